@@ -1,0 +1,38 @@
+// Kernel: a compiled program behind the kernel ABI: machine code (or source) and the manifest that says how to call it.
+// Made by backends, run by runtime, written out by export.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "dsl/ir/types.h"
+
+namespace tw {
+
+enum class ArgumentRole : u8 { Input, Constant, Packed, Output };
+const char* name_of(ArgumentRole role);
+
+// One pointer of an entry point's `buffers`.
+struct KernelArgument {
+  std::string name;
+  ArgumentRole role = ArgumentRole::Input;
+  DType dtype = DType::F32;
+  std::vector<i64> shape;  // row-major, dense
+  i64 bytes = 0;
+};
+
+struct KernelManifest {
+  std::string symbol;                    // prefix of the entry points: <symbol>_run, <symbol>_prepack
+  std::vector<KernelArgument> run;       // inputs, constants that stay as they are, packed constants, outputs
+  std::vector<KernelArgument> prepack;   // constants that are rewritten, then what they become; empty = no prepack
+  i64 scratch_shared_bytes = 0;          // scratch = shared + workers * per_worker
+  i64 scratch_worker_bytes = 0;          // a multiple of TW_ALIGNMENT
+  bool parallel = false;                 // calls parallel_for
+  i64 scratch_bytes(i64 workers) const { return scratch_shared_bytes + workers * scratch_worker_bytes; }
+};
+
+struct Kernel {
+  std::string code;  // a relocatable object file (ELF), or source text for GPU backends
+  KernelManifest manifest;
+};
+
+}  // namespace tw

@@ -1,0 +1,30 @@
+# Every find_package of the project. Required: Boost, yaml-cpp, SQLite, xxHash, CLI11, fmt. Optional: LLVM, LibTorch, seccomp.
+option(TRACEWRIGHT_LLVM "build the LLVM backend" ON)
+option(TRACEWRIGHT_TORCH "build the LibTorch cost model plugin if LibTorch is found" ON)
+
+find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(fmt REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(SQLiteCpp REQUIRED)
+find_library(SECCOMP_LIBRARY seccomp REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+
+if(TRACEWRIGHT_LLVM)
+  # The version policy of LLVM is MAJOR.MINOR, hence 19.1.
+  find_package(LLVM 19.1 CONFIG REQUIRED PATHS /usr/lib/llvm-19/lib/cmake/llvm NO_DEFAULT_PATH)
+  separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND ${LLVM_DEFINITIONS})
+  llvm_map_components_to_libnames(TRACEWRIGHT_LLVM_LIBRARIES core passes target mc support transformutils scalaropts
+    instcombine analysis bitwriter x86codegen x86asmparser x86info x86desc aarch64codegen aarch64asmparser aarch64info aarch64desc
+    riscvcodegen riscvasmparser riscvinfo riscvdesc)
+endif()
+
+if(TRACEWRIGHT_TORCH)
+  find_package(Torch QUIET)
+  if(NOT Torch_FOUND)
+    message(STATUS "LibTorch not found: the learned cost model falls back to the built-in one")
+    set(TRACEWRIGHT_TORCH OFF)
+  endif()
+endif()

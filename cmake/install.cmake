@@ -1,0 +1,22 @@
+# cmake --install and find_package(Tracewright).
+include(CMakePackageConfigHelpers)
+install(TARGETS libtracewright EXPORT TracewrightTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET tracewright)
+  install(TARGETS tracewright RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(TARGET tracewright-worker)
+  install(TARGETS tracewright-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(TARGET tracewright_torch)
+  install(TARGETS tracewright_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+install(DIRECTORY dsl sampler rules costmodel backends runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright
+  FILES_MATCHING PATTERN "*.h")
+install(FILES ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright)
+install(EXPORT TracewrightTargets NAMESPACE Tracewright:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tracewright)
+file(WRITE ${CMAKE_BINARY_DIR}/TracewrightConfig.cmake
+  "include(\${CMAKE_CURRENT_LIST_DIR}/TracewrightTargets.cmake)\n")
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/TracewrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/TracewrightConfig.cmake ${CMAKE_BINARY_DIR}/TracewrightConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tracewright)

@@ -1,0 +1,37 @@
+# Compiler set-up. ccache and mold are used where they are installed; nothing needs them.
+option(TRACEWRIGHT_TESTS "build the tests" ON)
+option(TRACEWRIGHT_BENCH "build the benchmarks" ON)
+set(TRACEWRIGHT_SANITIZE "" CACHE STRING "value for -fsanitize, e.g. address,undefined")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # no -DNDEBUG: TW_CHECK stays on
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers> -fdiagnostics-color=auto -ffunction-sections)
+# Array bounds and maybe-uninitialised warnings of GCC 12 have false positives inside libstdc++ at -O2.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized> $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>)
+endif()
+if(TRACEWRIGHT_SANITIZE)
+  add_compile_options(-fsanitize=${TRACEWRIGHT_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TRACEWRIGHT_SANITIZE})
+endif()

@@ -1,0 +1,16 @@
+// The rules and the operator library, embedded in the binary as text by cmake/embed_text.cmake.
+#pragma once
+#include <string_view>
+#include <vector>
+
+namespace tw {
+
+struct EmbeddedText {
+  std::string_view path;  // relative to the source tree, e.g. "rules/register_tiling.tw"
+  std::string_view text;
+};
+
+// All embedded texts, sorted by path.
+const std::vector<EmbeddedText>& embedded_texts();
+
+}  // namespace tw

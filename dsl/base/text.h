@@ -1,0 +1,35 @@
+// Small helpers for text: cat(...) concatenates, join puts separators, closest() finds what the user may have meant.
+#pragma once
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tw {
+
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+template <class List>
+std::string join(const List& list, std::string_view separator) {
+  std::ostringstream out;
+  bool first = true;
+  for (const auto& item : list) {
+    if (!first) out << separator;
+    out << item;
+    first = false;
+  }
+  return out.str();
+}
+
+// Levenshtein distance; quadratic, for short words.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `word`, or "" if none is near enough to be a likely typo.
+std::string closest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace tw
