@@ -74,6 +74,7 @@ Result<Blocks> ArgReader::convert(const Arg& arg, Blocks*) {
 }
 
 Result<Ints> ArgReader::convert(const Arg& arg, Ints*) {
+  if (arg.tag == Arg::Tag::None) return Ints{};
   if (arg.tag != Arg::Tag::List) return reject("expected a list of integers");
   i64* out = static_cast<i64*>(state_.arena().allocate(sizeof(i64) * (arg.items.size() + 1), alignof(i64)));
   for (std::size_t i = 0; i < arg.items.size(); ++i) {

@@ -49,6 +49,13 @@ struct LoopOrBlock {
   BlockId block = {};
 };
 
+// The default of an optional parameter: an empty value of any of these types, written `none` in text.
+struct None {
+  template <class T>
+  operator T() const { return T{}; }
+};
+inline constexpr None none;
+
 // ---- reading arguments
 
 class ArgReader {
