@@ -1,0 +1,176 @@
+#include "costmodel/mlp_model.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "costmodel/mlp_abi.h"
+#include "costmodel/model_bytes.h"
+#include "dsl/base/rng.h"
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+constexpr const char* plugin_file = "libtracewright_torch.so";
+constexpr const char* plugin_variable = "TRACEWRIGHT_TORCH_PLUGIN";
+
+// Where the plugin may be, first choice first.
+std::vector<std::filesystem::path> plugin_places() {
+  if (const char* named = std::getenv(plugin_variable)) return {named};
+  Dl_info self{};
+  if (!dladdr(reinterpret_cast<const void*>(&open_mlp_model), &self) || !self.dli_fname) return {};
+  std::error_code unreadable;
+  const std::filesystem::path folder = std::filesystem::absolute(self.dli_fname, unreadable).parent_path();
+  std::vector<std::filesystem::path> out;
+  for (const char* place : {".", "tracewright", "../lib", "../lib/tracewright", "../lib64"}) {
+    out.push_back((folder / place / plugin_file).lexically_normal());
+  }
+  return out;
+}
+
+// The function table of the plugin at `path`, or null and *why. The plugin stays open: LibTorch cannot be unloaded.
+const tw_mlp_api* open_plugin(const std::filesystem::path& path, std::string* why) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library) {
+    *why = dlerror();
+    return nullptr;
+  }
+  const auto open = reinterpret_cast<tw_mlp_open_function>(dlsym(library, "tw_mlp_open"));
+  if (!open) {
+    *why = cat(path.string(), " is no cost model plugin: it has no tw_mlp_open");
+    return nullptr;
+  }
+  const tw_mlp_api* api = open(TW_MLP_ABI_VERSION);
+  if (!api) {
+    *why = cat(path.string(), " belongs to another version of tracewright: it does not speak version ", TW_MLP_ABI_VERSION);
+  }
+  return api;
+}
+
+const tw_mlp_api* find_plugin(std::string* why) {
+  const std::vector<std::filesystem::path> places = plugin_places();
+  for (const std::filesystem::path& place : places) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(place, unreadable)) return open_plugin(place, why);
+  }
+  *why = "no file";
+  for (const std::filesystem::path& place : places) *why += cat(&place == &places[0] ? " " : ", ", place.string());
+  return nullptr;
+}
+
+constexpr tw_mlp_training reference_training = {.from_scratch = 1,
+                                                .max_epochs = 50,
+                                                .patience = 10,
+                                                .held_out_every = 10,
+                                                .batch_size = 128,
+                                                .learning_rate = 7e-4f,
+                                                .weight_decay = 1e-6f,
+                                                .clip_norm = 0.5f};
+
+class MlpModel : public CostModel {
+ public:
+  MlpModel(const tw_mlp_api* api, tw_mlp* network, int columns, u64 seed)
+      : api_(api), network_(network), columns_(columns), seed_(seed) {}
+  MlpModel(const MlpModel&) = delete;
+  MlpModel& operator=(const MlpModel&) = delete;
+  ~MlpModel() override { api_->destroy(network_); }
+
+  const char* name() const override { return "mlp"; }
+
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores(batch.size());
+    const tw_mlp_batch view = view_of(batch);
+    tw_mlp_error error{};
+    const bool failed = api_->predict(network_, &view, scores.data(), &error) != 0;
+    if (failed) check_failed("the network predicts", __FILE__, __LINE__, error.text);
+    return scores;
+  }
+
+  TrainReport update(const Dataset& data, Effort effort) override {
+    TrainReport report{.candidates = data.size()};
+    if (data.size() < 2) return report;
+    const std::vector<float> speed = relative_speed(data.seconds, data.group);
+    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data()};
+    const tw_mlp_training options = training_for(data.size(), effort);
+    tw_mlp_report done{};
+    tw_mlp_error error{};
+    if (api_->train(network_, &view, &options, &done, &error) != 0) {
+      report.problem = error.text;
+      return report;
+    }
+    report.from_scratch = options.from_scratch;
+    report.passes = done.best_epoch;
+    report.loss = done.loss;
+    if (options.from_scratch) fitted_on_ = data.size();
+    return report;
+  }
+
+  std::string save() const override {
+    ModelWriter out(name(), columns_);
+    out.put(seed_);
+    out.put(fitted_on_);
+    std::string network(static_cast<std::size_t>(api_->saved_bytes(network_)), '\0');
+    api_->save(network_, network.data());
+    out.put_text(network);
+    return out.take();
+  }
+
+  Status load(std::string_view bytes) override {
+    ModelReader in(bytes);
+    TW_TRY_STATUS(in.header(name(), columns_));
+    u64 seed = 0;
+    i64 fitted_on = 0;
+    std::string_view network;
+    if (!in.get(seed) || !in.get(fitted_on) || !in.get_text(network) || !in.at_end()) return damaged_model();
+    tw_mlp_error error{};
+    if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0) return damaged_model();
+    seed_ = seed;
+    fitted_on_ = fitted_on;
+    return ok();
+  }
+
+ private:
+  tw_mlp_batch view_of(const FeatureBatch& batch) const {
+    TW_CHECK(batch.columns == columns_);
+    return {batch.values.data(), batch.first_row.data(), batch.size()};
+  }
+
+  // Anew when the data grew by more than a fifth since the last time, otherwise five more epochs. Between rounds the
+  // number of epochs falls with the size, so that a fit stays near a second.
+  tw_mlp_training training_for(int candidates, Effort effort) const {
+    tw_mlp_training options = reference_training;
+    options.seed = mix64(seed_ + candidates);
+    if (effort == Effort::Full) return options;
+    options.patience = 0;
+    options.from_scratch = fitted_on_ == 0 || candidates > fitted_on_ + fitted_on_ / 5;
+    options.max_epochs = options.from_scratch ? std::clamp(round_visits / candidates, 5, 50) : 5;
+    return options;
+  }
+
+  static constexpr int round_visits = 9000;  // candidates visited in a fit between rounds
+
+  const tw_mlp_api* api_;
+  tw_mlp* network_;
+  int columns_;
+  u64 seed_;
+  i64 fitted_on_ = 0;  // candidates at the last fit from scratch; 0 = never
+};
+
+}  // namespace
+
+std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, std::string* why) {
+  const tw_mlp_api* api = find_plugin(why);
+  if (!api) return nullptr;
+  tw_mlp_error error{};
+  tw_mlp* network = api->create(columns, seed, &error);
+  if (!network) {
+    *why = error.text;
+    return nullptr;
+  }
+  return std::make_unique<MlpModel>(api, network, columns, seed);
+}
+
+}  // namespace tw
