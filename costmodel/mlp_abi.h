@@ -37,22 +37,22 @@ typedef struct {
 } tw_mlp_data;
 
 typedef struct {
-  int32_t from_scratch;   /* 1: new feature scaling and new weights; 0: go on from the present ones */
+  int32_t from_scratch;   /* 1: begin with new random weights; 0: go on from the present ones */
   int32_t max_epochs;     /* passes over the data */
-  int32_t patience;       /* stop after so many epochs without a better held-out loss; 0: no hold-out, all epochs */
+  int32_t patience;       /* stop after so many epochs without a better order of what is held out; 0: no hold-out, all epochs */
   int32_t held_out_every; /* every n-th candidate is held out if patience > 0 */
   int32_t batch_size;     /* candidates per step */
   float learning_rate;    /* at the start; falls over the epochs */
   float weight_decay;
   float clip_norm;        /* of the gradient */
-  uint64_t seed;          /* of the order of candidates */
+  uint64_t seed;          /* of the order of candidates and of new weights */
 } tw_mlp_training;
 
 typedef struct {
   int32_t epochs;      /* run */
   int32_t best_epoch;  /* whose weights were kept, from 1 */
   float loss;          /* training loss of the last epoch */
-  float held_out_loss; /* of the best epoch; 0 without hold-out */
+  float held_out_error; /* of the best epoch: weighted share of held-out pairs in the wrong order; 1 without hold-out */
 } tw_mlp_report;
 
 typedef struct {

@@ -61,14 +61,16 @@ const tw_mlp_api* find_plugin(std::string* why) {
   return nullptr;
 }
 
-constexpr tw_mlp_training reference_training = {.from_scratch = 1,
-                                                .max_epochs = 50,
-                                                .patience = 10,
-                                                .held_out_every = 10,
-                                                .batch_size = 128,
-                                                .learning_rate = 7e-4f,
-                                                .weight_decay = 1e-6f,
-                                                .clip_norm = 0.5f};
+constexpr tw_mlp_training full_training = {.from_scratch = 1,
+                                           .max_epochs = 50,
+                                           .patience = 15,
+                                           .held_out_every = 10,
+                                           .batch_size = 64,
+                                           .learning_rate = 3e-3f,
+                                           .weight_decay = 1e-6f,
+                                           .clip_norm = 0.5f};
+constexpr int round_visits = 6000;     // candidates visited between two rounds: about half a second
+constexpr int least_held_out = 640;    // candidates; of fewer, a tenth would be too few to say when to stop
 
 class MlpModel : public CostModel {
  public:
@@ -104,14 +106,12 @@ class MlpModel : public CostModel {
     report.from_scratch = options.from_scratch;
     report.passes = done.best_epoch;
     report.loss = done.loss;
-    if (options.from_scratch) fitted_on_ = data.size();
     return report;
   }
 
   std::string save() const override {
     ModelWriter out(name(), columns_);
     out.put(seed_);
-    out.put(fitted_on_);
     std::string network(static_cast<std::size_t>(api_->saved_bytes(network_)), '\0');
     api_->save(network_, network.data());
     out.put_text(network);
@@ -122,13 +122,11 @@ class MlpModel : public CostModel {
     ModelReader in(bytes);
     TW_TRY_STATUS(in.header(name(), columns_));
     u64 seed = 0;
-    i64 fitted_on = 0;
     std::string_view network;
-    if (!in.get(seed) || !in.get(fitted_on) || !in.get_text(network) || !in.at_end()) return damaged_model();
+    if (!in.get(seed) || !in.get_text(network) || !in.at_end()) return damaged_model();
     tw_mlp_error error{};
     if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0) return damaged_model();
     seed_ = seed;
-    fitted_on_ = fitted_on;
     return ok();
   }
 
@@ -138,25 +136,25 @@ class MlpModel : public CostModel {
     return {batch.values.data(), batch.first_row.data(), batch.size()};
   }
 
-  // Anew when the data grew by more than a fifth since the last time, otherwise five more epochs. Between rounds the
-  // number of epochs falls with the size, so that a fit stays near a second.
+  // Between rounds the network goes on from where it is, for a bounded number of visits. Fits from scratch in the same time
+  // are worse as soon as the data outgrow the visits.
   tw_mlp_training training_for(int candidates, Effort effort) const {
-    tw_mlp_training options = reference_training;
+    tw_mlp_training options = full_training;
     options.seed = mix64(seed_ + candidates);
-    if (effort == Effort::Full) return options;
+    if (effort == Effort::Full) {
+      if (candidates < least_held_out) options.patience = 0;
+      return options;
+    }
+    options.from_scratch = 0;
     options.patience = 0;
-    options.from_scratch = fitted_on_ == 0 || candidates > fitted_on_ + fitted_on_ / 5;
-    options.max_epochs = options.from_scratch ? std::clamp(round_visits / candidates, 5, 50) : 5;
+    options.max_epochs = std::clamp(round_visits / candidates, 1, full_training.max_epochs);
     return options;
   }
-
-  static constexpr int round_visits = 9000;  // candidates visited in a fit between rounds
 
   const tw_mlp_api* api_;
   tw_mlp* network_;
   int columns_;
   u64 seed_;
-  i64 fitted_on_ = 0;  // candidates at the last fit from scratch; 0 = never
 };
 
 }  // namespace

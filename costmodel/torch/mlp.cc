@@ -1,6 +1,6 @@
 // The LibTorch plugin: the only file of tracewright that includes LibTorch. It implements mlp_abi.h and is built into
-// libtracewright_torch.so. Architecture and loss after MetaSchedule's MLP (see mlp_model.h): every row is encoded by two
-// layers, rows are summed per candidate, two residual layers and a linear one make the score.
+// libtracewright_torch.so. Architecture after MetaSchedule's MLP (see mlp_model.h): every row is encoded by two layers, rows
+// are summed per candidate, two residual layers and a linear one make the score.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -26,9 +26,9 @@ namespace {
 
 using at::Tensor;
 using Weights = std::vector<Tensor>;
+using Order = std::vector<std::vector<int64_t>>;  // candidates, batch by batch
 
 constexpr int64_t hidden = 256;
-constexpr int layers = 5;  // two encoders, two residual blocks, the score
 constexpr int predict_chunk = 128;  // candidates; keeps the activations in the cache
 
 struct Shape {
@@ -77,7 +77,7 @@ Tensor raw_rows(const float* values, int64_t rows, int64_t columns) {
   return at::from_blob(const_cast<float*>(values), {rows, columns}, at::kFloat);
 }
 
-// The features beyond the range seen in training are cut: a network says nothing sensible far outside of it.
+// Features far beyond the range seen in training are cut: a network says nothing sensible far outside of it.
 Tensor scaled(const tw_mlp& model, const Tensor& x) { return ((x - model.mean) * model.scale).clamp_(-6, 6); }
 
 Tensor forward(const Weights& w, const Rows& rows) {
@@ -88,26 +88,28 @@ Tensor forward(const Weights& w, const Rows& rows) {
   return at::linear(sum, w[8], w[9]).squeeze(1);
 }
 
-// LambdaRank: every pair of one group costs log2(1 + e^(wrong order)), weighted by what swapping the two would change in the
-// group's discounted cumulative gain. Mean over the candidates of the batch.
-Tensor rank_loss(const Tensor& score, const Tensor& speed, const Tensor& group) {
-  const Tensor same = group.unsqueeze(1).eq(group.unsqueeze(0)).to(at::kFloat);
-  const Tensor gain = at::exp2(speed) - 1;
-  Tensor weight;
-  {
-    at::NoGradGuard constant;
-    const auto discount = [&](const Tensor& by) {
-      const Tensor rank = (by.unsqueeze(0).gt(by.unsqueeze(1)) * same).sum(1) + 1;
-      return at::log2(rank + 1).reciprocal();
-    };
-    const Tensor ideal = same.mv(gain * discount(speed)).clamp_min(1e-6);
-    const Tensor d = discount(score.detach());
-    const Tensor better = same * speed.unsqueeze(1).gt(speed.unsqueeze(0));
-    weight = better * (d.unsqueeze(1) - d.unsqueeze(0)).abs() * (gain.unsqueeze(1) - gain.unsqueeze(0)).abs() /
-             ideal.unsqueeze(1);
-  }
-  const Tensor difference = score.unsqueeze(1) - score.unsqueeze(0);
-  return (weight * at::softplus(-difference)).sum() / score.size(0);
+// For every pair of one group, [faster, slower]: how much it matters, which is the speed of the faster one, because only
+// the order among the fast ones matters in the end. 0 for all other pairs.
+Tensor pair_weights(const Tensor& speed, const Tensor& group) {
+  const Tensor same = group.unsqueeze(1).eq(group.unsqueeze(0));
+  const Tensor faster = speed.unsqueeze(1).gt(speed.unsqueeze(0));
+  return same.logical_and(faster) * speed.unsqueeze(1);
+}
+
+// Some candidates with what is known of them.
+struct Batch {
+  Rows rows;
+  Tensor weights;  // pair_weights
+};
+
+// Every pair costs log(1 + e^(score of the slower - score of the faster)). Mean over the candidates.
+Tensor rank_loss(const Tensor& score, const Tensor& weights) {
+  return (weights * at::softplus(score.unsqueeze(0) - score.unsqueeze(1))).sum() / score.size(0);
+}
+
+// The weight of the pairs in the wrong order.
+Tensor wrong_order(const Tensor& score, const Tensor& weights) {
+  return (weights * score.unsqueeze(0).ge(score.unsqueeze(1))).sum();
 }
 
 // The data of one training run, scaled once.
@@ -119,7 +121,7 @@ class TrainingSet {
         speed_(at::from_blob(const_cast<float*>(data.speed), {data.batch.candidates}, at::kFloat)),
         group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)) {}
 
-  Tensor loss(const Weights& weights, std::span<const int64_t> chosen) const {
+  Batch batch(std::span<const int64_t> chosen) const {
     std::vector<int64_t> places, owner;
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       for (int32_t r = first_row_[chosen[i]]; r < first_row_[chosen[i] + 1]; ++r) {
@@ -128,8 +130,8 @@ class TrainingSet {
       }
     }
     const Tensor which = at::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size()));
-    const Rows rows{x_.index_select(0, at::tensor(places)), at::tensor(owner), static_cast<int64_t>(chosen.size())};
-    return rank_loss(forward(weights, rows), speed_.index_select(0, which), group_.index_select(0, which));
+    return {{x_.index_select(0, at::tensor(places)), at::tensor(owner), static_cast<int64_t>(chosen.size())},
+            pair_weights(speed_.index_select(0, which), group_.index_select(0, which))};
   }
 
  private:
@@ -142,11 +144,11 @@ void shuffle(std::vector<int64_t>& list, tw::Rng& rng) {
 }
 
 // Candidates cut into batches. Candidates of one group stand together, because only they are compared.
-std::vector<std::vector<int64_t>> batches(std::vector<int64_t> candidates, const int32_t* group, int size, tw::Rng& rng) {
+Order batches(std::vector<int64_t> candidates, const int32_t* group, int size, tw::Rng& rng) {
   shuffle(candidates, rng);
   const auto key = [&](int64_t c) { return group[c]; };
   std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
-  std::vector<std::vector<int64_t>> out;
+  Order out;
   const std::size_t count = (candidates.size() + size - 1) / size;
   for (std::size_t b = 0; b < count; ++b) {
     const std::size_t begin = candidates.size() * b / count, end = candidates.size() * (b + 1) / count;
@@ -156,41 +158,53 @@ std::vector<std::vector<int64_t>> batches(std::vector<int64_t> candidates, const
   return out;
 }
 
+// Scales the features to mean 0 and deviation 1 over the batch. The first layer is rewritten so that the network computes
+// what it computed before, except for values that are cut.
 void fit_scaling(tw_mlp& model, const tw_mlp_batch& batch) {
   const Tensor x = raw_rows(batch.values, batch.first_row[batch.candidates], model.columns);
   if (x.size(0) == 0) return;
-  model.mean = x.mean(0);
-  const Tensor deviation = (x - model.mean).square_().mean(0).sqrt_();
+  const Tensor mean = x.mean(0);
+  const Tensor deviation = (x - mean).square_().mean(0).sqrt_();
   // A column that never changes tells nothing: scale 0.
-  model.scale = at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
+  const Tensor scale = at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
+  if (model.trained) {
+    Tensor& weight = model.weights[0];
+    Tensor& bias = model.weights[1];
+    bias = bias + weight.mv((mean - model.mean) * model.scale);
+    weight = weight * at::where(scale.gt(0), model.scale * deviation, at::ones_like(scale));
+  }
+  model.mean = mean;
+  model.scale = scale;
 }
 
 // One pass over the data; the mean loss.
-float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer,
-                const std::vector<std::vector<int64_t>>& order, float clip_norm) {
+float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer, const Order& order,
+                float clip_norm) {
   double sum = 0;
   int64_t seen = 0;
-  for (const std::vector<int64_t>& batch : order) {
+  for (const std::vector<int64_t>& chosen : order) {
+    const Batch batch = set.batch(chosen);
     optimizer.zero_grad();
-    Tensor loss = set.loss(weights, batch);
+    const Tensor loss = rank_loss(forward(weights, batch.rows), batch.weights);
     loss.backward();
     torch::nn::utils::clip_grad_norm_(weights, clip_norm);
     optimizer.step();
-    sum += loss.item<float>() * static_cast<double>(batch.size());
-    seen += static_cast<int64_t>(batch.size());
+    sum += loss.item<float>() * static_cast<double>(chosen.size());
+    seen += static_cast<int64_t>(chosen.size());
   }
   return static_cast<float>(sum / seen);
 }
 
-float held_out_loss(const TrainingSet& set, const Weights& weights, const std::vector<std::vector<int64_t>>& batches) {
+// Share of the held-out pairs in the wrong order, weighted.
+float held_out_error(const TrainingSet& set, const Weights& weights, const Order& order) {
   at::NoGradGuard no_gradients;
-  double sum = 0;
-  int64_t seen = 0;
-  for (const std::vector<int64_t>& batch : batches) {
-    sum += set.loss(weights, batch).item<float>() * static_cast<double>(batch.size());
-    seen += static_cast<int64_t>(batch.size());
+  double wrong = 0, all = 0;
+  for (const std::vector<int64_t>& chosen : order) {
+    const Batch batch = set.batch(chosen);
+    wrong += wrong_order(forward(weights, batch.rows), batch.weights).item<float>();
+    all += batch.weights.sum().item<float>();
   }
-  return static_cast<float>(sum / seen);
+  return all > 0 ? static_cast<float>(wrong / all) : 0.0f;
 }
 
 void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& options, tw_mlp_report& report) {
@@ -201,30 +215,33 @@ void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& option
     const bool out = options.patience > 0 && c % options.held_out_every == options.held_out_every - 1;
     (out ? held_out : learned).push_back(c);
   }
-  const auto held_out_batches = batches(held_out, data.group, options.batch_size, rng);
-  for (Tensor& weight : model.weights) weight.set_requires_grad(true);
+  const Order held_out_order = batches(held_out, data.group, options.batch_size, rng);
+  for (Tensor& weight : model.weights) weight = weight.detach().clone().set_requires_grad(true);
   torch::optim::Adam optimizer(model.weights,
                                torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay));
   auto& settings = static_cast<torch::optim::AdamOptions&>(optimizer.param_groups()[0].options());
 
   Weights best;
-  report.held_out_loss = std::numeric_limits<float>::infinity();
+  report.held_out_error = 1;
   for (int epoch = 0; epoch < options.max_epochs; ++epoch) {
     settings.lr(options.learning_rate * std::pow(0.8, 10 * epoch / options.max_epochs));
-    report.loss = run_epoch(set, model.weights, optimizer, batches(learned, data.group, options.batch_size, rng),
-                            options.clip_norm);
+    const Order order = batches(learned, data.group, options.batch_size, rng);
+    report.loss = run_epoch(set, model.weights, optimizer, order, options.clip_norm);
     report.epochs = epoch + 1;
     if (held_out.empty()) continue;
-    const float loss = held_out_loss(set, model.weights, held_out_batches);
-    if (loss < report.held_out_loss) {
+    const float error = held_out_error(set, model.weights, held_out_order);
+    if (error < report.held_out_error) {
       best = copy_of(model.weights);
-      report.held_out_loss = loss;
+      report.held_out_error = error;
       report.best_epoch = epoch + 1;
     }
     if (epoch + 1 - report.best_epoch >= options.patience) break;
   }
-  model.weights = best.empty() ? copy_of(model.weights) : best;
-  if (held_out.empty()) report.best_epoch = report.epochs, report.held_out_loss = 0;
+  if (best.empty()) {
+    best = copy_of(model.weights);
+    report.best_epoch = report.epochs;
+  }
+  model.weights = best;
   model.trained = true;
 }
 
@@ -285,8 +302,11 @@ int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training*
                   tw_mlp_error* error) {
   return guarded(error, [&] {
     tw_mlp next = *model;
-    next.weights = options->from_scratch ? random_weights(model->columns, options->seed) : copy_of(model->weights);
-    if (options->from_scratch) fit_scaling(next, data->batch);
+    if (options->from_scratch) {
+      next.weights = random_weights(model->columns, options->seed);
+      next.trained = false;
+    }
+    fit_scaling(next, data->batch);
     *report = {};
     train(next, *data, *options, *report);
     *model = next;

@@ -10,7 +10,7 @@
 namespace tw {
 namespace {
 
-constexpr int told = 40;  // columns that say something; the rest is constant, noise, or a mix of these
+constexpr int told = 40;  // columns that say something; the rest is constant or a mix of these
 constexpr int rows_of_kind[] = {1, 1, 1, 4};
 
 struct Tiling {
@@ -94,11 +94,10 @@ std::array<double, told> describe(const Tiling& t, int kind) {
   return f;
 }
 
-void append_row(const std::array<double, told>& f, int columns, Rng& rng, std::vector<float>& out) {
+void append_row(const std::array<double, told>& f, int columns, std::vector<float>& out) {
   for (int c = 0; c < columns; ++c) {
     if (c < told) out.push_back(static_cast<float>(f[c]));
     else if (c % 4 == 0) out.push_back(1);
-    else if (c % 4 == 1) out.push_back(static_cast<float>(rng.uniform()));
     else out.push_back(static_cast<float>(f[c * 7 % told] + f[c * 13 % told]));
   }
 }
@@ -124,7 +123,7 @@ Dataset synthetic_costs(const SyntheticOptions& options, u64 seed) {
       const Tiling tiling = draw_tiling(m, n, k, rng);
       std::vector<float> rows;
       for (int kind = 0; kind < (tiling.packed ? 4 : 3); ++kind) {
-        for (int r = 0; r < rows_of_kind[kind]; ++r) append_row(describe(tiling, kind), options.columns, rng, rows);
+        for (int r = 0; r < rows_of_kind[kind]; ++r) append_row(describe(tiling, kind), options.columns, rows);
       }
       data.features.add(rows);
       const double seconds = time_of(tiling) * std::exp(options.noise * normal(rng));

@@ -1,6 +1,7 @@
 // A made-up cost problem with known structure, for tests of cost models: tiled matrix products on an imaginary machine with
 // caches, registers, vectors and cores, whose time follows from the tiling by a formula plus noise; some tiles are too large
-// for it and fail. Rows and columns look like those of real programs: a few stores per candidate, counts on a log scale, one-hots, constant and useless columns.
+// for it and fail. Rows and columns look like those of real programs: a few stores per candidate, counts on a log scale,
+// one-hots, constant and redundant columns.
 #pragma once
 #include "costmodel/cost_model.h"
 
