@@ -21,8 +21,8 @@ struct BinnedColumn {
 };
 
 struct Question {
-  double gain = 0;
-  int at = -1;  // index into the binned columns
+  float gain = -std::numeric_limits<float>::infinity();
+  int at = 0;  // index into the binned columns
   int bin = 0;
 };
 
@@ -90,10 +90,8 @@ class TreeGrower {
       gradient_[i] = residual[rows[i]] * mass_[i];
     }
     SymmetricTree tree;
-    tree.threshold.fill(std::numeric_limits<float>::infinity());
     for (int level = 0; level < SymmetricTree::depth; ++level) {
       const Question best = best_question(asked, 1 << level);
-      if (best.at < 0) break;
       const BinnedColumn& column = columns_[best.at];
       tree.column[level] = column.column;
       tree.threshold[level] = column.threshold[best.bin];
@@ -104,7 +102,8 @@ class TreeGrower {
   }
 
  private:
-  // The question that lowers the squared error most beyond not asking.
+  // The question that lowers the squared error most. It is asked even if it gains nothing by itself: columns that matter only
+  // together gain at the second question.
   Question best_question(const std::vector<int>& asked, int leaves) {
     Question best;
     for (int at : asked) {
@@ -112,7 +111,7 @@ class TreeGrower {
       sum_bins(column, leaves);
       const std::array<float, bin_count> gain = gains(leaves);
       for (int b = 0; b < static_cast<int>(column.threshold.size()); ++b) {
-        if (gain[b] > best.gain + 1e-7) best = {gain[b], at, b};
+        if (gain[b] > best.gain) best = {gain[b], at, b};
       }
     }
     return best;

@@ -12,8 +12,7 @@ namespace tw {
 
 struct SymmetricTree {
   static constexpr int depth = 6;
-  // The answer to question d is bit d of the row's leaf: row[column[d]] > threshold[d]. Questions that gain nothing have
-  // threshold infinity.
+  // The answer to question d is bit d of the row's leaf: row[column[d]] > threshold[d].
   std::array<std::int32_t, depth> column{};
   std::array<float, depth> threshold{};
   std::array<float, 1 << depth> leaf{};

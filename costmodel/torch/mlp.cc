@@ -241,6 +241,9 @@ void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& option
     best = copy_of(model.weights);
     report.best_epoch = report.epochs;
   }
+  for (const Tensor& weight : best) {
+    TORCH_CHECK(weight.isfinite().all().item<bool>(), "training ended in weights that are no numbers");
+  }
   model.weights = best;
   model.trained = true;
 }
