@@ -21,7 +21,7 @@ constexpr const char* plugin_variable = "TRACEWRIGHT_TORCH_PLUGIN";
 std::vector<std::filesystem::path> plugin_places() {
   if (const char* named = std::getenv(plugin_variable)) return {named};
   Dl_info self{};
-  if (!dladdr(reinterpret_cast<const void*>(&open_mlp_model), &self) || !self.dli_fname) return {};
+  if (!dladdr(reinterpret_cast<const void*>(&plugin_places), &self) || !self.dli_fname) return {};
   std::error_code unreadable;
   const std::filesystem::path folder = std::filesystem::absolute(self.dli_fname, unreadable).parent_path();
   std::vector<std::filesystem::path> out;

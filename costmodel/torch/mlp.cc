@@ -88,12 +88,12 @@ Tensor forward(const Weights& w, const Rows& rows) {
   return at::linear(sum, w[8], w[9]).squeeze(1);
 }
 
-// For every pair of one group, [faster, slower]: how much it matters, which is the speed of the faster one, because only
-// the order among the fast ones matters in the end. 0 for all other pairs.
+// For every pair of one group, [faster, slower]: how much it matters. That is the speed of the faster one, because what counts
+// in the end is the order among the fast ones, and a little more, so that the slow are told from the failed. Otherwise 0.
 Tensor pair_weights(const Tensor& speed, const Tensor& group) {
   const Tensor same = group.unsqueeze(1).eq(group.unsqueeze(0));
   const Tensor faster = speed.unsqueeze(1).gt(speed.unsqueeze(0));
-  return same.logical_and(faster) * speed.unsqueeze(1);
+  return same.logical_and(faster) * (speed.unsqueeze(1) + 0.1);
 }
 
 // Some candidates with what is known of them.

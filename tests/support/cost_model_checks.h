@@ -17,8 +17,8 @@ Accuracy accuracy_on(const CostModel& model, const Dataset& data);
 // Learns 4 tasks of 300 candidates: on 400 held-out ones of these tasks it reaches `pairwise` and top-5 0.9, which the random
 // model does not come near; on tasks it never saw it is well above chance.
 void check_learns(const ModelMaker& make, Effort effort, double pairwise);
-// Held-out candidates that fail get lower scores than those that run.
-void check_ranks_failed_last(const ModelMaker& make);
+// Of the held-out pairs of one that fails and one that runs, at least `share` give the one that fails the lower score.
+void check_ranks_failed_last(const ModelMaker& make, Effort effort, double share);
 // Same seed and data: same scores and bytes; another seed: others.
 void check_repeats_itself(const ModelMaker& make);
 // A loaded model predicts bit for bit what the saved one did, and goes on learning like it.

@@ -42,7 +42,7 @@ TEST_F(Mlp, IsWhatAutoChoosesAndIsMappedThen) {
 
 TEST_F(Mlp, Learns) { check_learns(make_mlp, Effort::Round, 0.8); }
 TEST_F(Mlp, LearnsMoreWithFullEffort) { check_learns(make_mlp, Effort::Full, 0.88); }
-TEST_F(Mlp, RanksFailedLast) { check_ranks_failed_last(make_mlp); }
+TEST_F(Mlp, RanksFailedLast) { check_ranks_failed_last(make_mlp, Effort::Full, 0.8); }
 TEST_F(Mlp, RepeatsItself) { check_repeats_itself(make_mlp); }
 TEST_F(Mlp, SavesAndLoads) { check_saves_and_loads(make_mlp); }
 TEST_F(Mlp, RejectsForeignBytes) { check_rejects_foreign_bytes(make_mlp); }
