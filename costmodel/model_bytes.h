@@ -1,6 +1,6 @@
-// The byte form of saved models: a header (format, version, kind of model, columns), then numbers in the byte order of the
-// machine. Used by save() and load() of the models. Model bytes are a cache of what the records say: a model of another
-// version is not converted but trained anew.
+// The byte form of saved models: a header (format, version, kind of model, columns), then numbers
+// in the byte order of the machine. Used by save() and load() of the models. Model bytes are a
+// cache of what the records say: a model of another version is not converted but trained anew.
 #pragma once
 #include <cstring>
 #include <string>

@@ -31,8 +31,9 @@ std::vector<float> summarise(const FeatureBatch& batch) {
   return out;
 }
 
-// Squared error on the square root of the relative speed, weighted towards the fast: half as fast counts as 0.71, so slow
-// candidates are told apart too, but it matters most to get the fast ones right.
+// Squared error on the square root of the relative speed, weighted towards the fast: half as fast
+// counts as 0.71, so slow candidates are told apart too, but it matters most to get the fast ones
+// right.
 float target_of(float speed) { return std::sqrt(speed); }
 float weight_of(float speed) { return 0.2f + speed; }
 
@@ -89,7 +90,9 @@ Status TreeModel::load(std::string_view bytes) {
   while (static_cast<i64>(trees.size()) < count && in.get(tree)) trees.push_back(tree);
   if (static_cast<i64>(trees.size()) != count || !in.at_end()) return damaged_model();
   for (const SymmetricTree& each : trees) {
-    const auto known = [&](i32 column) { return column >= 0 && column < summary_columns(columns_); };
+    const auto known = [&](i32 column) {
+      return column >= 0 && column < summary_columns(columns_);
+    };
     if (!std::all_of(each.column.begin(), each.column.end(), known)) return damaged_model();
   }
   seed_ = seed;

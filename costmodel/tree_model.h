@@ -1,13 +1,14 @@
-// The built-in cost model: boosted symmetric trees over summed features. Needs no library, fits a few hundred candidates in
-// well under a second, and is what "auto" falls back on where LibTorch is not there.
+// The built-in cost model: boosted symmetric trees over summed features. Needs no library, fits a
+// few hundred candidates in well under a second, and is what "auto" falls back on where LibTorch is
+// not there.
 #pragma once
 #include "costmodel/cost_model.h"
 #include "costmodel/symmetric_trees.h"
 
 namespace tw {
 
-// A candidate is described by the sum and the maximum of each column over its rows, and their number. Every update fits
-// anew on all data; Effort::Full grows more trees.
+// A candidate is described by the sum and the maximum of each column over its rows, and their
+// number. Every update fits anew on all data; Effort::Full grows more trees.
 class TreeModel : public CostModel {
  public:
   TreeModel(int columns, u64 seed) : columns_(columns), seed_(seed) {}

@@ -1,6 +1,7 @@
-// The LibTorch plugin: the only file of tracewright that includes LibTorch. It implements mlp_abi.h and is built into
-// libtracewright_torch.so. Architecture after MetaSchedule's MLP (see mlp_model.h): every row is encoded by two layers, rows
-// are summed per candidate, two residual layers and a linear one make the score.
+// The LibTorch plugin: the only file of tracewright that includes LibTorch. It implements mlp_abi.h
+// and is built into libtracewright_torch.so. Architecture after MetaSchedule's MLP (see
+// mlp_model.h): every row is encoded by two layers, rows are summed per candidate, two residual
+// layers and a linear one make the score.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -19,7 +20,8 @@
 #include "costmodel/mlp_abi.h"
 #include "dsl/base/rng.h"
 
-// Present where LibTorch multiplies with OpenBLAS, whose threads at::set_num_threads does not reach.
+// Present where LibTorch multiplies with OpenBLAS, whose threads at::set_num_threads does not
+// reach.
 extern "C" void openblas_set_num_threads(int) __attribute__((weak));
 
 namespace {
@@ -66,7 +68,8 @@ Weights copy_of(const Weights& weights) {
   return out;
 }
 
-// Some candidates: their scaled rows, one below the other, and for each row the candidate it belongs to.
+// Some candidates: their scaled rows, one below the other, and for each row the candidate it
+// belongs to.
 struct Rows {
   Tensor x;      // [rows, columns]
   Tensor owner;  // [rows], int64
@@ -77,19 +80,23 @@ Tensor raw_rows(const float* values, int64_t rows, int64_t columns) {
   return at::from_blob(const_cast<float*>(values), {rows, columns}, at::kFloat);
 }
 
-// Features far beyond the range seen in training are cut: a network says nothing sensible far outside of it.
-Tensor scaled(const tw_mlp& model, const Tensor& x) { return ((x - model.mean) * model.scale).clamp_(-6, 6); }
+// Features far beyond the range seen in training are cut: a network says nothing sensible far
+// outside of it.
+Tensor scaled(const tw_mlp& model, const Tensor& x) {
+  return ((x - model.mean) * model.scale).clamp_(-6, 6);
+}
 
 Tensor forward(const Weights& w, const Rows& rows) {
   Tensor x = at::relu(at::linear(rows.x, w[0], w[1]));
   x = at::relu(at::linear(x, w[2], w[3]));
   Tensor sum = at::zeros({rows.candidates, hidden}).index_add(0, rows.owner, x);
-  for (int layer = 2; layer < 4; ++layer) sum = at::relu(at::linear(sum, w[2 * layer], w[2 * layer + 1])) + sum;
+  for (int bias : {5, 7}) sum = at::relu(at::linear(sum, w[bias - 1], w[bias])) + sum;
   return at::linear(sum, w[8], w[9]).squeeze(1);
 }
 
-// For every pair of one group, [faster, slower]: how much it matters. That is the speed of the faster one, because what counts
-// in the end is the order among the fast ones, and a little more, so that the slow are told from the failed. Otherwise 0.
+// For every pair of one group, [faster, slower]: how much it matters. That is the speed of the
+// faster one, because what counts in the end is the order among the fast ones, and a little more,
+// so that the slow are told from the failed. Otherwise 0.
 Tensor pair_weights(const Tensor& speed, const Tensor& group) {
   const Tensor same = group.unsqueeze(1).eq(group.unsqueeze(0));
   const Tensor faster = speed.unsqueeze(1).gt(speed.unsqueeze(0));
@@ -102,7 +109,8 @@ struct Batch {
   Tensor weights;  // pair_weights
 };
 
-// Every pair costs log(1 + e^(score of the slower - score of the faster)). Mean over the candidates.
+// Every pair costs log(1 + e^(score of the slower - score of the faster)). Mean over the
+// candidates.
 Tensor rank_loss(const Tensor& score, const Tensor& weights) {
   return (weights * at::softplus(score.unsqueeze(0) - score.unsqueeze(1))).sum() / score.size(0);
 }
@@ -119,7 +127,8 @@ class TrainingSet {
       : first_row_(data.batch.first_row, data.batch.first_row + data.batch.candidates + 1),
         x_(scaled(model, raw_rows(data.batch.values, first_row_.back(), model.columns))),
         speed_(at::from_blob(const_cast<float*>(data.speed), {data.batch.candidates}, at::kFloat)),
-        group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)) {}
+        group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)) {
+  }
 
   Batch batch(std::span<const int64_t> chosen) const {
     std::vector<int64_t> places, owner;
@@ -130,7 +139,8 @@ class TrainingSet {
       }
     }
     const Tensor which = at::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size()));
-    return {{x_.index_select(0, at::tensor(places)), at::tensor(owner), static_cast<int64_t>(chosen.size())},
+    return {{x_.index_select(0, at::tensor(places)), at::tensor(owner),
+             static_cast<int64_t>(chosen.size())},
             pair_weights(speed_.index_select(0, which), group_.index_select(0, which))};
   }
 
@@ -139,34 +149,41 @@ class TrainingSet {
   Tensor x_, speed_, group_;
 };
 
-void shuffle(std::vector<int64_t>& list, tw::Rng& rng) {
-  for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[rng.below(static_cast<int64_t>(i))]);
+template <class T>
+void shuffle(std::vector<T>& list, tw::Rng& rng) {
+  for (int64_t i = static_cast<int64_t>(list.size()); i > 1; --i) {
+    std::swap(list[i - 1], list[rng.below(i)]);
+  }
 }
 
-// Candidates cut into batches. Candidates of one group stand together, because only they are compared.
+// Candidates cut into batches. Candidates of one group stand together, because only they are
+// compared.
 Order batches(std::vector<int64_t> candidates, const int32_t* group, int size, tw::Rng& rng) {
   shuffle(candidates, rng);
-  const auto key = [&](int64_t c) { return group[c]; };
-  std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](int64_t a, int64_t b) { return group[a] < group[b]; });
   Order out;
   const std::size_t count = (candidates.size() + size - 1) / size;
   for (std::size_t b = 0; b < count; ++b) {
-    const std::size_t begin = candidates.size() * b / count, end = candidates.size() * (b + 1) / count;
-    out.emplace_back(candidates.begin() + begin, candidates.begin() + end);
+    const auto at = [&](std::size_t part) {
+      return candidates.begin() + candidates.size() * part / count;
+    };
+    out.emplace_back(at(b), at(b + 1));
   }
-  for (std::size_t i = out.size(); i > 1; --i) std::swap(out[i - 1], out[rng.below(static_cast<int64_t>(i))]);
+  shuffle(out, rng);
   return out;
 }
 
-// Scales the features to mean 0 and deviation 1 over the batch. The first layer is rewritten so that the network computes
-// what it computed before, except for values that are cut.
+// Scales the features to mean 0 and deviation 1 over the batch. The first layer is rewritten so
+// that the network computes what it computed before, except for values that are cut.
 void fit_scaling(tw_mlp& model, const tw_mlp_batch& batch) {
   const Tensor x = raw_rows(batch.values, batch.first_row[batch.candidates], model.columns);
   if (x.size(0) == 0) return;
   const Tensor mean = x.mean(0);
   const Tensor deviation = (x - mean).square_().mean(0).sqrt_();
   // A column that never changes tells nothing: scale 0.
-  const Tensor scale = at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
+  const Tensor scale =
+      at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
   if (model.trained) {
     Tensor& weight = model.weights[0];
     Tensor& bias = model.weights[1];
@@ -178,8 +195,8 @@ void fit_scaling(tw_mlp& model, const tw_mlp_batch& batch) {
 }
 
 // One pass over the data; the mean loss.
-float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer, const Order& order,
-                float clip_norm) {
+float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer,
+                const Order& order, float clip_norm) {
   double sum = 0;
   int64_t seen = 0;
   for (const std::vector<int64_t>& chosen : order) {
@@ -207,18 +224,21 @@ float held_out_error(const TrainingSet& set, const Weights& weights, const Order
   return all > 0 ? static_cast<float>(wrong / all) : 0.0f;
 }
 
-void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& options, tw_mlp_report& report) {
+void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& options,
+           tw_mlp_report& report) {
   const TrainingSet set(model, data);
   tw::Rng rng(options.seed, data.batch.candidates);
   std::vector<int64_t> learned, held_out;
   for (int64_t c = 0; c < data.batch.candidates; ++c) {
-    const bool out = options.patience > 0 && c % options.held_out_every == options.held_out_every - 1;
+    const bool out =
+        options.patience > 0 && c % options.held_out_every == options.held_out_every - 1;
     (out ? held_out : learned).push_back(c);
   }
   const Order held_out_order = batches(held_out, data.group, options.batch_size, rng);
   for (Tensor& weight : model.weights) weight = weight.detach().clone().set_requires_grad(true);
-  torch::optim::Adam optimizer(model.weights,
-                               torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay));
+  torch::optim::Adam optimizer(
+      model.weights,
+      torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay));
   auto& settings = static_cast<torch::optim::AdamOptions&>(optimizer.param_groups()[0].options());
 
   Weights best;
@@ -242,7 +262,8 @@ void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& option
     report.best_epoch = report.epochs;
   }
   for (const Tensor& weight : best) {
-    TORCH_CHECK(weight.isfinite().all().item<bool>(), "training ended in weights that are no numbers");
+    TORCH_CHECK(weight.isfinite().all().item<bool>(),
+                "training ended in weights that are no numbers");
   }
   model.weights = best;
   model.trained = true;
@@ -254,9 +275,11 @@ void predict(const tw_mlp& model, const tw_mlp_batch& batch, float* scores) {
   for (int begin = 0; begin < batch.candidates; begin += predict_chunk) {
     const int end = std::min(begin + predict_chunk, batch.candidates);
     owner.clear();
-    for (int c = begin; c < end; ++c) owner.insert(owner.end(), batch.first_row[c + 1] - batch.first_row[c], c - begin);
+    for (int c = begin; c < end; ++c)
+      owner.insert(owner.end(), batch.first_row[c + 1] - batch.first_row[c], c - begin);
     const float* values = batch.values + batch.first_row[begin] * model.columns;
-    const Tensor x = scaled(model, raw_rows(values, static_cast<int64_t>(owner.size()), model.columns));
+    const Tensor x =
+        scaled(model, raw_rows(values, static_cast<int64_t>(owner.size()), model.columns));
     const Tensor out = forward(model.weights, {x, at::tensor(owner), end - begin}).contiguous();
     std::memcpy(scores + begin, out.data_ptr<float>(), (end - begin) * sizeof(float));
   }
@@ -269,7 +292,9 @@ std::vector<Tensor> saved_tensors(const tw_mlp& model) {
   return out;
 }
 
-void tell(tw_mlp_error* error, const char* text) { std::snprintf(error->text, sizeof error->text, "%s", text); }
+void tell(tw_mlp_error* error, const char* text) {
+  std::snprintf(error->text, sizeof error->text, "%s", text);
+}
 
 // Runs body(); an exception of LibTorch becomes -1 and its text.
 template <class Body>
@@ -288,7 +313,8 @@ int32_t guarded(tw_mlp_error* error, Body body) {
 tw_mlp* api_create(int32_t columns, uint64_t seed, tw_mlp_error* error) {
   auto model = std::make_unique<tw_mlp>();
   const int32_t failed = guarded(error, [&] {
-    at::set_num_threads(1);  // a second thread gains nothing at these sizes, and must not hang a forked child
+    // A second thread gains nothing at these sizes and makes training slower.
+    at::set_num_threads(1);
     if (openblas_set_num_threads) openblas_set_num_threads(1);
     at::globalContext().setDeterministicAlgorithms(true, false);
     model->columns = columns;
@@ -301,8 +327,8 @@ tw_mlp* api_create(int32_t columns, uint64_t seed, tw_mlp_error* error) {
 
 void api_destroy(tw_mlp* model) { delete model; }
 
-int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training* options, tw_mlp_report* report,
-                  tw_mlp_error* error) {
+int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training* options,
+                  tw_mlp_report* report, tw_mlp_error* error) {
   return guarded(error, [&] {
     tw_mlp next = *model;
     if (options->from_scratch) {
@@ -316,7 +342,8 @@ int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training*
   });
 }
 
-int32_t api_predict(const tw_mlp* model, const tw_mlp_batch* batch, float* scores, tw_mlp_error* error) {
+int32_t api_predict(const tw_mlp* model, const tw_mlp_batch* batch, float* scores,
+                    tw_mlp_error* error) {
   if (!model->trained) {
     std::fill_n(scores, batch->candidates, 0.0f);
     return 0;

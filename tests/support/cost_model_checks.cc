@@ -12,7 +12,9 @@ namespace {
 
 constexpr int columns = 64;
 
-Dataset small_data() { return synthetic_costs({.groups = 2, .per_group = 60, .columns = columns}, 11); }
+Dataset small_data() {
+  return synthetic_costs({.groups = 2, .per_group = 60, .columns = columns}, 11);
+}
 
 // A trained model and what it was trained on.
 struct Trained {
@@ -83,7 +85,8 @@ void check_saves_and_loads(const ModelMaker& make) {
   const Trained original = trained(make, 1);
   const auto loaded = make(columns, 99);
   ASSERT_TRUE(loaded->load(original.model->save()));
-  EXPECT_EQ(loaded->predict(original.data.features), original.model->predict(original.data.features));
+  EXPECT_EQ(loaded->predict(original.data.features),
+            original.model->predict(original.data.features));
 
   const Dataset more = synthetic_costs({.groups = 2, .per_group = 90, .columns = columns}, 12);
   original.model->update(more, Effort::Round);
@@ -96,8 +99,13 @@ void check_rejects_foreign_bytes(const ModelMaker& make) {
   const Trained original = trained(make, 1);
   const std::string bytes = original.model->save();
   const std::vector<float> before = original.model->predict(original.data.features);
-  const std::string foreign[] = {"", "no model", bytes.substr(0, 30), bytes.substr(0, bytes.size() - 1), bytes + "x",
-                                 make(columns + 1, 1)->save(), RandomModel(columns, 1).save()};
+  const std::string foreign[] = {"",
+                                 "no model",
+                                 bytes.substr(0, 30),
+                                 bytes.substr(0, bytes.size() - 1),
+                                 bytes + "x",
+                                 make(columns + 1, 1)->save(),
+                                 RandomModel(columns, 1).save()};
   for (const std::string& each : foreign) {
     const Status status = original.model->load(each);
     ASSERT_FALSE(status) << "accepted " << each.size() << " foreign bytes";
@@ -112,14 +120,16 @@ void check_corner_cases(const ModelMaker& make) {
   data.features.columns = columns;
   EXPECT_EQ(model->update(data, Effort::Round).problem, "");
   EXPECT_TRUE(model->predict(data.features).empty());
-  EXPECT_EQ(model->predict(small_data().features), std::vector<float>(120, 0.0f)) << "nothing was learned yet";
+  EXPECT_EQ(model->predict(small_data().features), std::vector<float>(120, 0.0f))
+      << "nothing was learned yet";
 
-  data = subset(small_data(), {0, 1, 2, 3, 4, 5, 6, 7});
+  const Dataset source = small_data();
+  data = subset(source, {0, 1, 2, 3, 4, 5, 6, 7});
   data.features.add({});
   data.seconds.push_back(1e-3);
   data.group.push_back(7);  // alone in its group, and without rows
   for (int i = 0; i < 3; ++i) {
-    data.features.add(data.features, i);
+    data.features.add(source.features, i);
     data.seconds.push_back(std::numeric_limits<double>::infinity());
     data.group.push_back(8);
   }

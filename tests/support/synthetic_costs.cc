@@ -14,9 +14,9 @@ constexpr int told = 40;  // columns that say something; the rest is constant or
 constexpr int rows_of_kind[] = {1, 1, 1, 4};
 
 struct Tiling {
-  double m, n, k;            // extents of the matrix product
-  double tm, tn, tk;         // cache tile
-  double rm, rn;             // register tile, rn in vectors of 8
+  double m, n, k;     // extents of the matrix product
+  double tm, tn, tk;  // cache tile
+  double rm, rn;      // register tile, rn in vectors of 8
   bool vectorised, parallel, packed;
   double unroll;
 };
@@ -42,22 +42,26 @@ double registers(const Tiling& t) { return t.rm * t.rn + t.rn + 1; }
 
 bool fails(const Tiling& t) { return t.tm * t.tn >= 65536 || t.rm * t.rn >= 32; }
 
-// Seconds on the imaginary machine: work over throughput, cache misses over bandwidth, loop overhead, idle cores.
+// Seconds on the imaginary machine: work over throughput, cache misses over bandwidth, loop
+// overhead, idle cores.
 double time_of(const Tiling& t) {
   const double work = t.m * t.n * t.k;
   double per_cycle = t.vectorised ? 16 : 2;
-  per_cycle *= std::min(1.0, t.rm * t.rn / 10);                    // too few independent sums
+  per_cycle *= std::min(1.0, t.rm * t.rn / 10);                       // too few independent sums
   if (registers(t) > 16) per_cycle /= 1 + 0.4 * (registers(t) - 16);  // spills
   const double tail_m = std::ceil(t.tm / t.rm) * t.rm / t.tm;
   const double tail_n = std::ceil(t.tn / (8 * t.rn)) * 8 * t.rn / t.tn;
   const double compute = work / per_cycle * tail_m * tail_n;
   const double l1 = 4 * t.tk * (t.rm + 8 * t.rn), l2 = 4 * t.tk * t.tn;
-  double bytes = 4 * work * (1 / t.tm + 1 / t.tn + 1 / t.tk) * (l2 > 262144 ? 4 : 1) * (l1 > 32768 ? 3 : 1);
+  double bytes =
+      4 * work * (1 / t.tm + 1 / t.tn + 1 / t.tk) * (l2 > 262144 ? 4 : 1) * (l1 > 32768 ? 3 : 1);
   if (!t.packed) bytes *= 1.8;
-  const double overhead = work / (t.rm * t.rn * 8 * t.unroll) * 0.3 + (t.unroll > 32 ? compute * 0.15 : 0);
+  const double overhead =
+      work / (t.rm * t.rn * 8 * t.unroll) * 0.3 + (t.unroll > 32 ? compute * 0.15 : 0);
   const double tasks = std::ceil(t.m / t.tm) * std::ceil(t.n / t.tn);
   const double speedup = t.parallel ? tasks / std::ceil(tasks / 2) : 1;
-  return (compute + bytes / 8 + overhead) / speedup / 3e9 + (t.packed ? (t.m + t.n) * t.k * 4 / 2e10 : 0);
+  return (compute + bytes / 8 + overhead) / speedup / 3e9 +
+         (t.packed ? (t.m + t.n) * t.k * 4 / 2e10 : 0);
 }
 
 // The row of one store: kind 0 = the product, 1 = initial values, 2 = write back, 3 = packing.
@@ -96,9 +100,12 @@ std::array<double, told> describe(const Tiling& t, int kind) {
 
 void append_row(const std::array<double, told>& f, int columns, std::vector<float>& out) {
   for (int c = 0; c < columns; ++c) {
-    if (c < told) out.push_back(static_cast<float>(f[c]));
-    else if (c % 4 == 0) out.push_back(1);
-    else out.push_back(static_cast<float>(f[c * 7 % told] + f[c * 13 % told]));
+    if (c < told)
+      out.push_back(static_cast<float>(f[c]));
+    else if (c % 4 == 0)
+      out.push_back(1);
+    else
+      out.push_back(static_cast<float>(f[c * 7 % told] + f[c * 13 % told]));
   }
 }
 
@@ -117,13 +124,15 @@ Dataset synthetic_costs(const SyntheticOptions& options, u64 seed) {
   for (int g = 0; g < options.groups; ++g) {
     const int number = options.first_group + g;
     Rng extents(77, number);
-    const double m = 32.0 * (1 + extents.below(32)), n = 64.0 * (1 + extents.below(16)), k = 64.0 * (1 + extents.below(16));
+    const double m = 32.0 * (1 + extents.below(32)), n = 64.0 * (1 + extents.below(16)),
+                 k = 64.0 * (1 + extents.below(16));
     for (int i = 0; i < options.per_group; ++i) {
       Rng rng(seed, number, i);
       const Tiling tiling = draw_tiling(m, n, k, rng);
       std::vector<float> rows;
       for (int kind = 0; kind < (tiling.packed ? 4 : 3); ++kind) {
-        for (int r = 0; r < rows_of_kind[kind]; ++r) append_row(describe(tiling, kind), options.columns, rows);
+        for (int r = 0; r < rows_of_kind[kind]; ++r)
+          append_row(describe(tiling, kind), options.columns, rows);
       }
       data.features.add(rows);
       const double seconds = time_of(tiling) * std::exp(options.noise * normal(rng));
