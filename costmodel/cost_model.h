@@ -47,7 +47,7 @@ std::vector<float> relative_speed(std::span<const double> seconds, std::span<con
 
 // Round: between two rounds of a search; bounded time, may adjust the model that is there instead
 // of fitting a new one. Full: a fit from scratch that takes the time it needs, for training from a
-// database alone.
+// database alone and for a search that starts with more than some hundred records.
 enum class Effort { Round, Full };
 
 struct TrainReport {
