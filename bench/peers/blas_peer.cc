@@ -50,6 +50,7 @@ class Blas : public Library {
  public:
   std::string version() const override {
 #ifdef TW_PEER_BLIS
+    bli_init();  // or the query below aborts
     const std::string kernels = bli_arch_string(bli_arch_query_id());
     return std::string("BLIS ") + bli_info_get_version_str() + ", kernels for " + kernels;
 #else

@@ -51,4 +51,8 @@ std::unique_ptr<Library> make_library(int threads);
 // Nanoseconds of `calls` calls, after one call outside the time that wakes the threads and warms the caches.
 double sample(Library& library, i64 calls);
 
+// For a library with several ways to do a problem, of which run() takes number *choice: tries each in turn, seven short samples
+// of about 1 ms, and returns the one with the smallest.
+std::size_t fastest_of(Library& library, std::size_t ways, std::size_t* choice);
+
 }  // namespace tw::peers

@@ -1,7 +1,5 @@
 // The oneDNN peer. oneDNN gets the layouts it likes best (format any), with the reorders outside the time; every algorithm
 // and layout that it offers for a problem is tried once, and the fastest stays. Epilogues are its post-ops.
-#include <chrono>
-#include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "bench/peers/library.h"
@@ -45,7 +43,7 @@ class OneDnn : public Library {
     refusal_ = "oneDNN has no " + problem.op;
     std::visit([&](const auto& shape) { collect(shape, problem, op); }, op.shape);
     if (ways_.empty()) return unsupported(refusal_);
-    best_ = fastest();
+    best_ = fastest_of(*this, ways_.size(), &best_);
     return ok(ways_[best_].name);
   }
 
@@ -282,18 +280,6 @@ class OneDnn : public Library {
     memory source = from;
     dnnl::reorder(source, to).execute(stream_, source, to);
     stream_.wait();
-  }
-
-  // Seven short samples of each way, taken in turn; the smallest counts.
-  std::size_t fastest() {
-    std::vector<double> best(ways_.size(), std::numeric_limits<double>::max());
-    for (int round = 0; round < 7 && ways_.size() > 1; ++round) {
-      for (best_ = 0; best_ < ways_.size(); ++best_) {
-        const i64 calls = round == 0 ? 1 : std::max<i64>(1, static_cast<i64>(1e6 / best[best_]));
-        best[best_] = std::min(best[best_], sample(*this, calls) / calls);
-      }
-    }
-    return std::min_element(best.begin(), best.end()) - best.begin();
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
