@@ -155,7 +155,7 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
     return {PeerStatus::Missing, cat("cannot start ", program, ": ", std::strerror(errno)), {}};
   }
   socket_ = ends[0];
-  std::vector<std::string> words = {program, "--threads", cat(options_.threads)};
+  std::vector<std::string> words = {program, "--threads", cat(options_.threads), "--vector-bits", cat(options_.vector_bits)};
   if (!options_.cpus.empty()) words.insert(words.end(), {"--cpus", join(options_.cpus, ",")});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

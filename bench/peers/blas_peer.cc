@@ -111,6 +111,6 @@ class Blas : public Library {
 
 }  // namespace
 
-std::unique_ptr<Library> make_library(int) { return std::make_unique<Blas>(); }
+std::unique_ptr<Library> make_library(int, int) { return std::make_unique<Blas>(); }
 
 }  // namespace tw::peers

@@ -1,5 +1,5 @@
 // The FMA peer: how fast this machine can multiply and add f32 at all, right now. `prepare {"op": "fma"}` uses the widest
-// vectors that the CPU has; {"args": {"bits": 256}} or 512 asks for one width. All other peers' figures are read as parts of this one.
+// vectors that the CPU has, or those of --vector-bits. All other peers' figures are read as parts of this one.
 #include <atomic>
 #include <thread>
 
@@ -51,7 +51,7 @@ __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
 }
 
 struct Variant {
-  i64 bits;
+  int bits;
   const char* name;
   bool (*present)();
   void (*run)(i64 rounds);
@@ -67,7 +67,7 @@ const Variant kVariants[] = {
 
 class Fma : public Library {
  public:
-  explicit Fma(int threads) : threads_(threads) {
+  Fma(int threads, int vector_bits) : threads_(threads), vector_bits_(vector_bits) {
     for (int i = 1; i < threads; ++i) helpers_.emplace_back([this] { help(); });
   }
   ~Fma() override {
@@ -78,11 +78,10 @@ class Fma : public Library {
 
   std::string version() const override { return "FMA probe"; }
 
-  Outcome prepare(const Problem& problem, const Operator& op) override {
+  Outcome prepare(const Problem&, const Operator& op) override {
     if (!std::holds_alternative<FmaProbe>(op.shape)) return unsupported("the FMA probe computes nothing");
-    const auto bits = problem.args.find("bits");
     for (const Variant& variant : kVariants) {
-      if (!variant.present() || (bits != problem.args.end() && bits->second != variant.bits)) continue;
+      if (!variant.present() || (vector_bits_ != 0 && vector_bits_ != variant.bits)) continue;
       variant_ = &variant;
       return ok(variant.name);
     }
@@ -119,7 +118,7 @@ class Fma : public Library {
     }
   }
 
-  const int threads_;
+  const int threads_, vector_bits_;
   const Variant* variant_ = nullptr;
   std::atomic<unsigned> call_{0};
   std::atomic<int> running_{0};
@@ -128,6 +127,6 @@ class Fma : public Library {
 
 }  // namespace
 
-std::unique_ptr<Library> make_library(int threads) { return std::make_unique<Fma>(threads); }
+std::unique_ptr<Library> make_library(int threads, int vector_bits) { return std::make_unique<Fma>(threads, vector_bits); }
 
 }  // namespace tw::peers

@@ -45,8 +45,9 @@ class Library {
   virtual void output(float* result) = 0;
 };
 
-// Defined once per executable. The environment and the affinity mask are already set for `threads` threads.
-std::unique_ptr<Library> make_library(int threads);
+// Defined once per executable. The environment and the affinity mask are already set for `threads` threads and for vectors of
+// `vector_bits` (0: as wide as the CPU has them).
+std::unique_ptr<Library> make_library(int threads, int vector_bits);
 
 // Nanoseconds of `calls` calls, after one call outside the time that wakes the threads and warms the caches.
 double sample(Library& library, i64 calls);

@@ -292,6 +292,6 @@ class OneDnn : public Library {
 
 }  // namespace
 
-std::unique_ptr<Library> make_library(int) { return std::make_unique<OneDnn>(); }
+std::unique_ptr<Library> make_library(int, int) { return std::make_unique<OneDnn>(); }
 
 }  // namespace tw::peers

@@ -1,4 +1,4 @@
-// tracewright-peer-LIBRARY --threads N [--cpus LIST]: one library in a process of its own, driven line by line on standard
+// tracewright-peer-LIBRARY [--threads N] [--vector-bits 256] [--cpus LIST]: one library in a process of its own, driven line by line on standard
 // input and output. Requests and answers:
 //   (start)                       ready VERSION
 //   prepare {"op", "args", "epilogue", "inputs": [{"file", "elements"}]}
@@ -51,6 +51,7 @@ namespace {
 
 struct Options {
   int threads = 1;
+  int vector_bits = 0;    // 0: as wide as the CPU has them; 256: AVX2 even where there is more
   std::vector<int> cpus;  // empty: the first `threads` of those allowed
 };
 
@@ -60,6 +61,8 @@ bool parse(int argc, char** argv, Options* options) {
     char* rest = argv[i + 1];
     if (name == "--threads") {
       options->threads = static_cast<int>(std::strtol(rest, &rest, 10));
+    } else if (name == "--vector-bits") {
+      options->vector_bits = static_cast<int>(std::strtol(rest, &rest, 10));
     } else if (name == "--cpus") {
       do options->cpus.push_back(static_cast<int>(std::strtol(rest + (*rest == ','), &rest, 10)));
       while (*rest == ',');
@@ -90,16 +93,35 @@ void pin(const Options& options) {
   if (sched_setaffinity(0, sizeof set, &set) != 0) std::cerr << "cannot pin to the cores asked for\n";
 }
 
-// OpenBLAS 0.3.21 and BLIS 0.9 take AMD's AVX-512 CPUs for old ones and use half of their vectors, or none. They have the
-// right kernels, those of SkylakeX: with them they are twice (BLIS: six times) as fast on Zen 5. A choice by the user stays.
-void choose_kernels() {
+struct Setting {
+  const char* variable;
+  const char* value;
+};
+
+// Which of its kernels a library uses. They find that out themselves, but OpenBLAS 0.3.21 and BLIS 0.9 take AMD's AVX-512 CPUs
+// for old ones, though they have the right kernels: with those of SkylakeX they are twice (BLIS: six times) as fast on Zen 5.
+std::vector<Setting> kernel_choice([[maybe_unused]] int vector_bits) {
 #ifdef __x86_64__
+  if (vector_bits == 256) {
+    return {{"OPENBLAS_CORETYPE", "Haswell"}, {"BLIS_ARCH_TYPE", "3"}, {"DNNL_MAX_CPU_ISA", "AVX2"}, {"ATEN_CPU_CAPABILITY", "avx2"}};
+  }
   const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (!wide || !__builtin_cpu_is("amd")) return;
-  setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-  setenv("BLIS_ARCH_TYPE", "0", 0);
+  if (wide && __builtin_cpu_is("amd")) return {{"OPENBLAS_CORETYPE", "SkylakeX"}, {"BLIS_ARCH_TYPE", "0"}};
 #endif
+  return {};
+}
+
+// A comparison must not depend on what somebody's shell happens to say about these libraries.
+void clear_settings() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    for (const char* prefix : {"OPENBLAS_", "BLIS_", "DNNL_", "ONEDNN_", "ATEN_", "OMP_", "GOMP_", "MKL_", "GOTO_"}) {
+      if (name.starts_with(prefix)) names.push_back(name);
+    }
+  }
+  for (const std::string& name : names) unsetenv(name.c_str());
 }
 
 // Libraries read their thread count when they are loaded, before main; so this process starts itself once more with the
@@ -108,11 +130,12 @@ void restart_with_environment(const Options& options, char** argv) {
   static const char* const kMark = "TRACEWRIGHT_PEER_READY";
   if (std::getenv(kMark)) return;
   pin(options);
+  clear_settings();
   const std::string threads = std::to_string(options.threads);
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"}) {
     setenv(name, threads.c_str(), 1);
   }
-  choose_kernels();
+  for (const Setting& setting : kernel_choice(options.vector_bits)) setenv(setting.variable, setting.value, 1);
   setenv("OMP_DYNAMIC", "false", 1);
   setenv("OMP_PROC_BIND", "true", 1);
   setenv(kMark, "1", 1);
@@ -257,11 +280,11 @@ int main(int argc, char** argv) {
   using namespace tw::peers;
   Options options;
   if (!parse(argc, argv, &options)) {
-    std::cerr << "usage: " << argv[0] << " [--threads N] [--cpus 0,1,...]\n";
+    std::cerr << "usage: " << argv[0] << " [--threads N] [--vector-bits 256] [--cpus 0,1,...]\n";
     return 2;
   }
   restart_with_environment(options, argv);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const auto library = make_library(options.threads);
+  const auto library = make_library(options.threads, options.vector_bits);
   serve(*library);
 }

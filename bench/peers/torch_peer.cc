@@ -164,6 +164,6 @@ class Torch : public Library {
 
 }  // namespace
 
-std::unique_ptr<Library> make_library(int threads) { return std::make_unique<Torch>(threads); }
+std::unique_ptr<Library> make_library(int threads, int) { return std::make_unique<Torch>(threads); }
 
 }  // namespace tw::peers

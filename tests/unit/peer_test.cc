@@ -225,6 +225,13 @@ TEST(Peer, FmaProbeGivesAPlausiblePeak) {
   EXPECT_LT(best, 400.0) << kernel.value.detail;
 }
 
+TEST(Peer, NarrowVectorsOnRequest) {
+  START_OR_SKIP(peer, "fma", (PeerOptions{.vector_bits = 256}));
+  const auto kernel = peer.prepare({"fma", {}, {}, {}});
+  if (kernel.status == PeerStatus::Unsupported) GTEST_SKIP() << kernel.message;
+  EXPECT_EQ(kernel.value.detail, "AVX2, 12 accumulators");
+}
+
 TEST(Peer, UnsupportedOperatorsAreNamed) {
   START_OR_SKIP(peer, "openblas", PeerOptions{});
   const Floats data = integers(64, 1);
