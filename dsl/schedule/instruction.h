@@ -72,6 +72,9 @@ struct Parameter {
   std::string fallback;  // the default as written, "" = required
 };
 
+// The argument that stands for a parameter that is not given.
+Arg default_argument(const Parameter& parameter);
+
 // A primitive or sample: everything that recording, replay, printing, parsing and documentation need.
 struct InstructionKind {
   const char* name;
