@@ -25,7 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-// An unnamed file in memory. The peer opens it through /proc, so nothing is left behind however either process ends.
+// An unnamed file in memory. The peer opens it through /proc, so nothing is left behind however
+// either process ends.
 class MemoryFile {
  public:
   explicit MemoryFile(std::size_t bytes) : fd_(memfd_create("tracewright", MFD_CLOEXEC)) {
@@ -36,7 +37,9 @@ class MemoryFile {
   ~MemoryFile() { reset(); }
   bool valid() const { return fd_ >= 0; }
   std::string path() const { return cat("/proc/", getpid(), "/fd/", fd_); }
-  bool write(std::span<const std::byte> data) const { return transfer(data.data(), data.size(), pwrite); }
+  bool write(std::span<const std::byte> data) const {
+    return transfer(data.data(), data.size(), pwrite);
+  }
   bool read(std::span<std::byte> data) const { return transfer(data.data(), data.size(), pread); }
 
  private:
@@ -67,10 +70,12 @@ std::string request_text(const PeerProblem& problem, const std::vector<MemoryFil
   for (const auto& [name, value] : problem.args) args.push_back(cat(quoted(name), ": ", value));
   for (const std::string& step : problem.epilogue) epilogue.push_back(quoted(step));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    inputs.push_back(cat("{\"file\": ", quoted(files[i].path()), ", \"elements\": ", problem.inputs[i].size(), "}"));
+    inputs.push_back(cat("{\"file\": ", quoted(files[i].path()),
+                         ", \"elements\": ", problem.inputs[i].size(), "}"));
   }
-  return cat("prepare {\"op\": ", quoted(problem.op), ", \"args\": {", join(args, ", "), "}, \"epilogue\": [",
-             join(epilogue, ", "), "], \"inputs\": [", join(inputs, ", "), "]}");
+  return cat("prepare {\"op\": ", quoted(problem.op), ", \"args\": {", join(args, ", "),
+             "}, \"epilogue\": [", join(epilogue, ", "), "], \"inputs\": [", join(inputs, ", "),
+             "]}");
 }
 
 // The program of a peer: in the given folder, or beside this program (tests lie one folder deeper).
@@ -78,7 +83,8 @@ std::string find_program(const std::string& library, const std::string& folder) 
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  const std::vector<fs::path> folders = folder.empty() ? std::vector{here, here.parent_path()} : std::vector{fs::path(folder)};
+  const std::vector<fs::path> folders =
+      folder.empty() ? std::vector{here, here.parent_path()} : std::vector{fs::path(folder)};
   for (const fs::path& at : folders) {
     const fs::path program = at / ("tracewright-peer-" + library);
     if (access(program.c_str(), X_OK) == 0) return program;
@@ -101,11 +107,12 @@ std::string missing_message(const std::string& library) {
   for (const Hint& hint : kHints) {
     if (library != hint.library) continue;
     if (!*hint.package) return "the FMA probe was not built: it needs an x86-64 CPU";
-    return cat("no peer for ", library, " was built; install the package ", hint.package, " and build again");
+    return cat("no peer for ", library, " was built; install the package ", hint.package,
+               " and build again");
   }
   const std::string near = closest(library, peer_libraries());
-  return cat("unknown library ", library, near.empty() ? "" : cat(": did you mean ", near, "?"), "; known: ",
-             join(peer_libraries(), ", "));
+  return cat("unknown library ", library, near.empty() ? "" : cat(": did you mean ", near, "?"),
+             "; known: ", join(peer_libraries(), ", "));
 }
 
 template <class T, class Other>
@@ -116,7 +123,8 @@ PeerResult<T> fail(const PeerResult<Other>& from) {
 }  // namespace
 
 const char* name_of(PeerStatus status) {
-  static constexpr const char* kNames[] = {"ok", "missing", "unsupported", "failed", "timed out", "died"};
+  static constexpr const char* kNames[] = {"ok",     "missing",   "unsupported",
+                                           "failed", "timed out", "died"};
   return kNames[static_cast<int>(status)];
 }
 
@@ -129,7 +137,8 @@ const std::vector<std::string>& peer_libraries() {
   return names;
 }
 
-PeerResult<std::unique_ptr<Peer>> Peer::start(const std::string& library, const PeerOptions& options) {
+PeerResult<std::unique_ptr<Peer>> Peer::start(const std::string& library,
+                                              const PeerOptions& options) {
   const std::string program = find_program(library, options.folder);
   if (program.empty()) return {PeerStatus::Missing, missing_message(library), {}};
   std::unique_ptr<Peer> peer(new Peer(library, options));
@@ -155,7 +164,8 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
     return {PeerStatus::Missing, cat("cannot start ", program, ": ", std::strerror(errno)), {}};
   }
   socket_ = ends[0];
-  std::vector<std::string> words = {program, "--threads", cat(options_.threads), "--vector-bits", cat(options_.vector_bits)};
+  std::vector<std::string> words = {program, "--threads", cat(options_.threads), "--vector-bits",
+                                    cat(options_.vector_bits)};
   if (!options_.cpus.empty()) words.insert(words.end(), {"--cpus", join(options_.cpus, ",")});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -171,7 +181,8 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
   // A process group of its own: Ctrl-C is for the bench command, which ends its peers itself.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
-  const int failed = posix_spawn(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
+  const int failed =
+      posix_spawn(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(ends[1]);
@@ -181,7 +192,8 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
   }
   PeerResult<std::string> line = read_line(options_.start_timeout);
   if (!line) return line;
-  if (!line.value.starts_with("ready ")) return lost(PeerStatus::Failed, cat("answered `", line.value, "` on start"));
+  if (!line.value.starts_with("ready "))
+    return lost(PeerStatus::Failed, cat("answered `", line.value, "` on start"));
   if (!stop()) return lost(PeerStatus::Died, "ended on start");
   return {PeerStatus::Ok, "", line.value.substr(std::strlen("ready "))};
 }
@@ -191,10 +203,14 @@ PeerResult<PeerKernel> Peer::prepare(const PeerProblem& problem) {
   for (std::span<const float> input : problem.inputs) {
     files.emplace_back(input.size_bytes());
     if (!files.back().valid() || !files.back().write(std::as_bytes(input))) {
-      return {PeerStatus::Failed, cat("cannot share ", input.size_bytes(), " bytes with ", library_, ": ", std::strerror(errno)), {}};
+      return {PeerStatus::Failed,
+              cat("cannot share ", input.size_bytes(), " bytes with ", library_, ": ",
+                  std::strerror(errno)),
+              {}};
     }
   }
-  const PeerResult<std::string> answer = request(request_text(problem, files), options_.prepare_timeout);
+  const PeerResult<std::string> answer =
+      request(request_text(problem, files), options_.prepare_timeout);
   if (!answer) return fail<PeerKernel>(answer);
   PeerKernel kernel;
   int detail_at = 0;
@@ -216,7 +232,8 @@ PeerResult<double> Peer::sample(i64 calls) {
 PeerResult<std::vector<float>> Peer::output() {
   std::vector<float> result(output_elements_);
   const MemoryFile file(result.size() * sizeof(float));
-  const PeerResult<std::string> answer = request(cat("output ", file.path()), options_.sample_timeout);
+  const PeerResult<std::string> answer =
+      request(cat("output ", file.path()), options_.sample_timeout);
   if (!answer) return fail<std::vector<float>>(answer);
   if (!file.read(std::as_writable_bytes(std::span(result)))) {
     return {PeerStatus::Failed, cat("cannot read the result of ", library_), {}};
@@ -224,7 +241,8 @@ PeerResult<std::vector<float>> Peer::output() {
   return {PeerStatus::Ok, "", std::move(result)};
 }
 
-// Wakes the process, asks, waits for the answer, stops the process again. The value is what follows "ok ".
+// Wakes the process, asks, waits for the answer, stops the process again. The value is what follows
+// "ok ".
 PeerResult<std::string> Peer::request(const std::string& line, Milliseconds timeout) {
   if (pid_ < 0) return {PeerStatus::Died, cat("the ", library_, " peer has ended"), {}};
   kill(pid_, SIGCONT);
@@ -236,7 +254,8 @@ PeerResult<std::string> Peer::request(const std::string& line, Milliseconds time
   if (!answer) return answer;
   if (!stop()) return lost(PeerStatus::Died, "ended after its answer");
   const std::size_t space = std::min(answer.value.find(' '), answer.value.size());
-  const std::string word = answer.value.substr(0, space), rest = answer.value.substr(std::min(space + 1, answer.value.size()));
+  const std::string word = answer.value.substr(0, space),
+                    rest = answer.value.substr(std::min(space + 1, answer.value.size()));
   if (word == "ok") return {PeerStatus::Ok, "", rest};
   return {word == "unsupported" ? PeerStatus::Unsupported : PeerStatus::Failed, rest, {}};
 }
@@ -248,7 +267,8 @@ PeerResult<std::string> Peer::read_line(Milliseconds timeout) {
     pollfd ready{socket_, POLLIN, 0};
     const int count = poll(&ready, 1, static_cast<int>(std::max<i64>(left, 0)));
     if (count < 0 && errno == EINTR) continue;
-    if (count == 0) return lost(PeerStatus::TimedOut, cat("gave no answer within ", timeout.count(), " ms"));
+    if (count == 0)
+      return lost(PeerStatus::TimedOut, cat("gave no answer within ", timeout.count(), " ms"));
     char buffer[4096];
     const ssize_t got = recv(socket_, buffer, sizeof buffer, 0);
     if (got <= 0) return lost(PeerStatus::Died, "closed the line");
@@ -263,10 +283,13 @@ PeerResult<std::string> Peer::read_line(Milliseconds timeout) {
 // Ends the process, if it still runs, and says how it ended.
 PeerResult<std::string> Peer::lost(PeerStatus status, const std::string& what) {
   int how = 0;
-  // What closed the line by ending is seen as ended within a moment; its own cause is worth more than our kill.
+  // What closed the line by ending is seen as ended within a moment; its own cause is worth more
+  // than our kill.
   for (int wait = 0; wait < 100 && status == PeerStatus::Died && pid_ > 0; ++wait) {
-    if (waitpid(pid_, &how, WNOHANG) == pid_) pid_ = -1;
-    else std::this_thread::sleep_for(Milliseconds(1));
+    if (waitpid(pid_, &how, WNOHANG) == pid_)
+      pid_ = -1;
+    else
+      std::this_thread::sleep_for(Milliseconds(1));
   }
   std::string cause;
   if (pid_ > 0) {
@@ -284,12 +307,15 @@ PeerResult<std::string> Peer::lost(PeerStatus status, const std::string& what) {
 // False if the process has ended instead.
 bool Peer::stop() {
   kill(pid_, SIGSTOP);
-  // A stop takes microseconds; a process that does not stop is stuck in the kernel, and counts as ended.
+  // A stop takes microseconds; a process that does not stop is stuck in the kernel, and counts as
+  // ended.
   for (const auto deadline = Clock::now() + std::chrono::seconds(5); Clock::now() < deadline;) {
     siginfo_t info{};
     if (waitid(P_PID, pid_, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) != 0) return false;
-    if (info.si_pid == 0) std::this_thread::yield();
-    else return info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED;
+    if (info.si_pid == 0)
+      std::this_thread::yield();
+    else
+      return info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED;
   }
   return false;
 }
@@ -297,7 +323,8 @@ bool Peer::stop() {
 // The end of what the process wrote to stderr.
 std::string Peer::last_words() const {
   char buffer[400];
-  const off_t size = lseek(errors_, 0, SEEK_END), from = std::max<off_t>(0, size - static_cast<off_t>(sizeof buffer));
+  const off_t size = lseek(errors_, 0, SEEK_END),
+              from = std::max<off_t>(0, size - static_cast<off_t>(sizeof buffer));
   const ssize_t got = pread(errors_, buffer, sizeof buffer, from);
   return got > 0 ? cat("; it said: ", std::string(buffer, got)) : "";
 }

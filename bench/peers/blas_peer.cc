@@ -1,6 +1,7 @@
-// The OpenBLAS and BLIS peers: cblas_sgemm, from whichever library this file is linked to (TW_PEER_OPENBLAS, TW_PEER_BLIS).
-// They have no convolutions, and no epilogues of their own: bias, relu and add are a pass over the result inside the time,
-// as a caller of the library has to write it.
+// The OpenBLAS and BLIS peers: cblas_sgemm, from whichever library this file is linked to
+// (TW_PEER_OPENBLAS, TW_PEER_BLIS). They have no convolutions, and no epilogues of their own: bias,
+// relu and add are a pass over the result inside the time, as a caller of the library has to write
+// it.
 #include <cblas.h>
 #ifdef TW_PEER_BLIS
 #include <blis.h>
@@ -19,7 +20,8 @@ struct Step {
   const float* operand = nullptr;
 };
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) void apply(const Step& step, float* out, i64 rows,
+__attribute__((target_clones("avx512f", "avx2", "default"))) void apply(const Step& step,
+                                                                        float* out, i64 rows,
                                                                         i64 columns) {
   for (i64 row = 0; row < rows; ++row) {
     float* at = out + row * columns;
@@ -70,7 +72,9 @@ class Blas : public Library {
     for (const std::string& name : problem.epilogue) {
       const bool known = name == "bias" || name == "relu" || name == "add";
       if (!known) return unsupported("a BLAS has no " + name);
-      Step step{name == "bias" ? Step::Kind::Bias : name == "add" ? Step::Kind::Add : Step::Kind::Relu};
+      Step step{name == "bias"  ? Step::Kind::Bias
+                : name == "add" ? Step::Kind::Add
+                                : Step::Kind::Relu};
       if (name != "relu") {
         if (next >= problem.inputs.size()) return error("no input for " + name);
         step.operand = problem.inputs[next++];
@@ -86,9 +90,10 @@ class Blas : public Library {
     const Operand a = operand_of(gemm_.a), b = operand_of(gemm_.b);
     for (i64 outer = 0; outer < gemm_.outer; ++outer) {
       for (i64 inner = 0; inner < gemm_.inner; ++inner) {
-        cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, gemm_.m, gemm_.n, gemm_.k, 1.0F, at(a_, gemm_.a, outer, inner),
-                    a.leading, at(b_, gemm_.b, outer, inner), b.leading, 0.0F,
-                    c_.get() + outer * gemm_.c.outer + inner * gemm_.c.inner, static_cast<int>(gemm_.c.row));
+        cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, gemm_.m, gemm_.n, gemm_.k, 1.0F,
+                    at(a_, gemm_.a, outer, inner), a.leading, at(b_, gemm_.b, outer, inner),
+                    b.leading, 0.0F, c_.get() + outer * gemm_.c.outer + inner * gemm_.c.inner,
+                    static_cast<int>(gemm_.c.row));
       }
     }
     for (const Step& step : steps_) apply(step, c_.get(), elements_ / gemm_.n, gemm_.n);

@@ -1,5 +1,6 @@
-// The FMA peer: how fast this machine can multiply and add f32 at all, right now. `prepare {"op": "fma"}` uses the widest
-// vectors that the CPU has, or those of --vector-bits. All other peers' figures are read as parts of this one.
+// The FMA peer: how fast this machine can multiply and add f32 at all, right now. `prepare {"op":
+// "fma"}` uses the widest vectors that the CPU has, or those of --vector-bits. All other peers'
+// figures are read as parts of this one.
 #include <atomic>
 #include <thread>
 
@@ -11,8 +12,9 @@ namespace {
 // About 0.1 ms per call at 100 GFLOP/s.
 constexpr i64 kRounds = 30'000;
 
-// One round is one FMA into each of many registers: enough of them that no FMA waits for the one before it (latency 4, two a
-// cycle need 8; the rest keeps the loop's own instructions out of the way). Assembly, because a compiler may drop or reorder it.
+// One round is one FMA into each of many registers: enough of them that no FMA waits for the one
+// before it (latency 4, two a cycle need 8; the rest keeps the loop's own instructions out of the
+// way). Assembly, because a compiler may drop or reorder it.
 __attribute__((target("avx512f"))) void fma_512(i64 rounds) {
   asm volatile(
       ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,30,31\n"
@@ -27,8 +29,9 @@ __attribute__((target("avx512f"))) void fma_512(i64 rounds) {
       "  jnz 1b\n"
       : "+r"(rounds)
       :
-      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
-        "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm30", "xmm31", "cc");
+      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20",
+        "xmm21", "xmm22", "xmm23", "xmm30", "xmm31", "cc");
 }
 
 __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
@@ -46,8 +49,8 @@ __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
       "  vzeroupper\n"
       : "+r"(rounds)
       :
-      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
-        "xmm14", "xmm15", "cc");
+      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc");
 }
 
 struct Variant {
@@ -60,9 +63,11 @@ struct Variant {
 
 // Widest first.
 const Variant kVariants[] = {
-    {512, "AVX-512, 24 accumulators", [] { return __builtin_cpu_supports("avx512f") != 0; }, fma_512, 24 * 16 * 2},
+    {512, "AVX-512, 24 accumulators", [] { return __builtin_cpu_supports("avx512f") != 0; },
+     fma_512, 24 * 16 * 2},
     {256, "AVX2, 12 accumulators",
-     [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }, fma_256, 12 * 8 * 2},
+     [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; },
+     fma_256, 12 * 8 * 2},
 };
 
 class Fma : public Library {
@@ -79,7 +84,8 @@ class Fma : public Library {
   std::string version() const override { return "FMA probe"; }
 
   Outcome prepare(const Problem&, const Operator& op) override {
-    if (!std::holds_alternative<FmaProbe>(op.shape)) return unsupported("the FMA probe computes nothing");
+    if (!std::holds_alternative<FmaProbe>(op.shape))
+      return unsupported("the FMA probe computes nothing");
     for (const Variant& variant : kVariants) {
       if (!variant.present() || (vector_bits_ != 0 && vector_bits_ != variant.bits)) continue;
       variant_ = &variant;
@@ -88,7 +94,9 @@ class Fma : public Library {
     return unsupported("this CPU has no such FMA instructions");
   }
 
-  double flops(const Operator&) const override { return variant_->flops_per_round * kRounds * threads_; }
+  double flops(const Operator&) const override {
+    return variant_->flops_per_round * kRounds * threads_;
+  }
 
   void run() override {
     start();
@@ -105,11 +113,13 @@ class Fma : public Library {
     call_.notify_all();
   }
 
-  // Spins a while between calls, so that the calls of one sample follow each other at once, then sleeps.
+  // Spins a while between calls, so that the calls of one sample follow each other at once, then
+  // sleeps.
   void help() {
     unsigned seen = 0;
     while (true) {
-      for (int spin = 0; spin < 20'000 && call_.load(std::memory_order_acquire) == seen; ++spin) __builtin_ia32_pause();
+      for (int spin = 0; spin < 20'000 && call_.load(std::memory_order_acquire) == seen; ++spin)
+        __builtin_ia32_pause();
       call_.wait(seen, std::memory_order_acquire);
       ++seen;
       if (!variant_) return;
@@ -127,6 +137,8 @@ class Fma : public Library {
 
 }  // namespace
 
-std::unique_ptr<Library> make_library(int threads, int vector_bits) { return std::make_unique<Fma>(threads, vector_bits); }
+std::unique_ptr<Library> make_library(int threads, int vector_bits) {
+  return std::make_unique<Fma>(threads, vector_bits);
+}
 
 }  // namespace tw::peers

@@ -1,5 +1,6 @@
-// The oneDNN peer. oneDNN gets the layouts it likes best (format any), with the reorders outside the time; every algorithm
-// and layout that it offers for a problem is tried once, and the fastest stays. Epilogues are its post-ops.
+// The oneDNN peer. oneDNN gets the layouts it likes best (format any), with the reorders outside
+// the time; every algorithm and layout that it offers for a problem is tried once, and the fastest
+// stays. Epilogues are its post-ops.
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "bench/peers/library.h"
@@ -34,11 +35,13 @@ class OneDnn : public Library {
  public:
   std::string version() const override {
     const auto* v = dnnl::version();
-    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+           std::to_string(v->patch);
   }
 
   Outcome prepare(const Problem& problem, const Operator& op) override {
-    if (static_cast<i64>(problem.inputs.size()) < op.inputs) return error(problem.op + " needs more inputs");
+    if (static_cast<i64>(problem.inputs.size()) < op.inputs)
+      return error(problem.op + " needs more inputs");
     ways_.clear();
     refusal_ = "oneDNN has no " + problem.op;
     std::visit([&](const auto& shape) { collect(shape, problem, op); }, op.shape);
@@ -52,10 +55,13 @@ class OneDnn : public Library {
     stream_.wait();
   }
 
-  void output(float* result) override { reorder(ways_[best_].result, memory(plain_output_, engine_, result)); }
+  void output(float* result) override {
+    reorder(ways_[best_].result, memory(plain_output_, engine_, result));
+  }
 
  private:
-  // Tries one way: `make` adds to ways_. What oneDNN does not offer is an exception of its own, and only costs that way.
+  // Tries one way: `make` adds to ways_. What oneDNN does not offer is an exception of its own, and
+  // only costs that way.
   template <class Make>
   void attempt(Make make) {
     try {
@@ -67,7 +73,8 @@ class OneDnn : public Library {
 
   void collect(const Gemm& gemm, const Problem& problem, const Operator& op) {
     const auto describe = [&](const Strides& strides, i64 rows, i64 columns) {
-      Dims dims{gemm.outer, gemm.inner, rows, columns}, steps{strides.outer, strides.inner, strides.row, strides.column};
+      Dims dims{gemm.outer, gemm.inner, rows, columns},
+          steps{strides.outer, strides.inner, strides.row, strides.column};
       const int dropped = gemm.outer > 1 ? 0 : gemm.inner > 1 ? 1 : 2;
       dims.erase(dims.begin(), dims.begin() + dropped);
       steps.erase(steps.begin(), steps.begin() + dropped);
@@ -80,8 +87,10 @@ class OneDnn : public Library {
     const auto matmul = [&](const char* name, const memory::desc& weights) {
       const Epilogue epilogue = understand_epilogue(problem, op, bias);
       const dnnl::matmul::desc desc =
-          epilogue.bias ? dnnl::matmul::desc(a, weights, memory::desc(bias, kF32, plain_strides(bias)), plain_output_)
-                        : dnnl::matmul::desc(a, weights, plain_output_);
+          epilogue.bias
+              ? dnnl::matmul::desc(a, weights, memory::desc(bias, kF32, plain_strides(bias)),
+                                   plain_output_)
+              : dnnl::matmul::desc(a, weights, plain_output_);
       const dnnl::matmul::primitive_desc chosen(desc, attributes(epilogue), engine_);
       add_way(name, chosen, epilogue, problem, a, b, bias);
     };
@@ -90,11 +99,13 @@ class OneDnn : public Library {
     attempt([&] { matmul("matmul, packed weights", memory::desc(b.dims(), kF32, Tag::any)); });
     if (gemm.outer * gemm.inner > 1) return;
     attempt([&] {
-      const memory::desc wanted({gemm.n, gemm.k}, kF32, Tag::any), weights({gemm.n, gemm.k}, kF32, Dims{1, gemm.n});
+      const memory::desc wanted({gemm.n, gemm.k}, kF32, Tag::any),
+          weights({gemm.n, gemm.k}, kF32, Dims{1, gemm.n});
       const Dims line{gemm.n};
       const Epilogue epilogue = understand_epilogue(problem, op, bias);
       const dnnl::inner_product_forward::desc desc =
-          epilogue.bias ? dnnl::inner_product_forward::desc(kForward, a, wanted, memory::desc(line, kF32, Tag::a), plain_output_)
+          epilogue.bias ? dnnl::inner_product_forward::desc(
+                              kForward, a, wanted, memory::desc(line, kF32, Tag::a), plain_output_)
                         : dnnl::inner_product_forward::desc(kForward, a, wanted, plain_output_);
       const dnnl::inner_product_forward::primitive_desc chosen(desc, attributes(epilogue), engine_);
       add_way("inner product, packed weights", chosen, epilogue, problem, a, weights, line);
@@ -114,8 +125,10 @@ class OneDnn : public Library {
       strides.push_back(conv.stride[axis]);
       dilation.push_back(conv.dilation[axis] - 1);
       left.push_back(conv.padding[axis]);
-      const i64 small = conv.transposed ? conv.in[axis] : conv.out[axis], large = conv.transposed ? conv.out[axis] : conv.in[axis];
-      right.push_back((small - 1) * conv.stride[axis] + conv.dilation[axis] * (conv.kernel[axis] - 1) + 1 - large -
+      const i64 small = conv.transposed ? conv.in[axis] : conv.out[axis],
+                large = conv.transposed ? conv.out[axis] : conv.in[axis];
+      right.push_back((small - 1) * conv.stride[axis] +
+                      conv.dilation[axis] * (conv.kernel[axis] - 1) + 1 - large -
                       conv.padding[axis]);
     }
     plain_output_ = memory::desc(out, kF32, plain);
@@ -124,15 +137,20 @@ class OneDnn : public Library {
     const auto try_with = [&](Tag tag, auto algorithm, const char* name) {
       attempt([&] {
         const Epilogue epilogue = understand_epilogue(problem, op, bias);
-        const memory::desc src(in, kF32, tag), dst(out, kF32, tag), b = epilogue.bias ? line : memory::desc();
+        const memory::desc src(in, kF32, tag), dst(out, kF32, tag),
+            b = epilogue.bias ? line : memory::desc();
         const std::string layout = tag == Tag::any ? ", best layout" : ", channels last";
         if (conv.transposed) {
-          const dnnl::deconvolution_forward::desc desc(kForward, algorithm, src, any_weights, b, dst, strides, dilation, left, right);
-          const dnnl::deconvolution_forward::primitive_desc chosen(desc, attributes(epilogue), engine_);
+          const dnnl::deconvolution_forward::desc desc(kForward, algorithm, src, any_weights, b,
+                                                       dst, strides, dilation, left, right);
+          const dnnl::deconvolution_forward::primitive_desc chosen(desc, attributes(epilogue),
+                                                                   engine_);
           add_way(name + layout, chosen, epilogue, problem, source, weights, {conv.co});
         } else {
-          const dnnl::convolution_forward::desc desc(kForward, algorithm, src, any_weights, b, dst, strides, dilation, left, right);
-          const dnnl::convolution_forward::primitive_desc chosen(desc, attributes(epilogue), engine_);
+          const dnnl::convolution_forward::desc desc(kForward, algorithm, src, any_weights, b, dst,
+                                                     strides, dilation, left, right);
+          const dnnl::convolution_forward::primitive_desc chosen(desc, attributes(epilogue),
+                                                                 engine_);
           add_way(name + layout, chosen, epilogue, problem, source, weights, {conv.co});
         }
       });
@@ -153,7 +171,8 @@ class OneDnn : public Library {
       refusal_ = "no epilogues after " + problem.op;
       return;
     }
-    const memory::desc data({rows.rows, rows.columns}, kF32, Tag::ab), row({1, rows.columns}, kF32, Tag::ab);
+    const memory::desc data({rows.rows, rows.columns}, kF32, Tag::ab),
+        row({1, rows.columns}, kF32, Tag::ab);
     plain_output_ = data;
     const memory source = plain_memory(data, problem.inputs[0]);
     if (rows.kind == RowWise::Kind::Softmax) {
@@ -163,8 +182,10 @@ class OneDnn : public Library {
       });
     } else if (rows.kind == RowWise::Kind::LayerNorm) {
       attempt([&] {
-        const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
-        const dnnl::layer_normalization_forward::primitive_desc chosen({kForward, data, 1e-5F, flags}, engine_);
+        const auto flags =
+            dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+        const dnnl::layer_normalization_forward::primitive_desc chosen(
+            {kForward, data, 1e-5F, flags}, engine_);
         const memory::desc line({rows.columns}, kF32, Tag::a);
         add_way("layer normalization", chosen,
                 {{DNNL_ARG_SRC, source},
@@ -175,7 +196,8 @@ class OneDnn : public Library {
       plain_output_ = memory::desc({rows.rows, 1}, kF32, Tag::ab);
       attempt([&] {
         const auto algorithm = dnnl::algorithm::reduction_norm_lp_sum;
-        const dnnl::reduction::primitive_desc chosen({algorithm, data, plain_output_, 2.0F, 0.0F}, engine_);
+        const dnnl::reduction::primitive_desc chosen({algorithm, data, plain_output_, 2.0F, 0.0F},
+                                                     engine_);
         add_way("reduction", chosen, {{DNNL_ARG_SRC, source}});
       });
     }
@@ -208,14 +230,17 @@ class OneDnn : public Library {
     return strides;
   }
 
-  // `line` are the dimensions of a bias spread over the output. Throws dnnl::error for steps that oneDNN does not have.
+  // `line` are the dimensions of a bias spread over the output. Throws dnnl::error for steps that
+  // oneDNN does not have.
   Epilogue understand_epilogue(const Problem& problem, const Operator& op, const Dims& line) {
     Epilogue epilogue;
     std::size_t next = op.inputs;
     const auto add_operand = [&](const memory::desc& desc) {
-      if (next >= problem.inputs.size()) throw dnnl::error(dnnl_invalid_arguments, "an epilogue step has no input");
-      epilogue.operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(epilogue.steps.len()) | DNNL_ARG_SRC_1,
-                                     plain_memory(desc, problem.inputs[next++]));
+      if (next >= problem.inputs.size())
+        throw dnnl::error(dnnl_invalid_arguments, "an epilogue step has no input");
+      epilogue.operands.emplace_back(
+          DNNL_ARG_ATTR_MULTIPLE_POST_OP(epilogue.steps.len()) | DNNL_ARG_SRC_1,
+          plain_memory(desc, problem.inputs[next++]));
       epilogue.steps.append_binary(dnnl::algorithm::binary_add, desc);
     };
     for (std::size_t i = 0; i < problem.epilogue.size(); ++i) {
@@ -247,26 +272,33 @@ class OneDnn : public Library {
 
   // A way with source, weights and epilogue: brings all into the layouts that oneDNN chose.
   template <class PrimitiveDesc>
-  void add_way(const std::string& name, const PrimitiveDesc& chosen, const Epilogue& epilogue, const Problem& problem,
-               const memory::desc& source, const memory::desc& weights, const Dims& bias) {
+  void add_way(const std::string& name, const PrimitiveDesc& chosen, const Epilogue& epilogue,
+               const Problem& problem, const memory::desc& source, const memory::desc& weights,
+               const Dims& bias) {
     std::unordered_map<int, memory> arguments(epilogue.operands.begin(), epilogue.operands.end());
     arguments[DNNL_ARG_SRC] = suited(chosen.src_desc(), plain_memory(source, problem.inputs[0]));
-    arguments[DNNL_ARG_WEIGHTS] = suited(chosen.weights_desc(), plain_memory(weights, problem.inputs[1]));
+    arguments[DNNL_ARG_WEIGHTS] =
+        suited(chosen.weights_desc(), plain_memory(weights, problem.inputs[1]));
     if (epilogue.bias) {
-      arguments[DNNL_ARG_BIAS] = plain_memory(memory::desc(bias, kF32, plain_strides(bias)), epilogue.bias);
+      arguments[DNNL_ARG_BIAS] =
+          plain_memory(memory::desc(bias, kF32, plain_strides(bias)), epilogue.bias);
     }
     add_way(name, chosen, std::move(arguments));
   }
 
   template <class PrimitiveDesc>
-  void add_way(const std::string& name, const PrimitiveDesc& chosen, std::unordered_map<int, memory> arguments) {
+  void add_way(const std::string& name, const PrimitiveDesc& chosen,
+               std::unordered_map<int, memory> arguments) {
     const memory result(chosen.dst_desc(), engine_);
     arguments[DNNL_ARG_DST] = result;
-    ways_.push_back({name + " (" + chosen.impl_info_str() + ")", dnnl::primitive(chosen), std::move(arguments), result});
+    ways_.push_back({name + " (" + chosen.impl_info_str() + ")", dnnl::primitive(chosen),
+                     std::move(arguments), result});
   }
 
   memory plain_memory(const memory::desc& desc, const float* data) {
-    return memory(desc, engine_, const_cast<float*>(data));  // oneDNN has no read-only memory; sources are only read
+    return memory(
+        desc, engine_,
+        const_cast<float*>(data));  // oneDNN has no read-only memory; sources are only read
   }
 
   memory suited(const memory::desc& wanted, const memory& plain) {

@@ -45,7 +45,8 @@ Operator attention_scores(i64 batch, i64 seq, i64 heads, i64 dim) {
   return {shape, 2, elements, seq, 2.0 * elements * dim};
 }
 
-Operator convolution(Arguments& args, const std::vector<std::string>& axes, bool transposed, bool depthwise) {
+Operator convolution(Arguments& args, const std::vector<std::string>& axes, bool transposed,
+                     bool depthwise) {
   Convolution shape;
   shape.axes = static_cast<int>(axes.size());
   shape.transposed = transposed;
@@ -61,19 +62,22 @@ Operator convolution(Arguments& args, const std::vector<std::string>& axes, bool
     const i64 padding = shape.padding[axis] = args("padding", 0);
     const i64 dilation = shape.dilation[axis] = args("dilation", 1);
     const i64 reach = dilation * (kernel - 1) + 1;
-    shape.out[axis] = transposed ? (in - 1) * stride - 2 * padding + reach : (in + 2 * padding - reach) / stride + 1;
+    shape.out[axis] = transposed ? (in - 1) * stride - 2 * padding + reach
+                                 : (in + 2 * padding - reach) / stride + 1;
     taps *= kernel;
     positions *= shape.out[axis];
     inputs *= in;
   }
   const i64 elements = shape.n * positions * shape.co;
   const i64 steps = transposed ? shape.n * inputs * shape.co : elements;
-  return {shape, 2, elements, shape.co, 2.0 * steps * taps * (shape.ci / std::max<i64>(1, shape.groups))};
+  return {shape, 2, elements, shape.co,
+          2.0 * steps * taps * (shape.ci / std::max<i64>(1, shape.groups))};
 }
 
 Operator row_wise(RowWise::Kind kind, i64 rows, i64 columns, i64 inputs) {
   const bool reduces = kind == RowWise::Kind::Norm;
-  return {RowWise{kind, rows, columns}, inputs, reduces ? rows : rows * columns, reduces ? rows : columns, 0};
+  return {RowWise{kind, rows, columns}, inputs, reduces ? rows : rows * columns,
+          reduces ? rows : columns, 0};
 }
 
 struct Entry {
@@ -88,17 +92,40 @@ const Entry kOperators[] = {
     {"transpose_batch_matmul",
      [](Arguments& a) { return attention_scores(a("batch"), a("seq"), a("heads"), a("dim")); }},
     {"conv1d", [](Arguments& a) { return convolution(a, {"L"}, false, false); }},
-    {"conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, false); }},
-    {"conv3d", [](Arguments& a) { return convolution(a, {"D", "H", "W"}, false, false); }},
-    {"group_conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, false); }},
-    {"dilated_conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, false); }},
-    {"depthwise_conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, true); }},
-    {"conv2d_transpose", [](Arguments& a) { return convolution(a, {"H", "W"}, true, false); }},
+    {"conv2d",
+     [](Arguments& a) {
+       return convolution(a, {"H", "W"}, false, false);
+     }},
+    {"conv3d",
+     [](Arguments& a) {
+       return convolution(a, {"D", "H", "W"}, false, false);
+     }},
+    {"group_conv2d",
+     [](Arguments& a) {
+       return convolution(a, {"H", "W"}, false, false);
+     }},
+    {"dilated_conv2d",
+     [](Arguments& a) {
+       return convolution(a, {"H", "W"}, false, false);
+     }},
+    {"depthwise_conv2d",
+     [](Arguments& a) {
+       return convolution(a, {"H", "W"}, false, true);
+     }},
+    {"conv2d_transpose",
+     [](Arguments& a) {
+       return convolution(a, {"H", "W"}, true, false);
+     }},
     {"softmax", [](Arguments& a) { return row_wise(RowWise::Kind::Softmax, a("M"), a("N"), 1); }},
-    {"layernorm", [](Arguments& a) { return row_wise(RowWise::Kind::LayerNorm, a("M"), a("N"), 3); }},
+    {"layernorm",
+     [](Arguments& a) { return row_wise(RowWise::Kind::LayerNorm, a("M"), a("N"), 3); }},
     {"rmsnorm", [](Arguments& a) { return row_wise(RowWise::Kind::RmsNorm, a("M"), a("N"), 2); }},
-    {"fma", [](Arguments&) { return Operator{FmaProbe{}, 0, 0, 0, 0}; }},
-    {"norm", [](Arguments& a) { return row_wise(RowWise::Kind::Norm, a("B"), a("M") * a("N"), 1); }},
+    {"fma",
+     [](Arguments&) {
+       return Operator{FmaProbe{}, 0, 0, 0, 0};
+     }},
+    {"norm",
+     [](Arguments& a) { return row_wise(RowWise::Kind::Norm, a("B"), a("M") * a("N"), 1); }},
 };
 
 }  // namespace
@@ -109,7 +136,8 @@ Understood understand(const Problem& problem) {
     Arguments args(problem);
     Operator made = entry.make(args);
     if (!args.missing().empty()) return problem.op + " needs the argument " + args.missing();
-    if (made.output_elements <= 0 && !std::holds_alternative<FmaProbe>(made.shape)) return problem.op + " has an empty output";
+    if (made.output_elements <= 0 && !std::holds_alternative<FmaProbe>(made.shape))
+      return problem.op + " has an empty output";
     return made;
   }
   return "operator " + problem.op + " is not compared with libraries";

@@ -1,5 +1,5 @@
-// The include table of docs/design.md: which folder may include which. A new dependency between layers is a change to the
-// table below, made on purpose.
+// The include table of docs/design.md: which folder may include which. A new dependency between
+// layers is a change to the table below, made on purpose.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 namespace tw {
 namespace {
 
-// A place is a folder (with what is below it) or one file. A file obeys the row with the longest place that holds it.
+// A place is a folder (with what is below it) or one file. A file obeys the row with the longest
+// place that holds it.
 struct Row {
   std::string place;
   std::vector<std::string> may_see;  // places; a row always sees its own
@@ -29,12 +30,14 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 const std::vector<std::string> kProgram = {"dsl/base", "dsl/ir"};
 const std::vector<std::string> kMiddle = {"dsl/te", "dsl/text", "dsl/analysis", "dsl/passes"};
-const std::vector<std::string> kSchedule = kProgram + kMiddle + std::vector<std::string>{"dsl/schedule"};
+const std::vector<std::string> kSchedule =
+    kProgram + kMiddle + std::vector<std::string>{"dsl/schedule"};
 const std::vector<std::string> kSpace =
     kSchedule + std::vector<std::string>{"dsl/primitives", "sampler/draw", "rules"};
 const std::vector<std::string> kRuntime =
     kSpace + std::vector<std::string>{"costmodel", "backends", "runtime"};
-const std::vector<std::string> kAll = {"dsl", "sampler", "rules", "costmodel", "backends", "runtime", "cli", "bench", "tests"};
+const std::vector<std::string> kAll = {"dsl",     "sampler", "rules", "costmodel", "backends",
+                                       "runtime", "cli",     "bench", "tests"};
 
 const std::vector<Row> kTable = {
     {"dsl/base", {}},
@@ -44,7 +47,8 @@ const std::vector<Row> kTable = {
     {"dsl/text", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/te"}},
     {"dsl/passes", kProgram + std::vector<std::string>{"dsl/analysis"}},
     {"dsl/schedule", kProgram + kMiddle},
-    // Primitives and samples share nothing with each other; what both need belongs to dsl/analysis or dsl/schedule.
+    // Primitives and samples share nothing with each other; what both need belongs to dsl/analysis
+    // or dsl/schedule.
     {"dsl/primitives", kSchedule},
     {"sampler/draw", kSchedule},
     {"rules", kSpace},
@@ -55,10 +59,11 @@ const std::vector<Row> kTable = {
     {"backends/kernel_abi.h", {}},
     {"backends/kernel.h", {}},
     {"runtime", kRuntime},
-    // The worker does not link libtracewright: of its neighbours it sees only the files that both are built from.
+    // The worker does not link libtracewright: of its neighbours it sees only the files that both
+    // are built from.
     {"runtime/worker",
-     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
-      "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
+     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measurer.h",
+      "runtime/object_loader.h", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
     {"sampler/search", kRuntime},
     {"cli", kAll},
     {"bench", kAll},
@@ -68,7 +73,8 @@ const std::vector<Row> kTable = {
 
 const std::vector<std::string> kSeenByAll = {"dsl/ir/types.h"};
 
-// Headers of other people's libraries that only a few files may see: they are slow to compile, or their types must not spread.
+// Headers of other people's libraries that only a few files may see: they are slow to compile, or
+// their types must not spread.
 const std::vector<Row> kSdkTable = {
     {"llvm", {"backends/llvm"}},
     {"llvm-c", {"backends/llvm"}},
@@ -94,7 +100,8 @@ bool is_within(const std::string& path, const std::string& place) {
 }
 
 bool is_within_any(const std::string& path, const std::vector<std::string>& places) {
-  return std::any_of(places.begin(), places.end(), [&](const std::string& place) { return is_within(path, place); });
+  return std::any_of(places.begin(), places.end(),
+                     [&](const std::string& place) { return is_within(path, place); });
 }
 
 const Row* row_of(const std::string& path) {
@@ -132,13 +139,16 @@ std::string violation(const std::string& path, const Row& row, const Include& in
   const bool ours = is_within_any(include.header, kAll);
   const bool generated = include.header == "primitives.inc";
   const bool test_support = is_within(path, "tests") && is_within(include.header, "support");
-  if (include.quoted && !ours && !generated && !test_support) return cat(what, ": write the path from the top of the tree");
+  if (include.quoted && !ours && !generated && !test_support)
+    return cat(what, ": write the path from the top of the tree");
   if (!ours || is_within_any(include.header, kSeenByAll)) return "";
   const Row* target = row_of(include.header);
   if (!target) return cat(what, ": its folder is not in the table");
-  // A row that lies within another (a worker, a single header) differs in what it sees, not in who sees it.
+  // A row that lies within another (a worker, a single header) differs in what it sees, not in who
+  // sees it.
   if (is_within(include.header, row.place) || is_within_any(include.header, row.may_see)) return "";
-  return cat(what, ": ", row.place, " may see only itself", row.may_see.empty() ? "" : ", ", join(row.may_see, ", "));
+  return cat(what, ": ", row.place, " may see only itself", row.may_see.empty() ? "" : ", ",
+             join(row.may_see, ", "));
 }
 
 std::vector<std::string> violations(const std::vector<SourceFile>& files) {
@@ -186,7 +196,8 @@ TEST(Layering, AllowedIncludesPass) {
   const std::vector<SourceFile> files = {
       {"dsl/schedule/state.cc", "#include <vector>\n#include \"dsl/passes/passes.h\"\n"},
       {"dsl/schedule/schedule.h", "#include \"primitives.inc\"\n"},
-      {"runtime/worker/main.cc", "#include <seccomp.h>\n#include \"backends/kernel_abi.h\"\n#include \"dsl/ir/types.h\"\n"},
+      {"runtime/worker/main.cc",
+       "#include <seccomp.h>\n#include \"backends/kernel_abi.h\"\n#include \"dsl/ir/types.h\"\n"},
       {"backends/llvm/jit.cc", "#include <llvm/IR/Module.h>\n#include \"backends/kernel.h\"\n"},
       {"costmodel/draft.cc", "#include \"dsl/schedule/trace.h\"\n"},
       {"cli/main.cc", "#include \"sampler/search/tune.h\"\n"},
@@ -197,21 +208,31 @@ TEST(Layering, AllowedIncludesPass) {
 // Each planted file breaks one rule of the table.
 TEST(Layering, PlantedViolationsAreFound) {
   const std::vector<std::pair<SourceFile, std::string>> planted = {
-      {{"dsl/base/a.h", "#include \"dsl/ir/nodes.h\""}, "dsl/base/a.h includes dsl/ir/nodes.h: dsl/base may see only itself"},
+      {{"dsl/base/a.h", "#include \"dsl/ir/nodes.h\""},
+       "dsl/base/a.h includes dsl/ir/nodes.h: dsl/base may see only itself"},
       {{"dsl/passes/a.cc", "  #  include \"dsl/schedule/trace.h\""},
-       "dsl/passes/a.cc includes dsl/schedule/trace.h: dsl/passes may see only itself, dsl/base, dsl/ir, dsl/analysis"},
+       "dsl/passes/a.cc includes dsl/schedule/trace.h: dsl/passes may see only itself, dsl/base, "
+       "dsl/ir, dsl/analysis"},
       {{"dsl/primitives/split.cc", "#include \"sampler/draw/sample_tile.h\""},
-       "dsl/primitives/split.cc includes sampler/draw/sample_tile.h: dsl/primitives may see only itself, "},
-      {{"sampler/draw/a.cc", "#include \"dsl/primitives/split.h\""}, "sampler/draw may see only itself, "},
-      {{"backends/interpreter.cc", "#include <dsl/schedule/state.h>"}, "backends may see only itself, "},
-      {{"backends/kernel.h", "#include \"dsl/base/result.h\""}, "backends/kernel.h may see only itself"},
-      {{"backends/kernel.h", "#include \"backends/target.h\""}, "backends/kernel.h may see only itself"},
+       "dsl/primitives/split.cc includes sampler/draw/sample_tile.h: dsl/primitives may see only "
+       "itself, "},
+      {{"sampler/draw/a.cc", "#include \"dsl/primitives/split.h\""},
+       "sampler/draw may see only itself, "},
+      {{"backends/interpreter.cc", "#include <dsl/schedule/state.h>"},
+       "backends may see only itself, "},
+      {{"backends/kernel.h", "#include \"dsl/base/result.h\""},
+       "backends/kernel.h may see only itself"},
+      {{"backends/kernel.h", "#include \"backends/target.h\""},
+       "backends/kernel.h may see only itself"},
       {{"costmodel/mlp.cc", "#include \"rules/lang/eval.h\""}, "costmodel may see only itself, "},
-      {{"runtime/worker/main.cc", "#include \"runtime/database.h\""}, "runtime/worker may see only itself, "},
-      {{"runtime/measure.cc", "#include \"sampler/search/tune.h\""}, "runtime may see only itself, "},
+      {{"runtime/worker/main.cc", "#include \"runtime/database.h\""},
+       "runtime/worker may see only itself, "},
+      {{"runtime/measure.cc", "#include \"sampler/search/tune.h\""},
+       "runtime may see only itself, "},
       {{"runtime/measure.cc", "#include <llvm/IR/Module.h>"}, ": only backends/llvm may"},
       {{"runtime/measure.cc", "#include <sqlite3.h>"}, ": only runtime/sqlite_rows.h, tests may"},
-      {{"runtime/task_list.h", "#include <yaml-cpp/yaml.h>"}, ": only runtime/yaml_tree.cc, tests may"},
+      {{"runtime/task_list.h", "#include <yaml-cpp/yaml.h>"},
+       ": only runtime/yaml_tree.cc, tests may"},
       {{"costmodel/mlp.cc", "#include <torch/torch.h>"}, ": only costmodel/torch, bench/peers may"},
       {{"dsl/ir/a.cc", "#include \"nodes.h\""}, ": write the path from the top of the tree"},
       {{"dsl/odd/a.cc", ""}, "dsl/odd/a.cc: its folder is not in the table"},

@@ -1,5 +1,6 @@
-// Peers through the real processes: results against naive loops, refusals, ends of the process, and that nothing runs
-// between requests. A library that is not installed here skips its cases, with the reason.
+// Peers through the real processes: results against naive loops, refusals, ends of the process, and
+// that nothing runs between requests. A library that is not installed here skips its cases, with
+// the reason.
 #include "runtime/peer.h"
 
 #include <gtest/gtest.h>
@@ -28,10 +29,10 @@ Floats integers(i64 count, u64 seed) {
   return values;
 }
 
-#define START_OR_SKIP(peer, library, options)                                       \
-  auto started_##peer = Peer::start(library, options);                              \
+#define START_OR_SKIP(peer, library, options)                                               \
+  auto started_##peer = Peer::start(library, options);                                      \
   if (started_##peer.status == PeerStatus::Missing) GTEST_SKIP() << started_##peer.message; \
-  ASSERT_TRUE(started_##peer) << started_##peer.message;                            \
+  ASSERT_TRUE(started_##peer) << started_##peer.message;                                    \
   Peer& peer = *started_##peer.value
 
 Floats naive_matmul(const Floats& a, const Floats& b, i64 m, i64 n, i64 k) {
@@ -57,19 +58,22 @@ Floats naive_conv2d(const Floats& x, const Floats& weights, const Conv& c) {
     float sum = 0;
     for (i64 tap = 0; tap < c.k * c.k * per_group; ++tap) {
       const i64 u = tap / per_group / c.k, v = tap / per_group % c.k, p = tap % per_group;
-      const i64 row = i * c.stride - c.padding + u * c.dilation, column = j * c.stride - c.padding + v * c.dilation;
+      const i64 row = i * c.stride - c.padding + u * c.dilation,
+                column = j * c.stride - c.padding + v * c.dilation;
       if (row < 0 || row >= c.h || column < 0 || column >= c.w) continue;
       const i64 channel = o / (c.co / c.groups) * per_group + p;
       sum += x[(row * c.w + column) * c.ci + channel] * weights[tap * c.co + o];
     }
     return sum;
   };
-  for (i64 at = 0; at < static_cast<i64>(y.size()); ++at) y[at] = one(at / c.co / ow, at / c.co % ow, at % c.co);
+  for (i64 at = 0; at < static_cast<i64>(y.size()); ++at)
+    y[at] = one(at / c.co / ow, at / c.co % ow, at % c.co);
   return y;
 }
 
 class EveryLibrary : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Peer, EveryLibrary, testing::Values("openblas", "blis", "onednn", "libtorch"),
+INSTANTIATE_TEST_SUITE_P(Peer, EveryLibrary,
+                         testing::Values("openblas", "blis", "onednn", "libtorch"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(EveryLibrary, MatmulEqualsTheNaiveProduct) {
@@ -89,27 +93,35 @@ TEST_P(EveryLibrary, MatmulEqualsTheNaiveProduct) {
 TEST_P(EveryLibrary, EpilogueIsComputed) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 m = 12, n = 20, k = 16;
-  const Floats a = integers(m * k, 3), b = integers(k * n, 4), bias = integers(n, 5), residual = integers(m * n, 6);
-  const auto kernel =
-      peer.prepare({"dense", {{"M", m}, {"N", n}, {"K", k}}, {"bias", "add", "relu"}, {a, b, bias, residual}});
+  const Floats a = integers(m * k, 3), b = integers(k * n, 4), bias = integers(n, 5),
+               residual = integers(m * n, 6);
+  const auto kernel = peer.prepare(
+      {"dense", {{"M", m}, {"N", n}, {"K", k}}, {"bias", "add", "relu"}, {a, b, bias, residual}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected = naive_matmul(a, b, m, n, k);
-  for (i64 i = 0; i < m * n; ++i) expected[i] = std::max(0.0F, expected[i] + bias[i % n] + residual[i]);
+  for (i64 i = 0; i < m * n; ++i)
+    expected[i] = std::max(0.0F, expected[i] + bias[i % n] + residual[i]);
   EXPECT_EQ(peer.output().value, expected);
 }
 
 TEST_P(EveryLibrary, AttentionScoresReadTransposedOperands) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 batch = 2, seq = 9, heads = 3, dim = 8;
-  const Floats q = integers(batch * seq * heads * dim, 7), keys = integers(batch * seq * heads * dim, 8);
-  const auto kernel = peer.prepare(
-      {"transpose_batch_matmul", {{"batch", batch}, {"seq", seq}, {"heads", heads}, {"dim", dim}}, {}, {q, keys}});
+  const Floats q = integers(batch * seq * heads * dim, 7),
+               keys = integers(batch * seq * heads * dim, 8);
+  const auto kernel =
+      peer.prepare({"transpose_batch_matmul",
+                    {{"batch", batch}, {"seq", seq}, {"heads", heads}, {"dim", dim}},
+                    {},
+                    {q, keys}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected(batch * heads * seq * seq);
   for (i64 at = 0; at < static_cast<i64>(expected.size()); ++at) {
-    const i64 j = at % seq, i = at / seq % seq, h = at / seq / seq % heads, b = at / seq / seq / heads;
+    const i64 j = at % seq, i = at / seq % seq, h = at / seq / seq % heads,
+              b = at / seq / seq / heads;
     for (i64 d = 0; d < dim; ++d) {
-      expected[at] += q[((b * seq + i) * heads + h) * dim + d] * keys[((b * seq + j) * heads + h) * dim + d];
+      expected[at] +=
+          q[((b * seq + i) * heads + h) * dim + d] * keys[((b * seq + j) * heads + h) * dim + d];
     }
   }
   EXPECT_EQ(peer.output().value, expected);
@@ -127,40 +139,58 @@ TEST_P(ConvLibrary, ConvolutionsEqualTheNaiveOnes) {
                         {9, 9, 16, 32, 3, 1, 1, 1, 4},
                         {8, 8, 24, 24, 3, 2, 1, 1, 24}};
   for (const Conv& c : cases) {
-    const Floats x = integers(c.h * c.w * c.ci, 9), weights = integers(c.k * c.k * c.ci / c.groups * c.co, 10);
+    const Floats x = integers(c.h * c.w * c.ci, 9),
+                 weights = integers(c.k * c.k * c.ci / c.groups * c.co, 10);
     const auto kernel = peer.prepare({"conv2d",
-                                      {{"N", 1}, {"H", c.h}, {"W", c.w}, {"CI", c.ci}, {"CO", c.co}, {"K", c.k},
-                                       {"stride", c.stride}, {"padding", c.padding}, {"dilation", c.dilation},
+                                      {{"N", 1},
+                                       {"H", c.h},
+                                       {"W", c.w},
+                                       {"CI", c.ci},
+                                       {"CO", c.co},
+                                       {"K", c.k},
+                                       {"stride", c.stride},
+                                       {"padding", c.padding},
+                                       {"dilation", c.dilation},
                                        {"groups", c.groups}},
                                       {},
                                       {x, weights}});
     ASSERT_TRUE(kernel) << kernel.message;
-    EXPECT_EQ(peer.output().value, naive_conv2d(x, weights, c)) << kernel.value.detail << ", CI " << c.ci;
+    EXPECT_EQ(peer.output().value, naive_conv2d(x, weights, c))
+        << kernel.value.detail << ", CI " << c.ci;
   }
 }
 
 TEST_P(ConvLibrary, ConvolutionWithEpilogue) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const Conv c{7, 7, 16, 16, 3, 1, 1, 1, 1};
-  const Floats x = integers(7 * 7 * 16, 1), weights = integers(9 * 16 * 16, 2), bias = integers(16, 3),
-               residual = integers(7 * 7 * 16, 4);
-  const auto kernel = peer.prepare({"conv2d",
-                                    {{"H", 7}, {"W", 7}, {"CI", 16}, {"CO", 16}, {"K", 3}, {"padding", 1}},
-                                    {"bias", "relu", "add"},
-                                    {x, weights, bias, residual}});
+  const Floats x = integers(7 * 7 * 16, 1), weights = integers(9 * 16 * 16, 2),
+               bias = integers(16, 3), residual = integers(7 * 7 * 16, 4);
+  const auto kernel =
+      peer.prepare({"conv2d",
+                    {{"H", 7}, {"W", 7}, {"CI", 16}, {"CO", 16}, {"K", 3}, {"padding", 1}},
+                    {"bias", "relu", "add"},
+                    {x, weights, bias, residual}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected = naive_conv2d(x, weights, c);
-  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(0.0F, expected[i] + bias[i % 16]) + residual[i];
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] = std::max(0.0F, expected[i] + bias[i % 16]) + residual[i];
   EXPECT_EQ(peer.output().value, expected) << kernel.value.detail;
 }
 
 // Out[o] gets x[i] * w[k] where o = i * stride - padding + k.
 TEST_P(ConvLibrary, TransposedConvolution) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
-  const i64 in = 5, ci = 8, co = 16, k = 4, stride = 2, padding = 1, out = (in - 1) * stride - 2 * padding + k;
+  const i64 in = 5, ci = 8, co = 16, k = 4, stride = 2, padding = 1,
+            out = (in - 1) * stride - 2 * padding + k;
   const Floats x = integers(in * in * ci, 1), weights = integers(k * k * ci * co, 2);
   const auto kernel = peer.prepare({"conv2d_transpose",
-                                    {{"H", in}, {"W", in}, {"CI", ci}, {"CO", co}, {"K", k}, {"stride", stride}, {"padding", padding}},
+                                    {{"H", in},
+                                     {"W", in},
+                                     {"CI", ci},
+                                     {"CO", co},
+                                     {"K", k},
+                                     {"stride", stride},
+                                     {"padding", padding}},
                                     {},
                                     {x, weights}});
   ASSERT_TRUE(kernel) << kernel.message;
@@ -171,7 +201,8 @@ TEST_P(ConvLibrary, TransposedConvolution) {
     if (row < 0 || row >= out || column < 0 || column >= out) continue;
     for (i64 p = 0; p < ci; ++p) {
       for (i64 o = 0; o < co; ++o) {
-        expected[(row * out + column) * co + o] += x[(i * in + j) * ci + p] * weights[((u * k + v) * ci + p) * co + o];
+        expected[(row * out + column) * co + o] +=
+            x[(i * in + j) * ci + p] * weights[((u * k + v) * ci + p) * co + o];
       }
     }
   }
@@ -181,8 +212,10 @@ TEST_P(ConvLibrary, TransposedConvolution) {
 TEST_P(ConvLibrary, RowOperators) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 rows = 6, columns = 40;
-  const Floats x = integers(rows * columns, 11), scale = integers(columns, 12), shift = integers(columns, 13);
-  const auto check = [&](const char* op, const PeerProblem& problem, const std::function<double(i64, i64)>& expected) {
+  const Floats x = integers(rows * columns, 11), scale = integers(columns, 12),
+               shift = integers(columns, 13);
+  const auto check = [&](const char* op, const PeerProblem& problem,
+                         const std::function<double(i64, i64)>& expected) {
     const auto kernel = peer.prepare(problem);
     ASSERT_TRUE(kernel) << op << ": " << kernel.message;
     const Floats result = peer.output().value;
@@ -235,7 +268,8 @@ TEST(Peer, NarrowVectorsOnRequest) {
 TEST(Peer, UnsupportedOperatorsAreNamed) {
   START_OR_SKIP(peer, "openblas", PeerOptions{});
   const Floats data = integers(64, 1);
-  const auto conv = peer.prepare({"conv2d", {{"H", 2}, {"W", 2}, {"CI", 4}, {"CO", 4}, {"K", 1}}, {}, {data, data}});
+  const auto conv = peer.prepare(
+      {"conv2d", {{"H", 2}, {"W", 2}, {"CI", 4}, {"CO", 4}, {"K", 1}}, {}, {data, data}});
   EXPECT_EQ(conv.status, PeerStatus::Unsupported);
   EXPECT_EQ(conv.message, "a BLAS has no conv2d");
   const auto gelu = peer.prepare({"dense", {{"M", 2}, {"N", 2}, {"K", 2}}, {"gelu"}, {data, data}});
@@ -255,10 +289,12 @@ TEST(Peer, UnknownAndMissingLibrariesSayWhatToDo) {
   const auto unknown = Peer::start("openbals", {});
   EXPECT_EQ(unknown.status, PeerStatus::Missing);
   EXPECT_EQ(unknown.message,
-            "unknown library openbals: did you mean openblas?; known: openblas, blis, onednn, libtorch, fma");
+            "unknown library openbals: did you mean openblas?; known: openblas, blis, onednn, "
+            "libtorch, fma");
   const auto missing = Peer::start("onednn", {.folder = "/"});
   EXPECT_EQ(missing.status, PeerStatus::Missing);
-  EXPECT_EQ(missing.message, "no peer for onednn was built; install the package libdnnl-dev and build again");
+  EXPECT_EQ(missing.message,
+            "no peer for onednn was built; install the package libdnnl-dev and build again");
 }
 
 TEST(Peer, AKilledPeerIsReported) {
@@ -266,7 +302,8 @@ TEST(Peer, AKilledPeerIsReported) {
   ASSERT_EQ(kill(peer.pid(), SIGKILL), 0);
   const auto answer = peer.prepare({"fma", {}, {}, {}});
   EXPECT_EQ(answer.status, PeerStatus::Died);
-  EXPECT_NE(answer.message.find("(killed by signal 9, Killed)"), std::string::npos) << answer.message;
+  EXPECT_NE(answer.message.find("(killed by signal 9, Killed)"), std::string::npos)
+      << answer.message;
   EXPECT_EQ(peer.sample(1).status, PeerStatus::Died);
 }
 
