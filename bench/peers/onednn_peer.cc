@@ -31,6 +31,53 @@ struct Epilogue {
   std::string wrong;
 };
 
+// A convolution as oneDNN describes it: channels second, dilation 0 for none, padding on the right
+// such that all fits.
+struct ConvolutionDims {
+  Dims in, out, strides, dilation, left, right;
+  Dims bias;  // spread over the output
+  memory::desc weights;
+  Tag channels_last;
+
+  explicit ConvolutionDims(const Convolution& conv)
+      : in{conv.n, conv.ci}, out{conv.n, conv.co}, bias{1, conv.co} {
+    static const Tag kTags[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
+    channels_last = kTags[conv.axes - 1];
+    for (int axis = 3 - conv.axes; axis < 3; ++axis) {
+      in.push_back(conv.in[axis]);
+      out.push_back(conv.out[axis]);
+      bias.push_back(1);
+      strides.push_back(conv.stride[axis]);
+      dilation.push_back(conv.dilation[axis] - 1);
+      left.push_back(conv.padding[axis]);
+      const i64 small = conv.transposed ? conv.in[axis] : conv.out[axis];
+      const i64 large = conv.transposed ? conv.out[axis] : conv.in[axis];
+      const i64 reach = conv.dilation[axis] * (conv.kernel[axis] - 1) + 1;
+      right.push_back((small - 1) * conv.stride[axis] + reach - large - conv.padding[axis]);
+    }
+    weights = plain_weights(conv);
+  }
+
+  // [KD, KH, KW, CI / groups, CO] seen as oneDNN's (groups,) CO, CI, kernel.
+  static memory::desc plain_weights(const Convolution& conv) {
+    const i64 ci = conv.ci / conv.groups, co = conv.co / conv.groups;
+    Dims dims{co, ci}, steps{1, conv.co};
+    if (conv.groups > 1) {
+      dims.insert(dims.begin(), conv.groups);
+      steps.insert(steps.begin(), co);
+    }
+    i64 step = ci * conv.co;
+    Dims kernel_steps;
+    for (int axis = 2; axis >= 3 - conv.axes; --axis) {
+      kernel_steps.insert(kernel_steps.begin(), step);
+      step *= conv.kernel[axis];
+    }
+    dims.insert(dims.end(), conv.kernel.begin() + (3 - conv.axes), conv.kernel.end());
+    steps.insert(steps.end(), kernel_steps.begin(), kernel_steps.end());
+    return memory::desc(dims, kF32, steps);
+  }
+};
+
 class OneDnn : public Library {
  public:
   std::string version() const override {
@@ -113,57 +160,41 @@ class OneDnn : public Library {
   }
 
   void collect(const Convolution& conv, const Problem& problem, const Operator& op) {
-    static const Tag kChannelsLast[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
-    const Tag plain = kChannelsLast[conv.axes - 1];
-    const int first = 3 - conv.axes;
-    Dims in{conv.n, conv.ci}, out{conv.n, conv.co}, strides, dilation, left, right;
-    Dims bias{1, conv.co};
-    for (int axis = first; axis < 3; ++axis) {
-      in.push_back(conv.in[axis]);
-      out.push_back(conv.out[axis]);
-      bias.push_back(1);
-      strides.push_back(conv.stride[axis]);
-      dilation.push_back(conv.dilation[axis] - 1);
-      left.push_back(conv.padding[axis]);
-      const i64 small = conv.transposed ? conv.in[axis] : conv.out[axis],
-                large = conv.transposed ? conv.out[axis] : conv.in[axis];
-      right.push_back((small - 1) * conv.stride[axis] +
-                      conv.dilation[axis] * (conv.kernel[axis] - 1) + 1 - large -
-                      conv.padding[axis]);
-    }
-    plain_output_ = memory::desc(out, kF32, plain);
-    const memory::desc source(in, kF32, plain), weights = plain_weights(conv);
-    const memory::desc any_weights(weights.dims(), kF32, Tag::any), line({conv.co}, kF32, Tag::a);
-    const auto try_with = [&](Tag tag, auto algorithm, const char* name) {
-      attempt([&] {
-        const Epilogue epilogue = understand_epilogue(problem, op, bias);
-        const memory::desc src(in, kF32, tag), dst(out, kF32, tag),
-            b = epilogue.bias ? line : memory::desc();
-        const std::string layout = tag == Tag::any ? ", best layout" : ", channels last";
-        if (conv.transposed) {
-          const dnnl::deconvolution_forward::desc desc(kForward, algorithm, src, any_weights, b,
-                                                       dst, strides, dilation, left, right);
-          const dnnl::deconvolution_forward::primitive_desc chosen(desc, attributes(epilogue),
-                                                                   engine_);
-          add_way(name + layout, chosen, epilogue, problem, source, weights, {conv.co});
-        } else {
-          const dnnl::convolution_forward::desc desc(kForward, algorithm, src, any_weights, b, dst,
-                                                     strides, dilation, left, right);
-          const dnnl::convolution_forward::primitive_desc chosen(desc, attributes(epilogue),
-                                                                 engine_);
-          add_way(name + layout, chosen, epilogue, problem, source, weights, {conv.co});
-        }
-      });
-    };
-    for (Tag tag : {Tag::any, plain}) {
+    const ConvolutionDims dims(conv);
+    plain_output_ = memory::desc(dims.out, kF32, dims.channels_last);
+    using dnnl::algorithm;
+    for (Tag tag : {Tag::any, dims.channels_last}) {
       if (conv.transposed) {
-        try_with(tag, dnnl::algorithm::deconvolution_direct, "direct");
-        try_with(tag, dnnl::algorithm::deconvolution_winograd, "winograd");
+        try_convolution<dnnl::deconvolution_forward>(algorithm::deconvolution_direct, tag, dims,
+                                                     problem, op);
+        try_convolution<dnnl::deconvolution_forward>(algorithm::deconvolution_winograd, tag, dims,
+                                                     problem, op);
       } else {
-        try_with(tag, dnnl::algorithm::convolution_direct, "direct");
-        try_with(tag, dnnl::algorithm::convolution_auto, "auto");
+        try_convolution<dnnl::convolution_forward>(algorithm::convolution_direct, tag, dims,
+                                                   problem, op);
+        try_convolution<dnnl::convolution_forward>(algorithm::convolution_auto, tag, dims, problem,
+                                                   op);
       }
     }
+  }
+
+  // `tag`: the layout of source and result; the plain one is channels last.
+  template <class Primitive>
+  void try_convolution(dnnl::algorithm algorithm, Tag tag, const ConvolutionDims& dims,
+                       const Problem& problem, const Operator& op) {
+    attempt([&] {
+      const Epilogue epilogue = understand_epilogue(problem, op, dims.bias);
+      const Dims line{dims.bias[1]};
+      const memory::desc bias = epilogue.bias ? memory::desc(line, kF32, Tag::a) : memory::desc();
+      const typename Primitive::desc desc(kForward, algorithm, memory::desc(dims.in, kF32, tag),
+                                          memory::desc(dims.weights.dims(), kF32, Tag::any), bias,
+                                          memory::desc(dims.out, kF32, tag), dims.strides,
+                                          dims.dilation, dims.left, dims.right);
+      const typename Primitive::primitive_desc chosen(desc, attributes(epilogue), engine_);
+      const memory::desc source(dims.in, kF32, dims.channels_last);
+      add_way(tag == Tag::any ? "best layout" : "channels last", chosen, epilogue, problem, source,
+              dims.weights, line);
+    });
   }
 
   void collect(const RowWise& rows, const Problem& problem, const Operator&) {
@@ -204,25 +235,6 @@ class OneDnn : public Library {
   }
 
   void collect(const FmaProbe&, const Problem&, const Operator&) {}
-
-  // [KD, KH, KW, CI / groups, CO] seen as oneDNN's (groups,) CO, CI, kernel.
-  static memory::desc plain_weights(const Convolution& conv) {
-    const i64 ci = conv.ci / conv.groups, co = conv.co / conv.groups;
-    Dims dims{co, ci}, steps{1, conv.co};
-    if (conv.groups > 1) {
-      dims.insert(dims.begin(), conv.groups);
-      steps.insert(steps.begin(), co);
-    }
-    i64 step = ci * conv.co;
-    Dims kernel_steps;
-    for (int axis = 2; axis >= 3 - conv.axes; --axis) {
-      kernel_steps.insert(kernel_steps.begin(), step);
-      step *= conv.kernel[axis];
-    }
-    dims.insert(dims.end(), conv.kernel.begin() + (3 - conv.axes), conv.kernel.end());
-    steps.insert(steps.end(), kernel_steps.begin(), kernel_steps.end());
-    return memory::desc(dims, kF32, steps);
-  }
 
   static Dims plain_strides(const Dims& dims) {
     Dims strides(dims.size(), 1);

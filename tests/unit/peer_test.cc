@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -207,6 +208,54 @@ TEST_P(ConvLibrary, TransposedConvolution) {
     }
   }
   EXPECT_EQ(peer.output().value, expected) << kernel.value.detail;
+}
+
+TEST_P(ConvLibrary, OneAndThreeAxes) {
+  START_OR_SKIP(peer, GetParam(), PeerOptions{});
+  const i64 extent = 6, ci = 8, co = 16, k = 3, out = extent;
+  const Floats line = integers(extent * ci, 1), line_weights = integers(k * ci * co, 2);
+  const Floats cube = integers(extent * extent * extent * ci, 3),
+               cube_weights = integers(k * k * k * ci * co, 4);
+  const auto kernel1 =
+      peer.prepare({"conv1d",
+                    {{"L", extent}, {"CI", ci}, {"CO", co}, {"K", k}, {"padding", 1}},
+                    {},
+                    {line, line_weights}});
+  ASSERT_TRUE(kernel1) << kernel1.message;
+  Floats expected(out * co);
+  for (i64 at = 0; at < out * k * ci * co; ++at) {
+    const i64 o = at % co, p = at / co % ci, u = at / co / ci % k, i = at / co / ci / k,
+              from = i - 1 + u;
+    if (from >= 0 && from < extent)
+      expected[i * co + o] += line[from * ci + p] * line_weights[(u * ci + p) * co + o];
+  }
+  EXPECT_EQ(peer.output().value, expected);
+
+  const auto kernel3 = peer.prepare({"conv3d",
+                                     {{"D", extent},
+                                      {"H", extent},
+                                      {"W", extent},
+                                      {"CI", ci},
+                                      {"CO", co},
+                                      {"K", k},
+                                      {"padding", 1}},
+                                     {},
+                                     {cube, cube_weights}});
+  ASSERT_TRUE(kernel3) << kernel3.message;
+  expected.assign(out * out * out * co, 0);
+  for (i64 at = 0; at < out * out * out * k * k * k; ++at) {
+    const i64 tap = at % (k * k * k), place = at / (k * k * k);
+    const i64 z = place / out / out - 1 + tap / k / k, y = place / out % out - 1 + tap / k % k,
+              x = place % out - 1 + tap % k;
+    if (std::min({z, y, x}) < 0 || std::max({z, y, x}) >= extent) continue;
+    for (i64 p = 0; p < ci; ++p) {
+      for (i64 o = 0; o < co; ++o) {
+        expected[place * co + o] +=
+            cube[((z * extent + y) * extent + x) * ci + p] * cube_weights[(tap * ci + p) * co + o];
+      }
+    }
+  }
+  EXPECT_EQ(peer.output().value, expected);
 }
 
 TEST_P(ConvLibrary, RowOperators) {
