@@ -26,6 +26,17 @@ std::string default_name(const State& state, const Value& value) {
 
 }  // namespace
 
+Schedule Schedule::fork() const {
+  Schedule copy(state_.program());
+  copy.parents_ = parents_;
+  copy.parents_.push_back(arena_);
+  copy.state_.values() = state_.values();
+  copy.trace_ = trace_;
+  copy.rng_ = rng_;
+  copy.base_loops_ = base_loops_;
+  return copy;
+}
+
 Result<u32> Schedule::apply(const InstructionKind& kind, Array<Arg> arguments, Decision decision, Array<Str> names) {
   u32 first = static_cast<u32>(state_.values().size());
   Program before = state_.program();

@@ -16,18 +16,26 @@ namespace tw {
 class Schedule {
  public:
   // The base program must outlive the schedule. `seed` is for samples without a decision.
-  explicit Schedule(const Program& base, u64 seed = 0) : arena_(std::make_shared<Arena>()), state_(*arena_, base), rng_(seed) {}
+  explicit Schedule(const Program& base, u64 seed = 0)
+      : arena_(std::make_shared<Arena>()), state_(*arena_, base), rng_(seed), base_loops_(base.next_loop) {}
   Schedule(Schedule&&) = default;
   Schedule& operator=(Schedule&&) = default;
+
+  // An independent schedule in the same state. The parent's nodes stay alive as long as the fork needs them.
+  Schedule fork() const;
 
   const State& state() const { return state_; }
   const Program& program() const { return state_.program(); }
   const Trace& trace() const { return trace_; }
-  std::shared_ptr<Arena> arena() const { return arena_; }
 
   // Applies and records one instruction. Returns the index of its first value; names are for its results ("" or too few: made up).
   // decision: for samples; open = drawn.
   Result<u32> apply(const InstructionKind& kind, Array<Arg> arguments, Decision decision = {}, Array<Str> names = {});
+
+  // Appends an instruction that makes no value without applying it: for `require`, whose condition the draw at hand need not meet.
+  void record_without_applying(const InstructionKind& kind, Array<Arg> arguments) { trace_.append(kind, arguments, {}, {}); }
+  // Loops with smaller ids were there before the first instruction.
+  u32 base_loop_count() const { return base_loops_; }
 
 #define TW_PRIMITIVE(name, result, parameters, names) \
   Result<result> name parameters { return record<result> TW_WITH_KIND(name, names); }
@@ -77,9 +85,11 @@ class Schedule {
   }
 
   std::shared_ptr<Arena> arena_;
+  std::vector<std::shared_ptr<Arena>> parents_;  // whose nodes the program may share
   State state_;
   Trace trace_;
   Rng rng_;
+  u32 base_loops_;
 };
 
 }  // namespace tw
