@@ -55,7 +55,7 @@ void initialize_llvm() {
     LLVMInitializeRISCVAsmPrinter(), LLVMInitializeRISCVAsmParser();
     llvm::install_fatal_error_handler(throw_fatal);
     // Addresses are already a hoisted base plus a constant: loop strength reduction costs a quarter of the time for nothing.
-    if (!getenv("TW_LSR")) set_option("disable-lsr", true);
+    set_option("disable-lsr", true);
   });
 }
 

@@ -22,11 +22,12 @@ class VectorFunctions {
   llvm::Value* sigmoid(llvm::Value* x);
 
   llvm::Value* number(llvm::Value* like, double value);
+  llvm::Type* int_type(llvm::Value* like);
   llvm::Value* bits(llvm::Value* like, u32 value);  // the same lanes of i32
   llvm::Value* polynomial(llvm::Value* x, Array<float> highest_first);
   llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   llvm::Value* as_int(llvm::Value* x);
-  llvm::Value* as_float(llvm::Value* x);
+  llvm::Value* as_float(llvm::Value* x, llvm::Value* like);
   llvm::Value* abs(llvm::Value* x);
   llvm::Value* with_sign_of(llvm::Value* magnitude, llvm::Value* sign);
 
