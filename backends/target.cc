@@ -59,7 +59,8 @@ std::optional<CpuArch> arch_of(std::string_view triple) {
     const char* prefix;
     CpuArch arch;
   };
-  constexpr Row rows[] = {{"x86_64", CpuArch::X86}, {"aarch64", CpuArch::Arm}, {"riscv64", CpuArch::RiscV}};
+  constexpr Row rows[] = {
+      {"x86_64", CpuArch::X86}, {"aarch64", CpuArch::Arm}, {"riscv64", CpuArch::RiscV}};
   std::string_view arch = triple.substr(0, triple.find('-'));
   for (const Row& row : rows) {
     if (arch == row.prefix) return row.arch;
@@ -79,10 +80,13 @@ Target with_derived(Target target) {
   target.l3_bytes = model.l3_bytes;
   target.cache_line = 64;
   if (arch != CpuArch::X86) return target;
-  auto has = [&](const char* feature) { return cat(",", target.features, ",").find(cat(",", feature, ",")) != std::string::npos; };
+  auto has = [&](const char* feature) {
+    return cat(",", target.features, ",").find(cat(",", feature, ",")) != std::string::npos;
+  };
   if (has("+avx2") && target.vector_bits < 256) target.vector_bits = 256;
   if (has("+avx512f")) target.vector_bits = 512, target.vector_registers = 32;
-  if (has("-avx512f") && target.vector_bits == 512) target.vector_bits = 256, target.vector_registers = 16;
+  if (has("-avx512f") && target.vector_bits == 512)
+    target.vector_bits = 256, target.vector_registers = 16;
   if (has("-avx2") && target.vector_bits == 256) target.vector_bits = 128;
   return target;
 }
@@ -131,17 +135,22 @@ Target detect_host() {
   if (caches.l1 > 0) target.l1_bytes = caches.l1;
   if (caches.l2 > 0) target.l2_bytes = caches.l2;
   if (caches.line > 0) target.cache_line = static_cast<int>(caches.line);
-  // The third level differs between products of one model and between virtual machines on one host; as a part of the key it
-  // would hide good records, and no rule looks that far. So it stays the model's nominal value.
+  // The third level differs between products of one model and between virtual machines on one host;
+  // as a part of the key it would hide good records, and no rule looks that far. So it stays the
+  // model's nominal value.
   return target;
 }
 
 // Sets one field from its text. Reports and returns false if the value is wrong.
-bool set_field(const Field& field, const TargetOption& option, Target& target, Diagnostics& diagnostics) {
+bool set_field(const Field& field, const TargetOption& option, Target& target,
+               Diagnostics& diagnostics) {
   if (field.text) {
-    auto legal = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == ','; };
+    auto legal = [](unsigned char c) {
+      return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == ',';
+    };
     if (option.value.empty() || !std::all_of(option.value.begin(), option.value.end(), legal)) {
-      diagnostics.error(option.span, cat("expected a name for `", option.key, "`, found `", option.value, "`"));
+      diagnostics.error(option.span,
+                        cat("expected a name for `", option.key, "`, found `", option.value, "`"));
       return false;
     }
     target.*field.text = option.value;
@@ -151,8 +160,9 @@ bool set_field(const Field& field, const TargetOption& option, Target& target, D
   const char* end = option.value.data() + option.value.size();
   auto [stop, problem] = std::from_chars(option.value.data(), end, value);
   if (problem != std::errc() || stop != end || value < field.least || value > field.most) {
-    diagnostics.error(option.span, cat("expected `", option.key, "` to be an integer from ", field.least, " to ", field.most,
-                                       ", found `", option.value, "`"));
+    diagnostics.error(option.span,
+                      cat("expected `", option.key, "` to be an integer from ", field.least, " to ",
+                          field.most, ", found `", option.value, "`"));
     return false;
   }
   if (field.number) target.*field.number = static_cast<int>(value);
@@ -167,12 +177,13 @@ const TargetOption* find_option(const std::vector<TargetOption>& options, std::s
   return nullptr;
 }
 
-bool check_name(std::string_view name, const std::vector<std::string>& known, const char* what, Span span,
-                Diagnostics& diagnostics) {
+bool check_name(std::string_view name, const std::vector<std::string>& known, const char* what,
+                Span span, Diagnostics& diagnostics) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return true;
   std::string near = closest(name, known);
-  diagnostics.error(span, cat("unknown ", what, " `", name, "`"),
-                    near.empty() ? cat("known: ", join(known, ", ")) : cat("did you mean `", near, "`?"));
+  diagnostics.error(
+      span, cat("unknown ", what, " `", name, "`"),
+      near.empty() ? cat("known: ", join(known, ", ")) : cat("did you mean `", near, "`?"));
   return false;
 }
 
@@ -202,11 +213,13 @@ bool check_cpu(const Target& target, Span span, Diagnostics& diagnostics) {
 }
 
 // Splits "cpu -mcpu=x -threads=1" into options with their places. False = something was reported.
-bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOption>& options, Diagnostics& diagnostics) {
+bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOption>& options,
+                Diagnostics& diagnostics) {
   std::vector<std::string> flags;
   for (const Field& field : fields()) flags.push_back(field.flag);
   bool good = true;
-  for (std::size_t at = text.find_first_not_of(' '); at < text.size(); at = text.find_first_not_of(' ', at)) {
+  for (std::size_t at = text.find_first_not_of(' '); at < text.size();
+       at = text.find_first_not_of(' ', at)) {
     std::size_t end = std::min(text.find(' ', at), text.size());
     std::string_view word = text.substr(at, end - at);
     Span span{offset + at, offset + end};
@@ -228,7 +241,10 @@ bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOpt
       continue;
     }
     const Field& field = fields()[std::find(flags.begin(), flags.end(), flag) - flags.begin()];
-    options.push_back({field.key, std::string(word.substr(equals + 1)), flag_span, {flag_span.end + 1, span.end}});
+    options.push_back({field.key,
+                       std::string(word.substr(equals + 1)),
+                       flag_span,
+                       {flag_span.end + 1, span.end}});
   }
   return good;
 }
@@ -242,7 +258,9 @@ const Target& host_target() {
   return target;
 }
 
-void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& cpu)) { is_cpu_of_backend = is_cpu; }
+void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& cpu)) {
+  is_cpu_of_backend = is_cpu;
+}
 
 std::string to_string(const Target& target) {
   Target implied = with_derived(target);
@@ -257,11 +275,13 @@ std::string to_string(const Target& target) {
   return out;
 }
 
-std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole, Diagnostics& diagnostics) {
+std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,
+                                     Diagnostics& diagnostics) {
   bool good = check_keys(options, diagnostics);
   const TargetOption* kind = find_option(options, "kind");
   if (kind) {
-    if (!check_name(kind->value, target_kinds(), "target kind", kind->span, diagnostics)) return std::nullopt;
+    if (!check_name(kind->value, target_kinds(), "target kind", kind->span, diagnostics))
+      return std::nullopt;
   } else {
     diagnostics.error(whole, "a target needs `kind`", cat("one of: ", join(target_kinds(), ", ")));
     good = false;
@@ -291,10 +311,12 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
   return target;
 }
 
-std::optional<Target> parse_target(std::string_view text, std::size_t offset, Diagnostics& diagnostics) {
+std::optional<Target> parse_target(std::string_view text, std::size_t offset,
+                                   Diagnostics& diagnostics) {
   std::vector<TargetOption> options;
   bool good = split_text(text, offset, options, diagnostics);
-  std::optional<Target> target = resolve_target(options, {offset, offset + text.size()}, diagnostics);
+  std::optional<Target> target =
+      resolve_target(options, {offset, offset + text.size()}, diagnostics);
   return good ? target : std::nullopt;
 }
 
@@ -309,8 +331,8 @@ std::string host_description() {
   }
   utsname system{};
   uname(&system);
-  return cat(model, ", ", usable_threads(), " of ", std::thread::hardware_concurrency(), " cores, L3 ",
-             host_caches().l3 >> 10, " KiB, ", system.sysname, " ", system.release);
+  return cat(model, ", ", usable_threads(), " of ", std::thread::hardware_concurrency(),
+             " cores, L3 ", host_caches().l3 >> 10, " KiB, ", system.sysname, " ", system.release);
 }
 
 }  // namespace tw

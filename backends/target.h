@@ -1,6 +1,7 @@
-// Target: the machine that a kernel is made for, as a value with one canonical text. That text is the key of database
-// records and stands in trace files; everything in a Target follows from it, so that the same text gives the same space of
-// schedules on every machine. Used by rules, backends, the search and the task list. It compiles nothing and asks LLVM nothing.
+// Target: the machine that a kernel is made for, as a value with one canonical text. That text is
+// the key of database records and stands in trace files; everything in a Target follows from it, so
+// that the same text gives the same space of schedules on every machine. Used by rules, backends,
+// the search and the task list. It compiles nothing and asks LLVM nothing.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@ namespace tw {
 enum class TargetKind : u8 { Cpu };
 const char* name_of(TargetKind kind);
 
-// `host_target()`, `parse_target` and `resolve_target` return it resolved: names are explicit, derived fields are set.
+// `host_target()`, `parse_target` and `resolve_target` return it resolved: names are explicit,
+// derived fields are set.
 struct Target {
   TargetKind kind = TargetKind::Cpu;
   std::string triple;    // "" = the triple that this build of tracewright runs on
@@ -42,24 +44,28 @@ struct TargetOption {
 // This machine: its cpu, the threads that this process may use, its caches.
 const Target& host_target();
 
-// "cpu -mcpu=znver5 -threads=1". Derived fields are printed only where they differ from those of the cpu, so
-// parse_target(to_string(target)) == target.
+// "cpu -mcpu=znver5 -threads=1". Derived fields are printed only where they differ from those of
+// the cpu, so parse_target(to_string(target)) == target.
 std::string to_string(const Target& target);
 
-// Reads the canonical text; "cpu" alone is this machine. The text stands at `offset` in the source of `diagnostics`;
-// several errors are reported at once. nullopt = at least one was reported.
-std::optional<Target> parse_target(std::string_view text, std::size_t offset, Diagnostics& diagnostics);
+// Reads the canonical text; "cpu" alone is this machine. The text stands at `offset` in the source
+// of `diagnostics`; several errors are reported at once. nullopt = at least one was reported.
+std::optional<Target> parse_target(std::string_view text, std::size_t offset,
+                                   Diagnostics& diagnostics);
 
-// The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits, vector_registers, l1_bytes,
-// l2_bytes, l3_bytes, cache_line. What is not given comes from this machine, or from the cpu's entry if a cpu or triple is given
-// (then threads is 1). `whole` is the place of errors about what is missing.
-std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole, Diagnostics& diagnostics);
+// The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits,
+// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line. What is not given comes from this
+// machine, or from the cpu's entry if a cpu or triple is given (then threads is 1). `whole` is the
+// place of errors about what is missing.
+std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,
+                                     Diagnostics& diagnostics);
 
 // "AMD EPYC, 2 of 2 cores, L3 32 MiB, Linux 6.1": for people, stored with records; never compared.
 std::string host_description();
 
 // What a backend knows about cpus. Without one, only cpus of the built-in table are accepted.
-// is_cpu: does the backend have this cpu for this triple ("" = host)? Set once, before targets are parsed.
+// is_cpu: does the backend have this cpu for this triple ("" = host)? Set once, before targets are
+// parsed.
 void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& cpu));
 
 }  // namespace tw

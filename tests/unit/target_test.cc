@@ -29,7 +29,8 @@ TEST(Target, HostIsResolvedToExplicitNames) {
   ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
   EXPECT_EQ(host.threads, CPU_COUNT(&set));
   EXPECT_GT(host.l1_bytes, 0);
-  EXPECT_EQ(to_string(host).rfind("cpu -mcpu=" + host.cpu + " -threads=", 0), 0u) << to_string(host);
+  EXPECT_EQ(to_string(host).rfind("cpu -mcpu=" + host.cpu + " -threads=", 0), 0u)
+      << to_string(host);
   EXPECT_EQ(*parse("cpu").target, host);
 #if defined(__x86_64__)
   EXPECT_EQ(host.vector_bits == 512, host.vector_registers == 32);
@@ -46,7 +47,8 @@ TEST(Target, PrintAndParseAreInverse) {
       "cpu -mcpu=skylake-avx512 -mattr=-avx512f -threads=8",
       "cpu -triple=aarch64-linux-gnu -mcpu=cortex-a72 -threads=4",
       "cpu -triple=riscv64-linux-gnu -mcpu=generic-rv64 -threads=1 -l2-bytes=2097152",
-      "cpu -mcpu=x86-64-v3 -threads=1 -vector-registers=8 -l1-bytes=1 -l2-bytes=2 -l3-bytes=3 -cache-line=128",
+      "cpu -mcpu=x86-64-v3 -threads=1 -vector-registers=8 -l1-bytes=1 -l2-bytes=2 -l3-bytes=3 "
+      "-cache-line=128",
   };
 #if defined(__x86_64__)
   for (const char* text : texts) {
@@ -92,7 +94,8 @@ TEST(Target, CpuNameImpliesVectorsAndCaches) {
 }
 
 TEST(Target, ErrorsAreReportedTogetherWithPlaces) {
-  EXPECT_EQ(parse("cpu -triple=aarch64-linux-gnu -mcpu=cortex-a721 -threads=0 -vectorbits=256 fast").errors,
+  EXPECT_EQ(parse("cpu -triple=aarch64-linux-gnu -mcpu=cortex-a721 -threads=0 -vectorbits=256 fast")
+                .errors,
             R"(target:1:61: error: unknown target option `vectorbits`
     1 | cpu -triple=aarch64-linux-gnu -mcpu=cortex-a721 -threads=0 -vectorbits=256 fast
       |                                                             ^~~~~~~~~~
@@ -119,7 +122,8 @@ note: did you mean `cpu`?
       |             ^~~~~~~~~~~~~~~~~
 note: known: x86_64, aarch64, riscv64, as in `aarch64-linux-gnu`
 )");
-  EXPECT_EQ(parse("cpu -threads=2 -threads=3").errors, R"(target:1:17: error: `threads` is given twice
+  EXPECT_EQ(parse("cpu -threads=2 -threads=3").errors,
+            R"(target:1:17: error: `threads` is given twice
     1 | cpu -threads=2 -threads=3
       |                 ^~~~~~~
 )");
