@@ -301,7 +301,7 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
     return std::nullopt;
   }
   if (triple && !cpu) target.cpu = baseline_cpu(*arch_of(target.triple)).name;
-  if (cpu && good && !check_cpu(target, cpu->span, diagnostics)) good = false;
+  if (cpu && !target.cpu.empty() && !check_cpu(target, cpu->span, diagnostics)) good = false;
   if (cpu || triple || !target.features.empty()) target = with_derived(target);
   for (const Field& field : fields()) {
     const TargetOption* option = find_option(options, field.key);

@@ -41,7 +41,9 @@ class [[nodiscard]] DatabaseResult {
     TW_CHECK(value_.index() == 0, "value of a failed database call");
     return std::get<0>(value_);
   }
-  T operator*() && { return std::move(static_cast<DatabaseResult&>(*this).operator*()); }  // by value, so that a loop over *call() is safe
+  T operator*() && {
+    return std::move(static_cast<DatabaseResult&>(*this).operator*());
+  }  // by value, so that a loop over *call() is safe
   T* operator->() { return &**this; }
   const std::string& error() const {
     TW_CHECK(value_.index() == 1, "error of a good database call");
