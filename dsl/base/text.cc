@@ -5,6 +5,17 @@
 
 namespace tw {
 
+std::string quote(std::string_view characters) {
+  std::string out = "\"";
+  for (char c : characters) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') out += "\\n";
+    else if (c == '\t') out += "\\t";
+    else out += c;
+  }
+  return out + '"';
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);

@@ -1,0 +1,64 @@
+#include "dsl/ir/nodes.h"
+
+#include <iterator>
+
+namespace tw {
+namespace {
+
+constexpr const char* kBinaryNames[] = {"+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", ">", ">=", "==", "!=", "and", "or"};
+struct FunctionRow {
+  const char* name;
+  int arity;
+};
+constexpr FunctionRow kFunctions[] = {{"exp", 1}, {"log", 1}, {"sqrt", 1}, {"rsqrt", 1}, {"tanh", 1}, {"erf", 1},
+                                      {"sigmoid", 1}, {"abs", 1}, {"floor", 1}, {"ceil", 1}, {"round", 1}, {"pow", 2}};
+constexpr const char* kLoopKinds[] = {"serial", "parallel", "vectorize", "unroll", "bind"};
+constexpr const char* kScopes[] = {"global", "register", "shared", "local"};
+
+}  // namespace
+
+const char* name_of(BinaryOp op) { return kBinaryNames[static_cast<int>(op)]; }
+const char* name_of(Function f) { return kFunctions[static_cast<int>(f)].name; }
+int arity_of(Function f) { return kFunctions[static_cast<int>(f)].arity; }
+const char* name_of(LoopKind kind) { return kLoopKinds[static_cast<int>(kind)]; }
+const char* name_of(Scope scope) { return kScopes[static_cast<int>(scope)]; }
+
+std::optional<Function> parse_function(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kFunctions); ++i) {
+    if (name == kFunctions[i].name) return static_cast<Function>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<Scope> parse_scope(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kScopes); ++i) {
+    if (name == kScopes[i]) return static_cast<Scope>(i);
+  }
+  return std::nullopt;
+}
+
+const Annotation* find_annotation(Array<Annotation> annotations, std::string_view key) {
+  for (const Annotation& annotation : annotations) {
+    if (annotation.key == key) return &annotation;
+  }
+  return nullptr;
+}
+
+Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations, const Annotation& added) {
+  std::vector<Annotation> list;
+  for (const Annotation& annotation : annotations) {
+    if (annotation.key != added.key) list.push_back(annotation);
+  }
+  list.push_back(added);
+  return arena.copy(list);
+}
+
+Array<Annotation> without_annotation(Arena& arena, Array<Annotation> annotations, std::string_view key) {
+  std::vector<Annotation> list;
+  for (const Annotation& annotation : annotations) {
+    if (annotation.key != key) list.push_back(annotation);
+  }
+  return arena.copy(list);
+}
+
+}  // namespace tw

@@ -1,0 +1,191 @@
+// Every node of the IR, described here and nowhere else. Nodes are immutable, live in an Arena, and are shared freely.
+//
+//   program = params, locals, body
+//   stmt    = Store(targets, values)                       all values are computed before any target is written
+//           | Seq(stmts) | If(condition, then, else?)
+//           | For(id, var, extent, kind, thread, annotations, body)      var runs over [0, extent)
+//           | Block(id, name, iters, bindings, predicate?, init?, body, annotations)
+//           | Alloc(buffer, body)                          lowered programs only: the buffer lives inside body
+//   expr    = IntImm | FloatImm | Var | Cast(e) | Unary(op, e) | Binary(op, a, b) | Select(c, a, b) | Call(function, args)
+//           | Load(buffer, indices) | Ramp(base, stride, lanes) | Broadcast(e, lanes)
+//
+// A Block is a piece of computation that is described by its iteration variables alone (TensorIR, ASPLOS 2023): each iter has
+// a domain [0, extent) and a kind, S = data-parallel, R = reduction; `bindings` are the values of the iters in terms of the loops
+// around. A block with R iters has an `init`, run when all R iters are 0, until it is decomposed. Regions read and written are
+// not stored: dsl/analysis/region.h derives them from the body.
+#pragma once
+#include "dsl/ir/types.h"
+
+namespace tw {
+
+enum class Kind : u8 {
+  IntImm, FloatImm, Var, Cast, Unary, Binary, Select, Call, Load, Ramp, Broadcast,
+  Store, Seq, If, For, Block, Alloc,
+};
+
+struct Node {
+  Kind kind;
+};
+struct Expr : Node {
+  Type type;
+};
+struct Stmt : Node {};
+
+// ---- expressions
+
+struct IntImm : Expr {
+  i64 value;
+};
+struct FloatImm : Expr {
+  double value;
+};
+// Identity is the pointer. `id` is unique in its program and small, so that tables can be indexed by it.
+struct Var : Expr {
+  u32 id;
+  Str name;
+};
+struct Cast : Expr {  // to `type`
+  const Expr* value;
+};
+enum class UnaryOp : u8 { Neg, Not };
+struct Unary : Expr {
+  UnaryOp op;
+  const Expr* value;
+};
+// Div is float division; integers divide by FloorDiv and FloorMod (Python's // and %).
+enum class BinaryOp : u8 { Add, Sub, Mul, Div, FloorDiv, FloorMod, Min, Max, Lt, Le, Gt, Ge, Eq, Ne, And, Or };
+struct Binary : Expr {
+  BinaryOp op;
+  const Expr *a, *b;
+};
+struct Select : Expr {  // only the chosen side is evaluated
+  const Expr *condition, *then, *otherwise;
+};
+enum class Function : u8 { Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Abs, Floor, Ceil, Round, Pow };
+struct Call : Expr {
+  Function function;
+  Array<const Expr*> arguments;
+};
+
+// Where a buffer lives. Global: memory, shared by all workers unless the block sits inside a parallel loop. Register: must end
+// up in registers, so every index is constant once loops are unrolled and vectorized. Shared, Local: GPU memories.
+enum class Scope : u8 { Global, Register, Shared, Local };
+
+struct Buffer {
+  BufferId id;  // survives rewriting of the buffer (transform_layout keeps it)
+  Str name;
+  DType dtype;
+  Array<i64> shape;
+  Scope scope = Scope::Global;
+  Str layout = {};  // "" = row-major; names a storage order that does not change indices (e.g. a swizzle); GPU backends read it
+};
+
+struct Load : Expr {
+  const Buffer* buffer;
+  Array<const Expr*> indices;
+};
+struct Ramp : Expr {  // base, base + stride, ...
+  const Expr *base, *stride;
+};
+struct Broadcast : Expr {
+  const Expr* value;
+};
+
+// ---- statements
+
+struct Target {
+  const Buffer* buffer;
+  Array<const Expr*> indices;
+};
+struct Store : Stmt {
+  Array<Target> targets;
+  Array<const Expr*> values;
+};
+struct Seq : Stmt {
+  Array<const Stmt*> stmts;
+};
+struct If : Stmt {
+  const Expr* condition;
+  const Stmt *then, *otherwise;  // otherwise may be null
+};
+
+// Marks on loops, blocks and the program. A value is an integer or a text.
+struct Annotation {
+  Str key;
+  i64 integer = 0;
+  Str text = {};
+  bool is_text = false;
+};
+
+enum class LoopKind : u8 { Serial, Parallel, Vectorize, Unroll, Bind };
+struct For : Stmt {
+  LoopId id;
+  const Var* var;
+  i64 extent;
+  LoopKind loop_kind;
+  Str thread;  // of Bind: "blockIdx.x", "threadIdx.y", "vthread", ...
+  Array<Annotation> annotations;
+  const Stmt* body;
+};
+
+enum class IterKind : u8 { S, R };
+struct IterVar {
+  const Var* var;
+  i64 extent;
+  IterKind kind;
+};
+struct Block : Stmt {
+  BlockId id;
+  Str name;
+  Array<IterVar> iters;
+  Array<const Expr*> bindings;  // one per iter, over the loop variables around
+  const Expr* predicate;        // over the loop variables; null = always
+  const Stmt* init;             // null = none
+  const Stmt* body;
+  Array<Annotation> annotations;
+};
+struct Alloc : Stmt {
+  const Buffer* buffer;
+  const Stmt* body;
+};
+
+// ---- access by kind
+
+template <class T> struct KindOf;
+template <> struct KindOf<IntImm> { static constexpr Kind kind = Kind::IntImm; };
+template <> struct KindOf<FloatImm> { static constexpr Kind kind = Kind::FloatImm; };
+template <> struct KindOf<Var> { static constexpr Kind kind = Kind::Var; };
+template <> struct KindOf<Cast> { static constexpr Kind kind = Kind::Cast; };
+template <> struct KindOf<Unary> { static constexpr Kind kind = Kind::Unary; };
+template <> struct KindOf<Binary> { static constexpr Kind kind = Kind::Binary; };
+template <> struct KindOf<Select> { static constexpr Kind kind = Kind::Select; };
+template <> struct KindOf<Call> { static constexpr Kind kind = Kind::Call; };
+template <> struct KindOf<Load> { static constexpr Kind kind = Kind::Load; };
+template <> struct KindOf<Ramp> { static constexpr Kind kind = Kind::Ramp; };
+template <> struct KindOf<Broadcast> { static constexpr Kind kind = Kind::Broadcast; };
+template <> struct KindOf<Store> { static constexpr Kind kind = Kind::Store; };
+template <> struct KindOf<Seq> { static constexpr Kind kind = Kind::Seq; };
+template <> struct KindOf<If> { static constexpr Kind kind = Kind::If; };
+template <> struct KindOf<For> { static constexpr Kind kind = Kind::For; };
+template <> struct KindOf<Block> { static constexpr Kind kind = Kind::Block; };
+template <> struct KindOf<Alloc> { static constexpr Kind kind = Kind::Alloc; };
+
+// The node as a T, or null if it is of another kind. as<T>(null) is null.
+template <class T>
+const T* as(const Node* node) {
+  return node && node->kind == KindOf<T>::kind ? static_cast<const T*>(node) : nullptr;
+}
+
+const char* name_of(BinaryOp op);    // "+"
+const char* name_of(Function f);     // "exp"
+std::optional<Function> parse_function(std::string_view name);
+int arity_of(Function f);
+const char* name_of(LoopKind kind);  // "serial", "parallel", "vectorize", "unroll", "bind"
+const char* name_of(Scope scope);    // "global"
+std::optional<Scope> parse_scope(std::string_view name);
+
+const Annotation* find_annotation(Array<Annotation> annotations, std::string_view key);
+Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations, const Annotation& added);  // replaces the key
+Array<Annotation> without_annotation(Arena& arena, Array<Annotation> annotations, std::string_view key);
+
+}  // namespace tw

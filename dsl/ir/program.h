@@ -1,0 +1,51 @@
+// Program: a tensor program: parameters, intermediate buffers, and the statement that computes. A small value that points
+// into arenas; OwnedProgram keeps its arena alive.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "dsl/ir/nodes.h"
+
+namespace tw {
+
+enum class Role : u8 { Input, Constant, Output };
+const char* name_of(Role role);  // "input", "const", "output"
+
+struct Param {
+  const Buffer* buffer;
+  Role role;
+};
+
+// |got - want| <= absolute + relative * |want| counts as equal. 0 and 0: the checker chooses by type and reduction length.
+struct Tolerance {
+  double absolute = 0, relative = 0;
+};
+
+struct Program {
+  Str name;
+  Array<Param> params;
+  Array<const Buffer*> locals;  // intermediate buffers, in order of first definition
+  const Stmt* body = nullptr;
+  Array<Annotation> annotations;
+  Tolerance tolerance;
+  // The next free ids. Ids start at 1.
+  u32 next_loop = 1, next_block = 1, next_buffer = 1, next_var = 1;
+};
+
+struct OwnedProgram {
+  std::shared_ptr<Arena> arena;
+  Program program;
+};
+
+const Param* find_param(const Program& program, const Buffer* buffer);
+inline bool is_param(const Program& program, const Buffer* buffer) { return find_param(program, buffer) != nullptr; }
+bool is_constant_param(const Program& program, const Buffer* buffer);
+bool is_output(const Program& program, const Buffer* buffer);
+
+i64 elements_of(const Buffer* buffer);
+inline i64 bytes_of(const Buffer* buffer) { return elements_of(buffer) * bytes_of(buffer->dtype); }
+
+// A copy whose nodes all live in a new arena.
+OwnedProgram clone(const Program& program);
+
+}  // namespace tw
