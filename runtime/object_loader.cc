@@ -47,31 +47,56 @@ tw_prepack_function LoadedObject::prepack(const std::string& prefix) const {
   return reinterpret_cast<tw_prepack_function>(find(prefix + "_prepack"));
 }
 
+namespace {
+
+template <class Function>
+void* code(Function* function) { return reinterpret_cast<void*>(function); }
+// These choose one of the overloads of <cmath>.
+template <class T>
+void* unary(T (*function)(T)) { return code(function); }
+template <class T>
+void* binary(T (*function)(T, T)) { return code(function); }
+template <class T>
+void* ternary(T (*function)(T, T, T)) { return code(function); }
+
+}  // namespace
+
 void* external_symbol(std::string_view name) {
-  using F1 = float (*)(float);
-  using F2 = float (*)(float, float);
-  using D1 = double (*)(double);
-  using D2 = double (*)(double, double);
-  static const std::unordered_map<std::string_view, void*> table = [] {
-    std::unordered_map<std::string_view, void*> out;
-    auto add = [&](std::string_view symbol, auto* function) { out[symbol] = reinterpret_cast<void*>(function); };
-    add("memcpy", &std::memcpy), add("memmove", &std::memmove), add("memset", &std::memset);
-    add("__extendhfsf2", &__extendhfsf2), add("__truncsfhf2", &__truncsfhf2), add("__truncdfhf2", &__truncdfhf2);
-    add("__gnu_h2f_ieee", &__extendhfsf2), add("__gnu_f2h_ieee", &__truncsfhf2);
-#define TW_UNARY(f) add(#f "f", static_cast<F1>(&::f##f)), add(#f, static_cast<D1>(&::f));
-#define TW_BINARY(f) add(#f "f", static_cast<F2>(&::f##f)), add(#f, static_cast<D2>(&::f));
-    TW_UNARY(exp) TW_UNARY(exp2) TW_UNARY(expm1) TW_UNARY(log) TW_UNARY(log2) TW_UNARY(log10) TW_UNARY(log1p)
-    TW_UNARY(sin) TW_UNARY(cos) TW_UNARY(tan) TW_UNARY(asin) TW_UNARY(acos) TW_UNARY(atan)
-    TW_UNARY(sinh) TW_UNARY(cosh) TW_UNARY(tanh) TW_UNARY(asinh) TW_UNARY(acosh) TW_UNARY(atanh)
-    TW_UNARY(sqrt) TW_UNARY(cbrt) TW_UNARY(erf) TW_UNARY(erfc) TW_UNARY(tgamma) TW_UNARY(lgamma)
-    TW_UNARY(floor) TW_UNARY(ceil) TW_UNARY(round) TW_UNARY(roundeven) TW_UNARY(trunc) TW_UNARY(rint) TW_UNARY(nearbyint) TW_UNARY(fabs)
-    TW_BINARY(pow) TW_BINARY(fmod) TW_BINARY(atan2) TW_BINARY(hypot) TW_BINARY(fmin) TW_BINARY(fmax) TW_BINARY(copysign)
-#undef TW_UNARY
-#undef TW_BINARY
-    add("fmaf", static_cast<float (*)(float, float, float)>(&::fmaf));
-    add("fma", static_cast<double (*)(double, double, double)>(&::fma));
-    return out;
-  }();
+  static const std::unordered_map<std::string_view, void*> table = {
+      {"memcpy", code(::memcpy)}, {"memmove", code(::memmove)}, {"memset", code(::memset)},
+      {"__extendhfsf2", code(__extendhfsf2)}, {"__truncsfhf2", code(__truncsfhf2)},
+      {"__truncdfhf2", code(__truncdfhf2)}, {"__gnu_h2f_ieee", code(__extendhfsf2)},
+      {"__gnu_f2h_ieee", code(__truncsfhf2)}, {"exp", unary<double>(::exp)}, {"expf", unary<float>(::expf)},
+      {"exp2", unary<double>(::exp2)}, {"exp2f", unary<float>(::exp2f)}, {"expm1", unary<double>(::expm1)},
+      {"expm1f", unary<float>(::expm1f)}, {"log", unary<double>(::log)}, {"logf", unary<float>(::logf)},
+      {"log2", unary<double>(::log2)}, {"log2f", unary<float>(::log2f)}, {"log10", unary<double>(::log10)},
+      {"log10f", unary<float>(::log10f)}, {"log1p", unary<double>(::log1p)}, {"log1pf", unary<float>(::log1pf)},
+      {"sin", unary<double>(::sin)}, {"sinf", unary<float>(::sinf)}, {"cos", unary<double>(::cos)},
+      {"cosf", unary<float>(::cosf)}, {"tan", unary<double>(::tan)}, {"tanf", unary<float>(::tanf)},
+      {"asin", unary<double>(::asin)}, {"asinf", unary<float>(::asinf)}, {"acos", unary<double>(::acos)},
+      {"acosf", unary<float>(::acosf)}, {"atan", unary<double>(::atan)}, {"atanf", unary<float>(::atanf)},
+      {"sinh", unary<double>(::sinh)}, {"sinhf", unary<float>(::sinhf)}, {"cosh", unary<double>(::cosh)},
+      {"coshf", unary<float>(::coshf)}, {"tanh", unary<double>(::tanh)}, {"tanhf", unary<float>(::tanhf)},
+      {"asinh", unary<double>(::asinh)}, {"asinhf", unary<float>(::asinhf)}, {"acosh", unary<double>(::acosh)},
+      {"acoshf", unary<float>(::acoshf)}, {"atanh", unary<double>(::atanh)}, {"atanhf", unary<float>(::atanhf)},
+      {"sqrt", unary<double>(::sqrt)}, {"sqrtf", unary<float>(::sqrtf)}, {"cbrt", unary<double>(::cbrt)},
+      {"cbrtf", unary<float>(::cbrtf)}, {"erf", unary<double>(::erf)}, {"erff", unary<float>(::erff)},
+      {"erfc", unary<double>(::erfc)}, {"erfcf", unary<float>(::erfcf)}, {"tgamma", unary<double>(::tgamma)},
+      {"tgammaf", unary<float>(::tgammaf)}, {"lgamma", unary<double>(::lgamma)},
+      {"lgammaf", unary<float>(::lgammaf)}, {"floor", unary<double>(::floor)}, {"floorf", unary<float>(::floorf)},
+      {"ceil", unary<double>(::ceil)}, {"ceilf", unary<float>(::ceilf)}, {"round", unary<double>(::round)},
+      {"roundf", unary<float>(::roundf)}, {"roundeven", unary<double>(::roundeven)},
+      {"roundevenf", unary<float>(::roundevenf)}, {"trunc", unary<double>(::trunc)},
+      {"truncf", unary<float>(::truncf)}, {"rint", unary<double>(::rint)}, {"rintf", unary<float>(::rintf)},
+      {"nearbyint", unary<double>(::nearbyint)}, {"nearbyintf", unary<float>(::nearbyintf)},
+      {"fabs", unary<double>(::fabs)}, {"fabsf", unary<float>(::fabsf)}, {"pow", binary<double>(::pow)},
+      {"powf", binary<float>(::powf)}, {"fmod", binary<double>(::fmod)}, {"fmodf", binary<float>(::fmodf)},
+      {"atan2", binary<double>(::atan2)}, {"atan2f", binary<float>(::atan2f)}, {"hypot", binary<double>(::hypot)},
+      {"hypotf", binary<float>(::hypotf)}, {"fmin", binary<double>(::fmin)}, {"fminf", binary<float>(::fminf)},
+      {"fmax", binary<double>(::fmax)}, {"fmaxf", binary<float>(::fmaxf)},
+      {"copysign", binary<double>(::copysign)}, {"copysignf", binary<float>(::copysignf)},
+      {"fma", ternary<double>(::fma)}, {"fmaf", ternary<float>(::fmaf)},
+  };
   auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;
 }

@@ -129,6 +129,12 @@ bool ended(const Reader& reader) { return reader.good && reader.bytes.empty(); }
 
 }  // namespace
 
+const char* name_of(MeasureStatus status) {
+  constexpr const char* kNames[kMeasureStatuses] = {"ok", "build error", "crash", "timeout", "out of memory", "out of bounds",
+                                                    "wrong result", "cheat", "forbidden", "noisy", "worker lost"};
+  return kNames[static_cast<int>(status)];
+}
+
 std::string encode(const HelloMessage& message) {
   Writer writer;
   visit_hello(writer, message);

@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
+#include "backends/kernel.h"
 #include "dsl/base/rng.h"
-#include "dsl/ir/types.h"
 #include "runtime/measurer.h"
 
 namespace tw {
