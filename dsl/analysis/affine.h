@@ -1,8 +1,14 @@
-// Integer arithmetic over loop variables: linear forms, value ranges, proofs. Conservative: "unknown" is always a legal answer.
+// Integer arithmetic over loop variables: linear forms, value ranges, proofs. Conservative: "unknown" is always a legal answer,
+// also for sums that have more than kMaxTerms terms or whose coefficients overflow. Nothing here touches the heap.
 #pragma once
+#include "dsl/base/fixed_list.h"
 #include "dsl/ir/build.h"
 
 namespace tw {
+
+// Python's // and %: rounding towards minus infinity. b != 0.
+i64 floor_div(i64 a, i64 b);
+i64 floor_mod(i64 a, i64 b);
 
 // A closed interval of integers.
 struct Interval {
@@ -29,17 +35,19 @@ class VarRanges {
   std::vector<std::pair<const Var*, Interval>> entries_;
 };
 
+inline constexpr std::size_t kMaxTerms = 16;
+
 // constant + sum of coefficient * variable; no zero coefficients, each variable once, in order of first appearance.
 struct LinearForm {
   i64 constant = 0;
-  std::vector<std::pair<const Var*, i64>> terms;
-  i64 coefficient(const Var* var) const;
+  FixedList<std::pair<const Var*, i64>, kMaxTerms> terms;
+  i64 coefficient(const Var* var) const;  // 0 if it does not occur
 };
 // The expression as a linear form, or nothing if it is none (// and % of non-multiples, min, max, loads ...).
 std::optional<LinearForm> linear_form(const Expr* expr);
 const Expr* to_expr(Arena& arena, const LinearForm& form);
 
-// Bounds of an I64 expression; nothing if a variable has no range or an operation is not understood.
+// Bounds of an I64 or bool expression; nothing if a variable has no range or an operation is not understood.
 std::optional<Interval> interval_of(const Expr* expr, const VarRanges& ranges);
 
 // true / false if the condition always / never holds in the ranges, nothing if neither is proved.
@@ -47,5 +55,12 @@ std::optional<bool> decide(const Expr* condition, const VarRanges& ranges);
 
 // A largest divisor that is proved for every value of the expression (1 if nothing is known, 0 for the constant 0).
 i64 known_divisor(const Expr* expr);
+
+// Adds to `ranges` what `condition` (or its negation, for holds = false) says about the variables in it. Understands
+// conjunctions of linear comparisons; the rest is ignored. Returns false if no value of some variable is left.
+bool assume(const Expr* condition, bool holds, VarRanges& ranges);
+
+// Are the expressions equal node by node?
+bool same_expr(const Expr* a, const Expr* b);
 
 }  // namespace tw
