@@ -5,6 +5,17 @@
 
 namespace tw {
 
+std::string quote(std::string_view characters) {
+  std::string out = "\"";
+  for (char c : characters) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') out += "\\n";
+    else if (c == '\t') out += "\\t";
+    else out += c;
+  }
+  return out + '"';
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -23,7 +34,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  auto same_letter = [](char a, char b) { return (a | 32) == (b | 32); };
   for (const std::string& candidate : candidates) {
+    if (std::equal(word.begin(), word.end(), candidate.begin(), candidate.end(), same_letter)) return candidate;
     std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;

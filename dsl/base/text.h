@@ -26,6 +26,9 @@ std::string join(const List& list, std::string_view separator) {
   return out.str();
 }
 
+// The characters between quotes, with \\ \" \n \t escaped, as the lexer reads them back.
+std::string quote(std::string_view characters);
+
 // Levenshtein distance; quadratic, for short words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -19,9 +19,6 @@ std::string print_number(double value) {
   return text;
 }
 
-namespace {
-
-// Binding strength of operators, weakest first; the parser uses the same table (dsl/text/grammar.h).
 int strength(BinaryOp op) {
   switch (op) {
     case BinaryOp::Or: return 1;
@@ -33,6 +30,8 @@ int strength(BinaryOp op) {
   }
   return 0;
 }
+
+namespace {
 
 class Printer {
  public:
@@ -120,14 +119,14 @@ class Printer {
 
   static std::string buffer_type(const Buffer* buffer) {
     std::string scope = buffer->scope == Scope::Global ? "" : cat(" in ", name_of(buffer->scope));
-    std::string layout = buffer->layout.empty() ? "" : cat(" layout \"", buffer->layout, "\"");
+    std::string layout = buffer->layout.empty() ? "" : cat(" layout ", quote(buffer->layout));
     return cat(name_of(buffer->dtype), "[", join(buffer->shape, ", "), "]", scope, layout);
   }
 
   std::string annotations(Array<Annotation> list) {
     std::string text;
     for (const Annotation& a : list) {
-      text += a.is_text ? cat(" @", a.key, " = \"", a.text, "\"") : cat(" @", a.key, " = ", a.integer);
+      text += a.is_text ? cat(" @", a.key, " = ", quote(a.text)) : cat(" @", a.key, " = ", a.integer);
     }
     return text;
   }

@@ -1,0 +1,103 @@
+#include "dsl/analysis/dependence.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/block_info.h"
+#include "dsl/ir/walk.h"
+
+namespace tw {
+namespace {
+
+Status feeds_only_spatial(const Block* block, const For* loop) {
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->iters[i].kind == IterKind::R && uses(block->bindings[i], loop->var)) {
+      return reject("loop `{a}` feeds the reduction iter `{b}`; expected it to feed only spatial iters", loop->var->name,
+                    block->iters[i].var->name).about_loop(loop->id.value).about_block(block->id.value);
+    }
+  }
+  return ok();
+}
+
+bool writes_depend_on(const Block* block, const Buffer* buffer, const For* loop) {
+  std::vector<const Var*> moving;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (uses(block->bindings[i], loop->var)) moving.push_back(block->iters[i].var);
+  }
+  auto moves = [&](const Expr* index) {
+    return std::any_of(moving.begin(), moving.end(), [&](const Var* var) { return uses(index, var); });
+  };
+  for (const Access& access : accesses_of(block)) {
+    if (access.buffer != buffer || access.kind != AccessKind::Write) continue;
+    if (std::none_of(access.indices.begin(), access.indices.end(), moves)) return false;
+  }
+  return true;
+}
+
+// Is the buffer used nowhere but below the loop?
+bool is_private_to(const Program& program, const Buffer* buffer, const std::vector<const Block*>& below) {
+  if (is_param(program, buffer)) return false;
+  for (const Block* block : blocks_in(program.body)) {
+    if (std::find(below.begin(), below.end(), block) != below.end()) continue;
+    if (writes_buffer(block, buffer) || reads_buffer(block, buffer)) return false;
+  }
+  return true;
+}
+
+Status check_writes(const Program& program, const For* loop, bool private_buffers) {
+  std::vector<const Block*> below = blocks_in(loop);
+  for (const Block* block : below) {
+    TW_TRY_STATUS(feeds_only_spatial(block, loop));
+    if (loop->extent == 1) continue;
+    for (const Buffer* buffer : buffers_written(block)) {
+      if (writes_depend_on(block, buffer, loop)) continue;
+      if (private_buffers && is_private_to(program, buffer, below)) continue;
+      return reject("several iterations of loop `{a}` write the same elements of `{b}`", loop->var->name, buffer->name)
+          .about_loop(loop->id.value).about_block(block->id.value);
+    }
+  }
+  return ok();
+}
+
+// Does a block before the reader write all that it reads of the buffer?
+bool computes_what_it_reads(Arena& arena, const Stmt* body, const std::vector<const Block*>& blocks, const Block* reader,
+                            const Buffer* buffer, const VarRanges& ranges) {
+  std::optional<Region> wanted = region_of(arena, body, buffer, AccessKind::Read, ranges, reader);
+  if (!wanted) return true;
+  for (const Block* writer : blocks) {
+    if (writer == reader) return false;
+    std::optional<Region> written = region_of(arena, body, buffer, AccessKind::Write, ranges, writer);
+    if (written && written->exact && contains(*written, *wanted, ranges)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Status iterations_are_self_contained(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around) {
+  std::vector<const Block*> blocks = blocks_in(body);
+  if (blocks.size() < 2) return ok();
+  for (const For* loop : fixed) around.set_extent(loop->var, loop->extent);
+  for (const Block* reader : blocks) {
+    for (const Buffer* buffer : buffers_read(reader)) {
+      auto writes = [&](const Block* block) { return block != reader && writes_buffer(block, buffer); };
+      if (std::none_of(blocks.begin(), blocks.end(), writes)) continue;
+      if (!computes_what_it_reads(arena, body, blocks, reader, buffer, around)) {
+        return reject("block `{a}` reads elements of `{b}` that may come from another iteration", reader->name, buffer->name)
+            .about_block(reader->id.value).about_loop(fixed.back()->id.value);
+      }
+    }
+  }
+  return ok();
+}
+
+Status iterations_may_overlap(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
+  TW_TRY_STATUS(check_writes(program, loop, true));
+  return iterations_are_self_contained(arena, loop->body, {loop}, around);
+}
+
+Status iterations_may_interleave(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
+  TW_TRY_STATUS(check_writes(program, loop, false));
+  return iterations_are_self_contained(arena, loop->body, {loop}, around);
+}
+
+}  // namespace tw

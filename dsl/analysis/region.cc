@@ -1,0 +1,423 @@
+#include "dsl/analysis/region.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/simplify.h"
+#include "dsl/analysis/sum.h"
+#include "dsl/ir/walk.h"
+
+namespace tw {
+namespace {
+
+void collect(const Node* node, std::vector<Access>& out) {
+  walk(node, [&](const Node* n) {
+    if (const Load* load = as<Load>(n)) out.push_back({load->buffer, load->indices, AccessKind::Read});
+    if (const Store* store = as<Store>(n)) {
+      for (const Expr* value : store->values) collect(value, out);
+      for (const Target& target : store->targets) {
+        for (const Expr* index : target.indices) collect(index, out);
+        out.push_back({target.buffer, target.indices, AccessKind::Write});
+      }
+      return false;
+    }
+    return true;
+  });
+}
+
+std::vector<const Buffer*> distinct(const Block* block, AccessKind kind) {
+  std::vector<const Buffer*> buffers;
+  for (const Access& access : accesses_of(block)) {
+    if (access.kind == kind && std::find(buffers.begin(), buffers.end(), access.buffer) == buffers.end()) {
+      buffers.push_back(access.buffer);
+    }
+  }
+  return buffers;
+}
+
+bool divides(const Expr* expr) {
+  bool found = false;
+  for_each<Binary>(expr, [&](const Binary* b) { found |= b->op == BinaryOp::FloorDiv || b->op == BinaryOp::FloorMod; });
+  return found;
+}
+
+bool mentions(const Expr* expr, const VarRanges& vars) {
+  bool found = false;
+  walk(expr, [&](const Node* n) {
+    const Var* var = as<Var>(n);
+    found |= var && vars.find(var);
+    return !found;
+  });
+  return found;
+}
+
+// A conjunct `sum <= bound` of a predicate. Tails of imperfect splits look like this.
+struct Bound {
+  Sum sum;
+  i64 bound;
+};
+
+void collect_bounds(const Expr* predicate, std::vector<Bound>& out) {
+  const Binary* both = as<Binary>(predicate);
+  if (!both) return;
+  if (both->op == BinaryOp::And) {
+    collect_bounds(both->a, out);
+    collect_bounds(both->b, out);
+  } else if (both->op == BinaryOp::Lt || both->op == BinaryOp::Le) {
+    Sum sum = difference_of(both->a, both->b);
+    i64 bound = -sum.constant - (both->op == BinaryOp::Lt ? 1 : 0);
+    sum.constant = 0;
+    if (sum.exact && !sum.terms.empty()) out.push_back({sum, bound});
+  }
+}
+
+// sum - factor * part if `part` occurs in `sum` as a whole, with one positive factor.
+std::optional<i64> factor_of(const Sum& sum, const Sum& part) {
+  i64 factor = 0;
+  for (const Sum::Term& term : part.terms) {
+    auto same = std::find_if(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& t) { return same_expr(t.atom, term.atom); });
+    if (same == sum.terms.end() || same->coefficient % term.coefficient != 0) return std::nullopt;
+    i64 here = same->coefficient / term.coefficient;
+    if (here <= 0 || (factor != 0 && here != factor)) return std::nullopt;
+    factor = here;
+  }
+  return factor == 0 ? std::nullopt : std::optional(factor);
+}
+
+// Interval of a sum, with the upper end made smaller by what a predicate says about parts of the sum.
+std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds, std::size_t from = 0) {
+  std::optional<Interval> interval = interval_of(sum, ranges);
+  if (!interval) return interval;
+  for (std::size_t i = from; i < bounds.size(); ++i) {
+    std::optional<i64> factor = factor_of(sum, bounds[i].sum);
+    if (!factor) continue;
+    Sum rest = sum;
+    rest.add(bounds[i].sum, -*factor);
+    std::optional<Interval> others = bounded_interval(rest, ranges, bounds, i + 1);
+    if (others) interval->max = std::min(interval->max, others->max + *factor * bounds[i].bound);
+  }
+  return interval;
+}
+
+// Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than what the
+// smaller ones reach. All atoms must have ranges.
+bool is_dense(const Sum& sum, const VarRanges& ranges) {
+  std::vector<std::pair<i64, i64>> steps;  // coefficient, how far the atom reaches
+  for (const Sum::Term& term : sum.terms) {
+    Interval interval = *interval_of(term.atom, ranges);
+    steps.emplace_back(std::abs(term.coefficient), interval.max - interval.min);
+  }
+  std::sort(steps.begin(), steps.end());
+  i64 reach = 0;
+  for (auto [coefficient, count] : steps) {
+    if (count == 0) continue;
+    if (coefficient > reach + 1) return false;
+    reach += coefficient * count;
+  }
+  return true;
+}
+
+// One access seen from outside the relaxed loops.
+class Relaxation {
+ public:
+  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const std::vector<Bound>& bounds)
+      : arena_(arena), inner_(inner), all_(all), bounds_(bounds) {}
+
+  Range relax(const Expr* index, i64 dimension) {
+    std::optional<Part> part = relax_sum(sum_of(index));
+    if (!part) return whole(dimension);
+    exact_ = exact_ && part->dense;
+    Range range = range_of(*part);
+    if (range.extent > dimension) return whole(dimension);
+    if (std::optional<i64> constant = constant_of(range.min)) {
+      i64 low = std::max<i64>(*constant, 0), high = std::min(*constant + range.extent, dimension);
+      range = {Build{arena_}.integer(low), std::max<i64>(high - low, 1)};
+    }
+    return range;
+  }
+  // Were all boxes free of elements that are not touched? Digits of one variable in two places must be different digits.
+  bool exact() const { return exact_ && digits_are_independent(); }
+
+ private:
+  // outer + [interval], where outer holds only fixed variables.
+  struct Part {
+    Sum outer;
+    Interval interval{0, 0};
+    bool dense = true;  // every value of the interval is taken
+  };
+
+  Range whole(i64 dimension) {
+    exact_ = false;
+    return {Build{arena_}.integer(0), dimension};
+  }
+  Range range_of(Part& part) {
+    part.outer.add_constant(part.interval.min);
+    return {to_expr(arena_, part.outer), part.interval.max - part.interval.min + 1};
+  }
+
+  std::optional<Part> relax_sum(const Sum& sum) {
+    if (!sum.exact) return std::nullopt;
+    Part out;
+    out.outer.constant = sum.constant;
+    Sum inside;
+    for (const Sum::Term& term : sum.terms) {
+      if (!mentions(term.atom, inner_)) {
+        out.outer.add_atom(term.atom, term.coefficient);
+      } else if (std::optional<Interval> known = interval_of(term.atom, inner_)) {
+        inside.add_atom(term.atom, term.coefficient);
+        note_digit(term.atom);
+      } else if (std::optional<Part> mixed = relax_mixed(term.atom)) {
+        out.outer.add(mixed->outer, term.coefficient);
+        i64 a = mixed->interval.min * term.coefficient, b = mixed->interval.max * term.coefficient;
+        out.interval.min += std::min(a, b);
+        out.interval.max += std::max(a, b);
+        out.dense = false;
+      } else {
+        return std::nullopt;
+      }
+    }
+    std::optional<Interval> interval = bounded_interval(inside, inner_, bounds_);
+    if (!interval || !out.outer.exact) return std::nullopt;
+    if (out.outer.terms.empty()) {  // nothing is fixed: what the predicate says about the whole applies too
+      if (std::optional<Interval> total = bounded_interval(sum, all_, bounds_)) interval->max = std::min(interval->max, total->max - sum.constant);
+    }
+    out.interval.min += interval->min;
+    out.interval.max += interval->max;
+    out.dense = out.dense && is_dense(inside, inner_);
+    return out;
+  }
+
+  // x // c and x % c where x has fixed and relaxed variables.
+  std::optional<Part> relax_mixed(const Expr* atom) {
+    const Binary* binary = as<Binary>(atom);
+    std::optional<i64> c = binary ? constant_of(binary->b) : std::nullopt;
+    if (!c || *c <= 0) return std::nullopt;
+    Part out;
+    if (binary->op == BinaryOp::FloorMod) {
+      out.interval = {0, *c - 1};
+      return out;
+    }
+    if (binary->op != BinaryOp::FloorDiv) return std::nullopt;
+    std::optional<Part> inside = relax_sum(sum_of(binary->a));
+    if (!inside) return std::nullopt;
+    Range range = range_of(*inside);
+    Build build{arena_};
+    out.outer.collect(simplify(arena_, build.floor_div(range.min, build.integer(*c)), all_), 1);
+    out.interval = {0, (range.extent - 1 + *c - 1) / *c};
+    return out;
+  }
+
+  void note_digit(const Expr* atom) {
+    std::optional<Digit> digit = digit_of(atom, inner_);
+    if (!digit) exact_ = false;
+    else if (digit->count > 1) digits_.push_back(*digit);
+  }
+  bool digits_are_independent() const {
+    for (std::size_t i = 0; i < digits_.size(); ++i) {
+      for (std::size_t j = i + 1; j < digits_.size(); ++j) {
+        if (!independent(digits_[i], digits_[j])) return false;
+      }
+    }
+    return true;
+  }
+  static bool independent(const Digit& a, const Digit& b) {
+    if (!same_expr(a.source, b.source)) return !share_variables(a.source, b.source);
+    if (a.lower > b.lower) return independent(b, a);
+    return a.total % b.lower == 0 && b.lower % (a.lower * a.count) == 0;
+  }
+  static bool share_variables(const Expr* a, const Expr* b) {
+    bool shared = false;
+    for_each<Var>(a, [&](const Var* var) { shared |= uses(b, var); });
+    return shared;
+  }
+
+  Arena& arena_;
+  const VarRanges& inner_;
+  const VarRanges& all_;
+  const std::vector<Bound>& bounds_;
+  std::vector<Digit> digits_;
+  bool exact_ = true;
+};
+
+// The smallest box around both that can be expressed.
+void unite(Arena& arena, Region& into, const Region& other, const VarRanges& ranges) {
+  Build build{arena};
+  bool into_covers = contains(into, other, ranges), other_covers = !into_covers && contains(other, into, ranges);
+  if (into_covers) return;
+  if (other_covers) {
+    into = other;
+    return;
+  }
+  into.exact = false;
+  for (std::size_t d = 0; d < into.dims.size(); ++d) {
+    Range &a = into.dims[d];
+    const Range& b = other.dims[d];
+    std::optional<Interval> apart = interval_of(difference_of(b.min, a.min), ranges);  // b.min - a.min
+    i64 dimension = into.buffer->shape[d];
+    if (!apart) {
+      a = {build.integer(0), dimension};
+      continue;
+    }
+    i64 low = std::min<i64>(apart->min, 0), high = std::max(a.extent, apart->max + b.extent);
+    a = {build.add(a.min, low), high - low};
+    if (a.extent > dimension) a = {build.integer(0), dimension};
+  }
+}
+
+// Walks a subtree and unites the regions of its accesses.
+class RegionFinder {
+ public:
+  RegionFinder(Arena& arena, const Buffer* buffer, AccessKind kind, const VarRanges& around, const Block* only)
+      : arena_(arena), buffer_(buffer), kind_(kind), all_(around), only_(only) {}
+
+  void visit(const Stmt* stmt) {
+    if (const Block* block = as<Block>(stmt)) return visit_block(block);
+    const For* loop = as<For>(stmt);
+    if (loop) push(loop->var, loop->extent);
+    for_each_child(stmt, Overload{this});
+    if (loop) pop();
+  }
+  void visit_block(const Block* block) {
+    if (only_ && block != only_) return;
+    Substitution bindings;
+    bool ready = false;
+    std::vector<Bound> bounds;
+    for (const Access& access : accesses_of(block)) {
+      if (access.buffer != buffer_ || access.kind != kind_) continue;
+      if (!ready) {
+        for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+        if (block->predicate) collect_bounds(block->predicate, bounds);
+        ready = true;
+      }
+      add(access, bindings, bounds);
+    }
+  }
+  // The block alone: its iters are symbols.
+  void visit_inside(const Block* block) {
+    for (const IterVar& iter : block->iters) all_.set_extent(iter.var, iter.extent);
+    for (const Access& access : accesses_of(block)) {
+      if (access.buffer == buffer_ && access.kind == kind_) add(access, {}, {});
+    }
+  }
+  std::optional<Region> found() const { return found_; }
+
+ private:
+  struct Overload {
+    RegionFinder* self;
+    void operator()(const Stmt* s) const { self->visit(s); }
+    void operator()(const Expr*) const {}
+  };
+  void push(const Var* var, i64 extent) {
+    inner_.set_extent(var, extent);
+    all_.set_extent(var, extent);
+  }
+  void pop() {
+    inner_.shrink(inner_.size() - 1);
+    all_.shrink(all_.size() - 1);
+  }
+  void add(const Access& access, const Substitution& bindings, const std::vector<Bound>& bounds) {
+    Relaxation relaxation(arena_, inner_, all_, bounds);
+    Region region{buffer_, {}, false};
+    for (std::size_t d = 0; d < access.indices.size(); ++d) {
+      const Expr* index = substitute(arena_, access.indices[d], bindings);
+      if (index != access.indices[d] && divides(index)) index = simplify(arena_, index, all_);
+      region.dims.push_back(relaxation.relax(index, buffer_->shape[d]));
+    }
+    region.exact = relaxation.exact();
+    if (found_) unite(arena_, *found_, region, all_);
+    else found_ = region;
+  }
+
+  Arena& arena_;
+  const Buffer* buffer_;
+  AccessKind kind_;
+  VarRanges inner_, all_;
+  const Block* only_;
+  std::optional<Region> found_;
+};
+
+std::vector<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
+  std::vector<Region> out;
+  for (const Buffer* buffer : distinct(block, kind)) {
+    RegionFinder finder(arena, buffer, kind, {}, nullptr);
+    finder.visit_inside(block);
+    out.push_back(*finder.found());
+  }
+  return out;
+}
+
+}  // namespace
+
+bool accumulates(const Block* block) {
+  return block->init || std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
+}
+
+std::vector<Access> accesses_of(const Block* block) {
+  std::vector<Access> all;
+  if (block->init) collect(block->init, all);
+  collect(block->body, all);
+  if (!accumulates(block)) return all;
+  auto is_own = [&](const Access& access) { return access.kind == AccessKind::Read && writes_buffer(block, access.buffer); };
+  std::erase_if(all, is_own);
+  return all;
+}
+
+bool writes_buffer(const Block* block, const Buffer* buffer) {
+  bool found = false;
+  auto visit = [&](const Store* store) {
+    for (const Target& target : store->targets) found |= target.buffer == buffer;
+  };
+  if (block->init) for_each<Store>(block->init, visit);
+  for_each<Store>(block->body, visit);
+  return found;
+}
+
+bool reads_buffer(const Block* block, const Buffer* buffer) {
+  bool found = false;
+  auto visit = [&](const Load* load) { found |= load->buffer == buffer; };
+  if (block->init) for_each<Load>(block->init, visit);
+  for_each<Load>(block->body, visit);
+  return found && !(accumulates(block) && writes_buffer(block, buffer));
+}
+
+std::vector<const Buffer*> buffers_read(const Block* block) { return distinct(block, AccessKind::Read); }
+std::vector<const Buffer*> buffers_written(const Block* block) { return distinct(block, AccessKind::Write); }
+std::vector<Region> reads(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Read); }
+std::vector<Region> writes(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Write); }
+
+std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind, const VarRanges& around,
+                                const Block* only) {
+  RegionFinder finder(arena, buffer, kind, around, only);
+  finder.visit(subtree);
+  return finder.found();
+}
+
+bool is_whole_dimension(const Range& range, i64 extent) { return is_constant(range.min, 0) && range.extent >= extent; }
+
+bool contains(const Region& whole, const Region& part, const VarRanges& ranges) {
+  for (std::size_t d = 0; d < whole.dims.size(); ++d) {
+    if (is_whole_dimension(whole.dims[d], whole.buffer->shape[d])) continue;
+    std::optional<Interval> offset = interval_of(difference_of(part.dims[d].min, whole.dims[d].min), ranges);
+    if (!offset || offset->min < 0 || offset->max + part.dims[d].extent > whole.dims[d].extent) return false;
+  }
+  return true;
+}
+
+std::optional<Digit> digit_of(const Expr* expr, const VarRanges& ranges) {
+  const Binary* binary = as<Binary>(expr);
+  std::optional<i64> c = binary ? constant_of(binary->b) : std::nullopt;
+  bool divides = binary && c && *c > 0 && (binary->op == BinaryOp::FloorDiv || binary->op == BinaryOp::FloorMod);
+  if (!divides) {
+    Sum sum = sum_of(expr);
+    std::optional<Interval> known = interval_of(sum, ranges);
+    if (!known || known->min != 0 || !is_dense(sum, ranges)) return std::nullopt;
+    return Digit{expr, 1, known->max + 1, known->max + 1};
+  }
+  std::optional<Digit> of = digit_of(binary->a, ranges);
+  if (!of) return std::nullopt;
+  bool exactly = of->count % *c == 0, is_top = of->lower * of->count >= of->total;
+  if (binary->op == BinaryOp::FloorDiv && (exactly || is_top)) return Digit{of->source, of->lower * *c, (of->count + *c - 1) / *c, of->total};
+  if (binary->op == BinaryOp::FloorMod && (exactly || is_top)) return Digit{of->source, of->lower, std::min(of->count, *c), of->total};
+  return std::nullopt;
+}
+
+}  // namespace tw

@@ -1,0 +1,56 @@
+// Joins loops that are directly inside each other into one.
+//   for i in 4 { for j in 3 { B[i, j] } }   fuse([i, j])   ->   for i_j in 12 { B[i_j // 3, i_j % 3] }
+// Applies to plain serial loops, outermost first, each the only statement of the one before.
+#include <algorithm>
+
+#include "dsl/schedule/nest.h"
+#include "dsl/schedule/primitive.h"
+
+using namespace tw;
+
+PRIMITIVE(fuse, LoopId(Loops loops))
+
+static Status are_nested(const std::vector<const For*>& loops) {
+  for (std::size_t i = 0; i + 1 < loops.size(); ++i) {
+    if (loops[i]->body != loops[i + 1]) {
+      return reject("expected loop `{b}` to be the only statement of loop `{a}`", loops[i]->var->name, loops[i + 1]->var->name)
+          .about_loop(loops[i]->id.value).about_loop(loops[i + 1]->id.value);
+    }
+  }
+  return ok();
+}
+
+static Result<LoopId> apply(State& state, Loops ids) {
+  if (ids.size() < 2) return reject("expected at least two loops, found {0}", static_cast<i64>(ids.size()));
+  std::vector<const For*> loops;
+  for (LoopId id : ids) {
+    TW_TRY(const For* loop, state.loop(id));
+    TW_TRY_STATUS(is_plain(loop));
+    loops.push_back(loop);
+  }
+  TW_TRY_STATUS(are_nested(loops));
+  TW_TRY(Path path, state.path_to(ids[0]));
+
+  Build build = state.build();
+  i64 extent = 1;
+  std::string name;
+  for (const For* loop : loops) {
+    extent *= loop->extent;
+    name += (name.empty() ? "" : "_") + std::string(loop->var->name);
+  }
+  const Var* var = state.fresh_var(state.arena().text(name));
+  Substitution replaced;
+  i64 inner = extent;  // product of the extents from here inwards
+  for (const For* loop : loops) {
+    const Expr* rest = inner == extent ? var : build.floor_mod(var, build.integer(inner));
+    inner /= loop->extent;
+    replaced.set(loop->var, build.floor_div(rest, build.integer(inner)));
+  }
+  VarRanges ranges = ranges_around(path);
+  ranges.set_extent(var, extent);
+  LoopId fused = state.fresh_loop();
+  state.replace(loops[0], build.loop(fused, var, extent, rebind(state.arena(), loops.back()->body, replaced, ranges)));
+  return fused;
+}
+
+REGISTER(fuse, "Joins loops that are directly inside each other into one.")

@@ -1,0 +1,16 @@
+// The blocks that write what this block reads, in program order.
+#include "dsl/analysis/block_info.h"
+#include "dsl/schedule/primitive.h"
+
+using namespace tw;
+
+PRIMITIVE(get_producers, Blocks(BlockId block))
+
+static Result<Blocks> apply(const State& state, BlockId id) {
+  TW_TRY(const Block* block, state.block(id));
+  std::vector<BlockId> ids;
+  for (const Block* other : producers(state.program().body, block)) ids.push_back(other->id);
+  return Blocks(state.arena().copy(ids));
+}
+
+REGISTER(get_producers, "The blocks that write what this block reads, in program order.")

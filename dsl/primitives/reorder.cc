@@ -1,0 +1,69 @@
+// Permutes loops of one chain.
+//   for i { for j { for k { B } } }   reorder([k, i])   ->   for k { for j { for i { B } } }
+// The loops take each other's places in the chain, in the order given; loops of the chain that are not listed stay where they are. Each
+// loop of the chain is the only statement of the one around it. If several blocks are below, each iteration must compute what it reads.
+#include <algorithm>
+
+#include "dsl/analysis/dependence.h"
+#include "dsl/schedule/nest.h"
+#include "dsl/schedule/primitive.h"
+
+using namespace tw;
+
+PRIMITIVE(reorder, Unit(Loops loops))
+
+static Status are_distinct(const std::vector<const For*>& loops) {
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    if (std::find(loops.begin(), loops.begin() + i, loops[i]) != loops.begin() + i) {
+      return reject("loop `{a}` is listed twice", loops[i]->var->name).about_loop(loops[i]->id.value);
+    }
+  }
+  return ok();
+}
+
+// From the outermost of the listed loops to the innermost, with the loops between.
+static Result<std::vector<const For*>> chain_of(const std::vector<const For*>& loops) {
+  auto is_listed = [&](const For* loop) { return std::find(loops.begin(), loops.end(), loop) != loops.end(); };
+  std::vector<const For*> longest;
+  for (const For* start : loops) {
+    std::vector<const For*> chain;
+    std::size_t met = 0;
+    for (const For* loop = start; loop && met < loops.size(); loop = as<For>(loop->body)) {
+      chain.push_back(loop);
+      met += is_listed(loop);
+    }
+    if (met == loops.size()) return chain;
+    if (chain.size() > longest.size()) longest = chain;
+  }
+  for (const For* loop : loops) {
+    if (std::find(longest.begin(), longest.end(), loop) == longest.end()) {
+      return reject("loops `{a}` and `{b}` are not on one chain: between them is a loop with several statements, or none contains the other",
+                    longest[0]->var->name, loop->var->name).about_loop(longest[0]->id.value).about_loop(loop->id.value);
+    }
+  }
+  return reject("the loops are not on one chain");
+}
+
+static Result<Unit> apply(State& state, Loops ids) {
+  std::vector<const For*> loops;
+  for (LoopId id : ids) {
+    TW_TRY(const For* loop, state.loop(id));
+    loops.push_back(loop);
+  }
+  if (loops.empty()) return reject("expected at least one loop");
+  TW_TRY_STATUS(are_distinct(loops));
+  TW_TRY(std::vector<const For*> chain, chain_of(loops));
+  TW_TRY(Path path, state.path_to(chain[0]->id));
+  TW_TRY_STATUS(iterations_are_self_contained(state.arena(), chain.back()->body, chain, ranges_around(path)));
+
+  const Stmt* body = chain.back()->body;
+  auto next = loops.rbegin();
+  for (std::size_t i = chain.size(); i-- > 0;) {
+    bool listed = std::find(loops.begin(), loops.end(), chain[i]) != loops.end();
+    body = state.build().with_body(listed ? *next++ : chain[i], body);
+  }
+  state.replace(chain[0], body);
+  return Unit{};
+}
+
+REGISTER(reorder, "Permutes loops of one chain; loops that are not listed stay where they are.")

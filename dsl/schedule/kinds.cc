@@ -1,0 +1,34 @@
+// The table of instruction kinds, from the generated list of PRIMITIVE lines.
+#include <algorithm>
+#include <string_view>
+
+#include "dsl/schedule/instruction.h"
+
+namespace tw {
+
+#define TW_PRIMITIVE(name, result, parameters, names) const InstructionKind& kind_of_##name();
+#include "primitives.inc"
+#undef TW_PRIMITIVE
+
+const std::vector<const InstructionKind*>& instruction_kinds() {
+  static const std::vector<const InstructionKind*> kinds = [] {
+    std::vector<const InstructionKind*> list = {
+#define TW_PRIMITIVE(name, result, parameters, names) &kind_of_##name(),
+#include "primitives.inc"
+#undef TW_PRIMITIVE
+    };
+    std::sort(list.begin(), list.end(),
+              [](const InstructionKind* a, const InstructionKind* b) { return std::string_view(a->name) < b->name; });
+    return list;
+  }();
+  return kinds;
+}
+
+const InstructionKind* find_kind(std::string_view name) {
+  const auto& kinds = instruction_kinds();
+  auto at = std::lower_bound(kinds.begin(), kinds.end(), name,
+                             [](const InstructionKind* kind, std::string_view wanted) { return kind->name < wanted; });
+  return at != kinds.end() && (*at)->name == name ? *at : nullptr;
+}
+
+}  // namespace tw

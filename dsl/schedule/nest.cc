@@ -1,0 +1,170 @@
+#include "dsl/schedule/nest.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/simplify.h"
+#include "dsl/analysis/sum.h"
+
+namespace tw {
+namespace {
+
+class Rebinder {
+ public:
+  Rebinder(Arena& arena, const Substitution& map, VarRanges ranges) : arena_(arena), map_(map), ranges_(std::move(ranges)) {}
+
+  const Stmt* stmt(const Stmt* s) {
+    if (const Block* block = as<Block>(s)) return rebound(block);
+    const For* loop = as<For>(s);
+    if (loop) ranges_.set_extent(loop->var, loop->extent);
+    ChildMap children{this, nullptr, [](void* self, const Stmt* child) { return static_cast<Rebinder*>(self)->stmt(child); }};
+    const Stmt* out = with_children(arena_, s, children);
+    if (loop) ranges_.shrink(ranges_.size() - 1);
+    return out;
+  }
+
+ private:
+  const Expr* expr(const Expr* e) {
+    const Expr* now = substitute(arena_, e, map_);
+    return now == e ? e : simplify(arena_, now, ranges_);
+  }
+  const Block* rebound(const Block* block) {
+    const Expr* predicate = block->predicate ? expr(block->predicate) : nullptr;
+    if (is_constant(predicate, 1)) predicate = nullptr;
+    std::vector<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
+    bool changed = predicate != block->predicate;
+    for (const Expr*& binding : bindings) {
+      const Expr* now = expr(binding);
+      changed |= now != binding;
+      binding = now;
+    }
+    return changed ? Build{arena_}.with_bindings(block, arena_.copy(bindings), predicate) : block;
+  }
+
+  Arena& arena_;
+  const Substitution& map_;
+  VarRanges ranges_;
+};
+
+void split_conjuncts(const Expr* e, std::vector<const Expr*>& out) {
+  const Binary* both = as<Binary>(e);
+  if (both && both->op == BinaryOp::And) {
+    split_conjuncts(both->a, out);
+    split_conjuncts(both->b, out);
+  } else if (e) {
+    out.push_back(e);
+  }
+}
+
+// The values of `iter` for which `index` can lie in `range`; nothing if the index does not tell.
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
+  Build build{arena};
+  Sum sum = sum_of(index);
+  if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
+  const Expr* low = build.add(range.min, -sum.constant);
+  const Expr* atom = sum.terms[0].atom;
+  if (atom == iter) return Range{low, range.extent};
+  const Binary* division = as<Binary>(atom);
+  std::optional<i64> c = division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
+  if (!c || *c <= 0) return std::nullopt;
+  return Range{build.mul(low, *c), range.extent * *c};
+}
+
+}  // namespace
+
+VarRanges ranges_around(const Path& path) {
+  VarRanges ranges;
+  for (int i = 0; i + 1 < path.size(); ++i) {
+    if (const For* loop = as<For>(path[i])) ranges.set_extent(loop->var, loop->extent);
+  }
+  return ranges;
+}
+
+Status is_serial(const For* loop) {
+  if (loop->loop_kind == LoopKind::Serial) return ok();
+  return reject("expected loop `{a}` to be serial, but it is of kind `{b}`", loop->var->name, name_of(loop->loop_kind)).about_loop(loop->id.value);
+}
+
+Status is_plain(const For* loop) {
+  TW_TRY_STATUS(is_serial(loop));
+  if (loop->annotations.empty()) return ok();
+  return reject("expected loop `{a}` to be without annotations, but it has `{b}`", loop->var->name, loop->annotations[0].key)
+      .about_loop(loop->id.value);
+}
+
+const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges) {
+  return Rebinder(arena, map, std::move(ranges)).stmt(body);
+}
+
+const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition) {
+  Build build{arena};
+  return rewrite_stmts(arena, body, [&](const Stmt* s) -> const Stmt* {
+    const Block* block = as<Block>(s);
+    return block ? build.with_bindings(block, block->bindings, build.both(block->predicate, condition)) : s;
+  });
+}
+
+std::vector<const Expr*> conjuncts_of(const Expr* predicate) {
+  std::vector<const Expr*> out;
+  split_conjuncts(predicate, out);
+  return out;
+}
+
+const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts) {
+  const Expr* all = nullptr;
+  for (const Expr* conjunct : conjuncts) all = build.both(all, conjunct);
+  return all;
+}
+
+const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around) {
+  Build build = state.build();
+  std::vector<const Var*> vars(ranges.size());
+  std::vector<const Expr*> bindings;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    bool looped = keep_units || ranges[i].extent != 1;
+    if (looped) {
+      vars[i] = state.fresh_var(block->iters[i].var->name);
+      around.set_extent(vars[i], ranges[i].extent);
+    }
+    bindings.push_back(simplify(state.arena(), looped ? build.add(ranges[i].min, vars[i]) : ranges[i].min, around));
+  }
+  const Expr* predicate = nullptr;
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    std::optional<Interval> interval = interval_of(bindings[i], around);
+    if (!interval || interval->min < 0) {
+      predicate = build.both(predicate, build.binary(BinaryOp::Ge, bindings[i], build.integer(0)));
+    }
+    if (!interval || interval->max >= block->iters[i].extent) {
+      predicate = build.both(predicate, build.lt(bindings[i], block->iters[i].extent));
+    }
+  }
+  const Stmt* nest = build.with_bindings(block, state.arena().copy(bindings), predicate);
+  for (std::size_t i = ranges.size(); i-- > 0;) {
+    if (vars[i]) nest = build.loop(state.fresh_loop(), vars[i], ranges[i].extent, nest);
+  }
+  return nest;
+}
+
+std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region) {
+  std::vector<Range> ranges;
+  for (const IterVar& iter : block->iters) {
+    Range range{Build{arena}.integer(0), iter.extent};
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      if (is_whole_dimension(region.dims[d], region.buffer->shape[d])) continue;
+      std::optional<Range> solved = solve(arena, indices[d], iter.var, region.dims[d]);
+      if (solved && solved->extent < range.extent) range = *solved;
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+void insert_before(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({added, anchor})); }
+void insert_after(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({anchor, added})); }
+
+const Stmt* top_of_own_nest(const Path& path) {
+  int top = path.size() - 1;
+  while (top > 0 && as<For>(path[top - 1])) --top;
+  return path[top];
+}
+
+}  // namespace tw

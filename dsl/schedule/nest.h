@@ -1,0 +1,41 @@
+// Loop nests: what primitives share when they check, rebind and build loops. Knows handles and fresh names (State), nothing of any one
+// primitive.
+#pragma once
+#include "dsl/analysis/region.h"
+#include "dsl/schedule/state.h"
+
+namespace tw {
+
+// The loops around the last node of a path (itself not included) as ranges of their variables.
+VarRanges ranges_around(const Path& path);
+
+// Serial and without annotations: a loop that may still be cut, joined or moved.
+Status is_plain(const For* loop);
+Status is_serial(const For* loop);
+
+// Replaces loop variables in the bindings and predicates of all blocks below, and simplifies what changed. `ranges` must hold the
+// variables around; the loops below are added on the way.
+const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges);
+// Every block below also needs `condition`.
+const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition);
+
+// The conjuncts of a predicate (none for null), and back.
+std::vector<const Expr*> conjuncts_of(const Expr* predicate);
+const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
+
+// The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes what is needed to stay in
+// the domains of the iters. Ranges of one value get no loop unless keep_units. Loops are named after the iters.
+const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around);
+
+// The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose position in the
+// region is not understood, and each R iter when `whole_reductions`, runs over its domain.
+std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region);
+
+// `added` is put before (after) `anchor`, which stands somewhere in the program.
+void insert_before(State& state, const Stmt* anchor, const Stmt* added);
+void insert_after(State& state, const Stmt* anchor, const Stmt* added);
+
+// The highest statement on the path (a loop or the block itself) below which only the last node of the path is computed.
+const Stmt* top_of_own_nest(const Path& path);
+
+}  // namespace tw

@@ -1,0 +1,50 @@
+// Runs rules. A rule's body runs on one schedule; at `either` it forks. Forks are found by running the body again with the next
+// list of choices, so the evaluator needs no continuations and every sketch is an ordinary recorded schedule.
+#pragma once
+#include "dsl/schedule/schedule.h"
+#include "rules/lang/functions.h"
+#include "rules/lang/module.h"
+
+namespace tw::rules {
+
+// Limits on hostile or runaway modules; exceeding one is a diagnostic.
+struct Limits {
+  i64 steps = 1000000;           // evaluation steps per run of a rule
+  int forks_per_block = 256;
+  int sketches = 4096;           // per task
+  int instructions = 2000;       // per trace
+};
+
+// A rule with its parameters as a rule set gives them.
+struct RuleUse {
+  const Rule* rule = nullptr;
+  std::shared_ptr<const Module> module;
+  std::vector<ast::Argument> arguments;       // overrides, evaluated in the module of the set
+  std::shared_ptr<const Module> set_module;
+};
+
+// Every function that modules define, by name; the latest definition wins.
+using FunctionTable = std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>>;
+
+struct ForkReject {
+  std::string rule;
+  Reject reject;
+};
+
+struct RuleOutcome {
+  std::vector<Schedule> schedules;   // one per fork that was kept
+  std::vector<ForkReject> rejects;   // forks that an instruction rejected
+  bool applied = false;              // `when` held
+};
+
+// Runs one rule on one block (or the program) of `base`. Errors of the rule's text go to `diagnostics`; then the outcome is empty.
+RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block,
+                       const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics);
+
+// Runs a postprocessor on a concrete program, without recording. A Reject rejects the candidate.
+Status apply_post(const RuleUse& use, const FunctionTable& functions, State& state, const TargetFacts& target, Diagnostics& diagnostics);
+// The same, recorded.
+Status apply_post(const RuleUse& use, const FunctionTable& functions, Schedule& schedule, const TargetFacts& target,
+                  Diagnostics& diagnostics);
+
+}  // namespace tw::rules

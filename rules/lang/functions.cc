@@ -1,0 +1,425 @@
+#include "rules/lang/functions.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/affine.h"
+#include "dsl/base/text.h"
+
+namespace tw::rules {
+namespace {
+
+using Tag = RuleValue::Tag;
+using Values = std::vector<RuleValue>;
+using Context = FunctionContext;
+
+FunctionResult fail(std::string why) { return {{}, std::move(why)}; }
+FunctionResult give(RuleValue value) { return {std::move(value), {}}; }
+FunctionResult yes_or_no(bool value) { return {RuleValue::of(value), {}}; }
+
+// ---- what the functions look at
+
+const Block* block_of(const Context& c, const RuleValue& v) { return v.tag == Tag::Block ? c.state.find_block(v.block()) : nullptr; }
+
+Array<const For*> loops_of(const Context& c, const Block* block) {
+  auto loops = c.state.loops_around(block->id);
+  return loops ? *loops : Array<const For*>{};
+}
+
+const Target& write_of(const Block* block) {
+  const Store* store = nullptr;
+  for_each<Store>(block->body, [&](const Store* s) { store = store ? store : s; });
+  TW_CHECK(store, "block without a store");
+  return store->targets[0];
+}
+
+bool writes(const Block* block, const Buffer* buffer) {
+  bool found = false;
+  for_each<Store>(block->body, [&](const Store* s) {
+    for (const Target& target : s->targets) found |= target.buffer == buffer;
+  });
+  return found;
+}
+
+bool reads(const Block* block, const Buffer* buffer) {
+  bool found = false;
+  for_each<Load>(block->body, [&](const Load* load) { found |= load->buffer == buffer; });
+  return found;
+}
+
+// One load per buffer that the block reads and does not write, in order of appearance (the order of cache_read's read_index).
+std::vector<const Load*> reads_of(const Block* block) {
+  std::vector<const Load*> found;
+  for_each<Load>(block->body, [&](const Load* load) {
+    bool known = writes(block, load->buffer) ||
+                 std::any_of(found.begin(), found.end(), [&](const Load* other) { return other->buffer == load->buffer; });
+    if (!known) found.push_back(load);
+  });
+  return found;
+}
+
+bool any_uses(Array<const Expr*> indices, const Var* var) {
+  return std::any_of(indices.begin(), indices.end(), [&](const Expr* index) { return uses(index, var); });
+}
+
+// Iters that a loop feeds.
+std::vector<const IterVar*> fed_by(const Block* block, const For* loop) {
+  std::vector<const IterVar*> fed;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (uses(block->bindings[i], loop->var)) fed.push_back(&block->iters[i]);
+  }
+  return fed;
+}
+
+bool is_kind(const Block* block, const For* loop, IterKind kind) {
+  std::vector<const IterVar*> fed = fed_by(block, loop);
+  return !fed.empty() && std::all_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return iter->kind == kind; });
+}
+
+bool has_reduction(const Block* block) {
+  return std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
+}
+
+// The loop that moves through consecutive elements of the output: innermost dimension, step 1.
+const For* contiguous_loop_of(const Context& c, const Block* block) {
+  const Target& target = write_of(block);
+  if (target.indices.empty()) return nullptr;
+  std::optional<LinearForm> last = linear_form(target.indices.back());
+  if (!last) return nullptr;
+  Array<const For*> loops = loops_of(c, block);
+  for (std::size_t l = loops.size(); l-- > 0;) {
+    for (const IterVar* iter : fed_by(block, loops[l])) {
+      std::size_t index = static_cast<std::size_t>(iter - block->iters.data());
+      std::optional<LinearForm> binding = linear_form(block->bindings[index]);
+      bool only_here = std::none_of(target.indices.begin(), target.indices.end() - 1, [&](const Expr* e) { return uses(e, iter->var); });
+      if (iter->kind == IterKind::S && last->coefficient(iter->var) == 1 && binding && binding->coefficient(loops[l]->var) == 1 && only_here) {
+        return loops[l];
+      }
+    }
+  }
+  return nullptr;
+}
+
+i64 reuse_of(const Block* block) {
+  i64 reuse = 0;
+  for (const Load* load : reads_of(block)) {
+    for (const IterVar& iter : block->iters) reuse += iter.kind == IterKind::S && iter.extent > 1 && !any_uses(load->indices, iter.var);
+  }
+  return reuse;
+}
+
+bool has_trivial_bindings(const Block* block) {
+  return std::all_of(block->bindings.begin(), block->bindings.end(), [](const Expr* e) { return as<Var>(e) || constant_of(e); });
+}
+
+std::vector<const Block*> neighbours(const Context& c, const Block* block, bool consumers) {
+  std::vector<const Block*> found;
+  for (const Block* other : c.state.blocks()) {
+    if (other == block) continue;
+    const Block* writer = consumers ? block : other;
+    const Block* reader = consumers ? other : block;
+    bool connected = false;
+    for_each<Store>(writer->body, [&](const Store* s) {
+      for (const Target& target : s->targets) connected |= reads(reader, target.buffer);
+    });
+    if (connected) found.push_back(other);
+  }
+  return found;
+}
+
+RuleValue list_of(const std::vector<const Block*>& blocks) {
+  Values values;
+  for (const Block* block : blocks) values.push_back(RuleValue::of(block->id));
+  return RuleValue::of(std::move(values));
+}
+
+// ---- the functions
+
+#define TW_BLOCK(name)                          \
+  const Block* name = block_of(c, v[0]);        \
+  if (!name) return fail("expected a block that exists")
+#define TW_LOOP(name, at)                                                                       \
+  const For* name = v[at].tag == Tag::Loop ? c.state.find_loop(v[at].loop()) : nullptr;         \
+  if (!name) return fail("expected a loop that exists")
+
+FunctionResult is_reduction(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return yes_or_no(has_reduction(block));
+}
+
+FunctionResult has_init(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return yes_or_no(block->init != nullptr);
+}
+
+FunctionResult has_reuse(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return yes_or_no(reuse_of(block) > 0);
+}
+
+FunctionResult is_output_block(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return yes_or_no(is_output(c.state.program(), write_of(block).buffer));
+}
+
+FunctionResult exists(const Context& c, const Values& v) {
+  return yes_or_no(v[0].tag == Tag::Block ? c.state.find_block(v[0].block()) != nullptr
+                                          : v[0].tag == Tag::Loop && c.state.find_loop(v[0].loop()) != nullptr);
+}
+
+FunctionResult needs_tiling(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  bool tiled = find_annotation(block->annotations, "tiled") != nullptr;
+  return yes_or_no(!tiled && has_reduction(block) && has_trivial_bindings(block) && !reads_of(block).empty() && reuse_of(block) > 0);
+}
+
+FunctionResult has_trivial_binding(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return yes_or_no(has_trivial_bindings(block));
+}
+
+FunctionResult has_branch(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  bool found = false;
+  for_each<Select>(block->body, [&](const Select*) { found = true; });
+  return yes_or_no(found);
+}
+
+// exp, erf, ...: worth computing once only.
+FunctionResult is_expensive(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  bool found = false;
+  for_each<Call>(block->body, [&](const Call* call) { found |= call->function != Function::Abs; });
+  return yes_or_no(found);
+}
+
+FunctionResult is_elementwise(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  bool plain = !has_reduction(block);
+  const Target& target = write_of(block);
+  for (const Expr* index : target.indices) plain &= as<Var>(index) || constant_of(index);
+  return yes_or_no(plain);
+}
+
+FunctionResult consumers(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(list_of(neighbours(c, block, true)));
+}
+
+FunctionResult producers(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(list_of(neighbours(c, block, false)));
+}
+
+FunctionResult blocks(const Context& c, const Values&) {
+  Array<const Block*> all = c.state.blocks();
+  return give(list_of({all.begin(), all.end()}));
+}
+
+FunctionResult name_of_block(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(RuleValue::of(std::string(block->name)));
+}
+
+FunctionResult kind(const Context& c, const Values& v) {
+  TW_LOOP(loop, 0);
+  bool s = false, r = false;
+  for_each<Block>(loop->body, [&](const Block* block) {
+    for (const IterVar* iter : fed_by(block, loop)) (iter->kind == IterKind::S ? s : r) = true;
+  });
+  return give(RuleValue::of(std::string(r ? "R" : s ? "S" : "")));
+}
+
+FunctionResult is_serial(const Context& c, const Values& v) {
+  TW_LOOP(loop, 0);
+  return yes_or_no(loop->loop_kind == LoopKind::Serial);
+}
+
+FunctionResult extent(const Context& c, const Values& v) {
+  TW_LOOP(loop, 0);
+  if (!c.is_open_loop(loop->id)) return give(RuleValue::of(loop->extent));
+  // The evaluator turns the loop id into a handle.
+  return give(RuleValue::of_open({.tag = Arg::Tag::Extent, .integer = loop->id.value}));
+}
+
+FunctionResult is_open(const Context& c, const Values& v) {
+  TW_LOOP(loop, 0);
+  return yes_or_no(c.is_open_loop(loop->id));
+}
+
+FunctionResult vector_axis(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  const For* loop = contiguous_loop_of(c, block);
+  return give(loop && loop->loop_kind == LoopKind::Serial ? RuleValue::of(loop->id) : RuleValue::none());
+}
+
+template <IterKind Kind>
+FunctionResult loops_of_kind(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  Values found;
+  for (const For* loop : loops_of(c, block)) {
+    if (is_kind(block, loop, Kind)) found.push_back(RuleValue::of(loop->id));
+  }
+  return give(RuleValue::of(std::move(found)));
+}
+
+FunctionResult bits(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(RuleValue::of(static_cast<i64>(bytes_of(write_of(block).buffer->dtype)) * 8));
+}
+
+FunctionResult reads_count(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(RuleValue::of(static_cast<i64>(reads_of(block).size())));
+}
+
+// Index of the first operand that `wanted` accepts and that moves with the loop.
+template <class Wanted>
+FunctionResult operand_with(const Context& c, const Values& v, Wanted wanted) {
+  TW_BLOCK(block);
+  TW_LOOP(loop, 1);
+  std::vector<const Load*> operands = reads_of(block);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    bool moves = false;
+    for (const IterVar* iter : fed_by(block, loop)) moves |= any_uses(operands[i]->indices, iter->var);
+    if (moves && wanted(operands[i]->buffer)) return give(RuleValue::of(static_cast<i64>(i)));
+  }
+  return give(RuleValue::none());
+}
+
+FunctionResult const_operand_with(const Context& c, const Values& v) {
+  return operand_with(c, v, [&](const Buffer* b) { return is_constant_param(c.state.program(), b); });
+}
+
+FunctionResult run_time_operand_with(const Context& c, const Values& v) {
+  return operand_with(c, v, [&](const Buffer* b) { return !is_constant_param(c.state.program(), b); });
+}
+
+// Does the loop step through consecutive elements of that operand (innermost dimension, step 1, nowhere else)?
+FunctionResult is_contiguous_in(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_LOOP(loop, 2);
+  std::vector<const Load*> operands = reads_of(block);
+  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
+  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  for (const IterVar* iter : fed_by(block, loop)) {
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      if (!uses(indices[d], iter->var)) continue;
+      std::optional<LinearForm> form = linear_form(indices[d]);
+      if (d + 1 != indices.size() || !form || form->coefficient(iter->var) != 1) return yes_or_no(false);
+    }
+  }
+  return yes_or_no(true);
+}
+
+// (p0, ...) -> (batch dimensions, p_axis // f, reduction dimensions, p_axis % f) for an operand: panels of f consecutive elements of
+// the axis that the loop moves along.
+FunctionResult panel_map(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_LOOP(loop, 2);
+  std::vector<const Load*> operands = reads_of(block);
+  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
+  if (v[3].tag != Tag::Int && v[3].tag != Tag::Open) return fail("expected the width of a panel");
+  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  std::vector<const IterVar*> fed = fed_by(block, loop);
+  Arena& arena = c.state.arena();
+  std::vector<Arg> batch, reduced;
+  std::optional<Arg> axis;
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    Arg param{.tag = Arg::Tag::Param, .integer = static_cast<i64>(d)};
+    bool is_axis = std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return uses(indices[d], iter->var); });
+    bool has_r = std::any_of(block->iters.begin(), block->iters.end(),
+                             [&](const IterVar& iter) { return iter.kind == IterKind::R && uses(indices[d], iter.var); });
+    if (is_axis && axis) return fail("the loop moves along two dimensions of the operand");
+    if (is_axis) axis = param;
+    else (has_r ? reduced : batch).push_back(param);
+  }
+  if (!axis) return fail("the loop does not move along the operand");
+  Arg factor = v[3].tag == Tag::Open ? v[3].open : Arg::of_int(v[3].integer);
+  std::vector<Arg> results = batch;
+  results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = arena.list<Arg>({*axis, factor})});
+  results.insert(results.end(), reduced.begin(), reduced.end());
+  results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = arena.list<Arg>({*axis, factor})});
+  return give(RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}));
+}
+
+FunctionResult mark(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  if (v[1].tag != Tag::Text) return fail("expected the name of a mark");
+  const Annotation* found = find_annotation(block->annotations, v[1].text);
+  if (!found) return give(RuleValue::none());
+  return give(found->is_text ? RuleValue::of(std::string(found->text)) : RuleValue::of(found->integer));
+}
+
+// The loop that contains both blocks and nothing deeper does: the innermost common one, or none.
+FunctionResult common_loop(const Context& c, const Values& v) {
+  TW_BLOCK(a);
+  const Block* b = block_of(c, v[1]);
+  if (!b) return fail("expected a block that exists");
+  Array<const For*> x = loops_of(c, a), y = loops_of(c, b);
+  const For* common = nullptr;
+  for (std::size_t i = 0; i < std::min(x.size(), y.size()) && x[i] == y[i]; ++i) common = x[i];
+  return give(common ? RuleValue::of(common->id) : RuleValue::none());
+}
+
+FunctionResult is_only_child(const Context& c, const Values& v) {
+  TW_LOOP(loop, 0);
+  return yes_or_no(!as<Seq>(loop->body));
+}
+
+FunctionResult writes_register(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  bool found = write_of(block).buffer->scope == tw::Scope::Register;
+  for_each<Load>(block->body, [&](const Load* load) { found |= load->buffer->scope == tw::Scope::Register; });
+  return yes_or_no(found);
+}
+
+#undef TW_BLOCK
+#undef TW_LOOP
+
+}  // namespace
+
+const std::vector<AnalysisFunction>& analysis_functions() {
+  static const std::vector<AnalysisFunction> table = {
+      {"bits", "(block) -> int", "Bits of one element of what the block writes.", 1, bits},
+      {"blocks", "() -> [block]", "All blocks, in program order.", 0, blocks},
+      {"common_loop", "(block, block) -> loop?", "The innermost loop around both.", 2, common_loop},
+      {"const_operand_with", "(block, loop) -> int?", "Index of the first constant operand that moves with the loop.", 2, const_operand_with},
+      {"consumers", "(block) -> [block]", "Blocks that read what the block writes.", 1, consumers},
+      {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
+      {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
+      {"has_branch", "(block) -> bool", "Does the body contain `if`?", 1, has_branch},
+      {"has_init", "(block) -> bool", "Is it a reduction that still sets its start value itself?", 1, has_init},
+      {"has_reuse", "(block) -> bool", "Does some operand stay the same while an output axis moves?", 1, has_reuse},
+      {"has_trivial_bindings", "(block) -> bool", "Is each iter bound to one loop variable or a constant?", 1, has_trivial_binding},
+      {"is_contiguous_in", "(block, int, loop) -> bool", "Does the loop step through consecutive elements of that operand?", 3, is_contiguous_in},
+      {"is_elementwise", "(block) -> bool", "No reduction, and the output is indexed by the iters themselves.", 1, is_elementwise},
+      {"is_expensive", "(block) -> bool", "Does the body call exp, erf, ...?", 1, is_expensive},
+      {"is_only_child", "(loop) -> bool", "Is the body of the loop one statement?", 1, is_only_child},
+      {"is_open", "(loop) -> bool", "Does the extent depend on a sample?", 1, is_open},
+      {"is_output", "(block) -> bool", "Does the block write an output of the program?", 1, is_output_block},
+      {"is_reduction", "(block) -> bool", "Does the block have reduction iters?", 1, is_reduction},
+      {"is_serial", "(loop) -> bool", "Is the loop neither parallel, vectorized, unrolled nor bound?", 1, is_serial},
+      {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1, kind},
+      {"mark", "(block, text) -> value?", "An annotation of the block.", 2, mark},
+      {"n_reads", "(block) -> int", "How many buffers the block reads besides its own output.", 1, reads_count},
+      {"name", "(block) -> text", "The block's name.", 1, name_of_block},
+      {"needs_tiling", "(block) -> bool", "The reference's test for multi-level tiling (inventory 4.2).", 1, needs_tiling},
+      {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4, panel_map},
+      {"producers", "(block) -> [block]", "Blocks that write what the block reads.", 1, producers},
+      {"reduction_loops", "(block) -> [loop]", "The loops that feed reduction iters only, outermost first.", 1, loops_of_kind<IterKind::R>},
+      {"run_time_operand_with", "(block, loop) -> int?", "Index of the first operand that is no constant and moves with the loop.", 2, run_time_operand_with},
+      {"spatial_loops", "(block) -> [loop]", "The loops that feed data-parallel iters only, outermost first.", 1, loops_of_kind<IterKind::S>},
+      {"uses_register", "(block) -> bool", "Does the block touch a register buffer?", 1, writes_register},
+      {"vector_axis", "(block) -> loop?", "The serial loop that steps through consecutive elements of the output.", 1, vector_axis},
+  };
+  return table;
+}
+
+const AnalysisFunction* find_function(std::string_view name) {
+  for (const AnalysisFunction& function : analysis_functions()) {
+    if (function.name == name) return &function;
+  }
+  return nullptr;
+}
+
+}  // namespace tw::rules

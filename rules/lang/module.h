@@ -1,0 +1,99 @@
+// The syntax tree of rule modules (.tw): rules, postprocessors, functions, rule sets. Expressions are those of dsl/text/ast.h.
+//
+//   rule register_tiling(b: block)              one idea, tried on every block
+//     doc "..."
+//     param mr = range(1, 15), nv = [1, 2]      values that a rule set may change
+//     when is_reduction(b) and vector_axis(b)?  where it applies
+//   { statements }
+//   post vectorize_rest(p: program) { ... }     runs on a concrete program after replay; every value is fixed there
+//   fn half(x) = x // 2
+//   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
+//
+// Statements:
+//   a, b = expr       xs[i] = expr             expr (an instruction or a function)
+//   if c { } else { }     for x in list { }    require c
+//   either { } or when c { } or x in list { }  forks: each alternative is a sketch of its own
+//   maybe { }                                  either { } or { ... }
+//   try { } else { }                           commits if every instruction inside is accepted, else goes on with `else`
+//   skip              end this fork and keep it       drop   this fork is no sketch
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/base/diagnostic.h"
+#include "dsl/text/ast.h"
+
+namespace tw::rules {
+
+enum class StatementKind : u8 { Assign, Expression, If, For, Either, Require, Try, Skip, Drop };
+
+struct Statement;
+using Statements = std::vector<Statement>;
+
+// `or x in over when condition { body }`; plain alternatives have no variable.
+struct Alternative {
+  Str variable = {};
+  const ast::Expr* over = nullptr;
+  const ast::Expr* condition = nullptr;
+  Statements body;
+};
+
+struct Statement {
+  StatementKind kind;
+  Span span;
+  std::vector<const ast::Expr*> targets;  // Assign: names, or names[index]
+  const ast::Expr* value = nullptr;       // Assign, Expression, Require, If (condition), For (list)
+  Str variable = {};                      // For
+  Statements body, otherwise;             // If, For, Try
+  std::vector<Alternative> alternatives;  // Either
+};
+
+struct RuleParam {
+  Str name;
+  const ast::Expr* value;
+};
+
+struct Rule {
+  Str name;
+  Span span;
+  bool is_post = false;      // visits the program once, after replay
+  bool visits_program = false;
+  Str argument;              // name of the block or program
+  Str doc = {};
+  std::vector<RuleParam> params;
+  const ast::Expr* when = nullptr;
+  Statements body;
+};
+
+struct UserFunction {
+  Str name;
+  std::vector<Str> parameters;
+  const ast::Expr* body;
+};
+
+// One entry of a rule set: a rule and its changed parameters.
+struct SetEntry {
+  Str rule;
+  Span span;
+  std::vector<ast::Argument> arguments;
+};
+
+struct RuleSet {
+  Str name;
+  Span span;
+  std::vector<SetEntry> entries;
+};
+
+struct Module {
+  std::shared_ptr<Arena> arena;          // of the tree
+  std::shared_ptr<const Source> source;  // of the spans
+  std::vector<Rule> rules;
+  std::vector<UserFunction> functions;
+  std::vector<RuleSet> sets;
+};
+
+// Null after errors, which are in `diagnostics` (made for *source).
+std::shared_ptr<const Module> parse_module(std::shared_ptr<const Source> source, Diagnostics& diagnostics);
+
+}  // namespace tw::rules

@@ -1,0 +1,258 @@
+#include "dsl/base/text.h"
+#include "dsl/text/parse_expr.h"
+#include "rules/lang/module.h"
+
+namespace tw::rules {
+namespace {
+
+class ModuleParser {
+ public:
+  ModuleParser(std::shared_ptr<const Source> source, Diagnostics& diagnostics)
+      : module_(std::make_shared<Module>()), parser_(*source, *(module_->arena = std::make_shared<Arena>()), diagnostics) {
+    module_->source = std::move(source);
+  }
+
+  std::shared_ptr<const Module> run() {
+    bool good = true;
+    while (!parser_.at_end()) {
+      if (declaration()) continue;
+      good = false;
+      parser_.recover();
+    }
+    return good && !parser_.diagnostics().has_errors() ? module_ : nullptr;
+  }
+
+ private:
+  bool declaration() {
+    if (parser_.at("rule") || parser_.at("post")) return rule();
+    if (parser_.at("fn")) return function();
+    if (parser_.at("rules")) return rule_set();
+    parser_.error_expected("`rule`, `post`, `fn` or `rules`");
+    return false;
+  }
+
+  bool rule() {
+    Rule rule;
+    rule.is_post = parser_.take().text == "post";
+    rule.visits_program = rule.is_post;
+    std::size_t begin = parser_.here();
+    std::optional<Token> name = parser_.expect_name("the name of the rule");
+    if (!name || !parser_.expect("(")) return false;
+    std::optional<Token> argument = parser_.expect_name("the name of the argument");
+    if (!argument || !parser_.expect(":")) return false;
+    if (parser_.accept("program")) {
+      rule.visits_program = true;
+    } else if (!parser_.expect("block")) {
+      return false;
+    }
+    if (!parser_.expect(")")) return false;
+    rule.name = text(name->text);
+    rule.argument = text(argument->text);
+    rule.span = parser_.span_from(begin);
+    while (!parser_.at("{")) {
+      if (!clause(rule)) return false;
+    }
+    if (!block(rule.body)) return false;
+    module_->rules.push_back(std::move(rule));
+    return true;
+  }
+
+  // doc "..." | param a = x, b = y | when condition
+  bool clause(Rule& rule) {
+    if (parser_.accept("doc")) {
+      std::optional<Str> doc = parser_.expect_text("a text in quotes");
+      if (doc) rule.doc = *doc;
+      return doc.has_value();
+    }
+    if (parser_.accept("when")) return (rule.when = parser_.expr()) != nullptr;
+    if (!parser_.accept("param")) {
+      parser_.error_expected("`doc`, `param`, `when` or `{`");
+      return false;
+    }
+    do {
+      std::optional<Token> name = parser_.expect_name("the name of a parameter");
+      if (!name || !parser_.expect("=")) return false;
+      const ast::Expr* value = parser_.expr();
+      if (!value) return false;
+      rule.params.push_back({text(name->text), value});
+    } while (parser_.accept(","));
+    return true;
+  }
+
+  bool function() {
+    parser_.take();
+    UserFunction function;
+    std::optional<Token> name = parser_.expect_name("the name of the function");
+    if (!name || !parser_.expect("(")) return false;
+    function.name = text(name->text);
+    while (!parser_.at(")")) {
+      std::optional<Token> parameter = parser_.expect_name("a parameter");
+      if (!parameter) return false;
+      function.parameters.push_back(text(parameter->text));
+      if (!parser_.accept(",")) break;
+    }
+    if (!parser_.expect(")") || !parser_.expect("=")) return false;
+    function.body = parser_.expr();
+    if (!function.body || !parser_.end_statement()) return false;
+    module_->functions.push_back(function);
+    return true;
+  }
+
+  bool rule_set() {
+    parser_.take();
+    RuleSet set;
+    std::size_t begin = parser_.here();
+    std::optional<Token> name = parser_.expect_name("the name of the rule set");
+    if (!name || !parser_.expect("{")) return false;
+    set.name = text(name->text);
+    set.span = parser_.span_from(begin);
+    while (!parser_.at("}")) {
+      const ast::Expr* entry = parser_.expr();
+      if (!entry || !set_entry(entry, set) || !parser_.end_statement()) return false;
+    }
+    parser_.take();
+    module_->sets.push_back(std::move(set));
+    return true;
+  }
+
+  bool set_entry(const ast::Expr* entry, RuleSet& set) {
+    if (auto* name = ast::as<ast::Name>(entry)) {
+      set.entries.push_back({name->name, name->span, {}});
+      return true;
+    }
+    auto* call = ast::as<ast::Call>(entry);
+    auto* callee = call ? ast::as<ast::Name>(call->callee) : nullptr;
+    if (!callee) {
+      parser_.error(entry->span, "expected the name of a rule, with parameters in parentheses if any");
+      return false;
+    }
+    set.entries.push_back({callee->name, callee->span, {call->arguments.begin(), call->arguments.end()}});
+    return true;
+  }
+
+  bool block(Statements& out) {
+    Parser::Nesting nesting(parser_);
+    if (!nesting || !parser_.expect("{")) return false;
+    bool good = true;
+    while (!parser_.at("}") && !parser_.at_end()) {
+      std::size_t before = parser_.here();
+      if (statement(out)) continue;
+      good = false;
+      parser_.recover();
+      if (parser_.here() == before && !parser_.at("}")) parser_.take();
+    }
+    return parser_.expect("}") && good;
+  }
+
+  bool statement(Statements& out) {
+    Statement s;
+    std::size_t begin = parser_.here();
+    bool braces = true;
+    bool good = false;
+    if (parser_.accept("if")) {
+      good = if_statement(s);
+    } else if (parser_.accept("for")) {
+      good = for_statement(s);
+    } else if (parser_.accept("either")) {
+      good = either_statement(s);
+    } else if (parser_.accept("maybe")) {
+      s.kind = StatementKind::Either;
+      s.alternatives.resize(2);
+      good = block(s.alternatives[1].body);
+    } else if (parser_.accept("try")) {
+      s.kind = StatementKind::Try;
+      good = block(s.body) && (!parser_.accept("else") || block(s.otherwise));
+    } else {
+      braces = false;
+      good = simple_statement(s);
+    }
+    s.span = parser_.span_from(begin);
+    if (!good || (!braces && !parser_.end_statement())) return false;
+    while (parser_.accept(";")) {
+    }
+    out.push_back(std::move(s));
+    return true;
+  }
+
+  bool if_statement(Statement& s) {
+    s.kind = StatementKind::If;
+    s.value = parser_.expr();
+    if (!s.value || !block(s.body)) return false;
+    if (!parser_.accept("else")) return true;
+    if (!parser_.at("if")) return block(s.otherwise);
+    return statement(s.otherwise);
+  }
+
+  bool for_statement(Statement& s) {
+    s.kind = StatementKind::For;
+    std::optional<Token> name = parser_.expect_name("the name of the variable");
+    if (!name || !parser_.expect("in")) return false;
+    s.variable = text(name->text);
+    s.value = parser_.expr();
+    return s.value && block(s.body);
+  }
+
+  bool either_statement(Statement& s) {
+    s.kind = StatementKind::Either;
+    do {
+      Alternative alternative;
+      if (!parser_.at("{") && !parser_.at("when")) {
+        std::optional<Token> name = parser_.expect_name("the name of the variable");
+        if (!name || !parser_.expect("in")) return false;
+        alternative.variable = text(name->text);
+        if (!(alternative.over = parser_.expr())) return false;
+      }
+      if (parser_.accept("when") && !(alternative.condition = parser_.expr())) return false;
+      if (!block(alternative.body)) return false;
+      s.alternatives.push_back(std::move(alternative));
+    } while (parser_.accept("or"));
+    return true;
+  }
+
+  bool simple_statement(Statement& s) {
+    if (parser_.accept("skip")) return s.kind = StatementKind::Skip, true;
+    if (parser_.accept("drop")) return s.kind = StatementKind::Drop, true;
+    if (parser_.accept("require")) {
+      s.kind = StatementKind::Require;
+      return (s.value = parser_.expr()) != nullptr;
+    }
+    std::optional<std::vector<const ast::Expr*>> exprs = parser_.exprs();
+    if (!exprs) return false;
+    if (parser_.accept("=")) {
+      s.kind = StatementKind::Assign;
+      s.targets = *exprs;
+      for (const ast::Expr* target : s.targets) {
+        auto* index = ast::as<ast::Index>(target);
+        if (!ast::as<ast::Name>(target) && !ast::as<ast::Hole>(target) && !(index && ast::as<ast::Name>(index->value))) {
+          parser_.error(target->span, "expected a name to assign to");
+          return false;
+        }
+      }
+      return (s.value = parser_.expr()) != nullptr;
+    }
+    if (exprs->size() != 1) {
+      parser_.error_expected("`=`");
+      return false;
+    }
+    s.kind = StatementKind::Expression;
+    s.value = (*exprs)[0];
+    if (!ast::as<ast::Call>(s.value)) {
+      parser_.error(s.value->span, "this expression has no effect", "call an instruction, or assign it to a name");
+      return false;
+    }
+    return true;
+  }
+
+  Str text(std::string_view characters) { return module_->arena->text(characters); }
+
+  std::shared_ptr<Module> module_;
+  Parser parser_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Module> parse_module(std::shared_ptr<const Source> source, Diagnostics& diagnostics) {
+  return ModuleParser(std::move(source), diagnostics).run();
+}
+
+}  // namespace tw::rules

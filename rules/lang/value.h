@@ -1,0 +1,65 @@
+// Values of the rule language. FIXED values are known while the space is built; OPEN values come from samples and are known at
+// replay only: they may go into instructions, index maps, require, and integer arithmetic, never into if, when or either.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/schedule/instruction.h"
+#include "dsl/text/ast.h"
+
+namespace tw::rules {
+
+struct Scope;
+
+struct RuleValue {
+  enum class Tag : u8 { None, Bool, Int, Text, List, Loop, Block, Lambda, Open };
+  Tag tag = Tag::None;
+  i64 integer = 0;  // Bool, Int; id of Loop and Block
+  std::string text;
+  std::shared_ptr<std::vector<RuleValue>> list;
+  Arg open;  // Open: an argument over values of the trace
+  const ast::Lambda* lambda = nullptr;
+  std::shared_ptr<Scope> scope;  // of Lambda
+
+  static RuleValue none() { return {}; }
+  static RuleValue of(bool value) { return {.tag = Tag::Bool, .integer = value}; }
+  static RuleValue of(i64 value) { return {.tag = Tag::Int, .integer = value}; }
+  static RuleValue of(std::string value) { RuleValue v; v.tag = Tag::Text; v.text = std::move(value); return v; }
+  static RuleValue of(LoopId id) { return {.tag = Tag::Loop, .integer = id.value}; }
+  static RuleValue of(BlockId id) { return {.tag = Tag::Block, .integer = id.value}; }
+  static RuleValue of(std::vector<RuleValue> items) {
+    RuleValue v;
+    v.tag = Tag::List;
+    v.list = std::make_shared<std::vector<RuleValue>>(std::move(items));
+    return v;
+  }
+  static RuleValue of_open(Arg arg) { RuleValue v; v.tag = Tag::Open; v.open = arg; return v; }
+
+  LoopId loop() const { return {static_cast<u32>(integer)}; }
+  BlockId block() const { return {static_cast<u32>(integer)}; }
+};
+
+const char* name_of(RuleValue::Tag tag);  // "an integer", "a loop", ...
+
+// Names in scope, innermost last; a child sees its parent's.
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<std::string, RuleValue>> names;
+  RuleValue* find(std::string_view name) {
+    for (Scope* scope = this; scope; scope = scope->parent.get()) {
+      for (std::size_t i = scope->names.size(); i-- > 0;) {
+        if (scope->names[i].first == name) return &scope->names[i].second;
+      }
+    }
+    return nullptr;
+  }
+  void set(std::string_view name, RuleValue value) { names.emplace_back(std::string(name), std::move(value)); }
+};
+
+// What rules may ask about the target, as `target.name`. A small copy, so that rules see no backend.
+struct TargetFacts {
+  i64 vector_bits = 256, vector_registers = 16, threads = 1, l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0, cache_line = 64;
+};
+
+}  // namespace tw::rules

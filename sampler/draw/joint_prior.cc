@@ -1,0 +1,199 @@
+#include "sampler/draw/joint_prior.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "dsl/base/check.h"
+#include "dsl/ir/build.h"
+
+namespace tw {
+namespace {
+
+void values_of(const Arg& arg, std::vector<u32>& out) {
+  if (arg.tag == Arg::Tag::Value) out.push_back(static_cast<u32>(arg.integer));
+  for (const Arg& item : arg.items) values_of(item, out);
+}
+
+bool is_literal_list(const Arg& arg) {
+  return arg.tag == Arg::Tag::List &&
+         std::all_of(arg.items.begin(), arg.items.end(), [](const Arg& item) { return item.tag == Arg::Tag::Int; });
+}
+
+int root_of(std::vector<int>& parent, int i) {
+  while (parent[i] != i) i = parent[i] = parent[parent[i]];
+  return i;
+}
+
+}  // namespace
+
+JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(trace.value_count(), -1) {
+  std::vector<const Arg*> conditions;
+  for (const Instruction& instruction : trace_.instructions()) {
+    std::string_view name = instruction.kind->name;
+    if (instruction.kind->samples) {
+      Sample sample;
+      if (name == "sample_categorical" && is_literal_list(instruction.arguments[0])) {
+        for (const Arg& item : instruction.arguments[0].items) sample.candidates.push_back(item.integer);
+        for (const Arg& item : instruction.arguments[1].items) sample.weights.push_back(item.integer);
+        if (sample.weights.empty()) sample.weights.assign(sample.candidates.size(), 1);
+        sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
+      }
+      samples_.push_back(std::move(sample));
+    } else if (name == "require") {
+      conditions.push_back(&instruction.arguments[0]);
+    }
+  }
+  // Union the samples of each condition; a condition over anything else is checked at replay only.
+  std::vector<int> parent(samples_.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  std::vector<std::pair<const Arg*, int>> usable;
+  for (const Arg* condition : conditions) {
+    std::vector<u32> values;
+    values_of(*condition, values);
+    bool known = !values.empty();
+    for (u32 value : values) known &= sample_of_value_[value] >= 0;
+    if (!known) continue;
+    int first = sample_of_value_[values[0]];
+    for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
+    usable.emplace_back(condition, first);
+  }
+  std::vector<int> group_of_root(samples_.size(), -1);
+  for (auto [condition, member] : usable) {
+    int root = root_of(parent, member);
+    if (group_of_root[root] < 0) {
+      group_of_root[root] = static_cast<int>(groups_.size());
+      groups_.emplace_back();
+    }
+    groups_[group_of_root[root]].conditions.push_back(condition);
+  }
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    samples_[i].group = group_of_root.empty() ? -1 : group_of_root[root_of(parent, static_cast<int>(i))];
+    if (samples_[i].group >= 0) groups_[samples_[i].group].samples.push_back(i);
+  }
+  for (Group& group : groups_) enumerate(group);
+}
+
+void JointPrior::enumerate(Group& group) {
+  double size = 1;
+  for (std::size_t sample : group.samples) size *= static_cast<double>(samples_[sample].candidates.size());
+  if (size > static_cast<double>(kMaxAssignments)) return;
+  group.enumerated = true;
+  std::vector<i64> indices(group.samples.size(), 0);
+  double total = 0;
+  for (i64 n = static_cast<i64>(size); n > 0; --n) {
+    if (holds(group, indices)) {
+      double weight = 1;
+      for (std::size_t i = 0; i < indices.size(); ++i) weight *= static_cast<double>(samples_[group.samples[i]].weights[indices[i]]);
+      group.assignments.push_back(indices);
+      group.cumulative.push_back(total += weight);
+    }
+    for (std::size_t i = indices.size(); i-- > 0;) {
+      if (++indices[i] < static_cast<i64>(samples_[group.samples[i]].candidates.size())) break;
+      indices[i] = 0;
+    }
+  }
+}
+
+i64 JointPrior::evaluate(const Arg& arg, const Group& group, const std::vector<i64>& indices) const {
+  if (arg.tag == Arg::Tag::Int) return arg.integer;
+  if (arg.tag == Arg::Tag::Value) {
+    std::size_t sample = static_cast<std::size_t>(sample_of_value_[arg.integer]);
+    auto at = std::find(group.samples.begin(), group.samples.end(), sample) - group.samples.begin();
+    return samples_[sample].candidates[indices[at]];
+  }
+  TW_CHECK(arg.tag == Arg::Tag::Binary, "condition with an unexpected argument");
+  i64 a = evaluate(arg.items[0], group, indices), b = evaluate(arg.items[1], group, indices);
+  Arena arena(512);
+  Build build{arena};
+  return constant_of(build.binary(arg.op, build.integer(a), build.integer(b))).value_or(0);
+}
+
+bool JointPrior::holds(const Group& group, const std::vector<i64>& indices) const {
+  return std::all_of(group.conditions.begin(), group.conditions.end(),
+                     [&](const Arg* condition) { return evaluate(*condition, group, indices) != 0; });
+}
+
+bool JointPrior::draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const {
+  if (group.enumerated) {
+    if (group.assignments.empty()) return false;
+    double at = rng.uniform() * group.cumulative.back();
+    std::size_t chosen = std::upper_bound(group.cumulative.begin(), group.cumulative.end(), at) - group.cumulative.begin();
+    chosen = std::min(chosen, group.assignments.size() - 1);
+    for (std::size_t i = 0; i < group.samples.size(); ++i) decisions[group.samples[i]] = Decision::of(group.assignments[chosen][i]);
+    return true;
+  }
+  std::vector<i64> indices(group.samples.size());
+  for (int tries = 0; tries < 10000; ++tries) {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      indices[i] = rng.below(static_cast<i64>(samples_[group.samples[i]].candidates.size()));
+    }
+    if (!holds(group, indices)) continue;
+    for (std::size_t i = 0; i < indices.size(); ++i) decisions[group.samples[i]] = Decision::of(indices[i]);
+    return true;
+  }
+  return false;
+}
+
+bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
+  for (const Group& group : groups_) {
+    if (!draw_group(group, decisions, rng)) return false;
+  }
+  return true;
+}
+
+bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const {
+  const Sample& changed = samples_[sample];
+  if (changed.candidates.size() < 2) return false;
+  i64 old = decisions[sample].values[0];
+  if (changed.group < 0) {
+    i64 index = rng.below(static_cast<i64>(changed.candidates.size()) - 1);
+    decisions[sample] = Decision::of(index >= old ? index + 1 : index);
+    return true;
+  }
+  const Group& group = groups_[changed.group];
+  if (!group.enumerated) return draw_group(group, decisions, rng);
+  std::size_t at = std::find(group.samples.begin(), group.samples.end(), sample) - group.samples.begin();
+  std::vector<std::size_t> nearest;
+  std::size_t fewest = group.samples.size() + 1;
+  for (std::size_t a = 0; a < group.assignments.size(); ++a) {
+    const std::vector<i64>& assignment = group.assignments[a];
+    if (assignment[at] == old) continue;
+    std::size_t differing = 0;
+    for (std::size_t i = 0; i < assignment.size(); ++i) differing += assignment[i] != decisions[group.samples[i]].values[0];
+    if (differing < fewest) {
+      fewest = differing;
+      nearest.clear();
+    }
+    if (differing == fewest) nearest.push_back(a);
+  }
+  if (nearest.empty()) return false;
+  const std::vector<i64>& chosen = group.assignments[nearest[rng.below(static_cast<i64>(nearest.size()))]];
+  for (std::size_t i = 0; i < chosen.size(); ++i) decisions[group.samples[i]] = Decision::of(chosen[i]);
+  return true;
+}
+
+double JointPrior::log10_groups() const {
+  double total = 0;
+  for (const Group& group : groups_) {
+    double count = static_cast<double>(group.assignments.size());
+    if (!group.enumerated) {
+      count = 1;
+      for (std::size_t sample : group.samples) count *= static_cast<double>(samples_[sample].candidates.size());
+    }
+    total += std::log10(std::max(1.0, count));
+  }
+  return total;
+}
+
+bool JointPrior::satisfied(const std::vector<Decision>& decisions) const {
+  for (const Group& group : groups_) {
+    std::vector<i64> indices;
+    for (std::size_t sample : group.samples) indices.push_back(decisions[sample].values[0]);
+    if (!holds(group, indices)) return false;
+  }
+  return true;
+}
+
+}  // namespace tw

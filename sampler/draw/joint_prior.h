@@ -1,0 +1,52 @@
+// JointPrior: draws all constrained decisions of a sketch together. Categorical samples that are tied by `require` form groups; the
+// valid assignments of a group are enumerated once and drawn by weight, so that no draw is thrown away. Samples outside groups are
+// left open and are drawn where their loop's extent is known, at replay.
+#pragma once
+#include "dsl/schedule/trace.h"
+
+namespace tw {
+
+class JointPrior {
+ public:
+  // At most this many assignments are enumerated per group; a larger group is drawn by rejection.
+  static constexpr i64 kMaxAssignments = 200000;
+
+  explicit JointPrior(const Trace& trace);
+
+  // Sets the decisions of all groups (sample order, as in replay). False if some group has no valid assignment.
+  bool draw(std::vector<Decision>& decisions, Rng& rng) const;
+  // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the valid
+  // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none.
+  bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;
+  // The candidates of a categorical sample with literal candidates; empty for other samples.
+  const std::vector<i64>& candidates(std::size_t sample) const { return samples_[sample].candidates; }
+  bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
+  // log10 of the number of valid assignments of all groups together.
+  double log10_groups() const;
+  // Does the assignment satisfy every require over categorical samples?
+  bool satisfied(const std::vector<Decision>& decisions) const;
+
+ private:
+  struct Sample {
+    std::vector<i64> candidates, weights;
+    int group = -1;
+  };
+  struct Group {
+    std::vector<std::size_t> samples;
+    std::vector<const Arg*> conditions;
+    std::vector<std::vector<i64>> assignments;  // indices, one per sample of the group; valid ones only
+    std::vector<double> cumulative;             // weights
+    bool enumerated = false;
+  };
+  void enumerate(Group& group);
+  bool holds(const Group& group, const std::vector<i64>& indices) const;
+  i64 evaluate(const Arg& arg, const Group& group, const std::vector<i64>& indices) const;
+  bool draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const;
+
+  Trace trace_;  // keeps the arguments alive
+  std::vector<Sample> samples_;
+  std::vector<int> sample_of_value_;  // -1 = not the value of a categorical sample
+  std::vector<Group> groups_;
+};
+
+}  // namespace tw

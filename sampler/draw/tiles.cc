@@ -1,0 +1,53 @@
+#include "sampler/draw/tiles.h"
+
+#include <algorithm>
+
+namespace tw {
+
+std::vector<PrimePower> factorize(i64 n) {
+  std::vector<PrimePower> powers;
+  for (i64 prime = 2; prime * prime <= n; ++prime) {
+    int exponent = 0;
+    for (; n % prime == 0; n /= prime) ++exponent;
+    if (exponent) powers.push_back({prime, exponent});
+  }
+  if (n > 1) powers.push_back({n, 1});
+  return powers;
+}
+
+namespace {
+
+// Splits `exponent` stars into n parts, every composition equally likely: n - 1 bars at distinct places among exponent + n - 1.
+void draw_composition(int exponent, int n, Rng& rng, int* parts) {
+  int places = exponent + n - 1;
+  std::vector<int> bars;
+  while (static_cast<int>(bars.size()) < n - 1) {
+    int place = static_cast<int>(rng.below(places));
+    if (std::find(bars.begin(), bars.end(), place) == bars.end()) bars.push_back(place);
+  }
+  std::sort(bars.begin(), bars.end());
+  int previous = -1;
+  for (int i = 0; i < n - 1; ++i) {
+    parts[i] = bars[i] - previous - 1;
+    previous = bars[i];
+  }
+  parts[n - 1] = places - previous - 1;
+}
+
+}  // namespace
+
+void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* factors) {
+  std::vector<PrimePower> powers = factorize(extent);
+  do {
+    std::fill(factors, factors + n, 1);
+    for (const PrimePower& power : powers) {
+      int parts[16];
+      draw_composition(power.exponent, n, rng, parts);
+      for (int i = 0; i < n; ++i) {
+        for (int k = 0; k < parts[i]; ++k) factors[i] *= power.prime;
+      }
+    }
+  } while (n > 1 && max_innermost >= 1 && factors[n - 1] > max_innermost);
+}
+
+}  // namespace tw

@@ -1,0 +1,19 @@
+// Arithmetic of tile sizes shared by the tile samples and their mutator.
+#pragma once
+#include <vector>
+
+#include "dsl/base/rng.h"
+
+namespace tw {
+
+struct PrimePower {
+  i64 prime;
+  int exponent;
+};
+std::vector<PrimePower> factorize(i64 n);  // n >= 1
+
+// n factors whose product is extent, each factorisation equally likely (inventory 2.2: stars and bars per prime), redrawn until the
+// last one is at most max_innermost (max_innermost < 1: no bound).
+void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* factors);
+
+}  // namespace tw
