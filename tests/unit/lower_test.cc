@@ -108,9 +108,9 @@ TEST(Lower, TailsAreCutInBothDimensions) {
 
 TEST(Lower, CodeCapLeavesTheTest) {
   ProgramMaker m;
-  Program program = gemm(m, {9, 16, 8, 4, 16, 1});
+  Program program = gemm(m, {7, 16, 8, 4, 16, 4});
   LoweringOptions options;
-  options.max_instructions = 45;
+  options.max_instructions = 120;
   expect_same_results(m.arena, program, options);
   Result<LoweredProgram> capped = lower(m.arena, program, options), free = lower(m.arena, program, {});
   ASSERT_TRUE(capped && free);
