@@ -13,7 +13,7 @@ enum class Kind : u8 {
   Int, Float, Bool, Text, Name, Hole, None, Call, Index, Slice, Member, List, Comprehension, Tuple, Unary, Binary, If, Lambda, Test,
 };
 
-inline constexpr int kMaxHeight = 1000;
+inline constexpr int kMaxHeight = 500;
 
 struct Expr {
   Kind kind;

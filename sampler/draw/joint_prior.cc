@@ -1,6 +1,7 @@
 #include "sampler/draw/joint_prior.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string_view>
 
@@ -171,6 +172,19 @@ bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rn
   const std::vector<i64>& chosen = group.assignments[nearest[rng.below(static_cast<i64>(nearest.size()))]];
   for (std::size_t i = 0; i < chosen.size(); ++i) decisions[group.samples[i]] = Decision::of(chosen[i]);
   return true;
+}
+
+double JointPrior::log10_groups() const {
+  double total = 0;
+  for (const Group& group : groups_) {
+    double count = static_cast<double>(group.assignments.size());
+    if (!group.enumerated) {
+      count = 1;
+      for (std::size_t sample : group.samples) count *= static_cast<double>(samples_[sample].candidates.size());
+    }
+    total += std::log10(std::max(1.0, count));
+  }
+  return total;
 }
 
 bool JointPrior::satisfied(const std::vector<Decision>& decisions) const {

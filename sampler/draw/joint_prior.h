@@ -20,6 +20,9 @@ class JointPrior {
   bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;
   // The candidates of a categorical sample with literal candidates; empty for other samples.
   const std::vector<i64>& candidates(std::size_t sample) const { return samples_[sample].candidates; }
+  bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
+  // log10 of the number of valid assignments of all groups together.
+  double log10_groups() const;
   // Does the assignment satisfy every require over categorical samples?
   bool satisfied(const std::vector<Decision>& decisions) const;
 

@@ -151,10 +151,10 @@ TEST(Expr, HostileTextIsAnError) {
   }
   std::string chain = "a";
   while (chain.size() < 500000) chain += " + a";
-  EXPECT_EQ(message(chain), "this expression has more than 1000 levels");
+  EXPECT_EQ(message(chain), "this expression has more than 500 levels");
   std::string tail = "a";
   while (tail.size() < 500000) tail += "?.b(1)";
-  EXPECT_EQ(message(tail), "this expression has more than 1000 levels");
+  EXPECT_EQ(message(tail), "this expression has more than 500 levels");
 }
 
 TEST(Parser, RecoversAtTheNextStatement) {

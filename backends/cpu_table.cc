@@ -1,0 +1,141 @@
+#include "backends/cpu_table.h"
+
+#include "dsl/base/check.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tw {
+namespace {
+
+constexpr i64 K = 1 << 10, M = 1 << 20;
+
+#if defined(__x86_64__)
+struct Signature {
+  int family, first_model, last_model;
+  const char* name;
+};
+
+// AMD's families are 0x17 and up, Intel's is 6. Source: the tables of LLVM's Host.cpp.
+constexpr Signature signatures[] = {
+    {0x17, 0x00, 0x2f, "znver1"},      {0x17, 0x30, 0xff, "znver2"},
+    {0x19, 0x00, 0x0f, "znver3"},      {0x19, 0x10, 0x1f, "znver4"},
+    {0x19, 0x20, 0x5f, "znver3"},      {0x19, 0x60, 0xaf, "znver4"},
+    {0x1a, 0x00, 0x7f, "znver5"},      {6, 0x3c, 0x3c, "haswell"},
+    {6, 0x3f, 0x3f, "haswell"},        {6, 0x45, 0x46, "haswell"},
+    {6, 0x3d, 0x3d, "broadwell"},      {6, 0x47, 0x47, "broadwell"},
+    {6, 0x4f, 0x4f, "broadwell"},      {6, 0x56, 0x56, "broadwell"},
+    {6, 0x4e, 0x4e, "skylake"},        {6, 0x5e, 0x5e, "skylake"},
+    {6, 0x8e, 0x8e, "skylake"},        {6, 0x9e, 0x9e, "skylake"},
+    {6, 0xa5, 0xa6, "skylake"},        {6, 0x55, 0x55, "skylake-avx512"},
+    {6, 0x7d, 0x7e, "icelake-client"}, {6, 0x6a, 0x6a, "icelake-server"},
+    {6, 0x6c, 0x6c, "icelake-server"}, {6, 0x8c, 0x8d, "tigerlake"},
+    {6, 0xa7, 0xa7, "rocketlake"},     {6, 0x97, 0x97, "alderlake"},
+    {6, 0x9a, 0x9a, "alderlake"},      {6, 0xb7, 0xb7, "alderlake"},
+    {6, 0xba, 0xba, "alderlake"},      {6, 0xbf, 0xbf, "alderlake"},
+    {6, 0x8f, 0x8f, "sapphirerapids"}, {6, 0xcf, 0xcf, "sapphirerapids"},
+    {6, 0xad, 0xae, "graniterapids"},
+};
+
+const char* name_by_signature() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return "";
+  int family = (eax >> 8) & 15;
+  int model = ((eax >> 4) & 15) | ((eax >> 12) & 0xf0);
+  if (family == 15) family += (eax >> 20) & 0xff;
+  for (const Signature& signature : signatures) {
+    if (family == signature.family && model >= signature.first_model &&
+        model <= signature.last_model) {
+      return signature.name;
+    }
+  }
+  return "";
+}
+
+// These builtins also ask the operating system whether it saves the registers.
+int usable_vector_bits() {
+  bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl");
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+            __builtin_cpu_supports("bmi2");
+  return v3 && v4 ? 512 : v3 ? 256 : 128;
+}
+#endif
+
+}  // namespace
+
+const std::vector<CpuModel>& cpu_models() {
+  using enum CpuArch;
+  static const std::vector<CpuModel> models = {
+      {"x86-64", X86, 128, 16, 32 * K, 256 * K, 0},
+      {"x86-64-v2", X86, 128, 16, 32 * K, 256 * K, 0},
+      {"x86-64-v3", X86, 256, 16, 32 * K, 256 * K, 0},
+      {"x86-64-v4", X86, 512, 32, 32 * K, 1 * M, 0},
+      {"haswell", X86, 256, 16, 32 * K, 256 * K, 0},
+      {"broadwell", X86, 256, 16, 32 * K, 256 * K, 0},
+      {"skylake", X86, 256, 16, 32 * K, 256 * K, 0},
+      {"skylake-avx512", X86, 512, 32, 32 * K, 1 * M, 0},
+      {"cascadelake", X86, 512, 32, 32 * K, 1 * M, 0},
+      {"icelake-client", X86, 512, 32, 48 * K, 512 * K, 0},
+      {"icelake-server", X86, 512, 32, 48 * K, 1280 * K, 0},
+      {"tigerlake", X86, 512, 32, 48 * K, 1280 * K, 0},
+      {"rocketlake", X86, 512, 32, 48 * K, 512 * K, 0},
+      {"alderlake", X86, 256, 16, 48 * K, 1280 * K, 0},
+      {"sapphirerapids", X86, 512, 32, 48 * K, 2 * M, 0},
+      {"graniterapids", X86, 512, 32, 48 * K, 2 * M, 0},
+      {"znver1", X86, 256, 16, 32 * K, 512 * K, 8 * M},
+      {"znver2", X86, 256, 16, 32 * K, 512 * K, 16 * M},
+      {"znver3", X86, 256, 16, 32 * K, 512 * K, 32 * M},
+      {"znver4", X86, 512, 32, 32 * K, 1 * M, 32 * M},
+      {"znver5", X86, 512, 32, 48 * K, 1 * M, 32 * M},
+      {"generic", Arm, 128, 32, 32 * K, 512 * K, 0},
+      {"cortex-a53", Arm, 128, 32, 32 * K, 512 * K, 0},
+      {"cortex-a72", Arm, 128, 32, 32 * K, 1 * M, 0},
+      {"cortex-a76", Arm, 128, 32, 64 * K, 512 * K, 0},
+      {"neoverse-n1", Arm, 128, 32, 64 * K, 1 * M, 0},
+      {"neoverse-n2", Arm, 128, 32, 64 * K, 1 * M, 0},
+      {"neoverse-v1", Arm, 128, 32, 64 * K, 1 * M, 0},
+      {"apple-m1", Arm, 128, 32, 128 * K, 3 * M, 0},
+      {"generic-rv64", RiscV, 64, 32, 32 * K, 256 * K, 0},
+      {"sifive-u74", RiscV, 64, 32, 32 * K, 512 * K, 0},
+  };
+  return models;
+}
+
+const CpuModel* find_cpu(std::string_view name, CpuArch arch) {
+  for (const CpuModel& model : cpu_models()) {
+    if (model.arch == arch && name == model.name) return &model;
+  }
+  return nullptr;
+}
+
+CpuArch host_arch() {
+#if defined(__aarch64__)
+  return CpuArch::Arm;
+#elif defined(__riscv)
+  return CpuArch::RiscV;
+#else
+  return CpuArch::X86;
+#endif
+}
+
+const CpuModel& baseline_cpu(CpuArch arch) {
+  constexpr const char* names[] = {"x86-64", "generic", "generic-rv64"};
+  const CpuModel* model = find_cpu(names[static_cast<int>(arch)], arch);
+  TW_CHECK(model, "the table has a baseline of every architecture");
+  return *model;
+}
+
+const CpuModel& host_cpu() {
+#if defined(__x86_64__)
+  int bits = usable_vector_bits();
+  const CpuModel* model = find_cpu(name_by_signature(), CpuArch::X86);
+  if (model && model->vector_bits <= bits) return *model;
+  return *find_cpu(bits == 512 ? "x86-64-v4" : bits == 256 ? "x86-64-v3" : "x86-64", CpuArch::X86);
+#else
+  return baseline_cpu(host_arch());
+#endif
+}
+
+}  // namespace tw

@@ -1,0 +1,338 @@
+#include "backends/target.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <thread>
+
+#include "backends/cpu_table.h"
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+bool (*is_cpu_of_backend)(const std::string& triple, const std::string& cpu) = nullptr;
+
+// One row per field. `flag` is the name in the canonical text; numbers have a range.
+struct Field {
+  const char* key;
+  const char* flag;
+  std::string Target::*text;
+  int Target::*number;
+  i64 Target::*bytes;
+  i64 least, most;
+};
+
+const std::vector<Field>& fields() {
+  constexpr i64 most_bytes = i64{1} << 40;
+  static const std::vector<Field> rows = {
+      {"triple", "triple", &Target::triple, nullptr, nullptr, 0, 0},
+      {"cpu", "mcpu", &Target::cpu, nullptr, nullptr, 0, 0},
+      {"features", "mattr", &Target::features, nullptr, nullptr, 0, 0},
+      {"threads", "threads", nullptr, &Target::threads, nullptr, 1, 4096},
+      {"vector_bits", "vector-bits", nullptr, &Target::vector_bits, nullptr, 32, 4096},
+      {"vector_registers", "vector-registers", nullptr, &Target::vector_registers, nullptr, 2, 256},
+      {"l1_bytes", "l1-bytes", nullptr, nullptr, &Target::l1_bytes, 0, most_bytes},
+      {"l2_bytes", "l2-bytes", nullptr, nullptr, &Target::l2_bytes, 0, most_bytes},
+      {"l3_bytes", "l3-bytes", nullptr, nullptr, &Target::l3_bytes, 0, most_bytes},
+      {"cache_line", "cache-line", nullptr, &Target::cache_line, nullptr, 16, 1024},
+  };
+  return rows;
+}
+
+std::string value_of(const Field& field, const Target& target) {
+  if (field.text) return target.*field.text;
+  return std::to_string(field.number ? target.*field.number : target.*field.bytes);
+}
+
+const std::vector<std::string>& target_kinds() {
+  static const std::vector<std::string> kinds = {"cpu"};
+  return kinds;
+}
+
+std::optional<CpuArch> arch_of(std::string_view triple) {
+  if (triple.empty()) return host_arch();
+  struct Row {
+    const char* prefix;
+    CpuArch arch;
+  };
+  constexpr Row rows[] = {
+      {"x86_64", CpuArch::X86}, {"aarch64", CpuArch::Arm}, {"riscv64", CpuArch::RiscV}};
+  std::string_view arch = triple.substr(0, triple.find('-'));
+  for (const Row& row : rows) {
+    if (arch == row.prefix) return row.arch;
+  }
+  return std::nullopt;
+}
+
+// What cpu and features imply; `target` keeps its other fields.
+Target with_derived(Target target) {
+  CpuArch arch = arch_of(target.triple).value_or(host_arch());
+  const CpuModel* known = find_cpu(target.cpu, arch);
+  const CpuModel& model = known ? *known : baseline_cpu(arch);
+  target.vector_bits = model.vector_bits;
+  target.vector_registers = model.vector_registers;
+  target.l1_bytes = model.l1_bytes;
+  target.l2_bytes = model.l2_bytes;
+  target.l3_bytes = model.l3_bytes;
+  target.cache_line = 64;
+  if (arch != CpuArch::X86) return target;
+  auto has = [&](const char* feature) {
+    return cat(",", target.features, ",").find(cat(",", feature, ",")) != std::string::npos;
+  };
+  if (has("+avx2") && target.vector_bits < 256) target.vector_bits = 256;
+  if (has("+avx512f")) target.vector_bits = 512, target.vector_registers = 32;
+  if (has("-avx512f") && target.vector_bits == 512)
+    target.vector_bits = 256, target.vector_registers = 16;
+  if (has("-avx2") && target.vector_bits == 256) target.vector_bits = 128;
+  return target;
+}
+
+// A file of one number such as "48K", as sysfs writes it; 0 if it is not there.
+i64 read_size(const std::string& path) {
+  std::ifstream file(path);
+  i64 value = 0;
+  char unit = 0;
+  file >> value >> unit;
+  return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : value;
+}
+
+struct Caches {
+  i64 l1 = 0, l2 = 0, l3 = 0, line = 0;
+};
+
+Caches host_caches() {
+  Caches caches;
+  for (int index = 0; index < 8; ++index) {
+    std::string folder = cat("/sys/devices/system/cpu/cpu0/cache/index", index, "/");
+    std::ifstream type_file(folder + "type");
+    std::string type;
+    type_file >> type;
+    if (type.empty() || type == "Instruction") continue;
+    i64 level = read_size(folder + "level"), size = read_size(folder + "size");
+    if (level == 1) caches.l1 = size, caches.line = read_size(folder + "coherency_line_size");
+    if (level == 2) caches.l2 = size;
+    if (level == 3) caches.l3 = size;
+  }
+  return caches;
+}
+
+int usable_threads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+Target detect_host() {
+  Target target;
+  target.cpu = host_cpu().name;
+  target.threads = usable_threads();
+  target = with_derived(target);
+  Caches caches = host_caches();
+  if (caches.l1 > 0) target.l1_bytes = caches.l1;
+  if (caches.l2 > 0) target.l2_bytes = caches.l2;
+  if (caches.line > 0) target.cache_line = static_cast<int>(caches.line);
+  // The third level differs between products of one model and between virtual machines on one host;
+  // as a part of the key it would hide good records, and no rule looks that far. So it stays the
+  // model's nominal value.
+  return target;
+}
+
+// Sets one field from its text. Reports and returns false if the value is wrong.
+bool set_field(const Field& field, const TargetOption& option, Target& target,
+               Diagnostics& diagnostics) {
+  if (field.text) {
+    auto legal = [](unsigned char c) {
+      return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == ',';
+    };
+    if (option.value.empty() || !std::all_of(option.value.begin(), option.value.end(), legal)) {
+      diagnostics.error(option.span,
+                        cat("expected a name for `", option.key, "`, found `", option.value, "`"));
+      return false;
+    }
+    target.*field.text = option.value;
+    return true;
+  }
+  i64 value = 0;
+  const char* end = option.value.data() + option.value.size();
+  auto [stop, problem] = std::from_chars(option.value.data(), end, value);
+  if (problem != std::errc() || stop != end || value < field.least || value > field.most) {
+    diagnostics.error(option.span,
+                      cat("expected `", option.key, "` to be an integer from ", field.least, " to ",
+                          field.most, ", found `", option.value, "`"));
+    return false;
+  }
+  if (field.number) target.*field.number = static_cast<int>(value);
+  if (field.bytes) target.*field.bytes = value;
+  return true;
+}
+
+const TargetOption* find_option(const std::vector<TargetOption>& options, std::string_view key) {
+  for (const TargetOption& option : options) {
+    if (option.key == key) return &option;
+  }
+  return nullptr;
+}
+
+bool check_name(std::string_view name, const std::vector<std::string>& known, const char* what,
+                Span span, Diagnostics& diagnostics) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return true;
+  std::string near = closest(name, known);
+  diagnostics.error(
+      span, cat("unknown ", what, " `", name, "`"),
+      near.empty() ? cat("known: ", join(known, ", ")) : cat("did you mean `", near, "`?"));
+  return false;
+}
+
+bool check_keys(const std::vector<TargetOption>& options, Diagnostics& diagnostics) {
+  std::vector<std::string> known = {"kind"};
+  for (const Field& field : fields()) known.push_back(field.key);
+  bool good = true;
+  for (const TargetOption& option : options) {
+    if (!check_name(option.key, known, "target key", option.key_span, diagnostics)) {
+      good = false;
+    } else if (find_option(options, option.key) != &option) {
+      diagnostics.error(option.key_span, cat("`", option.key, "` is given twice"));
+      good = false;
+    }
+  }
+  return good;
+}
+
+bool check_cpu(const Target& target, Span span, Diagnostics& diagnostics) {
+  CpuArch arch = arch_of(target.triple).value_or(host_arch());
+  if (is_cpu_of_backend && is_cpu_of_backend(target.triple, target.cpu)) return true;
+  std::vector<std::string> names;
+  for (const CpuModel& model : cpu_models()) {
+    if (model.arch == arch) names.push_back(model.name);
+  }
+  return check_name(target.cpu, names, "cpu", span, diagnostics);
+}
+
+// Splits "cpu -mcpu=x -threads=1" into options with their places. False = something was reported.
+bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOption>& options,
+                Diagnostics& diagnostics) {
+  std::vector<std::string> flags;
+  for (const Field& field : fields()) flags.push_back(field.flag);
+  bool good = true;
+  for (std::size_t at = text.find_first_not_of(' '); at < text.size();
+       at = text.find_first_not_of(' ', at)) {
+    std::size_t end = std::min(text.find(' ', at), text.size());
+    std::string_view word = text.substr(at, end - at);
+    Span span{offset + at, offset + end};
+    at = end;
+    std::size_t equals = word.find('=');
+    if (options.empty()) {
+      options.push_back({"kind", std::string(word), span, span});
+      continue;
+    }
+    if (word[0] != '-' || equals == std::string_view::npos) {
+      diagnostics.error(span, cat("expected `-name=value`, found `", word, "`"));
+      good = false;
+      continue;
+    }
+    std::string_view flag = word.substr(1, equals - 1);
+    Span flag_span{span.begin + 1, span.begin + equals};
+    if (!check_name(flag, flags, "target option", flag_span, diagnostics)) {
+      good = false;
+      continue;
+    }
+    const Field& field = fields()[std::find(flags.begin(), flags.end(), flag) - flags.begin()];
+    options.push_back({field.key,
+                       std::string(word.substr(equals + 1)),
+                       flag_span,
+                       {flag_span.end + 1, span.end}});
+  }
+  return good;
+}
+
+}  // namespace
+
+const char* name_of(TargetKind kind) { return target_kinds()[static_cast<int>(kind)].c_str(); }
+
+const Target& host_target() {
+  static const Target target = detect_host();
+  return target;
+}
+
+void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& cpu)) {
+  is_cpu_of_backend = is_cpu;
+}
+
+std::string to_string(const Target& target) {
+  Target implied = with_derived(target);
+  implied.triple = implied.features = "";
+  implied.cpu = "";
+  implied.threads = 0;
+  std::string out = name_of(target.kind);
+  for (const Field& field : fields()) {
+    std::string value = value_of(field, target);
+    if (value != value_of(field, implied)) out += cat(" -", field.flag, "=", value);
+  }
+  return out;
+}
+
+std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,
+                                     Diagnostics& diagnostics) {
+  bool good = check_keys(options, diagnostics);
+  const TargetOption* kind = find_option(options, "kind");
+  if (kind) {
+    if (!check_name(kind->value, target_kinds(), "target kind", kind->span, diagnostics))
+      return std::nullopt;
+  } else {
+    diagnostics.error(whole, "a target needs `kind`", cat("one of: ", join(target_kinds(), ", ")));
+    good = false;
+  }
+  const TargetOption* cpu = find_option(options, "cpu");
+  const TargetOption* triple = find_option(options, "triple");
+  Target target = host_target();
+  if (cpu || triple) target = Target{};
+  // Names first: the numbers override what the names imply.
+  for (const Field& field : fields()) {
+    const TargetOption* option = find_option(options, field.key);
+    if (field.text && option) good = set_field(field, *option, target, diagnostics) && good;
+  }
+  if (!arch_of(target.triple)) {
+    diagnostics.error(triple->span, cat("unknown architecture in triple `", target.triple, "`"),
+                      "known: x86_64, aarch64, riscv64, as in `aarch64-linux-gnu`");
+    return std::nullopt;
+  }
+  if (triple && !cpu) target.cpu = baseline_cpu(*arch_of(target.triple)).name;
+  if (cpu && !target.cpu.empty() && !check_cpu(target, cpu->span, diagnostics)) good = false;
+  if (cpu || triple || !target.features.empty()) target = with_derived(target);
+  for (const Field& field : fields()) {
+    const TargetOption* option = find_option(options, field.key);
+    if (!field.text && option) good = set_field(field, *option, target, diagnostics) && good;
+  }
+  if (!good) return std::nullopt;
+  return target;
+}
+
+std::optional<Target> parse_target(std::string_view text, std::size_t offset,
+                                   Diagnostics& diagnostics) {
+  std::vector<TargetOption> options;
+  bool good = split_text(text, offset, options, diagnostics);
+  std::optional<Target> target =
+      resolve_target(options, {offset, offset + text.size()}, diagnostics);
+  return good ? target : std::nullopt;
+}
+
+std::string host_description() {
+  std::string model = "unknown cpu";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      model = line.substr(std::min(line.find(':') + 2, line.size()));
+      break;
+    }
+  }
+  utsname system{};
+  uname(&system);
+  return cat(model, ", ", usable_threads(), " of ", std::thread::hardware_concurrency(),
+             " cores, L3 ", host_caches().l3 >> 10, " KiB, ", system.sysname, " ", system.release);
+}
+
+}  // namespace tw

@@ -1,0 +1,41 @@
+// Coefficients and constants of our own exp, log, tanh, erf and sigmoid for f32, shared by every backend so that all of them
+// compute the same function. The formulas stand beside the tables; backends/llvm/vector_functions.cc is the model to follow.
+// The polynomials are minimax fits (Remez exchange, weighted for relative error of the whole function), highest degree first.
+//
+// Largest errors against correctly rounded results over all floats, in units in the last place, FMA used where formulas allow:
+//   exp 1, log 1, tanh 1.5, erf 1.25, sigmoid 2.5          (tests/unit/vector_math_test.cc checks these)
+// Special values: NaN gives NaN. exp(-inf) = 0, exp(inf) = inf, results below the smallest normal number are denormal.
+// log(0) = -inf, log(x < 0) = NaN, log(inf) = inf, denormal arguments are exact to the same error. tanh(+-inf) = erf(+-inf) = +-1.
+#pragma once
+
+namespace tw::vector_math {
+
+// exp(x) = 2^n * (1 + r + r^2 * P(r)), n = round(x * log2(e)), r = x - n * ln 2 in two steps. x is first clamped to
+// [kExpLowest, kExpHighest], which round to 0 and inf. 2^n is applied as 2^(n/2) twice, so that denormals come out.
+// Adding kRoundMagic = 1.5 * 2^23 rounds to an integer that then sits in the low bits.
+inline constexpr float kExpLowest = -104.0f, kExpHighest = 89.0f;
+inline constexpr float kLog2E = 1.44269504088896341f;
+inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+inline constexpr float kRoundMagic = 12582912.0f;
+inline constexpr float kExp[] = {0.00138145988f, 0.00836871658f, 0.041668389f, 0.166665211f, 0.49999994f};
+
+// log(x) = e * ln 2 + t - t^2 / 2 + t^3 * P(t), x = 2^e * (1 + t), 1 + t in [sqrt(1/2), sqrt(2)): e is the shifted difference of the bits
+// of x and kSqrtHalfBits. Denormal x are first multiplied by 2^23.
+inline constexpr unsigned kSqrtHalfBits = 0x3f3504f3;
+inline constexpr float kLog[] = {0.0674664155f, -0.116756521f, 0.11888162f,  -0.124055892f, 0.142195523f,
+                                 -0.166679963f, 0.200021192f,  -0.250000089f, 0.333333135f};
+
+// tanh(x) = x + x * z * P(z), z = x^2, below kTanhSplit; 1 - 2 / (exp(2 |x|) + 1) with the sign of x above.
+inline constexpr float kTanhSplit = 0.625f;
+inline constexpr float kTanh[] = {-0.00570498733f, 0.020639088f, -0.0537397154f, 0.133314416f, -0.333332807f};
+
+// erf(x) = x + x * P(x^2) below 1; 1 - exp(-Q(min(|x|, kErfHighest))) with the sign of x above.
+inline constexpr float kErfHighest = 4.0f;
+inline constexpr float kErfSmall[] = {7.8538731e-05f, -0.000801019778f, 0.00518832821f, -0.0268538129f,
+                                      0.112835854f,   -0.37612626f,     0.128379166f};
+inline constexpr float kErfLarge[] = {-0.000186379169f, 0.00294765807f, -0.0218380634f, 0.103106752f,
+                                      0.638144851f,     1.12708914f,    0.000341523293f};
+
+// sigmoid(x) = (x < 0 ? e : 1) / (1 + e), e = exp(-|x|).
+
+}  // namespace tw::vector_math

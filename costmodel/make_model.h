@@ -1,0 +1,23 @@
+// A cost model by name: what tasks, the command line and the database call it.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "costmodel/cost_model.h"
+
+namespace tw {
+
+struct MadeModel {
+  std::unique_ptr<CostModel>
+      model;         // null: no such model, or it cannot run here; `note` says why and what to do
+  std::string note;  // a sentence for the user; empty if there is nothing to say
+};
+
+// "mlp" (LibTorch), "tree" (built in), "random" (baseline), or "auto": mlp where its plugin opens,
+// else tree, and `note` says which and why. `columns` is the number of features per row.
+MadeModel make_model(std::string_view name, int columns, u64 seed);
+
+// "auto, mlp, tree, random"
+std::string model_names();
+
+}  // namespace tw

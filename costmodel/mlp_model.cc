@@ -1,0 +1,181 @@
+#include "costmodel/mlp_model.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "costmodel/mlp_abi.h"
+#include "costmodel/model_bytes.h"
+#include "dsl/base/rng.h"
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+constexpr const char* plugin_file = "libtracewright_torch.so";
+constexpr const char* plugin_variable = "TRACEWRIGHT_TORCH_PLUGIN";
+
+// Where the plugin may be, first choice first.
+std::vector<std::filesystem::path> plugin_places() {
+  if (const char* named = std::getenv(plugin_variable)) return {named};
+  Dl_info self{};
+  if (!dladdr(reinterpret_cast<const void*>(&plugin_places), &self) || !self.dli_fname) return {};
+  std::error_code unreadable;
+  const std::filesystem::path folder =
+      std::filesystem::absolute(self.dli_fname, unreadable).parent_path();
+  std::vector<std::filesystem::path> out;
+  for (const char* place : {".", "tracewright", "../lib", "../lib/tracewright", "../lib64"}) {
+    out.push_back((folder / place / plugin_file).lexically_normal());
+  }
+  return out;
+}
+
+// The function table of the plugin at `path`, or null and *why. The plugin stays open: LibTorch
+// cannot be unloaded.
+const tw_mlp_api* open_plugin(const std::filesystem::path& path, std::string* why) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library) {
+    *why = dlerror();
+    return nullptr;
+  }
+  const auto open = reinterpret_cast<tw_mlp_open_function>(dlsym(library, "tw_mlp_open"));
+  if (!open) {
+    *why = cat(path.string(), " is no cost model plugin: it has no tw_mlp_open");
+    return nullptr;
+  }
+  const tw_mlp_api* api = open(TW_MLP_ABI_VERSION);
+  if (!api) {
+    *why =
+        cat(path.string(), " belongs to another version of tracewright: it does not speak version ",
+            TW_MLP_ABI_VERSION);
+  }
+  return api;
+}
+
+const tw_mlp_api* find_plugin(std::string* why) {
+  const std::vector<std::filesystem::path> places = plugin_places();
+  for (const std::filesystem::path& place : places) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(place, unreadable)) return open_plugin(place, why);
+  }
+  *why = "no file";
+  for (const std::filesystem::path& place : places)
+    *why += cat(&place == &places[0] ? " " : ", ", place.string());
+  return nullptr;
+}
+
+constexpr tw_mlp_training full_training = {.from_scratch = 1,
+                                           .max_epochs = 50,
+                                           .patience = 15,
+                                           .held_out_every = 10,
+                                           .batch_size = 64,
+                                           .learning_rate = 3e-3f,
+                                           .weight_decay = 1e-6f,
+                                           .clip_norm = 0.5f};
+constexpr int round_visits = 6000;  // candidates visited between two rounds: about half a second
+constexpr int least_held_out =
+    640;  // candidates; of fewer, a tenth would be too few to say when to stop
+
+class MlpModel : public CostModel {
+ public:
+  MlpModel(const tw_mlp_api* api, tw_mlp* network, int columns, u64 seed)
+      : api_(api), network_(network), columns_(columns), seed_(seed) {}
+  MlpModel(const MlpModel&) = delete;
+  MlpModel& operator=(const MlpModel&) = delete;
+  ~MlpModel() override { api_->destroy(network_); }
+
+  const char* name() const override { return "mlp"; }
+
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores(batch.size());
+    const tw_mlp_batch view = view_of(batch);
+    tw_mlp_error error{};
+    const bool failed = api_->predict(network_, &view, scores.data(), &error) != 0;
+    if (failed) check_failed("the network predicts", __FILE__, __LINE__, error.text);
+    return scores;
+  }
+
+  TrainReport update(const Dataset& data, Effort effort) override {
+    TrainReport report{.candidates = data.size()};
+    if (data.size() < 2) return report;
+    const std::vector<float> speed = relative_speed(data.seconds, data.group);
+    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data()};
+    const tw_mlp_training options = training_for(data.size(), effort);
+    tw_mlp_report done{};
+    tw_mlp_error error{};
+    if (api_->train(network_, &view, &options, &done, &error) != 0) {
+      report.problem = error.text;
+      return report;
+    }
+    report.from_scratch = options.from_scratch;
+    report.passes = done.best_epoch;
+    report.loss = done.loss;
+    return report;
+  }
+
+  std::string save() const override {
+    ModelWriter out(name(), columns_);
+    out.put(seed_);
+    std::string network(static_cast<std::size_t>(api_->saved_bytes(network_)), '\0');
+    api_->save(network_, network.data());
+    out.put_text(network);
+    return out.take();
+  }
+
+  Status load(std::string_view bytes) override {
+    ModelReader in(bytes);
+    TW_TRY_STATUS(in.header(name(), columns_));
+    u64 seed = 0;
+    std::string_view network;
+    if (!in.get(seed) || !in.get_text(network) || !in.at_end()) return damaged_model();
+    tw_mlp_error error{};
+    if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0)
+      return damaged_model();
+    seed_ = seed;
+    return ok();
+  }
+
+ private:
+  tw_mlp_batch view_of(const FeatureBatch& batch) const {
+    TW_CHECK(batch.columns == columns_);
+    return {batch.values.data(), batch.first_row.data(), batch.size()};
+  }
+
+  // Between rounds the network goes on from where it is, for a bounded number of visits. Fits from
+  // scratch in the same time are worse as soon as the data outgrow the visits.
+  tw_mlp_training training_for(int candidates, Effort effort) const {
+    tw_mlp_training options = full_training;
+    options.seed = mix64(seed_ + candidates);
+    if (effort == Effort::Full) {
+      if (candidates < least_held_out) options.patience = 0;
+      return options;
+    }
+    options.from_scratch = 0;
+    options.patience = 0;
+    options.max_epochs = std::clamp(round_visits / candidates, 1, full_training.max_epochs);
+    return options;
+  }
+
+  const tw_mlp_api* api_;
+  tw_mlp* network_;
+  int columns_;
+  u64 seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, std::string* why) {
+  const tw_mlp_api* api = find_plugin(why);
+  if (!api) return nullptr;
+  tw_mlp_error error{};
+  tw_mlp* network = api->create(columns, seed, &error);
+  if (!network) {
+    *why = error.text;
+    return nullptr;
+  }
+  return std::make_unique<MlpModel>(api, network, columns, seed);
+}
+
+}  // namespace tw

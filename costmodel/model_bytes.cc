@@ -1,0 +1,48 @@
+#include "costmodel/model_bytes.h"
+
+namespace tw {
+namespace {
+
+constexpr std::string_view magic = "tracewright model";
+constexpr i64 version = 1;
+
+}  // namespace
+
+ModelWriter::ModelWriter(std::string_view kind, int columns) : bytes_(magic) {
+  put(version);
+  put_text(kind);
+  put(static_cast<i64>(columns));
+}
+
+bool ModelReader::get_text(std::string_view& text) {
+  i64 size = 0;
+  if (!get(size) || size < 0 || static_cast<u64>(size) > bytes_.size()) return false;
+  text = bytes_.substr(0, static_cast<std::size_t>(size));
+  bytes_.remove_prefix(static_cast<std::size_t>(size));
+  return true;
+}
+
+Status ModelReader::header(std::string_view kind, int columns) {
+  if (!bytes_.starts_with(magic)) return reject("these bytes are no saved cost model");
+  bytes_.remove_prefix(magic.size());
+  i64 found_version = 0, found_columns = 0;
+  std::string_view found_kind;
+  if (!get(found_version)) return damaged_model();
+  if (found_version != version) {
+    return reject("the saved model has format {0}, this program reads format {1}; train it again",
+                  found_version, version);
+  }
+  if (!get_text(found_kind) || !get(found_columns)) return damaged_model();
+  if (found_kind != kind) return reject("the saved model is of another kind than {a}", Str(kind));
+  if (found_columns != columns) {
+    return reject("the saved model has {0} feature columns, this program has {1}; train it again",
+                  found_columns, columns);
+  }
+  return ok();
+}
+
+Reject damaged_model() {
+  return reject("the saved model is damaged: its bytes end too early or too late");
+}
+
+}  // namespace tw

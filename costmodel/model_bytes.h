@@ -1,0 +1,57 @@
+// The byte form of saved models: a header (format, version, kind of model, columns), then numbers
+// in the byte order of the machine. Used by save() and load() of the models. Model bytes are a
+// cache of what the records say: a model of another version is not converted but trained anew.
+#pragma once
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "dsl/base/result.h"
+
+namespace tw {
+
+class ModelWriter {
+ public:
+  ModelWriter(std::string_view kind, int columns);
+  template <class T>
+  void put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  void put_text(std::string_view text) {
+    put(static_cast<i64>(text.size()));
+    bytes_.append(text);
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class ModelReader {
+ public:
+  explicit ModelReader(std::string_view bytes) : bytes_(bytes) {}
+  // Rejects unless the bytes start with the header of that kind of model.
+  Status header(std::string_view kind, int columns);
+  // Reads one value; false, and nothing read, if the bytes end before it.
+  template <class T>
+  bool get(T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (bytes_.size() < sizeof(T)) return false;
+    std::memcpy(&value, bytes_.data(), sizeof(T));
+    bytes_.remove_prefix(sizeof(T));
+    return true;
+  }
+  // A view into the bytes that were given.
+  bool get_text(std::string_view& text);
+  bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+};
+
+// The reject for bytes that end too early or go on too long.
+Reject damaged_model();
+
+}  // namespace tw

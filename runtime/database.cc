@@ -1,0 +1,432 @@
+#include "runtime/database.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "dsl/base/text.h"
+#include "runtime/database_file.h"
+#include "runtime/sqlite_rows.h"
+
+namespace tw {
+
+struct Database::Handle {
+  std::string path;
+  SQLite::Database sql;
+  DamagedRows damaged = {};
+};
+
+namespace {
+
+constexpr int busy_timeout_ms = 20000;
+constexpr int longest_value = 256 << 20;  // bytes; more is refused in a file that a stranger made
+constexpr std::size_t longest_error = 4096;
+
+// No indices: a scan is quick (the long texts lie at the end of a row, outside the page that is
+// scanned), and a flipped bit in an index would hide many good rows. Ids are never used twice
+// because nothing is ever removed.
+constexpr const char* schema[] = {
+    "CREATE TABLE workloads (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL) STRICT",
+    "CREATE TABLE records (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, workload TEXT NOT NULL, "
+    "target TEXT NOT NULL, "
+    "status TEXT NOT NULL, seconds_ps INTEGER NOT NULL, minimum_ps INTEGER NOT NULL, "
+    "first_quartile_ps INTEGER NOT NULL, "
+    "median_ps INTEGER NOT NULL, third_quartile_ps INTEGER NOT NULL, created INTEGER NOT NULL, "
+    "seed INTEGER NOT NULL, "
+    "generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, version TEXT NOT "
+    "NULL, host TEXT NOT NULL, "
+    "error TEXT NOT NULL, trace TEXT NOT NULL) STRICT",
+    "CREATE TABLE models (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, name TEXT NOT NULL, target "
+    "TEXT NOT NULL, "
+    "version INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
+    "CREATE TABLE runs (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, command TEXT NOT NULL, seed "
+    "INTEGER NOT NULL, "
+    "started INTEGER NOT NULL, finished INTEGER NOT NULL, outcome TEXT NOT NULL, version TEXT NOT "
+    "NULL, host TEXT NOT NULL) STRICT",
+};
+
+// ---- opening
+// ------------------------------------------------------------------------------------------------------
+
+// The file may come from a stranger: nothing in it may act, however it was made.
+void harden(Sql& sql) {
+  sqlite3* raw = sql.getHandle();
+  constexpr std::pair<int, int> settings[] = {
+      {SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+      {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+      {SQLITE_DBCONFIG_DQS_DML, 0},        {SQLITE_DBCONFIG_DQS_DDL, 0}};
+  for (auto [setting, value] : settings) sqlite3_db_config(raw, setting, value, nullptr);
+  sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, longest_value);
+  sqlite3_limit(raw, SQLITE_LIMIT_ATTACHED, 0);
+  sql.exec("PRAGMA cell_size_check = ON");
+  sql.exec("PRAGMA mmap_size = 0");
+}
+
+unsigned read_pragma(Sql& sql, const char* name) {
+  Statement statement(sql, cat("PRAGMA ", name));
+  statement.executeStep();
+  return statement.getColumn(0).getUInt();
+}
+
+// "" if the tables are exactly ours.
+std::string check_schema(const std::string& path, Sql& sql) {
+  if (unsigned format = read_pragma(sql, "user_version"); format != kDatabaseFormat)
+    return unknown_format(path, format);
+  std::set<std::string> missing(std::begin(schema), std::end(schema));
+  Statement statement(sql, "SELECT type, name, coalesce(sql, '') FROM sqlite_schema");
+  while (statement.executeStep()) {
+    if (missing.erase(statement.getColumn(2).getString()) == 0) {
+      return cat("database ", path, " is refused: it has a ", statement.getColumn(0).getString(),
+                 " `", statement.getColumn(1).getString(), "` that tracewright did not make");
+    }
+  }
+  return missing.empty() ? "" : cat("database ", path, " is damaged: tables are missing");
+}
+
+std::vector<std::string> structure_problems(Sql& sql, const char* pragma) {
+  std::vector<std::string> problems;
+  Statement statement(sql, cat("PRAGMA ", pragma, "(20)"));
+  while (statement.executeStep()) {
+    std::string line = statement.getColumn(0).getString();
+    if (line != "ok") problems.push_back(line);
+  }
+  return problems;
+}
+
+// Makes the file under another name and renames it, so that nobody ever sees half a database.
+std::string create(const std::string& path) {
+  static std::atomic<int> count = 0;
+  std::string temporary = cat(path, ".new-", getpid(), "-", count++);
+  try {
+    Sql sql(temporary, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, busy_timeout_ms);
+    harden(sql);
+    write_transaction(sql, [&] {
+      for (const char* table : schema) sql.exec(table);
+      sql.exec(cat("PRAGMA application_id = ", kDatabaseApplicationId));
+      sql.exec(cat("PRAGMA user_version = ", kDatabaseFormat));
+    });
+    sql.exec("PRAGMA journal_mode = WAL");
+  } catch (const SQLite::Exception& problem) {
+    for (const char* suffix : {"", "-journal", "-wal", "-shm"})
+      unlink((temporary + suffix).c_str());
+    return explain(path, problem).message;
+  }
+  if (publish_database_file(temporary, path)) return "";
+  return cat("cannot make database ", path, ": ", std::strerror(errno));
+}
+
+// A file in a folder where nothing can be written: SQLite cannot make its shared-memory file there,
+// but reads a file that nobody writes to without one.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (unsigned char c : path) {
+    char hex[4];
+    std::snprintf(hex, sizeof hex, "%%%02x", c);
+    if (std::isalnum(c) || std::strchr("/._-", c)) {
+      uri += static_cast<char>(c);
+    } else {
+      uri += hex;
+    }
+  }
+  return uri + "?immutable=1";
+}
+
+Sql connect(const std::string& path, DatabaseMode mode) {
+  std::string absolute =
+      std::filesystem::absolute(path).string();  // ":memory:" is a file name like any other
+  if (mode == DatabaseMode::Write) return Sql(absolute, SQLite::OPEN_READWRITE, busy_timeout_ms);
+  std::string folder = std::filesystem::path(absolute).parent_path().string();
+  std::error_code none;
+  auto log_bytes = std::filesystem::file_size(absolute + "-wal", none);
+  bool frozen = access(folder.c_str(), W_OK) != 0 && (none || log_bytes == 0);
+  if (frozen)
+    return Sql(immutable_uri(absolute), SQLite::OPEN_READONLY | SQLite::OPEN_URI, busy_timeout_ms);
+  return Sql(absolute, SQLite::OPEN_READONLY, busy_timeout_ms);
+}
+
+}  // namespace
+
+Database::Database(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
+Database::Database(Database&&) noexcept = default;
+Database& Database::operator=(Database&&) noexcept = default;
+Database::~Database() = default;
+const std::string& Database::path() const { return handle_->path; }
+i64 Database::damaged() const { return static_cast<i64>(handle_->damaged.size()); }
+
+DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mode) {
+  bool to_write = mode == DatabaseMode::Write;
+  DatabaseFile file = examine_database_file(path, to_write);
+  if (file.state == DatabaseFileState::Missing && !to_write)
+    return DatabaseError{cat("there is no database ", path)};
+  if (file.state == DatabaseFileState::Missing) {
+    std::string problem = create(path);
+    if (!problem.empty()) return DatabaseError{problem};
+    file = examine_database_file(path, to_write);
+  }
+  if (file.state == DatabaseFileState::Refused) return DatabaseError{file.problem};
+  return guarded<Database>(path, [&]() -> DatabaseResult<Database> {
+    auto handle = std::make_unique<Handle>(Handle{path, connect(path, mode)});
+    harden(handle->sql);
+    std::string problem = check_schema(path, handle->sql);
+    if (!problem.empty()) return DatabaseError{problem};
+    if (!to_write) return Database(std::move(handle));
+    std::vector<std::string> damage = structure_problems(handle->sql, "quick_check");
+    if (!damage.empty()) return explain(path, SQLite::Exception(damage[0], SQLITE_CORRUPT));
+    handle->sql.exec("PRAGMA synchronous = FULL");
+    return Database(std::move(handle));
+  });
+}
+
+// ---- workloads
+// ----------------------------------------------------------------------------------------------------
+
+DatabaseStatus Database::add_workload(const std::string& hash, const std::string& text) {
+  TW_CHECK(is_hash(hash), "a workload's key is a 128-bit hash");
+  return guarded<Done>(path(), [&] {
+    write_transaction(handle_->sql, [&] {
+      bool known = false;
+      scan<WorkloadText>(
+          handle_->sql, handle_->damaged, "hash = :hash",
+          [&](Statement& statement) { statement.bind(":hash", hash); },
+          [&](const WorkloadText&) { known = true; });
+      if (!known)
+        write_row(handle_->sql, WorkloadText{next_id<WorkloadText>(handle_->sql), hash, text});
+    });
+    return Done{};
+  });
+}
+
+DatabaseResult<std::vector<WorkloadText>> Database::workloads() {
+  return guarded<std::vector<WorkloadText>>(path(), [&] {
+    std::vector<WorkloadText> found;
+    scan<WorkloadText>(
+        handle_->sql, handle_->damaged, "true", [](Statement&) {},
+        [&](const WorkloadText& row) { found.push_back(row); });
+    return found;
+  });
+}
+
+DatabaseResult<std::string> Database::workload_text(const std::string& hash) {
+  auto found = workloads();
+  if (!found) return DatabaseError{found.error()};
+  for (const WorkloadText& row : *found) {
+    if (row.hash == hash) return row.text;
+  }
+  return std::string();
+}
+
+// ---- records
+// ------------------------------------------------------------------------------------------------------
+
+DatabaseResult<i64> Database::add_record(const Record& record) {
+  TW_CHECK(is_hash(record.workload) && is_hash(record.program),
+           "keys of a record are 128-bit hashes");
+  TW_CHECK(!record.status.empty() && !record.target.empty(), "a record has a status and a target");
+  TW_CHECK(!record.ok() || to_picoseconds(record.seconds) > 0, "a good trial has a time");
+  Record stored = record;
+  stored.error = clean_text(record.error, longest_error);
+  if (stored.created == 0) stored.created = now_ms();
+  return guarded<i64>(path(), [&] {
+    write_transaction(handle_->sql, [&] {
+      stored.id = next_id<Record>(handle_->sql);
+      write_row(handle_->sql, stored);
+    });
+    return stored.id;
+  });
+}
+
+DatabaseStatus Database::visit(const RecordFilter& filter,
+                               const std::function<void(Record&)>& visit) {
+  return guarded<Done>(path(), [&] {
+    auto bind = [&](Statement& statement) {
+      statement.bind(":workload", filter.workload);
+      statement.bind(":target", filter.target);
+    };
+    scan<Record>(handle_->sql, handle_->damaged,
+                 "(:workload = '' OR workload = :workload) AND (:target = '' OR target = :target)",
+                 bind, visit);
+    return Done{};
+  });
+}
+
+DatabaseResult<std::vector<Record>> Database::all(const std::string& workload,
+                                                  const std::string& target) {
+  std::vector<Record> found;
+  DatabaseStatus done =
+      visit({workload, target}, [&](Record& record) { found.push_back(std::move(record)); });
+  if (!done) return DatabaseError{done.error()};
+  return found;
+}
+
+DatabaseResult<std::vector<Record>> Database::best(const std::string& workload,
+                                                   const std::string& target, std::size_t n) {
+  auto slower = [](const Record& a, const Record& b) {
+    return std::pair(a.seconds, a.id) < std::pair(b.seconds, b.id);
+  };
+  std::vector<Record> heap;  // the slowest of the best in front
+  DatabaseStatus done = visit({workload, target}, [&](Record& record) {
+    if (!record.ok() || n == 0) return;
+    if (heap.size() == n) {
+      if (!slower(record, heap.front())) return;
+      std::pop_heap(heap.begin(), heap.end(), slower);
+      heap.pop_back();
+    }
+    heap.push_back(std::move(record));
+    std::push_heap(heap.begin(), heap.end(), slower);
+  });
+  if (!done) return DatabaseError{done.error()};
+  std::sort_heap(heap.begin(), heap.end(), slower);
+  return heap;
+}
+
+DatabaseResult<Record> Database::record(i64 id) {
+  return guarded<Record>(path(), [&]() -> DatabaseResult<Record> {
+    Statement statement(handle_->sql, select_text<Record>("id = :id"));
+    statement.bind(":id", static_cast<int64_t>(id));
+    if (!statement.executeStep())
+      return DatabaseError{cat("database ", path(), " has no record ", id)};
+    Record row;
+    if (read_row(statement, row)) return row;
+    handle_->damaged.insert({Record::table, id});
+    return DatabaseError{
+        cat("record ", id, " of database ", path(), " is damaged: its digest does not fit")};
+  });
+}
+
+DatabaseResult<i64> Database::trials(const std::string& workload, const std::string& target) {
+  return guarded<i64>(path(), [&] {
+    Statement statement(
+        handle_->sql,
+        "SELECT count(*) FROM records WHERE workload = :workload AND target = :target");
+    statement.bind(":workload", workload);
+    statement.bind(":target", target);
+    statement.executeStep();
+    return static_cast<i64>(statement.getColumn(0).getInt64());
+  });
+}
+
+DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
+  std::vector<TaskSummary> summaries;
+  std::map<std::pair<std::string, std::string>, std::size_t> place;
+  DatabaseStatus done = visit({}, [&](const Record& record) {
+    auto [at, is_new] = place.insert({{record.workload, record.target}, summaries.size()});
+    if (is_new) summaries.push_back({record.workload, record.target, record.task});
+    TaskSummary& summary = summaries[at->second];
+    summary.task = record.task;
+    ++summary.trials;
+    if (!record.ok()) {
+      ++summary.failed;
+    } else if (summary.best_seconds == 0 || record.seconds < summary.best_seconds) {
+      summary.best_seconds = record.seconds;
+    }
+  });
+  if (!done) return DatabaseError{done.error()};
+  return summaries;
+}
+
+// ---- models and runs
+// ----------------------------------------------------------------------------------------------
+
+DatabaseStatus Database::save_model(const std::string& name, const std::string& target, i64 version,
+                                    const std::string& data) {
+  return guarded<Done>(path(), [&] {
+    write_transaction(handle_->sql, [&] {
+      Statement find(handle_->sql, "SELECT id FROM models WHERE name = :name AND target = :target");
+      find.bind(":name", name);
+      find.bind(":target", target);
+      bool known = find.executeStep();
+      i64 id = known ? static_cast<i64>(find.getColumn(0).getInt64())
+                     : next_id<StoredModel>(handle_->sql);
+      write_row(handle_->sql, StoredModel{id, name, target, version, data}, known);
+    });
+    return Done{};
+  });
+}
+
+DatabaseResult<StoredModel> Database::load_model(const std::string& name, const std::string& target,
+                                                 i64 version) {
+  return guarded<StoredModel>(path(), [&] {
+    StoredModel found{0, name, target, version, ""};
+    auto bind = [&](Statement& statement) {
+      statement.bind(":name", name);
+      statement.bind(":target", target);
+      statement.bind(":version", static_cast<int64_t>(version));
+    };
+    scan<StoredModel>(handle_->sql, handle_->damaged,
+                      "name = :name AND target = :target AND version = :version", bind,
+                      [&](const StoredModel& row) { found = row; });
+    return found;
+  });
+}
+
+DatabaseResult<i64> Database::begin_run(const StoredRun& run) {
+  StoredRun stored = run;
+  if (stored.started == 0) stored.started = now_ms();
+  return guarded<i64>(path(), [&] {
+    write_transaction(handle_->sql, [&] {
+      stored.id = next_id<StoredRun>(handle_->sql);
+      write_row(handle_->sql, stored);
+    });
+    return stored.id;
+  });
+}
+
+DatabaseStatus Database::finish_run(i64 id, const std::string& outcome) {
+  return guarded<Done>(path(), [&] {
+    write_transaction(handle_->sql, [&] {
+      auto bind = [&](Statement& statement) { statement.bind(":id", static_cast<int64_t>(id)); };
+      StoredRun run;
+      scan<StoredRun>(handle_->sql, handle_->damaged, "id = :id", bind,
+                      [&](const StoredRun& row) { run = row; });
+      if (run.id == 0) return;  // its row was damaged meanwhile: nothing to finish
+      run.finished = now_ms();
+      run.outcome = outcome;
+      write_row(handle_->sql, run, true);
+    });
+    return Done{};
+  });
+}
+
+DatabaseResult<std::vector<StoredRun>> Database::runs() {
+  return guarded<std::vector<StoredRun>>(path(), [&] {
+    std::vector<StoredRun> found;
+    scan<StoredRun>(
+        handle_->sql, handle_->damaged, "true", [](Statement&) {},
+        [&](const StoredRun& row) { found.push_back(row); });
+    return found;
+  });
+}
+
+DatabaseResult<Verification> Database::verify() {
+  return guarded<Verification>(path(), [&] {
+    Verification verification;
+    DamagedRows damaged;
+    auto note_damage = [&](auto&& step) {
+      try {
+        step();
+      } catch (const SQLite::Exception& problem) {
+        if (!is_damage(problem)) throw;
+        verification.problems.push_back(problem.what());
+      }
+    };
+    auto everything = [](Statement&) {};
+    auto count = [&](const auto&) { ++verification.rows; };
+    note_damage(
+        [&] { verification.problems = structure_problems(handle_->sql, "integrity_check"); });
+    note_damage([&] { scan<WorkloadText>(handle_->sql, damaged, "true", everything, count); });
+    note_damage([&] { scan<Record>(handle_->sql, damaged, "true", everything, count); });
+    note_damage([&] { scan<StoredModel>(handle_->sql, damaged, "true", everything, count); });
+    note_damage([&] { scan<StoredRun>(handle_->sql, damaged, "true", everything, count); });
+    verification.damaged = static_cast<i64>(damaged.size());
+    handle_->damaged.insert(damaged.begin(), damaged.end());
+    return verification;
+  });
+}
+
+}  // namespace tw

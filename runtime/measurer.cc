@@ -1,0 +1,199 @@
+#include "runtime/measurer.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "dsl/base/check.h"
+#include "dsl/base/text.h"
+#include "runtime/worker_protocol.h"
+
+namespace tw {
+namespace {
+
+// Where this code lies, to find the worker beside it.
+const int kAnchor = 0;
+
+std::string find_worker(const std::string& wanted, std::string& error) {
+  std::vector<std::string> places;
+  if (const char* named = std::getenv("TRACEWRIGHT_WORKER"); !wanted.empty() || named) {
+    places = {wanted.empty() ? named : wanted};
+  } else {
+    Dl_info info{};
+    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
+    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
+    places = {folder + "/tracewright-worker", folder + "/../bin/tracewright-worker", folder + "/../tracewright-worker"};
+  }
+  for (const std::string& place : places) {
+    if (access(place.c_str(), X_OK) == 0) return place;
+  }
+  error = cat("the worker was not found at ", join(places, ", "), " (set TRACEWRIGHT_WORKER to its path)");
+  return "";
+}
+
+// The worker process at the other end of a socket.
+class WorkerProcess {
+ public:
+  WorkerProcess(const std::string& executable, const HelloMessage& hello, std::string& error) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      error = cat("no socket for the worker: ", std::strerror(errno));
+      return;
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], kWorkerSocket);
+    posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerSocket + 1);  // no database, no other socket
+    char* arguments[] = {const_cast<char*>(executable.c_str()), nullptr};
+    char* environment[] = {nullptr};
+    int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments, environment);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    socket_ = ends[0];
+    if (failed) pid_ = -1;
+    if (failed || !send_frame(socket_, MessageKind::Hello, encode(hello))) error = cat("the worker ", executable, " does not start: ", std::strerror(failed ? failed : EPIPE));
+  }
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+  ~WorkerProcess() {
+    if (socket_ >= 0) close(socket_);
+    if (pid_ <= 0) return;
+    // Its child, if any, dies with it.
+    kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  int socket() const { return socket_; }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+};
+
+bool is_same(const KernelArgument& a, const KernelArgument& b) {
+  return a.name == b.name && a.role == b.role && a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
+}
+
+bool is_same(const Kernel& a, const Kernel& b) {
+  const KernelManifest &x = a.manifest, &y = b.manifest;
+  auto same_list = [](const auto& p, const auto& q) {
+    return std::equal(p.begin(), p.end(), q.begin(), q.end(), [](const auto& s, const auto& t) { return is_same(s, t); });
+  };
+  return x.symbol == y.symbol && x.parallel == y.parallel && x.scratch_shared_bytes == y.scratch_shared_bytes &&
+         x.scratch_worker_bytes == y.scratch_worker_bytes && same_list(x.run, y.run) && same_list(x.prepack, y.prepack) && a.code == b.code;
+}
+
+class WorkerMeasurer final : public Measurer {
+ public:
+  WorkerMeasurer(std::string executable, const WorkerOptions& options) : executable_(std::move(executable)), options_(options) {}
+
+  // Starts the worker if there is none, with all open tasks but `except`.
+  bool ensure_worker(std::string& error, int except = -1) {
+    if (worker_) return true;
+    error.clear();
+    worker_.emplace(executable_, HelloMessage{options_.core, options_.memory_bytes, options_.reference_timeout_seconds}, error);
+    for (auto& [id, task] : tasks_) {
+      if (!error.empty()) break;
+      task.incumbent_sent = false;
+      if (id != except) error = send_task(task.begin).error;
+    }
+    if (!error.empty()) worker_.reset();
+    return error.empty();
+  }
+
+  TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
+    int id = next_task_++;
+    tasks_[id].begin = {id, reference, tolerance, seed};
+    TaskStart started;
+    if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+    if (started.task < 0) tasks_.erase(id);
+    return started;
+  }
+
+  void end_task(int task) override {
+    if (tasks_.erase(task) == 0 || !worker_) return;
+    if (!send_frame(worker_->socket(), MessageKind::EndTask, encode(task))) worker_.reset();
+  }
+
+  MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
+    auto found = tasks_.find(task);
+    TW_CHECK(found != tasks_.end(), "measure for a task that is not open");
+    MeasureResult result;
+    if (!ensure_worker(result.message)) return result;
+    OpenTask& open = found->second;
+    MeasureMessage message{task, candidate, options, options.incumbent != nullptr, std::nullopt, 0};
+    if (options.incumbent) {
+      if (!is_same(*options.incumbent, open.incumbent)) {
+        open.incumbent = *options.incumbent;
+        open.incumbent_seconds = 0;
+        open.incumbent_sent = false;
+      }
+      if (!open.incumbent_sent) message.new_incumbent = open.incumbent;
+      open.incumbent_sent = true;
+      message.incumbent_seconds = open.incumbent_seconds;
+    }
+    std::string payload;
+    // Load, check, timing (three attempts), second check.
+    double limit = 30 + 40 * options.timeout_seconds;
+    bool good = exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit) && decode(payload, result);
+    if (!good) {
+      worker_.reset();
+      result = {};
+      result.message = "the worker process was lost during this measurement";
+    }
+    double& smallest = open.incumbent_seconds;
+    if (result.incumbent_seconds > 0) smallest = smallest == 0 ? result.incumbent_seconds : std::min(smallest, result.incumbent_seconds);
+    return result;
+  }
+
+ private:
+  struct OpenTask {
+    BeginTaskMessage begin;
+    Kernel incumbent;
+    bool incumbent_sent = false;   // to the worker that runs now
+    double incumbent_seconds = 0;  // smallest so far
+  };
+
+  bool exchange(MessageKind kind, const std::string& request, MessageKind wanted, std::string& answer, double limit_seconds) {
+    MessageKind got{};
+    return send_frame(worker_->socket(), kind, request) && receive_frame(worker_->socket(), got, answer, limit_seconds) && got == wanted;
+  }
+
+  TaskStart send_task(const BeginTaskMessage& message) {
+    std::string payload;
+    TaskStart started;
+    double limit = 60 + options_.reference_timeout_seconds;
+    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload, limit) && decode(payload, started);
+    if (good) return started;
+    worker_.reset();
+    return {-1, "the worker process was lost while it ran the reference", 0};
+  }
+
+  std::string executable_;
+  WorkerOptions options_;
+  std::optional<WorkerProcess> worker_;
+  std::map<int, OpenTask> tasks_;
+  int next_task_ = 0;
+};
+
+}  // namespace
+
+WorkerStart start_worker(const WorkerOptions& options) {
+  WorkerStart out;
+  std::string executable = find_worker(options.executable, out.error);
+  if (!out.error.empty()) return out;
+  auto measurer = std::make_unique<WorkerMeasurer>(executable, options);
+  if (measurer->ensure_worker(out.error)) out.measurer = std::move(measurer);
+  return out;
+}
+
+}  // namespace tw

@@ -1,0 +1,94 @@
+#include "runtime/record.h"
+
+#include <xxhash.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+namespace tw {
+namespace {
+
+// Every field with its length, so that no two different rows give the same bytes.
+struct DigestInput {
+  std::string bytes;
+  void operator()(const char*, const std::string& text) {
+    number(text.size());
+    bytes += text;
+  }
+  void operator()(const char*, double seconds) {
+    number(static_cast<u64>(to_picoseconds(seconds)));
+  }
+  void operator()(const char*, i64 value) { number(static_cast<u64>(value)); }
+  void operator()(const char*, u64 value) { number(value); }
+  void number(u64 value) {
+    for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(value >> shift);
+  }
+};
+
+template <class Row>
+std::string digest_of(const Row& row) {
+  DigestInput input;
+  input("", std::string(Row::table));
+  input("", row.id);
+  Row::fields(row, input);
+  XXH128_hash_t hash = XXH3_128bits(input.bytes.data(), input.bytes.size());
+  char hex[33];
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return hex;
+}
+
+// How many bytes the UTF-8 character at text[at] has; 0 = it is not one. Overlong forms and
+// surrogates are not looked for beyond what the first two bytes show.
+std::size_t utf8_length(const std::string& text, std::size_t at) {
+  auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  unsigned first = byte(at), second = byte(at + 1);
+  if (first < 0x80) return 1;
+  std::size_t length = first >= 0xc2 && first < 0xe0   ? 2
+                       : first >= 0xe0 && first < 0xf0 ? 3
+                       : first >= 0xf0 && first < 0xf5 ? 4
+                                                       : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  }
+  bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  bool surrogate = first == 0xed && second >= 0xa0, too_large = first == 0xf4 && second >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+}  // namespace
+
+i64 to_picoseconds(double seconds) {
+  if (!(seconds > 0) || seconds > 1e6) return 0;
+  return std::llround(seconds * 1e12);
+}
+
+i64 now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::string digest(const Record& record) { return digest_of(record); }
+std::string digest(const WorkloadText& workload) { return digest_of(workload); }
+std::string digest(const StoredModel& model) { return digest_of(model); }
+std::string digest(const StoredRun& run) { return digest_of(run); }
+
+bool is_hash(const std::string& text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::string clean_text(const std::string& text, std::size_t most) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = text[at] == '\0' ? 0 : utf8_length(text, at);
+    if (out.size() + std::max<std::size_t>(1, length) > most) break;
+    out += length == 0 ? "?" : text.substr(at, length);
+    at += std::max<std::size_t>(1, length);
+  }
+  return out;
+}
+
+}  // namespace tw

@@ -1,0 +1,187 @@
+#include "runtime/worker/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "runtime/object_loader.h"
+#include "runtime/thread_pool.h"
+
+namespace tw {
+namespace {
+
+ChildReport* report_of_handler = nullptr;
+
+void report_signal(int signal, siginfo_t* info, void* context) {
+  const mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+  ChildReport* report = report_of_handler;
+  report->address = reinterpret_cast<u64>(info->si_addr);
+  report->syscall = signal == SIGSYS ? info->si_syscall : 0;
+  report->writing = signal == SIGSEGV && (machine.gregs[REG_ERR] & 2);  // bit 1 of the page fault's error code
+  report->stack_pointer = static_cast<u64>(machine.gregs[REG_RSP]);
+  report->instruction = static_cast<u64>(machine.gregs[REG_RIP]);
+  report->signal = signal;
+  _exit(kCaughtSignal);
+}
+
+// On a stack of its own, so that an overflown stack can be told. Threads of the pool have none: there the signal kills.
+void catch_signals(ChildReport* report) {
+  static char stack[16384];
+  report_of_handler = report;
+  stack_t alternate{};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = report_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigaction(signal, &action, nullptr);
+}
+
+void pin_to(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+// Moves the pipes to their fixed places, opens the scheduler's statistics, closes everything else.
+void arrange_descriptors(const ChildJob& job, bool has_statistics, int statistics) {
+  dup2(job.commands, kChildCommands);
+  dup2(job.events, kChildEvents);
+  if (has_statistics) dup2(statistics, kChildSchedstat);
+  close_range(0, kChildCommands - 1, 0);
+  close_range(has_statistics ? kChildSchedstat + 1 : kChildSchedstat, ~0u, 0);
+}
+
+class Child {
+ public:
+  Child(const ChildJob& job, const Sandbox& sandbox) : job_(job), report_(*job.report), sandbox_(sandbox) {}
+
+  [[noreturn]] void live() {
+    enter();
+    finish(Phase::Load);
+    for (;;) {
+      char command = 0;
+      if (read(kChildCommands, &command, 1) != 1) _exit(0);
+      if (command == static_cast<char>(Phase::Check)) check();
+      if (command == static_cast<char>(Phase::Time)) time();
+      finish(static_cast<Phase>(command));
+    }
+  }
+
+ private:
+  struct Loaded {
+    LoadedObject object;
+    tw_run_function run = nullptr;
+    tw_prepack_function prepack = nullptr;
+  };
+
+  void finish(Phase phase) {
+    char event = static_cast<char>(phase);
+    if (write(kChildEvents, &event, 1) != 1) _exit(0);
+  }
+
+  [[noreturn]] void fail_load(const std::string& message, bool incumbent) {
+    report_.loading_incumbent = incumbent;
+    std::snprintf(report_.load_error, sizeof report_.load_error, "%s", message.c_str());
+    _exit(kLoadFailed);
+  }
+
+  void enter() {
+    setpgid(0, 0);
+    int statistics = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    schedstat_ = statistics >= 0 ? kChildSchedstat : -1;
+    bool limited = sandbox_.limit_resources(job_.memory_bytes, job_.cpu_seconds) && sandbox_.forbid_files();
+    arrange_descriptors(job_, statistics >= 0, statistics);
+    catch_signals(&report_);
+    if (!limited || !sandbox_.enter_loading()) _exit(kNoSandbox);
+    report_.stage = Stage::Loading;
+    if (!job_.cpus.empty()) pin_to(job_.cpus[0]);
+    candidate_ = load(*job_.candidate, false);
+    if (job_.incumbent) incumbent_ = load(*job_.incumbent, true);
+    report_.code_begin = reinterpret_cast<u64>(candidate_.object.begin());
+    report_.code_end = reinterpret_cast<u64>(candidate_.object.code_end());
+    report_.data_end = reinterpret_cast<u64>(candidate_.object.end());
+    start_pool();
+    if (!sandbox_.enter_running()) _exit(kNoSandbox);
+  }
+
+  Loaded load(const Kernel& kernel, bool incumbent) {
+    Loaded out;
+    std::string error;
+    const std::string& symbol = kernel.manifest.symbol;
+    out.object = load_object(kernel.code, error);
+    if (!error.empty()) fail_load(error, incumbent);
+    out.run = out.object.run(symbol);
+    out.prepack = out.object.prepack(symbol);
+    if (!out.run) fail_load("the object has no function `" + symbol + "_run`", incumbent);
+    if (!out.prepack && !kernel.manifest.prepack.empty()) fail_load("the object has no function `" + symbol + "_prepack`", incumbent);
+    return out;
+  }
+
+  void start_pool() {
+    if (job_.options.threads <= 1) return;
+    pool_ = tw_pool_create(job_.options.threads, job_.cpus.empty() ? nullptr : job_.cpus.data());
+    if (!pool_) fail_load("the threads of the pool cannot be started", false);
+  }
+
+  BoundKernel bind(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) const {
+    bool parallel = pool_ && kernel.manifest.parallel;
+    return {loaded.run, binding.run.data(), binding.scratch, parallel ? tw_pool_run : nullptr, parallel ? pool_ : nullptr};
+  }
+
+  void prepack(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) {
+    if (kernel.manifest.prepack.empty()) return;
+    std::int32_t returned = loaded.prepack(binding.prepack.data());
+    if (returned != 0 && report_.log.returned == 0) report_.log.returned = returned;
+  }
+
+  void check() {
+    if (job_.incumbent) prepack(incumbent_, *job_.incumbent, job_.incumbent_at);
+    for (const KernelBinding& binding : job_.candidate_at) {
+      report_.stage = Stage::Prepack;
+      i64 begin = monotonic_nanoseconds();
+      prepack(candidate_, *job_.candidate, binding);
+      i64 packed = monotonic_nanoseconds();
+      report_.stage = Stage::Run;
+      std::int32_t returned = bind(candidate_, *job_.candidate, binding).call();
+      i64 end = monotonic_nanoseconds();
+      if (returned != 0 && report_.log.returned == 0) report_.log.returned = returned;
+      keep_smallest(report_.prepack_seconds, packed - begin);
+      keep_smallest(report_.call_seconds, end - packed);
+    }
+  }
+
+  static void keep_smallest(double& seconds, i64 nanoseconds) {
+    double now = static_cast<double>(nanoseconds) * 1e-9;
+    seconds = seconds == 0 ? now : std::min(seconds, now);
+  }
+
+  void time() {
+    report_.stage = Stage::Timing;
+    BoundKernel candidate = bind(candidate_, *job_.candidate, job_.candidate_at[0]);
+    BoundKernel incumbent;
+    if (job_.incumbent) incumbent = bind(incumbent_, *job_.incumbent, job_.incumbent_at);
+    take_samples(candidate, job_.incumbent ? &incumbent : nullptr, job_.options, schedstat_, report_.log);
+  }
+
+  const ChildJob& job_;
+  ChildReport& report_;
+  const Sandbox& sandbox_;
+  Loaded candidate_, incumbent_;
+  tw_pool* pool_ = nullptr;
+  int schedstat_ = -1;
+};
+
+}  // namespace
+
+void run_child(const ChildJob& job, const Sandbox& sandbox) { Child(job, sandbox).live(); }
+
+}  // namespace tw

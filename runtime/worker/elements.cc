@@ -1,0 +1,139 @@
+#include "runtime/worker/elements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace tw {
+namespace {
+
+constexpr i64 kBlock = 1024;  // elements converted at a time
+
+double from_half(std::uint16_t bits) {
+  int exponent = (bits >> 10) & 31;
+  double fraction = bits & 1023;
+  double sign = bits & 0x8000 ? -1 : 1;
+  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
+}
+
+// Round to nearest is not needed: random data may as well be truncated. |value| < 1.
+std::uint16_t to_half(double value) {
+  auto magnitude = static_cast<std::uint16_t>(std::fabs(value) * 1024);
+  std::uint16_t bits = 0;
+  for (int exponent = 14; exponent >= 0 && magnitude != 0; --exponent) {
+    if (magnitude & 512) {
+      bits = static_cast<std::uint16_t>(exponent << 10 | (magnitude & 511) << 1);
+      break;
+    }
+    magnitude = static_cast<std::uint16_t>(magnitude << 1);
+  }
+  return static_cast<std::uint16_t>(bits | (value < 0 ? 0x8000 : 0));
+}
+
+double from_bfloat(std::uint16_t bits) {
+  u32 wide = static_cast<u32>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+std::uint16_t to_bfloat(double value) {
+  float narrow = static_cast<float>(value);
+  u32 bits;
+  std::memcpy(&bits, &narrow, sizeof bits);
+  return static_cast<std::uint16_t>(bits >> 16);
+}
+
+template <class Stored, auto convert>
+void read_as(const char* data, i64 begin, i64 count, double* out) {
+  for (i64 i = 0; i < count; ++i) {
+    Stored value;
+    std::memcpy(&value, data + (begin + i) * static_cast<i64>(sizeof value), sizeof value);
+    out[i] = convert(value);
+  }
+}
+
+template <class Stored, auto draw>
+void write_as(Rng& rng, i64 count, char* data) {
+  for (i64 i = 0; i < count; ++i) {
+    Stored value = static_cast<Stored>(draw(rng));
+    std::memcpy(data + i * static_cast<i64>(sizeof value), &value, sizeof value);
+  }
+}
+
+template <class T>
+double widen(T value) { return static_cast<double>(value); }
+
+double draw_float(Rng& rng) { return 2 * rng.uniform() - 1; }
+i64 draw_signed(Rng& rng) { return rng.below(16) - 8; }
+i64 draw_unsigned(Rng& rng) { return rng.below(8); }
+i64 draw_bool(Rng& rng) { return rng.below(2); }
+std::uint16_t draw_half(Rng& rng) { return to_half(draw_float(rng)); }
+std::uint16_t draw_bfloat(Rng& rng) { return to_bfloat(draw_float(rng)); }
+
+struct TypeRow {
+  void (*read)(const char* data, i64 begin, i64 count, double* out);
+  void (*fill)(Rng& rng, i64 count, char* data);
+};
+// In the order of the enumeration.
+constexpr TypeRow kRows[kDTypes] = {
+    {read_as<u8, widen<u8>>, write_as<u8, draw_bool>},
+    {read_as<std::int8_t, widen<std::int8_t>>, write_as<std::int8_t, draw_signed>},
+    {read_as<u8, widen<u8>>, write_as<u8, draw_unsigned>},
+    {read_as<std::int32_t, widen<std::int32_t>>, write_as<std::int32_t, draw_signed>},
+    {read_as<i64, widen<i64>>, write_as<i64, draw_signed>},
+    {read_as<std::uint16_t, from_half>, write_as<std::uint16_t, draw_half>},
+    {read_as<std::uint16_t, from_bfloat>, write_as<std::uint16_t, draw_bfloat>},
+    {read_as<float, widen<float>>, write_as<float, draw_float>},
+    {read_as<double, widen<double>>, write_as<double, draw_float>},
+};
+
+bool is_right(double actual, double expected, Tolerance tolerance) {
+  if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return true;
+  return std::fabs(actual - expected) <= tolerance.absolute + tolerance.relative * std::fabs(expected) &&
+         std::isfinite(expected);
+}
+
+// The slow look at a block in which something is out of the ordinary.
+void inspect(const double* actual, const double* expected, i64 begin, i64 count, Tolerance tolerance, Comparison& out) {
+  for (i64 i = 0; i < count; ++i) {
+    if (is_right(actual[i], expected[i], tolerance)) continue;
+    if (out.wrong++ == 0) {
+      out.first = begin + i;
+      out.actual = actual[i];
+      out.expected = expected[i];
+    }
+    double error = std::fabs(actual[i] - expected[i]);
+    out.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(out.max_error, error);
+  }
+}
+
+}  // namespace
+
+void fill_random(Rng& rng, DType type, i64 count, char* data) { kRows[static_cast<int>(type)].fill(rng, count, data); }
+
+Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance) {
+  Comparison out;
+  double a[kBlock], e[kBlock];
+  for (i64 begin = 0; begin < actual.count; begin += kBlock) {
+    i64 count = std::min(kBlock, actual.count - begin);
+    kRows[static_cast<int>(actual.type)].read(actual.data, begin, count, a);
+    kRows[static_cast<int>(expected.type)].read(expected.data, begin, count, e);
+    // NaN and infinities fail this test too and are looked at one by one.
+    double largest = 0;
+    int unusual = 0;
+    for (i64 i = 0; i < count; ++i) {
+      double error = std::fabs(a[i] - e[i]);
+      unusual |= !(error <= tolerance.absolute + tolerance.relative * std::fabs(e[i]));
+      unusual |= !(std::fabs(e[i]) <= std::numeric_limits<double>::max());
+      largest = error > largest ? error : largest;
+    }
+    if (unusual) inspect(a, e, begin, count, tolerance, out);
+    else out.max_error = std::max(out.max_error, largest);
+  }
+  return out;
+}
+
+}  // namespace tw

@@ -1,0 +1,236 @@
+#include "runtime/worker/measurement.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+constexpr double kLoadSeconds = 10;
+constexpr int kTimingAttempts = 3;
+constexpr u8 kPoison[kLayouts] = {0xff, 0xa5};  // 0xff: NaN in every float type
+// The child's samples must account for the wall time of the timing phase within 5 %, beside these.
+constexpr double kClockPart = 0.05, kClockSlackSeconds = 1e-3, kSampleOverheadSeconds = 10e-6;
+constexpr double kAbovePeak = 1.05;
+
+// ChildReport in memory shared with the child.
+class SharedReport {
+ public:
+  SharedReport() {
+    void* memory = mmap(nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    report_ = memory == MAP_FAILED ? nullptr : new (memory) ChildReport;
+  }
+  SharedReport(const SharedReport&) = delete;
+  SharedReport& operator=(const SharedReport&) = delete;
+  ~SharedReport() {
+    if (report_) munmap(report_, sizeof(ChildReport));
+  }
+  ChildReport* get() const { return report_; }
+
+ private:
+  ChildReport* report_;
+};
+
+class Measurement {
+ public:
+  Measurement(const WorkerState& worker, Task& task, const Kernel& candidate, const Kernel* incumbent, const MeasureOptions& options)
+      : worker_(worker), task_(task), candidate_(candidate) {
+    job_.candidate = &candidate;
+    job_.incumbent = incumbent;
+    job_.options = options;
+    job_.cpus = worker.cpus;
+    while (static_cast<int>(job_.cpus.size()) < options.threads) job_.cpus.push_back(job_.cpus[job_.cpus.size() % worker.cpus.size()]);
+    job_.memory_bytes = worker.memory_bytes;
+    job_.cpu_seconds = static_cast<int>(std::ceil(options.threads * (kLoadSeconds + 12 * options.timeout_seconds))) + 1;
+    job_.report = shared_.get();
+  }
+
+  // Binds, forks and runs the checked calls; true if the child is alive and has done them.
+  bool begin() {
+    if (!job_.report) return fail(MeasureStatus::OutOfMemory, "there is no memory for the report of the child");
+    if (!bind()) return false;
+    poison(0), poison(1);
+    child_.emplace(job_, worker_.sandbox, worker_.tuner);
+    if (!child_->is_running()) return fail(MeasureStatus::WorkerLost, "the worker could not fork");
+    return run_phase(Phase::Load, kLoadSeconds) && run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
+  }
+
+  bool check(const char* when) {
+    for (int layout = 0; layout < kLayouts; ++layout) {
+      if (!slack_intact(layout)) return false;
+      std::string wrong = task_.check(layout, candidate_.manifest, result.max_error);
+      if (!wrong.empty()) return fail(MeasureStatus::WrongResult, cat(wrong, when));
+    }
+    return true;
+  }
+
+  bool time(double incumbent_seconds) {
+    std::vector<Sample> samples;
+    bool agrees = false;
+    std::string clocks;
+    for (int attempt = 0; attempt < kTimingAttempts && !agrees; ++attempt) {
+      double waited = waited_seconds();
+      if (!run_phase(Phase::Time, 10 * job_.options.timeout_seconds) || !has_returned_zero()) return false;
+      waited = waited_seconds() - waited;
+      const SampleLog& log = job_.report->log;
+      samples.assign(log.samples, log.samples + std::clamp<int>(log.count, 0, kMaxSamples));
+      agrees = clocks_agree(samples, child_->phase_seconds(), waited, clocks);
+    }
+    if (!agrees) return fail(MeasureStatus::Cheat, clocks);
+    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result);
+    if (result.seconds * kAbovePeak < job_.options.min_seconds) {
+      return fail(MeasureStatus::Cheat, cat("took ", result.seconds, " s, which is faster than the machine can: ", job_.options.min_seconds, " s"));
+    }
+    return true;
+  }
+
+  bool recheck() {
+    for (int layout = 0; layout < kLayouts; ++layout) task_.place(layout, kSets - 1 - task_.set_in(layout));
+    task_.poison_outputs(1, kPoison[0]);
+    poison_own();
+    return run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero() && check(", in a second check after timing");
+  }
+
+  const ChildReport& report() const { return *job_.report; }
+  MeasureResult result;
+
+ private:
+  bool fail(MeasureStatus status, std::string message) {
+    result.status = status;
+    result.message = std::move(message);
+    return false;
+  }
+
+  bool bind() {
+    std::string error;
+    const KernelManifest& manifest = candidate_.manifest;
+    int threads = job_.options.threads;
+    if (!within_memory(manifest, threads)) return false;
+    job_.candidate_at.resize(kLayouts);
+    for (int layout = 0; layout < kLayouts; ++layout) {
+      if (!task_.bind(manifest, layout, threads, own_[layout], job_.candidate_at[layout], error)) return fail(MeasureStatus::BuildError, error);
+    }
+    if (job_.incumbent && !task_.bind(job_.incumbent->manifest, 0, threads, incumbent_own_, job_.incumbent_at, error)) {
+      return fail(MeasureStatus::BuildError, cat("the incumbent: ", error));
+    }
+    return true;
+  }
+
+  bool within_memory(const KernelManifest& manifest, int threads) {
+    double wanted = 2.0 * static_cast<double>(manifest.scratch_bytes(threads));
+    for (const KernelArgument& argument : manifest.run) {
+      if (argument.role == ArgumentRole::Packed) wanted += 2.0 * static_cast<double>(argument.bytes);
+    }
+    double limit = static_cast<double>(worker_.memory_bytes);
+    return wanted <= limit || fail(MeasureStatus::OutOfMemory, cat("needs ", wanted / 1e9, " GB of packed operands and scratch, allowed are ", limit / 1e9, " GB"));
+  }
+
+  void poison(int layout) {
+    task_.poison_outputs(layout, kPoison[layout]);
+    for (const auto& buffer : own_[layout]) buffer->fill(kPoison[layout]);
+    if (layout == 0) {
+      for (const auto& buffer : incumbent_own_) buffer->fill(kPoison[0]);
+    }
+  }
+
+  // Packed operands of layout 1 and scratch: a kernel that relies on what it left there is found out.
+  void poison_own() {
+    for (int layout = 0; layout < kLayouts; ++layout) {
+      for (const auto& buffer : own_[layout]) {
+        if (buffer->use() == Use::Written || layout == 1) buffer->fill(kPoison[1 - layout]);
+      }
+    }
+  }
+
+  bool slack_intact(int layout) {
+    for (const BufferList* list : std::initializer_list<const BufferList*>{&task_.buffers(layout), &own_[layout]}) {
+      for (const auto& buffer : *list) {
+        if (buffer->use() != Use::Read && !buffer->slack_intact()) {
+          return fail(MeasureStatus::OutOfBounds, cat("wrote beside `", buffer->name(), "`, next to its ", layout == 0 ? "end or before its start" : "start or after its end"));
+        }
+      }
+    }
+    return true;
+  }
+
+  bool run_phase(Phase phase, double limit_seconds) {
+    switch (child_->run_phase(phase, limit_seconds)) {
+      case PhaseEnd::Done: return true;
+      case PhaseEnd::TunerGone: return fail(MeasureStatus::WorkerLost, "the tuner is gone");
+      case PhaseEnd::TimedOut:
+        return fail(MeasureStatus::Timeout, cat("did not return within ", limit_seconds, " s", phase == Phase::Time ? " of timing" : ""));
+      case PhaseEnd::Died: explain_death(report(), child_->wait_status(), used_buffers(), result); return false;
+    }
+    return false;
+  }
+
+  bool has_returned_zero() {
+    int returned = report().log.returned;
+    return returned == 0 || fail(MeasureStatus::WrongResult, cat("returned ", returned, " instead of 0"));
+  }
+
+  std::vector<const GuardedBuffer*> used_buffers() const {
+    std::vector<const GuardedBuffer*> out;
+    for (const BufferList* list : std::initializer_list<const BufferList*>{&task_.buffers(0), &task_.buffers(1), &own_[0], &own_[1], &incumbent_own_}) {
+      for (const auto& buffer : *list) out.push_back(buffer.get());
+    }
+    return out;
+  }
+
+  double waited_seconds() const { return child_->waited_seconds() + static_cast<double>(std::max<i64>(read_run_delay(worker_.schedstat), 0)) * 1e-9; }
+
+  static bool clocks_agree(const std::vector<Sample>& samples, double wall, double waited, std::string& message) {
+    double told = 0;
+    for (const Sample& sample : samples) told += static_cast<double>(sample.nanoseconds) * 1e-9;
+    double allowed = kClockPart * wall + kClockSlackSeconds;
+    double overhead = kSampleOverheadSeconds * static_cast<double>(samples.size()) + std::max(waited, 0.0);
+    message = cat("says that its samples took ", told, " s, while ", wall, " s passed");
+    return told <= wall + allowed && told >= wall - overhead - allowed;
+  }
+
+  const WorkerState& worker_;
+  Task& task_;
+  const Kernel& candidate_;
+  SharedReport shared_;
+  BufferList own_[kLayouts], incumbent_own_;  // packed operands and scratch
+  ChildJob job_;
+  std::optional<ChildProcess> child_;  // ends before the buffers go
+};
+
+}  // namespace
+
+std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference, double& seconds) {
+  MeasureOptions options;
+  options.timeout_seconds = worker.reference_timeout_seconds;
+  Measurement measurement(worker, task, reference, nullptr, options);
+  if (!measurement.begin()) return cat("the reference failed: ", name_of(measurement.result.status), ": ", measurement.result.message);
+  std::string error;
+  for (int layout = 0; layout < kLayouts; ++layout) {
+    if (!task.keep_reference(layout, reference.manifest, error)) return error;
+  }
+  seconds = measurement.report().call_seconds;
+  return "";
+}
+
+MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate, const Kernel* incumbent,
+                                double incumbent_seconds, const MeasureOptions& options) {
+  i64 begin = monotonic_nanoseconds();
+  Measurement measurement(worker, task, candidate, options.time ? incumbent : nullptr, options);
+  MeasureResult& result = measurement.result;
+  if (measurement.begin() && measurement.check("")) {
+    result.status = MeasureStatus::Ok;
+    result.message.clear();
+    result.prepack_seconds = measurement.report().prepack_seconds;
+    bool timed = !options.time || measurement.time(incumbent_seconds);
+    if (timed) measurement.recheck();
+  }
+  result.spent_seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+  return result;
+}
+
+}  // namespace tw

@@ -1,0 +1,172 @@
+#include "runtime/worker/sampling.h"
+
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace tw {
+namespace {
+
+constexpr int kRetries = 6;
+constexpr double kWaitedPart = 0.01;  // of a sample
+
+// The value below which the part `part` of the values lies; sorts.
+double quantile(std::vector<double>& values, double part) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  double at = part * static_cast<double>(values.size() - 1);
+  auto low = static_cast<std::size_t>(at);
+  std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+struct Spread {
+  double lower = 0, median = 0, upper = 0;
+  // Of the median, as a part of it.
+  double precision(std::size_t count) const { return (upper - lower) / std::sqrt(static_cast<double>(count)) / median; }
+};
+Spread spread_of(std::vector<double> values) {
+  return {quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75)};
+}
+
+struct Sampler {
+  const BoundKernel& candidate;
+  const BoundKernel* incumbent;
+  const MeasureOptions& options;
+  int schedstat;
+  SampleLog& log;
+
+  // Preemptions and waits of this process so far. Both are cheap system calls that stay allowed.
+  struct Disturbances {
+    i64 preempted = 0, waited = 0;
+  };
+  Disturbances disturbances() const {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return {usage.ru_nivcsw, read_run_delay(schedstat)};
+  }
+
+  Sample take(const BoundKernel& kernel, int calls, SampleKind kind, int pair) {
+    Disturbances before = disturbances();
+    i64 begin = monotonic_nanoseconds();
+    std::int32_t returned = 0;
+    for (int i = 0; i < calls; ++i) returned |= kernel.call();
+    i64 took = monotonic_nanoseconds() - begin;
+    Disturbances after = disturbances();
+    bool waited = static_cast<double>(after.waited - before.waited) > kWaitedPart * static_cast<double>(took);
+    if (returned != 0 && log.returned == 0 && &kernel == &candidate) log.returned = returned;
+    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind, after.preempted != before.preempted || waited};
+    if (log.count < kMaxSamples) log.samples[log.count++] = sample;
+    return sample;
+  }
+
+  // Calls per sample.
+  int warm_up(const BoundKernel& kernel) {
+    double budget = options.budget_seconds * 1e9, wanted = options.sample_seconds * 1e9;
+    i64 took = take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds;
+    if (static_cast<double>(took) < budget / 4) took = std::min(took, take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds);
+    // A call of a few nanoseconds is mostly clock: look again with more of them.
+    if (static_cast<double>(took) < wanted / 20) took = take(kernel, 20, SampleKind::WarmUp, -1).nanoseconds / 20;
+    double calls = std::ceil(wanted / static_cast<double>(std::max<i64>(took, 1)));
+    return static_cast<int>(std::clamp(calls, 1.0, 1e6));
+  }
+
+  // Candidate time per call, divided by the incumbent's if there is one. Disturbed only if every retry was.
+  double take_pair(int pair, int candidate_calls, int incumbent_calls) {
+    Sample first, second;
+    for (int attempt = 0; attempt <= kRetries; ++attempt) {
+      if (incumbent) first = take(*incumbent, incumbent_calls, SampleKind::Incumbent, pair);
+      second = take(candidate, candidate_calls, SampleKind::Candidate, pair);
+      if (!first.disturbed && !second.disturbed) break;
+    }
+    double time = static_cast<double>(second.nanoseconds) / second.calls;
+    return incumbent ? time * first.calls / static_cast<double>(std::max<i64>(first.nanoseconds, 1)) : time;
+  }
+
+  bool is_enough(const std::vector<double>& values, double elapsed) const {
+    int count = static_cast<int>(values.size());
+    Spread spread = spread_of(values);
+    double ratio = incumbent ? spread.median : 0;
+    if (elapsed > options.budget_seconds && (ratio > options.drop_ratio || count >= options.first_pairs)) return true;
+    if (count < options.first_pairs) return false;
+    if (ratio > options.drop_ratio || count >= options.max_pairs || log.count + 2 * kRetries + 2 > kMaxSamples) return true;
+    if (count < options.pairs) return false;
+    return ratio > options.close_ratio || spread.precision(values.size()) < options.precision;
+  }
+
+  void run() {
+    log.count = 0;
+    i64 begin = monotonic_nanoseconds();
+    int incumbent_calls = incumbent ? warm_up(*incumbent) : 0;
+    int candidate_calls = warm_up(candidate);
+    std::vector<double> values;
+    do {
+      values.push_back(take_pair(static_cast<int>(values.size()), candidate_calls, incumbent_calls));
+    } while (!is_enough(values, static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9));
+  }
+};
+
+}  // namespace
+
+i64 monotonic_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<i64>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+i64 read_run_delay(int schedstat) {
+  char text[64];
+  ssize_t got = schedstat < 0 ? -1 : pread(schedstat, text, sizeof text - 1, 0);
+  if (got <= 0) return -1;
+  text[got] = 0;
+  char* second = nullptr;
+  std::strtoll(text, &second, 10);
+  return std::strtoll(second, nullptr, 10);
+}
+
+void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, const MeasureOptions& options, int schedstat, SampleLog& log) {
+  Sampler{candidate, incumbent, options, schedstat, log}.run();
+}
+
+void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent, double incumbent_seconds, MeasureResult& result) {
+  auto per_call = [](const Sample& sample) { return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1); };
+  std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios;
+  double best_incumbent = 0;
+  const Sample* partner = nullptr;  // the incumbent's sample just before
+  for (const Sample& sample : samples) {
+    if (sample.kind == SampleKind::WarmUp) continue;
+    result.disturbed += sample.disturbed;
+    if (sample.kind == SampleKind::Incumbent) {
+      partner = &sample;
+      if (best_incumbent == 0 || per_call(sample) < best_incumbent) best_incumbent = per_call(sample);
+      continue;
+    }
+    bool disturbed = sample.disturbed || (partner && partner->disturbed);
+    times.push_back(per_call(sample));
+    if (!disturbed) undisturbed_times.push_back(times.back());
+    if (!partner) continue;
+    ratios.push_back(times.back() / per_call(*partner));
+    if (!disturbed) undisturbed_ratios.push_back(ratios.back());
+  }
+  std::size_t wanted = has_incumbent ? 1 : static_cast<std::size_t>(options.first_pairs);
+  bool noisy = undisturbed_times.size() < std::min(wanted, times.size());
+  if (!noisy) times = undisturbed_times, ratios = undisturbed_ratios;
+  Spread time = spread_of(times), ratio = spread_of(ratios);
+  result.min_seconds = quantile(times, 0);
+  result.median_seconds = time.median;
+  result.incumbent_seconds = best_incumbent;
+  result.pairs = static_cast<int>(times.size());
+  result.ratio = has_incumbent ? ratio.median : 0;
+  result.lower_quartile = has_incumbent ? ratio.lower : time.lower;
+  result.upper_quartile = has_incumbent ? ratio.upper : time.upper;
+  if (incumbent_seconds > 0) best_incumbent = std::min(best_incumbent, incumbent_seconds);
+  result.seconds = has_incumbent ? ratio.median * best_incumbent : result.min_seconds;
+  result.status = noisy ? MeasureStatus::Noisy : MeasureStatus::Ok;
+  if (noisy) result.message = "every sample was disturbed by other processes";
+}
+
+}  // namespace tw

@@ -1,0 +1,57 @@
+// How the time of a kernel is taken . The child takes the samples; the worker, which does
+// not trust it, checks them against its own clock and computes the score.
+//   warm up      two calls of candidate and incumbent (one, if a call is long)
+//   sample       as many calls as fill sample_seconds, at least one; wall clock
+//   pair         a sample of the incumbent, then one of the candidate; a pair in which the thread was preempted or waited for the
+//                CPU is repeated, six times at most
+//   stop         after first_pairs if slower than drop_ratio; after `pairs` if slower than close_ratio or precise enough;
+//                after max_pairs; after budget_seconds as soon as there are first_pairs
+// Without incumbent a pair is a sample of the candidate alone.
+#pragma once
+#include <vector>
+
+#include "backends/kernel_abi.h"
+#include "runtime/measurer.h"
+
+namespace tw {
+
+// A kernel ready to be called.
+struct BoundKernel {
+  tw_run_function run = nullptr;
+  void* const* buffers = nullptr;
+  void* scratch = nullptr;
+  tw_parallel_for parallel_for = nullptr;
+  void* pool = nullptr;
+  std::int32_t call() const { return run(buffers, scratch, parallel_for, pool); }
+};
+
+enum class SampleKind : u8 { WarmUp, Incumbent, Candidate };
+
+struct Sample {
+  i64 nanoseconds = 0;  // of all calls
+  std::int32_t calls = 0;
+  std::int16_t pair = -1;
+  SampleKind kind = SampleKind::WarmUp;
+  bool disturbed = false;
+};
+inline constexpr int kMaxSamples = 4096;
+
+// In memory shared by child and worker.
+struct SampleLog {
+  std::int32_t count = 0;
+  std::int32_t returned = 0;  // the first value other than 0 that the candidate returned
+  Sample samples[kMaxSamples];
+};
+
+// In the child. `schedstat` is an open /proc/thread-self/schedstat, or -1. The last call is one of the candidate.
+void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, const MeasureOptions& options, int schedstat, SampleLog& log);
+
+// In the worker: everything in MeasureResult that comes from the samples. `incumbent_seconds`: the incumbent's smallest time before
+// this measurement, 0 = unknown. Sets the status to Ok or Noisy.
+void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent, double incumbent_seconds, MeasureResult& result);
+
+// Nanoseconds this process waited for a CPU, from its schedstat file; -1 if that cannot be read.
+i64 read_run_delay(int schedstat);
+i64 monotonic_nanoseconds();
+
+}  // namespace tw

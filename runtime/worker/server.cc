@@ -1,0 +1,96 @@
+#include "runtime/worker/server.h"
+
+#include <fcntl.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+// The CPUs that this process may use, beginning with `first` if it is one of them, else with the last.
+std::vector<int> usable_cpus(int first) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  std::vector<int> all;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) all.push_back(cpu);
+  }
+  if (all.empty()) return {0};
+  auto found = std::find(all.begin(), all.end(), first);
+  if (found == all.end()) found = all.end() - 1;
+  std::rotate(all.begin(), found, all.end());
+  return all;
+}
+
+}  // namespace
+
+int Server::serve() {
+  std::string error, payload;
+  if (!worker_.sandbox.prepare(error)) {
+    std::fprintf(stderr, "tracewright-worker: %s\n", error.c_str());
+    return 1;
+  }
+  MessageKind kind{};
+  while (receive_frame(worker_.tuner, kind, payload, -1)) {
+    if (!answer(kind, payload)) return 1;
+  }
+  return 0;
+}
+
+bool Server::answer(MessageKind kind, std::string_view payload) {
+  if (kind == MessageKind::Hello) {
+    HelloMessage message;
+    return decode(payload, message) && hello(message);
+  }
+  if (kind == MessageKind::BeginTask) {
+    BeginTaskMessage message;
+    return decode(payload, message) && begin_task(message);
+  }
+  if (kind == MessageKind::EndTask) {
+    int task = 0;
+    return decode(payload, task) && tasks_.erase(task) == 1;
+  }
+  MeasureMessage message;
+  return kind == MessageKind::Measure && decode(payload, message) && measure(message);
+}
+
+bool Server::hello(const HelloMessage& message) {
+  worker_.cpus = usable_cpus(message.core);
+  worker_.memory_bytes = message.memory_bytes;
+  worker_.reference_timeout_seconds = message.reference_timeout_seconds;
+  worker_.schedstat = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
+  // Beside the child, so that handing over does not need a second CPU: the tuner compiles on the others.
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(worker_.cpus[0], &set);
+  sched_setaffinity(0, sizeof set, &set);
+  return true;
+}
+
+bool Server::begin_task(const BeginTaskMessage& message) {
+  TaskStart started;
+  auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, started.error);
+  if (started.error.empty()) started.error = run_reference(worker_, *task, message.reference, started.reference_seconds);
+  if (started.error.empty()) {
+    started.task = message.task;
+    tasks_[message.task].data = std::move(task);
+  }
+  return send_frame(worker_.tuner, MessageKind::TaskStarted, encode(started));
+}
+
+bool Server::measure(MeasureMessage& message) {
+  auto found = tasks_.find(message.task);
+  if (found == tasks_.end()) return false;
+  OpenTask& task = found->second;
+  if (message.new_incumbent) task.incumbent = std::move(*message.new_incumbent);
+  const Kernel* incumbent = message.has_incumbent ? &task.incumbent : nullptr;
+  MeasureResult result = measure_candidate(worker_, *task.data, message.candidate, incumbent, message.incumbent_seconds, message.options);
+  return send_frame(worker_.tuner, MessageKind::Measured, encode(result));
+}
+
+}  // namespace tw

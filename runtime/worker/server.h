@@ -1,0 +1,30 @@
+// The worker's loop: takes requests from the tuner over a socket, one at a time, and answers them, until the tuner is gone.
+#pragma once
+#include <map>
+#include <memory>
+
+#include "runtime/worker/measurement.h"
+
+namespace tw {
+
+class Server {
+ public:
+  // Returns the exit status of the process: 0 when the tuner has closed the socket, 1 when the worker cannot work here.
+  int serve();
+
+ private:
+  struct OpenTask {
+    std::unique_ptr<Task> data;
+    Kernel incumbent;
+  };
+  // False: the request is not understood, or the tuner is gone.
+  bool answer(MessageKind kind, std::string_view payload);
+  bool hello(const HelloMessage& message);
+  bool begin_task(const BeginTaskMessage& message);
+  bool measure(MeasureMessage& message);
+
+  WorkerState worker_;
+  std::map<int, OpenTask> tasks_;
+};
+
+}  // namespace tw

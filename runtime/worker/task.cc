@@ -1,0 +1,173 @@
+#include "runtime/worker/task.h"
+
+#include <cstring>
+
+#include "dsl/base/text.h"
+#include "runtime/worker/elements.h"
+
+namespace tw {
+namespace {
+
+Edge edge_of(int layout) { return layout == 0 ? Edge::End : Edge::Start; }
+
+i64 count_of(const KernelArgument& argument) {
+  i64 count = 1;
+  for (i64 extent : argument.shape) count *= extent;
+  return count;
+}
+
+bool is_data(const KernelArgument& argument) {
+  return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
+}
+
+// "[3, 7]" of element 3 * columns + 7.
+std::string position_text(const std::vector<i64>& shape, i64 index) {
+  std::vector<i64> position(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) position[d] = index % shape[d];
+  return cat("[", join(position, ", "), "]");
+}
+
+std::string difference_text(const KernelArgument& argument, const Comparison& found) {
+  return cat("output `", argument.name, "`: ", found.wrong, " of ", count_of(argument), " elements are wrong; ",
+             position_text(argument.shape, found.first), " is ", found.actual, ", expected ", found.expected);
+}
+
+GuardedBuffer* add_buffer(BufferList& list, const std::string& name, i64 bytes, Use use, Edge edge, std::string& error) {
+  list.push_back(std::make_unique<GuardedBuffer>(name, bytes, use, edge));
+  if (list.back()->is_mapped()) return list.back().get();
+  list.pop_back();
+  error = cat("there is no memory for `", name, "` with ", bytes, " bytes");
+  return nullptr;
+}
+
+}  // namespace
+
+Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error) : tolerance_(tolerance) {
+  for (const auto* list : {&reference.run, &reference.prepack}) {
+    for (const KernelArgument& argument : *list) {
+      if (is_data(argument) && !draw_input(argument, seed, error)) return;
+    }
+  }
+  for (int layout = 0; layout < kLayouts; ++layout) place(layout, layout);
+}
+
+bool Task::draw_input(const KernelArgument& argument, u64 seed, std::string& error) {
+  if (sets_[0].inputs.count(argument.name)) return true;
+  i64 count = argument.bytes / bytes_of(argument.dtype);
+  u64 label = std::hash<std::string>()(argument.name);
+  for (int set = 0; set < kSets; ++set) {
+    PrivateMemory data(argument.bytes);
+    if (!data.data()) {
+      error = cat("there is no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+      return false;
+    }
+    Rng rng(seed, label, static_cast<u64>(set));
+    fill_random(rng, argument.dtype, count, data.data());
+    sets_[set].inputs[argument.name] = std::move(data);
+  }
+  for (int layout = 0; layout < kLayouts; ++layout) {
+    GuardedBuffer* buffer = add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Read, edge_of(layout), error);
+    if (!buffer) return false;
+    buffer->fill(0);
+  }
+  data_bytes_ += (kLayouts + kSets) * argument.bytes;
+  return true;
+}
+
+GuardedBuffer* Task::find(int layout, const KernelArgument& argument) const {
+  Use use = is_data(argument) ? Use::Read : Use::Written;
+  for (const auto& buffer : layouts_[layout].buffers) {
+    if (buffer->use() == use && buffer->name() == argument.name && buffer->bytes() == argument.bytes) return buffer.get();
+  }
+  return nullptr;
+}
+
+GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own, std::string& error) {
+  if (argument.role == ArgumentRole::Packed) {
+    for (const auto& buffer : own) {
+      if (buffer->use() == Use::Packed && buffer->name() == argument.name) return buffer.get();
+    }
+    GuardedBuffer* made = add_buffer(own, argument.name, argument.bytes, Use::Packed, edge_of(layout), error);
+    if (made) made->fill(0xff);
+    return made;
+  }
+  if (GuardedBuffer* found = find(layout, argument)) return found;
+  if (is_data(argument)) {
+    error = cat("argument `", argument.name, "` with ", argument.bytes, " bytes is not an input of the reference");
+    return nullptr;
+  }
+  data_bytes_ += argument.bytes;
+  return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written, edge_of(layout), error);
+}
+
+bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding, std::string& error) {
+  for (const KernelArgument& argument : kernel.prepack) {
+    GuardedBuffer* buffer = buffer_for(layout, argument, own, error);
+    if (!buffer) return false;
+    binding.prepack.push_back(argument.role == ArgumentRole::Packed ? buffer->writable_view() : buffer->kernel_view());
+  }
+  for (const KernelArgument& argument : kernel.run) {
+    GuardedBuffer* buffer = buffer_for(layout, argument, own, error);
+    if (!buffer) return false;
+    binding.run.push_back(buffer->kernel_view());
+  }
+  i64 scratch_bytes = kernel.scratch_bytes(threads);
+  if (scratch_bytes == 0) return true;
+  GuardedBuffer* scratch = add_buffer(own, "scratch", scratch_bytes, Use::Written, edge_of(layout), error);
+  if (!scratch) return false;
+  binding.scratch = scratch->kernel_view();
+  return true;
+}
+
+void Task::place(int layout, int set) {
+  if (layouts_[layout].set == set) return;
+  layouts_[layout].set = set;
+  for (const auto& buffer : layouts_[layout].buffers) {
+    if (buffer->use() != Use::Read) continue;
+    const PrivateMemory& data = sets_[set].inputs.at(buffer->name());
+    std::memcpy(buffer->writable_view(), data.data(), static_cast<std::size_t>(data.bytes()));
+  }
+}
+
+void Task::poison_outputs(int layout, u8 byte) {
+  for (const auto& buffer : layouts_[layout].buffers) {
+    if (buffer->use() == Use::Written) buffer->fill(byte);
+  }
+}
+
+bool Task::keep_reference(int layout, const KernelManifest& reference, std::string& error) {
+  DataSet& set = sets_[layouts_[layout].set];
+  for (const KernelArgument& argument : reference.run) {
+    if (argument.role != ArgumentRole::Output) continue;
+    PrivateMemory data(argument.bytes);
+    if (!data.data()) {
+      error = cat("there is no memory for the reference of `", argument.name, "`");
+      return false;
+    }
+    std::memcpy(data.data(), find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes));
+    set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype), std::move(data)};
+    data_bytes_ += argument.bytes;
+  }
+  return true;
+}
+
+std::string Task::check(int layout, const KernelManifest& kernel, double& max_error) const {
+  const DataSet& set = sets_[layouts_[layout].set];
+  std::size_t compared = 0;
+  for (const KernelArgument& argument : kernel.run) {
+    if (argument.role != ArgumentRole::Output) continue;
+    auto expected = set.outputs.find(argument.name);
+    i64 count = argument.bytes / bytes_of(argument.dtype);
+    if (expected == set.outputs.end() || expected->second.count != count) {
+      return cat("output `", argument.name, "` with ", count, " elements is not an output of the reference");
+    }
+    Elements actual{find(layout, argument)->kernel_view(), argument.dtype, count};
+    Comparison found = compare(actual, {expected->second.data.data(), expected->second.dtype, count}, tolerance_);
+    max_error = std::max(max_error, found.max_error);
+    if (found.wrong > 0) return difference_text(argument, found);
+    ++compared;
+  }
+  return compared == set.outputs.size() ? "" : cat("the kernel has ", compared, " outputs, the reference ", set.outputs.size());
+}
+
+}  // namespace tw

@@ -1,0 +1,64 @@
+// Task: the data of one workload in the worker: two sets of random inputs with the reference's outputs, and two layouts of buffers
+// to run kernels in. The sets are in private memory, which a child does not have; a layout holds a copy of one of them at a time.
+#pragma once
+#include <array>
+#include <map>
+#include <string>
+
+#include "runtime/worker/buffers.h"
+#include "runtime/worker/child.h"
+#include "runtime/worker_protocol.h"
+
+namespace tw {
+
+inline constexpr int kLayouts = 2;  // 0: buffers end at a guard page; 1: buffers start at one
+inline constexpr int kSets = 2;
+
+class Task {
+ public:
+  // Draws the inputs. On failure `error` says why.
+  Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error);
+
+  // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`; outputs are shared by all kernels
+  // with the same ones. False: `error` names the argument that the task does not have, or the memory that there is not.
+  bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding, std::string& error);
+  i64 data_bytes() const { return data_bytes_; }
+
+  // Fills the layout's inputs with set `set`, if it does not hold it already.
+  void place(int layout, int set);
+  int set_in(int layout) const { return layouts_[layout].set; }
+  void poison_outputs(int layout, u8 byte);
+
+  // Keeps the outputs that the reference has left in the layout as those of the set that it holds.
+  bool keep_reference(int layout, const KernelManifest& reference, std::string& error);
+  // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence; raises max_error.
+  std::string check(int layout, const KernelManifest& kernel, double& max_error) const;
+
+  // Every buffer of a layout that kernels share.
+  const BufferList& buffers(int layout) const { return layouts_[layout].buffers; }
+
+ private:
+  struct Output {
+    DType dtype;
+    i64 count;
+    PrivateMemory data;
+  };
+  struct DataSet {
+    std::map<std::string, PrivateMemory> inputs;
+    std::map<std::string, Output> outputs;
+  };
+  struct Layout {
+    BufferList buffers;
+    int set = -1;
+  };
+  GuardedBuffer* find(int layout, const KernelArgument& argument) const;
+  bool draw_input(const KernelArgument& argument, u64 seed, std::string& error);
+  GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own, std::string& error);
+
+  Tolerance tolerance_;
+  std::array<DataSet, kSets> sets_;
+  std::array<Layout, kLayouts> layouts_;
+  i64 data_bytes_ = 0;
+};
+
+}  // namespace tw

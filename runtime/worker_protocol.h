@@ -1,0 +1,70 @@
+// The messages between the tuner and tracewright-worker, and their bytes: a frame is a FrameHeader followed by the encoded message.
+// Both ends are the same build on the same machine, so numbers travel as they lie in memory; the reader still trusts no length.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/kernel.h"
+#include "runtime/measurer.h"
+
+namespace tw {
+
+inline constexpr int kWorkerSocket = 3;  // the file descriptor that the worker is started with
+inline constexpr u64 kMaxFrameBytes = u64{1} << 30;
+
+enum class MessageKind : u32 { Hello = 0x54570001, BeginTask, EndTask, Measure, TaskStarted, Measured };
+
+struct FrameHeader {
+  MessageKind kind;
+  u32 reserved = 0;
+  u64 bytes = 0;
+};
+
+// Tuner to worker, first of all; no answer.
+struct HelloMessage {
+  int core = -1;
+  i64 memory_bytes = 0;
+  double reference_timeout_seconds = 0;
+};
+
+// Answered by TaskStarted with a TaskStart whose `task` is this `task`, or -1.
+struct BeginTaskMessage {
+  int task = 0;
+  Kernel reference;
+  Tolerance tolerance;
+  u64 seed = 0;
+};
+
+// Answered by Measured with a MeasureResult. The worker remembers one incumbent per task.
+struct MeasureMessage {
+  int task = 0;
+  Kernel candidate;
+  MeasureOptions options;  // options.incumbent is not sent
+  bool has_incumbent = false;
+  std::optional<Kernel> new_incumbent;  // empty: the one the worker has
+  double incumbent_seconds = 0;         // its smallest time so far in this task; 0 = unknown
+};
+
+std::string encode(const HelloMessage& message);
+std::string encode(const BeginTaskMessage& message);
+std::string encode(int task);
+std::string encode(const MeasureMessage& message);
+std::string encode(const TaskStart& message);
+std::string encode(const MeasureResult& message);
+
+// False if the bytes are not such a message.
+bool decode(std::string_view bytes, HelloMessage& message);
+bool decode(std::string_view bytes, BeginTaskMessage& message);
+bool decode(std::string_view bytes, int& task);
+bool decode(std::string_view bytes, MeasureMessage& message);
+bool decode(std::string_view bytes, TaskStart& message);
+bool decode(std::string_view bytes, MeasureResult& message);
+
+// Sends a whole frame. False if the other side is gone.
+bool send_frame(int socket, MessageKind kind, std::string_view payload);
+// Receives a whole frame. False if the other side is gone, the frame is too long, or nothing came for `timeout_seconds` (< 0: no limit).
+bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds);
+
+}  // namespace tw

@@ -1,0 +1,114 @@
+#include "sampler/search/space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "dsl/base/text.h"
+#include "sampler/draw/tiles.h"
+
+namespace tw {
+namespace {
+
+struct Partial {
+  Schedule schedule;
+  std::vector<std::string> rules;
+};
+
+// Blocks of the program at first, last one first: consumers before producers.
+std::vector<BlockId> visiting_order(const Program& program) {
+  std::vector<BlockId> order;
+  for_each<Block>(program.body, [&](const Block* block) { order.push_back(block->id); });
+  std::reverse(order.begin(), order.end());
+  return order;
+}
+
+// One rule on one block for every partial sketch. A fork that an instruction rejected is no sketch, unless nothing else is left.
+std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Library& library, BlockId block,
+                                      const rules::TargetFacts& target, std::vector<Partial> partials, Space& space,
+                                      Diagnostics& diagnostics) {
+  static const rules::Limits limits;
+  std::vector<Partial> next;
+  for (Partial& partial : partials) {
+    if (!use.rule->visits_program && !partial.schedule.state().find_block(block)) {
+      next.push_back(std::move(partial));
+      continue;
+    }
+    rules::RuleOutcome outcome = apply_rule(use, library.functions(), partial.schedule, block, target, limits, diagnostics);
+    space.rejects.insert(space.rejects.end(), outcome.rejects.begin(), outcome.rejects.end());
+    if (outcome.schedules.empty()) next.push_back(std::move(partial));
+    for (Schedule& schedule : outcome.schedules) {
+      std::vector<std::string> names = partial.rules;
+      bool changed = schedule.trace().instructions().size() > partial.schedule.trace().instructions().size();
+      if (changed && (names.empty() || names.back() != use.rule->name)) names.emplace_back(use.rule->name);
+      next.push_back({std::move(schedule), std::move(names)});
+    }
+    if (static_cast<int>(next.size()) > limits.sketches) {
+      diagnostics.error(use.rule->span, cat("the task has more than ", limits.sketches, " sketches"));
+      return next;
+    }
+  }
+  return next;
+}
+
+}  // namespace
+
+Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                  const rules::TargetFacts& target, std::string& errors) {
+  Space space;
+  std::vector<Partial> partials;
+  partials.push_back({Schedule(program, /*seed=*/1), {}});
+  std::vector<BlockId> order = visiting_order(program);
+  for (const rules::RuleUse& use : uses) {
+    if (use.rule->is_post) continue;
+    Diagnostics diagnostics(*use.module->source);
+    std::vector<BlockId> visited = use.rule->visits_program ? std::vector<BlockId>{BlockId{}} : order;
+    for (BlockId block : visited) {
+      partials = apply_everywhere(use, library, block, target, std::move(partials), space, diagnostics);
+      if (diagnostics.has_errors()) break;
+    }
+    errors += diagnostics.render();
+  }
+  std::set<Hash128> seen;
+  for (Partial& partial : partials) {
+    Trace trace = partial.schedule.trace().without_dead_code();
+    std::vector<Decision> open(trace.sample_count());
+    if (!seen.insert(trace.with_decisions(open).hash()).second) continue;
+    auto prior = std::make_shared<const JointPrior>(trace);
+    space.sketches.push_back({std::move(trace), std::move(prior), std::move(partial.rules)});
+  }
+  return space;
+}
+
+double log10_points(const Sketch& sketch) {
+  double total = sketch.prior->log10_groups();
+  std::size_t sample = 0;
+  for (const Instruction& instruction : sketch.trace.instructions()) {
+    if (!instruction.kind->samples) continue;
+    const std::vector<i64>& candidates = sketch.prior->candidates(sample);
+    bool grouped = sketch.prior->in_group(sample++);
+    if (grouped) continue;
+    if (!candidates.empty()) {
+      total += std::log10(static_cast<double>(candidates.size()));
+      continue;
+    }
+    std::string_view name = instruction.kind->name;
+    if (name == "sample_compute_location") {
+      total += std::log10(4.0);  // the usual number of places; the true one is known at replay only
+      continue;
+    }
+    double extent = 1;
+    for (int i = 0; i < instruction.decision.count; ++i) extent *= static_cast<double>(instruction.decision.values[i]);
+    int n = instruction.decision.count;
+    if (name == "sample_tile") {
+      total += (n - 1) * std::log10(std::max(1.0, extent));  // each inner factor up to the extent
+    } else {
+      for (const PrimePower& power : factorize(static_cast<i64>(extent))) {
+        for (int i = 1; i < n; ++i) total += std::log10((power.exponent + i) / static_cast<double>(i));  // stars and bars
+      }
+    }
+  }
+  return total;
+}
+
+}  // namespace tw

@@ -1,0 +1,31 @@
+// The space of a task: its sketches. A sketch is a trace whose decisions are open, compiled once into what drawing needs.
+#pragma once
+#include <memory>
+
+#include "rules/lang/library.h"
+#include "sampler/draw/joint_prior.h"
+
+namespace tw {
+
+struct Sketch {
+  Trace trace;                      // without dead code; decisions are those of the draw at which it was built
+  std::shared_ptr<const JointPrior> prior;
+  std::vector<std::string> rules;   // that changed the program, in order
+};
+
+struct Space {
+  std::vector<Sketch> sketches;
+  std::vector<rules::ForkReject> rejects;  // forks that an instruction rejected while the space was built
+};
+
+// Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the
+// program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
+// Errors in the text of rules go to their module's diagnostics, rendered into `errors`.
+Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                  const rules::TargetFacts& target, std::string& errors);
+
+// log10 of the number of decisions of a sketch, with the extents of the draw at which it was built; -1 if some sample is not
+// understood.
+double log10_points(const Sketch& sketch);
+
+}  // namespace tw
