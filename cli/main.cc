@@ -9,7 +9,6 @@
 #include "backends/target.h"
 #include "cli/commands.h"
 #include "dsl/base/text.h"
-#include "dsl/base/version.h"
 
 namespace tw::cli {
 namespace {
@@ -24,8 +23,8 @@ constexpr Command commands[] = {
     {"tune", "search fast kernels for the tasks of a YAML list", run_tune},
     {"replay", "rebuild a kernel from a trace file or a record; check, run or print it", run_replay},
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
-    {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
-    {"bench", "measure the best kernels side by side with other libraries", run_bench},
+    // {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
+    // {"bench", "measure the best kernels side by side with other libraries", run_bench},
     {"space", "the sketches that the rules give for each task, and how many points they have", run_space},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
     {"db", "verify, export, import a database; list its best records", run_db},
@@ -36,7 +35,7 @@ void print_help(std::FILE* out) {
   std::fprintf(out,
                "tracewright %s: fast kernels by tuning schedules that are probabilistic programs\n\n"
                "usage: tracewright COMMAND [OPTIONS]\n\ncommands:\n",
-               kVersion);
+               TW_VERSION);
   for (const Command& command : commands) std::fprintf(out, "  %-8s %s\n", command.name, command.help);
   std::fprintf(out,
                "\n`tracewright COMMAND --help` describes one. Begin with `tracewright doctor`, then\n"
@@ -69,7 +68,7 @@ int main_of(int count, char** words) {
 }  // namespace
 
 int run_version(int, char**) {
-  std::printf("tracewright %s\n", kVersion);
+  std::printf("tracewright %s\n", TW_VERSION);
   return Ok;
 }
 

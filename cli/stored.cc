@@ -4,7 +4,7 @@
 
 #include "cli/output.h"
 #include "dsl/base/text.h"
-#include "runtime/rebuild.h"
+#include "cli/rebuild.h"
 
 namespace tw::cli {
 

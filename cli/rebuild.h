@@ -10,10 +10,7 @@
 #include "runtime/database.h"
 #include "runtime/trace_file.h"
 
-namespace tw {
-
-LoweringOptions lowering_options(const Target& target);
-CodegenTarget codegen_target(const Target& target);
+namespace tw::cli {
 
 // A program after its trace, and lowered.
 struct Rebuilt {
@@ -31,10 +28,10 @@ std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, 
 // The kernel of a rebuilt program; `symbol` is the prefix of its entry points.
 std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol, std::string& error);
 
-// The kernel that results are checked against: the unscheduled program in f64.
-std::optional<Kernel> compile_reference(const OwnedProgram& program, const Target& target, std::string& error);
-
 // What a record of a database says, as a trace file.
 std::optional<TraceFile> trace_file_of(Database& database, const Record& record, std::string& error);
 
-}  // namespace tw
+// The resolved target of a trace file: its text was checked when it was read.
+Target target_of(const TraceFile& file);
+
+}  // namespace tw::cli

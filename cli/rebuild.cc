@@ -1,20 +1,12 @@
-#include "runtime/rebuild.h"
+#include "cli/rebuild.h"
 
 #include "dsl/base/text.h"
-#include "dsl/passes/widen.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
+#include "sampler/search/trial.h"
 
-namespace tw {
-
-LoweringOptions lowering_options(const Target& target) {
-  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers};
-}
-
-CodegenTarget codegen_target(const Target& target) {
-  return {target.triple, target.cpu, target.features, target.vector_bits};
-}
+namespace tw::cli {
 
 std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, const Target& target, std::string& error) {
   Rebuilt out{std::make_shared<Arena>(), program, trace, {}, {}, {}};
@@ -48,13 +40,6 @@ std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std:
   return std::move(*kernel);
 }
 
-std::optional<Kernel> compile_reference(const OwnedProgram& program, const Target& target, std::string& error) {
-  OwnedProgram wide{std::make_shared<Arena>(), {}};
-  wide.program = widen_to_f64(*wide.arena, program.program);
-  std::optional<Rebuilt> rebuilt = rebuild(wide, Trace(), target, error);
-  return rebuilt ? compile(*rebuilt, target, "reference", error) : std::nullopt;
-}
-
 std::optional<TraceFile> trace_file_of(Database& database, const Record& record, std::string& error) {
   DatabaseResult<std::string> text = database.workload_text(record.workload);
   if (!text) {
@@ -74,4 +59,12 @@ std::optional<TraceFile> trace_file_of(Database& database, const Record& record,
   return TraceFile{record.version, record.target, std::move(*program), std::move(*trace)};
 }
 
-}  // namespace tw
+Target target_of(const TraceFile& file) {
+  Source source{"target", file.target};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(file.target, 0, diagnostics);
+  TW_CHECK(target, "a trace file with an unknown target");
+  return *target;
+}
+
+}  // namespace tw::cli
