@@ -119,8 +119,8 @@ static const Block* with_mapped_accesses(Arena& arena, const Block* block, const
     } else {
       const Store* store = as<Store>(n);
       if (!store) return static_cast<const Stmt*>(n);
-      std::vector<Target> targets(store->targets.begin(), store->targets.end());
-      for (Target& target : targets) {
+      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      for (StoreTarget& target : targets) {
         if (target.buffer == from) target = {to, mapped(target.indices)};
       }
       return build.store(arena.copy(targets), store->values);
