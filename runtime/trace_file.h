@@ -1,5 +1,4 @@
-// Trace files: everything that is needed to make a kernel again: workload, target, schedule,
-// version.
+// Trace files: everything that is needed to make a kernel again: workload, target, schedule, version.
 //
 //   tracewright 1 "0.1.0"
 //   target "cpu -mcpu=znver3 -threads=1"
@@ -19,9 +18,9 @@
 namespace tw {
 
 struct TraceFile {
-  std::string version;   // of tracewright that wrote it
-  std::string target;    // canonical text
-  OwnedProgram program;  // unscheduled
+  std::string version;  // of tracewright that wrote it
+  std::string target;   // canonical text
+  OwnedProgram program; // unscheduled
   Trace trace;
 };
 
