@@ -88,7 +88,7 @@ const Expr* ProgramExprs::lower(const ast::Expr* e) {
     case ast::Kind::If: return select(ast::as<ast::If>(e));
     case ast::Kind::Call: return call(ast::as<ast::Call>(e));
     case ast::Kind::Index: {
-      std::optional<Target> target = element(e);
+      std::optional<StoreTarget> target = element(e);
       return target ? build_.load(target->buffer, target->indices) : nullptr;
     }
     default: return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
@@ -202,7 +202,7 @@ const Expr* ProgramExprs::vector(const ast::Call* e, Str kind) {
   return build_.ramp((*list)[0], (*list)[1], static_cast<int>(lanes->value));
 }
 
-std::optional<Target> ProgramExprs::element(const ast::Expr* e) {
+std::optional<StoreTarget> ProgramExprs::element(const ast::Expr* e) {
   auto* index = ast::as<ast::Index>(e);
   auto* name = index ? ast::as<ast::Name>(index->value) : nullptr;
   if (!name) {
@@ -224,7 +224,7 @@ std::optional<Target> ProgramExprs::element(const ast::Expr* e) {
     fail(e->span, cat("`", name->name, "` has ", entry->buffer->shape.size(), " dimensions, found ", indices.size(), " indices"));
     return std::nullopt;
   }
-  return Target{entry->buffer, build_.arena.copy(indices)};
+  return StoreTarget{entry->buffer, build_.arena.copy(indices)};
 }
 
 }  // namespace tw
