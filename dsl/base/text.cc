@@ -34,7 +34,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  auto same_letter = [](char a, char b) { return (a | 32) == (b | 32); };
   for (const std::string& candidate : candidates) {
+    if (std::equal(word.begin(), word.end(), candidate.begin(), candidate.end(), same_letter)) return candidate;
     std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;

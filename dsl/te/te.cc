@@ -24,17 +24,6 @@ BinaryOp operator_of(Reducer reducer) {
   TW_CHECK(false, "a stage without reduction has no operator");
 }
 
-// The largest value of an integer type.
-i64 highest_of(DType type) {
-  switch (type) {
-    case DType::Bool: return 1;
-    case DType::I8: return std::numeric_limits<std::int8_t>::max();
-    case DType::U8: return std::numeric_limits<std::uint8_t>::max();
-    case DType::I32: return std::numeric_limits<std::int32_t>::max();
-    default: return std::numeric_limits<i64>::max();
-  }
-}
-
 // The value that changes nothing. For floats -inf and inf, so that a row of -inf has the maximum -inf.
 const Expr* identity(const Build& build, Reducer reducer, DType type) {
   constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -33,6 +33,8 @@ DType arithmetic_type(DType type);
 // The type to which both are widened; an arithmetic type.
 DType widened(DType a, DType b);
 
+i64 highest_of(DType type);  // the largest value of an integer type
+
 // A scalar value inside a stage.
 struct Value {
   Arena* arena = nullptr;

@@ -99,12 +99,38 @@ bool holds(DType wide, DType narrow) {
   return narrow == DType::I32 && (wide == DType::I64 || wide == DType::F64);
 }
 
+// `e` as a `type` if nothing was computed since it was widened from that type: f16(f32(x)) of an f16 x is x. So that copies and
+// paddings of narrow types stay copies. Null if something was computed.
+const Expr* without_widening(const Build& build, DType type, const Expr* e) {
+  if (e->type.dtype == type) return e;
+  if (const Cast* cast = as<Cast>(e)) return cast->value->type.dtype == type && holds(cast->type.dtype, type) ? cast->value : nullptr;
+  if (const IntImm* imm = as<IntImm>(e)) {
+    bool fits = is_int(type) && holds(e->type.dtype, type) && imm->value >= lowest_of(type) && imm->value <= highest_of(type);
+    return fits ? build.integer(imm->value, type) : nullptr;
+  }
+  if (e->kind == Kind::FloatImm) return is_float(type) ? build.cast(type, e) : nullptr;
+  const Select* select = as<Select>(e);
+  const Expr* then = select ? without_widening(build, type, select->then) : nullptr;
+  const Expr* otherwise = then ? without_widening(build, type, select->otherwise) : nullptr;
+  return otherwise ? build.select(select->condition, then, otherwise) : nullptr;
+}
+
 i64 saturated(double value) {
   if (std::isnan(value)) return 0;
   return static_cast<i64>(std::clamp(value, -0x1p62, 0x1p62));
 }
 
 }  // namespace
+
+i64 highest_of(DType type) {
+  switch (type) {
+    case DType::Bool: return 1;
+    case DType::I8: return std::numeric_limits<std::int8_t>::max();
+    case DType::U8: return std::numeric_limits<std::uint8_t>::max();
+    case DType::I32: return std::numeric_limits<std::int32_t>::max();
+    default: return std::numeric_limits<i64>::max();
+  }
+}
 
 DType arithmetic_type(DType type) {
   if (type == DType::F16 || type == DType::BF16) return DType::F32;
@@ -190,9 +216,7 @@ Value convert(DType type, const Value& value) {
     if (is_float(type)) return {value.arena, build.number(number_of(value), type)};
     return {value.arena, build.integer(integer ? integer->value : saturated(number_of(value)), type)};
   }
-  // f16(f32(x)) of an f16 x is x: nothing was computed between the two conversions.
-  const Cast* cast = as<Cast>(value.expr);
-  if (cast && cast->value->type.dtype == type && holds(cast->type.dtype, type)) return {value.arena, cast->value};
+  if (const Expr* exact = without_widening(build, type, value.expr)) return {value.arena, exact};
   return {value.arena, build.cast(type, value.expr)};
 }
 

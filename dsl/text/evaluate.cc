@@ -66,11 +66,8 @@ class IntegerEvaluator {
   std::optional<i64> binary(const ast::Binary* n) {
     std::optional<i64> a = (*this)(n->a), b = (*this)(n->b);
     if (!a || !b) return std::nullopt;
-    i64 out = 0;
     switch (n->op) {
-      case BinaryOp::Add: return checked(n, __builtin_add_overflow(*a, *b, &out), out);
-      case BinaryOp::Sub: return checked(n, __builtin_sub_overflow(*a, *b, &out), out);
-      case BinaryOp::Mul: return checked(n, __builtin_mul_overflow(*a, *b, &out), out);
+      case BinaryOp::Add: case BinaryOp::Sub: case BinaryOp::Mul: return checked(n, *a, *b);
       case BinaryOp::Div: return fail(n->op_span, "`/` divides floats", "integers divide with `//`");
       case BinaryOp::FloorDiv: return divisible(n, *a, *b) ? std::optional(floor_div(*a, *b)) : std::nullopt;
       case BinaryOp::FloorMod: return divisible(n, *a, *b) ? std::optional(*a - floor_div(*a, *b) * *b) : std::nullopt;
@@ -86,9 +83,13 @@ class IntegerEvaluator {
     }
   }
 
-  std::optional<i64> checked(const ast::Binary* n, bool overflow, i64 value) {
+  std::optional<i64> checked(const ast::Binary* n, i64 a, i64 b) {
+    i64 out = 0;
+    bool overflow = n->op == BinaryOp::Add   ? __builtin_add_overflow(a, b, &out)
+                    : n->op == BinaryOp::Sub ? __builtin_sub_overflow(a, b, &out)
+                                             : __builtin_mul_overflow(a, b, &out);
     if (overflow) return fail(n->span, "this integer overflows");
-    return value;
+    return out;
   }
   bool divisible(const ast::Binary* n, i64 a, i64 b) {
     if (b == 0) fail(n->op_span, cat("`", name_of(n->op), "` divides by zero"));

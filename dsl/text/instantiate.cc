@@ -66,10 +66,10 @@ class Instantiation {
     }
   }
 
-  // Goes on after an error, unless names would be missing.
+  // Goes on after an error, but not after a `require` that does not hold: what follows relies on it.
   void statements(const std::vector<Statement>& list, Names& scope) {
     for (const Statement& item : list) {
-      if (errors_.full()) return;
+      if (errors_.full() || violated_) return;
       std::visit([&](const auto& node) { statement(node, scope); }, item.node);
     }
   }
@@ -137,6 +137,7 @@ class Instantiation {
   void statement(const Require& node, Names& scope) {
     std::optional<i64> holds = evaluate_integer(node.condition, scope, errors_);
     if (!holds || *holds) return;
+    violated_ = true;
     std::vector<std::string> values;
     collect_values(node.condition, scope, values);
     std::string message = node.message.empty() ? cat("`", ast::to_string(node.condition), "` does not hold") : std::string(node.message);
@@ -275,6 +276,7 @@ class Instantiation {
   ValueLowering lowering_;
   Names scope_;
   int outputs_ = 0;
+  bool violated_ = false;
   // What the next epilogue is applied to, and what the last one must become.
   te::Tensor result_;
   std::vector<IterVar> result_axes_;

@@ -1,0 +1,98 @@
+// tune: the whole search over a list of tasks: build spaces, draw, evolve, measure, store, learn. The command and C++ programs call
+// this; progress is told to a TuneObserver, results are in the database.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/target.h"
+#include "costmodel/cost_model.h"
+#include "rules/lang/library.h"
+#include "runtime/database.h"
+#include "runtime/measurer.h"
+#include "dsl/ir/program.h"
+
+namespace tw {
+
+struct TuneTask {
+  std::string name;
+  OwnedProgram program;   // unscheduled
+  Target target;
+  double weight = 1;
+  std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
+};
+
+struct TuneOptions {
+  i64 trials = 512;            // per task, those of earlier runs included
+  double seconds = 0;          // of this run; 0 = no limit
+  u64 seed = 0;
+  int threads = 0;             // of the search itself; 0 = all this process may use
+  std::string rules = "cpu";   // name of a set in the library
+  std::string cost_model = "auto";
+  bool replay_measurements = false;  // take results from the database instead of measuring; what is not there counts as failed
+};
+
+// Where one task stands. Times are seconds of one kernel call.
+struct TaskProgress {
+  std::string name;
+  i64 trials = 0, failed = 0;       // stored, earlier runs included
+  i64 wanted = 0;                   // trials to reach
+  double best_seconds = 0;          // 0 = none yet
+  double baseline_seconds = 0;      // the untuned program: program order, same backend
+  double zero_trial_seconds = 0;    // the first candidate, chosen without any measurement
+  double flops = 0;                 // arithmetic operations of one call, as the workload states them
+  i64 best_record = 0;              // id in the database
+  bool done = false;
+  std::string problem;              // why nothing can be tuned, if so
+};
+
+// Where the time of a run went, in seconds of wall time of the tuner; worker time overlaps with the rest.
+struct TuneProfile {
+  double space = 0, replay = 0, features = 0, model = 0, training = 0, lower = 0, compile = 0, measure = 0, database = 0, other = 0;
+};
+
+struct TuneResult {
+  std::vector<TaskProgress> tasks;
+  i64 measured = 0;               // trials of this run
+  i64 candidates = 0;             // different ones that were replayed, postprocessed and scored
+  i64 rejected = 0;               // draws and mutations that an instruction rejected
+  double search_seconds = 0;      // wall time of drawing, evolving and scoring
+  double seconds = 0;             // wall time of the run
+  double trials_per_second() const { return seconds > 0 ? static_cast<double>(measured) / seconds : 0; }
+  double candidates_per_second() const { return search_seconds > 0 ? static_cast<double>(candidates) / search_seconds : 0; }
+  TuneProfile profile;
+  bool interrupted = false;       // `stop` was set: everything measured is stored
+  std::string error;              // the database failed: what was stored is safe
+};
+
+class TuneObserver {
+ public:
+  virtual ~TuneObserver() = default;
+  // After every trial. `task` indexes the tasks; `last` is the trial just stored.
+  virtual void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task, const Record& last) = 0;
+  // Things that a person should know once: a fallback cost model, failures of one kind, a task that cannot be tuned.
+  virtual void on_message(const std::string& text) = 0;
+};
+
+// Runs until every task has its trials, the time is over, or *stop is set (then the trial at hand is finished and stored).
+// `measurer` may be null if replay_measurements is set.
+TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options, Database& database,
+                Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop);
+
+// What a task's space looks like before anything is measured: for `space` and `tune --dry-run`.
+struct SpaceSummary {
+  struct Row {
+    std::string trace;
+    double log10_points;
+    std::vector<std::string> rules;
+  };
+  std::vector<Row> sketches;
+  std::string errors;
+};
+SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set);
+
+// Arithmetic operations of one call: adds, multiplications, divisions, comparisons and function calls on non-index values, each 1.
+double count_flops(const Program& program);
+
+}  // namespace tw
