@@ -54,7 +54,7 @@ static Result<Unit> apply(State& state, Loops ids) {
   TW_TRY_STATUS(are_distinct(loops));
   TW_TRY(std::vector<const For*> chain, chain_of(loops));
   TW_TRY(Path path, state.path_to(chain[0]->id));
-  TW_TRY_STATUS(iterations_are_self_contained(state.arena(), chain.back()->body, chain, ranges_around(path)));
+  TW_TRY_STATUS(iterations_may_be_permuted(state.arena(), chain.back()->body, chain, ranges_around(path)));
 
   const Stmt* body = chain.back()->body;
   auto next = loops.rbegin();

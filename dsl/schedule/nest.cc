@@ -161,6 +161,59 @@ std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Exp
 void insert_before(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({added, anchor})); }
 void insert_after(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({anchor, added})); }
 
+bool feeds(const For* loop, const Block* block, IterKind kind) {
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->iters[i].kind == kind && uses(block->bindings[i], loop->var)) return true;
+  }
+  return false;
+}
+
+const Stmt* MirroredNest::around(Build build, const Stmt* body) const {
+  for (std::size_t i = fresh.size(); i-- > 0;) body = build.with_body(fresh[i], body);
+  return body;
+}
+
+MirroredNest mirror_loops(State& state, const Block* block, const Path& path, int from) {
+  Build build = state.build();
+  MirroredNest out;
+  VarRanges ranges = ranges_around(path);
+  for (int i = from; i < path.size(); ++i) {
+    const For* loop = as<For>(path[i]);
+    if (!loop) continue;
+    if (!feeds(loop, block, IterKind::S)) {
+      out.loops.set(loop->var, build.integer(0));
+      continue;
+    }
+    const Var* var = state.fresh_var(loop->var->name);
+    ranges.set_extent(var, loop->extent);
+    out.loops.set(loop->var, var);
+    out.fresh.push_back(build.loop(state.fresh_loop(), var, loop->extent, nullptr));
+    out.mirrored.push_back(loop);
+  }
+  std::vector<IterVar> iters;
+  std::vector<const Expr*> bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    const IterVar& iter = block->iters[i];
+    if (iter.kind == IterKind::R) {
+      out.iters.set(iter.var, build.integer(0));
+      continue;
+    }
+    const Var* var = state.fresh_var(iter.var->name);
+    out.iters.set(iter.var, var);
+    iters.push_back({var, iter.extent, iter.kind});
+    bindings.push_back(substitute(state.arena(), block->bindings[i], out.loops));
+  }
+  const Expr* predicate = block->predicate ? substitute(state.arena(), block->predicate, out.loops) : nullptr;
+  if (predicate) predicate = simplify(state.arena(), predicate, ranges);
+  if (is_constant(predicate, 1)) predicate = nullptr;
+  Block* copy = state.arena().make<Block>(*block);
+  copy->iters = state.arena().copy(iters);
+  copy->bindings = state.arena().copy(bindings);
+  copy->predicate = predicate;
+  out.block = copy;
+  return out;
+}
+
 const Stmt* top_of_own_nest(const Path& path) {
   int top = path.size() - 1;
   while (top > 0 && as<For>(path[top - 1])) --top;
