@@ -1,6 +1,6 @@
 // Text -> Program, for exactly what dsl/ir/print.h prints: parse_program(print(p)) is structurally equal to p. Used for records,
 // trace files, golden tests and bug reports. Ids are given anew in order of appearance; nothing is folded or simplified. What can
-// be said but makes no sense (a loop variable outside of its loop is an unknown name, a race is not noticed) is for dsl/ir/verify.h.
+// be said but makes no sense (a loop variable outside of its loop is an unknown name, a race is not noticed) is for dsl/analysis/verify.h.
 #pragma once
 #include <optional>
 
