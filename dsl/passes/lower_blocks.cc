@@ -104,9 +104,8 @@ class BlockLowering {
   // Null where that does not apply.
   const Stmt* run_init_first(const For* outermost) {
     std::vector<const For*> chain;
-    const Stmt* inner = outermost;
-    for (; const For* loop = as<For>(inner); inner = loop->body) chain.push_back(loop);
-    const Block* block = as<Block>(inner);
+    for (const For* loop = outermost; loop; loop = as<For>(loop->body)) chain.push_back(loop);
+    const Block* block = as<Block>(chain.back()->body);
     if (!block || !block->init || !is_bound(block, IterKind::R, outermost->var)) return nullptr;
     Substitution first;
     std::vector<const For*> kept;
