@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "backends/backend.h"
-#include "tests/support/load_object.h"
+#include "runtime/object_loader.h"
 #include "tests/support/lowered_gemm.h"
 
 namespace tw {
@@ -74,7 +74,10 @@ void measure(const Options& options, int rows, int vectors) {
   int spills = 0;
   for (std::size_t at = 0; (at = assembly.find("(%rsp", at)) != std::string::npos; ++at) ++spills;
 
-  LoadedKernel loaded(*kernel);
+  std::string error;
+  LoadedObject loaded = load_object(kernel->code, error);
+  if (!error.empty()) return void(std::cerr << error << "\n");
+  tw_run_function run = loaded.run("gemm");
   float *a = floats(plan.m * plan.a_stride), *b = floats(plan.panels() * plan.k * plan.panel()), *c = floats(plan.m * plan.n);
   void* buffers[] = {a, b, c};
   double flops = 2.0 * static_cast<double>(plan.m * plan.n * plan.k), best = 0, peak = 0;
@@ -82,7 +85,7 @@ void measure(const Options& options, int rows, int vectors) {
   for (int round = 0; round < options.rounds; ++round) {
     peak = std::max(peak, fma_rate(options.bits));
     double start = seconds();
-    for (int i = 0; i < calls; ++i) loaded.run(buffers, nullptr, nullptr, nullptr);
+    for (int i = 0; i < calls; ++i) run(buffers, nullptr, nullptr, nullptr);
     best = std::max(best, flops * calls / (seconds() - start) * 1e-9);
   }
   std::printf("%3dx%d u%d  %7.1f GFLOP/s  %5.1f%% of %6.1f   jit %5.2f ms (build %.2f passes %.2f codegen %.2f)  rsp %d  %zu B\n", rows,

@@ -25,11 +25,6 @@ enum class MeasureStatus : u8 {
 inline constexpr int kMeasureStatuses = 11;
 const char* name_of(MeasureStatus status);  // "ok", "build error", ...
 
-// An output element is right if |actual - expected| <= absolute + relative * |expected|, or both are NaN, or the same infinity.
-struct Tolerance {
-  double absolute = 1e-5, relative = 1e-4;
-};
-
 struct MeasureOptions {
   const Kernel* incumbent = nullptr;  // the best kernel so far: the candidate is timed in turn with it. nullptr = alone
   int threads = 1;                    // 1 = the kernel gets a null pool

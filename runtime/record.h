@@ -14,7 +14,7 @@ struct Record {
   i64 id = 0;            // given by the database, counts from 1
   std::string workload;  // structural hash, 32 hex digits
   std::string target;    // canonical text of a resolved Target
-  std::string status;    // "ok", or the measurer's name of the failure
+  std::string status;    // the name that the measurer gives: "ok", "noisy", "crash", ...
   // Seconds of one call, kept to the picosecond; all 0 if the trial failed. `seconds` is what
   // trials are compared by.
   double seconds = 0, minimum = 0, first_quartile = 0, median = 0, third_quartile = 0;
@@ -28,7 +28,8 @@ struct Record {
   std::string error;    // what went wrong; "" if ok
   std::string trace;    // .tw text
 
-  bool ok() const { return status == "ok"; }
+  // Correct and timed. "noisy": the machine was disturbed, the time is the best guess.
+  bool ok() const { return status == "ok" || status == "noisy"; }
   bool operator==(const Record&) const = default;
 
   static constexpr const char* table = "records";

@@ -13,12 +13,14 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/SubtargetFeature.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -71,6 +73,11 @@ struct Collected final : llvm::DiagnosticHandler {
   std::string& text;
 };
 
+std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const llvm::Target& target, const std::string& triple, const std::string& cpu,
+                                                 const std::string& features) {
+  return std::unique_ptr<llvm::MCSubtargetInfo>(target.createMCSubtargetInfo(triple, cpu, features));
+}
+
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -89,19 +96,11 @@ std::string host_features() {
   return list;
 }
 
-namespace {
-
-std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const llvm::Target& target, const std::string& triple) {
-  return std::unique_ptr<llvm::MCSubtargetInfo>(target.createMCSubtargetInfo(triple, "", ""));
-}
-
-}  // namespace
-
 bool is_llvm_cpu(const std::string& triple, const std::string& cpu) {
   initialize_llvm();
   std::string error, name = triple.empty() ? host_triple() : triple;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(name, error);
-  return target && subtarget(*target, name)->isCPUStringValid(cpu);
+  return target && subtarget(*target, name, "", "")->isCPUStringValid(cpu);
 }
 
 KernelManifest manifest_of(const LoweredProgram& program, std::string_view symbol) {
@@ -143,11 +142,20 @@ struct LlvmCompiler::Impl {
 bool LlvmCompiler::Impl::make_machine() {
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.triple, error);
   if (!found) return false;
-  if (!subtarget(*found, target.triple)->isCPUStringValid(target.cpu)) {
-    error = "no cpu `" + target.cpu + "` for " + target.triple;
-    return false;
+  auto base = subtarget(*found, target.triple, "", "");
+  if (!base->isCPUStringValid(target.cpu)) error = "no cpu `" + target.cpu + "` for " + target.triple;
+  const llvm::SubtargetFeatures features(target.features);
+  for (const std::string& feature : features.getFeatures()) {
+    bool is_known = std::ranges::any_of(base->getAllProcessorFeatures(),
+                                        [&](const auto& known) { return feature.substr(1) == known.Key; });
+    if (!is_known) error = "no feature `" + feature.substr(1) + "` of " + target.triple;
   }
+  if (!error.empty()) return false;
   llvm::TargetOptions options;
+  bool is_riscv = llvm::Triple(target.triple).isRISCV64();
+  if (is_riscv && subtarget(*found, target.triple, target.cpu, target.features)->checkFeatures("+d")) {
+    options.MCOptions.ABIName = "lp64d";  // what Linux distributions use; LLVM's default is soft float
+  }
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fused where the IR says contract
   machine.reset(found->createTargetMachine(target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
                                            llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));

@@ -222,25 +222,27 @@ llvm::Value* FunctionEmitter::int_binary(BinaryOp op, DType dtype, llvm::Value* 
   TW_CHECK(false, "an operator that integers do not have");
 }
 
-bool FunctionEmitter::is_nonnegative(const Expr* expr) const {
-  if (is_unsigned(expr->type.dtype)) return true;
-  switch (expr->kind) {
-    case Kind::IntImm: return as<IntImm>(expr)->value >= 0;
-    case Kind::Var: return true;  // a loop variable
-    case Kind::Broadcast: return is_nonnegative(as<Broadcast>(expr)->value);
-    case Kind::Ramp: return is_nonnegative(as<Ramp>(expr)->base) && is_nonnegative(as<Ramp>(expr)->stride);
-    case Kind::Binary: break;
-    default: return false;
-  }
+std::optional<Interval> FunctionEmitter::range_of(const Expr* expr) const {
+  if (expr->type.lanes == 1) return interval_of(expr, ranges_);
   const Binary* node = as<Binary>(expr);
-  if (expr->type.dtype != DType::I64) return false;  // narrow integers wrap
-  switch (node->op) {
-    case BinaryOp::FloorMod: return positive_constant(node->b).has_value();
-    case BinaryOp::FloorDiv: return is_nonnegative(node->a) && positive_constant(node->b);
-    case BinaryOp::Max: return is_nonnegative(node->a) || is_nonnegative(node->b);
-    case BinaryOp::Add: case BinaryOp::Mul: case BinaryOp::Min: return is_nonnegative(node->a) && is_nonnegative(node->b);
-    default: return false;
+  std::optional<i64> divisor = node ? positive_constant(node->b) : std::nullopt;
+  if (divisor && node->op == BinaryOp::FloorMod) return Interval{0, *divisor - 1};
+  if (divisor && node->op == BinaryOp::FloorDiv) {
+    std::optional<Interval> whole = range_of(node->a);
+    if (!whole || whole->min < 0) return std::nullopt;
+    return Interval{whole->min / *divisor, whole->max / *divisor};
   }
+  std::optional<Address> sum = expr->type.dtype == DType::I64 ? split_index(expr) : std::nullopt;
+  if (!sum) return std::nullopt;
+  Interval total{sum->constant, sum->constant};
+  auto add = [&](i64 x, i64 y) { total = {total.min + std::min(x, y), total.max + std::max(x, y)}; };
+  add(0, sum->stride * (expr->type.lanes - 1));
+  for (const auto& [term, coefficient] : sum->terms) {
+    std::optional<Interval> range = interval_of(term, ranges_);
+    if (!range) return std::nullopt;
+    add(range->min * coefficient, range->max * coefficient);
+  }
+  return total;
 }
 
 // Quotient rounded down, and the remainder that has the divisor's sign.
@@ -253,8 +255,15 @@ llvm::Value* FunctionEmitter::divide(const Binary& node) {
     if (!wants_quotient) return builder_.CreateAnd(a, llvm::ConstantInt::get(type, static_cast<u64>(*divisor - 1)));
     return builder_.CreateAShr(a, llvm::ConstantInt::get(type, static_cast<u64>(__builtin_ctzll(static_cast<u64>(*divisor)))));
   }
-  if (is_unsigned(node.type.dtype) || (divisor && is_nonnegative(node.a))) {
-    return wants_quotient ? builder_.CreateUDiv(a, b) : builder_.CreateURem(a, b);
+  auto unsigned_result = [&] { return wants_quotient ? builder_.CreateUDiv(a, b) : builder_.CreateURem(a, b); };
+  if (is_unsigned(node.type.dtype)) return unsigned_result();
+  std::optional<Interval> range = divisor ? range_of(node.a) : std::nullopt;
+  if (range && range->min >= 0) {
+    if (node.type.lanes == 1 || std::max(range->max, *divisor) >= (i64{1} << 31)) return unsigned_result();
+    // Vector units multiply 32-bit lanes only.
+    llvm::Type *wide = a->getType(), *narrow = with_lanes(builder_.getInt32Ty(), node.type.lanes);
+    a = builder_.CreateTrunc(a, narrow), b = builder_.CreateTrunc(b, narrow);
+    return builder_.CreateZExt(unsigned_result(), wide);
   }
   llvm::Value *quotient = builder_.CreateSDiv(a, b), *remainder = builder_.CreateSRem(a, b);
   llvm::Value* zero = llvm::Constant::getNullValue(a->getType());

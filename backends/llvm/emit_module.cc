@@ -120,7 +120,7 @@ void ModuleEmitter::call_body(llvm::IRBuilder<>& builder, const std::string& nam
     buffer.pointer = body->getArg(index++);
     emitter.bind(buffer);
   }
-  for (const BoundVar& var : vars) emitter.bind(var.var, body->getArg(index++));
+  for (const BoundVar& var : vars) emitter.bind({var.var, body->getArg(index++), var.range});
   if (may_fork) emitter.allow_parallel(body->getArg(index), body->getArg(index + 1), body->getArg(index + 2));
   emitter.run(stmt);
 }
@@ -132,7 +132,8 @@ llvm::StructType* ModuleEmitter::context_type(const LiveIns& ins) {
   return llvm::StructType::get(context, fields);
 }
 
-llvm::Function* ModuleEmitter::make_task(const For& loop, const LiveIns& ins, const std::vector<BoundBuffer>& outer) {
+llvm::Function* ModuleEmitter::make_task(const For& loop, const LiveIns& ins, const std::vector<BoundBuffer>& outer,
+                                         const VarRanges& ranges) {
   llvm::IRBuilder<> builder(module_.getContext());
   llvm::Type *pointer = builder.getPtrTy(), *i64_type = builder.getInt64Ty();
   llvm::FunctionType* type = llvm::FunctionType::get(builder.getVoidTy(), {pointer, i64_type, i64_type}, false);
@@ -155,8 +156,8 @@ llvm::Function* ModuleEmitter::make_task(const For& loop, const LiveIns& ins, co
     buffers.push_back(buffer);
   }
   std::vector<BoundVar> vars;
-  for (const Var* var : ins.vars) vars.push_back({var, get()});
-  vars.push_back({loop.var, task->getArg(1)});
+  for (const Var* var : ins.vars) vars.push_back({var, get(), *ranges.find(var)});
+  vars.push_back({loop.var, task->getArg(1), {0, loop.extent - 1}});
   call_body(builder, name + "_body", buffers, vars, loop.body, nullptr, nullptr, nullptr);
   builder.CreateRetVoid();
   return task;

@@ -41,9 +41,10 @@ llvm::BasicBlock* FunctionEmitter::block(const char* name) {
   return llvm::BasicBlock::Create(function_->getContext(), name, function_);
 }
 
-void FunctionEmitter::bind(const Var* var, llvm::Value* value) {
-  if (vars_.size() <= var->id) vars_.resize(var->id + 1);
-  vars_[var->id] = {value, static_cast<int>(levels_.size()) - 1};
+void FunctionEmitter::bind(const BoundVar& bound) {
+  if (vars_.size() <= bound.var->id) vars_.resize(bound.var->id + 1);
+  vars_[bound.var->id] = {bound.value, static_cast<int>(levels_.size()) - 1};
+  ranges_.set(bound.var, bound.range);
 }
 
 // From here on, what needs computing once per iteration goes to the end of the current block.
@@ -134,8 +135,10 @@ void FunctionEmitter::counted_loop(const For& node) {
     counter = phi = builder_.CreatePHI(builder_.getInt64Ty(), 2, llvm::StringRef(node.var->name.data(), node.var->name.size()));
   }
   enter_scope(hides);
-  bind(node.var, counter);
+  std::size_t known = ranges_.size();
+  bind({node.var, counter, {0, node.extent - 1}});
   stmt(node.body);
+  ranges_.shrink(known);
   leave_scope(hides);
   if (!phi) return;
   llvm::Value* next = builder_.CreateAdd(phi, builder_.getInt64(1), "", true, true);
@@ -178,7 +181,7 @@ void FunctionEmitter::parallel_loop(const For& node) {
   LiveIns ins = live_ins(&node);
   std::vector<BoundBuffer> outer;
   for (const Buffer* buffer : ins.buffers) outer.push_back(find(buffer));
-  llvm::Function* task = module_.make_task(node, ins, outer);
+  llvm::Function* task = module_.make_task(node, ins, outer, ranges_);
   llvm::StructType* type = module_.context_type(ins);
   llvm::Value* context = local(type);
   unsigned field = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/llvm/vector_functions.h"
+#include "dsl/analysis/affine.h"
 #include "dsl/passes/lower.h"
 
 namespace tw::codegen {
@@ -32,6 +33,7 @@ struct BoundBuffer {
 struct BoundVar {
   const Var* var;
   llvm::Value* value;
+  Interval range;
 };
 
 // The names that a statement uses but does not define.
@@ -54,7 +56,7 @@ class ModuleEmitter {
   llvm::Function* make_function(llvm::FunctionType* type, const std::string& name, bool is_entry);
   // The task function of a parallel loop: (context, index, worker). The context is a struct of the live-ins in order, with the
   // scratch pointer first.
-  llvm::Function* make_task(const For& loop, const LiveIns& ins, const std::vector<BoundBuffer>& outer);
+  llvm::Function* make_task(const For& loop, const LiveIns& ins, const std::vector<BoundBuffer>& outer, const VarRanges& ranges);
   std::string symbol_for(const char* suffix);
   llvm::StructType* context_type(const LiveIns& ins);
   const Placement* worker_placement(const Buffer* buffer) const;
@@ -81,7 +83,7 @@ class FunctionEmitter {
  public:
   FunctionEmitter(ModuleEmitter& module, llvm::Function* function);
   void bind(const BoundBuffer& buffer) { buffers_.push_back(buffer); }
-  void bind(const Var* var, llvm::Value* value);
+  void bind(const BoundVar& var);
   // Null in a task: parallel loops inside parallel loops are serial.
   void allow_parallel(llvm::Value* parallel_for, llvm::Value* pool, llvm::Value* scratch) {
     parallel_for_ = parallel_for, pool_ = pool, scratch_ = scratch;
@@ -147,7 +149,7 @@ class FunctionEmitter {
   llvm::Value* select(const Expr* condition, const Expr* then, const Expr* otherwise, Type type);
   llvm::Value* branch_select(llvm::Value* condition, const Expr* then, const Expr* otherwise);
   llvm::Value* constant(const Expr* expr);
-  bool is_nonnegative(const Expr* expr) const;
+  std::optional<Interval> range_of(const Expr* expr) const;  // of any lane
   int depth_of(const Expr* expr) const;  // of the innermost loop that it depends on; -1 = it reads memory
 
   llvm::Type* memory_type(DType dtype);
@@ -163,6 +165,7 @@ class FunctionEmitter {
   VectorFunctions math_;
   std::vector<BoundBuffer> buffers_;
   std::vector<VarSlot> vars_;  // by Var::id
+  VarRanges ranges_;
   std::vector<Level> levels_;
   std::vector<int> hiding_;     // depths of the scopes that hide addresses
   llvm::DenseMap<const Expr*, llvm::Value*> memo_;  // within one Store

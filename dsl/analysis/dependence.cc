@@ -58,22 +58,32 @@ Status check_writes(const Program& program, const For* loop, bool private_buffer
   return ok();
 }
 
-// Does a block before the reader write all that it reads of the buffer?
-bool computes_what_it_reads(Arena& arena, const Stmt* body, const std::vector<const Block*>& blocks, const Block* reader,
-                            const Buffer* buffer, const VarRanges& ranges) {
-  std::optional<Region> wanted = region_of(arena, body, buffer, AccessKind::Read, ranges, reader);
-  if (!wanted) return true;
-  for (const Block* writer : blocks) {
-    if (writer == reader) return false;
-    std::optional<Region> written = region_of(arena, body, buffer, AccessKind::Write, ranges, writer);
-    if (written && written->exact && contains(*written, *wanted, ranges)) return true;
-  }
-  return false;
+// Loops that run more than once and write the same elements in each iteration.
+int loops_that_repeat(const Block* writer, const Buffer* buffer, const std::vector<const For*>& loops) {
+  auto repeats = [&](const For* loop) { return loop->extent > 1 && !writes_depend_on(writer, buffer, loop); };
+  return static_cast<int>(std::count_if(loops.begin(), loops.end(), repeats));
 }
 
-}  // namespace
+// Do the elements that a block reads never come from an iteration that may now run at another time? Either a block before it has just written all of
+// them, or all writers keep to elements of their own iteration, up to `repeating` loops whose iterations stay in order.
+bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const Block*>& blocks, const Block* reader, const Buffer* buffer,
+                        const std::vector<const For*>& fixed, const VarRanges& ranges, int repeating) {
+  std::optional<Region> wanted = region_of(arena, body, buffer, AccessKind::Read, ranges, reader);
+  if (!wanted) return true;
+  bool is_before = true, all_own = true, covered = false;
+  for (const Block* writer : blocks) {
+    is_before = is_before && writer != reader;
+    if (!writes_buffer(writer, buffer)) continue;
+    all_own = all_own && loops_that_repeat(writer, buffer, fixed) <= repeating;
+    std::optional<Region> written = region_of(arena, body, buffer, AccessKind::Write, ranges, writer);
+    bool covers = written && written->exact && contains(*written, *wanted, ranges);
+    if (covers && is_before) return true;
+    covered = covered || covers;
+  }
+  return covered && all_own;
+}
 
-Status iterations_are_self_contained(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around) {
+Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around, int repeating) {
   std::vector<const Block*> blocks = blocks_in(body);
   if (blocks.size() < 2) return ok();
   for (const For* loop : fixed) around.set_extent(loop->var, loop->extent);
@@ -81,7 +91,7 @@ Status iterations_are_self_contained(Arena& arena, const Stmt* body, const std::
     for (const Buffer* buffer : buffers_read(reader)) {
       auto writes = [&](const Block* block) { return block != reader && writes_buffer(block, buffer); };
       if (std::none_of(blocks.begin(), blocks.end(), writes)) continue;
-      if (!computes_what_it_reads(arena, body, blocks, reader, buffer, around)) {
+      if (!reads_own_elements(arena, body, blocks, reader, buffer, fixed, around, repeating)) {
         return reject("block `{a}` reads elements of `{b}` that may come from another iteration", reader->name, buffer->name)
             .about_block(reader->id.value).about_loop(fixed.back()->id.value);
       }
@@ -90,14 +100,20 @@ Status iterations_are_self_contained(Arena& arena, const Stmt* body, const std::
   return ok();
 }
 
+}  // namespace
+
+Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const std::vector<const For*>& loops, const VarRanges& around) {
+  return check_reads(arena, body, loops, around, 1);
+}
+
 Status iterations_may_overlap(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
   TW_TRY_STATUS(check_writes(program, loop, true));
-  return iterations_are_self_contained(arena, loop->body, {loop}, around);
+  return check_reads(arena, loop->body, {loop}, around, 0);
 }
 
 Status iterations_may_interleave(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
   TW_TRY_STATUS(check_writes(program, loop, false));
-  return iterations_are_self_contained(arena, loop->body, {loop}, around);
+  return check_reads(arena, loop->body, {loop}, around, 0);
 }
 
 }  // namespace tw

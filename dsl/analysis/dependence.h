@@ -7,9 +7,9 @@
 
 namespace tw {
 
-// Of what the blocks in `body` compute for each other, does one iteration of all the loops in `fixed` compute all that it reads?
-// Then the loops may run in any order. Trivially so for one block. `around` = ranges of the loops around `fixed`.
-Status iterations_are_self_contained(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around);
+// May the loops of a chain around `body` be permuted? Each iteration must read what it has computed itself, or what iterations of one loop, which stay
+// in order, hand on. Always so for one block. `around` = ranges of the loops around the chain.
+Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const std::vector<const For*>& loops, const VarRanges& around);
 
 // May iterations run at the same time, if buffers that are used only below the loop are private to each worker?
 Status iterations_may_overlap(Arena& arena, const Program& program, const For* loop, const VarRanges& around);

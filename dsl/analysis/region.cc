@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/bounds.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
@@ -48,54 +49,6 @@ bool mentions(const Expr* expr, const VarRanges& vars) {
     return !found;
   });
   return found;
-}
-
-// A conjunct `sum <= bound` of a predicate. Tails of imperfect splits look like this.
-struct Bound {
-  Sum sum;
-  i64 bound;
-};
-
-void collect_bounds(const Expr* predicate, std::vector<Bound>& out) {
-  const Binary* both = as<Binary>(predicate);
-  if (!both) return;
-  if (both->op == BinaryOp::And) {
-    collect_bounds(both->a, out);
-    collect_bounds(both->b, out);
-  } else if (both->op == BinaryOp::Lt || both->op == BinaryOp::Le) {
-    Sum sum = difference_of(both->a, both->b);
-    i64 bound = -sum.constant - (both->op == BinaryOp::Lt ? 1 : 0);
-    sum.constant = 0;
-    if (sum.exact && !sum.terms.empty()) out.push_back({sum, bound});
-  }
-}
-
-// sum - factor * part if `part` occurs in `sum` as a whole, with one positive factor.
-std::optional<i64> factor_of(const Sum& sum, const Sum& part) {
-  i64 factor = 0;
-  for (const Sum::Term& term : part.terms) {
-    auto same = std::find_if(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& t) { return same_expr(t.atom, term.atom); });
-    if (same == sum.terms.end() || same->coefficient % term.coefficient != 0) return std::nullopt;
-    i64 here = same->coefficient / term.coefficient;
-    if (here <= 0 || (factor != 0 && here != factor)) return std::nullopt;
-    factor = here;
-  }
-  return factor == 0 ? std::nullopt : std::optional(factor);
-}
-
-// Interval of a sum, with the upper end made smaller by what a predicate says about parts of the sum.
-std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds, std::size_t from = 0) {
-  std::optional<Interval> interval = interval_of(sum, ranges);
-  if (!interval) return interval;
-  for (std::size_t i = from; i < bounds.size(); ++i) {
-    std::optional<i64> factor = factor_of(sum, bounds[i].sum);
-    if (!factor) continue;
-    Sum rest = sum;
-    rest.add(bounds[i].sum, -*factor);
-    std::optional<Interval> others = bounded_interval(rest, ranges, bounds, i + 1);
-    if (others) interval->max = std::min(interval->max, others->max + *factor * bounds[i].bound);
-  }
-  return interval;
 }
 
 // Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than what the
@@ -285,7 +238,7 @@ class RegionFinder {
       if (access.buffer != buffer_ || access.kind != kind_) continue;
       if (!ready) {
         for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
-        if (block->predicate) collect_bounds(block->predicate, bounds);
+        bounds = bounds_of(block->predicate);
         ready = true;
       }
       add(access, bindings, bounds);

@@ -16,11 +16,6 @@ struct Param {
   Role role;
 };
 
-// |got - want| <= absolute + relative * |want| counts as equal. 0 and 0: the checker chooses by type and reduction length.
-struct Tolerance {
-  double absolute = 0, relative = 0;
-};
-
 struct Program {
   Str name;
   Array<Param> params;

@@ -55,20 +55,6 @@ void split_conjuncts(const Expr* e, std::vector<const Expr*>& out) {
   }
 }
 
-// The values of `iter` for which `index` can lie in `range`; nothing if the index does not tell.
-std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
-  Build build{arena};
-  Sum sum = sum_of(index);
-  if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
-  const Expr* low = build.add(range.min, -sum.constant);
-  const Expr* atom = sum.terms[0].atom;
-  if (atom == iter) return Range{low, range.extent};
-  const Binary* division = as<Binary>(atom);
-  std::optional<i64> c = division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
-  if (!c || *c <= 0) return std::nullopt;
-  return Range{build.mul(low, *c), range.extent * *c};
-}
-
 }  // namespace
 
 VarRanges ranges_around(const Path& path) {
@@ -144,6 +130,19 @@ const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>
   return nest;
 }
 
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
+  Build build{arena};
+  Sum sum = sum_of(index);
+  if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
+  const Expr* low = build.add(range.min, -sum.constant);
+  const Expr* atom = sum.terms[0].atom;
+  if (atom == iter) return Range{low, range.extent};
+  const Binary* division = as<Binary>(atom);
+  std::optional<i64> c = division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
+  if (!c || *c <= 0) return std::nullopt;
+  return Range{build.mul(low, *c), range.extent * *c};
+}
+
 std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region) {
   std::vector<Range> ranges;
   for (const IterVar& iter : block->iters) {
@@ -160,6 +159,59 @@ std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Exp
 
 void insert_before(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({added, anchor})); }
 void insert_after(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({anchor, added})); }
+
+bool feeds(const For* loop, const Block* block, IterKind kind) {
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->iters[i].kind == kind && uses(block->bindings[i], loop->var)) return true;
+  }
+  return false;
+}
+
+const Stmt* MirroredNest::around(Build build, const Stmt* body) const {
+  for (std::size_t i = fresh.size(); i-- > 0;) body = build.with_body(fresh[i], body);
+  return body;
+}
+
+MirroredNest mirror_loops(State& state, const Block* block, const Path& path, int from) {
+  Build build = state.build();
+  MirroredNest out;
+  VarRanges ranges = ranges_around(path);
+  for (int i = from; i < path.size(); ++i) {
+    const For* loop = as<For>(path[i]);
+    if (!loop) continue;
+    if (!feeds(loop, block, IterKind::S)) {
+      out.loops.set(loop->var, build.integer(0));
+      continue;
+    }
+    const Var* var = state.fresh_var(loop->var->name);
+    ranges.set_extent(var, loop->extent);
+    out.loops.set(loop->var, var);
+    out.fresh.push_back(build.loop(state.fresh_loop(), var, loop->extent, nullptr));
+    out.mirrored.push_back(loop);
+  }
+  std::vector<IterVar> iters;
+  std::vector<const Expr*> bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    const IterVar& iter = block->iters[i];
+    if (iter.kind == IterKind::R) {
+      out.iters.set(iter.var, build.integer(0));
+      continue;
+    }
+    const Var* var = state.fresh_var(iter.var->name);
+    out.iters.set(iter.var, var);
+    iters.push_back({var, iter.extent, iter.kind});
+    bindings.push_back(substitute(state.arena(), block->bindings[i], out.loops));
+  }
+  const Expr* predicate = block->predicate ? substitute(state.arena(), block->predicate, out.loops) : nullptr;
+  if (predicate) predicate = simplify(state.arena(), predicate, ranges);
+  if (is_constant(predicate, 1)) predicate = nullptr;
+  Block* copy = state.arena().make<Block>(*block);
+  copy->iters = state.arena().copy(iters);
+  copy->bindings = state.arena().copy(bindings);
+  copy->predicate = predicate;
+  out.block = copy;
+  return out;
+}
 
 const Stmt* top_of_own_nest(const Path& path) {
   int top = path.size() - 1;

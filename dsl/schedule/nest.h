@@ -27,13 +27,31 @@ const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
 // the domains of the iters. Ranges of one value get no loop unless keep_units. Loops are named after the iters.
 const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around);
 
+// The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range);
 // The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose position in the
-// region is not understood, and each R iter when `whole_reductions`, runs over its domain.
+// region is not understood runs over its domain.
 std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region);
 
 // `added` is put before (after) `anchor`, which stands somewhere in the program.
 void insert_before(State& state, const Stmt* anchor, const Stmt* added);
 void insert_after(State& state, const Stmt* anchor, const Stmt* added);
+
+// Does the loop's variable occur in the binding of an iter of this kind?
+bool feeds(const For* loop, const Block* block, IterKind kind);
+
+// A second nest over the spatial points of a block: for a block that initialises, loads or stores what the first one computes.
+struct MirroredNest {
+  const Block* block;             // the S iters, fresh, bound to the fresh loops; predicate without what only concerns R iters; body to be replaced
+  Substitution iters;             // the first block's S iters -> the fresh ones, its R iters -> 0
+  Substitution loops;             // the first nest's loop variables -> the fresh ones; loops that feed no S iter -> 0
+  std::vector<const For*> fresh;  // outermost first, serial, bodies to be replaced
+  std::vector<const For*> mirrored;  // the loops of the first nest that these copy
+
+  const Stmt* around(Build build, const Stmt* body) const;  // body inside the fresh loops
+};
+// Copies the loops of path[from...] that feed S iters of the block at the end of the path. Loops further out are shared.
+MirroredNest mirror_loops(State& state, const Block* block, const Path& path, int from);
 
 // The highest statement on the path (a loop or the block itself) below which only the last node of the path is computed.
 const Stmt* top_of_own_nest(const Path& path);

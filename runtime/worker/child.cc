@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -58,6 +59,17 @@ void arrange_descriptors(const ChildJob& job, bool has_statistics, int statistic
   if (has_statistics) dup2(statistics, kChildSchedstat);
   close_range(0, kChildCommands - 1, 0);
   close_range(has_statistics ? kChildSchedstat + 1 : kChildSchedstat, ~0u, 0);
+}
+
+// A task whose pieces wait for each other, so that every thread of the pool takes one.
+struct Meeting {
+  int expected;
+  std::atomic<int> arrived = 0;
+};
+void meet(void* context, int64_t, int64_t) {
+  Meeting& meeting = *static_cast<Meeting*>(context);
+  ++meeting.arrived;
+  while (meeting.arrived < meeting.expected) sched_yield();
 }
 
 class Child {
@@ -130,6 +142,9 @@ class Child {
     if (job_.options.threads <= 1) return;
     pool_ = tw_pool_create(job_.options.threads, job_.cpus.empty() ? nullptr : job_.cpus.data());
     if (!pool_) fail_load("the threads of the pool cannot be started", false);
+    // The next stage of the sandbox forbids what a starting thread does, so each must have come as far as a task.
+    Meeting meeting{job_.options.threads};
+    tw_pool_run(pool_, meeting.expected, meet, &meeting);
   }
 
   BoundKernel bind(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) const {
@@ -145,7 +160,8 @@ class Child {
 
   void check() {
     if (job_.incumbent) prepack(incumbent_, *job_.incumbent, job_.incumbent_at);
-    for (const KernelBinding& binding : job_.candidate_at) {
+    for (int layout = 0; layout < kLayouts; ++layout) {
+      const KernelBinding& binding = job_.candidate_at[layout];
       report_.stage = Stage::Prepack;
       i64 begin = monotonic_nanoseconds();
       prepack(candidate_, *job_.candidate, binding);
@@ -154,14 +170,11 @@ class Child {
       std::int32_t returned = bind(candidate_, *job_.candidate, binding).call();
       i64 end = monotonic_nanoseconds();
       if (returned != 0 && report_.log.returned == 0) report_.log.returned = returned;
-      keep_smallest(report_.prepack_seconds, packed - begin);
-      keep_smallest(report_.call_seconds, end - packed);
+      double prepack_seconds = static_cast<double>(packed - begin) * 1e-9;
+      bool first = report_.prepack_seconds == 0;
+      report_.prepack_seconds = first ? prepack_seconds : std::min(report_.prepack_seconds, prepack_seconds);
+      report_.call_seconds[layout] = static_cast<double>(end - packed) * 1e-9;
     }
-  }
-
-  static void keep_smallest(double& seconds, i64 nanoseconds) {
-    double now = static_cast<double>(nanoseconds) * 1e-9;
-    seconds = seconds == 0 ? now : std::min(seconds, now);
   }
 
   void time() {

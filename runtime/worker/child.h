@@ -9,6 +9,8 @@
 
 namespace tw {
 
+inline constexpr int kLayouts = 2;  // 0: buffers end at a guard page; 1: buffers start at one
+
 // What the worker asks the child to do; one byte each. The child answers with the same byte when it is done.
 enum class Phase : char {
   Load = 'l',   // sandbox, loader, thread pool; begins by itself
@@ -29,7 +31,8 @@ struct ChildReport {
   u64 address = 0, stack_pointer = 0, instruction = 0;
   // Where the code of the candidate was loaded.
   u64 code_begin = 0, code_end = 0, data_end = 0;
-  double prepack_seconds = 0, call_seconds = 0;  // smallest of the checked calls
+  double prepack_seconds = 0;                  // smallest of all
+  double call_seconds[kLayouts] = {};          // of the last checked call in each layout
   SampleLog log;
 };
 

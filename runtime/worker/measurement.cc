@@ -17,6 +17,9 @@ constexpr u8 kPoison[kLayouts] = {0xff, 0xa5};  // 0xff: NaN in every float type
 // The child's samples must account for the wall time of the timing phase within 5 %, beside these.
 constexpr double kClockPart = 0.05, kClockSlackSeconds = 1e-3, kSampleOverheadSeconds = 10e-6;
 constexpr double kAbovePeak = 1.05;
+// The first call with new data may take so much longer than the timed ones: cold caches, an interrupt.
+constexpr double kFreshRatio = 3, kFreshSlackSeconds = 20e-6, kFreshBytesPerSecond = 4e9;
+constexpr int kFreshAttempts = 5;
 
 // ChildReport in memory shared with the child.
 class SharedReport {
@@ -60,14 +63,7 @@ class Measurement {
     return run_phase(Phase::Load, kLoadSeconds) && run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
   }
 
-  bool check(const char* when) {
-    for (int layout = 0; layout < kLayouts; ++layout) {
-      if (!slack_intact(layout)) return false;
-      std::string wrong = task_.check(layout, candidate_.manifest, result.max_error);
-      if (!wrong.empty()) return fail(MeasureStatus::WrongResult, cat(wrong, when));
-    }
-    return true;
-  }
+  bool check(const char* when) { return check(0, when) && check(1, when); }
 
   bool time(double incumbent_seconds) {
     std::vector<Sample> samples;
@@ -89,11 +85,18 @@ class Measurement {
     return true;
   }
 
+  // After timing; repeated while the kernel looks slow with new data, which a busy machine may cause.
   bool recheck() {
-    for (int layout = 0; layout < kLayouts; ++layout) task_.place(layout, kSets - 1 - task_.set_in(layout));
-    task_.poison_outputs(1, kPoison[0]);
-    poison_own();
-    return run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero() && check(", in a second check after timing");
+    if (!check(0, ", after timing")) return false;
+    double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds + static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
+    for (int attempt = 0; attempt < kFreshAttempts; ++attempt) {
+      for (int layout = 0; layout < kLayouts; ++layout) task_.place(layout, kSets - 1 - task_.set_in(layout));
+      poison(1);
+      if (!run_phase(Phase::Check, job_.options.timeout_seconds) || !has_returned_zero() || !check(", in a second check after timing")) return false;
+      fresh = report().call_seconds[0];
+      if (!job_.options.time || fresh <= allowed) return true;
+    }
+    return fail(MeasureStatus::Cheat, cat("takes ", fresh, " s with new data, but ", result.median_seconds, " s when it is repeated with the same"));
   }
 
   const ChildReport& report() const { return *job_.report; }
@@ -104,6 +107,12 @@ class Measurement {
     result.status = status;
     result.message = std::move(message);
     return false;
+  }
+
+  bool check(int layout, const char* when) {
+    if (!slack_intact(layout)) return false;
+    std::string wrong = task_.check(layout, candidate_.manifest, result.max_error);
+    return wrong.empty() || fail(MeasureStatus::WrongResult, cat(wrong, when));
   }
 
   bool bind() {
@@ -135,15 +144,6 @@ class Measurement {
     for (const auto& buffer : own_[layout]) buffer->fill(kPoison[layout]);
     if (layout == 0) {
       for (const auto& buffer : incumbent_own_) buffer->fill(kPoison[0]);
-    }
-  }
-
-  // Packed operands of layout 1 and scratch: a kernel that relies on what it left there is found out.
-  void poison_own() {
-    for (int layout = 0; layout < kLayouts; ++layout) {
-      for (const auto& buffer : own_[layout]) {
-        if (buffer->use() == Use::Written || layout == 1) buffer->fill(kPoison[1 - layout]);
-      }
     }
   }
 
@@ -213,7 +213,7 @@ std::string run_reference(const WorkerState& worker, Task& task, const Kernel& r
   for (int layout = 0; layout < kLayouts; ++layout) {
     if (!task.keep_reference(layout, reference.manifest, error)) return error;
   }
-  seconds = measurement.report().call_seconds;
+  seconds = std::min(measurement.report().call_seconds[0], measurement.report().call_seconds[1]);
   return "";
 }
 

@@ -1,8 +1,9 @@
 // One measurement in the worker: prepares the buffers, forks the child, leads it through its phases and judges what it left:
 //   check     outputs poisoned; both layouts run with different data; outputs and slack compared
-//   time      samples; their sum must agree with this process's clock
-//   recheck   the data of the layouts are swapped in place; outputs of layout 0 keep what timing left there, those of layout 1 and
-//             all scratch are poisoned; both run again and are compared
+//   time      samples; their sum must agree with this process's clock; outputs compared
+//   recheck   the data of the layouts are swapped in place; in layout 0 outputs and scratch keep what timing left there, in layout 1
+//             they are poisoned; both run again and are compared. With new data the kernel must be about as fast as when it was timed
+// So neither results kept from an earlier call nor ones that only look computed pass.
 #pragma once
 #include <vector>
 

@@ -42,7 +42,7 @@ bool allow_running(Filter filter) {
 bool allow_loading(Filter filter) {
   return allow_running(filter) &&
          allow(filter, {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(mremap), SCMP_SYS(brk),
-                        SCMP_SYS(clone), SCMP_SYS(clone3), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(rt_sigprocmask),
+                        SCMP_SYS(clone), SCMP_SYS(clone3), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction),
                         SCMP_SYS(sched_setaffinity), SCMP_SYS(seccomp)});
 }
 

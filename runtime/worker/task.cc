@@ -70,7 +70,6 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, std::string& err
     if (!buffer) return false;
     buffer->fill(0);
   }
-  data_bytes_ += (kLayouts + kSets) * argument.bytes;
   return true;
 }
 
@@ -96,7 +95,6 @@ GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, Buff
     error = cat("argument `", argument.name, "` with ", argument.bytes, " bytes is not an input of the reference");
     return nullptr;
   }
-  data_bytes_ += argument.bytes;
   return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written, edge_of(layout), error);
 }
 
@@ -117,6 +115,12 @@ bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferLis
   if (!scratch) return false;
   binding.scratch = scratch->kernel_view();
   return true;
+}
+
+i64 Task::data_bytes() const {
+  i64 bytes = 0;
+  for (const auto& buffer : layouts_[0].buffers) bytes += buffer->bytes();
+  return bytes;
 }
 
 void Task::place(int layout, int set) {
@@ -146,7 +150,6 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, std::stri
     }
     std::memcpy(data.data(), find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes));
     set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype), std::move(data)};
-    data_bytes_ += argument.bytes;
   }
   return true;
 }

@@ -11,7 +11,6 @@
 
 namespace tw {
 
-inline constexpr int kLayouts = 2;  // 0: buffers end at a guard page; 1: buffers start at one
 inline constexpr int kSets = 2;
 
 class Task {
@@ -22,7 +21,8 @@ class Task {
   // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`; outputs are shared by all kernels
   // with the same ones. False: `error` names the argument that the task does not have, or the memory that there is not.
   bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding, std::string& error);
-  i64 data_bytes() const { return data_bytes_; }
+  // Inputs, constants and outputs of one layout.
+  i64 data_bytes() const;
 
   // Fills the layout's inputs with set `set`, if it does not hold it already.
   void place(int layout, int set);
@@ -58,7 +58,6 @@ class Task {
   Tolerance tolerance_;
   std::array<DataSet, kSets> sets_;
   std::array<Layout, kLayouts> layouts_;
-  i64 data_bytes_ = 0;
 };
 
 }  // namespace tw

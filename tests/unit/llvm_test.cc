@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "backends/backend.h"
+#include "runtime/object_loader.h"
 #include "tests/support/aligned.h"
-#include "tests/support/load_object.h"
 #include "tests/support/lowered_gemm.h"
 #include "tests/support/lowered_kit.h"
 
@@ -31,9 +31,10 @@ void run(const LoweredProgram& program, std::vector<void*> buffers, void* scratc
          void* pool = nullptr) {
   Result<Kernel> kernel = compiler_for().compile(program, "test");
   ASSERT_TRUE(kernel) << to_string(kernel.rejected());
-  LoadedKernel loaded(*kernel);
-  ASSERT_TRUE(loaded.run);
-  EXPECT_EQ(loaded.run(buffers.data(), scratch, hook, pool), 0);
+  std::string error;
+  LoadedObject loaded = load_object(kernel->code, error);
+  ASSERT_EQ(error, "");
+  EXPECT_EQ(loaded.run("test")(buffers.data(), scratch, hook, pool), 0);
 }
 
 // Two threads share the iterations; the context notes which workers took part.
@@ -655,14 +656,15 @@ TEST(Compiler, PrepackAndManifest) {
   EXPECT_EQ(manifest.prepack[1].role, ArgumentRole::Packed);
   EXPECT_EQ(manifest.run[0].bytes, 128);
   EXPECT_EQ(manifest.scratch_bytes(2), 64 + 2 * 128);
-  LoadedKernel loaded(*kernel);
-  ASSERT_TRUE(loaded.prepack);
+  std::string error;
+  LoadedObject loaded = load_object(kernel->code, error);
+  ASSERT_EQ(error, "");
   Aligned<float> a(32), b(32);
   for (i64 k = 0; k < 32; ++k) a[k] = static_cast<float>(k);
   void* buffers[] = {a.data(), b.data()};
-  EXPECT_EQ(loaded.prepack(buffers), 0);
+  EXPECT_EQ(loaded.prepack("k")(buffers), 0);
   for (i64 k = 0; k < 32; ++k) EXPECT_EQ(b[k], 31 - k);
-  EXPECT_EQ(loaded.run(buffers, nullptr, nullptr, nullptr), 0);
+  EXPECT_EQ(loaded.run("k")(buffers, nullptr, nullptr, nullptr), 0);
   for (i64 k = 0; k < 32; ++k) EXPECT_EQ(b[k], 2 * k);
 }
 
@@ -682,6 +684,8 @@ TEST(Compiler, WritesObjectsForOtherMachines) {
     EXPECT_EQ(kernel->code.substr(0, 4), "\177ELF");
     EXPECT_EQ(static_cast<unsigned char>(kernel->code[18]), machine.elf_machine);
     EXPECT_NE(kernel->code.find("gemm_run"), std::string::npos);
+    bool is_riscv = machine.elf_machine == 243;
+    EXPECT_EQ(kernel->code[48] & (is_riscv ? 6 : 0), is_riscv ? 4 : 0);  // e_flags: floats are passed in double registers
   }
 }
 
@@ -689,9 +693,32 @@ TEST(Compiler, UnknownMachinesAreRejectedWithText) {
   auto bad_cpu = LlvmCompiler::create({"x86_64-pc-linux-gnu", "znver99", "", 256});
   ASSERT_FALSE(bad_cpu);
   EXPECT_NE(to_string(bad_cpu.rejected()).find("znver99"), std::string::npos);
+  auto bad_feature = LlvmCompiler::create({"x86_64-pc-linux-gnu", "znver3", "+avx2,+avx1024", 256});
+  ASSERT_FALSE(bad_feature);
+  EXPECT_NE(to_string(bad_feature.rejected()).find("avx1024"), std::string::npos);
   auto bad_triple = LlvmCompiler::create({"pdp11-unknown-unix", "", "", 16});
   ASSERT_FALSE(bad_triple);
   EXPECT_NE(to_string(bad_triple.rejected()).find("pdp11"), std::string::npos);
+}
+
+TEST(Compiler, WhatLlvmCannotCompileIsRejectedWithItsText) {
+  // A call that returns in an SSE register, for a machine without them.
+  LoweredKit kit;
+  const Buffer *x = kit.argument(DType::F64, 1), *y = kit.output(DType::F64, 1);
+  const Expr* zero = kit.build.integer(0);
+  LoweredProgram program = kit.program(kit.store(y, zero, kit.call(Function::Exp, {kit.load(x, zero)})));
+  LlvmCompiler compiler = compiler_for({"x86_64-pc-linux-gnu", "x86-64", "-sse,-sse2", 128});
+  Result<Kernel> kernel = compiler.compile(program, "f");
+  ASSERT_FALSE(kernel);
+  EXPECT_NE(to_string(kernel.rejected()).find("SSE"), std::string::npos) << to_string(kernel.rejected());
+  // The compiler goes on working.
+  LoweredKit other;
+  const Buffer *a = other.argument(DType::I32, 1), *b = other.output(DType::I32, 1);
+  EXPECT_TRUE(compiler.compile(other.program(other.store(b, zero, other.load(a, zero))), "g"));
+}
+
+TEST(Compiler, HostDescriptionIsAccepted) {
+  EXPECT_TRUE(LlvmCompiler::create({host_triple(), host_cpu_name(), host_features(), 256}));
 }
 
 TEST(Compiler, KnowsCpus) {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "backends/backend.h"
+#include "runtime/object_loader.h"
 #include "tests/support/aligned.h"
-#include "tests/support/load_object.h"
 #include "tests/support/lowered_kit.h"
 
 namespace tw {
@@ -19,10 +19,14 @@ constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numer
 // y[i] = function(x[i]) for kChunk elements.
 class Compiled {
  public:
-  Compiled(Function function, int lanes) : kernel_(*compile(function, lanes)), loaded_(kernel_) {}
+  Compiled(Function function, int lanes) {
+    std::string error;
+    loaded_ = load_object(compile(function, lanes)->code, error);
+    EXPECT_EQ(error, "");
+  }
   void operator()(Aligned<float>& x, Aligned<float>& y) const {
     void* buffers[] = {x.data(), y.data()};
-    loaded_.run(buffers, nullptr, nullptr, nullptr);
+    loaded_.run("f")(buffers, nullptr, nullptr, nullptr);
   }
   float operator()(float value) const {
     Aligned<float> x(kChunk), y(kChunk);
@@ -42,8 +46,7 @@ class Compiled {
     compiler->set_verify(true);
     return compiler->compile(kit.program(body), "f");
   }
-  Kernel kernel_;
-  LoadedKernel loaded_;
+  LoadedObject loaded_;
 };
 
 struct Case {

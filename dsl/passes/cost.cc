@@ -1,0 +1,77 @@
+#include "dsl/passes/cost.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "dsl/ir/walk.h"
+
+namespace tw {
+namespace {
+
+i64 operations_in(const Expr* e) {
+  if (e->type.dtype == DType::I64 || e->kind == Kind::Load) return 0;
+  i64 own = e->kind == Kind::Binary || e->kind == Kind::Unary || e->kind == Kind::Select || e->kind == Kind::Cast;
+  if (e->kind == Kind::Call) own = 10;  // a polynomial
+  for_each_child(e, [&](const Node* child) { own += operations_in(static_cast<const Expr*>(child)); });
+  return own;
+}
+
+i64 operations_in(const Store* store) {
+  i64 total = 0;
+  for (const Expr* value : store->values) total += operations_in(value);
+  for (const Target& target : store->targets) total += target.buffer->scope != Scope::Register;
+  return std::max<i64>(total, 1);
+}
+
+int widest_value(const Expr* e) {
+  int bytes = e->type.dtype == DType::Bool || e->type.dtype == DType::I64 ? 1 : bytes_of(e->type.dtype);
+  if (e->kind == Kind::Load) return std::max(bytes, bytes_of(e->type.dtype));  // its index is no value
+  for_each_child(e, [&](const Node* child) { bytes = std::max(bytes, widest_value(static_cast<const Expr*>(child))); });
+  return bytes;
+}
+
+Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.executed * executed}; }
+
+}  // namespace
+
+i64 vectors_in(i64 extent, i64 lanes) { return extent / lanes + std::popcount(static_cast<u64>(extent % lanes)); }
+
+int lanes_of(const Stmt* stmt, const LoweringOptions& options) {
+  int bytes = 1;
+  for_each<Store>(stmt, [&](const Store* store) {
+    for (const Target& target : store->targets) bytes = std::max(bytes, bytes_of(target.buffer->dtype));
+    for (const Expr* value : store->values) bytes = std::max(bytes, widest_value(value));
+  });
+  return std::max(1, options.vector_bits / (8 * bytes));
+}
+
+Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
+  if (const Store* store = as<Store>(stmt)) {
+    i64 operations = operations_in(store);
+    return {operations, operations};
+  }
+  Cost total;
+  auto add = [&](const Stmt* child) {
+    Cost cost = cost_of(child, options);
+    total.code += cost.code;
+    total.executed += cost.executed;
+  };
+  if (const Seq* seq = as<Seq>(stmt)) {
+    for (const Stmt* child : seq->stmts) add(child);
+  } else if (const If* branch = as<If>(stmt)) {
+    total = {1, 1};
+    add(branch->then);
+    if (branch->otherwise) add(branch->otherwise);
+  } else if (const Alloc* alloc = as<Alloc>(stmt)) {
+    add(alloc->body);
+  } else if (const For* loop = as<For>(stmt)) {
+    add(loop->body);
+    if (loop->loop_kind == LoopKind::Unroll) return times(total, loop->extent, loop->extent);
+    if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
+    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options));
+    return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
+  }
+  return total;
+}
+
+}  // namespace tw

@@ -1,0 +1,24 @@
+// How much code a statement becomes, and how much of it runs: the measure of the caps on unrolling and partitioning. An estimate,
+// in vector operations; arithmetic on indices and accesses to Register buffers cost nothing.
+#pragma once
+#include "dsl/ir/nodes.h"
+#include "dsl/passes/lower.h"
+
+namespace tw {
+
+struct Cost {
+  i64 code = 0;      // operations in the machine code: loops of kind Unroll and Vectorize count for each copy
+  i64 executed = 0;  // operations that run, conditions taken to hold
+};
+Cost cost_of(const Stmt* stmt, const LoweringOptions& options);
+
+// Lanes of the vectors that a vectorized loop around `stmt` becomes: as many of the widest type in it as fit.
+int lanes_of(const Stmt* stmt, const LoweringOptions& options);
+
+// A vectorized loop that becomes more vectors than this is a loop over vectors.
+inline constexpr i64 kUnrolledVectors = 8;
+
+// full vectors + vectors of the remainder (powers of two, down to scalars)
+i64 vectors_in(i64 extent, i64 lanes);
+
+}  // namespace tw

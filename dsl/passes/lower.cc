@@ -1,0 +1,107 @@
+#include "dsl/passes/lower.h"
+
+#include "dsl/ir/print.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/flatten_buffers.h"
+#include "dsl/passes/lower_blocks.h"
+#include "dsl/passes/parallel_loops.h"
+#include "dsl/passes/partition_loops.h"
+#include "dsl/passes/place_buffers.h"
+#include "dsl/passes/register_loops.h"
+#include "dsl/passes/split_entry_points.h"
+#include "dsl/passes/unroll_loops.h"
+#include "dsl/passes/vectorize_loops.h"
+
+namespace tw {
+namespace {
+
+// Runs passes over one program and keeps the text after each that changed it.
+class Pipeline {
+ public:
+  Pipeline(Program program, std::vector<PassDump>* dumps) : program_(program), dumps_(dumps) {}
+
+  Status step(const char* pass, Result<Program> result) {
+    if (!result) return result.rejected();
+    bool changed = result->body != program_.body;
+    program_ = *result;
+    if (changed && dumps_) dumps_->push_back({pass, print(program_)});
+    return ok();
+  }
+  const Program& program() const { return program_; }
+
+ private:
+  Program program_;
+  std::vector<PassDump>* dumps_;
+};
+
+struct LoweredEntry {
+  LoweredFunction function;
+  i64 shared_bytes, worker_bytes;
+};
+
+Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run, const LoweringOptions& options,
+                                 std::vector<PassDump>* dumps) {
+  Pipeline at(entry, dumps);
+  TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
+  TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));
+  TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, is_run));
+  TW_TRY_STATUS(at.step("place_buffers", placed.program));
+  TW_TRY_STATUS(at.step("unroll_register_loops", unroll_register_loops(arena, at.program())));
+  TW_TRY_STATUS(at.step("partition_loops", partition_loops(arena, at.program(), options)));
+  TW_TRY_STATUS(at.step("fuse_parallel_loops", fuse_parallel_loops(arena, at.program())));
+  // A buffer that was placed between two parallel loops keeps them apart.
+  TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));
+  TW_TRY_STATUS(at.step("flatten_buffers", flatten_buffers(arena, at.program())));
+  TW_TRY_STATUS(at.step("vectorize_loops", vectorize_loops(arena, at.program(), options)));
+  TW_TRY_STATUS(at.step("unroll_loops", unroll_loops(arena, at.program(), options)));
+  const Program& flat = at.program();
+  LoweredEntry out{{.body = flat.body}, placed.shared_bytes, placed.worker_bytes};
+  std::vector<Placement> arguments, scratch;
+  for (const Param& param : flat.params) arguments.push_back({param.buffer, Place::Argument, static_cast<i64>(arguments.size())});
+  for (std::size_t i = 0; i < flat.locals.size(); ++i) {
+    scratch.push_back({flat.locals[i], placed.slots[i].place, placed.slots[i].offset});
+  }
+  out.function.arguments = arena.copy(arguments);
+  out.function.scratch = arena.copy(scratch);
+  return out;
+}
+
+std::vector<LoweredArgument> arguments_of(const Program& entry, const Program& original) {
+  std::vector<LoweredArgument> out;
+  for (const Param& param : entry.params) {
+    bool is_original = is_param(original, param.buffer);
+    out.push_back({.name = param.buffer->name,
+                   .is_output = param.role == Role::Output,
+                   .is_packed = !is_original,
+                   .is_constant = is_original && param.role == Role::Constant,
+                   .dtype = param.buffer->dtype,
+                   .shape = param.buffer->shape});
+  }
+  return out;
+}
+
+bool has_parallel_loop(const Stmt* body) {
+  bool found = false;
+  for_each<For>(body, [&](const For* loop) { found |= loop->loop_kind == LoopKind::Parallel; });
+  return found;
+}
+
+}  // namespace
+
+Result<LoweredProgram> lower(Arena& arena, const Program& program, const LoweringOptions& options, std::vector<PassDump>* dumps) {
+  TW_TRY(EntryPoints entries, split_entry_points(arena, program));
+  LoweredProgram out;
+  TW_TRY(LoweredEntry run, lower_entry(arena, entries.run, true, options, dumps));
+  out.run = run.function;
+  out.run_arguments = arena.copy(arguments_of(entries.run, program));
+  out.scratch_shared_bytes = run.shared_bytes;
+  out.scratch_worker_bytes = run.worker_bytes;
+  out.parallel = has_parallel_loop(run.function.body);
+  if (!entries.prepack.body) return out;
+  TW_TRY(LoweredEntry prepack, lower_entry(arena, entries.prepack, false, options, dumps));
+  out.prepack = prepack.function;
+  out.prepack_arguments = arena.copy(arguments_of(entries.prepack, program));
+  return out;
+}
+
+}  // namespace tw

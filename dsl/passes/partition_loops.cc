@@ -1,0 +1,278 @@
+#include "dsl/passes/partition_loops.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/simplify.h"
+#include "dsl/analysis/sum.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/conditions.h"
+#include "dsl/passes/cost.h"
+
+namespace tw {
+namespace {
+
+constexpr i64 kHotOperations = 64;  // a test around at least this much work does not matter
+constexpr std::size_t kMaxCuts = 6;
+
+i64 ceil_div(i64 a, i64 b) { return -floor_div(-a, b); }
+
+// Where conditions change over a loop: sorted, each c with first < c <= last of the loop's range.
+struct Cuts {
+  FixedList<i64, kMaxCuts> at;
+  void add(i64 position, Interval range) {
+    if (position <= range.min || position > range.max) return;
+    if (std::find(at.begin(), at.end(), position) == at.end()) (void)at.push_back(position);
+  }
+};
+
+// Finds the cuts of one loop from the conditions in its body.
+class CutFinder {
+ public:
+  CutFinder(const Var* var, Interval range, const VarRanges& outer, const LoweringOptions& options)
+      : var_(var), range_(range), ranges_(outer), options_(options) {}
+
+  Cuts find(const Stmt* body) {
+    visit(body);
+    std::sort(cuts_.at.begin(), cuts_.at.end());
+    return cuts_;
+  }
+
+ private:
+  void visit(const Node* node) {
+    std::size_t known = ranges_.size();
+    std::size_t copied = copied_.size();
+    if (const For* loop = as<For>(node)) {
+      ranges_.set_extent(loop->var, loop->extent);
+      if (loop->loop_kind == LoopKind::Unroll || loop->loop_kind == LoopKind::Vectorize) copied_.push_back(loop->var);
+    }
+    if (const If* branch = as<If>(node)) consider(branch->condition, is_hot(branch));
+    if (const Select* select = as<Select>(node)) consider(select->condition, true);
+    for_each_child(node, [&](const Node* child) { visit(child); });
+    ranges_.shrink(known);
+    copied_.resize(copied);
+  }
+
+  // Is the test a noticeable part of what it guards? A test that depends on an unrolled or vectorized loop always is.
+  bool is_hot(const If* branch) const {
+    for (const Var* var : copied_) {
+      if (uses(branch->condition, var)) return true;
+    }
+    return cost_of(branch->then, options_).executed < kHotOperations;
+  }
+
+  void consider(const Expr* condition, bool hot) {
+    const Binary* op = as<Binary>(condition);
+    if (!hot || !op) return;
+    if (op->op == BinaryOp::And || op->op == BinaryOp::Or) {
+      consider(op->a, hot);
+      return consider(op->b, hot);
+    }
+    if (op->a->type != Type{DType::I64, 1} || !uses(op, var_)) return;
+    Sum sum = difference_of(op->a, op->b);
+    switch (op->op) {  // sum < 0 or not
+      case BinaryOp::Lt: case BinaryOp::Ge: break;
+      case BinaryOp::Le: case BinaryOp::Gt: sum.add_constant(-1); break;
+      default: return;
+    }
+    cut_where_sign_changes(sum);
+  }
+
+  // coefficient * var + rest < 0: decided for var where the bounds of `rest` decide it.
+  void cut_where_sign_changes(const Sum& sum) {
+    Sum rest;
+    i64 coefficient = 0;
+    rest.add_constant(sum.constant);
+    for (const Sum::Term& term : sum.terms) {
+      if (term.atom == var_) coefficient = term.coefficient;
+      else if (uses(term.atom, var_)) return;
+      else rest.add_atom(term.atom, term.coefficient);
+    }
+    std::optional<Interval> bounds = interval_of(rest, ranges_);
+    if (coefficient == 0 || !sum.exact || !bounds) return;
+    for (i64 bound : {bounds->min, bounds->max}) {
+      if (coefficient > 0) cuts_.add(ceil_div(-bound, coefficient), range_);
+      else cuts_.add(floor_div(bound, -coefficient) + 1, range_);
+    }
+  }
+
+  const Var* var_;
+  Interval range_;
+  VarRanges ranges_;
+  const LoweringOptions& options_;
+  std::vector<const Var*> copied_;
+  Cuts cuts_;
+};
+
+// Two halves: top-down, loops are cut and conditions decided with what is known about the variables then; a loop variable keeps its
+// meaning until its loop has been rebuilt around the finished body.
+class Partition {
+ public:
+  Partition(Arena& arena, const LoweringOptions& options) : arena_(arena), build_{arena}, options_(options) {}
+
+  const Stmt* stmt(const Stmt* s) {
+    switch (s->kind) {
+      case Kind::For: return loop(static_cast<const For*>(s));
+      case Kind::If: return branch(static_cast<const If*>(s));
+      default: return with_children(arena_, s, map());
+    }
+  }
+
+ private:
+  ChildMap map() {
+    return {this, [](void* self, const Expr* e) { return static_cast<Partition*>(self)->expr(e); },
+            [](void* self, const Stmt* s) { return static_cast<Partition*>(self)->stmt(s); }};
+  }
+
+  const Expr* expr(const Expr* e) {
+    return rewrite_exprs(arena_, e, [&](const Expr* node) {
+      const Select* select = as<Select>(node);
+      std::optional<bool> known = select ? decide(select->condition, ranges_) : std::nullopt;
+      return known ? (*known ? select->then : select->otherwise) : node;
+    });
+  }
+
+  const Stmt* branch(const If* branch) {
+    Conjunction all, open;
+    split_conjunction(branch->condition, all);
+    for (const Expr* part : all) {
+      std::optional<bool> known = decide(part, ranges_);
+      if (known == false) return branch->otherwise ? stmt(branch->otherwise) : nullptr;
+      if (!known) open.push_back(part);
+    }
+    if (open.empty()) return stmt(branch->then);
+    const Expr* condition = open.size() == all.size() ? branch->condition : join_conjunction(arena_, open);
+    const Stmt* then = under(condition, true, branch->then);
+    const Stmt* otherwise = branch->otherwise ? under(condition, false, branch->otherwise) : nullptr;
+    if (condition == branch->condition && then == branch->then && otherwise == branch->otherwise) return branch;
+    if (!then) return otherwise ? build_.if_then(build_.unary(UnaryOp::Not, condition), otherwise) : nullptr;
+    return build_.if_then(condition, then, otherwise);
+  }
+
+  const Stmt* under(const Expr* condition, bool holds, const Stmt* s) {
+    std::size_t known = ranges_.size();
+    const Stmt* out = assume(condition, holds, ranges_) ? stmt(s) : nullptr;
+    ranges_.shrink(known);
+    return out;
+  }
+
+  // A body for each part of [range.min, range.max], with its variable's range.
+  struct Piece {
+    Interval range;
+    const Stmt* body;  // null: nothing to do
+  };
+
+  const Stmt* loop(const For* loop) {
+    if (loop->loop_kind == LoopKind::Parallel) return parallel(loop);
+    Interval range{0, loop->extent - 1};
+    std::vector<const Stmt*> out;
+    for (const Piece& piece : pieces(loop->var, range, loop->body)) out.push_back(rebuild(loop, piece));
+    return out.size() == 1 ? out[0] : build_.seq(out);
+  }
+
+  // The loop over one piece, counted from 0 again.
+  const Stmt* rebuild(const For* loop, const Piece& piece) {
+    if (!piece.body) return nullptr;
+    i64 extent = piece.range.max - piece.range.min + 1;
+    if (extent == loop->extent && extent > 1) return build_.with_body(loop, piece.body);
+    Substitution shift;
+    const Expr* first = build_.integer(piece.range.min);
+    shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
+    const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
+    if (extent == 1) return body;
+    For* copy = arena_.make<For>(*loop);
+    copy->extent = extent;
+    copy->body = body;
+    return copy;
+  }
+
+  std::vector<Piece> pieces(const Var* var, Interval range, const Stmt* body) {
+    Cuts cuts = CutFinder(var, range, ranges_, options_).find(body);
+    if (!cuts.at.empty()) {
+      std::vector<Piece> cut = cut_at(var, range, cuts, body);
+      i64 code = 0;
+      for (const Piece& piece : cut) code += piece.body ? cost_of(piece.body, options_).code : 0;
+      if (code <= options_.max_instructions) return cut;
+    }
+    return cut_at(var, range, {}, body);
+  }
+
+  std::vector<Piece> cut_at(const Var* var, Interval range, const Cuts& cuts, const Stmt* body) {
+    std::vector<Piece> out;
+    i64 begin = range.min;
+    auto finish = [&](i64 end) {
+      std::size_t known = ranges_.size();
+      ranges_.set(var, {begin, end - 1});
+      out.push_back({{begin, end - 1}, stmt(body)});
+      ranges_.shrink(known);
+      begin = end;
+    };
+    for (i64 cut : cuts.at) finish(cut);
+    finish(range.max + 1);
+    return out;
+  }
+
+  // Parallel loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
+  const Stmt* parallel(const For* outermost) {
+    std::vector<const For*> nest;
+    const Stmt* inner = outermost;
+    for (const For* loop = outermost; loop && loop->loop_kind == LoopKind::Parallel; loop = as<For>(inner)) {
+      nest.push_back(loop);
+      inner = loop->body;
+    }
+    std::size_t known = ranges_.size();
+    for (const For* loop : nest) ranges_.set_extent(loop->var, loop->extent);
+    const Stmt* body = choose(nest, 0, inner);
+    ranges_.shrink(known);
+    for (std::size_t i = nest.size(); body && i-- > 0;) body = build_.with_body(nest[i], body);
+    return body;
+  }
+
+  const Stmt* choose(const std::vector<const For*>& nest, std::size_t depth, const Stmt* body) {
+    if (depth == nest.size()) return stmt(body);
+    const Var* var = nest[depth]->var;
+    Cuts cuts = CutFinder(var, {0, nest[depth]->extent - 1}, ranges_, options_).find(body);
+    if (!cuts.at.empty()) {
+      const Stmt* out = choose_piece(nest, depth, cuts, body);
+      if (!out || cost_of(out, options_).code <= options_.max_instructions) return out;
+    }
+    return choose(nest, depth + 1, body);
+  }
+
+  const Stmt* choose_piece(const std::vector<const For*>& nest, std::size_t depth, const Cuts& cuts, const Stmt* body) {
+    const For* loop = nest[depth];
+    std::vector<const Stmt*> bodies;
+    for (std::size_t i = 0; i <= cuts.at.size(); ++i) {
+      i64 begin = i == 0 ? 0 : cuts.at[i - 1], end = i == cuts.at.size() ? loop->extent : cuts.at[i];
+      std::size_t known = ranges_.size();
+      ranges_.set(loop->var, {begin, end - 1});
+      const Stmt* piece = choose(nest, depth + 1, body);
+      ranges_.shrink(known);
+      Substitution only;
+      only.set(loop->var, build_.integer(begin));
+      bodies.push_back(end == begin + 1 && piece ? substitute(arena_, piece, only) : piece);
+    }
+    const Stmt* out = bodies.back();
+    for (std::size_t i = cuts.at.size(); i-- > 0;) {
+      const Expr* before = build_.lt(loop->var, cuts.at[i]);
+      if (bodies[i]) out = build_.if_then(before, bodies[i], out);
+      else if (out) out = build_.if_then(build_.binary(BinaryOp::Ge, loop->var, build_.integer(cuts.at[i])), out);
+    }
+    return out;
+  }
+
+  Arena& arena_;
+  Build build_;
+  const LoweringOptions& options_;
+  VarRanges ranges_;
+};
+
+}  // namespace
+
+Program partition_loops(Arena& arena, Program program, const LoweringOptions& options) {
+  if (!program.body) return program;
+  const Stmt* body = Partition(arena, options).stmt(program.body);
+  program.body = body == program.body ? body : simplify(arena, body);
+  return program;
+}
+
+}  // namespace tw

@@ -1,0 +1,363 @@
+#include "dsl/passes/place_buffers.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/simplify.h"
+#include "dsl/analysis/sum.h"
+#include "dsl/ir/walk.h"
+
+namespace tw {
+namespace {
+
+constexpr i64 kAlignment = 64;         // bytes; of scratch slots
+constexpr i64 kStackBytes = 1024;      // a buffer up to this size lives on the stack
+constexpr i64 kPrepackBytes = 65536;   // prepack has no scratch: its locals must fit on the stack
+
+using MaybeInterval = std::optional<Interval>;
+
+MaybeInterval hull(MaybeInterval a, MaybeInterval b) {
+  return a && b ? Interval{std::min(a->min, b->min), std::max(a->max, b->max)} : a ? a : b;
+}
+
+// One dimension of the region that is touched in one iteration of the shared loops: base + [min, max], base over their variables.
+struct Span {
+  bool whole = false;  // the dimension as it is
+  bool moves = false;  // a whole dimension in which the shared loops select different parts
+  bool seen = false;
+  Sum base;
+  MaybeInterval read, written;
+  Interval touched() const { return hull(read, written).value_or(Interval{0, 0}); }
+};
+
+struct Usage {
+  const Buffer* buffer;
+  std::vector<const For*> loops;  // around all accesses, outermost first
+  bool seen = false;
+  std::size_t first_nest = 0, last_nest = 0;  // which statements of the program's body
+  std::vector<Span> spans;
+  const Buffer* shrunk = nullptr;
+
+  bool is_worker() const {
+    return std::any_of(loops.begin(), loops.end(), [](const For* loop) { return loop->loop_kind == LoopKind::Parallel; });
+  }
+};
+
+class BufferPlacement {
+ public:
+  BufferPlacement(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed)
+      : arena_(arena), build_{arena}, program_(program), options_(options), scratch_allowed_(scratch_allowed) {
+    for (const Buffer* local : program.locals) usages_.push_back({.buffer = local});
+  }
+
+  Result<PlacedProgram> run() {
+    for_each_nest([&](const Stmt* nest) { find_loops(nest, nullptr); });
+    for (Usage& usage : usages_) usage.spans.resize(usage.buffer->shape.size());
+    for_each_nest([&](const Stmt* nest) { find_regions(nest); });
+    for (Usage& usage : usages_) {
+      if (!is_rewritten(usage)) usage.loops.clear();
+      usage.shrunk = shrink(usage);
+    }
+    TW_TRY_STATUS(check_sizes());
+    PlacedProgram out{program_};
+    assign_slots(out);
+    if (program_.body) out.program.body = wrap(rewrite_stmt(program_.body), nullptr);
+    return out;
+  }
+
+ private:
+  template <class Visit>
+  void for_each_nest(Visit visit) {
+    nest_ = 0;
+    if (const Seq* seq = as<Seq>(program_.body)) {
+      for (const Stmt* nest : seq->stmts) {
+        visit(nest);
+        ++nest_;
+      }
+    } else if (program_.body) {
+      visit(program_.body);
+    }
+  }
+  Usage* find(const Buffer* buffer) {
+    for (Usage& usage : usages_) {
+      if (usage.buffer == buffer) return &usage;
+    }
+    return nullptr;
+  }
+
+  // ---- which loops do all accesses of a buffer share?
+
+  // In order of execution: a store's values, then its targets. `condition` = the innermost If around.
+  void find_loops(const Node* node, const If* condition) {
+    if (const For* loop = as<For>(node)) {
+      loops_.push_back(loop);
+      find_loops(loop->body, condition);
+      loops_.pop_back();
+      return;
+    }
+    if (const If* branch = as<If>(node)) condition = branch;
+    for_each_child(node, [&](const Node* child) { find_loops(child, condition); });
+    if (const Load* load = as<Load>(node)) touch(load->buffer, condition, true);
+    if (const Store* store = as<Store>(node)) {
+      for (const Target& target : store->targets) touch(target.buffer, condition, false);
+    }
+  }
+
+  void touch(const Buffer* buffer, const If* condition, bool is_read) {
+    Usage* usage = find(buffer);
+    if (!usage) return;
+    usage->last_nest = nest_;
+    if (!usage->seen) {
+      usage->seen = true;
+      usage->first_nest = nest_;
+      usage->loops = private_loops(condition, is_read);
+      return;
+    }
+    std::size_t common = 0;
+    while (common < usage->loops.size() && common < loops_.size() && usage->loops[common] == loops_[common]) ++common;
+    usage->loops.resize(common);
+  }
+
+  // The loops of which each iteration may have a buffer of its own: from the outside in, up to one that carries values from
+  // iteration to iteration (its first access is a read, or a write in the first iteration only), or whose iterations run at once
+  // in the lanes of a vector.
+  std::vector<const For*> private_loops(const If* condition, bool is_read) const {
+    std::vector<const For*> out;
+    for (const For* loop : loops_) {
+      bool carries = is_read || (condition && compares_for_equality(condition->condition, loop->var));
+      if (carries || loop->loop_kind == LoopKind::Vectorize) break;
+      out.push_back(loop);
+    }
+    return out;
+  }
+  static bool compares_for_equality(const Expr* condition, const Var* var) {
+    bool found = false;
+    for_each<Binary>(condition, [&](const Binary* e) { found |= e->op == BinaryOp::Eq && uses(e, var); });
+    return found;
+  }
+
+  // ---- which region is touched inside of them?
+
+  void find_regions(const Node* node) {
+    const For* loop = as<For>(node);
+    std::size_t known = ranges_.size();
+    if (loop) {
+      ranges_.set_extent(loop->var, loop->extent);
+      loops_.push_back(loop);
+    }
+    for_each_child(node, [&](const Node* child) { find_regions(child); });
+    if (const Load* load = as<Load>(node)) extend(load->buffer, load->indices, true);
+    if (const Store* store = as<Store>(node)) {
+      for (const Target& target : store->targets) extend(target.buffer, target.indices, false);
+    }
+    if (loop) loops_.pop_back();
+    ranges_.shrink(known);
+  }
+
+  void extend(const Buffer* buffer, Array<const Expr*> indices, bool is_read) {
+    Usage* usage = find(buffer);
+    if (!usage) return;
+    for (std::size_t d = 0; d < indices.size(); ++d) extend(*usage, usage->spans[d], indices[d], is_read);
+  }
+
+  void extend(const Usage& usage, Span& span, const Expr* index, bool is_read) {
+    Sum base, inner;
+    Sum sum = sum_of(index);
+    inner.add_constant(sum.constant);
+    for (const Sum::Term& term : sum.terms) (is_outside(term.atom, usage.loops) ? base : inner).add_atom(term.atom, term.coefficient);
+    std::optional<Interval> constants = sum.exact ? interval_of(inner, ranges_) : std::nullopt;
+    Sum difference = base;
+    difference.add(span.base, -1);
+    bool same_base = !span.seen || (difference.exact && difference.terms.empty());
+    if (!constants || !same_base) span.whole = true;
+    for (const For* loop : usage.loops) span.moves |= span.whole && (uses(index, loop->var) || !span.base.terms.empty());
+    if (span.whole) return;
+    MaybeInterval& side = is_read ? span.read : span.written;
+    side = hull(side, constants);
+    span.base = base;
+    span.seen = true;
+  }
+
+  // Is everything that an iteration of the shared loops reads written in that same iteration? Else values pass from iteration to
+  // iteration, and the buffer must stay whole, outside of these loops.
+  static bool is_rewritten(const Usage& usage) {
+    return std::all_of(usage.spans.begin(), usage.spans.end(), [](const Span& span) {
+      if (span.whole) return !span.moves;
+      return !span.read || (span.written && span.written->min <= span.read->min && span.read->max <= span.written->max);
+    });
+  }
+
+  // Do all variables of the atom belong to the shared loops?
+  static bool is_outside(const Expr* atom, const std::vector<const For*>& loops) {
+    bool outside = true;
+    walk(atom, [&](const Node* node) {
+      const Var* var = as<Var>(node);
+      outside &= node->kind != Kind::Load;
+      outside &= !var || std::any_of(loops.begin(), loops.end(), [&](const For* loop) { return loop->var == var; });
+      return outside;
+    });
+    return outside;
+  }
+
+  const Buffer* shrink(Usage& usage) {
+    std::vector<i64> shape(usage.buffer->shape.begin(), usage.buffer->shape.end());
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      Span& span = usage.spans[d];
+      i64 extent = span.touched().max - span.touched().min + 1;
+      span.whole = span.whole || !span.seen || extent >= shape[d] || usage.loops.empty();
+      if (!span.whole) shape[d] = extent;
+    }
+    if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
+    Buffer* copy = arena_.make<Buffer>(*usage.buffer);
+    copy->shape = arena_.copy(shape);
+    return copy;
+  }
+
+  // ---- where does it live?
+
+  bool is_stack(const Usage& usage) const {
+    return usage.shrunk->scope == Scope::Register || bytes_of(usage.shrunk) <= kStackBytes || !scratch_allowed_;
+  }
+
+  // A register holds part of one row: the last dimension that is not 1 is the vectorized one.
+  i64 registers_of(const Buffer* buffer) const {
+    i64 lanes = std::max<i64>(1, options_.vector_bits / (8 * bytes_of(buffer->dtype)));
+    i64 rows = 1, last = 1;
+    for (i64 extent : buffer->shape) {
+      if (extent == 1) continue;
+      rows *= last;
+      last = extent;
+    }
+    return rows * ((last + lanes - 1) / lanes);
+  }
+
+  Status check_sizes() const {
+    for (const Usage& usage : usages_) {
+      const Buffer* buffer = usage.shrunk;
+      if (!usage.seen) continue;
+      if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
+        return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
+      }
+      if (!scratch_allowed_ && bytes_of(buffer) > kPrepackBytes) {
+        return reject("prepack: the intermediate buffer `{a}` has {0} bytes, more than {1}", buffer->name, bytes_of(buffer), kPrepackBytes);
+      }
+      if (buffer->scope == Scope::Register && registers_of(buffer) + 1 > options_.vector_registers) {
+        return reject("register buffer `{a}` needs {0} vector registers and one to spare, but there are {1}", buffer->name,
+                      registers_of(buffer), options_.vector_registers);
+      }
+    }
+    return ok();
+  }
+
+  // First fit: the lowest offset at which no slot with a meeting lifetime lies.
+  void assign_slots(PlacedProgram& out) {
+    struct Taken {
+      const Usage* usage;
+      i64 begin, end;
+    };
+    std::vector<Taken> taken;
+    std::vector<const Buffer*> locals;
+    for (const Usage& usage : usages_) {
+      if (!usage.seen || is_stack(usage)) continue;
+      std::vector<Taken> meeting;
+      for (const Taken& other : taken) {
+        bool apart = other.usage->last_nest < usage.first_nest || usage.last_nest < other.usage->first_nest;
+        if (!apart && other.usage->is_worker() == usage.is_worker()) meeting.push_back(other);
+      }
+      std::sort(meeting.begin(), meeting.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
+      i64 bytes = (bytes_of(usage.shrunk) + kAlignment - 1) / kAlignment * kAlignment, offset = 0;
+      for (const Taken& other : meeting) {
+        if (offset + bytes <= other.begin) break;
+        offset = std::max(offset, other.end);
+      }
+      taken.push_back({&usage, offset, offset + bytes});
+      i64& total = usage.is_worker() ? out.worker_bytes : out.shared_bytes;
+      total = std::max(total, offset + bytes);
+      locals.push_back(usage.shrunk);
+      out.slots.push_back({usage.is_worker() ? Place::WorkerScratch : Place::SharedScratch, offset});
+    }
+    out.program.locals = arena_.copy(locals);
+  }
+
+  // ---- rewriting
+
+  // Statement `s` inside `loop` (null: the program's body), with the buffers that live there.
+  const Stmt* wrap(const Stmt* s, const For* loop) {
+    for (std::size_t i = usages_.size(); s && i-- > 0;) {
+      const Usage& usage = usages_[i];
+      const For* innermost = usage.loops.empty() ? nullptr : usage.loops.back();
+      if (usage.seen && is_stack(usage) && innermost == loop) s = build_.alloc(usage.shrunk, s);
+    }
+    return s;
+  }
+
+  const Stmt* rewrite_stmt(const Stmt* s) {
+    ChildMap map{this, [](void* self, const Expr* e) { return static_cast<BufferPlacement*>(self)->rewrite_expr(e); },
+                 [](void* self, const Stmt* child) { return static_cast<BufferPlacement*>(self)->rewrite_stmt(child); }};
+    if (const For* loop = as<For>(s)) {
+      std::size_t known = ranges_.size();
+      ranges_.set_extent(loop->var, loop->extent);
+      const Stmt* body = wrap(rewrite_stmt(loop->body), loop);
+      ranges_.shrink(known);
+      return build_.with_body(loop, body);
+    }
+    const Store* store = as<Store>(s);
+    if (!store) return with_children(arena_, s, map);
+    const Stmt* rebuilt = with_children(arena_, s, map);
+    return relocate_targets(as<Store>(rebuilt));
+  }
+
+  const Stmt* relocate_targets(const Store* store) {
+    std::vector<Target> targets(store->targets.begin(), store->targets.end());
+    bool changed = false;
+    for (Target& target : targets) {
+      const Usage* usage = find(target.buffer);
+      if (!usage || usage->shrunk == usage->buffer) continue;
+      target = {usage->shrunk, relative(*usage, target.indices)};
+      changed = true;
+    }
+    return changed ? build_.store(arena_.copy(targets), store->values) : store;
+  }
+
+  const Expr* rewrite_expr(const Expr* e) {
+    ChildMap map{this, [](void* self, const Expr* child) { return static_cast<BufferPlacement*>(self)->rewrite_expr(child); }, nullptr};
+    const Expr* out = with_children(arena_, e, map);
+    const Load* load = as<Load>(out);
+    const Usage* usage = load ? find(load->buffer) : nullptr;
+    if (!usage || usage->shrunk == usage->buffer) return out;
+    return build_.load(usage->shrunk, relative(*usage, load->indices));
+  }
+
+  Array<const Expr*> relative(const Usage& usage, Array<const Expr*> indices) {
+    std::vector<const Expr*> out;
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      const Span& span = usage.spans[d];
+      if (span.whole) {
+        out.push_back(indices[d]);
+        continue;
+      }
+      Sum sum = sum_of(indices[d]);
+      sum.add(span.base, -1);
+      sum.add_constant(-span.touched().min);
+      out.push_back(simplify(arena_, to_expr(arena_, sum), ranges_));
+    }
+    return arena_.copy(out);
+  }
+
+  Arena& arena_;
+  Build build_;
+  Program program_;
+  const LoweringOptions& options_;
+  bool scratch_allowed_;
+  std::vector<Usage> usages_;
+  std::vector<const For*> loops_;
+  VarRanges ranges_;
+  std::size_t nest_ = 0;
+};
+
+}  // namespace
+
+Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed) {
+  return BufferPlacement(arena, program, options, scratch_allowed).run();
+}
+
+}  // namespace tw

@@ -1,0 +1,302 @@
+#include "dsl/passes/vectorize_loops.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "dsl/analysis/simplify.h"
+#include "dsl/analysis/sum.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/cost.h"
+
+namespace tw {
+namespace {
+
+// Iterations [offset, offset + lanes) of the loop, at once.
+struct Chunk {
+  const Expr* offset;
+  int lanes;
+};
+
+// The vector form of the body of one loop.
+class VectorBody {
+ public:
+  VectorBody(Arena& arena, const For* loop, const Var* lane, const VarRanges& ranges)
+      : arena_(arena), build_{arena}, loop_(loop), var_(loop->var), lane_(lane), ranges_(ranges) {
+    ranges_.set_extent(var_, loop->extent);
+  }
+
+  bool has_form() const { return has_form_; }
+  const std::optional<Reject>& race() const { return race_; }
+
+  // Loops inside stay outside of the vectors.
+  const Stmt* stmt(const Stmt* s, const std::vector<Chunk>& chunks) {
+    switch (s->kind) {
+      case Kind::For: {
+        auto* loop = static_cast<const For*>(s);
+        std::size_t known = ranges_.size();
+        ranges_.set_extent(loop->var, loop->extent);
+        const Stmt* body = stmt(loop->body, chunks);
+        ranges_.shrink(known);
+        return build_.with_body(loop, body);
+      }
+      case Kind::If: {
+        auto* branch = static_cast<const If*>(s);
+        if (uses(branch->condition, var_)) return fail(s);
+        return build_.if_then(branch->condition, stmt(branch->then, chunks), branch->otherwise ? stmt(branch->otherwise, chunks) : nullptr);
+      }
+      case Kind::Seq: return sequence(static_cast<const Seq*>(s), chunks);
+      case Kind::Store: return by_chunk({&s, 1}, chunks);
+      default: return fail(s);  // an Alloc would need one buffer per lane
+    }
+  }
+
+ private:
+  template <class T>
+  const T* fail(const T* node) {
+    has_form_ = false;
+    return node;
+  }
+
+  const Stmt* sequence(const Seq* seq, const std::vector<Chunk>& chunks) {
+    bool only_stores = std::all_of(seq->stmts.begin(), seq->stmts.end(), [](const Stmt* s) { return s->kind == Kind::Store; });
+    if (only_stores) return by_chunk(seq->stmts, chunks);
+    std::vector<const Stmt*> out;
+    for (const Stmt* s : seq->stmts) out.push_back(stmt(s, chunks));
+    return build_.seq(out);
+  }
+
+  // All stores of the first chunk, then of the next one: what one store leaves in a register the next may use.
+  const Stmt* by_chunk(Array<const Stmt*> stores, const std::vector<Chunk>& chunks) {
+    std::vector<const Stmt*> out;
+    for (const Chunk& chunk : chunks) {
+      for (const Stmt* s : stores) {
+        auto* one = static_cast<const Store*>(s);
+        if (!is_uniform(one)) out.push_back(store(one, chunk));
+        else if (&chunk == &chunks[0]) out.push_back(one);
+      }
+    }
+    return build_.seq(out);
+  }
+
+  // The same values to the same places in every iteration: once is enough.
+  bool is_uniform(const Store* store) const {
+    if (uses(store, var_)) return false;
+    bool accumulates = false;
+    for_each<Load>(store, [&](const Load* load) {
+      for (const Target& target : store->targets) accumulates |= load->buffer == target.buffer;
+    });
+    return !accumulates;
+  }
+
+  const Stmt* store(const Store* store, const Chunk& chunk) {
+    std::vector<Target> targets;
+    std::vector<const Expr*> values;
+    for (const Target& target : store->targets) {
+      const Expr* index = expr(target.indices[0], chunk);
+      if (!uses(target.indices[0], var_)) report_race(target.buffer);
+      targets.push_back({target.buffer, arena_.list<const Expr*>({as_address(index)})});
+    }
+    for (const Expr* value : store->values) values.push_back(wide(expr(value, chunk), chunk.lanes));
+    return build_.store(arena_.copy(targets), arena_.copy(values));
+  }
+
+  void report_race(const Buffer* buffer) {
+    race_ = reject("vectorize: every iteration of loop `{a}` stores to the same place of `{b}`", var_->name, buffer->name)
+                .about_loop(loop_->id.value);
+  }
+
+  const Expr* wide(const Expr* e, int lanes) { return e->type.lanes == 1 ? build_.broadcast(e, lanes) : e; }
+  const Expr* as_address(const Expr* index) {
+    return index->type.lanes == 1 || index->kind == Kind::Ramp || index->kind == Kind::Broadcast ? index : fail(index);
+  }
+
+  // The expression for all iterations of the chunk: a scalar where they agree.
+  const Expr* expr(const Expr* e, const Chunk& chunk) {
+    if (e->type == Type{DType::I64, 1} && e->kind != Kind::Load && e->kind != Kind::Cast) return index(e, chunk);
+    switch (e->kind) {
+      case Kind::Cast: {
+        auto* n = static_cast<const Cast*>(e);
+        const Expr* value = expr(n->value, chunk);
+        return value == n->value ? e : build_.cast(n->type.dtype, value);
+      }
+      case Kind::Unary: {
+        auto* n = static_cast<const Unary*>(e);
+        const Expr* value = expr(n->value, chunk);
+        return value == n->value ? e : build_.unary(n->op, value);
+      }
+      case Kind::Binary: {
+        auto* n = static_cast<const Binary*>(e);
+        const Expr *a = expr(n->a, chunk), *b = expr(n->b, chunk);
+        if (a == n->a && b == n->b) return e;
+        int lanes = std::max(a->type.lanes, b->type.lanes);
+        return build_.binary(n->op, wide(a, lanes), wide(b, lanes));
+      }
+      case Kind::Select: return select(static_cast<const Select*>(e), chunk);
+      case Kind::Call: return call(static_cast<const Call*>(e), chunk);
+      case Kind::Load: {
+        auto* n = static_cast<const Load*>(e);
+        const Expr* at = as_address(expr(n->indices[0], chunk));
+        return at == n->indices[0] ? e : build_.load(n->buffer, arena_.list<const Expr*>({at}));
+      }
+      default: return e->type.lanes == 1 ? e : fail(e);
+    }
+  }
+
+  const Expr* call(const Call* e, const Chunk& chunk) {
+    std::vector<const Expr*> arguments;
+    int lanes = 1;
+    for (const Expr* argument : e->arguments) {
+      arguments.push_back(expr(argument, chunk));
+      lanes = std::max<int>(lanes, arguments.back()->type.lanes);
+    }
+    if (std::equal(arguments.begin(), arguments.end(), e->arguments.begin())) return e;
+    for (const Expr*& argument : arguments) argument = wide(argument, lanes);
+    return build_.call(e->function, arena_.copy(arguments));
+  }
+
+  const Expr* select(const Select* e, const Chunk& chunk) {
+    const Expr *condition = expr(e->condition, chunk), *then = expr(e->then, chunk), *otherwise = expr(e->otherwise, chunk);
+    if (condition == e->condition && then == e->then && otherwise == e->otherwise) return e;
+    if (condition->type.lanes > 1 && !(loads_are_safe(e->then) && loads_are_safe(e->otherwise))) return fail(e);
+    int lanes = std::max({condition->type.lanes, then->type.lanes, otherwise->type.lanes});
+    return build_.select(condition, wide(then, lanes), wide(otherwise, lanes));
+  }
+
+  // Does every load stay inside its buffer for all iterations of all loops, whatever conditions say?
+  bool loads_are_safe(const Expr* e) const {
+    bool safe = true;
+    for_each<Load>(e, [&](const Load* load) {
+      std::optional<Interval> range = interval_of(load->indices[0], ranges_);
+      safe &= range && range->min >= 0 && range->max < load->buffer->shape[0];
+    });
+    return safe;
+  }
+
+  // An integer, usually an address: base + stride * lane.
+  const Expr* index(const Expr* e, const Chunk& chunk) {
+    if (!uses(e, var_)) return e;
+    Sum sum = sum_of(e);
+    if (std::optional<i64> stride = take(sum, var_)) {
+      sum.collect(chunk.offset, *stride);
+      return ramp(sum, *stride, chunk);
+    }
+    // Not linear in the loop's variable, but perhaps in this chunk: (j // 16) for 8 lanes.
+    Substitution by_lane;
+    by_lane.set(var_, build_.add(chunk.offset, lane_));
+    std::size_t known = ranges_.size();
+    ranges_.set_extent(lane_, chunk.lanes);
+    sum = sum_of(simplify(arena_, substitute(arena_, e, by_lane), ranges_));
+    ranges_.shrink(known);
+    std::optional<i64> stride = take(sum, lane_);
+    return stride ? ramp(sum, *stride, chunk) : fail(e);
+  }
+
+  // Removes the variable's term and returns its coefficient; nothing if other terms depend on it too.
+  static std::optional<i64> take(Sum& sum, const Var* var) {
+    i64 coefficient = 0;
+    for (const Sum::Term& term : sum.terms) {
+      if (term.atom == var) coefficient = term.coefficient;
+      else if (uses(term.atom, var)) return std::nullopt;
+    }
+    sum.add_atom(var, -coefficient);
+    return sum.exact ? std::optional(coefficient) : std::nullopt;
+  }
+
+  const Expr* ramp(const Sum& base, i64 stride, const Chunk& chunk) {
+    const Expr* first = to_expr(arena_, base);
+    return stride == 0 ? first : build_.ramp(first, build_.integer(stride), chunk.lanes);
+  }
+
+  Arena& arena_;
+  Build build_;
+  const For* loop_;
+  const Var *var_, *lane_;
+  VarRanges ranges_;
+  bool has_form_ = true;
+  std::optional<Reject> race_;
+};
+
+class Vectorization {
+ public:
+  Vectorization(Arena& arena, Program& program, const LoweringOptions& options)
+      : arena_(arena), build_{arena}, options_(options), lane_(build_.var(program.next_var++, "lane")) {}
+
+  const Stmt* stmt(const Stmt* s) {
+    const For* loop = as<For>(s);
+    std::size_t known = ranges_.size();
+    if (loop) ranges_.set_extent(loop->var, loop->extent);
+    ChildMap map{this, nullptr, [](void* self, const Stmt* child) { return static_cast<Vectorization*>(self)->stmt(child); }};
+    const Stmt* out = with_children(arena_, s, map);
+    ranges_.shrink(known);
+    loop = as<For>(out);
+    return loop && loop->loop_kind == LoopKind::Vectorize ? vectorize(loop) : out;
+  }
+  const std::optional<Reject>& rejected() const { return rejected_; }
+
+ private:
+  const Stmt* vectorize(const For* loop) {
+    auto widest = static_cast<i64>(std::bit_floor(static_cast<u64>(lanes_of(loop->body, options_))));
+    i64 lanes = std::min(widest, static_cast<i64>(std::bit_floor(static_cast<u64>(loop->extent))));
+    for (; lanes > 1; lanes /= 2) {
+      VectorBody body(arena_, loop, lane_, ranges_);
+      const Stmt* out = with_lanes(body, loop, lanes);
+      if (!body.has_form()) continue;
+      if (body.race() && !rejected_) rejected_ = body.race();
+      return out;
+    }
+    return build_.with_kind(loop, selects_register(loop) ? LoopKind::Unroll : LoopKind::Serial);
+  }
+
+  const Stmt* with_lanes(VectorBody& body, const For* loop, i64 lanes) {
+    std::vector<Chunk> chunks;
+    i64 full = loop->extent / lanes, done = 0;
+    const Stmt* counted = nullptr;
+    if (full > kUnrolledVectors && !selects_register(loop)) {
+      For* copy = arena_.make<For>(*loop);
+      copy->extent = full;
+      copy->loop_kind = LoopKind::Serial;
+      Chunk chunk{build_.mul(loop->var, lanes), static_cast<int>(lanes)};
+      copy->body = body.stmt(loop->body, {chunk});
+      counted = copy;
+      done = full * lanes;
+    }
+    while (done < loop->extent) {
+      while (done + lanes > loop->extent) lanes /= 2;
+      chunks.push_back({build_.integer(done), static_cast<int>(lanes)});
+      done += lanes;
+    }
+    return chunks.empty() ? counted : build_.seq({counted, body.stmt(loop->body, chunks)});
+  }
+
+  static bool selects_register(const For* loop) {
+    bool found = false;
+    for_each<Load>(loop->body, [&](const Load* load) {
+      found |= load->buffer->scope == Scope::Register && uses(load->indices[0], loop->var);
+    });
+    for_each<Store>(loop->body, [&](const Store* store) {
+      for (const Target& target : store->targets) {
+        found |= target.buffer->scope == Scope::Register && uses(target.indices[0], loop->var);
+      }
+    });
+    return found;
+  }
+
+  Arena& arena_;
+  Build build_;
+  const LoweringOptions& options_;
+  const Var* lane_;
+  VarRanges ranges_;
+  std::optional<Reject> rejected_;
+};
+
+}  // namespace
+
+Result<Program> vectorize_loops(Arena& arena, Program program, const LoweringOptions& options) {
+  if (!program.body) return program;
+  Vectorization vectorization(arena, program, options);
+  program.body = vectorization.stmt(program.body);
+  if (vectorization.rejected()) return *vectorization.rejected();
+  return program;
+}
+
+}  // namespace tw

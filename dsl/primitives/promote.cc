@@ -1,0 +1,284 @@
+// Keeps the tile of the output that a reduction loop accumulates into in registers while the loop runs.
+//   for i0 { for k { for i1 in 4 { D[i0 * 4 + i1, k] { init { D[i] = 0 } D[i] += A[i, k] } } } }     promote(D, 0, k)
+//   ->   for i0 { for i1 { D_register[i1] = 0 };  for k { for i1 { D_register[i % 4] += A[i, k] } };  for i1 { D[i] = D_register[i % 4] } }
+// Applies to a reduction block that writes one buffer, and a loop that feeds only R iters, below which the block touches a box of constant size that starts at
+// a multiple of its size. If reduction loops are outside, or the init was decomposed before, the tile is loaded instead of initialised, except where these loops
+// are at their first value. Tails: rows that a predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are unrolled,
+// the one along the rows of the output is vectorized.
+#include <algorithm>
+
+#include "dsl/analysis/block_info.h"
+#include "dsl/analysis/simplify.h"
+#include "dsl/schedule/copy.h"
+#include "dsl/schedule/move.h"
+#include "dsl/schedule/primitive.h"
+
+using namespace tw;
+
+PRIMITIVE(promote, Unit(BlockId block, i64 write_index, LoopId loop))
+
+namespace {
+
+constexpr i64 kMaxUnrolled = 64;  // longer loops of the new blocks stay serial; a tile of that size does not fit in registers anyway
+
+// Everything that is known when all checks have passed.
+struct Plan {
+  Path path;  // to the block
+  const Block* block;
+  int at;  // index of the loop in the path
+  const Buffer* buffer;
+  Array<const Expr*> indices;  // of the accumulator
+  Region tile;
+  std::vector<const For*> outer_reductions;
+};
+
+// All loads and stores of the buffer in the block are at the same indices.
+Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer) {
+  const Array<const Expr*>* first = nullptr;
+  bool same = true;
+  auto meet = [&](const Array<const Expr*>& indices) {
+    if (!first) first = &indices;
+    same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
+  };
+  for_each<Store>(block->body, [&](const Store* store) {
+    for (const Target& target : store->targets) if (target.buffer == buffer) meet(target.indices);
+  });
+  for_each<Load>(block->body, [&](const Load* load) { if (load->buffer == buffer) meet(load->indices); });
+  if (same) return *first;
+  return reject("block `{a}` accesses `{b}` at different indices", block->name, buffer->name).about_block(block->id.value);
+}
+
+Status is_reduction_loop(const Block* block, const For* loop) {
+  if (!feeds(loop, block, IterKind::R)) {
+    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+  }
+  if (feeds(loop, block, IterKind::S)) {
+    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+  }
+  return ok();
+}
+
+// The tile starts at multiples of its extents, so that i % extent is the place in the tile.
+Status is_aligned(const Plan& plan, const For* loop) {
+  if (!plan.tile.exact) {
+    return reject("cannot prove that block `{a}` fills a box of `{b}` below the loop", plan.block->name, plan.buffer->name)
+        .about_loop(loop->id.value).about_block(plan.block->id.value);
+  }
+  for (std::size_t d = 0; d < plan.tile.dims.size(); ++d) {
+    const Range& range = plan.tile.dims[d];
+    if (known_divisor(range.min) % range.extent != 0) {
+      return reject("along dimension {0} the tile of `{a}` has extent {1} but starts at multiples of {2}", plan.buffer->name,
+                    static_cast<i64>(d), range.extent, known_divisor(range.min)).about_loop(loop->id.value);
+    }
+  }
+  return ok();
+}
+
+Status accumulates_alone(const For* loop, const Block* block, const Buffer* buffer) {
+  for (const Block* other : blocks_in(loop)) {
+    if (other != block && (reads_buffer(other, buffer) || writes_buffer(other, buffer))) {
+      return reject("block `{a}` also uses `{b}` below the loop", other->name, buffer->name).about_block(other->id.value).about_loop(loop->id.value);
+    }
+  }
+  return ok();
+}
+
+Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id) {
+  TW_TRY(Path path, state.path_to(id));
+  const Block* block = static_cast<const Block*>(path.back());
+  TW_TRY(const For* loop, state.loop(loop_id));
+  Plan plan{path, block, path.index_of(loop), nullptr, {}, {}, {}};
+  if (plan.at < 0) {
+    return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name).about_loop(loop_id.value).about_block(id.value);
+  }
+  std::vector<const Buffer*> written = buffers_written(block);
+  TW_TRY(plan.buffer, buffer_at(block, written, write_index, "written"));
+  if (written.size() != 1) {
+    return reject("block `{a}` writes {0} buffers together; expected one", block->name, static_cast<i64>(written.size())).about_block(id.value);
+  }
+  TW_TRY_STATUS(is_reduction_loop(block, loop));
+  if (!as<Store>(block->body)) return reject("expected the body of block `{a}` to be one store", block->name).about_block(id.value);
+  if (block->init) {
+    TW_TRY_STATUS(is_reduction(state.program().body, block));
+    if (!as<Store>(block->init)) return reject("expected the init of block `{a}` to be one store", block->name).about_block(id.value);
+  }
+  TW_TRY(plan.indices, only_indices(block, plan.buffer));
+  TW_TRY_STATUS(accumulates_alone(loop, block, plan.buffer));
+  plan.tile = *region_of(state.arena(), loop, plan.buffer, AccessKind::Write, ranges_to(path, plan.at), block);
+  TW_TRY_STATUS(is_aligned(plan, loop));
+  TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, plan.at, path.size() - 1, true));
+  for (int i = 0; i < path.size(); ++i) {
+    const For* other = as<For>(path[i]);
+    if (!other || !feeds(other, block, IterKind::R) || other->extent == 1) continue;
+    TW_TRY_STATUS(is_reduction_loop(block, other));
+    if (i < plan.at) plan.outer_reductions.push_back(other);
+  }
+  return plan;
+}
+
+// Places in the tile of the accumulator's indices.
+Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> indices) {
+  Build build{arena};
+  std::vector<const Expr*> out;
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    const Range& range = plan.tile.dims[d];
+    bool whole = is_whole_dimension(range, plan.buffer->shape[d]);
+    out.push_back(whole ? indices[d] : build.floor_mod(indices[d], build.integer(range.extent)));
+  }
+  return arena.copy(out);
+}
+
+// The loops of a new block: unrolled, and vectorized where consecutive values are consecutive in the output; that one innermost.
+const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* block, const Expr* last_index) {
+  Build build = state.build();
+  const For* vector = nullptr;
+  std::vector<const For*> loops;
+  for (std::size_t i = 0; i < mirror.fresh.size(); ++i) {
+    const For* loop = mirror.fresh[i];
+    std::optional<LinearForm> form = linear_form(last_index);
+    bool unit_stride = form && form->coefficient(loop->var) == 1;
+    if (unit_stride && loop->extent > 1 && mirror.mirrored[i]->loop_kind != LoopKind::Unroll) {
+      vector = build.with_kind(loop, LoopKind::Vectorize);
+    } else {
+      loops.push_back(loop->extent <= kMaxUnrolled ? build.with_kind(loop, LoopKind::Unroll) : loop);
+    }
+  }
+  const Stmt* nest = vector ? static_cast<const Stmt*>(build.with_body(vector, block)) : block;
+  for (std::size_t i = loops.size(); i-- > 0;) nest = build.with_body(loops[i], nest);
+  return nest;
+}
+
+Array<const Expr*> substituted(Arena& arena, Array<const Expr*> list, const Substitution& map) {
+  std::vector<const Expr*> out;
+  for (const Expr* e : list) out.push_back(substitute(arena, e, map));
+  return arena.copy(out);
+}
+
+// The last index of the output as the loops of a nest give it.
+const Expr* last_index_of(Arena& arena, const Block* block, Array<const Expr*> indices) {
+  Substitution bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+  return indices.empty() ? Build{arena}.integer(0) : substitute(arena, indices.back(), bindings);
+}
+
+Block* named_copy(State& state, const MirroredNest& mirror, Str name, const char* suffix) {
+  Block* block = state.arena().make<Block>(*mirror.block);
+  block->id = state.fresh_block();
+  block->name = state.fresh_block_name(state.name(name, suffix));
+  block->init = nullptr;
+  block->annotations = {};
+  return block;
+}
+
+const Stmt* store_nest(State& state, const Plan& plan, const Buffer* tile) {
+  MirroredNest mirror = mirror_loops(state, plan.block, plan.path, plan.at);
+  Block* block = named_copy(state, mirror, plan.block->name, "_store");
+  Array<const Expr*> at = substituted(state.arena(), plan.indices, mirror.iters);
+  block->body = state.build().store(plan.buffer, at, state.build().load(tile, places(state.arena(), plan, at)));
+  return tile_nest(state, mirror, block, last_index_of(state.arena(), block, at));
+}
+
+// R iters that outer reduction loops feed stay, bound to their values at the start of the tile: where all are 0 the tile is new.
+const Expr* keep_outer_reductions(State& state, const Plan& plan, const MirroredNest& mirror, Block* block) {
+  Build build = state.build();
+  std::vector<IterVar> iters(block->iters.begin(), block->iters.end());
+  std::vector<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
+  const Expr* first = nullptr;
+  for (std::size_t i = 0; i < plan.block->iters.size(); ++i) {
+    const IterVar& iter = plan.block->iters[i];
+    auto feeds_it = [&](const For* loop) { return uses(plan.block->bindings[i], loop->var); };
+    if (iter.kind == IterKind::S || std::none_of(plan.outer_reductions.begin(), plan.outer_reductions.end(), feeds_it)) continue;
+    const Var* var = state.fresh_var(iter.var->name);
+    iters.push_back({var, iter.extent, iter.kind});
+    bindings.push_back(simplify(state.arena(), substitute(state.arena(), plan.block->bindings[i], mirror.loops), ranges_around(plan.path)));
+    first = build.both(first, build.binary(BinaryOp::Eq, var, build.integer(0)));
+  }
+  block->iters = state.arena().copy(iters);
+  block->bindings = state.arena().copy(bindings);
+  return first;
+}
+
+bool only_uses(const Expr* e, const VarRanges& vars) {
+  bool only = true;
+  for_each<Var>(e, [&](const Var* var) { only &= vars.find(var) != nullptr; });
+  return only;
+}
+
+// An init that is the same everywhere needs no tails: the block's iters become the places in the tile. False if that cannot be expressed.
+bool cover_whole_tile(State& state, const Plan& plan, const Expr* start, const MirroredNest& mirror, Block* block) {
+  Build build = state.build();
+  Arena& arena = state.arena();
+  if (start->kind != Kind::FloatImm && start->kind != Kind::IntImm) return false;
+  std::optional<std::vector<int>> iters = iters_as_indices(plan.block, plan.indices);
+  if (!iters) return false;
+  VarRanges around = ranges_to(plan.path, plan.at), fresh;
+  for (const For* loop : mirror.fresh) {
+    around.set_extent(loop->var, loop->extent);
+    fresh.set_extent(loop->var, loop->extent);
+  }
+  std::vector<IterVar> places;
+  std::vector<const Expr*> bindings, kept;
+  for (std::size_t d = 0; d < iters->size(); ++d) {
+    const Range& range = plan.tile.dims[d];
+    const Expr* binding = (*iters)[d] < 0 ? build.integer(0) : substitute(arena, plan.block->bindings[(*iters)[d]], mirror.loops);
+    bindings.push_back(simplify(arena, build.sub(binding, range.min), around));
+    if (!only_uses(bindings.back(), fresh)) return false;
+    Str name = (*iters)[d] < 0 ? Str("a") : plan.block->iters[(*iters)[d]].var->name;
+    places.push_back({state.fresh_var(name), range.extent, IterKind::S});
+  }
+  for (const Expr* conjunct : conjuncts_of(block->predicate)) {
+    if (only_uses(conjunct, fresh)) kept.push_back(conjunct);
+  }
+  block->iters = arena.copy(places);
+  block->bindings = arena.copy(bindings);
+  block->predicate = conjunction(build, kept);
+  return true;
+}
+
+const Stmt* load_nest(State& state, const Plan& plan, const Buffer* tile) {
+  Build build = state.build();
+  MirroredNest mirror = mirror_loops(state, plan.block, plan.path, plan.at);
+  Block* block = named_copy(state, mirror, plan.block->name, "_load");
+  Array<const Expr*> at = substituted(state.arena(), plan.indices, mirror.iters);
+  const Expr* last = last_index_of(state.arena(), block, at);
+  const Expr* value = build.load(plan.buffer, at);
+  if (plan.block->init) {
+    const Expr* start = substitute(state.arena(), as<Store>(plan.block->init)->values[0], mirror.iters);
+    if (plan.outer_reductions.empty() && cover_whole_tile(state, plan, start, mirror, block)) {
+      std::vector<const Expr*> inside;
+      for (const IterVar& iter : block->iters) inside.push_back(iter.var);
+      block->body = build.store(tile, state.arena().copy(inside), start);
+      return tile_nest(state, mirror, block, block->bindings.empty() ? build.integer(0) : block->bindings.back());
+    }
+    const Expr* first = keep_outer_reductions(state, plan, mirror, block);
+    value = first ? build.select(first, start, value) : start;
+  }
+  block->body = build.store(tile, places(state.arena(), plan, at), value);
+  return tile_nest(state, mirror, block, last);
+}
+
+}  // namespace
+
+static Result<Unit> apply(State& state, BlockId id, i64 write_index, LoopId loop_id) {
+  TW_TRY(Plan plan, plan_for(state, id, write_index, loop_id));
+  Arena& arena = state.arena();
+  Program before = state.program();
+  std::vector<i64> shape;
+  for (const Range& range : plan.tile.dims) shape.push_back(range.extent);
+  const Buffer* tile = state.fresh_buffer(state.name(plan.buffer->name, "_register"), plan.buffer->dtype, arena.copy(shape), Scope::Register);
+  state.add_local(tile);
+  const Stmt *load = load_nest(state, plan, tile), *store = store_nest(state, plan, tile);
+  Array<const Expr*> inside = places(arena, plan, plan.indices);
+  auto change = [&](const Expr* e) {
+    const Load* old = as<Load>(e);
+    return old && old->buffer == plan.buffer ? state.build().load(tile, inside) : e;
+  };
+  const Store* update = as<Store>(plan.block->body);
+  const Stmt* body = state.build().store(tile, inside, rewrite_exprs(arena, update->values[0], change));
+  state.replace(plan.block, state.build().with_body(plan.block, nullptr, body));
+  TW_TRY(const For* loop, state.loop(loop_id));
+  state.replace(loop, state.build().seq({load, loop, store}));
+  return concurrent_loops_stay_legal(state, id, before);
+}
+
+REGISTER(promote, "Keeps the tile of the output that a reduction loop accumulates into in registers while the loop runs.")

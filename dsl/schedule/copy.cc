@@ -1,0 +1,68 @@
+#include "dsl/schedule/copy.h"
+
+#include "dsl/analysis/region.h"
+
+namespace tw {
+namespace {
+
+// The name of the iter that a block uses as the d-th index of either buffer, or "" if there is none.
+Str iter_name(const Block* block, const Buffer* a, const Buffer* b, std::size_t d) {
+  for (const Access& access : accesses_of(block)) {
+    if (access.buffer != a && access.buffer != b) continue;
+    if (const Var* var = as<Var>(access.indices[d])) return var->name;
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Scope> scope_named(const State& state, Str name) {
+  if (std::optional<Scope> scope = parse_scope(name)) return *scope;
+  return reject("`{a}` is no scope; expected global, register, shared or local", state.arena().text(name));
+}
+
+Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buffer*>& buffers, i64 index, Str what) {
+  i64 count = static_cast<i64>(buffers.size());
+  if (index >= 0 && index < count) return buffers[static_cast<std::size_t>(index)];
+  return reject("index {0} is out of range: block `{a}` has {1} buffers that are {b}", block->name, what, index, count).about_block(block->id.value);
+}
+
+VarRanges ranges_to(const Path& path, int at) {
+  VarRanges ranges;
+  for (int i = 0; i < at; ++i) {
+    if (const For* loop = as<For>(path[i])) ranges.set_extent(loop->var, loop->extent);
+  }
+  return ranges;
+}
+
+const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {
+  Build build = state.build();
+  std::vector<IterVar> iters;
+  std::vector<const Expr*> indices;
+  for (std::size_t d = 0; d < to->shape.size(); ++d) {
+    Str wanted = iter_name(like, from, to, d);
+    const Var* var = state.fresh_var(wanted.empty() ? state.name("a", std::to_string(d)) : wanted);
+    iters.push_back({var, to->shape[d], IterKind::S});
+    indices.push_back(var);
+  }
+  Array<const Expr*> at = state.arena().copy(indices);
+  Block* block = state.arena().make<Block>(Block{});
+  block->kind = Kind::Block;
+  block->id = state.fresh_block();
+  block->name = state.fresh_block_name(name);
+  block->iters = state.arena().copy(iters);
+  block->body = build.store(to, at, build.load(from, at));
+  return block;
+}
+
+const Block* redirect_loads(Arena& arena, const Block* block, const Buffer* from, const Buffer* to) {
+  Build build{arena};
+  auto change = [&](const Expr* e) {
+    const Load* load = as<Load>(e);
+    return load && load->buffer == from ? build.load(to, load->indices) : e;
+  };
+  const Stmt* init = block->init ? rewrite_exprs(arena, block->init, change) : nullptr;
+  return build.with_body(block, init, rewrite_exprs(arena, block->body, change));
+}
+
+}  // namespace tw

@@ -1,0 +1,21 @@
+// Copies of buffers: what cache_read, cache_write and transform_layout share.
+#pragma once
+#include "dsl/analysis/affine.h"
+#include "dsl/schedule/state.h"
+
+namespace tw {
+
+Result<Scope> scope_named(const State& state, Str name);
+// The index-th buffer of a list made by buffers_read or buffers_written; `what` = "read" or "written", for the message.
+Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buffer*>& buffers, i64 index, Str what);
+
+// The loops around path[at] as ranges of their variables.
+VarRanges ranges_to(const Path& path, int at);
+
+// A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
+// `like` where it uses them as indices.
+const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like);
+// The block with its loads, not its stores, going to another buffer.
+const Block* redirect_loads(Arena& arena, const Block* block, const Buffer* from, const Buffer* to);
+
+}  // namespace tw

@@ -1,0 +1,161 @@
+#include "dsl/schedule/move.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/block_info.h"
+#include "dsl/analysis/dependence.h"
+#include "dsl/analysis/iter_map.h"
+
+namespace tw {
+
+int order_of(const std::vector<const Block*>& order, const Block* block) {
+  return static_cast<int>(std::find(order.begin(), order.end(), block) - order.begin());
+}
+int first_order(const std::vector<const Block*>& order, const Stmt* stmt) { return order_of(order, blocks_in(stmt).front()); }
+int last_order(const std::vector<const Block*>& order, const Stmt* stmt) { return order_of(order, blocks_in(stmt).back()); }
+
+std::vector<const Stmt*> children_of(const For* loop) {
+  const Seq* seq = as<Seq>(loop->body);
+  if (!seq) return {loop->body};
+  return {seq->stmts.begin(), seq->stmts.end()};
+}
+
+namespace {
+
+bool contains_any(const Stmt* stmt, const std::vector<const Block*>& blocks) {
+  for (const Block* inside : blocks_in(stmt)) {
+    if (std::find(blocks.begin(), blocks.end(), inside) != blocks.end()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int first_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks) {
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    if (contains_any(children[i], blocks)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int last_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks) {
+  for (std::size_t i = children.size(); i-- > 0;) {
+    if (contains_any(children[i], blocks)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+Status reads_what_is_before(const State& state, const Block* block) {
+  std::vector<const Block*> order = blocks_in(state.program().body);
+  int own = order_of(order, block);
+  for (const Block* producer : producers(state.program().body, block)) {
+    if (order_of(order, producer) > own) {
+      return reject("block `{a}` reads what block `{b}` writes only later", block->name, producer->name)
+          .about_block(block->id.value).about_block(producer->id.value);
+    }
+  }
+  return ok();
+}
+
+Status keeps_company(const State& state, const Block* block, const Path& to) {
+  TW_TRY(Path from, state.path_to(block->id));
+  for (const Block* producer : producers(state.program().body, block)) {
+    TW_TRY(Path other, state.path_to(producer->id));
+    for (int i = 0; i < from.size() && i < other.size() && from[i] == other[i]; ++i) {
+      const For* shared = as<For>(from[i]);
+      if (!shared || shared->extent == 1 || to.index_of(shared) >= 0) continue;
+      return reject("block `{b}` is computed for block `{a}` inside loops that they share; the new place is outside these loops",
+                    block->name, producer->name).about_block(producer->id.value).about_loop(shared->id.value);
+    }
+  }
+  return ok();
+}
+
+namespace {
+
+// The indices of one write to the buffer, over the loops around.
+std::vector<const Expr*> written_indices(Arena& arena, const Block* block, const Buffer* buffer) {
+  Substitution bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+  std::vector<const Expr*> out;
+  for (const Access& access : accesses_of(block)) {
+    if (access.kind != AccessKind::Write || access.buffer != buffer || !out.empty()) continue;
+    for (const Expr* index : access.indices) out.push_back(substitute(arena, index, bindings));
+  }
+  return out;
+}
+
+}  // namespace
+
+Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may) {
+  const Block* block = static_cast<const Block*>(path.back());
+  VarRanges ranges = ranges_around(path);
+  std::vector<const Var*> fixed, moving;
+  for (int i = 0; i <= to; ++i) {
+    const For* loop = as<For>(path[i]);
+    if (!loop || loop->extent == 1) continue;
+    bool reduces = feeds(loop, block, IterKind::R), only_reduces = reduces && !feeds(loop, block, IterKind::S);
+    if (i >= from && !reductions_may && reduces) {
+      return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction", block->name, loop->var->name)
+          .about_block(block->id.value).about_loop(loop->id.value);
+    }
+    if (i < from) fixed.push_back(loop->var);
+    else if (!only_reduces) moving.push_back(loop->var);
+  }
+  for (const Buffer* buffer : buffers_written(block)) {
+    std::vector<const Expr*> indices = written_indices(arena, block, buffer);
+    for (const Var* var : moving) {
+      if (are_determined({var}, indices, block->predicate, ranges, fixed)) continue;
+      return reject("iterations of loop `{b}` write the same elements of block `{a}` again", block->name, var->name).about_block(block->id.value);
+    }
+  }
+  return ok();
+}
+
+Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before) {
+  TW_TRY(Path path, state.path_to(id));
+  VarRanges around;
+  for (int i = 0; i < path.size(); ++i) {
+    const For* loop = as<For>(path[i]);
+    if (!loop) continue;
+    if (loop->loop_kind != LoopKind::Serial && loop->loop_kind != LoopKind::Unroll) {
+      auto check = loop->loop_kind == LoopKind::Vectorize ? iterations_may_interleave : iterations_may_overlap;
+      Status status = check(state.arena(), state.program(), loop, around);
+      if (!status) {
+        state.set_program(before);
+        return status;
+      }
+    }
+    around.set_extent(loop->var, loop->extent);
+  }
+  return ok();
+}
+
+std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region) {
+  std::vector<Range> ranges;
+  for (const Access& access : accesses_of(block)) {
+    if (access.kind != AccessKind::Write || access.buffer != buffer) continue;
+    std::vector<Range> here = iter_ranges(arena, block, access.indices, region);
+    if (ranges.empty()) ranges = here;
+    else widen(arena, block, ranges, here);
+  }
+  return ranges;
+}
+
+void widen(Arena& arena, const Block* block, std::vector<Range>& ranges, const std::vector<Range>& other) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    bool same = ranges[i].extent == other[i].extent && same_expr(ranges[i].min, other[i].min);
+    if (!same) ranges[i] = {Build{arena}.integer(0), block->iters[i].extent};
+  }
+}
+
+void move_before(State& state, const Block* block, const Stmt* anchor, const Stmt* nest) {
+  state.replace(block, nullptr);
+  insert_before(state, anchor, nest);
+}
+void move_after(State& state, const Block* block, const Stmt* anchor, const Stmt* nest) {
+  state.replace(block, nullptr);
+  insert_after(state, anchor, nest);
+}
+
+}  // namespace tw

@@ -1,0 +1,44 @@
+// Moving blocks: the checks and steps that compute_at, reverse_compute_at and the two inlining primitives share. Each check states one
+// rule that keeps the program's meaning.
+#pragma once
+#include "dsl/schedule/nest.h"
+
+namespace tw {
+
+// Where blocks stand: position in program order.
+int order_of(const std::vector<const Block*>& order, const Block* block);
+// Position of the first (last) block below a statement.
+int first_order(const std::vector<const Block*>& order, const Stmt* stmt);
+int last_order(const std::vector<const Block*>& order, const Stmt* stmt);
+
+// The statements directly below a loop, and the first (last) of them that contains one of `blocks`; -1 if none does.
+std::vector<const Stmt*> children_of(const For* loop);
+int first_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
+int last_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
+
+// What the block reads was written before it, by blocks in front of it.
+Status reads_what_is_before(const State& state, const Block* block);
+// A producer that is computed piece by piece inside a loop together with `block` cannot be left behind: the loops that they share must also be
+// around the place that `to` leads to.
+Status keeps_company(const State& state, const Block* block, const Path& to);
+
+// No loop path[from...to] repeats the block at the end of the path for the same elements. Loops of recomputation do; reduction loops do, too, unless
+// they may.
+Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may);
+// The loops around a block that run concurrently (parallel, vectorize, bind) are still allowed to. If not, the program becomes `before` again.
+Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before);
+
+// The ranges of a block's iters that cover a region of what it writes; over its whole domain where that is not understood.
+std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region);
+// For each iter the smallest range that covers both.
+void widen(Arena& arena, const Block* block, std::vector<Range>& ranges, const std::vector<Range>& other);
+
+// Takes the block and the loops that become empty out of the program, and puts `nest` before (after) `anchor`.
+void move_before(State& state, const Block* block, const Stmt* anchor, const Stmt* nest);
+void move_after(State& state, const Block* block, const Stmt* anchor, const Stmt* nest);
+
+// The block becomes part of its consumers (of its only producer); the buffer between goes.
+Status inline_into_consumers(State& state, BlockId id);
+Status inline_into_producer(State& state, BlockId id);
+
+}  // namespace tw

@@ -1,0 +1,36 @@
+// Mutators: small changes of a candidate's decisions; the instructions stay. The result is replayed in adapting mode, which makes
+// decisions legal that depend on the changed one. Weights are the reference's (inventory, section 5), where it has the mutator.
+#pragma once
+#include "sampler/draw/joint_prior.h"
+
+namespace tw {
+
+struct Mutator {
+  const char* name;
+  double weight;
+  // Changes `decisions` (sample order); false if this trace has nothing that it could change.
+  bool (*mutate)(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng);
+};
+
+const std::vector<Mutator>& mutators();
+
+// One mutator drawn by weight; tries others if it does not apply. False if none does.
+bool mutate(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng);
+
+// ---- for mutators: which samples a trace has
+
+struct SampleSite {
+  std::size_t sample;       // index in sample order
+  const Instruction* instruction;
+};
+std::vector<SampleSite> samples_named(const Trace& trace, std::string_view name);
+// Categorical samples of which some value goes (perhaps through arithmetic) into an instruction of this kind.
+std::vector<SampleSite> categorical_feeding(const Trace& trace, std::string_view kind);
+
+bool mutate_tile_size(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
+bool mutate_categorical(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
+bool mutate_compute_location(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
+bool mutate_unroll(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
+bool mutate_parallel(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
+
+}  // namespace tw

@@ -1,0 +1,183 @@
+#include "sampler/search/evolution.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "sampler/draw/mutator.h"
+#include "sampler/search/parallel_for.h"
+
+namespace tw {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class Evolution {
+ public:
+  Evolution(const CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, EvolutionStats& stats)
+      : space_(space), options_(options), rng_(rng), stats_(stats) {
+    for (int i = 0; i < std::max(1, options.threads); ++i) builders_.push_back(std::make_unique<CandidateBuilder>(space));
+  }
+
+  // make(item, candidate, rng, builder) fills in a candidate that is not built yet; false = there is none. Built ones whose program
+  // is new here are returned in the order of the items.
+  template <class Make>
+  std::vector<Candidate> build_all(int count, u64 label, Make make) {
+    double begin = now();
+    std::vector<std::optional<Candidate>> made(count);
+    std::vector<char> was_rejected(count, 0);
+    parallel_for(count, static_cast<int>(builders_.size()), [&](int item, int thread) {
+      Rng rng = rng_.fork(label * 1000003 + static_cast<u64>(item));
+      Candidate candidate;
+      if (!make(item, candidate, rng, *builders_[thread])) return;
+      if (builders_[thread]->build(candidate, &rng)) made[item] = std::move(candidate);
+      else was_rejected[item] = 1;
+    });
+    std::vector<Candidate> out;
+    for (std::optional<Candidate>& candidate : made) {
+      if (candidate && round_.insert(candidate->program).second) out.push_back(std::move(*candidate));
+    }
+    stats_.rejected += std::count(was_rejected.begin(), was_rejected.end(), 1);
+    stats_.replay_seconds += now() - begin;
+    return out;
+  }
+
+  std::vector<Candidate> draw(int count, u64 label) {
+    int sketches = static_cast<int>(space_.space.sketches.size());
+    return build_all(count, label, [&](int item, Candidate& candidate, Rng& rng, CandidateBuilder& builder) {
+      return builder.draw(item % sketches, candidate, rng);
+    });
+  }
+
+  // Scores by the model, or by the draft model where there is none.
+  void score(std::vector<Candidate>& candidates, const CostModel* model) {
+    if (!model) {
+      for (Candidate& candidate : candidates) candidate.score = static_cast<float>(-std::log(candidate.draft));
+      return;
+    }
+    double begin = now();
+    std::vector<std::vector<float>> rows(candidates.size());
+    parallel_for(static_cast<int>(candidates.size()), static_cast<int>(builders_.size()), [&](int item, int thread) {
+      Candidate copy = candidates[item];
+      Result<Program> program = builders_[thread]->build(copy, nullptr);
+      TW_CHECK(program, "a candidate that was built cannot be built again");
+      builders_[thread]->features(*program, rows[item]);
+    });
+    FeatureBatch batch;
+    batch.columns = feature_columns();
+    for (const std::vector<float>& row : rows) batch.add(row);
+    double middle = now();
+    std::vector<float> scores = model->predict(batch);
+    for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].score = scores[i];
+    stats_.feature_seconds += middle - begin;
+    stats_.model_seconds += now() - middle;
+  }
+
+  // One generation: children of parents drawn by score, more than wanted, the best drafts of which survive.
+  std::vector<Candidate> breed(const std::vector<Candidate>& parents, int wanted, u64 label) {
+    std::vector<double> cumulative = weights(parents);
+    std::vector<Candidate> children = build_all(2 * wanted, label, [&](int, Candidate& child, Rng& rng, CandidateBuilder& builder) {
+      if (rng.uniform() > options_.mutate_probability) {
+        return builder.draw(static_cast<int>(rng.below(static_cast<i64>(space_.space.sketches.size()))), child, rng);
+      }
+      double at = rng.uniform() * cumulative.back();
+      std::size_t parent = std::upper_bound(cumulative.begin(), cumulative.end(), at) - cumulative.begin();
+      child = parents[std::min(parent, parents.size() - 1)];
+      const Sketch& sketch = space_.space.sketches[child.sketch];
+      return mutate(sketch.trace, *sketch.prior, child.decisions, rng);
+    });
+    keep_best_drafts(children, wanted);
+    return children;
+  }
+
+  // Most are kept for their draft score; a quarter of the places goes to the others in order, so that what the draft model
+  // misjudges is seen by the learned one.
+  static void keep_best_drafts(std::vector<Candidate>& candidates, int wanted) {
+    if (static_cast<int>(candidates.size()) <= wanted) return;
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
+    int best = wanted * 3 / 4, rest = wanted - best;
+    int step = std::max<int>(1, (static_cast<int>(candidates.size()) - best) / std::max(1, rest));
+    std::vector<Candidate> kept(candidates.begin(), candidates.begin() + best);
+    for (int i = best; i < static_cast<int>(candidates.size()) && static_cast<int>(kept.size()) < wanted; i += step) kept.push_back(candidates[i]);
+    candidates = std::move(kept);
+  }
+
+ private:
+  // Sampling weights: exponential in the score, measured in standard deviations.
+  static std::vector<double> weights(const std::vector<Candidate>& parents) {
+    double mean = 0, square = 0;
+    for (const Candidate& parent : parents) mean += parent.score;
+    mean /= static_cast<double>(parents.size());
+    for (const Candidate& parent : parents) square += (parent.score - mean) * (parent.score - mean);
+    double deviation = std::sqrt(square / static_cast<double>(parents.size())) + 1e-9;
+    std::vector<double> cumulative;
+    double total = 0;
+    for (const Candidate& parent : parents) cumulative.push_back(total += std::exp(std::clamp((parent.score - mean) / deviation, -4.0, 4.0)));
+    return cumulative;
+  }
+
+  const CandidateSpace& space_;
+  const EvolutionOptions& options_;
+  const Rng& rng_;
+  EvolutionStats& stats_;
+  std::vector<std::unique_ptr<CandidateBuilder>> builders_;
+  HashSet round_;  // programs met in this round
+};
+
+void sort_by_score(std::vector<Candidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+}
+
+}  // namespace
+
+std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
+                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+                              EvolutionStats& stats) {
+  Evolution evolution(space, options, rng, stats);
+  std::vector<Candidate> population = evolution.draw(options.draws, 1);
+  Evolution::keep_best_drafts(population, options.population);
+  int kept = std::min<int>(static_cast<int>(elites.size()), static_cast<int>(options.population * options.measured_ratio));
+  std::vector<Candidate> known(elites.begin(), elites.begin() + kept);
+  population.insert(population.end(), known.begin(), known.end());
+  if (population.empty()) return {};
+
+  std::vector<Candidate> pool;  // everything scored that is not measured
+  for (int generation = 0;; ++generation) {
+    evolution.score(population, model);
+    for (const Candidate& candidate : population) {
+      stats.candidates += seen.insert(candidate.program).second;
+      if (!measured.count(candidate.program)) pool.push_back(candidate);
+    }
+    if (generation == options.generations) break;
+    population = evolution.breed(population, options.population, 2 + static_cast<u64>(generation));
+    if (population.empty()) break;
+  }
+  sort_by_score(pool);
+  int random = static_cast<int>(count * options.epsilon + 0.5), best = count - random;
+  std::vector<Candidate> batch(pool.begin(), pool.begin() + std::min<std::size_t>(pool.size(), best));
+  Rng picks = rng.fork(0x65707369);
+  for (std::size_t i = batch.size(); i < pool.size() && static_cast<int>(batch.size()) < count; ++i) {
+    std::size_t other = i + static_cast<std::size_t>(picks.below(static_cast<i64>(pool.size() - i)));
+    std::swap(pool[i], pool[other]);
+    batch.push_back(pool[i]);
+  }
+  return batch;
+}
+
+std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, EvolutionStats& stats) {
+  Evolution evolution(space, options, rng, stats);
+  std::vector<Candidate> population = evolution.draw(options.draws, 1);
+  for (int generation = 0; generation < options.generations && !population.empty(); ++generation) {
+    evolution.score(population, nullptr);
+    std::vector<Candidate> children = evolution.breed(population, options.population, 2 + static_cast<u64>(generation));
+    population.insert(population.end(), children.begin(), children.end());
+    std::stable_sort(population.begin(), population.end(), [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
+    population.resize(std::min<std::size_t>(population.size(), options.population));
+  }
+  if (population.empty()) return std::nullopt;
+  stats.candidates += static_cast<i64>(population.size());
+  return population[0];
+}
+
+}  // namespace tw

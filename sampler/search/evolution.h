@@ -1,0 +1,41 @@
+// Evolutionary search over traces (inventory, section 6; Ansor, OSDI 2020), with a draft model in front of the learned one (Pruner,
+// ASPLOS 2025): many candidates are replayed and draft-scored, the survivors are scored by the model, the best go on.
+#pragma once
+#include <unordered_set>
+
+#include "costmodel/cost_model.h"
+#include "sampler/search/candidate.h"
+
+namespace tw {
+
+struct HashOfHash {
+  std::size_t operator()(const Hash128& hash) const { return hash.low; }
+};
+using HashSet = std::unordered_set<Hash128, HashOfHash>;
+
+struct EvolutionOptions {
+  int population = 512;
+  int draws = 1024;              // fresh draws per round, of which the best drafts are kept
+  double measured_ratio = 0.2;   // share of the population that measured candidates may take
+  int generations = 4;
+  double mutate_probability = 0.85;
+  double epsilon = 0.05;         // share of a batch that is picked at random
+  int threads = 1;
+};
+
+struct EvolutionStats {
+  i64 candidates = 0, rejected = 0;  // different programs scored; rejected replays
+  double replay_seconds = 0, feature_seconds = 0, model_seconds = 0;
+};
+
+// Proposes at most `count` candidates that are not in `measured`, best first, with about epsilon * count random ones at the end.
+// `elites` are measured candidates, fastest first. model: null = the draft model alone. `seen` collects every program of the task
+// that was ever scored. The result depends on the arguments and `rng` only, not on the number of threads.
+std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
+                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+                              EvolutionStats& stats);
+
+// The best of many draws by the draft model alone: the zero-trial candidate. Nothing if no draw is valid.
+std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, EvolutionStats& stats);
+
+}  // namespace tw

@@ -1,0 +1,170 @@
+#include "sampler/search/task_state.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
+#include "dsl/schedule/parse_schedule.h"
+#include "dsl/text/workload.h"
+
+namespace tw {
+namespace {
+
+rules::TargetFacts facts_of(const Target& target) {
+  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
+}
+
+FeatureTarget feature_target_of(const Target& target) {
+  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
+}
+
+void add_template(Space& space, const Trace& trace) {
+  space.sketches.push_back({trace, std::make_shared<const JointPrior>(trace), {"template"}});
+}
+
+void read_records(TaskState& state, Database& database, const TuneOptions& options, TuneObserver& observer) {
+  auto records = database.all(state.workload_key, state.target_key);
+  if (!records) {
+    state.progress.problem = records.error();
+    return;
+  }
+  i64 skipped = 0;
+  for (const Record& record : *records) {
+    std::optional<Hash128> program = parse_hash(record.program);
+    if (!program) continue;
+    if (options.replay_measurements) {
+      state.recorded[*program] = record;
+      continue;
+    }
+    Source source{cat("record ", record.id), record.trace};
+    Diagnostics diagnostics(source);
+    std::optional<Trace> trace = parse_schedule(source, diagnostics);
+    std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
+    skipped += !trace;
+    if (candidate) candidate->program = *program;
+    note_trial(state, candidate ? &*candidate : nullptr, *program, record);
+    bool is_baseline = trace && trace->instructions().empty();
+    if (is_baseline && record.ok()) state.progress.baseline_seconds = record.seconds;
+  }
+  if (skipped) observer.on_message(cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
+}
+
+}  // namespace
+
+std::vector<Candidate> TaskState::elites(std::size_t most) const {
+  std::vector<const Measured*> good;
+  for (const Measured& measured : history) {
+    if (measured.seconds < std::numeric_limits<double>::infinity()) good.push_back(&measured);
+  }
+  std::stable_sort(good.begin(), good.end(), [](const Measured* a, const Measured* b) { return a->seconds < b->seconds; });
+  std::vector<Candidate> best;
+  for (const Measured* measured : good) {
+    if (best.size() < most) best.push_back(measured->candidate);
+  }
+  return best;
+}
+
+void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record) {
+  bool good = record.ok();
+  state.measured.insert(program);
+  ++state.progress.trials;
+  if (candidate) state.history.push_back({*candidate, good ? record.seconds : std::numeric_limits<double>::infinity()});
+  if (!good) {
+    ++state.progress.failed;
+    ++state.failures[record.status];
+    if (state.example_failure.empty()) state.example_failure = cat(record.status, ": ", record.error);
+    return;
+  }
+  if (state.progress.best_seconds == 0 || record.seconds < state.progress.best_seconds) {
+    state.progress.best_seconds = record.seconds;
+    state.progress.best_record = record.id;
+  }
+}
+
+void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
+               TuneObserver& observer) {
+  state.task = &task;
+  state.progress.name = task.name;
+  state.progress.wanted = options.trials;
+  state.progress.flops = count_flops(task.program.program);
+  state.tolerance = tolerance_of(task.program.program);
+  state.workload_key = to_hex(structural_hash(task.program.program));
+  state.target_key = to_string(task.target);
+  const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
+  if (!uses) {
+    std::vector<std::string> names = library.set_names();
+    state.progress.problem = cat("there is no rule set `", options.rules, "`; there are ", join(names, ", "));
+    return;
+  }
+  std::string errors;
+  state.space.base = task.program.program;
+  state.space.facts = facts_of(task.target);
+  state.space.feature_target = feature_target_of(task.target);
+  state.space.library = &library;
+  for (const rules::RuleUse& use : *uses) {
+    if (use.rule->is_post) state.space.posts.push_back(use);
+  }
+  state.space.space = build_space(task.program.program, *uses, library, state.space.facts, errors);
+  if (!errors.empty()) observer.on_message(errors);
+  for (const Trace& trace : task.templates) add_template(state.space.space, trace);
+  if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
+  auto stored = database.add_workload(state.workload_key, workload_text(task.program.program));
+  if (!stored) state.progress.problem = stored.error();
+  read_records(state, database, options, observer);
+}
+
+SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set) {
+  SpaceSummary summary;
+  const std::vector<rules::RuleUse>* uses = library.find_set(rule_set);
+  if (!uses) {
+    summary.errors = cat("there is no rule set `", rule_set, "`; there are ", join(library.set_names(), ", "));
+    return summary;
+  }
+  Space space = build_space(task.program.program, *uses, library, facts_of(task.target), summary.errors);
+  for (const Trace& trace : task.templates) add_template(space, trace);
+  for (const Sketch& sketch : space.sketches) {
+    Trace open = sketch.trace.with_decisions(std::vector<Decision>(sketch.trace.sample_count()));
+    summary.sketches.push_back({open.print(0), log10_points(sketch), sketch.rules});
+  }
+  return summary;
+}
+
+namespace {
+// Operations of one evaluation of an expression; indices are not arithmetic of the workload.
+double operations(const Expr* e) {
+  switch (e->kind) {
+    case Kind::Load: case Kind::IntImm: case Kind::FloatImm: case Kind::Var: return 0;
+    case Kind::Binary: {
+      auto* n = static_cast<const Binary*>(e);
+      return n->a->type.dtype == DType::I64 ? 0 : 1 + operations(n->a) + operations(n->b);
+    }
+    case Kind::Select: {
+      auto* n = static_cast<const Select*>(e);
+      return std::max(operations(n->then), operations(n->otherwise));
+    }
+    default: {
+      double total = e->kind == Kind::Call ? 1 : 0;
+      for_each_child(e, [&](const Expr* child) { total += operations(child); });
+      return total;
+    }
+  }
+}
+}  // namespace
+
+double count_flops(const Program& program) {
+  double total = 0;
+  for_each<Block>(program.body, [&](const Block* block) {
+    double points = 1, per_point = 0;
+    for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
+    for_each<Store>(block->body, [&](const Store* store) {
+      for (const Expr* value : store->values) per_point += operations(value);
+    });
+    total += points * per_point;
+  });
+  return total;
+}
+
+}  // namespace tw

@@ -1,0 +1,44 @@
+// What the tuner knows about one task while it runs: space, records, incumbent, dataset rows. Loading it from the database is how a
+// run resumes.
+#pragma once
+#include <map>
+
+#include "sampler/search/evolution.h"
+#include "sampler/search/tune.h"
+
+namespace tw {
+
+// A measured candidate of this task, of this or an earlier run.
+struct Measured {
+  Candidate candidate;
+  double seconds = 0;  // infinity = failed
+};
+
+struct TaskState {
+  const TuneTask* task = nullptr;
+  CandidateSpace space;
+  std::string workload_key, target_key;  // of the database
+  TaskProgress progress;
+  i64 rounds = 0;
+  HashSet measured;                      // programs, failed ones too
+  HashSet seen;                          // programs ever scored
+  std::vector<Measured> history;         // those whose sketch is in the space, oldest first
+  std::map<Hash128, Record> recorded;    // for --replay-measurements
+  std::map<std::string, i64> failures;   // by status
+  std::string example_failure;
+  int worker_task = -1;
+  Kernel incumbent;                      // best kernel so far; empty code = none
+  Tolerance tolerance;
+
+  // Measured candidates that were right, fastest first.
+  std::vector<Candidate> elites(std::size_t most) const;
+};
+
+// Builds the space and reads the records. `problem` of the progress is set if nothing can be tuned.
+void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
+               TuneObserver& observer);
+
+// Adds what one trial gave.
+void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record);
+
+}  // namespace tw

@@ -1,0 +1,67 @@
+#include "sampler/search/trial.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "dsl/ir/walk.h"
+#include "dsl/passes/widen.h"
+
+namespace tw {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+LoweringOptions lowering_options(const Target& target) {
+  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers};
+}
+
+CodegenTarget codegen_target(const Target& target) {
+  return {.triple = target.triple, .cpu = target.cpu, .features = target.features, .vector_bits = target.vector_bits};
+}
+
+BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times) {
+  Arena arena(1 << 18);
+  double begin = now();
+  Result<LoweredProgram> lowered = lower(arena, program, lowering_options(target));
+  if (!lowered) return {{}, to_string(lowered.rejected())};
+  double middle = now();
+  Result<Kernel> kernel = compiler.compile(*lowered, "kernel");
+  if (!kernel) return {{}, to_string(kernel.rejected())};
+  if (times) {
+    times->lower_seconds += middle - begin;
+    times->compile_seconds += now() - middle;
+  }
+  return {std::move(*kernel), {}};
+}
+
+BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {
+  Arena arena(1 << 18);
+  return build_kernel(widen_to_f64(arena, program), target, compiler);
+}
+
+Tolerance tolerance_of(const Program& program) {
+  if (program.tolerance.absolute != 0 || program.tolerance.relative != 0) return program.tolerance;
+  double longest = 1;
+  for_each<Block>(program.body, [&](const Block* block) {
+    double length = 1;
+    for (const IterVar& iter : block->iters) length *= iter.kind == IterKind::R ? static_cast<double>(iter.extent) : 1.0;
+    longest = std::max(longest, length);
+  });
+  double eps = 0;
+  for (const Param& param : program.params) {
+    if (param.role != Role::Output) continue;
+    switch (param.buffer->dtype) {
+      case DType::F64: eps = std::max(eps, 2.2e-16); break;
+      case DType::F32: eps = std::max(eps, 1.2e-7); break;
+      case DType::F16: eps = std::max(eps, 9.8e-4); break;
+      case DType::BF16: eps = std::max(eps, 7.8e-3); break;
+      default: break;
+    }
+  }
+  return {.absolute = 16 * eps * std::sqrt(longest), .relative = 64 * eps};
+}
+
+}  // namespace tw

@@ -1,0 +1,37 @@
+// One task's way from a program to a measured kernel: lowering, compiling, the reference kernel, the incumbent.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "backends/backend.h"
+#include "backends/target.h"
+#include "dsl/ir/program.h"
+#include "dsl/passes/lower.h"
+#include "runtime/measurer.h"
+
+namespace tw {
+
+LoweringOptions lowering_options(const Target& target);
+CodegenTarget codegen_target(const Target& target);
+
+struct BuildTimes {
+  double lower_seconds = 0, compile_seconds = 0;
+};
+
+// A kernel, or why there is none (a pass or LLVM refused), as one sentence.
+struct BuiltKernel {
+  std::optional<Kernel> kernel;
+  std::string problem;
+};
+
+// Lowers and compiles a scheduled program.
+BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times = nullptr);
+
+// The reference kernel: the unscheduled program with floats widened to f64 (design, section 11.9).
+BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler);
+
+// What counts as equal to the reference: the workload's own tolerance, or one by type and length of the longest reduction. In
+// [-1, 1) a sum of K products has size sqrt(K) and rounding errors about eps * K^0.5 * sqrt(K); 16 of these are allowed.
+Tolerance tolerance_of(const Program& program);
+
+}  // namespace tw
