@@ -142,7 +142,7 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   for (u32 loop : open_) store.iterations *= static_cast<double>(flat_.loops[loop].extent);
   flat_.chain.insert(flat_.chain.end(), open_.begin(), open_.end());
   flat_.reduces.insert(flat_.reduces.end(), reducing_.begin(), reducing_.end());
-  for (const Target& target : node->targets) add_access(target.buffer, target.indices, true, store);
+  for (const StoreTarget& target : node->targets) add_access(target.buffer, target.indices, true, store);
   for (const Expr* value : node->values) visit_value(value, store);
   store.accesses = static_cast<u32>(flat_.accesses.size()) - store.first_access;
   group_by_buffer(store);
