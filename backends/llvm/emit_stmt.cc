@@ -43,7 +43,7 @@ llvm::BasicBlock* FunctionEmitter::block(const char* name) {
 
 void FunctionEmitter::bind(const BoundVar& bound) {
   if (vars_.size() <= bound.var->id) vars_.resize(bound.var->id + 1);
-  vars_[bound.var->id] = {bound.value, static_cast<int>(levels_.size()) - 1};
+  vars_[bound.var->id] = {bound.var, bound.value, static_cast<int>(levels_.size()) - 1};
   ranges_.set(bound.var, bound.range);
 }
 

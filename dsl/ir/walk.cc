@@ -157,20 +157,32 @@ const Stmt* rewrite_stmts_with(Arena& arena, const Stmt* node, void* context, co
   return node ? StmtRewrite{arena, context, change}(node) : nullptr;
 }
 
-const Expr* substitute(Arena& arena, const Expr* node, const Substitution& map) {
-  return rewrite_exprs(arena, node, [&](const Expr* e) {
-    const Var* var = as<Var>(e);
-    const Expr* value = var ? map.find(var) : nullptr;
-    return value ? value : e;
-  });
-}
+namespace {
+// Not a Rewriter: what replaces a variable may hold that variable again (v -> v + 1), and folding may bring it to the top of the
+// rebuilt parent (v - 1 -> v), where it must not be replaced a second time.
+struct Substituter {
+  Arena& arena;
+  const Substitution& replacements;
+  const Expr* operator()(const Expr* e) {
+    if (const Var* var = as<Var>(e)) {
+      const Expr* value = replacements.find(var);
+      return value ? value : e;
+    }
+    return with_children(arena, e, map());
+  }
+  const Stmt* operator()(const Stmt* s) { return with_children(arena, s, map()); }
+  ChildMap map() {
+    return {this, [](void* self, const Expr* e) { return (*static_cast<Substituter*>(self))(e); },
+            [](void* self, const Stmt* s) { return (*static_cast<Substituter*>(self))(s); }};
+  }
+};
+}  // namespace
 
+const Expr* substitute(Arena& arena, const Expr* node, const Substitution& map) {
+  return node ? Substituter{arena, map}(node) : nullptr;
+}
 const Stmt* substitute(Arena& arena, const Stmt* node, const Substitution& map) {
-  return rewrite_exprs(arena, node, [&](const Expr* e) {
-    const Var* var = as<Var>(e);
-    const Expr* value = var ? map.find(var) : nullptr;
-    return value ? value : e;
-  });
+  return node ? Substituter{arena, map}(node) : nullptr;
 }
 
 bool uses(const Node* node, const Var* var) {

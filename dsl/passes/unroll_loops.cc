@@ -27,10 +27,20 @@ class Unrolling {
     std::vector<const Stmt*> copies;
     for (i64 i = 0; i < loop->extent; ++i) {
       values_.emplace_back(loop->var, build_.integer(i));
-      copies.push_back(stmt(loop->body));
+      copies.push_back(marked(loop, stmt(loop->body)));
       values_.pop_back();
     }
     return build_.seq(copies);
+  }
+
+  // A mark for the backend must survive: each copy is a loop of one iteration that carries it.
+  const Stmt* marked(const For* loop, const Stmt* body) {
+    if (!body || !find_annotation(loop->annotations, "hide_address")) return body;
+    For* copy = arena_.make<For>(*loop);
+    copy->extent = 1;
+    copy->loop_kind = LoopKind::Serial;
+    copy->body = body;
+    return copy;
   }
 
   const Expr* expr(const Expr* e) {

@@ -106,6 +106,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   TW_TRY_STATUS(accumulates_alone(loop, block, plan.buffer));
   plan.tile = *region_of(state.arena(), loop, plan.buffer, AccessKind::Write, ranges_to(path, plan.at), block);
   TW_TRY_STATUS(is_aligned(plan, loop));
+  TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, plan.at, path.size() - 1, true));
   for (int i = 0; i < path.size(); ++i) {
     const For* other = as<For>(path[i]);
     if (!other || !feeds(other, block, IterKind::R) || other->extent == 1) continue;

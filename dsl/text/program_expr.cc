@@ -78,9 +78,7 @@ const Expr* ProgramExprs::index(const ast::Expr* e) {
 }
 
 const Expr* ProgramExprs::lower(const ast::Expr* e) {
-  if (std::optional<double> number = named_number(e); number && !(ast::as<ast::Name>(e) && names_.find(ast::as<ast::Name>(e)->name))) {
-    return build_.number(*number, DType::F32);
-  }
+  if (std::optional<double> number = named_number(e)) return build_.number(*number, DType::F32);
   switch (e->kind) {
     case ast::Kind::Int: return build_.integer(ast::as<ast::Int>(e)->value);
     case ast::Kind::Bool: return build_.integer(ast::as<ast::Bool>(e)->value, DType::Bool);
@@ -183,8 +181,7 @@ const Expr* ProgramExprs::call(const ast::Call* e) {
 const Expr* ProgramExprs::convert(DType type, const ast::Expr* e) {
   auto* integer = ast::as<ast::Int>(e);
   if (integer && is_int(type)) return build_.integer(integer->value, type);
-  auto* name = ast::as<ast::Name>(e);
-  std::optional<double> number = name && names_.find(name->name) ? std::nullopt : named_number(e);
+  std::optional<double> number = named_number(e);
   if (number && is_float(type)) return build_.number(*number, type);
   const Expr* value = lower(e);
   return value ? build_.arena.make<Cast>(Expr{{Kind::Cast}, {type, value->type.lanes}}, value) : nullptr;
