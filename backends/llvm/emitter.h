@@ -112,7 +112,7 @@ class FunctionEmitter {
   // Statements: emit_stmt.cc
   void stmt(const Stmt* stmt);
   void store(const Store& store);
-  void store_to(const Target& target, llvm::Value* value);
+  void store_to(const StoreTarget& target, llvm::Value* value);
   void branch(const If& branch);
   void loop(const For& loop);
   void counted_loop(const For& loop);

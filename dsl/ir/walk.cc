@@ -85,8 +85,8 @@ const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map) {
       if (!map.expr) return node;
       Array<const Expr*> values = map_list(arena, n->values, each_expr);
       bool changed = !same(values, n->values);
-      std::vector<Target> targets(n->targets.begin(), n->targets.end());
-      for (Target& target : targets) {
+      std::vector<StoreTarget> targets(n->targets.begin(), n->targets.end());
+      for (StoreTarget& target : targets) {
         Array<const Expr*> indices = map_list(arena, target.indices, each_expr);
         changed |= !same(indices, target.indices);
         target.indices = indices;
@@ -157,20 +157,32 @@ const Stmt* rewrite_stmts_with(Arena& arena, const Stmt* node, void* context, co
   return node ? StmtRewrite{arena, context, change}(node) : nullptr;
 }
 
-const Expr* substitute(Arena& arena, const Expr* node, const Substitution& map) {
-  return rewrite_exprs(arena, node, [&](const Expr* e) {
-    const Var* var = as<Var>(e);
-    const Expr* value = var ? map.find(var) : nullptr;
-    return value ? value : e;
-  });
-}
+namespace {
+// Not a Rewriter: what replaces a variable may hold that variable again (v -> v + 1), and folding may bring it to the top of the
+// rebuilt parent (v - 1 -> v), where it must not be replaced a second time.
+struct Substituter {
+  Arena& arena;
+  const Substitution& replacements;
+  const Expr* operator()(const Expr* e) {
+    if (const Var* var = as<Var>(e)) {
+      const Expr* value = replacements.find(var);
+      return value ? value : e;
+    }
+    return with_children(arena, e, map());
+  }
+  const Stmt* operator()(const Stmt* s) { return with_children(arena, s, map()); }
+  ChildMap map() {
+    return {this, [](void* self, const Expr* e) { return (*static_cast<Substituter*>(self))(e); },
+            [](void* self, const Stmt* s) { return (*static_cast<Substituter*>(self))(s); }};
+  }
+};
+}  // namespace
 
+const Expr* substitute(Arena& arena, const Expr* node, const Substitution& map) {
+  return node ? Substituter{arena, map}(node) : nullptr;
+}
 const Stmt* substitute(Arena& arena, const Stmt* node, const Substitution& map) {
-  return rewrite_exprs(arena, node, [&](const Expr* e) {
-    const Var* var = as<Var>(e);
-    const Expr* value = var ? map.find(var) : nullptr;
-    return value ? value : e;
-  });
+  return node ? Substituter{arena, map}(node) : nullptr;
 }
 
 bool uses(const Node* node, const Var* var) {
@@ -193,9 +205,9 @@ const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, c
       const Stmt* s = n;
       const Store* store = as<Store>(s);
       if (!store) return s;
-      std::vector<Target> targets(store->targets.begin(), store->targets.end());
+      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
       bool changed = false;
-      for (Target& target : targets) {
+      for (StoreTarget& target : targets) {
         if (target.buffer == from) {
           target.buffer = to;
           changed = true;

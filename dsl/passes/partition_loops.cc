@@ -178,7 +178,7 @@ class Partition {
     const Expr* first = build_.integer(piece.range.min);
     shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
     const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
-    if (extent == 1) return body;
+    if (extent == 1 && !find_annotation(loop->annotations, "hide_address")) return body;
     For* copy = arena_.make<For>(*loop);
     copy->extent = extent;
     copy->body = body;

@@ -594,7 +594,7 @@ TEST(Memory, StoreComputesAllValuesFirst) {
   const Buffer *x = kit.output(DType::F32, 8), *y = kit.output(DType::F32, 8);
   const Expr* at = kit.ramp(kit.build.integer(0), 8);
   Array<const Expr*> index = kit.arena().list<const Expr*>({at});
-  const Stmt* swap = kit.build.store(kit.arena().list<Target>({{x, index}, {y, index}}),
+  const Stmt* swap = kit.build.store(kit.arena().list<StoreTarget>({{x, index}, {y, index}}),
                                      kit.arena().list<const Expr*>({kit.load(y, at), kit.load(x, at)}));
   Aligned<float> a(8), b(8);
   for (i64 k = 0; k < 8; ++k) a[k] = 1, b[k] = 2;

@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
 #include "tests/unit/evaluate.h"
+#include "tests/unit/gemm_program.h"
 #include "tests/unit/program_maker.h"
 
 namespace tw {
@@ -14,46 +15,6 @@ namespace {
 
 constexpr IterKind S = IterKind::S, R = IterKind::R;
 constexpr LoopKind Serial = LoopKind::Serial, Parallel = LoopKind::Parallel, Vectorize = LoopKind::Vectorize, Unroll = LoopKind::Unroll;
-
-i64 tiles(i64 extent, i64 tile) { return (extent + tile - 1) / tile; }
-
-struct GemmShape {
-  i64 M, N, K, mr, nr, kr;
-  Scope accumulators = Scope::Register;
-};
-
-// Y = X W with an mr x nr tile of accumulators and k unrolled by kr.
-Program gemm(ProgramMaker& m, const GemmShape& g) {
-  const Build& b = m.build;
-  const Buffer *X = m.param("X", {g.M, g.K}, Role::Input), *W = m.param("W", {g.K, g.N}, Role::Input);
-  const Buffer *Y = m.param("Y", {g.M, g.N}, Role::Output), *D = m.local("D", {g.M, g.N}, g.accumulators);
-  auto tile = [&](const Var* i0, const Var* j0, const std::function<const Stmt*(const Expr*, const Expr*)>& body) {
-    return m.loop("ir", g.mr, Unroll, [&](const Var* ir) {
-      return m.loop("jv", g.nr, Vectorize, [&](const Var* jv) { return body(b.add(b.mul(i0, g.mr), ir), b.add(b.mul(j0, g.nr), jv)); });
-    });
-  };
-  auto nest = [&](const Var* i0, const Var* j0) {
-    const Stmt* init = tile(i0, j0, [&](const Expr* i, const Expr* j) {
-      return m.block("init", {{"i", g.M, S, i}, {"j", g.N, S, j}}, true, [&](const Exprs& v) { return m.store(D, v, m.number(0)); });
-    });
-    const Stmt* update = m.loop("k0", tiles(g.K, g.kr), [&](const Var* k0) {
-      return m.loop("k1", g.kr, Unroll, [&](const Var* k1) {
-        return tile(i0, j0, [&](const Expr* i, const Expr* j) {
-          return m.block("D", {{"i", g.M, S, i}, {"j", g.N, S, j}, {"k", g.K, R, b.add(b.mul(k0, g.kr), k1)}}, true, [&](const Exprs& v) {
-            return m.store(D, {v[0], v[1]}, b.add(m.load(D, {v[0], v[1]}), b.mul(m.load(X, {v[0], v[2]}), m.load(W, {v[2], v[1]}))));
-          });
-        });
-      });
-    });
-    const Stmt* write = tile(i0, j0, [&](const Expr* i, const Expr* j) {
-      return m.block("Y", {{"i", g.M, S, i}, {"j", g.N, S, j}}, true, [&](const Exprs& v) { return m.store(Y, v, m.load(D, v)); });
-    });
-    return b.seq({init, update, write});
-  };
-  return m.finish(m.loop("i0", tiles(g.M, g.mr), Parallel, [&](const Var* i0) {
-    return m.loop("j0", tiles(g.N, g.nr), Parallel, [&](const Var* j0) { return nest(i0, j0); });
-  }));
-}
 
 int count(const Stmt* body, Kind kind) {
   int found = 0;
