@@ -140,6 +140,7 @@ struct LlvmCompiler::Impl {
 };
 
 bool LlvmCompiler::Impl::make_machine() {
+  error.clear();
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.triple, error);
   if (!found) return false;
   auto base = subtarget(*found, target.triple, "", "");
@@ -235,11 +236,9 @@ Result<std::string> LlvmCompiler::Impl::translate(const LoweredProgram& program,
   try {
     return translate_unguarded(program, symbol, what);
   } catch (const FatalError& fatal) {
-    error = fatal.text;
-    std::string kept = error;
     bool is_remade = make_machine();  // what the old one was doing is unknown
     TW_CHECK(is_remade);
-    error = kept;
+    error = fatal.text;
     return reject("LLVM: {a}", error);
   }
 }

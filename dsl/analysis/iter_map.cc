@@ -4,19 +4,22 @@
 
 #include "dsl/analysis/bounds.h"
 #include "dsl/analysis/region.h"
+#include "dsl/ir/walk.h"
 
 namespace tw {
 namespace {
 
 class Decoder {
  public:
-  Decoder(const Expr* predicate, const VarRanges& ranges) : bounds_(bounds_of(predicate)), ranges_(ranges) {}
+  Decoder(const Expr* predicate, const VarRanges& ranges, const std::vector<const Var*>& fixed)
+      : bounds_(bounds_of(predicate)), ranges_(ranges), fixed_(fixed) {}
 
   // The value of `expr` is known: then so are the atoms of its sum, if each combination of them gives another value.
   void know(const Expr* expr) {
     Sum sum = sum_of(expr);
     if (!sum.exact) return;
     std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
+    std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom); });
     std::sort(terms.begin(), terms.end(), [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
     Sum smaller;
     for (const Sum::Term& term : terms) {
@@ -42,6 +45,11 @@ class Decoder {
   }
 
  private:
+  bool is_fixed(const Expr* atom) const {
+    bool only_fixed = true;
+    for_each<Var>(atom, [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
+    return only_fixed;
+  }
   bool all_digits_known(const Expr* source) const {
     i64 below = 1, total = 1;  // all of source % below is known
     for (bool grown = true; grown;) {
@@ -59,14 +67,16 @@ class Decoder {
 
   std::vector<Bound> bounds_;
   const VarRanges& ranges_;
+  const std::vector<const Var*>& fixed_;
   std::vector<Digit> digits_;
   std::vector<const Expr*> known_;
 };
 
 }  // namespace
 
-bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate, const VarRanges& ranges) {
-  Decoder decoder(predicate, ranges);
+bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate, const VarRanges& ranges,
+                    const std::vector<const Var*>& fixed) {
+  Decoder decoder(predicate, ranges, fixed);
   for (const Expr* expr : exprs) decoder.know(expr);
   decoder.close();
   return std::all_of(vars.begin(), vars.end(), [&](const Var* var) {

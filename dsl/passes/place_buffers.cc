@@ -98,7 +98,7 @@ class BufferPlacement {
     for_each_child(node, [&](const Node* child) { find_loops(child, condition); });
     if (const Load* load = as<Load>(node)) touch(load->buffer, condition, true);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) touch(target.buffer, condition, false);
+      for (const StoreTarget& target : store->targets) touch(target.buffer, condition, false);
     }
   }
 
@@ -147,7 +147,7 @@ class BufferPlacement {
     for_each_child(node, [&](const Node* child) { find_regions(child); });
     if (const Load* load = as<Load>(node)) extend(load->buffer, load->indices, true);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) extend(target.buffer, target.indices, false);
+      for (const StoreTarget& target : store->targets) extend(target.buffer, target.indices, false);
     }
     if (loop) loops_.pop_back();
     ranges_.shrink(known);
@@ -317,9 +317,9 @@ class BufferPlacement {
   }
 
   const Stmt* relocate_targets(const Store* store) {
-    std::vector<Target> targets(store->targets.begin(), store->targets.end());
+    std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
     bool changed = false;
-    for (Target& target : targets) {
+    for (StoreTarget& target : targets) {
       const Usage* usage = find(target.buffer);
       if (!usage || usage->shrunk == usage->buffer) continue;
       target = {usage->shrunk, relative(*usage, target.indices)};

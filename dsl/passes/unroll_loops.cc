@@ -57,7 +57,7 @@ class Unrolling {
   // with_children, without its temporary list: there are thousands of these.
   const Stmt* store(const Store* s) {
     if (s->targets.size() != 1) return with_children(arena_, s, map());
-    const Target& target = s->targets[0];
+    const StoreTarget& target = s->targets[0];
     const Expr *index = expr(target.indices[0]), *value = expr(s->values[0]);
     if (index == target.indices[0] && value == s->values[0]) return s;
     return build_.store(target.buffer, arena_.list<const Expr*>({index}), value);
@@ -82,7 +82,7 @@ Status check_registers(const Stmt* body) {
   walk(body, [&](const Node* node) {
     if (const Load* load = as<Load>(node)) check(load->buffer, load->indices);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) check(target.buffer, target.indices);
+      for (const StoreTarget& target : store->targets) check(target.buffer, target.indices);
     }
     return !wrong;
   });

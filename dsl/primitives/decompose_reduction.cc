@@ -34,6 +34,7 @@ static Result<BlockId> apply(State& state, BlockId id, LoopId loop_id) {
   }
   TW_TRY_STATUS(is_reduction(state.program().body, block));
   TW_TRY_STATUS(no_reduction_outside(block, path, at));
+  TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, at, path.size() - 1, true));
 
   Build build = state.build();
   MirroredNest mirror = mirror_loops(state, block, path, at);

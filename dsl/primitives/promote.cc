@@ -41,7 +41,7 @@ Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer
     same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
   };
   for_each<Store>(block->body, [&](const Store* store) {
-    for (const Target& target : store->targets) if (target.buffer == buffer) meet(target.indices);
+    for (const StoreTarget& target : store->targets) if (target.buffer == buffer) meet(target.indices);
   });
   for_each<Load>(block->body, [&](const Load* load) { if (load->buffer == buffer) meet(load->indices); });
   if (same) return *first;
@@ -106,6 +106,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   TW_TRY_STATUS(accumulates_alone(loop, block, plan.buffer));
   plan.tile = *region_of(state.arena(), loop, plan.buffer, AccessKind::Write, ranges_to(path, plan.at), block);
   TW_TRY_STATUS(is_aligned(plan, loop));
+  TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, plan.at, path.size() - 1, true));
   for (int i = 0; i < path.size(); ++i) {
     const For* other = as<For>(path[i]);
     if (!other || !feeds(other, block, IterKind::R) || other->extent == 1) continue;

@@ -1,9 +1,12 @@
 // Permutes loops of one chain.
 //   for i { for j { for k { B } } }   reorder([k, i])   ->   for k { for j { for i { B } } }
 // The loops take each other's places in the chain, in the order given; loops of the chain that are not listed stay where they are. Each
-// loop of the chain is the only statement of the one around it. If several blocks are below, each iteration must compute what it reads.
+// loop of the chain is the only statement of the one around it. If several blocks are below, each iteration must compute what it reads. A loop that feeds S
+// and R iters (after fuse) stays in order with other loops of the reduction: the point where it is initialised comes first.
 #include <algorithm>
+#include <iterator>
 
+#include "dsl/analysis/block_info.h"
 #include "dsl/analysis/dependence.h"
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
@@ -44,6 +47,23 @@ static Result<std::vector<const For*>> chain_of(const std::vector<const For*>& l
   return reject("the loops are not on one chain");
 }
 
+static Status initialises_first(const std::vector<const For*>& before, const std::vector<const For*>& after) {
+  for (const Block* block : blocks_in(before.back()->body)) {
+    if (!block->init) continue;
+    std::vector<const For*> old_order, new_order;
+    auto reduces = [&](const For* loop) { return loop->extent > 1 && feeds(loop, block, IterKind::R); };
+    std::copy_if(before.begin(), before.end(), std::back_inserter(old_order), reduces);
+    std::copy_if(after.begin(), after.end(), std::back_inserter(new_order), reduces);
+    auto is_mixed = [&](const For* loop) { return feeds(loop, block, IterKind::S); };
+    auto mixed = std::find_if(old_order.begin(), old_order.end(), is_mixed);
+    if (mixed != old_order.end() && old_order != new_order) {
+      return reject("loop `{a}` feeds spatial and reduction iters of block `{b}` and must keep its order with the other loops of the reduction",
+                    (*mixed)->var->name, block->name).about_loop((*mixed)->id.value).about_block(block->id.value);
+    }
+  }
+  return ok();
+}
+
 static Result<Unit> apply(State& state, Loops ids) {
   std::vector<const For*> loops;
   for (LoopId id : ids) {
@@ -56,12 +76,14 @@ static Result<Unit> apply(State& state, Loops ids) {
   TW_TRY(Path path, state.path_to(chain[0]->id));
   TW_TRY_STATUS(iterations_may_be_permuted(state.arena(), chain.back()->body, chain, ranges_around(path)));
 
-  const Stmt* body = chain.back()->body;
-  auto next = loops.rbegin();
-  for (std::size_t i = chain.size(); i-- > 0;) {
-    bool listed = std::find(loops.begin(), loops.end(), chain[i]) != loops.end();
-    body = state.build().with_body(listed ? *next++ : chain[i], body);
+  std::vector<const For*> order = chain;
+  auto next = loops.begin();
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    if (std::find(loops.begin(), loops.end(), chain[i]) != loops.end()) order[i] = *next++;
   }
+  TW_TRY_STATUS(initialises_first(chain, order));
+  const Stmt* body = chain.back()->body;
+  for (std::size_t i = order.size(); i-- > 0;) body = state.build().with_body(order[i], body);
   state.replace(chain[0], body);
   return Unit{};
 }

@@ -38,6 +38,23 @@ static Status fits_in_order(const State& state, const Block* block, const For* l
   return ok();
 }
 
+// An iter that is bound to what is computed piece by piece must not have values beyond all pieces: points where a guard reads nothing would never run.
+static Status pieces_reach_all(State& state, const Block* block, const Access& access, const std::vector<bool>& narrowed) {
+  Region total = *region_of(state.arena(), state.program().body, access.buffer, AccessKind::Write, {});
+  for (std::size_t i = 0; i < narrowed.size(); ++i) {
+    if (!narrowed[i]) continue;
+    for (std::size_t d = 0; d < total.dims.size(); ++d) {
+      std::optional<Range> reached = solve(state.arena(), access.indices[d], block->iters[i].var, total.dims[d]);
+      std::optional<i64> low = reached ? constant_of(reached->min) : std::nullopt;
+      if (reached && (!low || *low > 0 || *low + reached->extent < block->iters[i].extent)) {
+        return reject("iter `{b}` of block `{a}` has values for which it reads nothing that the loop computes", block->name,
+                      block->iters[i].var->name).about_block(block->id.value);
+      }
+    }
+  }
+  return ok();
+}
+
 // The iters that consume exactly `region` of a buffer through these indices.
 static Status narrow(State& state, const Block* block, const Access& access, const Region& region, std::vector<Range>& ranges,
                      std::vector<bool>& narrowed) {
@@ -55,7 +72,7 @@ static Status narrow(State& state, const Block* block, const Access& access, con
     ranges[i] = here[i];
     narrowed[i] = true;
   }
-  if (solved == tiled) return ok();
+  if (solved == tiled) return pieces_reach_all(state, block, access, narrowed);
   return reject("block `{a}` reads `{b}` at indices that are not its iters along {0} of {1} dimensions of which an iteration computes a part",
                 block->name, access.buffer->name, static_cast<i64>(tiled - solved), static_cast<i64>(tiled)).about_block(block->id.value);
 }
@@ -74,7 +91,7 @@ static Result<std::vector<Range>> ranges_computed(State& state, const Block* blo
     }
     for (const Block* producer : writers_of(loop, access.buffer)) {
       TW_TRY(Path path, state.path_to(producer->id));
-      TW_TRY_STATUS(finishes_each_element_once(producer, path, loop));
+      TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, 0, path.index_of(loop), false));
     }
     TW_TRY_STATUS(narrow(state, block, access, *region, ranges, narrowed));
   }

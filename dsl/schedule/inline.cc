@@ -145,7 +145,7 @@ Status inline_into_consumers(State& state, BlockId id) {
   const Stmt* root = state.program().body;
   TW_TRY_STATUS(is_complete(root, block));
   TW_TRY_STATUS(is_one_definition(state, block));
-  const Target& target = single_store(block)->targets[0];
+  const StoreTarget& target = single_store(block)->targets[0];
   TW_TRY_STATUS(iters_are_indices(block, target.indices));
   TW_TRY_STATUS(reads_what_is_before(state, block));
   std::vector<const Block*> readers = consumers(root, block);
@@ -181,9 +181,7 @@ Status inline_into_producer(State& state, BlockId id) {
   TW_TRY_STATUS(inputs_are_ready(state, block, producer));
   TW_TRY(Path to, state.path_to(producer->id));
   TW_TRY_STATUS(keeps_company(state, block, to));
-  if (Array<const For*> loops = state.loops_on(to); !loops.empty()) {
-    TW_TRY_STATUS(finishes_each_element_once(producer, to, loops.back()));
-  }
+  TW_TRY_STATUS(loops_do_not_repeat(state.arena(), to, 0, to.size() - 1, false));
 
   Arena& arena = state.arena();
   Substitution iters;  // the consumer's iters in terms of the producer's

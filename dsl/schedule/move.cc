@@ -71,25 +71,42 @@ Status keeps_company(const State& state, const Block* block, const Path& to) {
   return ok();
 }
 
-Status finishes_each_element_once(const Block* block, const Path& path, const For* last) {
-  VarRanges ranges = ranges_around(path);
-  std::vector<const Expr*> spatial;
-  for (std::size_t i = 0; i < block->iters.size(); ++i) {
-    if (block->iters[i].kind == IterKind::S) spatial.push_back(block->bindings[i]);
+namespace {
+
+// The indices of one write to the buffer, over the loops around.
+std::vector<const Expr*> written_indices(Arena& arena, const Block* block, const Buffer* buffer) {
+  Substitution bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+  std::vector<const Expr*> out;
+  for (const Access& access : accesses_of(block)) {
+    if (access.kind != AccessKind::Write || access.buffer != buffer || !out.empty()) continue;
+    for (const Expr* index : access.indices) out.push_back(substitute(arena, index, bindings));
   }
-  int end = path.index_of(last);
-  for (int i = 0; i <= end; ++i) {
+  return out;
+}
+
+}  // namespace
+
+Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may) {
+  const Block* block = static_cast<const Block*>(path.back());
+  VarRanges ranges = ranges_around(path);
+  std::vector<const Var*> fixed, moving;
+  for (int i = 0; i <= to; ++i) {
     const For* loop = as<For>(path[i]);
     if (!loop || loop->extent == 1) continue;
-    for (std::size_t k = 0; k < block->iters.size(); ++k) {
-      if (block->iters[k].kind == IterKind::R && uses(block->bindings[k], loop->var)) {
-        return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction", block->name, loop->var->name)
-            .about_block(block->id.value).about_loop(loop->id.value);
-      }
-    }
-    if (!are_determined({loop->var}, spatial, block->predicate, ranges)) {
-      return reject("iterations of loop `{b}` compute the same elements of block `{a}` again", block->name, loop->var->name)
+    bool reduces = feeds(loop, block, IterKind::R), only_reduces = reduces && !feeds(loop, block, IterKind::S);
+    if (i >= from && !reductions_may && reduces) {
+      return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction", block->name, loop->var->name)
           .about_block(block->id.value).about_loop(loop->id.value);
+    }
+    if (i < from) fixed.push_back(loop->var);
+    else if (!only_reduces) moving.push_back(loop->var);
+  }
+  for (const Buffer* buffer : buffers_written(block)) {
+    std::vector<const Expr*> indices = written_indices(arena, block, buffer);
+    for (const Var* var : moving) {
+      if (are_determined({var}, indices, block->predicate, ranges, fixed)) continue;
+      return reject("iterations of loop `{b}` write the same elements of block `{a}` again", block->name, var->name).about_block(block->id.value);
     }
   }
   return ok();

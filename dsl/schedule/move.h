@@ -22,9 +22,9 @@ Status reads_what_is_before(const State& state, const Block* block);
 // around the place that `to` leads to.
 Status keeps_company(const State& state, const Block* block, const Path& to);
 
-// No loop on the path to a block, from the outermost to `last`, repeats the block for the same elements: neither a reduction loop nor a loop of
-// recomputation.
-Status finishes_each_element_once(const Block* block, const Path& path, const For* last);
+// No loop path[from...to] repeats the block at the end of the path for the same elements. Loops of recomputation do; reduction loops do, too, unless
+// they may.
+Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may);
 // The loops around a block that run concurrently (parallel, vectorize, bind) are still allowed to. If not, the program becomes `before` again.
 Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before);
 

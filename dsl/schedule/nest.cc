@@ -55,20 +55,6 @@ void split_conjuncts(const Expr* e, std::vector<const Expr*>& out) {
   }
 }
 
-// The values of `iter` for which `index` can lie in `range`; nothing if the index does not tell.
-std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
-  Build build{arena};
-  Sum sum = sum_of(index);
-  if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
-  const Expr* low = build.add(range.min, -sum.constant);
-  const Expr* atom = sum.terms[0].atom;
-  if (atom == iter) return Range{low, range.extent};
-  const Binary* division = as<Binary>(atom);
-  std::optional<i64> c = division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
-  if (!c || *c <= 0) return std::nullopt;
-  return Range{build.mul(low, *c), range.extent * *c};
-}
-
 }  // namespace
 
 VarRanges ranges_around(const Path& path) {
@@ -142,6 +128,19 @@ const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>
     if (vars[i]) nest = build.loop(state.fresh_loop(), vars[i], ranges[i].extent, nest);
   }
   return nest;
+}
+
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
+  Build build{arena};
+  Sum sum = sum_of(index);
+  if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
+  const Expr* low = build.add(range.min, -sum.constant);
+  const Expr* atom = sum.terms[0].atom;
+  if (atom == iter) return Range{low, range.extent};
+  const Binary* division = as<Binary>(atom);
+  std::optional<i64> c = division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
+  if (!c || *c <= 0) return std::nullopt;
+  return Range{build.mul(low, *c), range.extent * *c};
 }
 
 std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region) {

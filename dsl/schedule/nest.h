@@ -27,8 +27,10 @@ const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
 // the domains of the iters. Ranges of one value get no loop unless keep_units. Loops are named after the iters.
 const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around);
 
+// The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range);
 // The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose position in the
-// region is not understood, and each R iter when `whole_reductions`, runs over its domain.
+// region is not understood runs over its domain.
 std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region);
 
 // `added` is put before (after) `anchor`, which stands somewhere in the program.

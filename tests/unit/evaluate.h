@@ -98,7 +98,7 @@ class Evaluator {
     std::vector<Values> values;
     for (const Expr* value : s->values) values.push_back(eval(value));
     for (std::size_t t = 0; t < s->targets.size(); ++t) {
-      const Target& target = s->targets[t];
+      const StoreTarget& target = s->targets[t];
       std::size_t lanes = 1;
       for (const Expr* index : target.indices) lanes = std::max<std::size_t>(lanes, index->type.lanes);
       if (lanes != values[t].size()) ADD_FAILURE() << "store of " << values[t].size() << " values to " << lanes << " places";
