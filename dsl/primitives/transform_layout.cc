@@ -103,11 +103,7 @@ static const Stmt* nest_over_new_shape(State& state, const Block* writer, const 
   Block* block = arena.make<Block>(*writer);
   block->iters = arena.copy(iters);
   block->body = simplify(arena, build.store(to, arena.copy(at), value), domains);
-<<<<<<< HEAD
-  return nest_over(state, block, ranges, /*keep_units=*/true, {});
-=======
-  return nest_over(state, block, ranges, false, {}, nullptr);
->>>>>>> prims
+  return nest_over(state, block, ranges, /*keep_units=*/true, {}, nullptr);
 }
 
 // Every access of the block to `from` goes to `to`, at the mapped indices.
