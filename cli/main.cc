@@ -23,7 +23,7 @@ constexpr Command commands[] = {
     {"tune", "search fast kernels for the tasks of a YAML list", run_tune},
     {"replay", "rebuild a kernel from a trace file or a record; check, run or print it", run_replay},
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
-    // {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
+    {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
     // {"bench", "measure the best kernels side by side with other libraries", run_bench},
     {"space", "the sketches that the rules give for each task, and how many points they have", run_space},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
