@@ -162,7 +162,16 @@ class Evaluator {
     return a;
   }
 
+  static double combined(BinaryOp op, const Values& lanes) {
+    double all = lanes[0];
+    for (std::size_t i = 1; i < lanes.size(); ++i) {
+      all = op == BinaryOp::Add ? all + lanes[i] : op == BinaryOp::Mul ? all * lanes[i] : op == BinaryOp::Min ? std::min(all, lanes[i]) : std::max(all, lanes[i]);
+    }
+    return all;
+  }
+
   Values call(const Call* n) {
+    if (std::optional<BinaryOp> op = combined_by(n->function)) return {combined(*op, eval(n->arguments[0]))};
     Values x = eval(n->arguments[0]), y = n->arguments.size() > 1 ? eval(n->arguments[1]) : x;
     for (std::size_t i = 0; i < x.size(); ++i) {
       switch (n->function) {
@@ -178,6 +187,7 @@ class Evaluator {
         case Function::Ceil: x[i] = std::ceil(x[i]); break;
         case Function::Round: x[i] = std::nearbyint(x[i]); break;
         case Function::Pow: x[i] = std::pow(x[i], y[i]); break;
+        case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: break;  // above
       }
     }
     return x;
