@@ -117,7 +117,6 @@ std::optional<std::vector<int>> iters_as_indices(const Block* block, Array<const
 
 Status is_complete(const Stmt* root, const Block* block) {
   if (!is_spatial(block)) return reject("expected all iters of block `{a}` to be spatial", block->name).about_block(block->id.value);
-  if (block->init) return reject("block `{a}` has an init: it is a reduction", block->name).about_block(block->id.value);
   for (const Buffer* buffer : buffers_written(block)) {
     if (reads_buffer(block, buffer)) {
       return reject("block `{a}` reads `{b}`, which it also writes", block->name, buffer->name).about_block(block->id.value);
@@ -142,7 +141,7 @@ Status is_reduction(const Stmt* root, const Block* block) {
 }
 
 Status is_complete_or_reduction(const Stmt* root, const Block* block) {
-  return block->init ? is_reduction(root, block) : is_complete(root, block);
+  return accumulates(block) ? is_reduction(root, block) : is_complete(root, block);
 }
 
 }  // namespace tw

@@ -34,9 +34,18 @@ std::optional<i64> factor_of(const Sum& sum, const Sum& part) {
 
 }  // namespace
 
-std::vector<Bound> bounds_of(const Expr* predicate) {
+std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges) {
   std::vector<Bound> out;
   collect_bounds(predicate, out);
+  for (Bound& bound : out) {
+    for (std::size_t i = bound.sum.terms.size(); i-- > 0;) {
+      std::optional<Interval> known = interval_of(bound.sum.terms[i].atom, ranges);
+      if (!known || known->min != known->max) continue;
+      bound.bound -= known->min * bound.sum.terms[i].coefficient;
+      bound.sum.terms.erase(i);
+    }
+  }
+  std::erase_if(out, [](const Bound& bound) { return bound.sum.terms.empty(); });
   return out;
 }
 

@@ -12,14 +12,14 @@ namespace {
 class Decoder {
  public:
   Decoder(const Expr* predicate, const VarRanges& ranges, const std::vector<const Var*>& fixed)
-      : bounds_(bounds_of(predicate)), ranges_(ranges), fixed_(fixed) {}
+      : bounds_(bounds_of(predicate, ranges)), ranges_(ranges), fixed_(fixed) {}
 
   // The value of `expr` is known: then so are the atoms of its sum, if each combination of them gives another value.
   void know(const Expr* expr) {
     Sum sum = sum_of(expr);
     if (!sum.exact) return;
     std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
-    std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom); });
+    std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom) || has_one_value(term.atom); });
     std::sort(terms.begin(), terms.end(), [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
     Sum smaller;
     for (const Sum::Term& term : terms) {
@@ -45,6 +45,10 @@ class Decoder {
   }
 
  private:
+  bool has_one_value(const Expr* atom) const {
+    std::optional<Interval> known = interval_of(atom, ranges_);
+    return known && known->min == known->max;
+  }
   bool is_fixed(const Expr* atom) const {
     bool only_fixed = true;
     for_each<Var>(atom, [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });

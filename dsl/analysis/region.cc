@@ -80,12 +80,11 @@ class Relaxation {
     if (!part) return whole(dimension);
     exact_ = exact_ && part->dense;
     Range range = range_of(*part);
-    if (range.extent > dimension) return whole(dimension);
     if (std::optional<i64> constant = constant_of(range.min)) {
       i64 low = std::max<i64>(*constant, 0), high = std::min(*constant + range.extent, dimension);
-      range = {Build{arena_}.integer(low), std::max<i64>(high - low, 1)};
+      return {Build{arena_}.integer(low), std::max<i64>(high - low, 1)};
     }
-    return range;
+    return range.extent > dimension ? whole(dimension) : range;
   }
   // Were all boxes free of elements that are not touched? Digits of one variable in two places must be different digits.
   bool exact() const { return exact_ && digits_are_independent(); }
@@ -113,7 +112,10 @@ class Relaxation {
     out.outer.constant = sum.constant;
     Sum inside;
     for (const Sum::Term& term : sum.terms) {
-      if (!mentions(term.atom, inner_)) {
+      std::optional<Interval> any = interval_of(term.atom, all_);
+      if (any && any->min == any->max) {
+        out.outer.add_constant(any->min, term.coefficient);
+      } else if (!mentions(term.atom, inner_)) {
         out.outer.add_atom(term.atom, term.coefficient);
       } else if (std::optional<Interval> known = interval_of(term.atom, inner_)) {
         inside.add_atom(term.atom, term.coefficient);
@@ -238,7 +240,7 @@ class RegionFinder {
       if (access.buffer != buffer_ || access.kind != kind_) continue;
       if (!ready) {
         for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
-        bounds = bounds_of(block->predicate);
+        bounds = bounds_of(block->predicate, all_);
         ready = true;
       }
       add(access, bindings, bounds);

@@ -44,7 +44,7 @@ static Result<std::vector<const For*>> chain_of(const std::vector<const For*>& l
                     longest[0]->var->name, loop->var->name).about_loop(longest[0]->id.value).about_loop(loop->id.value);
     }
   }
-  return reject("the loops are not on one chain");
+  TW_CHECK(false, "a chain that holds all loops was not noticed");
 }
 
 static Status initialises_first(const std::vector<const For*>& before, const std::vector<const For*>& after) {
