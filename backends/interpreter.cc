@@ -198,7 +198,7 @@ class Interpreter {
   void store(const Store* n) {
     std::vector<Pending> pending;
     for (std::size_t t = 0; t < n->targets.size(); ++t) {
-      const Target& target = n->targets[t];
+      const StoreTarget& target = n->targets[t];
       int lanes = n->values[t]->type.lanes;
       for (const Expr* index : target.indices) lanes = std::max<int>(lanes, index->type.lanes);
       for (int lane = 0; lane < lanes; ++lane) {
@@ -372,7 +372,7 @@ class PrivateBuffers {
     if (concurrent) path_.push_back(loop);
     if (const Load* load = as<Load>(node)) access(load->buffer);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) access(target.buffer);
+      for (const StoreTarget& target : store->targets) access(target.buffer);
     }
     for_each_child(node, [&](const Node* child) { visit(child); });
     if (concurrent) path_.pop_back();

@@ -2,8 +2,8 @@
 // compute the same function. The formulas stand beside the tables; backends/llvm/vector_functions.cc is the model to follow.
 // The polynomials are minimax fits (Remez exchange, weighted for relative error of the whole function), highest degree first.
 //
-// Largest errors against correctly rounded results over all floats, in units in the last place, FMA used where formulas allow:
-//   exp 1, log 1, tanh 1.5, erf 1.25, sigmoid 2.5          (tests/unit/vector_math_test.cc checks these)
+// Largest errors against double libm on 17 million floats spread evenly over all bit patterns, in units in the last place, on a machine
+// with FMA:  exp 0.97, log 0.77, tanh 1.32, erf 1.02, sigmoid 2.27.  tests/unit/vector_math_test.cc holds them to 1, 1, 1.5, 1.25, 2.5.
 // Special values: NaN gives NaN. exp(-inf) = 0, exp(inf) = inf, results below the smallest normal number are denormal.
 // log(0) = -inf, log(x < 0) = NaN, log(inf) = inf, denormal arguments are exact to the same error. tanh(+-inf) = erf(+-inf) = +-1.
 #pragma once

@@ -1,6 +1,8 @@
-// How fast generated matrix products run, and how long it takes to make them: for each register tile the share of the FMA peak
-// that is measured in turn with it, and the milliseconds of code generation.
-//   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--asm]
+// How fast generated code runs, and how long it takes to make it: for each register tile (rows x vectors of a matrix product, columns x
+// vectors of a convolution) the share of the FMA peak that is measured in turn with it, and the milliseconds of code generation
+// (first quartiles).
+//   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--pad 0] [--rows-outside] [--conv] [--cpu znver3]
+//                 [--rounds 15] [--asm]
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -9,6 +11,8 @@
 
 #include "backends/backend.h"
 #include "runtime/object_loader.h"
+#include "tests/support/aligned.h"
+#include "tests/support/lowered_conv.h"
 #include "tests/support/lowered_gemm.h"
 
 namespace tw {
@@ -36,16 +40,11 @@ struct Options {
   i64 size = 512;
   std::string tiles = "4x4,6x4,12x2,14x2,8x3,9x3";
   int unroll = 4;
-  bool panels_outside = true, print_assembly = false;
+  bool panels_outside = true, print_assembly = false, is_conv = false;
+  std::string cpu;  // empty: this machine's
   i64 pad = 0;
   int rounds = 15;
 };
-
-float* floats(i64 count) {
-  auto* data = static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>((count * 4 + 63) / 64 * 64)));
-  for (i64 i = 0; i < count; ++i) data[i] = static_cast<float>(i % 7);
-  return data;
-}
 
 template <class List>
 double quartile(List list) {
@@ -53,45 +52,67 @@ double quartile(List list) {
   return list[list.size() / 4];
 }
 
-void measure(const Options& options, int rows, int vectors) {
-  GemmPlan plan{options.size, options.size, options.size, rows, vectors, options.bits / 32, options.unroll, options.panels_outside};
-  plan.a_stride = plan.k + options.pad;
-  auto compiler = LlvmCompiler::create({"", "", "", options.bits});
+// One kernel: compiled `rounds` times, then run in turn with the FMA loop.
+void measure(const Options& options, const std::string& name, const LoweredProgram& program, double flops) {
+  auto compiler = LlvmCompiler::create({"", options.cpu, "", options.bits});
   if (!compiler) return void(std::cerr << to_string(compiler.rejected()) << "\n");
-  Arena arena;
-  LoweredProgram program = LoweredGemm(arena, plan).program();
   std::vector<double> total, build, passes, codegen;
-  Result<Kernel> kernel = compiler->compile(program, "gemm");
+  Result<Kernel> kernel = compiler->compile(program, "kernel");
+  if (!kernel) return void(std::cerr << to_string(kernel.rejected()) << "\n");
   for (int i = 0; i < options.rounds; ++i) {
-    kernel = compiler->compile(program, "gemm");
+    kernel = compiler->compile(program, "kernel");
     const CompileTimes& times = compiler->last_times();
     total.push_back(times.total_ms()), build.push_back(times.build_ms);
     passes.push_back(times.passes_ms), codegen.push_back(times.codegen_ms);
   }
-  if (!kernel) return void(std::cerr << to_string(kernel.rejected()) << "\n");
-  if (options.print_assembly) std::cout << *compiler->emit(program, "gemm", Emit::Assembly) << "\n";
-  std::string assembly = *compiler->emit(program, "gemm", Emit::Assembly);
-  int spills = 0;
-  for (std::size_t at = 0; (at = assembly.find("(%rsp", at)) != std::string::npos; ++at) ++spills;
+  std::string assembly = *compiler->emit(program, "kernel", Emit::Assembly);
+  if (options.print_assembly) std::cout << assembly << "\n";
+  int stack_accesses = 0;
+  for (std::size_t at = 0; (at = assembly.find("(%rsp", at)) != std::string::npos; ++at) ++stack_accesses;
 
   std::string error;
   LoadedObject loaded = load_object(kernel->code, error);
   if (!error.empty()) return void(std::cerr << error << "\n");
-  tw_run_function run = loaded.run("gemm");
-  float *a = floats(plan.m * plan.a_stride), *b = floats(plan.panels() * plan.k * plan.panel()), *c = floats(plan.m * plan.n);
-  void* buffers[] = {a, b, c};
-  double flops = 2.0 * static_cast<double>(plan.m * plan.n * plan.k), best = 0, peak = 0;
+  tw_run_function run = loaded.run("kernel");
+  std::vector<Aligned<float>> arrays;
+  std::vector<void*> buffers;
+  for (const KernelArgument& argument : kernel->manifest.run) {
+    arrays.emplace_back(static_cast<std::size_t>(argument.bytes / 4));
+    for (i64 i = 0; i < arrays.back().size(); ++i) arrays.back()[i] = static_cast<float>(i % 7);
+  }
+  for (Aligned<float>& array : arrays) buffers.push_back(array.data());
+  double best = 0, peak = 0;
   int calls = std::max(1, static_cast<int>(4e8 / flops));
   for (int round = 0; round < options.rounds; ++round) {
     peak = std::max(peak, fma_rate(options.bits));
     double start = seconds();
-    for (int i = 0; i < calls; ++i) run(buffers, nullptr, nullptr, nullptr);
+    for (int i = 0; i < calls; ++i) run(buffers.data(), nullptr, nullptr, nullptr);
     best = std::max(best, flops * calls / (seconds() - start) * 1e-9);
   }
-  std::printf("%3dx%d u%d  %7.1f GFLOP/s  %5.1f%% of %6.1f   jit %5.2f ms (build %.2f passes %.2f codegen %.2f)  rsp %d  %zu B\n", rows,
-              vectors, options.unroll, best, 100 * best / peak, peak, quartile(total), quartile(build), quartile(passes),
-              quartile(codegen), spills, kernel->code.size());
-  std::free(a), std::free(b), std::free(c);
+  std::printf("%-12s %7.1f GFLOP/s  %5.1f%% of %6.1f   jit %5.2f ms (build %.2f passes %.2f codegen %.2f)  stack accesses %d  %zu B\n",
+              name.c_str(), best, 100 * best / peak, peak, quartile(total), quartile(build), quartile(passes), quartile(codegen),
+              stack_accesses, kernel->code.size());
+}
+
+void measure_gemm(const Options& options, int rows, int vectors) {
+  i64 size = options.size;
+  GemmPlan plan{size, size, size, rows, vectors, options.bits / 32, options.unroll, options.panels_outside};
+  plan.a_stride = plan.k + options.pad;
+  Arena arena;
+  std::string name = std::to_string(rows) + "x" + std::to_string(vectors) + " u" + std::to_string(options.unroll);
+  measure(options, name, LoweredGemm(arena, plan).program(), 2.0 * static_cast<double>(size * size * size));
+}
+
+void measure_conv(const Options& options, int columns, int vectors) {
+  for (bool hides : {false, true}) {
+    ConvPlan plan{64, 56, vectors, columns, options.bits / 32, hides};
+    if (plan.channels % plan.panel() != 0) {  // the rest would be counted but not computed
+      return void(std::cerr << vectors << " vectors do not divide " << plan.channels << " channels\n");
+    }
+    Arena arena;
+    std::string name = std::to_string(columns) + "x" + std::to_string(vectors) + (hides ? " hidden" : " plain");
+    measure(options, name, LoweredConv(arena, plan).program(), 2.0 * 64 * 64 * 9 * 56 * 56);
+  }
 }
 
 int main_of(int count, char** words) {
@@ -106,14 +127,17 @@ int main_of(int count, char** words) {
     else if (word == "--rounds") options.rounds = std::stoi(next());
     else if (word == "--pad") options.pad = std::stoll(next());
     else if (word == "--rows-outside") options.panels_outside = false;
+    else if (word == "--conv") options.is_conv = true;
+    else if (word == "--cpu") options.cpu = next();
     else if (word == "--asm") options.print_assembly = true;
     else return std::cerr << "unknown option " << word << "\n", 2;
   }
-  std::printf("%s, %d bits, %lld^3, %s outside\n", host_cpu_name().c_str(), options.bits, static_cast<long long>(options.size),
-              options.panels_outside ? "panels" : "rows");
+  std::printf("%s, %d bits, %s %lld\n", options.cpu.empty() ? host_cpu_name().c_str() : options.cpu.c_str(), options.bits,
+              options.is_conv ? "conv 3x3, 64 channels, 56x56" : "gemm", static_cast<long long>(options.size));
   std::istringstream list(options.tiles);
   for (std::string tile; std::getline(list, tile, ',');) {
-    measure(options, std::stoi(tile), std::stoi(tile.substr(tile.find('x') + 1)));
+    int first = std::stoi(tile), second = std::stoi(tile.substr(tile.find('x') + 1));
+    options.is_conv ? measure_conv(options, first, second) : measure_gemm(options, first, second);
   }
   return 0;
 }

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
@@ -31,12 +33,14 @@ std::string find_worker(const std::string& wanted, std::string& error) {
     Dl_info info{};
     std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
     folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
-    places = {folder + "/tracewright-worker", folder + "/../bin/tracewright-worker", folder + "/../tracewright-worker"};
+    places = {folder + "/tracewright-worker", folder + "/../bin/tracewright-worker",
+              folder + "/../tracewright-worker"};
   }
   for (const std::string& place : places) {
     if (access(place.c_str(), X_OK) == 0) return place;
   }
-  error = cat("the worker was not found at ", join(places, ", "), " (set TRACEWRIGHT_WORKER to its path)");
+  error = cat("the worker was not found at ", join(places, ", "),
+              " (set TRACEWRIGHT_WORKER to its path)");
   return "";
 }
 
@@ -52,7 +56,8 @@ class WorkerProcess {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], kWorkerSocket);
-    posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerSocket + 1);  // no database, no other socket
+    posix_spawn_file_actions_addclosefrom_np(&actions,
+                                             kWorkerSocket + 1);  // no database, no other socket
     char* arguments[] = {const_cast<char*>(executable.c_str()), nullptr};
     char* environment[] = {nullptr};
     int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments, environment);
@@ -60,7 +65,9 @@ class WorkerProcess {
     close(ends[1]);
     socket_ = ends[0];
     if (failed) pid_ = -1;
-    if (failed || !send_frame(socket_, MessageKind::Hello, encode(hello))) error = cat("the worker ", executable, " does not start: ", std::strerror(failed ? failed : EPIPE));
+    if (failed || !send_frame(socket_, MessageKind::Hello, encode(hello)))
+      error = cat("the worker ", executable,
+                  " does not start: ", std::strerror(failed ? failed : EPIPE));
   }
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -80,27 +87,35 @@ class WorkerProcess {
 };
 
 bool is_same(const KernelArgument& a, const KernelArgument& b) {
-  return a.name == b.name && a.role == b.role && a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
+  return a.name == b.name && a.role == b.role && a.dtype == b.dtype && a.shape == b.shape &&
+         a.bytes == b.bytes;
 }
 
 bool is_same(const Kernel& a, const Kernel& b) {
   const KernelManifest &x = a.manifest, &y = b.manifest;
   auto same_list = [](const auto& p, const auto& q) {
-    return std::equal(p.begin(), p.end(), q.begin(), q.end(), [](const auto& s, const auto& t) { return is_same(s, t); });
+    return std::equal(p.begin(), p.end(), q.begin(), q.end(),
+                      [](const auto& s, const auto& t) { return is_same(s, t); });
   };
-  return x.symbol == y.symbol && x.parallel == y.parallel && x.scratch_shared_bytes == y.scratch_shared_bytes &&
-         x.scratch_worker_bytes == y.scratch_worker_bytes && same_list(x.run, y.run) && same_list(x.prepack, y.prepack) && a.code == b.code;
+  return x.symbol == y.symbol && x.parallel == y.parallel &&
+         x.scratch_shared_bytes == y.scratch_shared_bytes &&
+         x.scratch_worker_bytes == y.scratch_worker_bytes && same_list(x.run, y.run) &&
+         same_list(x.prepack, y.prepack) && a.code == b.code;
 }
 
 class WorkerMeasurer final : public Measurer {
  public:
-  WorkerMeasurer(std::string executable, const WorkerOptions& options) : executable_(std::move(executable)), options_(options) {}
+  WorkerMeasurer(std::string executable, const WorkerOptions& options)
+      : executable_(std::move(executable)), options_(options) {}
 
   // Starts the worker if there is none, with all open tasks but `except`.
   bool ensure_worker(std::string& error, int except = -1) {
     if (worker_) return true;
     error.clear();
-    worker_.emplace(executable_, HelloMessage{options_.core, options_.memory_bytes, options_.reference_timeout_seconds}, error);
+    worker_.emplace(
+        executable_,
+        HelloMessage{options_.core, options_.memory_bytes, options_.reference_timeout_seconds},
+        error);
     for (auto& [id, task] : tasks_) {
       if (!error.empty()) break;
       task.incumbent_sent = false;
@@ -130,28 +145,32 @@ class WorkerMeasurer final : public Measurer {
     MeasureResult result;
     if (!ensure_worker(result.message)) return result;
     OpenTask& open = found->second;
-    MeasureMessage message{task, candidate, options, options.incumbent != nullptr, std::nullopt, 0};
+    MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0};
     if (options.incumbent) {
       if (!is_same(*options.incumbent, open.incumbent)) {
         open.incumbent = *options.incumbent;
         open.incumbent_seconds = 0;
         open.incumbent_sent = false;
       }
-      if (!open.incumbent_sent) message.new_incumbent = open.incumbent;
+      if (!open.incumbent_sent) message.new_incumbent = {open.incumbent};
       open.incumbent_sent = true;
       message.incumbent_seconds = open.incumbent_seconds;
     }
     std::string payload;
     // Load, check, timing (three attempts), second check.
     double limit = 30 + 40 * options.timeout_seconds;
-    bool good = exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit) && decode(payload, result);
+    bool good =
+        exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit) &&
+        decode(payload, result);
     if (!good) {
       worker_.reset();
       result = {};
       result.message = "the worker process was lost during this measurement";
     }
     double& smallest = open.incumbent_seconds;
-    if (result.incumbent_seconds > 0) smallest = smallest == 0 ? result.incumbent_seconds : std::min(smallest, result.incumbent_seconds);
+    if (result.incumbent_seconds > 0)
+      smallest =
+          smallest == 0 ? result.incumbent_seconds : std::min(smallest, result.incumbent_seconds);
     return result;
   }
 
@@ -163,16 +182,20 @@ class WorkerMeasurer final : public Measurer {
     double incumbent_seconds = 0;  // smallest so far
   };
 
-  bool exchange(MessageKind kind, const std::string& request, MessageKind wanted, std::string& answer, double limit_seconds) {
+  bool exchange(MessageKind kind, const std::string& request, MessageKind wanted,
+                std::string& answer, double limit_seconds) {
     MessageKind got{};
-    return send_frame(worker_->socket(), kind, request) && receive_frame(worker_->socket(), got, answer, limit_seconds) && got == wanted;
+    return send_frame(worker_->socket(), kind, request) &&
+           receive_frame(worker_->socket(), got, answer, limit_seconds) && got == wanted;
   }
 
   TaskStart send_task(const BeginTaskMessage& message) {
     std::string payload;
     TaskStart started;
     double limit = 60 + options_.reference_timeout_seconds;
-    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload, limit) && decode(payload, started);
+    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload,
+                         limit) &&
+                decode(payload, started);
     if (good) return started;
     worker_.reset();
     return {-1, "the worker process was lost while it ran the reference", 0};

@@ -4,21 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "dsl/base/arena.h"
 #include "dsl/base/text.h"
-
-extern "C" {
-// Conversions that compilers call where the machine has no instruction for them; they live in the compiler's library.
-// Only their addresses are used, so their types (which C++20 cannot spell) do not matter.
-void __extendhfsf2();
-void __truncsfhf2();
-void __truncdfhf2();
-}
 
 namespace tw {
 
@@ -47,61 +38,8 @@ tw_prepack_function LoadedObject::prepack(const std::string& prefix) const {
   return reinterpret_cast<tw_prepack_function>(find(prefix + "_prepack"));
 }
 
-namespace {
-
-template <class Function>
-void* code(Function* function) { return reinterpret_cast<void*>(function); }
-// These choose one of the overloads of <cmath>.
-template <class T>
-void* unary(T (*function)(T)) { return code(function); }
-template <class T>
-void* binary(T (*function)(T, T)) { return code(function); }
-template <class T>
-void* ternary(T (*function)(T, T, T)) { return code(function); }
-
-}  // namespace
-
-void* external_symbol(std::string_view name) {
-  static const std::unordered_map<std::string_view, void*> table = {
-      {"memcpy", code(::memcpy)}, {"memmove", code(::memmove)}, {"memset", code(::memset)},
-      {"__extendhfsf2", code(__extendhfsf2)}, {"__truncsfhf2", code(__truncsfhf2)},
-      {"__truncdfhf2", code(__truncdfhf2)}, {"__gnu_h2f_ieee", code(__extendhfsf2)},
-      {"__gnu_f2h_ieee", code(__truncsfhf2)}, {"exp", unary<double>(::exp)}, {"expf", unary<float>(::expf)},
-      {"exp2", unary<double>(::exp2)}, {"exp2f", unary<float>(::exp2f)}, {"expm1", unary<double>(::expm1)},
-      {"expm1f", unary<float>(::expm1f)}, {"log", unary<double>(::log)}, {"logf", unary<float>(::logf)},
-      {"log2", unary<double>(::log2)}, {"log2f", unary<float>(::log2f)}, {"log10", unary<double>(::log10)},
-      {"log10f", unary<float>(::log10f)}, {"log1p", unary<double>(::log1p)}, {"log1pf", unary<float>(::log1pf)},
-      {"sin", unary<double>(::sin)}, {"sinf", unary<float>(::sinf)}, {"cos", unary<double>(::cos)},
-      {"cosf", unary<float>(::cosf)}, {"tan", unary<double>(::tan)}, {"tanf", unary<float>(::tanf)},
-      {"asin", unary<double>(::asin)}, {"asinf", unary<float>(::asinf)}, {"acos", unary<double>(::acos)},
-      {"acosf", unary<float>(::acosf)}, {"atan", unary<double>(::atan)}, {"atanf", unary<float>(::atanf)},
-      {"sinh", unary<double>(::sinh)}, {"sinhf", unary<float>(::sinhf)}, {"cosh", unary<double>(::cosh)},
-      {"coshf", unary<float>(::coshf)}, {"tanh", unary<double>(::tanh)}, {"tanhf", unary<float>(::tanhf)},
-      {"asinh", unary<double>(::asinh)}, {"asinhf", unary<float>(::asinhf)}, {"acosh", unary<double>(::acosh)},
-      {"acoshf", unary<float>(::acoshf)}, {"atanh", unary<double>(::atanh)}, {"atanhf", unary<float>(::atanhf)},
-      {"sqrt", unary<double>(::sqrt)}, {"sqrtf", unary<float>(::sqrtf)}, {"cbrt", unary<double>(::cbrt)},
-      {"cbrtf", unary<float>(::cbrtf)}, {"erf", unary<double>(::erf)}, {"erff", unary<float>(::erff)},
-      {"erfc", unary<double>(::erfc)}, {"erfcf", unary<float>(::erfcf)}, {"tgamma", unary<double>(::tgamma)},
-      {"tgammaf", unary<float>(::tgammaf)}, {"lgamma", unary<double>(::lgamma)},
-      {"lgammaf", unary<float>(::lgammaf)}, {"floor", unary<double>(::floor)}, {"floorf", unary<float>(::floorf)},
-      {"ceil", unary<double>(::ceil)}, {"ceilf", unary<float>(::ceilf)}, {"round", unary<double>(::round)},
-      {"roundf", unary<float>(::roundf)}, {"roundeven", unary<double>(::roundeven)},
-      {"roundevenf", unary<float>(::roundevenf)}, {"trunc", unary<double>(::trunc)},
-      {"truncf", unary<float>(::truncf)}, {"rint", unary<double>(::rint)}, {"rintf", unary<float>(::rintf)},
-      {"nearbyint", unary<double>(::nearbyint)}, {"nearbyintf", unary<float>(::nearbyintf)},
-      {"fabs", unary<double>(::fabs)}, {"fabsf", unary<float>(::fabsf)}, {"pow", binary<double>(::pow)},
-      {"powf", binary<float>(::powf)}, {"fmod", binary<double>(::fmod)}, {"fmodf", binary<float>(::fmodf)},
-      {"atan2", binary<double>(::atan2)}, {"atan2f", binary<float>(::atan2f)}, {"hypot", binary<double>(::hypot)},
-      {"hypotf", binary<float>(::hypotf)}, {"fmin", binary<double>(::fmin)}, {"fminf", binary<float>(::fminf)},
-      {"fmax", binary<double>(::fmax)}, {"fmaxf", binary<float>(::fmaxf)},
-      {"copysign", binary<double>(::copysign)}, {"copysignf", binary<float>(::copysignf)},
-      {"fma", ternary<double>(::fma)}, {"fmaf", ternary<float>(::fmaf)},
-  };
-  auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
-}
-
-// One load. Every step returns false after setting `error`. Offsets are from the start of the mapped memory.
+// One load. Every step returns false after setting `error`. Offsets are from the start of the
+// mapped memory.
 struct ObjectLoading {
   std::string_view file;
   std::string& error;
@@ -112,9 +50,9 @@ struct ObjectLoading {
   std::string_view section_names, symbol_names;
   const Elf64_Sym* symbols = nullptr;
   std::size_t symbol_count = 0;
-  std::vector<i64> place;                   // of each section in memory; -1 = not loaded
-  std::vector<std::optional<i64>> slot;     // of each symbol's address in the table, if it has one
-  std::size_t stubs = 0, stub_limit = 0;    // a stub: jmp *[rip + 2]; 2 bytes of nothing; the address
+  std::vector<i64> place;                 // of each section in memory; -1 = not loaded
+  std::vector<std::optional<i64>> slot;   // of each symbol's address in the table, if it has one
+  std::size_t stubs = 0, stub_limit = 0;  // a stub: jmp *[rip + 2]; 2 bytes of nothing; the address
   std::size_t slots = 0, slot_limit = 0;
 
   static constexpr std::size_t kStubBytes = 16, kPage = 4096;
@@ -124,16 +62,19 @@ struct ObjectLoading {
     return false;
   }
 
-  // `count` records of type T at `offset`, or nullptr if they are not inside the file or not aligned.
+  // `count` records of type T at `offset`, or nullptr if they are not inside the file or not
+  // aligned.
   template <class T>
   const T* records(u64 offset, u64 count) const {
     if (offset > file.size() || count > (file.size() - offset) / sizeof(T)) return nullptr;
     const char* at = file.data() + offset;
-    return reinterpret_cast<std::uintptr_t>(at) % alignof(T) ? nullptr : reinterpret_cast<const T*>(at);
+    return reinterpret_cast<std::uintptr_t>(at) % alignof(T) ? nullptr
+                                                             : reinterpret_cast<const T*>(at);
   }
 
   std::string_view contents(const Elf64_Shdr& section) const {
-    const char* at = section.sh_type == SHT_NOBITS ? nullptr : records<char>(section.sh_offset, section.sh_size);
+    const char* at =
+        section.sh_type == SHT_NOBITS ? nullptr : records<char>(section.sh_offset, section.sh_size);
     return at ? std::string_view(at, section.sh_size) : std::string_view();
   }
 
@@ -142,18 +83,23 @@ struct ObjectLoading {
     std::string_view rest = table.substr(offset);
     return rest.substr(0, rest.find('\0'));
   }
-  std::string_view name(const Elf64_Shdr& section) const { return text_at(section_names, section.sh_name); }
+  std::string_view name(const Elf64_Shdr& section) const {
+    return text_at(section_names, section.sh_name);
+  }
 
   bool read_header() {
     const Elf64_Ehdr* header = records<Elf64_Ehdr>(0, 1);
-    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return fail("the code is not an ELF object");
-    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_type != ET_REL ||
-        header->e_machine != EM_X86_64) {
-      return fail(cat("the code is not a relocatable x86-64 object (type ", header->e_type, ", machine ", header->e_machine, ")"));
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+      return fail("the code is not an ELF object");
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+        header->e_type != ET_REL || header->e_machine != EM_X86_64) {
+      return fail(cat("the code is not a relocatable x86-64 object (type ", header->e_type,
+                      ", machine ", header->e_machine, ")"));
     }
     section_count = header->e_shnum;
     sections = records<Elf64_Shdr>(header->e_shoff, section_count);
-    if (!sections || header->e_shstrndx >= section_count) return fail("the section table of the object is damaged");
+    if (!sections || header->e_shstrndx >= section_count)
+      return fail("the section table of the object is damaged");
     section_names = contents(sections[header->e_shstrndx]);
     for (std::size_t i = 0; i < section_count; ++i) {
       const Elf64_Shdr& section = sections[i];
@@ -168,7 +114,8 @@ struct ObjectLoading {
   bool read_symbols(const Elf64_Shdr& section) {
     symbol_count = section.sh_size / sizeof(Elf64_Sym);
     symbols = records<Elf64_Sym>(section.sh_offset, symbol_count);
-    if (!symbols || section.sh_link >= section_count) return fail("the symbol table of the object is damaged");
+    if (!symbols || section.sh_link >= section_count)
+      return fail("the symbol table of the object is damaged");
     symbol_names = contents(sections[section.sh_link]);
     slot.assign(symbol_count, std::nullopt);
     return true;
@@ -176,22 +123,28 @@ struct ObjectLoading {
 
   // Unwind tables and notes are of no use here.
   bool is_loaded(const Elf64_Shdr& section) const {
-    return (section.sh_flags & SHF_ALLOC) && section.sh_type != SHT_NOTE && section.sh_type != SHT_X86_64_UNWIND &&
-           name(section) != ".eh_frame";
+    return (section.sh_flags & SHF_ALLOC) && section.sh_type != SHT_NOTE &&
+           section.sh_type != SHT_X86_64_UNWIND && name(section) != ".eh_frame";
   }
 
   bool check_sections() {
     for (std::size_t i = 0; i < section_count; ++i) {
       const Elf64_Shdr& section = sections[i];
       if (!is_loaded(section)) continue;
-      if (section.sh_flags & SHF_TLS) return fail(cat("section `", name(section), "` is thread-local, which kernels may not have"));
-      if (section.sh_type == SHT_INIT_ARRAY || section.sh_type == SHT_FINI_ARRAY || section.sh_type == SHT_PREINIT_ARRAY) {
-        return fail(cat("section `", name(section), "` holds constructors, which kernels may not have"));
+      if (section.sh_flags & SHF_TLS)
+        return fail(
+            cat("section `", name(section), "` is thread-local, which kernels may not have"));
+      if (section.sh_type == SHT_INIT_ARRAY || section.sh_type == SHT_FINI_ARRAY ||
+          section.sh_type == SHT_PREINIT_ARRAY) {
+        return fail(
+            cat("section `", name(section), "` holds constructors, which kernels may not have"));
       }
       if (section.sh_addralign > kPage || (section.sh_addralign & (section.sh_addralign - 1))) {
-        return fail(cat("section `", name(section), "` wants an alignment of ", section.sh_addralign, " bytes"));
+        return fail(cat("section `", name(section), "` wants an alignment of ",
+                        section.sh_addralign, " bytes"));
       }
-      if (section.sh_size > (1u << 30)) return fail(cat("section `", name(section), "` has ", section.sh_size, " bytes"));
+      if (section.sh_size > (1u << 30))
+        return fail(cat("section `", name(section), "` has ", section.sh_size, " bytes"));
     }
     return true;
   }
@@ -223,12 +176,14 @@ struct ObjectLoading {
     slot_limit = slots + std::min(relocations, symbol_count) * 8;
     out.bytes_ = std::max(round_up(slot_limit, kPage), out.code_bytes_ + kPage);
     if (out.bytes_ > (1u << 30)) return fail("the code has more than 1 GiB");
-    void* memory = mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return fail(cat("no memory for ", out.bytes_, " bytes of code"));
     out.memory_ = static_cast<char*>(memory);
     for (std::size_t i = 0; i < section_count; ++i) {
       std::string_view bytes = contents(sections[i]);
-      if (place[i] >= 0 && !bytes.empty()) std::memcpy(out.memory_ + place[i], bytes.data(), bytes.size());
+      if (place[i] >= 0 && !bytes.empty())
+        std::memcpy(out.memory_ + place[i], bytes.data(), bytes.size());
     }
     return true;
   }
@@ -243,7 +198,8 @@ struct ObjectLoading {
     std::string_view symbol_name = text_at(symbol_names, symbol.st_name);
     int type = ELF64_ST_TYPE(symbol.st_info);
     if (type == STT_TLS || type == STT_GNU_IFUNC) {
-      fail(cat("symbol `", symbol_name, "` is thread-local or indirect, which kernels may not have"));
+      fail(cat("symbol `", symbol_name,
+               "` is thread-local or indirect, which kernels may not have"));
       return std::nullopt;
     }
     if (symbol.st_shndx == SHN_ABS) return symbol.st_value;
@@ -255,12 +211,15 @@ struct ObjectLoading {
       }
       return reinterpret_cast<u64>(external);
     }
-    bool inside = symbol.st_shndx < section_count && place[symbol.st_shndx] >= 0 && symbol.st_value <= sections[symbol.st_shndx].sh_size;
+    bool inside = symbol.st_shndx < section_count && place[symbol.st_shndx] >= 0 &&
+                  symbol.st_value <= sections[symbol.st_shndx].sh_size;
     if (!inside) {
-      fail(cat("symbol `", symbol_name, "` lies in section ", symbol.st_shndx, ", which is not loaded"));
+      fail(cat("symbol `", symbol_name, "` lies in section ", symbol.st_shndx,
+               ", which is not loaded"));
       return std::nullopt;
     }
-    return reinterpret_cast<u64>(out.memory_) + static_cast<u64>(place[symbol.st_shndx]) + symbol.st_value;
+    return reinterpret_cast<u64>(out.memory_) + static_cast<u64>(place[symbol.st_shndx]) +
+           symbol.st_value;
   }
 
   // A word of the address table that holds the symbol's address.
@@ -276,7 +235,8 @@ struct ObjectLoading {
   // A jump to a function that is too far away for a call with a 32-bit distance.
   u64 stub_to(u32 index, u64 address) {
     char* stub = out.memory_ + stubs;
-    i64 distance = static_cast<i64>(slot_of(index, address)) - static_cast<i64>(reinterpret_cast<u64>(stub) + 6);
+    i64 distance = static_cast<i64>(slot_of(index, address)) -
+                   static_cast<i64>(reinterpret_cast<u64>(stub) + 6);
     auto distance32 = static_cast<std::int32_t>(distance);
     std::memcpy(stub, "\xff\x25", 2);  // jmp *[rip + distance]
     std::memcpy(stub + 2, &distance32, sizeof distance32);
@@ -297,8 +257,12 @@ struct ObjectLoading {
     i64 value = 0;
     bool is_unsigned = false;
     switch (type) {
-      case R_X86_64_64: value = static_cast<i64>(*address) + entry.r_addend; break;
-      case R_X86_64_PC64: value = static_cast<i64>(*address - here) + entry.r_addend; break;
+      case R_X86_64_64:
+        value = static_cast<i64>(*address) + entry.r_addend;
+        break;
+      case R_X86_64_PC64:
+        value = static_cast<i64>(*address - here) + entry.r_addend;
+        break;
       case R_X86_64_PC32:
       case R_X86_64_PLT32:
         if (is_function_elsewhere(index)) address = far_stub(index, *address);
@@ -308,15 +272,25 @@ struct ObjectLoading {
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
       case R_X86_64_REX_GOTPCRELX:
-        if (!slot[index] && slots + 8 > slot_limit) return fail("the address table of the object is full");
+        if (!slot[index] && slots + 8 > slot_limit)
+          return fail("the address table of the object is full");
         value = static_cast<i64>(slot_of(index, *address) - here) + entry.r_addend;
         break;
-      case R_X86_64_32: is_unsigned = true; [[fallthrough]];
-      case R_X86_64_32S: value = static_cast<i64>(*address) + entry.r_addend; break;
-      default: return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name), "` is not supported"));
+      case R_X86_64_32:
+        is_unsigned = true;
+        [[fallthrough]];
+      case R_X86_64_32S:
+        value = static_cast<i64>(*address) + entry.r_addend;
+        break;
+      default:
+        return fail(cat("relocation type ", type, " against `",
+                        text_at(symbol_names, symbols[index].st_name), "` is not supported"));
     }
-    if (!wide && (is_unsigned ? static_cast<u64>(value) >> 32 != 0 : value != static_cast<std::int32_t>(value))) {
-      return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name), "` does not fit into 32 bits"));
+    if (!wide && (is_unsigned ? static_cast<u64>(value) >> 32 != 0
+                              : value != static_cast<std::int32_t>(value))) {
+      return fail(cat("relocation type ", type, " against `",
+                      text_at(symbol_names, symbols[index].st_name),
+                      "` does not fit into 32 bits"));
     }
     std::memcpy(at, &value, wide ? 8 : 4);
     return true;
@@ -337,7 +311,9 @@ struct ObjectLoading {
     for (std::size_t i = 0; i < section_count; ++i) {
       const Elf64_Shdr& section = sections[i];
       if (section.sh_type == SHT_REL) return fail("the object has relocations without addends");
-      if (section.sh_type != SHT_RELA || section.sh_info >= section_count || place[section.sh_info] < 0) continue;
+      if (section.sh_type != SHT_RELA || section.sh_info >= section_count ||
+          place[section.sh_info] < 0)
+        continue;
       u64 count = section.sh_size / sizeof(Elf64_Rela);
       const Elf64_Rela* entries = records<Elf64_Rela>(section.sh_offset, count);
       if (!entries || !symbols) return fail("a relocation table of the object is damaged");
@@ -345,7 +321,8 @@ struct ObjectLoading {
       char* base = out.memory_ + place[section.sh_info];
       for (u64 k = 0; k < count; ++k) {
         if (entries[k].r_offset > size) return fail("a relocation lies outside its section");
-        if (!apply(entries[k], base + entries[k].r_offset, size - entries[k].r_offset)) return false;
+        if (!apply(entries[k], base + entries[k].r_offset, size - entries[k].r_offset))
+          return false;
       }
     }
     return true;
@@ -357,10 +334,12 @@ struct ObjectLoading {
       return fail("the system does not let this process make code executable");
     }
     for (u32 i = 0; i < symbol_count; ++i) {
-      if (ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL || symbols[i].st_shndx == SHN_UNDEF) continue;
+      if (ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL || symbols[i].st_shndx == SHN_UNDEF)
+        continue;
       std::optional<u64> address = address_of(i);
       if (!address) return false;
-      out.symbols_[std::string(text_at(symbol_names, symbols[i].st_name))] = reinterpret_cast<void*>(*address);
+      out.symbols_[std::string(text_at(symbol_names, symbols[i].st_name))] =
+          reinterpret_cast<void*>(*address);
     }
     return true;
   }
@@ -370,9 +349,11 @@ LoadedObject load_object(std::string_view object, std::string& error) {
   error.clear();
   // Strings are not aligned as ELF records are.
   std::string aligned;
-  if (reinterpret_cast<std::uintptr_t>(object.data()) % alignof(Elf64_Shdr)) object = aligned = std::string(object);
+  if (reinterpret_cast<std::uintptr_t>(object.data()) % alignof(Elf64_Shdr))
+    object = aligned = std::string(object);
   ObjectLoading loading{object, error};
-  bool good = loading.read_header() && loading.check_sections() && loading.map() && loading.relocate() && loading.publish();
+  bool good = loading.read_header() && loading.check_sections() && loading.map() &&
+              loading.relocate() && loading.publish();
   return good ? std::move(loading.out) : LoadedObject();
 }
 

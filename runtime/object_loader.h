@@ -1,7 +1,8 @@
-// Object loader: makes the code of a relocatable x86-64 ELF object (what the LLVM backend writes) callable in this process, in tens
-// of microseconds, without a linker and without files. Used by the worker, by bench and by replay.
-// It does not isolate anything: code from a stranger must only be loaded by the worker. It runs no constructors and knows no TLS,
-// no IFUNC and no shared libraries. Kernels keep no state, so their .data and .bss are read-only once loaded.
+// Object loader: makes the code of a relocatable x86-64 ELF object (what the LLVM backend writes)
+// callable in this process, in tens of microseconds, without a linker and without files. Used by
+// the worker, by bench and by replay. It does not isolate anything: code from a stranger must only
+// be loaded by the worker. It runs no constructors and knows no TLS, no IFUNC and no shared
+// libraries. Kernels keep no state, so their .data and .bss are read-only once loaded.
 #pragma once
 #include <string>
 #include <string_view>
@@ -36,12 +37,13 @@ class LoadedObject {
   std::unordered_map<std::string, void*> symbols_;
 };
 
-// Loads `object`. On failure `error` says in one sentence what is not understood (the relocation, symbol or section, by name)
-// and the result is empty; on success `error` is empty. Undefined symbols may be those of `external_symbol`.
+// Loads `object`. On failure `error` says in one sentence what is not understood (the relocation,
+// symbol or section, by name) and the result is empty; on success `error` is empty. Undefined
+// symbols may be those of `external_symbol`.
 LoadedObject load_object(std::string_view object, std::string& error);
 
-// The functions that compiled kernels may call: memcpy, memmove, memset, float and double libm, conversions of f16.
-// nullptr for any other name.
+// The functions that compiled kernels may call: memcpy, memmove, memset, float and double libm,
+// conversions of f16. nullptr for any other name.
 void* external_symbol(std::string_view name);
 
 }  // namespace tw

@@ -27,9 +27,11 @@ typedef struct {
   int cpu;
 } tw_pool_worker;
 
-/* Life of a job: the caller writes task, context and count, opens `inside`, and raises `epoch`. A thread that sees a new epoch enters
- * by adding 1 to `inside`; if the job is closed by then, it leaves. Everyone takes indices from `next`. When the caller finds none
- * left, it closes the job and waits until nobody is inside. So the caller never waits for a thread that was late to come. */
+/* Life of a job: the caller writes task, context and count, opens `inside`, and raises `epoch`. A
+ * thread that sees a new epoch enters by adding 1 to `inside`; if the job is closed by then, it
+ * leaves. Everyone takes indices from `next`. When the caller finds none left, it closes the job
+ * and waits until nobody is inside. So the caller never waits for a thread that was late to come.
+ */
 struct tw_pool {
   int threads;
   int started;

@@ -12,7 +12,8 @@
 namespace tw {
 namespace {
 
-// Both directions of a message are one list of fields: `visit(archive, message)` with a Writer or a Reader.
+// Both directions of a message are one list of fields: `visit(archive, message)` with a Writer or a
+// Reader.
 struct Writer {
   std::string bytes;
   template <class T>
@@ -81,126 +82,98 @@ auto visit_kernel = [](auto& archive, auto& kernel) {
   numbers(archive, manifest.scratch_shared_bytes, manifest.scratch_worker_bytes, manifest.parallel);
 };
 
-template <class Archive, class Message>
-void visit_hello(Archive& archive, Message& m) {
-  numbers(archive, m.core, m.memory_bytes, m.reference_timeout_seconds);
+// The fields of each message; `M` is the message, const when it is written.
+template <class Archive, class M>
+void visit(Archive& archive, M& m) {
+  using Message = std::remove_const_t<M>;
+  if constexpr (std::is_same_v<Message, int>) {
+    archive.number(m);
+  } else if constexpr (std::is_same_v<Message, HelloMessage>) {
+    numbers(archive, m.core, m.memory_bytes, m.reference_timeout_seconds);
+  } else if constexpr (std::is_same_v<Message, BeginTaskMessage>) {
+    archive.number(m.task);
+    visit_kernel(archive, m.reference);
+    numbers(archive, m.tolerance.absolute, m.tolerance.relative, m.seed);
+  } else if constexpr (std::is_same_v<Message, MeasureMessage>) {
+    auto& o = m.options;
+    archive.number(m.task);
+    visit_kernel(archive, m.candidate);
+    numbers(archive, o.threads, o.time, o.min_seconds, o.timeout_seconds, o.sample_seconds,
+            o.first_pairs, o.pairs, o.max_pairs, o.drop_ratio, o.close_ratio, o.precision,
+            o.budget_seconds, m.has_incumbent, m.incumbent_seconds);
+    archive.list(m.new_incumbent, visit_kernel);
+  } else if constexpr (std::is_same_v<Message, TaskStart>) {
+    numbers(archive, m.task, m.reference_seconds);
+    archive.text(m.error);
+  } else {
+    static_assert(std::is_same_v<Message, MeasureResult>);
+    numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,
+            m.min_seconds, m.median_seconds, m.incumbent_seconds, m.pairs, m.disturbed, m.max_error,
+            m.prepack_seconds, m.spent_seconds);
+    archive.text(m.message);
+  }
 }
 
-template <class Archive, class Message>
-void visit_begin_task(Archive& archive, Message& m) {
-  archive.number(m.task);
-  visit_kernel(archive, m.reference);
-  numbers(archive, m.tolerance.absolute, m.tolerance.relative, m.seed);
-}
-
-template <class Archive, class Message>
-void visit_measure(Archive& archive, Message& m) {
-  archive.number(m.task);
-  visit_kernel(archive, m.candidate);
-  auto& o = m.options;
-  numbers(archive, o.threads, o.time, o.min_seconds, o.timeout_seconds, o.sample_seconds, o.first_pairs, o.pairs, o.max_pairs,
-          o.drop_ratio, o.close_ratio, o.precision, o.budget_seconds);
-  numbers(archive, m.has_incumbent, m.incumbent_seconds);
-}
-
-template <class Archive, class Message>
-void visit_task_start(Archive& archive, Message& m) {
-  numbers(archive, m.task, m.reference_seconds);
-  archive.text(m.error);
-}
-
-template <class Archive, class Message>
-void visit_result(Archive& archive, Message& m) {
-  numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile, m.min_seconds, m.median_seconds,
-          m.incumbent_seconds, m.pairs, m.disturbed, m.max_error, m.prepack_seconds, m.spent_seconds);
-  archive.text(m.message);
-}
-
-bool is_valid(const KernelManifest& manifest) {
+// Enumerations and sizes in range; what else a message says is checked where it is used.
+bool is_valid(const Kernel& kernel) {
+  const KernelManifest& manifest = kernel.manifest;
   for (const auto* list : {&manifest.run, &manifest.prepack}) {
     for (const KernelArgument& argument : *list) {
-      if (argument.bytes < 0 || argument.role > ArgumentRole::Output || static_cast<int>(argument.dtype) >= kDTypes) return false;
+      bool in_range = argument.bytes >= 0 && argument.role <= ArgumentRole::Output &&
+                      static_cast<int>(argument.dtype) < kDTypes;
+      if (!in_range) return false;
     }
   }
   return manifest.scratch_shared_bytes >= 0 && manifest.scratch_worker_bytes >= 0;
 }
-
-bool ended(const Reader& reader) { return reader.good && reader.bytes.empty(); }
+bool is_valid(int) { return true; }
+bool is_valid(const HelloMessage&) { return true; }
+bool is_valid(const TaskStart&) { return true; }
+bool is_valid(const BeginTaskMessage& message) { return is_valid(message.reference); }
+bool is_valid(const MeasureResult& message) {
+  return static_cast<int>(message.status) < kMeasureStatuses;
+}
+bool is_valid(const MeasureMessage& message) {
+  bool incumbents = message.new_incumbent.size() <= 1;
+  for (const Kernel& kernel : message.new_incumbent) incumbents = incumbents && is_valid(kernel);
+  return incumbents && is_valid(message.candidate) && message.options.threads >= 1;
+}
 
 }  // namespace
 
 const char* name_of(MeasureStatus status) {
-  constexpr const char* kNames[kMeasureStatuses] = {"ok", "build error", "crash", "timeout", "out of memory", "out of bounds",
-                                                    "wrong result", "cheat", "forbidden", "noisy", "worker lost"};
+  constexpr const char* kNames[kMeasureStatuses] = {
+      "ok",           "build error", "crash",     "timeout", "out of memory", "out of bounds",
+      "wrong result", "cheat",       "forbidden", "noisy",   "worker lost"};
   return kNames[static_cast<int>(status)];
 }
 
-std::string encode(const HelloMessage& message) {
+template <class Message>
+std::string encode(const Message& message) {
   Writer writer;
-  visit_hello(writer, message);
-  return writer.bytes;
-}
-std::string encode(const BeginTaskMessage& message) {
-  Writer writer;
-  visit_begin_task(writer, message);
-  return writer.bytes;
-}
-std::string encode(int task) {
-  Writer writer;
-  writer.number(task);
-  return writer.bytes;
-}
-std::string encode(const MeasureMessage& message) {
-  Writer writer;
-  visit_measure(writer, message);
-  writer.number(message.new_incumbent.has_value());
-  if (message.new_incumbent) visit_kernel(writer, *message.new_incumbent);
-  return writer.bytes;
-}
-std::string encode(const TaskStart& message) {
-  Writer writer;
-  visit_task_start(writer, message);
-  return writer.bytes;
-}
-std::string encode(const MeasureResult& message) {
-  Writer writer;
-  visit_result(writer, message);
+  visit(writer, message);
   return writer.bytes;
 }
 
-bool decode(std::string_view bytes, HelloMessage& message) {
+template <class Message>
+bool decode(std::string_view bytes, Message& message) {
   Reader reader{bytes};
-  visit_hello(reader, message);
-  return ended(reader);
+  visit(reader, message);
+  return reader.good && reader.bytes.empty() && is_valid(message);
 }
-bool decode(std::string_view bytes, BeginTaskMessage& message) {
-  Reader reader{bytes};
-  visit_begin_task(reader, message);
-  return ended(reader) && is_valid(message.reference.manifest);
-}
-bool decode(std::string_view bytes, int& task) {
-  Reader reader{bytes};
-  reader.number(task);
-  return ended(reader);
-}
-bool decode(std::string_view bytes, MeasureMessage& message) {
-  Reader reader{bytes};
-  visit_measure(reader, message);
-  bool has_new = false;
-  reader.number(has_new);
-  if (has_new) visit_kernel(reader, message.new_incumbent.emplace());
-  return ended(reader) && is_valid(message.candidate.manifest) && (!has_new || is_valid(message.new_incumbent->manifest));
-}
-bool decode(std::string_view bytes, TaskStart& message) {
-  Reader reader{bytes};
-  visit_task_start(reader, message);
-  return ended(reader);
-}
-bool decode(std::string_view bytes, MeasureResult& message) {
-  Reader reader{bytes};
-  visit_result(reader, message);
-  return ended(reader) && static_cast<int>(message.status) < kMeasureStatuses;
-}
+
+template std::string encode(const int&);
+template std::string encode(const HelloMessage&);
+template std::string encode(const BeginTaskMessage&);
+template std::string encode(const MeasureMessage&);
+template std::string encode(const TaskStart&);
+template std::string encode(const MeasureResult&);
+template bool decode(std::string_view, int&);
+template bool decode(std::string_view, HelloMessage&);
+template bool decode(std::string_view, BeginTaskMessage&);
+template bool decode(std::string_view, MeasureMessage&);
+template bool decode(std::string_view, TaskStart&);
+template bool decode(std::string_view, MeasureResult&);
 
 namespace {
 
@@ -235,12 +208,14 @@ bool receive_all(int socket, char* data, u64 bytes, double timeout_seconds) {
 
 bool send_frame(int socket, MessageKind kind, std::string_view payload) {
   FrameHeader header{kind, 0, payload.size()};
-  return send_all(socket, reinterpret_cast<const char*>(&header), sizeof header) && send_all(socket, payload.data(), payload.size());
+  return send_all(socket, reinterpret_cast<const char*>(&header), sizeof header) &&
+         send_all(socket, payload.data(), payload.size());
 }
 
 bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds) {
   FrameHeader header{};
-  if (!receive_all(socket, reinterpret_cast<char*>(&header), sizeof header, timeout_seconds)) return false;
+  if (!receive_all(socket, reinterpret_cast<char*>(&header), sizeof header, timeout_seconds))
+    return false;
   if (header.bytes > kMaxFrameBytes) return false;
   payload.resize(header.bytes);
   kind = header.kind;

@@ -1,7 +1,7 @@
-// The messages between the tuner and tracewright-worker, and their bytes: a frame is a FrameHeader followed by the encoded message.
-// Both ends are the same build on the same machine, so numbers travel as they lie in memory; the reader still trusts no length.
+// The messages between the tuner and tracewright-worker, and their bytes: a frame is a FrameHeader
+// followed by the encoded message. Both ends are the same build on the same machine, so numbers
+// travel as they lie in memory; the reader still trusts no length.
 #pragma once
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +14,14 @@ namespace tw {
 inline constexpr int kWorkerSocket = 3;  // the file descriptor that the worker is started with
 inline constexpr u64 kMaxFrameBytes = u64{1} << 30;
 
-enum class MessageKind : u32 { Hello = 0x54570001, BeginTask, EndTask, Measure, TaskStarted, Measured };
+enum class MessageKind : u32 {
+  Hello = 0x54570001,
+  BeginTask,
+  EndTask,
+  Measure,
+  TaskStarted,
+  Measured
+};
 
 struct FrameHeader {
   MessageKind kind;
@@ -43,28 +50,21 @@ struct MeasureMessage {
   Kernel candidate;
   MeasureOptions options;  // options.incumbent is not sent
   bool has_incumbent = false;
-  std::optional<Kernel> new_incumbent;  // empty: the one the worker has
-  double incumbent_seconds = 0;         // its smallest time so far in this task; 0 = unknown
+  std::vector<Kernel> new_incumbent;  // one, or none: the one the worker has
+  double incumbent_seconds = 0;       // its smallest time so far in this task; 0 = unknown
 };
 
-std::string encode(const HelloMessage& message);
-std::string encode(const BeginTaskMessage& message);
-std::string encode(int task);
-std::string encode(const MeasureMessage& message);
-std::string encode(const TaskStart& message);
-std::string encode(const MeasureResult& message);
-
-// False if the bytes are not such a message.
-bool decode(std::string_view bytes, HelloMessage& message);
-bool decode(std::string_view bytes, BeginTaskMessage& message);
-bool decode(std::string_view bytes, int& task);
-bool decode(std::string_view bytes, MeasureMessage& message);
-bool decode(std::string_view bytes, TaskStart& message);
-bool decode(std::string_view bytes, MeasureResult& message);
+// The bytes of a message, and back. Message: one of the above, TaskStart, MeasureResult, or int for
+// the task of EndTask. decode is false if the bytes are not such a message.
+template <class Message>
+std::string encode(const Message& message);
+template <class Message>
+bool decode(std::string_view bytes, Message& message);
 
 // Sends a whole frame. False if the other side is gone.
 bool send_frame(int socket, MessageKind kind, std::string_view payload);
-// Receives a whole frame. False if the other side is gone, the frame is too long, or nothing came for `timeout_seconds` (< 0: no limit).
+// Receives a whole frame. False if the other side is gone, the frame is too long, or nothing came
+// for `timeout_seconds` (< 0: no limit).
 bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds);
 
 }  // namespace tw

@@ -71,13 +71,15 @@ llvm::Value* FunctionEmitter::splat(llvm::Value* value, int lanes) {
   return builder_.CreateVectorSplat(static_cast<unsigned>(lanes), value);
 }
 
+const FunctionEmitter::VarSlot& FunctionEmitter::slot_of(const Var* var) const {
+  TW_CHECK(var->id < vars_.size() && vars_[var->id].var == var, "a variable without a loop, or an id of two variables");
+  return vars_[var->id];
+}
+
 // Expressions are graphs: within one statement a shared node is computed once.
 llvm::Value* FunctionEmitter::value(const Expr* expr) {
   if (expr->kind == Kind::IntImm || expr->kind == Kind::FloatImm) return constant(expr);
-  if (const Var* var = as<Var>(expr)) {
-    TW_CHECK(var->id < vars_.size() && vars_[var->id].value, "a variable without a loop");
-    return vars_[var->id].value;
-  }
+  if (const Var* var = as<Var>(expr)) return slot_of(var).value;
   if (auto known = memo_.find(expr); known != memo_.end()) return known->second;
   llvm::Value* result = compute(expr);
   memo_[expr] = result;
@@ -149,10 +151,10 @@ llvm::Value* FunctionEmitter::index_value(const Expr* expr, int depth) {
 }
 
 int FunctionEmitter::depth_of(const Expr* expr) const {
-  if (const Var* var = as<Var>(expr)) return vars_[var->id].depth;
+  if (const Var* var = as<Var>(expr)) return slot_of(var).depth;
   int depth = 0;
   walk(expr, [&](const Node* node) {
-    if (const Var* var = as<Var>(node); var && depth >= 0) depth = std::max(depth, vars_[var->id].depth);
+    if (const Var* var = as<Var>(node); var && depth >= 0) depth = std::max(depth, slot_of(var).depth);
     const Binary* binary = as<Binary>(node);
     bool divides = binary && (binary->op == BinaryOp::FloorDiv || binary->op == BinaryOp::FloorMod);
     if (node->kind == Kind::Load || node->kind == Kind::Select || (divides && !positive_constant(binary->b))) depth = -1;

@@ -219,7 +219,7 @@ llvm::Value* FunctionEmitter::gather_pointers(const Buffer* buffer, const Expr* 
   return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), find(buffer).pointer, offsets);
 }
 
-void FunctionEmitter::store_to(const Target& target, llvm::Value* value) {
+void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
   const Expr* index = target.indices[0];
   DType dtype = target.buffer->dtype;
   llvm::Align element_align(bytes_of(dtype));

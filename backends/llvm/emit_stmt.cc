@@ -21,7 +21,7 @@ LiveIns live_ins(const Stmt* stmt) {
     if (const Load* load = as<Load>(node)) add(ins.buffers, own_buffers, load->buffer);
     if (const Var* var = as<Var>(node)) add(ins.vars, own_vars, var);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) add(ins.buffers, own_buffers, target.buffer);
+      for (const StoreTarget& target : store->targets) add(ins.buffers, own_buffers, target.buffer);
     }
     return true;
   });
@@ -43,7 +43,7 @@ llvm::BasicBlock* FunctionEmitter::block(const char* name) {
 
 void FunctionEmitter::bind(const BoundVar& bound) {
   if (vars_.size() <= bound.var->id) vars_.resize(bound.var->id + 1);
-  vars_[bound.var->id] = {bound.value, static_cast<int>(levels_.size()) - 1};
+  vars_[bound.var->id] = {bound.var, bound.value, static_cast<int>(levels_.size()) - 1};
   ranges_.set(bound.var, bound.range);
 }
 

@@ -104,6 +104,7 @@ class FunctionEmitter {
     llvm::DenseMap<const Expr*, llvm::Value*> indices;
   };
   struct VarSlot {
+    const Var* var = nullptr;
     llvm::Value* value = nullptr;
     int depth = 0;
   };
@@ -111,7 +112,7 @@ class FunctionEmitter {
   // Statements: emit_stmt.cc
   void stmt(const Stmt* stmt);
   void store(const Store& store);
-  void store_to(const Target& target, llvm::Value* value);
+  void store_to(const StoreTarget& target, llvm::Value* value);
   void branch(const If& branch);
   void loop(const For& loop);
   void counted_loop(const For& loop);
@@ -149,6 +150,7 @@ class FunctionEmitter {
   llvm::Value* select(const Expr* condition, const Expr* then, const Expr* otherwise, Type type);
   llvm::Value* branch_select(llvm::Value* condition, const Expr* then, const Expr* otherwise);
   llvm::Value* constant(const Expr* expr);
+  const VarSlot& slot_of(const Var* var) const;
   std::optional<Interval> range_of(const Expr* expr) const;  // of any lane
   int depth_of(const Expr* expr) const;  // of the innermost loop that it depends on; -1 = it reads memory
 

@@ -9,13 +9,13 @@
 namespace tw {
 namespace {
 
-bool is_load_of(const Expr* e, const Target& target) {
+bool is_load_of(const Expr* e, const StoreTarget& target) {
   const Load* load = as<Load>(e);
   return load && load->buffer == target.buffer &&
          std::equal(load->indices.begin(), load->indices.end(), target.indices.begin(), target.indices.end(), same_expr);
 }
 
-bool touches(const Expr* e, const Target& target) {
+bool touches(const Expr* e, const StoreTarget& target) {
   bool found = false;
   for_each<Load>(e, [&](const Load* load) { found |= load->buffer == target.buffer; });
   return found;
@@ -44,19 +44,19 @@ const Expr* independent_term(const Reducer& r, std::size_t i) {
   if (!update || !is_identity(update->op, r.identities[i])) return nullptr;
   const Expr* term = is_load_of(update->a, r.targets[i]) ? update->b : is_load_of(update->b, r.targets[i]) ? update->a : nullptr;
   if (!term) return nullptr;
-  bool own = std::any_of(r.targets.begin(), r.targets.end(), [&](const Target& target) { return touches(term, target); });
+  bool own = std::any_of(r.targets.begin(), r.targets.end(), [&](const StoreTarget& target) { return touches(term, target); });
   return own ? nullptr : term;
 }
 
 bool is_ordering(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::Ge; }
 
-bool compares(const Expr* e, const Target& target, const Expr* term) {
+bool compares(const Expr* e, const StoreTarget& target, const Expr* term) {
   const Binary* b = as<Binary>(e);
   if (!b || !is_ordering(b->op)) return false;
   return (is_load_of(b->a, target) && same_expr(b->b, term)) || (is_load_of(b->b, target) && same_expr(b->a, term));
 }
 
-bool equates(const Expr* e, const Target& target, const Expr* term) {
+bool equates(const Expr* e, const StoreTarget& target, const Expr* term) {
   const Binary* b = as<Binary>(e);
   if (!b || b->op != BinaryOp::Eq) return false;
   return (is_load_of(b->a, target) && same_expr(b->b, term)) || (is_load_of(b->b, target) && same_expr(b->a, term));
@@ -73,7 +73,7 @@ bool prefers_by_value(const Expr* condition, const Reducer& r, std::size_t index
 }
 
 // if condition then kept else term, or the other way round; the term.
-const Expr* selected_term(const Expr* value, const Target& target) {
+const Expr* selected_term(const Expr* value, const StoreTarget& target) {
   const Select* select = as<Select>(value);
   if (!select) return nullptr;
   return is_load_of(select->then, target) ? select->otherwise : is_load_of(select->otherwise, target) ? select->then : nullptr;
@@ -107,7 +107,7 @@ std::optional<Reducer> reducer_of(const Block* block) {
   if (!init || !update || init->targets.size() != update->targets.size()) return std::nullopt;
   Reducer r;
   for (std::size_t i = 0; i < update->targets.size(); ++i) {
-    const Target &a = init->targets[i], &b = update->targets[i];
+    const StoreTarget &a = init->targets[i], &b = update->targets[i];
     if (a.buffer != b.buffer || !std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end(), same_expr)) {
       return std::nullopt;
     }

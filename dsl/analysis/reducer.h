@@ -7,7 +7,7 @@ namespace tw {
 
 // One component per target of the update, in order.
 struct Reducer {
-  std::vector<Target> targets;
+  std::vector<StoreTarget> targets;
   std::vector<const Expr*> identities;  // constants, from the init
   std::vector<const Expr*> terms;       // what is combined with the targets' values in each step
   std::vector<const Expr*> values;      // the update: the combination of loads of the targets and the terms

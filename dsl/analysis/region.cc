@@ -15,7 +15,7 @@ void collect(const Node* node, std::vector<Access>& out) {
     if (const Load* load = as<Load>(n)) out.push_back({load->buffer, load->indices, AccessKind::Read});
     if (const Store* store = as<Store>(n)) {
       for (const Expr* value : store->values) collect(value, out);
-      for (const Target& target : store->targets) {
+      for (const StoreTarget& target : store->targets) {
         for (const Expr* index : target.indices) collect(index, out);
         out.push_back({target.buffer, target.indices, AccessKind::Write});
       }
@@ -319,7 +319,7 @@ std::vector<Access> accesses_of(const Block* block) {
 bool writes_buffer(const Block* block, const Buffer* buffer) {
   bool found = false;
   auto visit = [&](const Store* store) {
-    for (const Target& target : store->targets) found |= target.buffer == buffer;
+    for (const StoreTarget& target : store->targets) found |= target.buffer == buffer;
   };
   if (block->init) for_each<Store>(block->init, visit);
   for_each<Store>(block->body, visit);

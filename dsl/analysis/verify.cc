@@ -152,7 +152,7 @@ class Verifier {
 
   // ---- rules about stores
 
-  void values_have_the_type_of_the_buffer(const Target& target, const Expr* value) {
+  void values_have_the_type_of_the_buffer(const StoreTarget& target, const Expr* value) {
     if (value->type.dtype != target.buffer->dtype) {
       report("values_have_the_type_of_the_buffer", "`", target.buffer->name, "` is ", name_of(target.buffer->dtype), ", the value stored is ", to_string(value->type));
     }
@@ -179,7 +179,7 @@ class Verifier {
     stores_are_in_blocks(n);
     targets_differ(n);
     for (std::size_t i = 0; i < n->targets.size(); ++i) {
-      const Target& target = n->targets[i];
+      const StoreTarget& target = n->targets[i];
       buffers_are_declared(target.buffer);
       indices_have_rank(target.buffer, target.indices);
       indices_are_i64(target.indices);

@@ -29,7 +29,7 @@ std::string join(const List& list, std::string_view separator) {
 // The characters between quotes, with \\ \" \n \t escaped, as the lexer reads them back.
 std::string quote(std::string_view characters);
 
-// Levenshtein distance; quadratic, for short words.
+// Number of letters to insert, remove, replace or swap with their neighbour; quadratic, for short words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // The candidate nearest to `word`, or "" if none is near enough to be a likely typo.

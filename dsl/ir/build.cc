@@ -160,10 +160,10 @@ const Expr* Build::broadcast(const Expr* value, int lanes) const {
 }
 
 const Stmt* Build::store(const Buffer* buffer, Array<const Expr*> indices, const Expr* value) const {
-  return store(arena.list<Target>({{buffer, indices}}), arena.list<const Expr*>({value}));
+  return store(arena.list<StoreTarget>({{buffer, indices}}), arena.list<const Expr*>({value}));
 }
 
-const Stmt* Build::store(Array<Target> targets, Array<const Expr*> values) const {
+const Stmt* Build::store(Array<StoreTarget> targets, Array<const Expr*> values) const {
   TW_CHECK(targets.size() == values.size());
   return arena.make<Store>(Stmt{{Kind::Store}}, targets, values);
 }

@@ -32,7 +32,7 @@ struct Build {
   const Expr* broadcast(const Expr* value, int lanes) const;
 
   const Stmt* store(const Buffer* buffer, Array<const Expr*> indices, const Expr* value) const;
-  const Stmt* store(Array<Target> targets, Array<const Expr*> values) const;
+  const Stmt* store(Array<StoreTarget> targets, Array<const Expr*> values) const;
   // Nested sequences are flattened, null entries dropped; one statement stays itself; none gives null.
   const Stmt* seq(const std::vector<const Stmt*>& stmts) const;
   const Stmt* if_then(const Expr* condition, const Stmt* then, const Stmt* otherwise = nullptr) const;

@@ -117,7 +117,7 @@ class Canonical {
       case Kind::Store: {
         auto* n = static_cast<const Store*>(s);
         exprs(n->values);
-        for (const Target& t : n->targets) {
+        for (const StoreTarget& t : n->targets) {
           buffer(t.buffer);
           exprs(t.indices);
         }

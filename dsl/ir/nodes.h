@@ -93,12 +93,12 @@ struct Broadcast : Expr {
 
 // ---- statements
 
-struct Target {
+struct StoreTarget {
   const Buffer* buffer;
   Array<const Expr*> indices;
 };
 struct Store : Stmt {
-  Array<Target> targets;
+  Array<StoreTarget> targets;
   Array<const Expr*> values;
 };
 struct Seq : Stmt {

@@ -136,7 +136,7 @@ class Printer {
       case Kind::Store: {
         auto* n = static_cast<const Store*>(s);
         std::vector<std::string> left, right;
-        for (const Target& t : n->targets) left.push_back(cat(name(t.buffer), "[", list(t.indices), "]"));
+        for (const StoreTarget& t : n->targets) left.push_back(cat(name(t.buffer), "[", list(t.indices), "]"));
         for (const Expr* value : n->values) right.push_back(expr(value));
         return line(cat(join(left, ", "), " = ", join(right, ", ")));
       }

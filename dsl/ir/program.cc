@@ -84,8 +84,8 @@ class Cloner {
   }
   const Stmt* stmt(const Stmt* s) {
     if (const Store* store = as<Store>(s)) {
-      std::vector<Target> targets;
-      for (const Target& target : store->targets) targets.push_back({buffer(target.buffer), exprs(target.indices)});
+      std::vector<StoreTarget> targets;
+      for (const StoreTarget& target : store->targets) targets.push_back({buffer(target.buffer), exprs(target.indices)});
       return Build{arena_}.store(arena_.copy(targets), exprs(store->values));
     }
     if (const For* loop = as<For>(s)) {

@@ -85,8 +85,8 @@ const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map) {
       if (!map.expr) return node;
       Array<const Expr*> values = map_list(arena, n->values, each_expr);
       bool changed = !same(values, n->values);
-      std::vector<Target> targets(n->targets.begin(), n->targets.end());
-      for (Target& target : targets) {
+      std::vector<StoreTarget> targets(n->targets.begin(), n->targets.end());
+      for (StoreTarget& target : targets) {
         Array<const Expr*> indices = map_list(arena, target.indices, each_expr);
         changed |= !same(indices, target.indices);
         target.indices = indices;
@@ -205,9 +205,9 @@ const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, c
       const Stmt* s = n;
       const Store* store = as<Store>(s);
       if (!store) return s;
-      std::vector<Target> targets(store->targets.begin(), store->targets.end());
+      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
       bool changed = false;
-      for (Target& target : targets) {
+      for (StoreTarget& target : targets) {
         if (target.buffer == from) {
           target.buffer = to;
           changed = true;

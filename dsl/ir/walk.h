@@ -23,7 +23,7 @@ void for_each_child(const Node* node, Visit&& visit) {
     case Kind::Store: {
       auto* n = static_cast<const Store*>(node);
       each(n->values);
-      for (const Target& target : n->targets) each(target.indices);
+      for (const StoreTarget& target : n->targets) each(target.indices);
       return;
     }
     case Kind::Seq: return each(static_cast<const Seq*>(node)->stmts);

@@ -19,7 +19,7 @@ i64 operations_in(const Expr* e) {
 i64 operations_in(const Store* store) {
   i64 total = 0;
   for (const Expr* value : store->values) total += operations_in(value);
-  for (const Target& target : store->targets) total += target.buffer->scope != Scope::Register;
+  for (const StoreTarget& target : store->targets) total += target.buffer->scope != Scope::Register;
   return std::max<i64>(total, 1);
 }
 
@@ -39,7 +39,7 @@ i64 vectors_in(i64 extent, i64 lanes) { return extent / lanes + std::popcount(st
 int lanes_of(const Stmt* stmt, const LoweringOptions& options) {
   int bytes = 1;
   for_each<Store>(stmt, [&](const Store* store) {
-    for (const Target& target : store->targets) bytes = std::max(bytes, bytes_of(target.buffer->dtype));
+    for (const StoreTarget& target : store->targets) bytes = std::max(bytes, bytes_of(target.buffer->dtype));
     for (const Expr* value : store->values) bytes = std::max(bytes, widest_value(value));
   });
   return std::max(1, options.vector_bits / (8 * bytes));

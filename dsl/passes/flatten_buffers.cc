@@ -37,8 +37,8 @@ class Flattening {
     const Stmt* rebuilt = with_children(arena_, s, map());
     const Store* store = as<Store>(rebuilt);
     if (!store) return rebuilt;
-    std::vector<Target> targets(store->targets.begin(), store->targets.end());
-    for (Target& target : targets) target = {flat(target.buffer), flat_index(target.buffer, target.indices)};
+    std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+    for (StoreTarget& target : targets) target = {flat(target.buffer), flat_index(target.buffer, target.indices)};
     return build_.store(arena_.copy(targets), store->values);
   }
 

@@ -98,7 +98,7 @@ class BufferPlacement {
     for_each_child(node, [&](const Node* child) { find_loops(child, condition); });
     if (const Load* load = as<Load>(node)) touch(load->buffer, condition, true);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) touch(target.buffer, condition, false);
+      for (const StoreTarget& target : store->targets) touch(target.buffer, condition, false);
     }
   }
 
@@ -147,7 +147,7 @@ class BufferPlacement {
     for_each_child(node, [&](const Node* child) { find_regions(child); });
     if (const Load* load = as<Load>(node)) extend(load->buffer, load->indices, true);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) extend(target.buffer, target.indices, false);
+      for (const StoreTarget& target : store->targets) extend(target.buffer, target.indices, false);
     }
     if (loop) loops_.pop_back();
     ranges_.shrink(known);
@@ -230,6 +230,16 @@ class BufferPlacement {
     return rows * ((last + lanes - 1) / lanes);
   }
 
+  // Of a register buffer and those around it, which live at the same time.
+  i64 live_registers(const Usage& usage) const {
+    i64 total = 0;
+    for (const Usage& other : usages_) {
+      bool around = other.loops.size() <= usage.loops.size() && std::equal(other.loops.begin(), other.loops.end(), usage.loops.begin());
+      if (other.seen && around && other.shrunk->scope == Scope::Register) total += registers_of(other.shrunk);
+    }
+    return total;
+  }
+
   Status check_sizes() const {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
@@ -240,9 +250,9 @@ class BufferPlacement {
       if (!scratch_allowed_ && bytes_of(buffer) > kPrepackBytes) {
         return reject("prepack: the intermediate buffer `{a}` has {0} bytes, more than {1}", buffer->name, bytes_of(buffer), kPrepackBytes);
       }
-      if (buffer->scope == Scope::Register && registers_of(buffer) + 1 > options_.vector_registers) {
-        return reject("register buffer `{a}` needs {0} vector registers and one to spare, but there are {1}", buffer->name,
-                      registers_of(buffer), options_.vector_registers);
+      if (buffer->scope == Scope::Register && live_registers(usage) + 1 > options_.vector_registers) {
+        return reject("register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are {1}",
+                      buffer->name, live_registers(usage), options_.vector_registers);
       }
     }
     return ok();
@@ -307,9 +317,9 @@ class BufferPlacement {
   }
 
   const Stmt* relocate_targets(const Store* store) {
-    std::vector<Target> targets(store->targets.begin(), store->targets.end());
+    std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
     bool changed = false;
-    for (Target& target : targets) {
+    for (StoreTarget& target : targets) {
       const Usage* usage = find(target.buffer);
       if (!usage || usage->shrunk == usage->buffer) continue;
       target = {usage->shrunk, relative(*usage, target.indices)};

@@ -25,7 +25,7 @@ Vars register_vars(const Stmt* body) {
     const Load* load = as<Load>(node);
     if (load && load->buffer->scope == Scope::Register) add_vars(load->indices, out);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) {
+      for (const StoreTarget& target : store->targets) {
         if (target.buffer->scope == Scope::Register) add_vars(target.indices, out);
       }
     }

@@ -27,7 +27,7 @@ Accesses accesses_of(const Stmt* stmt) {
   walk(stmt, [&](const Node* node) {
     if (const Load* load = as<Load>(node)) add(out.read, load->buffer);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) add(out.written, target.buffer);
+      for (const StoreTarget& target : store->targets) add(out.written, target.buffer);
     }
     return true;
   });

@@ -27,10 +27,20 @@ class Unrolling {
     std::vector<const Stmt*> copies;
     for (i64 i = 0; i < loop->extent; ++i) {
       values_.emplace_back(loop->var, build_.integer(i));
-      copies.push_back(stmt(loop->body));
+      copies.push_back(marked(loop, stmt(loop->body)));
       values_.pop_back();
     }
     return build_.seq(copies);
+  }
+
+  // A mark for the backend must survive: each copy is a loop of one iteration that carries it.
+  const Stmt* marked(const For* loop, const Stmt* body) {
+    if (!body || !find_annotation(loop->annotations, "hide_address")) return body;
+    For* copy = arena_.make<For>(*loop);
+    copy->extent = 1;
+    copy->loop_kind = LoopKind::Serial;
+    copy->body = body;
+    return copy;
   }
 
   const Expr* expr(const Expr* e) {
@@ -47,7 +57,7 @@ class Unrolling {
   // with_children, without its temporary list: there are thousands of these.
   const Stmt* store(const Store* s) {
     if (s->targets.size() != 1) return with_children(arena_, s, map());
-    const Target& target = s->targets[0];
+    const StoreTarget& target = s->targets[0];
     const Expr *index = expr(target.indices[0]), *value = expr(s->values[0]);
     if (index == target.indices[0] && value == s->values[0]) return s;
     return build_.store(target.buffer, arena_.list<const Expr*>({index}), value);
@@ -72,7 +82,7 @@ Status check_registers(const Stmt* body) {
   walk(body, [&](const Node* node) {
     if (const Load* load = as<Load>(node)) check(load->buffer, load->indices);
     if (const Store* store = as<Store>(node)) {
-      for (const Target& target : store->targets) check(target.buffer, target.indices);
+      for (const StoreTarget& target : store->targets) check(target.buffer, target.indices);
     }
     return !wrong;
   });

@@ -83,15 +83,15 @@ class VectorBody {
     if (uses(store, var_)) return false;
     bool accumulates = false;
     for_each<Load>(store, [&](const Load* load) {
-      for (const Target& target : store->targets) accumulates |= load->buffer == target.buffer;
+      for (const StoreTarget& target : store->targets) accumulates |= load->buffer == target.buffer;
     });
     return !accumulates;
   }
 
   const Stmt* store(const Store* store, const Chunk& chunk) {
-    std::vector<Target> targets;
+    std::vector<StoreTarget> targets;
     std::vector<const Expr*> values;
-    for (const Target& target : store->targets) {
+    for (const StoreTarget& target : store->targets) {
       const Expr* index = expr(target.indices[0], chunk);
       if (!uses(target.indices[0], var_)) report_race(target.buffer);
       targets.push_back({target.buffer, arena_.list<const Expr*>({as_address(index)})});
@@ -274,7 +274,7 @@ class Vectorization {
       found |= load->buffer->scope == Scope::Register && uses(load->indices[0], loop->var);
     });
     for_each<Store>(loop->body, [&](const Store* store) {
-      for (const Target& target : store->targets) {
+      for (const StoreTarget& target : store->targets) {
         found |= target.buffer->scope == Scope::Register && uses(target.indices[0], loop->var);
       }
     });

@@ -31,9 +31,9 @@ class Widening {
   const Stmt* operator()(const Stmt* s) const {
     const Store* store = as<Store>(s);
     if (!store) return s;
-    std::vector<Target> targets(store->targets.begin(), store->targets.end());
+    std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
     bool changed = false;
-    for (Target& target : targets) {
+    for (StoreTarget& target : targets) {
       changed |= find(target.buffer) != target.buffer;
       target.buffer = find(target.buffer);
     }

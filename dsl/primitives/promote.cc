@@ -41,7 +41,7 @@ Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer
     same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
   };
   for_each<Store>(block->body, [&](const Store* store) {
-    for (const Target& target : store->targets) if (target.buffer == buffer) meet(target.indices);
+    for (const StoreTarget& target : store->targets) if (target.buffer == buffer) meet(target.indices);
   });
   for_each<Load>(block->body, [&](const Load* load) { if (load->buffer == buffer) meet(load->indices); });
   if (same) return *first;

@@ -146,7 +146,7 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
   const Expr* guard = conjunction(build, guards);
   if (guard) guard = substitute(arena, guard, loops);
 
-  std::vector<Target> targets;
+  std::vector<StoreTarget> targets;
   std::vector<const Expr*> loads, terms;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     std::vector<const Expr*> indices;
@@ -175,7 +175,7 @@ const Stmt* final_nest(State& state, const Plan& plan, const std::vector<const B
   Arena& arena = state.arena();
   MirroredNest mirror = mirror_loops(state, plan.block, plan.path, plan.own_top);
   const Var *iter = state.fresh_var(plan.loop->var->name), *var = state.fresh_var(plan.loop->var->name);
-  std::vector<Target> targets;
+  std::vector<StoreTarget> targets;
   std::vector<const Expr*> loads, terms;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     std::vector<const Expr*> indices;
@@ -200,7 +200,7 @@ static Result<BlockId> apply(State& state, LoopId loop, i64 factor_axis) {
   TW_TRY(Plan plan, plan_for(state, loop, factor_axis));
   Program before = state.program();
   std::vector<const Buffer*> buffers;
-  for (const Target& target : plan.reducer.targets) {
+  for (const StoreTarget& target : plan.reducer.targets) {
     const Buffer* out = target.buffer;
     Array<i64> shape = with_inserted(state.arena(), out->shape, plan.axis, plan.loop->extent);
     buffers.push_back(state.fresh_buffer(state.name(out->name, "_rf"), out->dtype, shape, Scope::Global));

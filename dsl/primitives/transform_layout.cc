@@ -2,7 +2,7 @@
 //   B: f32[6, 10]; for i, j { B[i, j] = A[i, j] }     transform_layout(B, 0, "write", (i, j) -> (j // 4, i, j % 4))
 //   ->   B: f32[3, 6, 4]; for b0 in 3, b1 in 6, b2 in 4 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2] else 0 }
 // Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute (dsl/analysis/index_map.h). A complete writer that has not
-// been scheduled yet gets loops over the new shape, which its old loops' handles do not survive, and writes `pad` where the map pads. Any other writer keeps
+// been scheduled yet gets loops over the new shape (those of extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive, and writes `pad` where the map pads. Any other writer keeps
 // its loops; then the map must not pad.
 #include <algorithm>
 
@@ -103,7 +103,7 @@ static const Stmt* nest_over_new_shape(State& state, const Block* writer, const 
   Block* block = arena.make<Block>(*writer);
   block->iters = arena.copy(iters);
   block->body = simplify(arena, build.store(to, arena.copy(at), value), domains);
-  return nest_over(state, block, ranges, false, {}, nullptr);
+  return nest_over(state, block, ranges, /*keep_units=*/true, {}, nullptr);
 }
 
 // Every access of the block to `from` goes to `to`, at the mapped indices.
@@ -126,8 +126,8 @@ static const Block* with_mapped_accesses(Arena& arena, const Block* block, const
     } else {
       const Store* store = as<Store>(n);
       if (!store) return static_cast<const Stmt*>(n);
-      std::vector<Target> targets(store->targets.begin(), store->targets.end());
-      for (Target& target : targets) {
+      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      for (StoreTarget& target : targets) {
         if (target.buffer == from) target = {to, mapped(target.indices)};
       }
       return build.store(arena.copy(targets), store->values);

@@ -145,7 +145,7 @@ Status inline_into_consumers(State& state, BlockId id) {
   const Stmt* root = state.program().body;
   TW_TRY_STATUS(is_complete(root, block));
   TW_TRY_STATUS(is_one_definition(state, block));
-  const Target& target = single_store(block)->targets[0];
+  const StoreTarget& target = single_store(block)->targets[0];
   TW_TRY_STATUS(iters_are_indices(block, target.indices));
   TW_TRY_STATUS(reads_what_is_before(state, block));
   std::vector<const Block*> readers = consumers(root, block);

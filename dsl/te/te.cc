@@ -177,7 +177,7 @@ std::vector<Tensor> Definition::add_arg_reduction(const Stage& stage) {
   // Of equal values the smallest index wins, so that the order of the iterations does not matter.
   Value better = binary(BinaryOp::Or, binary(operator_of(stage.reducer), now, old),
                         binary(BinaryOp::And, binary(BinaryOp::Eq, now, old), binary(BinaryOp::Lt, index, old_index)));
-  Array<Target> targets = arena_->list<Target>({{best_index.buffer, indices}, {best.buffer, indices}});
+  Array<StoreTarget> targets = arena_->list<StoreTarget>({{best_index.buffer, indices}, {best.buffer, indices}});
   const Stmt* update = build.store(targets, arena_->list<const Expr*>({build.select(better.expr, index.expr, old_index.expr),
                                                                        build.select(better.expr, now.expr, old.expr)}));
   const Stmt* init = build.store(targets, arena_->list<const Expr*>({build.integer(0, index_type), identity(build, stage.reducer, value_type)}));

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "dsl/text/lexer.h"
 
 namespace tw::instantiation {
 namespace {
-
-i64 floor_div(i64 a, i64 b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 struct IntegerFunction {
   std::string_view name;
@@ -100,6 +99,10 @@ class IntegerEvaluator {
 
   std::optional<i64> call(const ast::Call* n) {
     auto* callee = ast::as<ast::Name>(n->callee);
+    if (callee && callee->name == "is_float" && n->arguments.size() == 1) {
+      std::optional<DType> type = evaluate_type(n->arguments[0].value, scope_, errors_);
+      return type ? std::optional<i64>(is_float(*type)) : std::nullopt;
+    }
     for (const IntegerFunction& f : kFunctions) {
       if (!callee || callee->name != f.name) continue;
       if (n->arguments.size() != 2) return fail(n->span, cat("`", f.name, "` takes 2 arguments, found ", n->arguments.size()));
@@ -109,7 +112,7 @@ class IntegerEvaluator {
       return f.apply(*a, *b);
     }
     return fail(n->callee->span, cat("expected an integer, found a call of `", ast::to_string(n->callee), "`"),
-                "integers know min, max and ceildiv");
+                "integers know min, max, ceildiv and is_float");
   }
 
   const Names& scope_;

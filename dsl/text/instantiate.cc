@@ -2,8 +2,10 @@
 // through te::Definition, epilogues are appended to the output.
 #include <algorithm>
 
+#include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
+#include "dsl/ir/walk.h"
 #include "dsl/text/lower_value.h"
 #include "dsl/text/workload.h"
 
@@ -35,6 +37,25 @@ void collect_values(const Expr* e, const Names& scope, std::vector<std::string>&
     collect_values(binary->a, scope, out);
     collect_values(binary->b, scope, out);
   }
+}
+
+// The first access that certainly leaves its buffer, as a message; "" if there is none. Only where no `if` stands guard and the index
+// is a linear form, whose bounds are reached.
+std::string access_outside(const tw::Expr* e, const VarRanges& ranges) {
+  std::string found;
+  if (const Select* select = tw::as<Select>(e)) return access_outside(select->condition, ranges);
+  if (const Load* load = tw::as<Load>(e)) {
+    for (std::size_t i = 0; i < load->indices.size() && found.empty(); ++i) {
+      std::optional<Interval> reach = linear_form(load->indices[i]) ? interval_of(load->indices[i], ranges) : std::nullopt;
+      i64 extent = load->buffer->shape[i];
+      if (!reach || (reach->min >= 0 && reach->max < extent)) continue;
+      found = cat("index ", i, " of `", load->buffer->name, "` takes the values ", reach->min, " to ", reach->max, ", its extent is ", extent);
+    }
+  }
+  for_each_child(e, [&](const Node* child) {
+    if (found.empty()) found = access_outside(static_cast<const tw::Expr*>(child), ranges);
+  });
+  return found;
 }
 
 class Instantiation {
@@ -181,6 +202,13 @@ class Instantiation {
     for (const IterVar& axis : *axes) shape.push_back(axis.extent);
     std::optional<te::Value> value = lowering_.lower(node.value, inside, stage.accumulator);
     if (!value || !fits(shape, node.names[0])) return std::nullopt;
+    VarRanges ranges;
+    for (const IterVar& axis : *axes) ranges.set_extent(axis.var, axis.extent);
+    for (const IterVar& axis : *reduce_axes) ranges.set_extent(axis.var, axis.extent);
+    if (std::string outside = access_outside(value->expr, ranges); !outside.empty()) {
+      errors_(node.value->span, outside, "guard it with `if ... then ... else ...`");
+      return std::nullopt;
+    }
     stage.axes = *axes;
     stage.reduce_axes = *reduce_axes;
     stage.value = *value;

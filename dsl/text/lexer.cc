@@ -11,7 +11,8 @@ namespace {
 // Longer symbols before their prefixes.
 constexpr std::string_view kSymbols[] = {"...", "//", "<=", ">=", "==", "!=", "->", "(", ")", "[", "]", "{", "}", ",", ";",
                                          ":",   ".",  "=",  "<",  ">",  "+",  "-",  "*", "/", "%", "@", "?", "|"};
-constexpr std::string_view kReserved[] = {"if", "then", "else", "and", "or", "not", "for", "in", "none", "true", "false", "_"};
+constexpr std::string_view kReserved[] = {"if", "then", "else", "and", "or", "not", "for", "in", "none", "true", "false", "inf",
+                                           "nan", "_"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }

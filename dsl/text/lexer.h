@@ -34,7 +34,7 @@ inline constexpr int kMaxErrors = 20;  // per source; what comes after them is n
 // above 127 are legal in comments and texts only.
 std::vector<Token> lex(const Source& source, Diagnostics& diagnostics);
 
-// if then else and or not for in none true false _: these cannot name anything.
+// if then else and or not for in none true false inf nan _: these cannot name anything.
 bool is_reserved(std::string_view word);
 
 // The characters of a Text token: without quotes, \n \t \" \\ replaced.

@@ -85,7 +85,7 @@ std::optional<te::Value> ValueLowering::value(const ast::Expr* e, const Names& s
 }
 
 std::optional<te::Value> ValueLowering::literal(i64 integer, Span span) {
-  if (std::abs(integer / 2) > kMaxLiteral / 2) return fail(span, cat("the integer ", integer, " is above 2^53"));
+  if (integer > kMaxLiteral || integer < -kMaxLiteral) return fail(span, cat("the integer ", integer, " is above 2^53"));
   return te::literal(arena_, integer);
 }
 
@@ -182,7 +182,7 @@ std::optional<te::Value> ValueLowering::user_function(const ast::Call* e, Str na
   }
   if (!function) {
     std::vector<std::string> known = builtin_names();
-    for (const ast::FunctionText& f : functions_of_->functions) known.push_back(std::string(f.name.name));
+    for (std::size_t i = 0; i < visible_functions_; ++i) known.push_back(std::string(functions_of_->functions[i].name.name));
     for (const ast::FunctionText& f : operator_library().functions) known.push_back(std::string(f.name.name));
     std::string near = closest(name, known);
     return fail(e->callee->span, cat("unknown function `", name, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));

@@ -313,7 +313,7 @@ const ast::Expr* Parser::word() {
   }
   if (accept("_")) return make<ast::Hole>(begin, {});
   if (accept("none")) return make<ast::None>(begin, {});
-  if (!at_name()) {
+  if (!at_name() && !at("inf") && !at("nan")) {
     bool wants_parentheses = at("if") || at("not");
     error_expected("an expression", wants_parentheses ? cat("put `", peek().text, " ...` in parentheses here") : "");
     return nullptr;

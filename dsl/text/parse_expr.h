@@ -4,7 +4,8 @@
 //   expr    = "if" expr "then" expr "else" expr | name "->" expr | "(" names ")" "->" expr | binary
 //   binary  = or < and < not < comparisons (do not chain) < + - < * / // % < unary - < postfix     (all left-associative)
 //   postfix = primary { "(" arguments ")" | "[" indices "]" | "." name | "?" }
-//   primary = number | text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]"
+//   primary = number | text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]"; inf and nan are Names that nothing
+//             else can have
 //
 // Statements end where a line ends outside of brackets, or at ";". A line that begins with a binary operator other than "-"
 // continues the line before; "(", "[", "?" and "-" at the beginning of a line do not.

@@ -272,10 +272,10 @@ class ProgramParser {
       p_.error(right->back()->span, cat("expected ", left->size(), " values, found ", right->size()));
       return nullptr;
     }
-    std::vector<Target> targets;
+    std::vector<StoreTarget> targets;
     std::vector<const Expr*> values;
     for (std::size_t i = 0; i < left->size(); ++i) {
-      std::optional<Target> target = exprs_.element((*left)[i]);
+      std::optional<StoreTarget> target = exprs_.element((*left)[i]);
       const Expr* value = target ? exprs_.lower((*right)[i]) : nullptr;
       if (!value) return nullptr;
       if (value->type.dtype != target->buffer->dtype) {

@@ -88,6 +88,11 @@ class ModuleParser {
     std::optional<NamePlace> own = name("the name of the function");
     if (!own || !is_new(module_.functions, *own, "a function") || !p_.expect("(")) return false;
     made.name = *own;
+    bool builtin = parse_dtype(own->name) || parse_function(own->name) || own->name == "min" || own->name == "max" || own->name == "lowest";
+    if (builtin) {
+      p_.error(own->span, cat("`", own->name, "` is a function of the language"));
+      return false;
+    }
     while (!p_.at(")")) {
       std::optional<NamePlace> parameter = name("the name of a parameter");
       if (!parameter) return false;

@@ -78,9 +78,7 @@ const Expr* ProgramExprs::index(const ast::Expr* e) {
 }
 
 const Expr* ProgramExprs::lower(const ast::Expr* e) {
-  if (std::optional<double> number = named_number(e); number && !(ast::as<ast::Name>(e) && names_.find(ast::as<ast::Name>(e)->name))) {
-    return build_.number(*number, DType::F32);
-  }
+  if (std::optional<double> number = named_number(e)) return build_.number(*number, DType::F32);
   switch (e->kind) {
     case ast::Kind::Int: return build_.integer(ast::as<ast::Int>(e)->value);
     case ast::Kind::Bool: return build_.integer(ast::as<ast::Bool>(e)->value, DType::Bool);
@@ -90,7 +88,7 @@ const Expr* ProgramExprs::lower(const ast::Expr* e) {
     case ast::Kind::If: return select(ast::as<ast::If>(e));
     case ast::Kind::Call: return call(ast::as<ast::Call>(e));
     case ast::Kind::Index: {
-      std::optional<Target> target = element(e);
+      std::optional<StoreTarget> target = element(e);
       return target ? build_.load(target->buffer, target->indices) : nullptr;
     }
     default: return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
@@ -183,8 +181,7 @@ const Expr* ProgramExprs::call(const ast::Call* e) {
 const Expr* ProgramExprs::convert(DType type, const ast::Expr* e) {
   auto* integer = ast::as<ast::Int>(e);
   if (integer && is_int(type)) return build_.integer(integer->value, type);
-  auto* name = ast::as<ast::Name>(e);
-  std::optional<double> number = name && names_.find(name->name) ? std::nullopt : named_number(e);
+  std::optional<double> number = named_number(e);
   if (number && is_float(type)) return build_.number(*number, type);
   const Expr* value = lower(e);
   return value ? build_.arena.make<Cast>(Expr{{Kind::Cast}, {type, value->type.lanes}}, value) : nullptr;
@@ -205,7 +202,7 @@ const Expr* ProgramExprs::vector(const ast::Call* e, Str kind) {
   return build_.ramp((*list)[0], (*list)[1], static_cast<int>(lanes->value));
 }
 
-std::optional<Target> ProgramExprs::element(const ast::Expr* e) {
+std::optional<StoreTarget> ProgramExprs::element(const ast::Expr* e) {
   auto* index = ast::as<ast::Index>(e);
   auto* name = index ? ast::as<ast::Name>(index->value) : nullptr;
   if (!name) {
@@ -227,7 +224,7 @@ std::optional<Target> ProgramExprs::element(const ast::Expr* e) {
     fail(e->span, cat("`", name->name, "` has ", entry->buffer->shape.size(), " dimensions, found ", indices.size(), " indices"));
     return std::nullopt;
   }
-  return Target{entry->buffer, build_.arena.copy(indices)};
+  return StoreTarget{entry->buffer, build_.arena.copy(indices)};
 }
 
 }  // namespace tw

@@ -47,7 +47,7 @@ class ProgramExprs {
   const Expr* lower(const ast::Expr* e);
   const Expr* condition(const ast::Expr* e);                // Bool
   const Expr* index(const ast::Expr* e);                    // I64
-  std::optional<Target> element(const ast::Expr* e);        // X[i, j]
+  std::optional<StoreTarget> element(const ast::Expr* e);        // X[i, j]
 
  private:
   std::nullptr_t fail(Span span, std::string message, std::string note = "");

@@ -18,7 +18,8 @@
 // Reductions: sum prod max min, and argmax argmin with two results, `output At, Best[i: M] = argmax(k: K) X[i, k]`; only as the
 // whole right side of a stage. Values: + - * / // %, comparisons, and or not, `if c then a else b` (only the chosen side is
 // evaluated), exp log sqrt rsqrt tanh erf sigmoid abs floor ceil round (ties to even) pow min max, the types as conversions,
-// lowest(T) (the identity of max), inf nan pi, and the functions of the module and of the library. In integers of shapes, lets and conditions also ceildiv.
+// lowest(T) (the identity of max), inf nan pi, and the functions of the module and of the library. In integers of shapes, lets and
+// conditions: + - * // %, comparisons, and or not, `if then else`, min max ceildiv is_float(T).
 // Functions of types: accumulator(T) is what T is summed in, result(T) is T for floats and the accumulator for i8, u8.
 // In an epilogue T is the element type of the output, channels and channel are extent and axis of its last dimension, shape and
 // axes stand for all of them.

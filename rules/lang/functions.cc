@@ -25,7 +25,7 @@ Array<const For*> loops_of(const Context& c, const Block* block) {
   return loops ? *loops : Array<const For*>{};
 }
 
-const Target& write_of(const Block* block) {
+const StoreTarget& write_of(const Block* block) {
   const Store* store = nullptr;
   for_each<Store>(block->body, [&](const Store* s) { store = store ? store : s; });
   TW_CHECK(store, "block without a store");
@@ -35,7 +35,7 @@ const Target& write_of(const Block* block) {
 bool writes(const Block* block, const Buffer* buffer) {
   bool found = false;
   for_each<Store>(block->body, [&](const Store* s) {
-    for (const Target& target : s->targets) found |= target.buffer == buffer;
+    for (const StoreTarget& target : s->targets) found |= target.buffer == buffer;
   });
   return found;
 }
@@ -81,7 +81,7 @@ bool has_reduction(const Block* block) {
 
 // The loop that moves through consecutive elements of the output: innermost dimension, step 1.
 const For* contiguous_loop_of(const Context& c, const Block* block) {
-  const Target& target = write_of(block);
+  const StoreTarget& target = write_of(block);
   if (target.indices.empty()) return nullptr;
   std::optional<LinearForm> last = linear_form(target.indices.back());
   if (!last) return nullptr;
@@ -119,7 +119,7 @@ std::vector<const Block*> neighbours(const Context& c, const Block* block, bool 
     const Block* reader = consumers ? other : block;
     bool connected = false;
     for_each<Store>(writer->body, [&](const Store* s) {
-      for (const Target& target : s->targets) connected |= reads(reader, target.buffer);
+      for (const StoreTarget& target : s->targets) connected |= reads(reader, target.buffer);
     });
     if (connected) found.push_back(other);
   }
@@ -195,7 +195,7 @@ FunctionResult is_expensive(const Context& c, const Values& v) {
 FunctionResult is_elementwise(const Context& c, const Values& v) {
   TW_BLOCK(block);
   bool plain = !has_reduction(block);
-  const Target& target = write_of(block);
+  const StoreTarget& target = write_of(block);
   for (const Expr* index : target.indices) plain &= as<Var>(index) || constant_of(index);
   return yes_or_no(plain);
 }

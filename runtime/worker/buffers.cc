@@ -44,7 +44,10 @@ PrivateMemory::~PrivateMemory() {
 }
 
 GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
-    : name_(std::move(name)), bytes_(bytes), page_bytes_(round_up(std::max<i64>(bytes, 1), kPage)), use_(use) {
+    : name_(std::move(name)),
+      bytes_(bytes),
+      page_bytes_(round_up(std::max<i64>(bytes, 1), kPage)),
+      use_(use) {
   offset_ = edge == Edge::End ? page_bytes_ - round_up(bytes, TW_ALIGNMENT) : 0;
   int file = memfd_create("buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return;
@@ -61,10 +64,12 @@ GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
 
 GuardedBuffer::View GuardedBuffer::map(int file, int protection) {
   std::size_t all = static_cast<std::size_t>(page_bytes_ + 2 * kGuardBytes);
-  void* reserved = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reserved =
+      mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return {};
   char* pages = static_cast<char*>(reserved) + kGuardBytes;
-  if (mmap(pages, static_cast<std::size_t>(page_bytes_), protection, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+  if (mmap(pages, static_cast<std::size_t>(page_bytes_), protection, MAP_SHARED | MAP_FIXED, file,
+           0) == MAP_FAILED) {
     munmap(reserved, all);
     return {};
   }
@@ -86,7 +91,8 @@ void GuardedBuffer::fill(u8 byte) {
 
 bool GuardedBuffer::slack_intact() const {
   const char* pages = writable_.pages;
-  return all_are(pages, pages + offset_, kSlackByte) && all_are(pages + offset_ + bytes_, pages + page_bytes_, kSlackByte);
+  return all_are(pages, pages + offset_, kSlackByte) &&
+         all_are(pages + offset_ + bytes_, pages + page_bytes_, kSlackByte);
 }
 
 bool GuardedBuffer::describe(u64 address, std::string& text, bool& inside) const {
@@ -94,9 +100,12 @@ bool GuardedBuffer::describe(u64 address, std::string& text, bool& inside) const
     i64 offset = static_cast<i64>(address - reinterpret_cast<u64>(view.pages)) - offset_;
     if (offset < -offset_ - kGuardBytes || offset >= page_bytes_ - offset_ + kGuardBytes) continue;
     inside = offset >= 0 && offset < bytes_;
-    if (inside) text = cat("`", name_, "` at byte ", offset);
-    else if (offset < 0) text = cat("`", name_, "`, ", -offset, " bytes before its start");
-    else text = cat("`", name_, "`, ", offset - bytes_, " bytes after its end");
+    if (inside)
+      text = cat("`", name_, "` at byte ", offset);
+    else if (offset < 0)
+      text = cat("`", name_, "`, ", -offset, " bytes before its start");
+    else
+      text = cat("`", name_, "`, ", offset - bytes_, " bytes after its end");
     return true;
   }
   return false;

@@ -1,5 +1,6 @@
-// Guarded buffers: the memory that a measured kernel gets. Made by the worker before it forks, so that it knows every address, can
-// fill and check them itself, and the child needs no memory of its own. Shared with the child; nothing here is secret from it.
+// Guarded buffers: the memory that a measured kernel gets. Made by the worker before it forks, so
+// that it knows every address, can fill and check them itself, and the child needs no memory of its
+// own. Shared with the child; nothing here is secret from it.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace tw {
 
-// Which end of the buffer touches an inaccessible page. The other end is followed by a slack of known bytes.
+// Which end of the buffer touches an inaccessible page. The other end is followed by a slack of
+// known bytes.
 enum class Edge : u8 { End, Start };
 
 enum class Use : u8 {
@@ -18,7 +20,8 @@ enum class Use : u8 {
   Written,  // outputs and scratch
 };
 
-// Memory that can be mapped only from this process: the child of a fork does not have it. Zeroed. Movable.
+// Memory that can be mapped only from this process: the child of a fork does not have it. Zeroed.
+// Movable.
 class PrivateMemory {
  public:
   PrivateMemory() = default;
@@ -51,9 +54,10 @@ class GuardedBuffer {
   // The same memory, writable: for the worker (Read) or for prepack (Packed).
   char* writable_view() const { return writable_.pages + offset_; }
 
-  void fill(u8 byte);       // the data; the slack gets its own pattern
+  void fill(u8 byte);  // the data; the slack gets its own pattern
   bool slack_intact() const;
-  // "`C`, 4 bytes after its end" if `address` lies in a view or its guard pages; `inside` = within the data.
+  // "`C`, 4 bytes after its end" if `address` lies in a view or its guard pages; `inside` = within
+  // the data.
   bool describe(u64 address, std::string& text, bool& inside) const;
 
  private:

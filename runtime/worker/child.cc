@@ -24,14 +24,16 @@ void report_signal(int signal, siginfo_t* info, void* context) {
   ChildReport* report = report_of_handler;
   report->address = reinterpret_cast<u64>(info->si_addr);
   report->syscall = signal == SIGSYS ? info->si_syscall : 0;
-  report->writing = signal == SIGSEGV && (machine.gregs[REG_ERR] & 2);  // bit 1 of the page fault's error code
+  report->writing =
+      signal == SIGSEGV && (machine.gregs[REG_ERR] & 2);  // bit 1 of the page fault's error code
   report->stack_pointer = static_cast<u64>(machine.gregs[REG_RSP]);
   report->instruction = static_cast<u64>(machine.gregs[REG_RIP]);
   report->signal = signal;
   _exit(kCaughtSignal);
 }
 
-// On a stack of its own, so that an overflown stack can be told. Threads of the pool have none: there the signal kills.
+// On a stack of its own, so that an overflown stack can be told. Threads of the pool have none:
+// there the signal kills.
 void catch_signals(ChildReport* report) {
   static char stack[16384];
   report_of_handler = report;
@@ -42,7 +44,8 @@ void catch_signals(ChildReport* report) {
   struct sigaction action {};
   action.sa_sigaction = report_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigaction(signal, &action, nullptr);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+    sigaction(signal, &action, nullptr);
 }
 
 void pin_to(int cpu) {
@@ -74,7 +77,8 @@ void meet(void* context, int64_t, int64_t) {
 
 class Child {
  public:
-  Child(const ChildJob& job, const Sandbox& sandbox) : job_(job), report_(*job.report), sandbox_(sandbox) {}
+  Child(const ChildJob& job, const Sandbox& sandbox)
+      : job_(job), report_(*job.report), sandbox_(sandbox) {}
 
   [[noreturn]] void live() {
     enter();
@@ -110,7 +114,8 @@ class Child {
     setpgid(0, 0);
     int statistics = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     schedstat_ = statistics >= 0 ? kChildSchedstat : -1;
-    bool limited = sandbox_.limit_resources(job_.memory_bytes, job_.cpu_seconds) && sandbox_.forbid_files();
+    bool limited =
+        sandbox_.limit_resources(job_.memory_bytes, job_.cpu_seconds) && sandbox_.forbid_files();
     arrange_descriptors(job_, statistics >= 0, statistics);
     catch_signals(&report_);
     if (!limited || !sandbox_.enter_loading()) _exit(kNoSandbox);
@@ -134,7 +139,8 @@ class Child {
     out.run = out.object.run(symbol);
     out.prepack = out.object.prepack(symbol);
     if (!out.run) fail_load("the object has no function `" + symbol + "_run`", incumbent);
-    if (!out.prepack && !kernel.manifest.prepack.empty()) fail_load("the object has no function `" + symbol + "_prepack`", incumbent);
+    if (!out.prepack && !kernel.manifest.prepack.empty())
+      fail_load("the object has no function `" + symbol + "_prepack`", incumbent);
     return out;
   }
 
@@ -142,14 +148,16 @@ class Child {
     if (job_.options.threads <= 1) return;
     pool_ = tw_pool_create(job_.options.threads, job_.cpus.empty() ? nullptr : job_.cpus.data());
     if (!pool_) fail_load("the threads of the pool cannot be started", false);
-    // The next stage of the sandbox forbids what a starting thread does, so each must have come as far as a task.
+    // The next stage of the sandbox forbids what a starting thread does, so each must have come as
+    // far as a task.
     Meeting meeting{job_.options.threads};
     tw_pool_run(pool_, meeting.expected, meet, &meeting);
   }
 
   BoundKernel bind(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) const {
     bool parallel = pool_ && kernel.manifest.parallel;
-    return {loaded.run, binding.run.data(), binding.scratch, parallel ? tw_pool_run : nullptr, parallel ? pool_ : nullptr};
+    return {loaded.run, binding.run.data(), binding.scratch, parallel ? tw_pool_run : nullptr,
+            parallel ? pool_ : nullptr};
   }
 
   void prepack(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) {
@@ -172,7 +180,8 @@ class Child {
       if (returned != 0 && report_.log.returned == 0) report_.log.returned = returned;
       double prepack_seconds = static_cast<double>(packed - begin) * 1e-9;
       bool first = report_.prepack_seconds == 0;
-      report_.prepack_seconds = first ? prepack_seconds : std::min(report_.prepack_seconds, prepack_seconds);
+      report_.prepack_seconds =
+          first ? prepack_seconds : std::min(report_.prepack_seconds, prepack_seconds);
       report_.call_seconds[layout] = static_cast<double>(end - packed) * 1e-9;
     }
   }
@@ -182,7 +191,8 @@ class Child {
     BoundKernel candidate = bind(candidate_, *job_.candidate, job_.candidate_at[0]);
     BoundKernel incumbent;
     if (job_.incumbent) incumbent = bind(incumbent_, *job_.incumbent, job_.incumbent_at);
-    take_samples(candidate, job_.incumbent ? &incumbent : nullptr, job_.options, schedstat_, report_.log);
+    take_samples(candidate, job_.incumbent ? &incumbent : nullptr, job_.options, schedstat_,
+                 report_.log);
   }
 
   const ChildJob& job_;

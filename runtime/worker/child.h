@@ -1,5 +1,6 @@
-// The child: a fork of the worker that loads, calls and times one kernel (and the incumbent), and is trusted with nothing else.
-// All memory it uses is laid out by the worker before the fork (ChildJob); what it tells is in the shared ChildReport.
+// The child: a fork of the worker that loads, calls and times one kernel (and the incumbent), and
+// is trusted with nothing else. All memory it uses is laid out by the worker before the fork
+// (ChildJob); what it tells is in the shared ChildReport.
 #pragma once
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace tw {
 
 inline constexpr int kLayouts = 2;  // 0: buffers end at a guard page; 1: buffers start at one
 
-// What the worker asks the child to do; one byte each. The child answers with the same byte when it is done.
+// What the worker asks the child to do; one byte each. The child answers with the same byte when it
+// is done.
 enum class Phase : char {
   Load = 'l',   // sandbox, loader, thread pool; begins by itself
   Check = 'c',  // for each layout: prepack, then one call of run
@@ -31,8 +33,8 @@ struct ChildReport {
   u64 address = 0, stack_pointer = 0, instruction = 0;
   // Where the code of the candidate was loaded.
   u64 code_begin = 0, code_end = 0, data_end = 0;
-  double prepack_seconds = 0;                  // smallest of all
-  double call_seconds[kLayouts] = {};          // of the last checked call in each layout
+  double prepack_seconds = 0;          // smallest of all
+  double call_seconds[kLayouts] = {};  // of the last checked call in each layout
   SampleLog log;
 };
 
@@ -44,7 +46,7 @@ struct KernelBinding {
 
 struct ChildJob {
   const Kernel* candidate = nullptr;
-  const Kernel* incumbent = nullptr;  // may be null
+  const Kernel* incumbent = nullptr;        // may be null
   std::vector<KernelBinding> candidate_at;  // of each layout
   KernelBinding incumbent_at;               // of layout 0
   MeasureOptions options;

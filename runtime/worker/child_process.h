@@ -1,4 +1,5 @@
-// The worker's end of a child: start, one phase at a time with a time limit, and the verdict on how it ended.
+// The worker's end of a child: start, one phase at a time with a time limit, and the verdict on how
+// it ended.
 #pragma once
 #include <sys/types.h>
 
@@ -18,7 +19,8 @@ class ChildProcess {
   ~ChildProcess();  // kills and reaps
 
   bool is_running() const { return pid_ > 0; }  // false: the fork failed
-  // Waits for the end of `phase`; the Load phase is begun by the fork, others here. Anything but Done kills and reaps the child.
+  // Waits for the end of `phase`; the Load phase is begun by the fork, others here. Anything but
+  // Done kills and reaps the child.
   PhaseEnd run_phase(Phase phase, double limit_seconds);
   // Wall time of the last phase by this process's clock.
   double phase_seconds() const { return phase_seconds_; }
@@ -35,7 +37,9 @@ class ChildProcess {
   double phase_seconds_ = 0;
 };
 
-// Says how a child ended that should not have: status and message of `result`. `buffers` are those that the job used.
-void explain_death(const ChildReport& report, int wait_status, const std::vector<const GuardedBuffer*>& buffers, MeasureResult& result);
+// Says how a child ended that should not have: status and message of `result`. `buffers` are those
+// that the job used.
+void explain_death(const ChildReport& report, int wait_status,
+                   const std::vector<const GuardedBuffer*>& buffers, MeasureResult& result);
 
 }  // namespace tw

@@ -14,8 +14,10 @@ double from_half(std::uint16_t bits) {
   int exponent = (bits >> 10) & 31;
   double fraction = bits & 1023;
   double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
+  if (exponent == 31)
+    return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
 }
 
 // Round to nearest is not needed: random data may as well be truncated. |value| < 1.
@@ -64,7 +66,9 @@ void write_as(Rng& rng, i64 count, char* data) {
 }
 
 template <class T>
-double widen(T value) { return static_cast<double>(value); }
+double widen(T value) {
+  return static_cast<double>(value);
+}
 
 double draw_float(Rng& rng) { return 2 * rng.uniform() - 1; }
 i64 draw_signed(Rng& rng) { return rng.below(16) - 8; }
@@ -92,12 +96,14 @@ constexpr TypeRow kRows[kDTypes] = {
 
 bool is_right(double actual, double expected, Tolerance tolerance) {
   if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return true;
-  return std::fabs(actual - expected) <= tolerance.absolute + tolerance.relative * std::fabs(expected) &&
+  return std::fabs(actual - expected) <=
+             tolerance.absolute + tolerance.relative * std::fabs(expected) &&
          std::isfinite(expected);
 }
 
 // The slow look at a block in which something is out of the ordinary.
-void inspect(const double* actual, const double* expected, i64 begin, i64 count, Tolerance tolerance, Comparison& out) {
+void inspect(const double* actual, const double* expected, i64 begin, i64 count,
+             Tolerance tolerance, Comparison& out) {
   for (i64 i = 0; i < count; ++i) {
     if (is_right(actual[i], expected[i], tolerance)) continue;
     if (out.wrong++ == 0) {
@@ -106,13 +112,16 @@ void inspect(const double* actual, const double* expected, i64 begin, i64 count,
       out.expected = expected[i];
     }
     double error = std::fabs(actual[i] - expected[i]);
-    out.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(out.max_error, error);
+    out.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity()
+                                      : std::max(out.max_error, error);
   }
 }
 
 }  // namespace
 
-void fill_random(Rng& rng, DType type, i64 count, char* data) { kRows[static_cast<int>(type)].fill(rng, count, data); }
+void fill_random(Rng& rng, DType type, i64 count, char* data) {
+  kRows[static_cast<int>(type)].fill(rng, count, data);
+}
 
 Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance) {
   Comparison out;
@@ -130,8 +139,10 @@ Comparison compare(const Elements& actual, const Elements& expected, Tolerance t
       unusual |= !(std::fabs(e[i]) <= std::numeric_limits<double>::max());
       largest = error > largest ? error : largest;
     }
-    if (unusual) inspect(a, e, begin, count, tolerance, out);
-    else out.max_error = std::max(out.max_error, largest);
+    if (unusual)
+      inspect(a, e, begin, count, tolerance, out);
+    else
+      out.max_error = std::max(out.max_error, largest);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// tracewright-worker: runs kernels that nobody trusts. Started by the Measurer (runtime/measurer.h), which speaks
-// runtime/worker_protocol.h on descriptor 3; of no use by hand.
+// tracewright-worker: runs kernels that nobody trusts. Started by the Measurer
+// (runtime/measurer.h), which speaks runtime/worker_protocol.h on descriptor 3; of no use by hand.
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -9,7 +9,9 @@
 int main() {
   struct stat about {};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
-    std::fprintf(stderr, "tracewright-worker: started by hand; tracewright starts it when it measures kernels\n");
+    std::fprintf(
+        stderr,
+        "tracewright-worker: started by hand; tracewright starts it when it measures kernels\n");
     return 2;
   }
   return tw::Server().serve();

@@ -17,7 +17,8 @@ constexpr u8 kPoison[kLayouts] = {0xff, 0xa5};  // 0xff: NaN in every float type
 // The child's samples must account for the wall time of the timing phase within 5 %, beside these.
 constexpr double kClockPart = 0.05, kClockSlackSeconds = 1e-3, kSampleOverheadSeconds = 10e-6;
 constexpr double kAbovePeak = 1.05;
-// The first call with new data may take so much longer than the timed ones: cold caches, an interrupt.
+// The first call with new data may take so much longer than the timed ones: cold caches, an
+// interrupt.
 constexpr double kFreshRatio = 3, kFreshSlackSeconds = 20e-6, kFreshBytesPerSecond = 4e9;
 constexpr int kFreshAttempts = 5;
 
@@ -25,7 +26,8 @@ constexpr int kFreshAttempts = 5;
 class SharedReport {
  public:
   SharedReport() {
-    void* memory = mmap(nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     report_ = memory == MAP_FAILED ? nullptr : new (memory) ChildReport;
   }
   SharedReport(const SharedReport&) = delete;
@@ -41,26 +43,32 @@ class SharedReport {
 
 class Measurement {
  public:
-  Measurement(const WorkerState& worker, Task& task, const Kernel& candidate, const Kernel* incumbent, const MeasureOptions& options)
+  Measurement(const WorkerState& worker, Task& task, const Kernel& candidate,
+              const Kernel* incumbent, const MeasureOptions& options)
       : worker_(worker), task_(task), candidate_(candidate) {
     job_.candidate = &candidate;
     job_.incumbent = incumbent;
     job_.options = options;
     job_.cpus = worker.cpus;
-    while (static_cast<int>(job_.cpus.size()) < options.threads) job_.cpus.push_back(job_.cpus[job_.cpus.size() % worker.cpus.size()]);
+    while (static_cast<int>(job_.cpus.size()) < options.threads)
+      job_.cpus.push_back(job_.cpus[job_.cpus.size() % worker.cpus.size()]);
     job_.memory_bytes = worker.memory_bytes;
-    job_.cpu_seconds = static_cast<int>(std::ceil(options.threads * (kLoadSeconds + 12 * options.timeout_seconds))) + 1;
+    job_.cpu_seconds = static_cast<int>(std::ceil(options.threads *
+                                                  (kLoadSeconds + 12 * options.timeout_seconds))) +
+                       1;
     job_.report = shared_.get();
   }
 
   // Binds, forks and runs the checked calls; true if the child is alive and has done them.
   bool begin() {
-    if (!job_.report) return fail(MeasureStatus::OutOfMemory, "there is no memory for the report of the child");
+    if (!job_.report)
+      return fail(MeasureStatus::OutOfMemory, "there is no memory for the report of the child");
     if (!bind()) return false;
     poison(0), poison(1);
     child_.emplace(job_, worker_.sandbox, worker_.tuner);
     if (!child_->is_running()) return fail(MeasureStatus::WorkerLost, "the worker could not fork");
-    return run_phase(Phase::Load, kLoadSeconds) && run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
+    return run_phase(Phase::Load, kLoadSeconds) &&
+           run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
   }
 
   bool check(const char* when) { return check(0, when) && check(1, when); }
@@ -71,7 +79,8 @@ class Measurement {
     std::string clocks;
     for (int attempt = 0; attempt < kTimingAttempts && !agrees; ++attempt) {
       double waited = waited_seconds();
-      if (!run_phase(Phase::Time, 10 * job_.options.timeout_seconds) || !has_returned_zero()) return false;
+      if (!run_phase(Phase::Time, 10 * job_.options.timeout_seconds) || !has_returned_zero())
+        return false;
       waited = waited_seconds() - waited;
       const SampleLog& log = job_.report->log;
       samples.assign(log.samples, log.samples + std::clamp<int>(log.count, 0, kMaxSamples));
@@ -80,23 +89,32 @@ class Measurement {
     if (!agrees) return fail(MeasureStatus::Cheat, clocks);
     evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result);
     if (result.seconds * kAbovePeak < job_.options.min_seconds) {
-      return fail(MeasureStatus::Cheat, cat("took ", result.seconds, " s, which is faster than the machine can: ", job_.options.min_seconds, " s"));
+      return fail(MeasureStatus::Cheat,
+                  cat("took ", result.seconds, " s, which is faster than the machine can: ",
+                      job_.options.min_seconds, " s"));
     }
     return true;
   }
 
-  // After timing; repeated while the kernel looks slow with new data, which a busy machine may cause.
+  // After timing; repeated while the kernel looks slow with new data, which a busy machine may
+  // cause.
   bool recheck() {
     if (!check(0, ", after timing")) return false;
-    double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds + static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
+    double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds +
+                                static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
     for (int attempt = 0; attempt < kFreshAttempts; ++attempt) {
-      for (int layout = 0; layout < kLayouts; ++layout) task_.place(layout, kSets - 1 - task_.set_in(layout));
+      for (int layout = 0; layout < kLayouts; ++layout)
+        task_.place(layout, kSets - 1 - task_.set_in(layout));
       poison(1);
-      if (!run_phase(Phase::Check, job_.options.timeout_seconds) || !has_returned_zero() || !check(", in a second check after timing")) return false;
+      if (!run_phase(Phase::Check, job_.options.timeout_seconds) || !has_returned_zero() ||
+          !check(", in a second check after timing"))
+        return false;
       fresh = report().call_seconds[0];
       if (!job_.options.time || fresh <= allowed) return true;
     }
-    return fail(MeasureStatus::Cheat, cat("takes ", fresh, " s with new data, but ", result.median_seconds, " s when it is repeated with the same"));
+    return fail(MeasureStatus::Cheat,
+                cat("takes ", fresh, " s with new data, but ", result.median_seconds,
+                    " s when it is repeated with the same"));
   }
 
   const ChildReport& report() const { return *job_.report; }
@@ -122,9 +140,11 @@ class Measurement {
     if (!within_memory(manifest, threads)) return false;
     job_.candidate_at.resize(kLayouts);
     for (int layout = 0; layout < kLayouts; ++layout) {
-      if (!task_.bind(manifest, layout, threads, own_[layout], job_.candidate_at[layout], error)) return fail(MeasureStatus::BuildError, error);
+      if (!task_.bind(manifest, layout, threads, own_[layout], job_.candidate_at[layout], error))
+        return fail(MeasureStatus::BuildError, error);
     }
-    if (job_.incumbent && !task_.bind(job_.incumbent->manifest, 0, threads, incumbent_own_, job_.incumbent_at, error)) {
+    if (job_.incumbent && !task_.bind(job_.incumbent->manifest, 0, threads, incumbent_own_,
+                                      job_.incumbent_at, error)) {
       return fail(MeasureStatus::BuildError, cat("the incumbent: ", error));
     }
     return true;
@@ -133,10 +153,14 @@ class Measurement {
   bool within_memory(const KernelManifest& manifest, int threads) {
     double wanted = 2.0 * static_cast<double>(manifest.scratch_bytes(threads));
     for (const KernelArgument& argument : manifest.run) {
-      if (argument.role == ArgumentRole::Packed) wanted += 2.0 * static_cast<double>(argument.bytes);
+      if (argument.role == ArgumentRole::Packed)
+        wanted += 2.0 * static_cast<double>(argument.bytes);
     }
     double limit = static_cast<double>(worker_.memory_bytes);
-    return wanted <= limit || fail(MeasureStatus::OutOfMemory, cat("needs ", wanted / 1e9, " GB of packed operands and scratch, allowed are ", limit / 1e9, " GB"));
+    return wanted <= limit ||
+           fail(MeasureStatus::OutOfMemory,
+                cat("needs ", wanted / 1e9, " GB of packed operands and scratch, allowed are ",
+                    limit / 1e9, " GB"));
   }
 
   void poison(int layout) {
@@ -148,10 +172,13 @@ class Measurement {
   }
 
   bool slack_intact(int layout) {
-    for (const BufferList* list : std::initializer_list<const BufferList*>{&task_.buffers(layout), &own_[layout]}) {
+    for (const BufferList* list :
+         std::initializer_list<const BufferList*>{&task_.buffers(layout), &own_[layout]}) {
       for (const auto& buffer : *list) {
         if (buffer->use() != Use::Read && !buffer->slack_intact()) {
-          return fail(MeasureStatus::OutOfBounds, cat("wrote beside `", buffer->name(), "`, next to its ", layout == 0 ? "end or before its start" : "start or after its end"));
+          return fail(MeasureStatus::OutOfBounds,
+                      cat("wrote beside `", buffer->name(), "`, next to its ",
+                          layout == 0 ? "end or before its start" : "start or after its end"));
         }
       }
     }
@@ -160,35 +187,47 @@ class Measurement {
 
   bool run_phase(Phase phase, double limit_seconds) {
     switch (child_->run_phase(phase, limit_seconds)) {
-      case PhaseEnd::Done: return true;
-      case PhaseEnd::TunerGone: return fail(MeasureStatus::WorkerLost, "the tuner is gone");
+      case PhaseEnd::Done:
+        return true;
+      case PhaseEnd::TunerGone:
+        return fail(MeasureStatus::WorkerLost, "the tuner is gone");
       case PhaseEnd::TimedOut:
-        return fail(MeasureStatus::Timeout, cat("did not return within ", limit_seconds, " s", phase == Phase::Time ? " of timing" : ""));
-      case PhaseEnd::Died: explain_death(report(), child_->wait_status(), used_buffers(), result); return false;
+        return fail(MeasureStatus::Timeout, cat("did not return within ", limit_seconds, " s",
+                                                phase == Phase::Time ? " of timing" : ""));
+      case PhaseEnd::Died:
+        explain_death(report(), child_->wait_status(), used_buffers(), result);
+        return false;
     }
     return false;
   }
 
   bool has_returned_zero() {
     int returned = report().log.returned;
-    return returned == 0 || fail(MeasureStatus::WrongResult, cat("returned ", returned, " instead of 0"));
+    return returned == 0 ||
+           fail(MeasureStatus::WrongResult, cat("returned ", returned, " instead of 0"));
   }
 
   std::vector<const GuardedBuffer*> used_buffers() const {
     std::vector<const GuardedBuffer*> out;
-    for (const BufferList* list : std::initializer_list<const BufferList*>{&task_.buffers(0), &task_.buffers(1), &own_[0], &own_[1], &incumbent_own_}) {
+    for (const BufferList* list : std::initializer_list<const BufferList*>{
+             &task_.buffers(0), &task_.buffers(1), &own_[0], &own_[1], &incumbent_own_}) {
       for (const auto& buffer : *list) out.push_back(buffer.get());
     }
     return out;
   }
 
-  double waited_seconds() const { return child_->waited_seconds() + static_cast<double>(std::max<i64>(read_run_delay(worker_.schedstat), 0)) * 1e-9; }
+  double waited_seconds() const {
+    return child_->waited_seconds() +
+           static_cast<double>(std::max<i64>(read_run_delay(worker_.schedstat), 0)) * 1e-9;
+  }
 
-  static bool clocks_agree(const std::vector<Sample>& samples, double wall, double waited, std::string& message) {
+  static bool clocks_agree(const std::vector<Sample>& samples, double wall, double waited,
+                           std::string& message) {
     double told = 0;
     for (const Sample& sample : samples) told += static_cast<double>(sample.nanoseconds) * 1e-9;
     double allowed = kClockPart * wall + kClockSlackSeconds;
-    double overhead = kSampleOverheadSeconds * static_cast<double>(samples.size()) + std::max(waited, 0.0);
+    double overhead =
+        kSampleOverheadSeconds * static_cast<double>(samples.size()) + std::max(waited, 0.0);
     message = cat("says that its samples took ", told, " s, while ", wall, " s passed");
     return told <= wall + allowed && told >= wall - overhead - allowed;
   }
@@ -204,11 +243,14 @@ class Measurement {
 
 }  // namespace
 
-std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference, double& seconds) {
+std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference,
+                          double& seconds) {
   MeasureOptions options;
   options.timeout_seconds = worker.reference_timeout_seconds;
   Measurement measurement(worker, task, reference, nullptr, options);
-  if (!measurement.begin()) return cat("the reference failed: ", name_of(measurement.result.status), ": ", measurement.result.message);
+  if (!measurement.begin())
+    return cat("the reference failed: ", name_of(measurement.result.status), ": ",
+               measurement.result.message);
   std::string error;
   for (int layout = 0; layout < kLayouts; ++layout) {
     if (!task.keep_reference(layout, reference.manifest, error)) return error;
@@ -217,8 +259,9 @@ std::string run_reference(const WorkerState& worker, Task& task, const Kernel& r
   return "";
 }
 
-MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate, const Kernel* incumbent,
-                                double incumbent_seconds, const MeasureOptions& options) {
+MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate,
+                                const Kernel* incumbent, double incumbent_seconds,
+                                const MeasureOptions& options) {
   i64 begin = monotonic_nanoseconds();
   Measurement measurement(worker, task, candidate, options.time ? incumbent : nullptr, options);
   MeasureResult& result = measurement.result;

@@ -1,8 +1,11 @@
-// One measurement in the worker: prepares the buffers, forks the child, leads it through its phases and judges what it left:
+// One measurement in the worker: prepares the buffers, forks the child, leads it through its phases
+// and judges what it left:
 //   check     outputs poisoned; both layouts run with different data; outputs and slack compared
 //   time      samples; their sum must agree with this process's clock; outputs compared
-//   recheck   the data of the layouts are swapped in place; in layout 0 outputs and scratch keep what timing left there, in layout 1
-//             they are poisoned; both run again and are compared. With new data the kernel must be about as fast as when it was timed
+//   recheck   the data of the layouts are swapped in place; in layout 0 outputs and scratch keep
+//   what timing left there, in layout 1
+//             they are poisoned; both run again and are compared. With new data the kernel must be
+//             about as fast as when it was timed
 // So neither results kept from an earlier call nor ones that only look computed pass.
 #pragma once
 #include <vector>
@@ -19,14 +22,16 @@ struct WorkerState {
   std::vector<int> cpus;  // of the kernel's threads, the measuring one first
   i64 memory_bytes = 0;
   double reference_timeout_seconds = 0;
-  int schedstat = -1;     // this process's own waits
+  int schedstat = -1;  // this process's own waits
 };
 
 // Runs the reference of a new task in both layouts and keeps its outputs. Returns "" or why not.
-std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference, double& seconds);
+std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference,
+                          double& seconds);
 
 // `incumbent` may be null; `incumbent_seconds` is its smallest time so far, 0 = unknown.
-MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate, const Kernel* incumbent,
-                                double incumbent_seconds, const MeasureOptions& options);
+MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate,
+                                const Kernel* incumbent, double incumbent_seconds,
+                                const MeasureOptions& options);
 
 }  // namespace tw

@@ -27,7 +27,9 @@ double quantile(std::vector<double>& values, double part) {
 struct Spread {
   double lower = 0, median = 0, upper = 0;
   // Of the median, as a part of it.
-  double precision(std::size_t count) const { return (upper - lower) / std::sqrt(static_cast<double>(count)) / median; }
+  double precision(std::size_t count) const {
+    return (upper - lower) / std::sqrt(static_cast<double>(count)) / median;
+  }
 };
 Spread spread_of(std::vector<double> values) {
   return {quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75)};
@@ -57,9 +59,11 @@ struct Sampler {
     for (int i = 0; i < calls; ++i) returned |= kernel.call();
     i64 took = monotonic_nanoseconds() - begin;
     Disturbances after = disturbances();
-    bool waited = static_cast<double>(after.waited - before.waited) > kWaitedPart * static_cast<double>(took);
+    bool waited =
+        static_cast<double>(after.waited - before.waited) > kWaitedPart * static_cast<double>(took);
     if (returned != 0 && log.returned == 0 && &kernel == &candidate) log.returned = returned;
-    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind, after.preempted != before.preempted || waited};
+    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind,
+                  after.preempted != before.preempted || waited};
     if (log.count < kMaxSamples) log.samples[log.count++] = sample;
     return sample;
   }
@@ -68,14 +72,17 @@ struct Sampler {
   int warm_up(const BoundKernel& kernel) {
     double budget = options.budget_seconds * 1e9, wanted = options.sample_seconds * 1e9;
     i64 took = take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds;
-    if (static_cast<double>(took) < budget / 4) took = std::min(took, take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds);
+    if (static_cast<double>(took) < budget / 4)
+      took = std::min(took, take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds);
     // A call of a few nanoseconds is mostly clock: look again with more of them.
-    if (static_cast<double>(took) < wanted / 20) took = take(kernel, 20, SampleKind::WarmUp, -1).nanoseconds / 20;
+    if (static_cast<double>(took) < wanted / 20)
+      took = take(kernel, 20, SampleKind::WarmUp, -1).nanoseconds / 20;
     double calls = std::ceil(wanted / static_cast<double>(std::max<i64>(took, 1)));
     return static_cast<int>(std::clamp(calls, 1.0, 1e6));
   }
 
-  // Candidate time per call, divided by the incumbent's if there is one. Disturbed only if every retry was.
+  // Candidate time per call, divided by the incumbent's if there is one. Disturbed only if every
+  // retry was.
   double take_pair(int pair, int candidate_calls, int incumbent_calls) {
     Sample first, second;
     for (int attempt = 0; attempt <= kRetries; ++attempt) {
@@ -84,16 +91,21 @@ struct Sampler {
       if (!first.disturbed && !second.disturbed) break;
     }
     double time = static_cast<double>(second.nanoseconds) / second.calls;
-    return incumbent ? time * first.calls / static_cast<double>(std::max<i64>(first.nanoseconds, 1)) : time;
+    return incumbent ? time * first.calls / static_cast<double>(std::max<i64>(first.nanoseconds, 1))
+                     : time;
   }
 
   bool is_enough(const std::vector<double>& values, double elapsed) const {
     int count = static_cast<int>(values.size());
     Spread spread = spread_of(values);
     double ratio = incumbent ? spread.median : 0;
-    if (elapsed > options.budget_seconds && (ratio > options.drop_ratio || count >= options.first_pairs)) return true;
+    if (elapsed > options.budget_seconds &&
+        (ratio > options.drop_ratio || count >= options.first_pairs))
+      return true;
     if (count < options.first_pairs) return false;
-    if (ratio > options.drop_ratio || count >= options.max_pairs || log.count + 2 * kRetries + 2 > kMaxSamples) return true;
+    if (ratio > options.drop_ratio || count >= options.max_pairs ||
+        log.count + 2 * kRetries + 2 > kMaxSamples)
+      return true;
     if (count < options.pairs) return false;
     return ratio > options.close_ratio || spread.precision(values.size()) < options.precision;
   }
@@ -105,7 +117,8 @@ struct Sampler {
     int candidate_calls = warm_up(candidate);
     std::vector<double> values;
     do {
-      values.push_back(take_pair(static_cast<int>(values.size()), candidate_calls, incumbent_calls));
+      values.push_back(
+          take_pair(static_cast<int>(values.size()), candidate_calls, incumbent_calls));
     } while (!is_enough(values, static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9));
   }
 };
@@ -128,12 +141,16 @@ i64 read_run_delay(int schedstat) {
   return std::strtoll(second, nullptr, 10);
 }
 
-void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, const MeasureOptions& options, int schedstat, SampleLog& log) {
+void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
+                  const MeasureOptions& options, int schedstat, SampleLog& log) {
   Sampler{candidate, incumbent, options, schedstat, log}.run();
 }
 
-void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent, double incumbent_seconds, MeasureResult& result) {
-  auto per_call = [](const Sample& sample) { return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1); };
+void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
+                      bool has_incumbent, double incumbent_seconds, MeasureResult& result) {
+  auto per_call = [](const Sample& sample) {
+    return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1);
+  };
   std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios;
   double best_incumbent = 0;
   const Sample* partner = nullptr;  // the incumbent's sample just before
@@ -142,7 +159,8 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
     result.disturbed += sample.disturbed;
     if (sample.kind == SampleKind::Incumbent) {
       partner = &sample;
-      if (best_incumbent == 0 || per_call(sample) < best_incumbent) best_incumbent = per_call(sample);
+      if (best_incumbent == 0 || per_call(sample) < best_incumbent)
+        best_incumbent = per_call(sample);
       continue;
     }
     bool disturbed = sample.disturbed || (partner && partner->disturbed);

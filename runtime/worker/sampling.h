@@ -2,9 +2,11 @@
 // not trust it, checks them against its own clock and computes the score.
 //   warm up      two calls of candidate and incumbent (one, if a call is long)
 //   sample       as many calls as fill sample_seconds, at least one; wall clock
-//   pair         a sample of the incumbent, then one of the candidate; a pair in which the thread was preempted or waited for the
+//   pair         a sample of the incumbent, then one of the candidate; a pair in which the thread
+//   was preempted or waited for the
 //                CPU is repeated, six times at most
-//   stop         after first_pairs if slower than drop_ratio; after `pairs` if slower than close_ratio or precise enough;
+//   stop         after first_pairs if slower than drop_ratio; after `pairs` if slower than
+//   close_ratio or precise enough;
 //                after max_pairs; after budget_seconds as soon as there are first_pairs
 // Without incumbent a pair is a sample of the candidate alone.
 #pragma once
@@ -43,12 +45,15 @@ struct SampleLog {
   Sample samples[kMaxSamples];
 };
 
-// In the child. `schedstat` is an open /proc/thread-self/schedstat, or -1. The last call is one of the candidate.
-void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, const MeasureOptions& options, int schedstat, SampleLog& log);
+// In the child. `schedstat` is an open /proc/thread-self/schedstat, or -1. The last call is one of
+// the candidate.
+void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
+                  const MeasureOptions& options, int schedstat, SampleLog& log);
 
-// In the worker: everything in MeasureResult that comes from the samples. `incumbent_seconds`: the incumbent's smallest time before
-// this measurement, 0 = unknown. Sets the status to Ok or Noisy.
-void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent, double incumbent_seconds, MeasureResult& result);
+// In the worker: everything in MeasureResult that comes from the samples. `incumbent_seconds`: the
+// incumbent's smallest time before this measurement, 0 = unknown. Sets the status to Ok or Noisy.
+void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
+                      bool has_incumbent, double incumbent_seconds, MeasureResult& result);
 
 // Nanoseconds this process waited for a CPU, from its schedstat file; -1 if that cannot be read.
 i64 read_run_delay(int schedstat);

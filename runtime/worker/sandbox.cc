@@ -28,12 +28,14 @@ bool allow(Filter filter, std::initializer_list<int> calls) {
 }
 
 bool allow_with_descriptor(Filter filter, int call, int descriptor) {
-  return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1, SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(descriptor))) == 0;
+  return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
+                          SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(descriptor))) == 0;
 }
 
 bool allow_running(Filter filter) {
-  return allow(filter, {SCMP_SYS(futex), SCMP_SYS(sched_yield), SCMP_SYS(getrusage), SCMP_SYS(clock_gettime), SCMP_SYS(exit),
-                        SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall)}) &&
+  return allow(filter, {SCMP_SYS(futex), SCMP_SYS(sched_yield), SCMP_SYS(getrusage),
+                        SCMP_SYS(clock_gettime), SCMP_SYS(exit), SCMP_SYS(exit_group),
+                        SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall)}) &&
          allow_with_descriptor(filter, SCMP_SYS(read), kChildCommands) &&
          allow_with_descriptor(filter, SCMP_SYS(write), kChildEvents) &&
          allow_with_descriptor(filter, SCMP_SYS(pread64), kChildSchedstat);
@@ -41,9 +43,10 @@ bool allow_running(Filter filter) {
 
 bool allow_loading(Filter filter) {
   return allow_running(filter) &&
-         allow(filter, {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(mremap), SCMP_SYS(brk),
-                        SCMP_SYS(clone), SCMP_SYS(clone3), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction),
-                        SCMP_SYS(sched_setaffinity), SCMP_SYS(seccomp)});
+         allow(filter, {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(madvise),
+                        SCMP_SYS(mremap), SCMP_SYS(brk), SCMP_SYS(clone), SCMP_SYS(clone3),
+                        SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(rt_sigprocmask),
+                        SCMP_SYS(rt_sigaction), SCMP_SYS(sched_setaffinity), SCMP_SYS(seccomp)});
 }
 
 std::vector<sock_filter> build_filter(bool (*add_rules)(Filter)) {
@@ -63,9 +66,11 @@ std::vector<sock_filter> build_filter(bool (*add_rules)(Filter)) {
 }
 
 bool install(const std::vector<sock_filter>& program, unsigned flags) {
-  sock_fprog filter{static_cast<unsigned short>(program.size()), const_cast<sock_filter*>(program.data())};
+  sock_fprog filter{static_cast<unsigned short>(program.size()),
+                    const_cast<sock_filter*>(program.data())};
   // Without SPEC_ALLOW older kernels slow every store down, which would change the times.
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) == 0;
+  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+                 &filter) == 0;
 }
 
 // The rules of Landlock, as in the kernel's newest header; older kernels know a shorter struct.
@@ -77,8 +82,10 @@ struct LandlockVersion {
   u64 files, network, scopes;
   std::size_t bytes;
 };
-constexpr LandlockVersion kLandlockVersions[] = {  // newest first
-    {6, 0xffff, 3, 3, 24}, {5, 0xffff, 3, 0, 16}, {4, 0x7fff, 3, 0, 16}, {3, 0x7fff, 0, 0, 8}, {2, 0x3fff, 0, 0, 8}, {1, 0x1fff, 0, 0, 8},
+constexpr LandlockVersion kLandlockVersions[] = {
+    // newest first
+    {6, 0xffff, 3, 3, 24}, {5, 0xffff, 3, 0, 16}, {4, 0x7fff, 3, 0, 16},
+    {3, 0x7fff, 0, 0, 8},  {2, 0x3fff, 0, 0, 8},  {1, 0x1fff, 0, 0, 8},
 };
 constexpr long kLandlockCreate = 444, kLandlockRestrict = 446;
 
@@ -121,8 +128,9 @@ bool Sandbox::prepare(std::string& error) {
 
 bool Sandbox::limit_resources(i64 memory_bytes, int cpu_seconds) const {
   u64 space = address_space_bytes() + static_cast<u64>(memory_bytes);
-  return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         set_limit(RLIMIT_CORE, 0) && set_limit(RLIMIT_CPU, static_cast<u64>(cpu_seconds)) && set_limit(RLIMIT_FSIZE, 0) &&
+  return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && prctl(PR_SET_DUMPABLE, 0) == 0 &&
+         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && set_limit(RLIMIT_CORE, 0) &&
+         set_limit(RLIMIT_CPU, static_cast<u64>(cpu_seconds)) && set_limit(RLIMIT_FSIZE, 0) &&
          set_limit(RLIMIT_AS, space);
 }
 

@@ -1,6 +1,7 @@
-// The sandbox of the child that runs a kernel: resource limits, Landlock (no file, no network), and seccomp in two stages.
-// What it does not stop: a kernel that deliberately searches and changes the harness's own memory in the same process (the worker
-// checks what it can: outputs, clock, slack), side channels, and use of the CPU until the time limit.
+// The sandbox of the child that runs a kernel: resource limits, Landlock (no file, no network), and
+// seccomp in two stages. What it does not stop: a kernel that deliberately searches and changes the
+// harness's own memory in the same process (the worker checks what it can: outputs, clock, slack),
+// side channels, and use of the CPU until the time limit.
 #pragma once
 #include <linux/filter.h>
 
@@ -18,16 +19,19 @@ inline constexpr int kChildSchedstat = 12;  // may be missing
 
 class Sandbox {
  public:
-  // In the worker, once: builds the filters and the Landlock rules so that a child only installs them. False: the system lacks
-  // seccomp (`error` says so). A kernel without Landlock is tolerated.
+  // In the worker, once: builds the filters and the Landlock rules so that a child only installs
+  // them. False: the system lacks seccomp (`error` says so). A kernel without Landlock is
+  // tolerated.
   bool prepare(std::string& error);
 
   // In the child, in this order. Each returns false if the system refuses.
-  // No core files, no further files, at most `cpu_seconds` of CPU and `memory_bytes` of address space more than now; dies with the worker.
+  // No core files, no further files, at most `cpu_seconds` of CPU and `memory_bytes` of address
+  // space more than now; dies with the worker.
   bool limit_resources(i64 memory_bytes, int cpu_seconds) const;
   bool forbid_files() const;
   bool enter_loading() const;  // allows what the loader and the start of the thread pool need
-  bool enter_running() const;  // allows waiting, reading commands, writing events, ending; on all threads
+  bool enter_running()
+      const;  // allows waiting, reading commands, writing events, ending; on all threads
 
  private:
   std::vector<sock_filter> loading_, running_;

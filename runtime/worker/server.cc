@@ -11,7 +11,8 @@
 namespace tw {
 namespace {
 
-// The CPUs that this process may use, beginning with `first` if it is one of them, else with the last.
+// The CPUs that this process may use, beginning with `first` if it is one of them, else with the
+// last.
 std::vector<int> usable_cpus(int first) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -64,7 +65,8 @@ bool Server::hello(const HelloMessage& message) {
   worker_.memory_bytes = message.memory_bytes;
   worker_.reference_timeout_seconds = message.reference_timeout_seconds;
   worker_.schedstat = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
-  // Beside the child, so that handing over does not need a second CPU: the tuner compiles on the others.
+  // Beside the child, so that handing over does not need a second CPU: the tuner compiles on the
+  // others.
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(worker_.cpus[0], &set);
@@ -74,8 +76,10 @@ bool Server::hello(const HelloMessage& message) {
 
 bool Server::begin_task(const BeginTaskMessage& message) {
   TaskStart started;
-  auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, started.error);
-  if (started.error.empty()) started.error = run_reference(worker_, *task, message.reference, started.reference_seconds);
+  auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed,
+                                     started.error);
+  if (started.error.empty())
+    started.error = run_reference(worker_, *task, message.reference, started.reference_seconds);
   if (started.error.empty()) {
     started.task = message.task;
     tasks_[message.task].data = std::move(task);
@@ -87,9 +91,10 @@ bool Server::measure(MeasureMessage& message) {
   auto found = tasks_.find(message.task);
   if (found == tasks_.end()) return false;
   OpenTask& task = found->second;
-  if (message.new_incumbent) task.incumbent = std::move(*message.new_incumbent);
+  if (!message.new_incumbent.empty()) task.incumbent = std::move(message.new_incumbent[0]);
   const Kernel* incumbent = message.has_incumbent ? &task.incumbent : nullptr;
-  MeasureResult result = measure_candidate(worker_, *task.data, message.candidate, incumbent, message.incumbent_seconds, message.options);
+  MeasureResult result = measure_candidate(worker_, *task.data, message.candidate, incumbent,
+                                           message.incumbent_seconds, message.options);
   return send_frame(worker_.tuner, MessageKind::Measured, encode(result));
 }
 

@@ -1,4 +1,5 @@
-// The worker's loop: takes requests from the tuner over a socket, one at a time, and answers them, until the tuner is gone.
+// The worker's loop: takes requests from the tuner over a socket, one at a time, and answers them,
+// until the tuner is gone.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,7 +10,8 @@ namespace tw {
 
 class Server {
  public:
-  // Returns the exit status of the process: 0 when the tuner has closed the socket, 1 when the worker cannot work here.
+  // Returns the exit status of the process: 0 when the tuner has closed the socket, 1 when the
+  // worker cannot work here.
   int serve();
 
  private:

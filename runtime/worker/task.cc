@@ -28,11 +28,13 @@ std::string position_text(const std::vector<i64>& shape, i64 index) {
 }
 
 std::string difference_text(const KernelArgument& argument, const Comparison& found) {
-  return cat("output `", argument.name, "`: ", found.wrong, " of ", count_of(argument), " elements are wrong; ",
-             position_text(argument.shape, found.first), " is ", found.actual, ", expected ", found.expected);
+  return cat("output `", argument.name, "`: ", found.wrong, " of ", count_of(argument),
+             " elements are wrong; ", position_text(argument.shape, found.first), " is ",
+             found.actual, ", expected ", found.expected);
 }
 
-GuardedBuffer* add_buffer(BufferList& list, const std::string& name, i64 bytes, Use use, Edge edge, std::string& error) {
+GuardedBuffer* add_buffer(BufferList& list, const std::string& name, i64 bytes, Use use, Edge edge,
+                          std::string& error) {
   list.push_back(std::make_unique<GuardedBuffer>(name, bytes, use, edge));
   if (list.back()->is_mapped()) return list.back().get();
   list.pop_back();
@@ -42,7 +44,8 @@ GuardedBuffer* add_buffer(BufferList& list, const std::string& name, i64 bytes, 
 
 }  // namespace
 
-Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error) : tolerance_(tolerance) {
+Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error)
+    : tolerance_(tolerance) {
   for (const auto* list : {&reference.run, &reference.prepack}) {
     for (const KernelArgument& argument : *list) {
       if (is_data(argument) && !draw_input(argument, seed, error)) return;
@@ -66,7 +69,8 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, std::string& err
     sets_[set].inputs[argument.name] = std::move(data);
   }
   for (int layout = 0; layout < kLayouts; ++layout) {
-    GuardedBuffer* buffer = add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Read, edge_of(layout), error);
+    GuardedBuffer* buffer = add_buffer(layouts_[layout].buffers, argument.name, argument.bytes,
+                                       Use::Read, edge_of(layout), error);
     if (!buffer) return false;
     buffer->fill(0);
   }
@@ -76,33 +80,41 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, std::string& err
 GuardedBuffer* Task::find(int layout, const KernelArgument& argument) const {
   Use use = is_data(argument) ? Use::Read : Use::Written;
   for (const auto& buffer : layouts_[layout].buffers) {
-    if (buffer->use() == use && buffer->name() == argument.name && buffer->bytes() == argument.bytes) return buffer.get();
+    if (buffer->use() == use && buffer->name() == argument.name &&
+        buffer->bytes() == argument.bytes)
+      return buffer.get();
   }
   return nullptr;
 }
 
-GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own, std::string& error) {
+GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own,
+                                std::string& error) {
   if (argument.role == ArgumentRole::Packed) {
     for (const auto& buffer : own) {
       if (buffer->use() == Use::Packed && buffer->name() == argument.name) return buffer.get();
     }
-    GuardedBuffer* made = add_buffer(own, argument.name, argument.bytes, Use::Packed, edge_of(layout), error);
+    GuardedBuffer* made =
+        add_buffer(own, argument.name, argument.bytes, Use::Packed, edge_of(layout), error);
     if (made) made->fill(0xff);
     return made;
   }
   if (GuardedBuffer* found = find(layout, argument)) return found;
   if (is_data(argument)) {
-    error = cat("argument `", argument.name, "` with ", argument.bytes, " bytes is not an input of the reference");
+    error = cat("argument `", argument.name, "` with ", argument.bytes,
+                " bytes is not an input of the reference");
     return nullptr;
   }
-  return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written, edge_of(layout), error);
+  return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written,
+                    edge_of(layout), error);
 }
 
-bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding, std::string& error) {
+bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
+                KernelBinding& binding, std::string& error) {
   for (const KernelArgument& argument : kernel.prepack) {
     GuardedBuffer* buffer = buffer_for(layout, argument, own, error);
     if (!buffer) return false;
-    binding.prepack.push_back(argument.role == ArgumentRole::Packed ? buffer->writable_view() : buffer->kernel_view());
+    binding.prepack.push_back(argument.role == ArgumentRole::Packed ? buffer->writable_view()
+                                                                    : buffer->kernel_view());
   }
   for (const KernelArgument& argument : kernel.run) {
     GuardedBuffer* buffer = buffer_for(layout, argument, own, error);
@@ -111,7 +123,8 @@ bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferLis
   }
   i64 scratch_bytes = kernel.scratch_bytes(threads);
   if (scratch_bytes == 0) return true;
-  GuardedBuffer* scratch = add_buffer(own, "scratch", scratch_bytes, Use::Written, edge_of(layout), error);
+  GuardedBuffer* scratch =
+      add_buffer(own, "scratch", scratch_bytes, Use::Written, edge_of(layout), error);
   if (!scratch) return false;
   binding.scratch = scratch->kernel_view();
   return true;
@@ -148,8 +161,10 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, std::stri
       error = cat("there is no memory for the reference of `", argument.name, "`");
       return false;
     }
-    std::memcpy(data.data(), find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes));
-    set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype), std::move(data)};
+    std::memcpy(data.data(), find(layout, argument)->kernel_view(),
+                static_cast<std::size_t>(argument.bytes));
+    set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype),
+                                  std::move(data)};
   }
   return true;
 }
@@ -162,15 +177,19 @@ std::string Task::check(int layout, const KernelManifest& kernel, double& max_er
     auto expected = set.outputs.find(argument.name);
     i64 count = argument.bytes / bytes_of(argument.dtype);
     if (expected == set.outputs.end() || expected->second.count != count) {
-      return cat("output `", argument.name, "` with ", count, " elements is not an output of the reference");
+      return cat("output `", argument.name, "` with ", count,
+                 " elements is not an output of the reference");
     }
     Elements actual{find(layout, argument)->kernel_view(), argument.dtype, count};
-    Comparison found = compare(actual, {expected->second.data.data(), expected->second.dtype, count}, tolerance_);
+    Comparison found =
+        compare(actual, {expected->second.data.data(), expected->second.dtype, count}, tolerance_);
     max_error = std::max(max_error, found.max_error);
     if (found.wrong > 0) return difference_text(argument, found);
     ++compared;
   }
-  return compared == set.outputs.size() ? "" : cat("the kernel has ", compared, " outputs, the reference ", set.outputs.size());
+  return compared == set.outputs.size()
+             ? ""
+             : cat("the kernel has ", compared, " outputs, the reference ", set.outputs.size());
 }
 
 }  // namespace tw

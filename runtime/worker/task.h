@@ -1,5 +1,6 @@
-// Task: the data of one workload in the worker: two sets of random inputs with the reference's outputs, and two layouts of buffers
-// to run kernels in. The sets are in private memory, which a child does not have; a layout holds a copy of one of them at a time.
+// Task: the data of one workload in the worker: two sets of random inputs with the reference's
+// outputs, and two layouts of buffers to run kernels in. The sets are in private memory, which a
+// child does not have; a layout holds a copy of one of them at a time.
 #pragma once
 #include <array>
 #include <map>
@@ -18,9 +19,11 @@ class Task {
   // Draws the inputs. On failure `error` says why.
   Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error);
 
-  // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`; outputs are shared by all kernels
-  // with the same ones. False: `error` names the argument that the task does not have, or the memory that there is not.
-  bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding, std::string& error);
+  // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`;
+  // outputs are shared by all kernels with the same ones. False: `error` names the argument that
+  // the task does not have, or the memory that there is not.
+  bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
+            KernelBinding& binding, std::string& error);
   // Inputs, constants and outputs of one layout.
   i64 data_bytes() const;
 
@@ -31,7 +34,8 @@ class Task {
 
   // Keeps the outputs that the reference has left in the layout as those of the set that it holds.
   bool keep_reference(int layout, const KernelManifest& reference, std::string& error);
-  // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence; raises max_error.
+  // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence;
+  // raises max_error.
   std::string check(int layout, const KernelManifest& kernel, double& max_error) const;
 
   // Every buffer of a layout that kernels share.
@@ -53,7 +57,8 @@ class Task {
   };
   GuardedBuffer* find(int layout, const KernelArgument& argument) const;
   bool draw_input(const KernelArgument& argument, u64 seed, std::string& error);
-  GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own, std::string& error);
+  GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own,
+                            std::string& error);
 
   Tolerance tolerance_;
   std::array<DataSet, kSets> sets_;

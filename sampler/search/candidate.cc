@@ -24,7 +24,7 @@ Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng) {
     TW_TRY_STATUS(apply_post(post, space_.library->functions(), state, space_.facts, diagnostics));
   }
   candidate.program = structural_hash(state.program());
-  candidate.draft = draft_seconds(state.program(), space_.feature_target);
+  candidate.draft = draft_.seconds(state.program());
   return state.program();
 }
 

@@ -27,19 +27,21 @@ struct CandidateSpace {
 // One per thread.
 class CandidateBuilder {
  public:
-  explicit CandidateBuilder(const CandidateSpace& space) : space_(space), arena_(1 << 18) {}
+  explicit CandidateBuilder(const CandidateSpace& space)
+      : space_(space), arena_(1 << 18), extractor_(space.feature_target), draft_(space.feature_target) {}
 
   // A candidate from the prior: constrained decisions jointly, the others open until build(). False: the sketch has no valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const;
   // Replays in adapting mode, postprocesses, and sets program and draft. The program lives until the next call.
   Result<Program> build(Candidate& candidate, Rng* rng);
-  // Features of the program that build() gave, appended to `rows`.
-  void features(const Program& program, std::vector<float>& rows) { extractor_.extract(program, space_.feature_target, rows); }
+  // Features of the program that build() gave, in place of what `rows` held.
+  void features(const Program& program, std::vector<float>& rows) { extractor_.extract(program, rows); }
 
  private:
   const CandidateSpace& space_;
   Arena arena_;
   FeatureExtractor extractor_;
+  DraftModel draft_;
 };
 
 // The whole trace of a candidate, with its decisions and, behind the marker, what the postprocessors did.

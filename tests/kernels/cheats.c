@@ -1,4 +1,5 @@
-/* Kernels that would look good to a careless measurer: C = A * B of SIDE x SIDE, as matmul in honest.c. */
+/* Kernels that would look good to a careless measurer: C = A * B of SIDE x SIDE, as matmul in
+ * honest.c. */
 #include "kernels/common.h"
 
 static void matmul(const float* a, const float* b, float* c) {
@@ -11,9 +12,7 @@ static void matmul(const float* a, const float* b, float* c) {
   }
 }
 
-RUN(no_write) {
-  return 0;
-}
+RUN(no_write) { return 0; }
 
 RUN(constant) {
   float* c = buffers[2];
@@ -24,7 +23,8 @@ RUN(constant) {
 /* Computes only what does not look computed yet. */
 RUN(stale_output) {
   float* c = buffers[2];
-  if (!(c[5] > -1e6f && c[5] < 1e6f) || (c[5] < 1e-12f && c[5] > -1e-12f)) matmul(buffers[0], buffers[1], c);
+  if (!(c[5] > -1e6f && c[5] < 1e6f) || (c[5] < 1e-12f && c[5] > -1e-12f))
+    matmul(buffers[0], buffers[1], c);
   return 0;
 }
 
@@ -103,14 +103,16 @@ RUN(reads_uninitialised) {
   return 0;
 }
 
-/* clone(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD) with a stack in the scratch. */
+/* clone(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD) with a stack in the
+ * scratch. */
 RUN(background_thread) {
   long result = 56, flags = 0x10f00;
   char* stack = (char*)scratch + 8192;
   register long r10 __asm__("r10") = 0;
-  __asm__ volatile(
-      "syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n0: pause\n\tjmp 0b\n1:"
-      : "+a"(result) : "D"(flags), "S"(stack), "d"(0L), "r"(r10) : "rcx", "r11", "memory");
+  __asm__ volatile("syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n0: pause\n\tjmp 0b\n1:"
+                   : "+a"(result)
+                   : "D"(flags), "S"(stack), "d"(0L), "r"(r10)
+                   : "rcx", "r11", "memory");
   matmul(buffers[0], buffers[1], buffers[2]);
   return 0;
 }
@@ -130,7 +132,8 @@ RUN(half_precision) {
   for (int64_t i = 0; i < SIDE; ++i) {
     for (int64_t j = 0; j < SIDE; ++j) {
       float sum = 0;
-      for (int64_t k = 0; k < SIDE; ++k) sum = rounded(sum + rounded(a[i * SIDE + k]) * rounded(b[k * SIDE + j]));
+      for (int64_t k = 0; k < SIDE; ++k)
+        sum = rounded(sum + rounded(a[i * SIDE + k]) * rounded(b[k * SIDE + j]));
       c[i * SIDE + j] = sum;
     }
   }
@@ -152,14 +155,18 @@ RUN(wrong_later) {
   return 0;
 }
 
-/* Looks up the stack for what can be the time at which the sample began (nanoseconds since the machine started: within a second of the
- * time it is told by the cycle counter of the last call), and puts it later. */
+/* Looks up the stack for what can be the time at which the sample began (nanoseconds since the
+ * machine started: within a second of the time it is told by the cycle counter of the last call),
+ * and puts it later. */
 static int64_t now(void) {
   struct {
     int64_t seconds, nanoseconds;
   } time;
   long result;
-  __asm__ volatile("syscall" : "=a"(result) : "0"(228L), "D"(1L), "S"(&time) : "rcx", "r11", "memory");
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "0"(228L), "D"(1L), "S"(&time)
+                   : "rcx", "r11", "memory");
   return time.seconds * 1000000000 + time.nanoseconds;
 }
 RUN(clock_tamper) {

@@ -1,4 +1,5 @@
-/* What the kernels of the tests share. They are compiled alone, without a library: see tests/CMakeLists.txt. */
+/* What the kernels of the tests share. They are compiled alone, without a library: see
+ * tests/CMakeLists.txt. */
 #pragma once
 #include <stddef.h>
 
@@ -7,4 +8,5 @@
 #define SIDE 64
 #define CELLS (SIDE * SIDE)
 #define ODD 1003
-#define RUN(name) int32_t name##_run(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* pool)
+#define RUN(name) \
+  int32_t name##_run(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* pool)

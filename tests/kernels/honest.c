@@ -1,4 +1,5 @@
-/* Kernels that keep to the rules. All compute over f32 unless said otherwise; n is fixed: 64 x 64 times 64 x 64, or 4096 elements. */
+/* Kernels that keep to the rules. All compute over f32 unless said otherwise; n is fixed: 64 x 64
+ * times 64 x 64, or 4096 elements. */
 #include "kernels/common.h"
 
 /* C = A * B */
@@ -93,7 +94,8 @@ RUN(add_one) {
   return 0;
 }
 
-/* Relocations of every kind that compilers write: constants, a table of pointers, calls, zeroed memory. */
+/* Relocations of every kind that compilers write: constants, a table of pointers, calls, zeroed
+ * memory. */
 static const float table[4] = {1, 2, 3, 4};
 static const float* const pointers[2] = {table, table + 2};
 static float zeros[16];
@@ -107,6 +109,7 @@ RUN(relocations) {
   int64_t count = ODD;
   __asm__ volatile("" : "+r"(count));
   memcpy(y, x, (size_t)count * sizeof(float));
-  for (int64_t i = 0; i < count; ++i) y[i] = function(tanhf(y[i])) + pointers[i & 1][i % 2] * 3.25f + zeros[i % 16];
+  for (int64_t i = 0; i < count; ++i)
+    y[i] = function(tanhf(y[i])) + pointers[i & 1][i % 2] * 3.25f + zeros[i % 16];
   return 0;
 }

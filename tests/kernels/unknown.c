@@ -2,6 +2,4 @@
 #include "kernels/common.h"
 
 int not_in_the_table(int);
-RUN(unknown_function) {
-  return not_in_the_table(0);
-}
+RUN(unknown_function) { return not_in_the_table(0); }

@@ -19,6 +19,9 @@ class Evaluator {
  public:
   using Values = std::vector<double>;
   std::map<const Buffer*, Values> memory;
+  // Scratch memory: place and offset of the buffers in it, and its elements (one type per area is all that the tests need).
+  std::map<const Buffer*, std::pair<Place, i64>> slots;
+  Values shared, worker;
 
   void allocate(const Buffer* buffer) {
     memory[buffer].assign(static_cast<std::size_t>(elements_of(buffer)), std::numeric_limits<double>::quiet_NaN());
@@ -82,6 +85,10 @@ class Evaluator {
       }
       flat = flat * buffer->shape[d] + i;
     }
+    if (auto slot = slots.find(buffer); slot != slots.end()) {
+      Values& area = slot->second.first == Place::SharedScratch ? shared : worker;
+      return area.at(static_cast<std::size_t>(slot->second.second / bytes_of(buffer->dtype) + flat));
+    }
     auto found = memory.find(buffer);
     TW_CHECK(found != memory.end(), "access to a buffer that does not live here");
     return found->second[static_cast<std::size_t>(flat)];
@@ -91,7 +98,7 @@ class Evaluator {
     std::vector<Values> values;
     for (const Expr* value : s->values) values.push_back(eval(value));
     for (std::size_t t = 0; t < s->targets.size(); ++t) {
-      const Target& target = s->targets[t];
+      const StoreTarget& target = s->targets[t];
       std::size_t lanes = 1;
       for (const Expr* index : target.indices) lanes = std::max<std::size_t>(lanes, index->type.lanes);
       if (lanes != values[t].size()) ADD_FAILURE() << "store of " << values[t].size() << " values to " << lanes << " places";
@@ -142,6 +149,7 @@ class Evaluator {
         return x;
       }
       case Kind::Binary: return binary(static_cast<const Binary*>(e));
+      case Kind::Call: return call(static_cast<const Call*>(e));
       default: TW_CHECK(false, "an expression that the tests do not make");
     }
   }
@@ -152,6 +160,27 @@ class Evaluator {
     Values a = eval(n->then), b = eval(n->otherwise);
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = condition[i] != 0 ? a[i] : b[i];
     return a;
+  }
+
+  Values call(const Call* n) {
+    Values x = eval(n->arguments[0]), y = n->arguments.size() > 1 ? eval(n->arguments[1]) : x;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      switch (n->function) {
+        case Function::Exp: x[i] = std::exp(x[i]); break;
+        case Function::Log: x[i] = std::log(x[i]); break;
+        case Function::Sqrt: x[i] = std::sqrt(x[i]); break;
+        case Function::Rsqrt: x[i] = 1 / std::sqrt(x[i]); break;
+        case Function::Tanh: x[i] = std::tanh(x[i]); break;
+        case Function::Erf: x[i] = std::erf(x[i]); break;
+        case Function::Sigmoid: x[i] = 1 / (1 + std::exp(-x[i])); break;
+        case Function::Abs: x[i] = std::abs(x[i]); break;
+        case Function::Floor: x[i] = std::floor(x[i]); break;
+        case Function::Ceil: x[i] = std::ceil(x[i]); break;
+        case Function::Round: x[i] = std::nearbyint(x[i]); break;
+        case Function::Pow: x[i] = std::pow(x[i], y[i]); break;
+      }
+    }
+    return x;
   }
 
   Values binary(const Binary* n) {
@@ -208,7 +237,7 @@ inline std::vector<Evaluator::Values> outputs_of(const Program& program, u64 see
   return out;
 }
 
-// The same of a lowered program: prepack first, its outputs passed on by name. Scratch slots that overlap are not modelled.
+// The same of a lowered program: prepack first, its outputs passed on by name.
 inline std::vector<Evaluator::Values> outputs_of(const LoweredProgram& program, u64 seed) {
   std::map<Str, Evaluator::Values> packed;
   std::vector<Evaluator::Values> out;
@@ -219,7 +248,9 @@ inline std::vector<Evaluator::Values> outputs_of(const LoweredProgram& program, 
       if (arguments[i].is_output) evaluator.allocate(buffer);
       else evaluator.memory[buffer] = arguments[i].is_packed ? packed.at(arguments[i].name) : test_data(buffer, seed);
     }
-    for (const Placement& scratch : function.scratch) evaluator.allocate(scratch.buffer);
+    for (const Placement& scratch : function.scratch) evaluator.slots[scratch.buffer] = {scratch.place, scratch.offset};
+    evaluator.shared.assign(static_cast<std::size_t>(program.scratch_shared_bytes), std::nan(""));
+    evaluator.worker.assign(static_cast<std::size_t>(program.scratch_worker_bytes), std::nan(""));
     evaluator.run(function.body);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (!arguments[i].is_output) continue;

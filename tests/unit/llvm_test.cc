@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include "backends/backend.h"
 #include "runtime/object_loader.h"
 #include "tests/support/aligned.h"
+#include "tests/support/lowered_conv.h"
 #include "tests/support/lowered_gemm.h"
 #include "tests/support/lowered_kit.h"
 
@@ -37,14 +37,13 @@ void run(const LoweredProgram& program, std::vector<void*> buffers, void* scratc
   EXPECT_EQ(loaded.run("test")(buffers.data(), scratch, hook, pool), 0);
 }
 
-// Two threads share the iterations; the context notes which workers took part.
+// Two threads: even iterations are worker 0's, odd ones worker 1's.
 struct TwoThreads {
-  std::atomic<int> calls{0};
+  int calls = 0;
   static void parallel_for(void* pool, int64_t count, tw_task task, void* context) {
     static_cast<TwoThreads*>(pool)->calls++;
-    std::atomic<int64_t> next{0};
     auto work = [&](int64_t worker) {
-      for (int64_t i; (i = next++) < count;) task(context, i, worker);
+      for (int64_t i = worker; i < count; i += 2) task(context, i, worker);
     };
     std::thread other(work, 1);
     work(0);
@@ -63,7 +62,8 @@ class Gemm : public testing::TestWithParam<GemmCase> {};
 
 TEST_P(Gemm, EqualsPlainLoop) {
   const GemmPlan& plan = GetParam().plan;
-  Aligned<float> a(plan.m * plan.k), b(plan.k * plan.n), packed(plan.panels() * plan.k * plan.panel()), c(plan.m * plan.n);
+  i64 stride = plan.a_stride ? plan.a_stride : plan.k;
+  Aligned<float> a(plan.m * stride), b(plan.k * plan.n), packed(plan.panels() * plan.k * plan.panel()), c(plan.m * plan.n);
   for (i64 i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 11 - 5);
   for (i64 i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13 - 6);
   for (i64 k = 0; k < plan.k; ++k) {
@@ -79,7 +79,7 @@ TEST_P(Gemm, EqualsPlainLoop) {
   for (i64 m = 0; m < plan.m; ++m) {
     for (i64 n = 0; n < plan.n; ++n) {
       float sum = 0;
-      for (i64 k = 0; k < plan.k; ++k) sum += a[m * plan.k + k] * b[k * plan.n + n];
+      for (i64 k = 0; k < plan.k; ++k) sum += a[m * stride + k] * b[k * plan.n + n];
       ASSERT_EQ(c[m * plan.n + n], sum) << m << ", " << n;
     }
   }
@@ -90,6 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(GemmCase{"even", {48, 64, 32, 6, 2, 16, 4}}, GemmCase{"tails_everywhere", {47, 59, 37, 6, 2, 8, 4}},
                     GemmCase{"rows_outside", {25, 40, 16, 5, 2, 8, 8, false}}, GemmCase{"four_lanes", {13, 21, 9, 4, 3, 4, 2}},
                     GemmCase{"wider_than_a_register", {12, 64, 10, 3, 1, 32, 1}},
+                    GemmCase{"padded_rows", {14, 32, 16, 4, 2, 8, 4, true, false, 19}},
                     GemmCase{"parallel_panels", {30, 70, 20, 6, 1, 8, 4, true, true}},
                     GemmCase{"parallel_rows", {33, 70, 20, 4, 1, 16, 4, false, true}}),
     [](const auto& info) { return info.param.name; });
@@ -102,6 +103,31 @@ TEST(Gemm, ParallelProgramRunsSeriallyWithoutHook) {
   for (float& x : b) x = 2;
   run(LoweredGemm(arena, plan).program(), {a.data(), b.data(), c.data()});
   for (float x : c) ASSERT_EQ(x, 16);
+}
+
+// ---- convolution
+
+TEST(Conv, EqualsPlainLoopWithAndWithoutHiddenAddresses) {
+  for (bool hides : {false, true}) {
+    ConvPlan plan{16, 7, 2, 4, 8, hides};
+    i64 channels = plan.channels, size = plan.size, padded = size + 2, panel = plan.panel();
+    Aligned<float> in(channels * padded * padded), weights(channels * channels * 9), out(channels * size * size);
+    for (i64 i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i * 7 % 11 - 5);
+    for (i64 i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i * 5 % 13 - 6);
+    Arena arena;
+    run(LoweredConv(arena, plan).program(), {in.data(), weights.data(), out.data()});
+    for (i64 co = 0; co < channels; ++co) {
+      for (i64 at = 0; at < size * size; ++at) {
+        i64 row = at / size, column = at % size;
+        float sum = 0;
+        for (i64 step = 0; step < channels * 9; ++step) {
+          i64 ci = step / 9, kh = step % 9 / 3, kw = step % 3;
+          sum += in[(ci * padded + row + kh) * padded + column + kw] * weights[(co / panel * channels * 9 + step) * panel + co % panel];
+        }
+        ASSERT_EQ(out[(co / panel * size * size + at) * panel + co % panel], sum) << hides << ": " << co << ", " << row << ", " << column;
+      }
+    }
+  }
 }
 
 // ---- what the code looks like
@@ -568,7 +594,7 @@ TEST(Memory, StoreComputesAllValuesFirst) {
   const Buffer *x = kit.output(DType::F32, 8), *y = kit.output(DType::F32, 8);
   const Expr* at = kit.ramp(kit.build.integer(0), 8);
   Array<const Expr*> index = kit.arena().list<const Expr*>({at});
-  const Stmt* swap = kit.build.store(kit.arena().list<Target>({{x, index}, {y, index}}),
+  const Stmt* swap = kit.build.store(kit.arena().list<StoreTarget>({{x, index}, {y, index}}),
                                      kit.arena().list<const Expr*>({kit.load(y, at), kit.load(x, at)}));
   Aligned<float> a(8), b(8);
   for (i64 k = 0; k < 8; ++k) a[k] = 1, b[k] = 2;
@@ -607,6 +633,10 @@ TEST(Scratch, WorkersHaveTheirOwnAndShareTheRest) {
   run(program, {a.data(), b.data()}, scratch.data(), TwoThreads::parallel_for, &pool);
   EXPECT_EQ(pool.calls, 3);
   for (i64 r = 0; r < kRows; ++r) ASSERT_EQ(b[r], 3 * 64 * 2 * a[r] + 3) << r;
+  for (i64 worker : {0, 1}) {  // each worker's part holds what its last row left
+    i64 begin = (896 + worker * 320 + 64) / 4;
+    for (i64 k = 0; k < 64; ++k) ASSERT_EQ(scratch[begin + k], 2 * a[kRows - 2 + worker]) << worker;
+  }
 }
 
 TEST(Scratch, BuffersThatShareMemoryAreNotAssumedApart) {
@@ -715,6 +745,17 @@ TEST(Compiler, WhatLlvmCannotCompileIsRejectedWithItsText) {
   LoweredKit other;
   const Buffer *a = other.argument(DType::I32, 1), *b = other.output(DType::I32, 1);
   EXPECT_TRUE(compiler.compile(other.program(other.store(b, zero, other.load(a, zero))), "g"));
+}
+
+TEST(Compiler, FatalErrorsOfLlvmAreRejectedWithTheirText) {
+  // LLVM calls report_fatal_error for this, which would end the process.
+  LlvmCompiler compiler = compiler_for({"x86_64-pc-linux-gnu", "x86-64", "-64bit", 128});
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Arena arena;
+    Result<Kernel> kernel = compiler.compile(LoweredGemm(arena, {4, 8, 4, 2, 1, 4, 1}).program(), "f");
+    ASSERT_FALSE(kernel);
+    EXPECT_NE(to_string(kernel.rejected()).find("64-bit"), std::string::npos) << to_string(kernel.rejected());
+  }
 }
 
 TEST(Compiler, HostDescriptionIsAccepted) {

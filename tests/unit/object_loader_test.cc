@@ -1,4 +1,5 @@
-// The object loader: code from a C compiler runs; damaged and foreign objects are refused with the reason.
+// The object loader: code from a C compiler runs; damaged and foreign objects are refused with the
+// reason.
 #include "runtime/object_loader.h"
 
 #include <elf.h>
@@ -10,12 +11,14 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "test_kernels.h"
+#include "tests/unit/test_kernels.h"
 
 namespace tw {
 namespace {
 
-std::string object(const std::string& name) { return test::read_file(cat(TW_BINARY_DIR, "/tests/kernels/", name, ".o")); }
+std::string object(const std::string& name) {
+  return test::read_file(cat(TW_BINARY_DIR, "/tests/kernels/", name, ".o"));
+}
 
 std::string error_of(const std::string& bytes) {
   std::string error;
@@ -72,13 +75,17 @@ TEST(ObjectLoader, CodeIsNotWritableAndDataNotExecutable) {
 TEST(ObjectLoader, NamesWhatItDoesNotUnderstand) {
   EXPECT_EQ(error_of("int main() {}"), "the code is not an ELF object");
   EXPECT_EQ(error_of(""), "the code is not an ELF object");
-  EXPECT_EQ(error_of(object("unknown")), "symbol `not_in_the_table` is not among the functions that a kernel may call");
-  EXPECT_EQ(error_of(object("thread_local")), "section `.tbss` is thread-local, which kernels may not have");
-  EXPECT_EQ(error_of(object("constructor")), "section `.init_array` holds constructors, which kernels may not have");
+  EXPECT_EQ(error_of(object("unknown")),
+            "symbol `not_in_the_table` is not among the functions that a kernel may call");
+  EXPECT_EQ(error_of(object("thread_local")),
+            "section `.tbss` is thread-local, which kernels may not have");
+  EXPECT_EQ(error_of(object("constructor")),
+            "section `.init_array` holds constructors, which kernels may not have");
   std::string foreign = object("honest");
   auto* header = reinterpret_cast<Elf64_Ehdr*>(foreign.data());
   header->e_machine = EM_AARCH64;
-  EXPECT_EQ(error_of(foreign), cat("the code is not a relocatable x86-64 object (type 1, machine ", EM_AARCH64, ")"));
+  EXPECT_EQ(error_of(foreign),
+            cat("the code is not a relocatable x86-64 object (type 1, machine ", EM_AARCH64, ")"));
 }
 
 // The relocation table of .text in an object.
@@ -87,7 +94,8 @@ Elf64_Rela* text_relocations(std::string& bytes) {
   auto* sections = reinterpret_cast<Elf64_Shdr*>(bytes.data() + header->e_shoff);
   const char* names = bytes.data() + sections[header->e_shstrndx].sh_offset;
   for (int i = 0; i < header->e_shnum; ++i) {
-    if (std::strcmp(names + sections[i].sh_name, ".rela.text") == 0) return reinterpret_cast<Elf64_Rela*>(bytes.data() + sections[i].sh_offset);
+    if (std::strcmp(names + sections[i].sh_name, ".rela.text") == 0)
+      return reinterpret_cast<Elf64_Rela*>(bytes.data() + sections[i].sh_offset);
   }
   return nullptr;
 }
@@ -98,7 +106,8 @@ TEST(ObjectLoader, RefusesRelocationsThatItCannotDo) {
   ASSERT_TRUE(entry);
   Elf64_Rela good = *entry;
   entry->r_info = ELF64_R_INFO(ELF64_R_SYM(good.r_info), R_X86_64_TPOFF64);
-  EXPECT_NE(error_of(bytes).find(cat("relocation type ", R_X86_64_TPOFF64, " against ")), std::string::npos);
+  EXPECT_NE(error_of(bytes).find(cat("relocation type ", R_X86_64_TPOFF64, " against ")),
+            std::string::npos);
   entry->r_info = ELF64_R_INFO(ELF64_R_SYM(good.r_info), R_X86_64_32S);
   EXPECT_NE(error_of(bytes).find("does not fit into 32 bits"), std::string::npos);
   entry->r_info = ELF64_R_INFO(1u << 20, R_X86_64_PC32);
@@ -108,14 +117,16 @@ TEST(ObjectLoader, RefusesRelocationsThatItCannotDo) {
   EXPECT_EQ(error_of(bytes), "a relocation lies outside its section");
 }
 
-// No damage may crash the loader (the code is not run). The sanitizers see what a plain build does not.
+// No damage may crash the loader (the code is not run). The sanitizers see what a plain build does
+// not.
 TEST(ObjectLoader, SurvivesDamage) {
   const std::string whole = object("honest");
   Rng rng(1);
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string bytes = whole;
-    if (i % 4 == 0) bytes.resize(static_cast<std::size_t>(rng.below(static_cast<i64>(bytes.size()))));
+    if (i % 4 == 0)
+      bytes.resize(static_cast<std::size_t>(rng.below(static_cast<i64>(bytes.size()))));
     for (int change = 0; change < 3 && !bytes.empty(); ++change) {
       // Half of the changes hit the headers at both ends, where they matter most.
       i64 size = static_cast<i64>(bytes.size()), near = std::min<i64>(size, 2048);

@@ -33,7 +33,8 @@ TEST(ThreadPool, EveryPieceOnce) {
     for (int64_t pieces : {0, 1, 2, 7, 1000}) {
       Counts counts(pieces, threads);
       tw_pool_run(pool.get(), pieces, Counts::count, &counts);
-      for (auto& count : counts.of_piece) EXPECT_EQ(count, 1) << threads << " threads, " << pieces << " pieces";
+      for (auto& count : counts.of_piece)
+        EXPECT_EQ(count, 1) << threads << " threads, " << pieces << " pieces";
     }
   }
 }

@@ -1,0 +1,57 @@
+#include "cli/arguments.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "cli/commands.h"
+#include "dsl/base/text.h"
+
+namespace tw::cli {
+namespace {
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+// What CLI11 could not place: an unknown flag, or one word too many.
+std::string describe_extra(const CLI::App& app) {
+  std::string extra = app.remaining(true).front();
+  if (extra.size() < 2 || extra[0] != '-') return cat("unexpected argument `", extra, "`");
+  std::string flag = extra.substr(0, extra.find('='));
+  std::string near = closest(flag, flags_of(app));
+  return cat("unknown flag `", flag, "`", near.empty() ? "" : cat("; did you mean `", near, "`?"));
+}
+
+int usage_error(const CLI::App& app, const std::string& message) {
+  std::fprintf(stderr, "%s: %s\n`%s --help` describes the flags\n", app.get_name().c_str(), message.c_str(), app.get_name().c_str());
+  return Usage;
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_app(const std::string& name, const std::string& help, const std::string& examples) {
+  auto app = std::make_unique<CLI::App>(help, "tracewright " + name);
+  app->footer(examples + "\n\nexit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 environment, 4 wrong results, 5 a bug,\n130 interrupted");
+  app->option_defaults()->always_capture_default();
+  return app;
+}
+
+std::optional<int> parse_arguments(CLI::App& app, int count, char** words) {
+  try {
+    app.parse(count, words);
+  } catch (const CLI::CallForHelp&) {
+    std::printf("%s", app.help().c_str());
+    return Ok;
+  } catch (const CLI::ExtrasError&) {
+    return usage_error(app, describe_extra(app));
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace tw::cli

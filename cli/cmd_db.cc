@@ -1,0 +1,136 @@
+// tracewright db: care of a database: verify, export, import, best.
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/stored.h"
+#include "dsl/base/text.h"
+#include "runtime/database_exchange.h"
+
+namespace tw::cli {
+namespace {
+
+struct Options {
+  std::string database, file, task;
+  std::size_t most = 5;
+  bool json = false;
+};
+
+int verify(const Options& options) {
+  std::optional<Database> database = open_database(options.database, DatabaseMode::Read);
+  if (!database) return Environment;
+  std::optional<Verification> found = checked(database->verify());
+  if (!found) return Environment;
+  if (options.json) {
+    boost::json::array problems(found->problems.begin(), found->problems.end());
+    print_json({{"good", found->good()}, {"rows", found->rows}, {"damaged", found->damaged}, {"problems", problems}});
+  } else {
+    std::cout << options.database << ": " << found->rows << " good rows, " << found->damaged << " damaged\n";
+    for (const std::string& problem : found->problems) std::cout << "  " << problem << "\n";
+    if (!found->good()) {
+      std::cout << "what can be read is carried into a new database by\n  tracewright db export " << options.database
+                << " | tracewright db import NEW.db\n";
+    }
+  }
+  return found->good() ? Ok : TargetMissed;
+}
+
+int export_all(const Options& options) {
+  std::optional<Database> database = open_database(options.database, DatabaseMode::Read);
+  if (!database) return Environment;
+  std::ofstream file;
+  if (!options.file.empty()) file.open(options.file, std::ios::binary);
+  std::ostream& out = options.file.empty() ? std::cout : file;
+  if (!out.good()) return say(cat("cannot write ", options.file, ": ", std::strerror(errno))), Environment;
+  std::optional<i64> lines = checked(export_records(*database, out));
+  out.flush();
+  if (!lines || !out.good()) return say("the export is not complete"), Environment;
+  say(cat(*lines, " lines"));
+  return Ok;
+}
+
+int import_all(const Options& options) {
+  std::ifstream file;
+  if (!options.file.empty()) file.open(options.file, std::ios::binary);
+  std::istream& in = options.file.empty() ? std::cin : file;
+  if (!in.good()) return say(cat("cannot read ", options.file, ": ", std::strerror(errno))), Usage;
+  std::optional<Database> database = open_database(options.database, DatabaseMode::Write);
+  if (!database) return Environment;
+  std::optional<ImportReport> report = checked(import_records(*database, in));
+  if (!report) return Environment;
+  for (const std::string& problem : report->problems) say(problem);
+  if (options.json) {
+    print_json({{"added", report->added}, {"known", report->known}, {"refused", report->refused}});
+  } else {
+    say(cat(report->added, " added, ", report->known, " known already, ", report->refused, " refused"));
+  }
+  return report->refused == 0 ? Ok : TargetMissed;
+}
+
+int list_best(const Options& options) {
+  std::optional<Database> database = open_database(options.database, DatabaseMode::Read);
+  if (!database) return Environment;
+  std::optional<std::vector<TaskSummary>> tasks = find_tasks(*database, options.task);
+  if (!tasks) return options.task.empty() ? Environment : Usage;
+  boost::json::array json;
+  std::vector<std::vector<std::string>> rows;
+  for (const TaskSummary& task : *tasks) {
+    std::optional<std::vector<Record>> best = checked(database->best(task.workload, task.target, options.most));
+    if (!best) return Environment;
+    for (const Record& record : *best) {
+      json.push_back(to_json(record));
+      rows.push_back({record.task, show_time(record.seconds), std::to_string(record.id), std::to_string(record.generation), record.target});
+    }
+  }
+  if (options.json) {
+    print_json({{"records", json}});
+  } else {
+    print_table({"task", "time", "record", "generation", "target"}, rows);
+  }
+  return Ok;
+}
+
+struct Action {
+  const char* name;
+  const char* help;
+  int (*run)(const Options& options);
+};
+constexpr Action actions[] = {
+    {"verify", "read every row and check the file's structure", verify},
+    {"export", "records and workloads as lines of JSON, to standard output or --file", export_all},
+    {"import", "add what `export` wrote, from standard input or --file; nothing is trusted", import_all},
+    {"best", "the fastest records of each task", list_best},
+};
+
+}  // namespace
+
+int run_db(int count, char** words) {
+  Options options;
+  std::string wanted, help = "Care of a database:";
+  std::vector<std::string> names;
+  for (const Action& action : actions) {
+    help += cat("\n  ", action.name, ": ", action.help);
+    names.emplace_back(action.name);
+  }
+  auto app = make_app("db", help, "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db | tracewright db import b.db");
+  app->add_option("ACTION", wanted, join(names, ", "))->required();
+  app->add_option("DATABASE", options.database, "the database")->required();
+  app->add_option("--file", options.file, "file to write or read instead of the standard streams");
+  app->add_option("--task", options.task, "best: only the task of this name");
+  app->add_option("-n,--most", options.most, "best: how many records of each task");
+  app->add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  for (const Action& action : actions) {
+    if (wanted == action.name) return action.run(options);
+  }
+  std::string near = closest(wanted, names);
+  say(cat("db: unknown action `", wanted, "`", near.empty() ? "" : cat("; did you mean `", near, "`?")));
+  return Usage;
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,47 @@
+// tracewright space: which sketches the rules give for each task of a list.
+#include <fmt/core.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdio>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/loaded_list.h"
+#include "cli/output.h"
+#include "dsl/base/text.h"
+
+namespace tw::cli {
+
+int run_space(int count, char** words) {
+  std::string file, rules, only;
+  bool json = false;
+  auto app = make_app("space", "The sketches (traces with open decisions) that the rules give for each task, and how many points they have.",
+                      "examples:\n  tracewright space examples/gemm.yaml\n  tracewright space examples/gemm.yaml --rules none --json");
+  app->add_option("FILE", file, "the task list, YAML")->required();
+  app->add_option("--rules", rules, "a rule set instead of the list's");
+  app->add_option("--task", only, "only the task of this name");
+  app->add_flag("--json", json, "print JSON");
+  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  std::optional<LoadedList> loaded = load_list(file, rules);
+  if (!loaded) return Usage;
+  boost::json::array tasks;
+  for (const TuneTask& task : loaded->tasks) {
+    if (!only.empty() && task.name != only) continue;
+    SpaceSummary space = summarize_space(task, loaded->library, loaded->list.rules.value);
+    if (!space.errors.empty()) return std::fputs(space.errors.c_str(), stderr), Usage;
+    boost::json::array sketches;
+    if (!json) std::printf("# task %s: %zu sketches\n", task.name.c_str(), space.sketches.size());
+    for (const SpaceSummary::Row& row : space.sketches) {
+      boost::json::array names(row.rules.begin(), row.rules.end());
+      sketches.push_back({{"trace", row.trace}, {"log10_points", row.log10_points}, {"rules", names}});
+      if (!json) std::printf("\n## about 10^%.1f points, from %s\n%s", row.log10_points, join(row.rules, ", ").c_str(), row.trace.c_str());
+    }
+    if (!json) std::printf("\n");
+    tasks.push_back({{"name", task.name}, {"sketches", sketches}});
+  }
+  if (json) print_json({{"tasks", tasks}});
+  return Ok;
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,170 @@
+#include "cli/loaded_list.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "cli/output.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+#include "dsl/text/workload.h"
+
+namespace tw::cli {
+namespace {
+
+std::vector<OperatorSignature> operator_signatures() {
+  std::vector<std::string> epilogues;
+  for (const EpilogueSignature& epilogue : epilogue_signatures(operator_library())) epilogues.push_back(epilogue.name);
+  std::vector<OperatorSignature> out;
+  for (const Signature& signature : signatures(operator_library())) {
+    OperatorSignature converted{signature.name, {}, epilogues};
+    for (const Signature::Parameter& parameter : signature.parameters) {
+      i64 least = parameter.name == "padding" ? 0 : 1;
+      converted.parameters.push_back({parameter.name, parameter.is_type, parameter.required, parameter.fallback, least});
+    }
+    out.push_back(std::move(converted));
+  }
+  return out;
+}
+
+// Turns the entries of one list into programs. Errors go to the list's diagnostics; those inside other files to `other_errors`.
+class TaskMaker {
+ public:
+  TaskMaker(std::string folder, Diagnostics& diagnostics) : folder_(std::move(folder)), diagnostics_(diagnostics) {}
+
+  std::optional<OwnedProgram> make(const TaskEntry& entry) {
+    if (entry.workload.given) return from_file(entry);
+    return entry.op.given && entry.args_readable ? from_operator(entry) : std::nullopt;
+  }
+  std::string resolve(const std::string& path) const { return (std::filesystem::path(folder_) / path).lexically_normal().string(); }
+  const std::string& other_errors() const { return other_errors_; }
+  void add_errors(const std::string& text) { other_errors_ += text; }
+
+ private:
+  std::optional<OwnedProgram> from_operator(const TaskEntry& entry) {
+    WorkloadArguments arguments;
+    for (const TaskArgument& argument : entry.args) {
+      if (const i64* number = std::get_if<i64>(&argument.value)) {
+        arguments.push_back({argument.name, *number});
+      } else if (std::optional<DType> type = parse_dtype(std::get<std::string>(argument.value))) {
+        arguments.push_back({argument.name, *type});
+      } else {
+        return std::nullopt;  // check_tasks has reported it
+      }
+    }
+    std::vector<std::string> epilogues;
+    for (const Located<std::string>& epilogue : entry.epilogue) epilogues.push_back(epilogue.value);
+    const WorkloadModule& module = operator_library();
+    std::vector<CallProblem> problems = check_call(module, entry.op.value, arguments, epilogues);
+    for (const CallProblem& problem : problems) {
+      if (!diagnostics_.has_errors()) diagnostics_.error(entry.op.span, problem.message, problem.note);
+    }
+    if (!problems.empty()) return std::nullopt;
+    Diagnostics inner(*module.source);
+    std::optional<OwnedProgram> program = instantiate(module, entry.op.value, arguments, epilogues, inner);
+    for (const Diagnostic& found : inner.all()) diagnostics_.error(entry.args_span, found.message, found.note);
+    return program;
+  }
+
+  std::optional<OwnedProgram> from_file(const TaskEntry& entry) {
+    const WorkloadModule* module = open_module(entry);
+    if (!module || !entry.use.given) return std::nullopt;
+    Source text{diagnostics_.source().name, entry.use.value};
+    Diagnostics inner(text);
+    std::optional<WorkloadUse> use = parse_use(text, inner);
+    auto place = [&](Span span) { return Span{entry.use.span.begin + span.begin, entry.use.span.begin + span.end}; };
+    for (const Diagnostic& found : inner.all()) diagnostics_.error(place(found.span), found.message, found.note);
+    if (!use) return std::nullopt;
+    std::vector<CallProblem> problems = check_call(*module, use->workload, use->arguments, {});
+    for (const CallProblem& problem : problems) diagnostics_.error(entry.use.span, problem.message, problem.note);
+    if (!problems.empty()) return std::nullopt;
+    Diagnostics failed(*module->source);
+    std::optional<OwnedProgram> program = instantiate(*module, use->workload, use->arguments, {}, failed);
+    if (!program) diagnostics_.error(entry.use.span, cat("this use of `", use->workload, "` is not possible, see ", module->source->name));
+    other_errors_ += failed.render();
+    return program;
+  }
+
+  // Null after errors; a file with errors reports them once.
+  const WorkloadModule* open_module(const TaskEntry& entry) {
+    std::string path = resolve(entry.workload.value);
+    auto [found, is_new] = modules_.try_emplace(path);
+    if (!is_new) return found->second ? &*found->second : nullptr;
+    if (!std::filesystem::is_regular_file(path)) {
+      diagnostics_.error(entry.workload.span, cat("there is no file ", path), "paths are relative to the folder of the task list");
+      return nullptr;
+    }
+    std::optional<std::string> text = read_file(path);
+    if (!text) return nullptr;
+    Source source{path, *text};
+    Diagnostics inner(source);
+    WorkloadModule module = parse_workloads(source, inner);
+    other_errors_ += inner.render();
+    if (inner.has_errors()) {
+      diagnostics_.error(entry.workload.span, cat(path, " has errors, see below"));
+      return nullptr;
+    }
+    found->second = std::move(module);
+    return &*found->second;
+  }
+
+  std::string folder_;
+  Diagnostics& diagnostics_;
+  std::map<std::string, std::optional<WorkloadModule>> modules_;
+  std::string other_errors_;
+};
+
+void add_modules(const TaskList& list, TaskMaker& maker, rules::Library& library, Diagnostics& diagnostics) {
+  for (const Located<std::string>& entry : list.modules) {
+    std::string path = maker.resolve(entry.value);
+    if (!std::filesystem::is_regular_file(path)) {
+      diagnostics.error(entry.span, cat("there is no file ", path), "paths are relative to the folder of the task list");
+      continue;
+    }
+    std::optional<std::string> text = read_file(path);
+    if (!text) continue;
+    auto source = std::make_shared<const Source>(Source{path, *text});
+    Diagnostics inner(*source);
+    std::shared_ptr<const rules::Module> module = rules::parse_module(source, inner);
+    bool is_added = module && library.add(module, inner);
+    maker.add_errors(inner.render());
+    if (!is_added) diagnostics.error(entry.span, cat(path, " has errors, see below"));
+  }
+}
+
+void check_rule_set(const TaskList& list, const rules::Library& library, Diagnostics& diagnostics) {
+  if (library.find_set(list.rules.value)) return;
+  std::vector<std::string> names = library.set_names();
+  std::string near = closest(list.rules.value, names);
+  diagnostics.error(list.rules.span, cat("there is no rule set `", list.rules.value, "`"),
+                    near.empty() ? cat("there are: ", join(names, ", ")) : cat("did you mean `", near, "`?"));
+}
+
+}  // namespace
+
+std::optional<LoadedList> load_list(const std::string& path, const std::string& rules) {
+  std::optional<std::string> text = read_file(path);
+  if (!text) return std::nullopt;
+  Source source{path, *text};
+  Diagnostics diagnostics(source);
+  LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in()};
+  if (!rules.empty()) out.list.rules.value = rules;
+  check_tasks(out.list, operator_signatures(), diagnostics);
+  TaskMaker maker(std::filesystem::path(path).parent_path().string(), diagnostics);
+  for (const TaskEntry& entry : out.list.tasks) {
+    std::optional<OwnedProgram> program = maker.make(entry);
+    if (!program) continue;
+    const Target& target = entry.target.given ? entry.target.value : out.list.target.value;
+    out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
+  }
+  add_modules(out.list, maker, out.library, diagnostics);
+  check_rule_set(out.list, out.library, diagnostics);
+  std::string errors = diagnostics.render() + maker.other_errors();
+  if (!errors.empty()) std::fputs(errors.c_str(), stderr);
+  bool is_whole = !diagnostics.has_errors() && out.tasks.size() == out.list.tasks.size();
+  return is_whole ? std::optional<LoadedList>(std::move(out)) : std::nullopt;
+}
+
+TaskKey key_of(const TuneTask& task) { return {to_hex(structural_hash(task.program.program)), to_string(task.target)}; }
+
+}  // namespace tw::cli

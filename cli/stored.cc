@@ -1,0 +1,60 @@
+#include "cli/stored.h"
+
+#include <boost/json/object.hpp>
+
+#include "cli/output.h"
+#include "dsl/base/text.h"
+#include "cli/rebuild.h"
+
+namespace tw::cli {
+
+void say_database_error(const std::string& message) { say(message); }
+
+std::optional<Database> open_database(const std::string& path, DatabaseMode mode) { return checked(Database::open(path, mode)); }
+
+std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std::string& name) {
+  std::optional<std::vector<TaskSummary>> all = checked(database.tasks());
+  if (!all || name.empty()) return all;
+  std::vector<TaskSummary> found;
+  std::vector<std::string> names;
+  for (const TaskSummary& task : *all) {
+    names.push_back(task.task);
+    if (task.task == name) found.push_back(task);
+  }
+  if (!found.empty()) return found;
+  std::string near = closest(name, names);
+  say(cat("no task `", name, "` in ", database.path(), near.empty() ? cat("; there are: ", join(names, ", ")) : cat("; did you mean `", near, "`?")));
+  return std::nullopt;
+}
+
+std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target) {
+  std::optional<std::vector<Record>> best = checked(database.best(workload, target, 1));
+  if (!best) return std::nullopt;
+  return best->empty() ? Record{} : best->front();
+}
+
+std::optional<TraceFile> open_trace_file(Database& database, const Record& record) {
+  std::string error;
+  std::optional<TraceFile> file = trace_file_of(database, record, error);
+  if (!file) say(cat("record ", record.id, " cannot be read:\n", error));
+  return file;
+}
+
+boost::json::value to_json(const Record& record) {
+  boost::json::object out{{"record", record.id}, {"task", record.task}, {"target", record.target}, {"workload", record.workload}};
+  out["status"] = record.status;
+  out["us"] = record.seconds * 1e6;
+  out["minimum_us"] = record.minimum * 1e6;
+  out["median_us"] = record.median * 1e6;
+  out["program"] = record.program;
+  out["seed"] = record.seed;
+  out["generation"] = record.generation;
+  out["created_ms"] = record.created;
+  out["version"] = record.version;
+  out["host"] = record.host;
+  out["error"] = record.error;
+  out["trace"] = record.trace;
+  return out;
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,44 @@
+#include "costmodel/draft_model.h"
+
+#include <algorithm>
+
+namespace tw {
+namespace {
+
+constexpr double kClock = 3.2e9;      // Hz; scales all drafts alike
+constexpr double kCall = 2e-8;        // seconds of calling the kernel
+constexpr double kMemorySpeedUp = 1.7;  // what threads gain at most while they wait for memory
+
+}  // namespace
+
+double seconds_of(const StoreProfile& profile) {
+  double cycles = profile.cycles();
+  double waiting = std::max(0.0, cycles - std::max(profile.compute, profile.latency) - profile.overhead);
+  bool from_memory = profile.traffic[2] > 0;
+  double waiting_speed_up = from_memory ? std::min(profile.speed_up, kMemorySpeedUp) : profile.speed_up;
+  return ((cycles - waiting) / profile.speed_up + waiting / waiting_speed_up) / kClock;
+}
+
+double DraftModel::seconds(const Program& program) {
+  const FlatProgram& flat = reader_.read(program);
+  profiler_.start(flat);
+  started_.clear();
+  double sum = kCall;
+  for (const FlatStore& store : flat.stores) {
+    if (store.is_prepack) continue;
+    StoreProfile profile = profiler_.profile(flat, store, footprints_.of(flat, store));
+    sum += seconds_of(profile);
+    if (profile.starts == 0) continue;
+    u32 p = 0;
+    while (flat.loop_of(store, p).kind != LoopKind::Parallel) ++p;
+    u32 loop = flat.chain[store.first_loop + p];
+    if (std::find(started_.begin(), started_.end(), loop) != started_.end()) continue;
+    started_.push_back(loop);
+    sum += profile.starts * kParallelStart;
+  }
+  return sum;
+}
+
+double draft_seconds(const Program& program, const FeatureTarget& target) { return DraftModel(target).seconds(program); }
+
+}  // namespace tw

@@ -1,0 +1,254 @@
+#include "costmodel/flat_program.h"
+
+#include <algorithm>
+
+#include "dsl/base/check.h"
+
+namespace tw {
+namespace {
+
+// What a function costs, in vector operations: polynomials of backends/vector_math.h, roughly.
+double simple_operations(Function function) {
+  switch (function) {
+    case Function::Abs: case Function::Floor: case Function::Ceil: case Function::Round: return 1;
+    case Function::Sqrt: case Function::Rsqrt: return 10;
+    case Function::Exp: return 18;
+    case Function::Log: return 22;
+    case Function::Sigmoid: case Function::Tanh: return 28;
+    case Function::Erf: return 32;
+    case Function::Pow: return 45;
+  }
+  return 1;
+}
+
+bool has_load(const Expr* expr) {
+  switch (expr->kind) {
+    case Kind::Load: return true;
+    case Kind::Cast: return has_load(static_cast<const Cast*>(expr)->value);
+    case Kind::Unary: return has_load(static_cast<const Unary*>(expr)->value);
+    case Kind::Binary: return has_load(static_cast<const Binary*>(expr)->a) || has_load(static_cast<const Binary*>(expr)->b);
+    case Kind::Select: {
+      auto* select = static_cast<const Select*>(expr);
+      return has_load(select->condition) || has_load(select->then) || has_load(select->otherwise);
+    }
+    case Kind::Call: {
+      Array<const Expr*> arguments = static_cast<const Call*>(expr)->arguments;
+      return std::any_of(arguments.begin(), arguments.end(), has_load);
+    }
+    default: return false;
+  }
+}
+
+bool is_literal(const Expr* expr) { return expr->kind == Kind::IntImm || expr->kind == Kind::FloatImm; }
+
+i64 integer_annotation(Array<Annotation> annotations, std::string_view key, i64 otherwise) {
+  if (annotations.empty()) return otherwise;
+  const Annotation* found = find_annotation(annotations, key);
+  return found ? found->integer : otherwise;
+}
+
+}  // namespace
+
+const FlatProgram& FlatReader::read(const Program& program) {
+  program_ = &program;
+  flat_.loops.clear(), flat_.buffers.clear(), flat_.stores.clear(), flat_.accesses.clear(), flat_.dims.clear();
+  flat_.chain.clear(), flat_.reduces.clear(), flat_.numbers.clear();
+  dim_numbers_.clear(), open_.clear(), reducing_.clear();
+  index_of_buffer_.assign(program.next_buffer, -1);
+  scope_.reset(program.next_var);
+  if (program.body) visit(program.body, {});
+  finish();
+  return flat_;
+}
+
+void FlatReader::visit(const Stmt* stmt, const Surroundings& around) {
+  switch (stmt->kind) {
+    case Kind::Seq: for (const Stmt* child : static_cast<const Seq*>(stmt)->stmts) visit(child, around); return;
+    case Kind::For: return visit_loop(static_cast<const For*>(stmt), around);
+    case Kind::Block: return visit_block(static_cast<const Block*>(stmt), around);
+    case Kind::Store: return visit_store(static_cast<const Store*>(stmt), around);
+    case Kind::Alloc: return visit(static_cast<const Alloc*>(stmt)->body, around);
+    case Kind::If: {
+      auto* branch = static_cast<const If*>(stmt);
+      double share = scope_.share(branch->condition, static_cast<int>(open_.size()));
+      Surroundings inside = around;
+      inside.share = around.share * share;
+      visit(branch->then, inside);
+      inside.share = around.share * (1 - share);
+      if (branch->otherwise) visit(branch->otherwise, inside);
+      return;
+    }
+    default: return;
+  }
+}
+
+void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
+  if (loop->extent == 1 && loop->loop_kind == LoopKind::Serial && loop->annotations.empty()) {
+    scope_.bind_zero(loop->var);
+    return visit(loop->body, around);
+  }
+  int position = static_cast<int>(open_.size());
+  TW_CHECK(position < kMaxLoopDepth, "program nested too deeply");
+  int parent = open_.empty() ? -1 : static_cast<int>(open_.back());
+  i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
+  flat_.loops.push_back({loop->extent, loop->loop_kind, parent, position,
+                         integer_annotation(loop->annotations, "auto_unroll_max_step", unroll)});
+  open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
+  reducing_.push_back(false);
+  scope_.bind_loop(loop->var, position, loop->extent);
+  visit(loop->body, around);
+  open_.pop_back();
+  reducing_.pop_back();
+}
+
+void FlatReader::visit_block(const Block* block, const Surroundings& around) {
+  int depth = static_cast<int>(open_.size());
+  Surroundings inside = around;
+  inside.is_prepack |= integer_annotation(block->annotations, "prepack", 0) != 0;
+  if (block->predicate) inside.share *= scope_.share(block->predicate, depth);
+  double reductions = 1;
+  std::vector<bool> before = reducing_;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    const IterVar& iter = block->iters[i];
+    scope_.evaluate(block->bindings[i], depth, scratch_);
+    scope_.bind(iter.var, scratch_);
+    if (iter.kind != IterKind::R) continue;
+    reductions *= static_cast<double>(iter.extent);
+    for (int d = 0; d < depth; ++d) {
+      if (scratch_.span[d] > 0) reducing_[static_cast<std::size_t>(d)] = true;
+    }
+  }
+  if (block->init) {
+    Surroundings first = inside;
+    first.is_init = true;
+    first.share /= reductions;
+    visit(block->init, first);
+  }
+  visit(block->body, inside);
+  reducing_ = before;
+}
+
+void FlatReader::visit_store(const Store* node, const Surroundings& around) {
+  FlatStore store{};
+  store.node = node;
+  store.first_loop = static_cast<u32>(flat_.chain.size());
+  store.depth = static_cast<u32>(open_.size());
+  store.first_access = static_cast<u32>(flat_.accesses.size());
+  store.share = around.share;
+  store.is_prepack = around.is_prepack;
+  store.is_init = around.is_init;
+  store.is_constant = std::all_of(node->values.begin(), node->values.end(), is_literal);
+  store.iterations = 1;
+  for (u32 loop : open_) store.iterations *= static_cast<double>(flat_.loops[loop].extent);
+  flat_.chain.insert(flat_.chain.end(), open_.begin(), open_.end());
+  flat_.reduces.insert(flat_.reduces.end(), reducing_.begin(), reducing_.end());
+  for (const StoreTarget& target : node->targets) add_access(target.buffer, target.indices, true, store);
+  for (const Expr* value : node->values) visit_value(value, store);
+  store.accesses = static_cast<u32>(flat_.accesses.size()) - store.first_access;
+  group_by_buffer(store);
+  flat_.stores.push_back(store);
+}
+
+void FlatReader::visit_value(const Expr* value, FlatStore& store) {
+  switch (value->kind) {
+    case Kind::Load: {
+      auto* load = static_cast<const Load*>(value);
+      return add_access(load->buffer, load->indices, false, store);
+    }
+    case Kind::Cast: return visit_value(static_cast<const Cast*>(value)->value, store);
+    case Kind::Unary: {
+      auto* unary = static_cast<const Unary*>(value);
+      at(store.ops, unary->op == UnaryOp::Not ? Op::Bool : op_of(BinaryOp::Sub, value->type.dtype)) += 1;
+      return visit_value(unary->value, store);
+    }
+    case Kind::Binary: {
+      auto* binary = static_cast<const Binary*>(value);
+      at(store.ops, op_of(binary->op, binary->a->type.dtype)) += 1;
+      visit_value(binary->a, store);
+      return visit_value(binary->b, store);
+    }
+    case Kind::Select: {
+      if (!has_load(value)) return;
+      auto* select = static_cast<const Select*>(value);
+      at(store.ops, Op::Select) += 1;
+      visit_value(select->condition, store);
+      visit_value(select->then, store);
+      return visit_value(select->otherwise, store);
+    }
+    case Kind::Call: {
+      auto* call = static_cast<const Call*>(value);
+      at(store.ops, is_float(value->type.dtype) ? Op::FloatMath : Op::IntMath) += 1;
+      store.math_ops += simple_operations(call->function);
+      for (const Expr* argument : call->arguments) visit_value(argument, store);
+      return;
+    }
+    default: return;
+  }
+}
+
+void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store) {
+  FlatAccess access{buffer_index(buffer), is_write, false, static_cast<u32>(flat_.dims.size()), static_cast<u32>(indices.size())};
+  FlatBuffer& known = flat_.buffers[access.buffer];
+  widen_home(known);
+  if (is_write && store.is_prepack) known.is_param = known.is_prepacked = true;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    scope_.evaluate(indices[i], static_cast<int>(store.depth), scratch_);
+    access.is_irregular |= scratch_.irregular;
+    if (!is_write) add(store.index_ops, scratch_.ops);
+    dim_numbers_.push_back(flat_.numbers.size());
+    flat_.numbers.insert(flat_.numbers.end(), scratch_.coefficient, scratch_.coefficient + store.depth);
+    flat_.numbers.insert(flat_.numbers.end(), scratch_.span, scratch_.span + store.depth);
+    flat_.dims.push_back({scratch_.constant, static_cast<double>(buffer->shape[i]), nullptr, nullptr});
+    if (scratch_.irregular) flat_.dims.back().constant = 0;
+  }
+  flat_.accesses.push_back(access);
+}
+
+// Stable: the accesses of a store are few, and mostly in order already.
+void FlatReader::group_by_buffer(const FlatStore& store) {
+  FlatAccess* first = flat_.accesses.data() + store.first_access;
+  for (u32 i = 1; i < store.accesses; ++i) {
+    u32 to = i;
+    for (u32 j = 0; j < i; ++j) {
+      if (first[j].buffer == first[i].buffer) to = j + 1;
+    }
+    std::rotate(first + to, first + i, first + i + 1);
+  }
+}
+
+u32 FlatReader::buffer_index(const Buffer* buffer) {
+  u32 id = buffer->id.value;
+  if (id >= index_of_buffer_.size()) index_of_buffer_.resize(id + 1, -1);
+  int& index = index_of_buffer_[id];
+  if (index < 0) {
+    index = static_cast<int>(flat_.buffers.size());
+    flat_.buffers.push_back({buffer, static_cast<double>(bytes_of(buffer->dtype)), is_param(*program_, buffer), false});
+  }
+  return static_cast<u32>(index);
+}
+
+void FlatReader::widen_home(FlatBuffer& buffer) {
+  int here = open_.empty() ? -1 : static_cast<int>(open_.back());
+  if (buffer.home == -2) return void(buffer.home = here);
+  auto depth = [&](int loop) { return loop < 0 ? -1 : flat_.loops[static_cast<std::size_t>(loop)].depth; };
+  int home = buffer.home;
+  while (home != here) {
+    int& deeper = depth(home) >= depth(here) ? home : here;
+    deeper = flat_.loops[static_cast<std::size_t>(deeper)].parent;
+  }
+  buffer.home = home;
+}
+
+void FlatReader::finish() {
+  for (const FlatStore& store : flat_.stores) {
+    for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
+      const FlatAccess& access = flat_.accesses[a];
+      for (u32 d = access.first_dim; d < access.first_dim + access.rank; ++d) {
+        flat_.dims[d].coefficient = flat_.numbers.data() + dim_numbers_[d];
+        flat_.dims[d].span = flat_.dims[d].coefficient + store.depth;
+      }
+    }
+  }
+}
+
+}  // namespace tw

@@ -1,0 +1,117 @@
+// FlatProgram: what features and the draft model need of a scheduled program, as plain arrays: loops, stores with the loops around
+// them, and for every access how each loop moves it. Read once per candidate; a FlatReader keeps its memory, so that reading
+// allocates nothing after some calls. Not a general analysis: // and % are estimated (linear_index.h).
+#pragma once
+#include <vector>
+
+#include "costmodel/linear_index.h"
+#include "dsl/ir/program.h"
+
+namespace tw {
+
+// The machine that features and drafts are made for: a CPU. Sizes in bytes, of what one core can use.
+struct FeatureTarget {
+  int threads = 1;
+  int vector_bits = 256;
+  int vector_registers = 16;
+  i64 l1_bytes = 32 << 10;
+  i64 l2_bytes = 512 << 10;
+  i64 l3_bytes = 16 << 20;  // 0 = none
+  int cache_line = 64;
+};
+
+struct FlatLoop {
+  i64 extent;
+  LoopKind kind;
+  int parent;   // index of the loop around, or -1
+  int depth;    // number of loops around
+  i64 auto_unroll;  // "auto_unroll_max_step" annotation of it or of a loop around; 0 = none
+};
+
+struct FlatBuffer {
+  const Buffer* buffer;
+  double element_bytes;
+  bool is_param;      // a parameter, or made from one by a prepack block: it exists before the kernel is called
+  bool is_prepacked;
+  // The innermost loop around all accesses, or -1: outside of it the buffer need not exist. -2 = no access yet.
+  int home = -2;
+};
+
+// One dimension of an access.
+struct FlatDim {
+  double constant;
+  double extent;      // of the buffer
+  const float* coefficient;  // per chain position of the store's loops
+  const float* span;
+};
+
+struct FlatAccess {
+  u32 buffer;
+  bool is_write, is_irregular;
+  u32 first_dim, rank;
+};
+
+// One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out.
+struct FlatStore {
+  const Store* node;
+  u32 first_loop, depth;           // FlatProgram::chain
+  u32 first_access, accesses;      // grouped by buffer, in order of first appearance: writes come first
+  OpCounts ops;                    // per execution, on values
+  OpCounts index_ops;              // per execution, in indices of loads
+  double math_ops;                 // per execution: function calls, in simple vector operations
+  double iterations;               // product of the extents
+  double share;                    // of the iterations that predicates and conditions let through, estimated
+  bool is_constant;                // stores literals only
+  bool is_prepack, is_init;
+};
+
+struct FlatProgram {
+  std::vector<FlatLoop> loops;     // pre-order
+  std::vector<FlatBuffer> buffers;  // in order of first access
+  std::vector<FlatStore> stores;   // program order
+  std::vector<FlatAccess> accesses;
+  std::vector<FlatDim> dims;
+  std::vector<u32> chain;
+  std::vector<bool> reduces;       // beside chain: does the loop move a reduction iter of the store's block?
+  std::vector<float> numbers;      // what FlatDim points to
+
+  const FlatLoop& loop_of(const FlatStore& store, u32 position) const { return loops[chain[store.first_loop + position]]; }
+  const FlatDim* dims_of(const FlatAccess& access) const { return dims.data() + access.first_dim; }
+  // The number of loops of the store's chain outside of which the buffer need not exist; 0 for parameters.
+  u32 home_depth(const FlatBuffer& buffer) const {
+    return buffer.is_param || buffer.home < 0 ? 0 : static_cast<u32>(loops[static_cast<std::size_t>(buffer.home)].depth) + 1;
+  }
+};
+
+class FlatReader {
+ public:
+  // The result is valid until the next call.
+  const FlatProgram& read(const Program& program);
+
+ private:
+  struct Surroundings {
+    double share = 1;
+    bool is_prepack = false, is_init = false;
+  };
+  void visit(const Stmt* stmt, const Surroundings& around);
+  void visit_loop(const For* loop, const Surroundings& around);
+  void visit_block(const Block* block, const Surroundings& around);
+  void visit_store(const Store* store, const Surroundings& around);
+  void visit_value(const Expr* value, FlatStore& store);
+  void add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store);
+  void group_by_buffer(const FlatStore& store);
+  u32 buffer_index(const Buffer* buffer);
+  void widen_home(FlatBuffer& buffer);
+  void finish();
+
+  FlatProgram flat_;
+  const Program* program_ = nullptr;
+  LinearScope scope_;
+  LinearIndex scratch_;
+  std::vector<u32> open_;       // loops around
+  std::vector<bool> reducing_;  // beside open_
+  std::vector<int> index_of_buffer_;  // by id; -1 = not met
+  std::vector<std::size_t> dim_numbers_;  // beside dims: where its numbers start
+};
+
+}  // namespace tw

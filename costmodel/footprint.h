@@ -1,0 +1,45 @@
+// Footprints: which part of its buffers a store touches while its inner loops run, for every number of outer loops held fixed. The
+// common base of features.cc and store_profile.cc. Boxes of strided elements: a box may hold elements that are not touched.
+#pragma once
+#include <vector>
+
+#include "costmodel/flat_program.h"
+
+namespace tw {
+
+// A buffer as one store uses it.
+struct Use {
+  u32 buffer;
+  u32 rank;
+  u32 first_access, accesses = 0;  // FlatProgram::accesses
+  bool is_read = false, is_write = false, is_irregular = false;
+  // depth + 1 entries; entry p = while the outer p loops stand still (0 = all loops run).
+  const double* elements = nullptr;  // touched, at most those of the buffer
+  const double* run = nullptr;       // of them, how many lie side by side
+  // depth entries, by chain position.
+  const u8* moved = nullptr;       // does an index depend on the loop?
+  const double* stride = nullptr;  // elements that one step goes on, from the last dimension that it moves; 0 = none
+  const double* extents = nullptr;  // per dimension: elements touched while all loops run
+};
+
+class Footprints {
+ public:
+  // Valid until the next call.
+  const std::vector<Use>& of(const FlatProgram& program, const FlatStore& store);
+
+ private:
+  void measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run, double* extents);
+  static void measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride);
+
+  // Lowest and highest index per dimension.
+  static constexpr u32 kMaxRank = 32;
+  struct Box {
+    double low[kMaxRank], high[kMaxRank];
+  };
+  std::vector<Use> uses_;
+  std::vector<Box> boxes_;  // per access of the use at hand
+  std::vector<double> numbers_;
+  std::vector<u8> moved_;
+};
+
+}  // namespace tw

@@ -1,0 +1,69 @@
+// LinearIndex: an index as a constant plus what each loop around adds to it. Used by flat_program.cc, which turns thousands of
+// candidates a second into arrays: exact for affine indices, an estimate for // and %, never a proof (dsl/analysis/affine.h proves).
+#pragma once
+#include <array>
+#include <vector>
+
+#include "dsl/ir/program.h"
+
+namespace tw {
+
+// No program nests deeper than this (dsl/schedule/state.h, Path).
+inline constexpr int kMaxLoopDepth = 96;
+
+// How many operations of each kind, in the order of the first columns of features.h.
+enum class Op : u8 {
+  FloatMad, FloatAddSub, FloatMul, FloatDivMod, FloatCmp, FloatMath, FloatOther,
+  IntMad, IntAddSub, IntMul, IntDivMod, IntCmp, IntMath, IntOther, Bool, Select,
+};
+inline constexpr int kOps = 16;
+using OpCounts = std::array<float, kOps>;
+inline float& at(OpCounts& ops, Op op) { return ops[static_cast<int>(op)]; }
+inline float at(const OpCounts& ops, Op op) { return ops[static_cast<int>(op)]; }
+void add(OpCounts& to, const OpCounts& from);
+// The kind of a binary operation on operands of a type.
+Op op_of(BinaryOp op, DType operands);
+
+// By chain position d of a loop (0 = outermost): coefficient[d] is what one step adds on average, span[d] >= 0 how far the index moves
+// while the loop runs through its range. Only the first `depth` entries mean anything; the others are 0.
+struct LinearIndex {
+  double constant = 0;
+  bool irregular = false;  // depends on data
+  int depth = 0;
+  OpCounts ops;            // that computing it takes
+  float coefficient[kMaxLoopDepth];
+  float span[kMaxLoopDepth];
+
+  void clear(int new_depth);
+  void copy(const LinearIndex& other);
+  double lowest() const;
+  double highest() const;
+};
+
+// What variables mean at one place of a program: loops, numbered by position in the chain of loops around, and block iters.
+class LinearScope {
+ public:
+  void reset(u32 variables);
+  void bind_loop(const Var* var, int position, i64 extent);
+  void bind_zero(const Var* var);  // a loop of one iteration
+  void bind(const Var* var, const LinearIndex& value);
+  // The index over loops at positions below `depth`.
+  void evaluate(const Expr* expr, int depth, LinearIndex& out) const;
+  // The estimated share of points of the loops at which a condition holds, in [0, 1]; bounds are taken as independent.
+  double share(const Expr* condition, int depth) const;
+
+ private:
+  struct Meaning {
+    enum class Tag : u8 { Unknown, Loop, Value } tag = Tag::Unknown;
+    int index = 0;  // position of a loop, or entry in values_
+    float span = 0;
+  };
+  void evaluate_binary(const Binary* expr, int depth, LinearIndex& out) const;
+  Meaning& meaning(const Var* var);
+
+  std::vector<Meaning> meanings_;  // by id of the variable
+  std::vector<LinearIndex> values_;
+  std::size_t used_values_ = 0;
+};
+
+}  // namespace tw

@@ -1,0 +1,250 @@
+#include "costmodel/store_profile.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tw {
+namespace {
+
+constexpr double kFmaLatency = 4, kMemoryChainLatency = 11;  // of a sum in a register; of one that is stored and loaded again
+constexpr double kFmaPerCycle = 2, kLoadsPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
+constexpr double kDivision = 8;           // in simple vector operations
+constexpr double kLoopStep = 1.3;         // cycles of one step of a loop
+constexpr double kLargeBody = 300;        // vector operations
+// Per line of 64 bytes that comes from L2, L3, memory, in cycles: when the hardware reads ahead, and when it cannot.
+constexpr std::array<double, 3> kStreamedLine = {2.0, 2.7, 9.0};
+constexpr std::array<double, 3> kStridedLine = {3.5, 11.0, 44.0};
+constexpr double kUsableShare = 0.8;      // of a cache
+constexpr double kPage = 4096;
+
+double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
+  return static_cast<double>(program.loop_of(store, position).extent);
+}
+
+}  // namespace
+
+double StoreProfile::cycles() const {
+  double work = std::max(compute, latency);
+  // Read-ahead overlaps with arithmetic, waiting for single lines does so only in part.
+  double stream = 0.2 * std::min(work, streamed) + std::max(0.0, streamed - work);
+  return work + overhead + stream + 0.7 * strided;
+}
+
+void StoreProfiler::start(const FlatProgram& program) {
+  program_bytes_ = 0;
+  for (const FlatBuffer& buffer : program.buffers) {
+    if (buffer.is_param && buffer.buffer->scope == Scope::Global) program_bytes_ += static_cast<double>(bytes_of(buffer.buffer));
+  }
+}
+
+StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
+  StoreProfile out;
+  find_roles(program, store, uses);
+  shape_body(program, store, uses, out);
+  count_operands(program, store, uses, out);
+  count_instructions(store, out);
+  count_cycles(store, out);
+  count_traffic(program, store, uses, out);
+  share_between_threads(program, store, out);
+  return out;
+}
+
+// Loops over a register buffer are unrolled by lowering whether they are marked or not.
+void StoreProfiler::find_roles(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
+  roles_.assign(store.depth, LoopRole::Outer);
+  inner_ = -1;
+  for (u32 p = store.depth; p-- > 0;) {
+    LoopKind kind = program.loop_of(store, p).kind;
+    bool over_registers = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+      const FlatBuffer& buffer = program.buffers[use.buffer];
+      return buffer.buffer->scope == Scope::Register && use.moved[p] && p >= program.home_depth(buffer);
+    });
+    if (kind == LoopKind::Vectorize) roles_[p] = LoopRole::Vector;
+    else if (inner_ < 0 && (kind == LoopKind::Unroll || over_registers)) roles_[p] = LoopRole::Unrolled;
+    else if (inner_ < 0) inner_ = static_cast<int>(p);
+  }
+}
+
+void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                               StoreProfile& out) const {
+  const Use& target = uses.front();
+  const Buffer* buffer = program.buffers[target.buffer].buffer;
+  out.in_registers = buffer->scope == Scope::Register;
+  out.accumulates = target.is_read;
+  out.waste = 1 - store.share;
+  bool target_moves_in_vector = false;
+  double spatial = 1;
+  for (u32 p = 0; p < store.depth; ++p) {
+    double extent = extent_of(program, store, p);
+    if (roles_[p] == LoopRole::Vector) {
+      out.lanes *= extent;
+      target_moves_in_vector |= target.moved[p] != 0;
+    } else if (roles_[p] == LoopRole::Unrolled) {
+      out.instances *= extent;
+      if (target.moved[p]) spatial *= extent;
+    } else {
+      out.body_runs *= extent;
+    }
+  }
+  if (inner_ >= 0) out.trip_count = extent_of(program, store, static_cast<u32>(inner_));
+  double value_bytes = std::max(bytes_of(store.node->values[0]->type.dtype), bytes_of(buffer->dtype));
+  double full = target_.vector_bits / (8 * value_bytes);
+  if (out.lanes > 1) {
+    // A sum over the lanes themselves is done one by one.
+    out.vectors = target_moves_in_vector ? std::ceil(out.lanes / full) : out.lanes;
+    out.lane_use = out.lanes / (out.vectors * full);
+  } else {
+    out.lane_use = 1 / full;
+  }
+  out.instances *= out.vectors;
+  out.accumulators = out.accumulates ? spatial * (target_moves_in_vector ? out.vectors : 1) : 0;
+}
+
+// How each operand reaches the body: instructions, and registers that it holds on to.
+void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                                   StoreProfile& out) const {
+  const Use& target = uses.front();
+  double reused = 0, largest_reused = 0, streaming = 0;
+  for (const Use& use : uses) {
+    const FlatBuffer& buffer = program.buffers[use.buffer];
+    bool in_register = buffer.buffer->scope == Scope::Register;
+    out.prepacked += buffer.is_prepacked;
+    double distinct = 1, distinct_spatial = 1, vector_stride = 0;
+    bool is_reused = false;
+    for (u32 p = 0; p < store.depth; ++p) {
+      double extent = extent_of(program, store, p);
+      if (roles_[p] == LoopRole::Vector && use.moved[p]) vector_stride = use.stride[p];
+      if (roles_[p] != LoopRole::Unrolled) continue;
+      if (use.moved[p]) distinct *= extent;
+      if (use.moved[p] && target.moved[p]) distinct_spatial *= extent;
+      is_reused |= !use.moved[p] && target.moved[p];
+    }
+    bool is_scalar = out.lanes == 1, is_contiguous = vector_stride == 1, is_single = is_scalar || vector_stride == 0;
+    if (is_scalar && inner_ >= 0) is_contiguous = use.stride[inner_] == 1;
+    double accesses = use.accesses - (use.is_write && use.is_read ? 1 : 0);
+    double vectors = use.is_irregular ? out.lanes : is_single ? 1 : is_contiguous ? out.vectors : out.lanes;
+    if (use.is_write && !in_register) out.stores += distinct * vectors;
+    if (use.is_read && !use.is_write) {
+      if (use.is_irregular) ++out.by_data;
+      else if (is_contiguous && !(is_scalar && !use.moved[inner_])) ++out.contiguous;
+      else if (is_scalar ? inner_ < 0 || !use.moved[inner_] : is_single) ++out.broadcast;
+      else ++out.stepping;
+    }
+    if (!use.is_read || in_register) continue;
+    bool is_hoisted = !use.is_write && inner_ >= 0 && !use.moved[inner_];
+    double loads = is_hoisted ? 0 : distinct * vectors * std::max(1.0, accesses);
+    if (use.is_irregular || (!is_single && !is_contiguous)) out.element_loads += loads;
+    else if (is_single && !is_scalar) out.broadcasts += loads;
+    else out.vector_loads += loads;
+    if (use.is_write) continue;
+    double held = is_single ? 1 : distinct_spatial * std::min(vectors, out.vectors);
+    if (is_hoisted) held = distinct_spatial * std::min(vectors, out.vectors);
+    if (!is_reused && !is_hoisted) {
+      streaming = 1;
+    } else {
+      reused += held;
+      largest_reused = std::max(largest_reused, is_hoisted ? 0 : held);
+    }
+  }
+  // Of several operands that are used again, the largest can be streamed while the others stay.
+  out.operands = std::max(1.0, reused + streaming - (streaming == 0 && reused > largest_reused ? largest_reused - 1 : 0));
+  if (out.in_registers && out.accumulates) {
+    double wanted = out.accumulators + out.operands;
+    out.registers_over = std::max(0.0, wanted - target_.vector_registers);
+  }
+}
+
+void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out) const {
+  const OpCounts& ops = store.ops;
+  double sums = at(ops, Op::FloatAddSub), products = at(ops, Op::FloatMul), fma = std::min(sums, products);
+  double simple = sums + products - 2 * fma + at(ops, Op::FloatCmp) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) +
+                  at(ops, Op::IntCmp) + at(ops, Op::Bool) + at(ops, Op::Select);
+  double divisions = at(ops, Op::FloatDivMod) + at(ops, Op::IntDivMod);
+  out.fma = fma * out.instances;
+  out.other = (simple + kDivision * divisions + store.math_ops) * out.instances;
+  // Addresses with // and % are worked out one by one.
+  out.element_loads += at(store.index_ops, Op::IntDivMod) > 0 && out.lanes == 1 ? 2 * out.instances : 0;
+}
+
+void StoreProfiler::count_cycles(const FlatStore& store, StoreProfile& out) const {
+  // Tails become code of their own, which runs fewer iterations, but less well.
+  double runs = out.body_runs * (0.5 + 0.5 * store.share);
+  if (store.is_init) runs = out.body_runs * store.share;
+  double loads = out.vector_loads + out.broadcasts + 1.5 * out.element_loads;
+  double arithmetic = (out.fma + out.other) / kFmaPerCycle;
+  double all = (out.fma + out.other + loads + out.stores) / kIssuePerCycle;
+  double body = std::max({arithmetic, loads / kLoadsPerCycle, out.stores / kStoresPerCycle, all});
+  if (out.registers_over > 0) body *= 1.65 + 0.08 * std::min(out.registers_over, 20.0);
+  double operations = out.fma + out.other + loads + out.stores;
+  if (operations > kLargeBody) body *= 1 + 0.15 * std::log2(operations / kLargeBody);
+  out.compute = runs * body;
+  if (out.accumulates && out.accumulators > 0) {
+    double steps = out.instances / out.accumulators;
+    out.latency = runs * steps * (out.in_registers ? kFmaLatency : kMemoryChainLatency);
+  }
+  out.overhead = runs * kLoopStep;
+}
+
+// Lines that the inner loops touch. Lines a power of two apart crowd into few sets of a cache; they count as more.
+double StoreProfiler::lines(const FlatProgram& program, const Use& use, u32 level) const {
+  const FlatBuffer& buffer = program.buffers[use.buffer];
+  double run_bytes = use.run[level] * buffer.element_bytes;
+  double runs = use.elements[level] / use.run[level];
+  return runs * std::ceil(run_bytes / target_.cache_line);
+}
+
+// For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond each time.
+void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                                  StoreProfile& out) {
+  const std::array<double, 3> sizes = {static_cast<double>(target_.l1_bytes), static_cast<double>(target_.l2_bytes),
+                                       static_cast<double>(target_.l3_bytes)};
+  set_bytes_.assign(store.depth + 1, 0);
+  for (const Use& use : uses) {
+    const FlatBuffer& buffer = program.buffers[use.buffer];
+    if (buffer.buffer->scope == Scope::Register) continue;
+    for (u32 p = 0; p <= store.depth; ++p) {
+      set_bytes_[p] += lines(program, use, std::max(p, program.home_depth(buffer))) * target_.cache_line;
+    }
+  }
+  for (int i = 0; i < 4; ++i) out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner_ + 1 - i))];
+  for (std::size_t cache = 0; cache < 3; ++cache) {
+    double room = sizes[cache] * kUsableShare;
+    if (room <= 0) continue;
+    u32 fits = store.depth;
+    while (fits > 0 && set_bytes_[fits - 1] <= room) --fits;
+    if (fits == 0 && program_bytes_ <= room) continue;
+    u32 from = fits == 0 ? 0 : fits - 1;
+    double times = 1;
+    for (u32 p = 0; p < from; ++p) times *= extent_of(program, store, p);
+    for (const Use& use : uses) {
+      const FlatBuffer& buffer = program.buffers[use.buffer];
+      if (buffer.buffer->scope == Scope::Register) continue;
+      u32 home = program.home_depth(buffer);
+      double own = lines(program, use, home);
+      if (!buffer.is_param && own * target_.cache_line <= room / 2) continue;
+      double moved_lines = lines(program, use, std::max(from, home)) * times * (use.is_write ? 2 : 1);
+      // A chain of loops that stand still for this operand does not bring it again while its part fits.
+      for (u32 p = from; p-- > 0 && !use.moved[p] && lines(program, use, home) * target_.cache_line <= room / 2;) {
+        moved_lines /= extent_of(program, store, p);
+      }
+      out.traffic[cache] += moved_lines * target_.cache_line;
+      u32 mover = store.depth;
+      while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
+      double step = mover > 0 ? use.stride[mover - 1] * buffer.element_bytes : 0;
+      bool is_strided = use.is_irregular || (step >= kPage / 2 && use.run[mover] * buffer.element_bytes < kPage / 4);
+      (is_strided ? out.strided : out.streamed) += moved_lines * (is_strided ? kStridedLine : kStreamedLine)[cache];
+    }
+  }
+}
+
+void StoreProfiler::share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const {
+  u32 p = 0;
+  double entered = 1;
+  while (p < store.depth && program.loop_of(store, p).kind != LoopKind::Parallel) entered *= extent_of(program, store, p++);
+  if (p == store.depth || target_.threads <= 1) return;
+  out.starts = entered;
+  while (p < store.depth && program.loop_of(store, p).kind == LoopKind::Parallel) out.chunks *= extent_of(program, store, p++);
+  out.speed_up = out.chunks / std::ceil(out.chunks / target_.threads);
+}
+
+}  // namespace tw

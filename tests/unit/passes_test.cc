@@ -1,0 +1,358 @@
+// Each lowering pass alone, as text before and after.
+#include <gtest/gtest.h>
+
+#include "dsl/ir/print.h"
+#include "dsl/passes/flatten_buffers.h"
+#include "dsl/passes/lower_blocks.h"
+#include "dsl/passes/parallel_loops.h"
+#include "dsl/passes/partition_loops.h"
+#include "dsl/passes/place_buffers.h"
+#include "dsl/passes/register_loops.h"
+#include "dsl/passes/unroll_loops.h"
+#include "dsl/passes/vectorize_loops.h"
+#include "dsl/text/parse_program.h"
+
+namespace tw {
+namespace {
+
+// A program from its parameters and its body, and what a pass makes of it, without head and indentation.
+class PassTest : public testing::Test {
+ protected:
+  Program parse(const std::string& head, const std::string& body) {
+    Source source{"test", "program p(" + head + ") {\n" + body + "\n}\n"};
+    Diagnostics diagnostics(source);
+    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
+    EXPECT_TRUE(made) << diagnostics.render();
+    if (!made) return {};
+    parsed_.push_back(*made);
+    return made->program;
+  }
+  Arena& arena() { return arena_; }
+  static std::string body(const Program& program) { return program.body ? print(program.body) : ""; }
+  static std::string body(const Result<Program>& program) { return program ? body(*program) : to_string(program.rejected()) + "\n"; }
+
+  std::vector<OwnedProgram> parsed_;
+  Arena arena_;
+};
+
+TEST_F(PassTest, LowerBlocksPutsGuardsOutside) {
+  Program p = parse("X: input f32[49, 8], Y: output f32[49, 8]", R"(
+    for i0 in 9 {
+      for i1 in 6 {
+        for j in 8 {
+          block Y(i: S 49 = i0 * 6 + i1, j: S 8 = j) where i0 * 6 + i1 < 49 {
+            Y[i, j] = X[i, j] + 1.0
+          }
+        }
+      }
+    })");
+  EXPECT_EQ(body(lower_blocks(arena(), p)), R"(for i0 in 9 {
+  for i1 in 6 {
+    if i0 * 6 + i1 < 49 {
+      for j in 8 {
+        Y[i0 * 6 + i1, j] = X[i0 * 6 + i1, j] + 1.0
+      }
+    }
+  }
+}
+)");
+}
+
+TEST_F(PassTest, LowerBlocksRunsInitBeforeTheReduction) {
+  Program p = parse("X: input f32[8, 12], Y: output f32[8]", R"(
+    for k0 in 4 {
+      for i in 8 {
+        for k1 in 3 {
+          block Y(i: S 8 = i, k: R 12 = k0 * 3 + k1) {
+            init {
+              Y[i] = 0.0
+            }
+            Y[i] = Y[i] + X[i, k]
+          }
+        }
+      }
+    })");
+  EXPECT_EQ(body(lower_blocks(arena(), p)), R"(for i in 8 {
+  Y[i] = 0.0
+}
+for k0 in 4 {
+  for i in 8 {
+    for k1 in 3 {
+      Y[i] = Y[i] + X[i, k0 * 3 + k1]
+    }
+  }
+}
+)");
+}
+
+TEST_F(PassTest, LowerBlocksKeepsInitUnderATestWhereTheNestIsNotPerfect) {
+  Program p = parse("X: input f32[8, 12], Y: output f32[8], Z: output f32[12]", R"(
+    for k in 12 {
+      block Z(k: S 12 = k) {
+        Z[k] = 1.0
+      }
+      for i in 8 {
+        block Y(i: S 8 = i, k: R 12 = k) {
+          init {
+            Y[i] = 0.0
+          }
+          Y[i] = Y[i] + X[i, k]
+        }
+      }
+    })");
+  EXPECT_EQ(body(lower_blocks(arena(), p)), R"(for k in 12 {
+  Z[k] = 1.0
+  for i in 8 {
+    if k == 0 {
+      Y[i] = 0.0
+    }
+    Y[i] = Y[i] + X[i, k]
+  }
+}
+)");
+}
+
+TEST_F(PassTest, PlaceBuffersShrinksToTheTile) {
+  Program p = parse("X: input f32[64, 400], Y: output f32[64, 400]", R"(
+    local T: f32[64, 400]
+    parallel for i in 64 {
+      for j in 400 {
+        T[i, j] = X[i, j] + 1.0
+      }
+      for j in 400 {
+        Y[i, j] = T[i, j] * 2.0
+      }
+    })");
+  Result<PlacedProgram> placed = place_buffers(arena(), p, {}, true);
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->worker_bytes, 1600);
+  EXPECT_EQ(placed->shared_bytes, 0);
+  EXPECT_EQ(body(placed->program), R"(parallel for i in 64 {
+  for j in 400 {
+    T[0, j] = X[i, j] + 1.0
+  }
+  for j in 400 {
+    Y[i, j] = T[0, j] * 2.0
+  }
+}
+)");
+}
+
+TEST_F(PassTest, PlaceBuffersLeavesWhatIsCarriedAlone) {
+  Program p = parse("X: input f32[512], Y: output f32[512]", R"(
+    local T: f32[513]
+    T[0] = 0.0
+    for i in 512 {
+      T[i + 1] = T[i] + X[i]
+      Y[i] = T[i + 1]
+    })");
+  Result<PlacedProgram> placed = place_buffers(arena(), p, {}, true);
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->shared_bytes, 2112);
+  EXPECT_EQ(body(placed->program), body(p));
+}
+
+TEST_F(PassTest, PartitionLoopsCutsTheTail) {
+  Program p = parse("X: input f32[49], Y: output f32[49]", R"(
+    for i0 in 9 {
+      vectorize for i1 in 6 {
+        if i0 * 6 + i1 < 49 {
+          Y[i0 * 6 + i1] = X[i0 * 6 + i1]
+        }
+      }
+    })");
+  EXPECT_EQ(body(partition_loops(arena(), p, {})), R"(for i0 in 8 {
+  vectorize for i1 in 6 {
+    Y[i0 * 6 + i1] = X[i0 * 6 + i1]
+  }
+}
+Y[48] = X[48]
+)");
+}
+
+TEST_F(PassTest, PartitionLoopsCutsPaddingAndKeepsParallelLoopsWhole) {
+  Program p = parse("X: input f32[30, 30], Y: output f32[32, 32]", R"(
+    parallel for h in 32 {
+      for w in 32 {
+        Y[h, w] = if h >= 1 and h < 31 and (w >= 1 and w < 31) then X[h - 1, w - 1] else 0.0
+      }
+    })");
+  EXPECT_EQ(body(partition_loops(arena(), p, {})), R"(parallel for h in 32 {
+  if h < 1 {
+    Y[0, 0] = 0.0
+    for w in 30 {
+      Y[0, w + 1] = 0.0
+    }
+    Y[0, 31] = 0.0
+  } else {
+    if h < 31 {
+      Y[h, 0] = 0.0
+      for w in 30 {
+        Y[h, w + 1] = X[h + -1, w]
+      }
+      Y[h, 31] = 0.0
+    } else {
+      Y[31, 0] = 0.0
+      for w in 30 {
+        Y[31, w + 1] = 0.0
+      }
+      Y[31, 31] = 0.0
+    }
+  }
+}
+)");
+}
+
+TEST_F(PassTest, PartitionLoopsLeavesTestsAroundMuchWork) {
+  Program p = parse("X: input f32[49, 900], Y: output f32[49, 900]", R"(
+    for i0 in 9 {
+      for i1 in 6 {
+        if i0 * 6 + i1 < 49 {
+          for j in 900 {
+            Y[i0 * 6 + i1, j] = X[i0 * 6 + i1, j] * 2.0
+          }
+        }
+      }
+    })");
+  EXPECT_EQ(partition_loops(arena(), p, {}).body, p.body);
+}
+
+TEST_F(PassTest, ParallelLoopsAreFusedOrSerial) {
+  Program p = parse("X: input f32[4, 6, 5], Y: output f32[4, 6, 5]", R"(
+    parallel for i in 4 {
+      parallel for j in 6 {
+        parallel for one in 1 {
+          for k in 5 {
+            parallel for l in 1 {
+              Y[i, j, k] = X[i, j, k]
+            }
+          }
+        }
+      }
+    })");
+  Result<Program> serial = serialize_inner_parallel(arena(), p, true);
+  ASSERT_TRUE(serial);
+  EXPECT_EQ(body(fuse_parallel_loops(arena(), *serial)), R"(parallel for i in 24 {
+  for one in 1 {
+    for k in 5 {
+      for l in 1 {
+        Y[i // 6, i % 6, k] = X[i // 6, i % 6, k]
+      }
+    }
+  }
+}
+)");
+  Program bound = parse("Y: output f32[4]", "bind threadIdx.x for i in 4 {\n Y[i] = 1.0\n}");
+  EXPECT_EQ(body(serialize_inner_parallel(arena(), bound, true)), "loop `i` is bound to threadIdx.x, but this backend has no such threads\n");
+}
+
+TEST_F(PassTest, RegisterLoopsAreUnrolledAndNeverParallel) {
+  const char* text = R"(
+    alloc R: f32[4] in register {
+      KIND for i in 4 {
+        R[i] = 0.0
+      }
+      for j in 4 {
+        Y[j] = R[3]
+      }
+    })";
+  auto with = [&](const std::string& kind) {
+    std::string changed = text;
+    return parse("Y: output f32[4]", changed.replace(changed.find("KIND "), 5, kind));
+  };
+  Program p = with("");
+  EXPECT_EQ(body(unroll_register_loops(arena(), p)), body(with("unroll ")));
+  Program wrong = with("parallel ");
+  EXPECT_EQ(body(unroll_register_loops(arena(), wrong)), "loop `i` is parallel and selects a register; a register buffer must lie inside of it\n");
+}
+
+TEST_F(PassTest, FlattenBuffersPutsConstantsOutside) {
+  Program p = parse("X: input f32[8, 20], Y: output f32[8, 20]", R"(
+    for i in 4 {
+      unroll for u in 2 {
+        for j in 18 {
+          Y[i * 2 + u, j + 2] = X[i * 2 + u, j + 1]
+        }
+      }
+    })");
+  EXPECT_EQ(body(flatten_buffers(arena(), p)), R"(for i in 4 {
+  unroll for u in 2 {
+    for j in 18 {
+      Y[i * 40 + j + u * 20 + 2] = X[i * 40 + j + u * 20 + 1]
+    }
+  }
+}
+)");
+}
+
+TEST_F(PassTest, VectorizeLoopsSinksBelowInnerLoopsAndTakesRemainders) {
+  Program p = parse("X: input f32[11], W: input f32[44], Y: output f32[11]", R"(
+    vectorize for j in 11 {
+      for k in 4 {
+        Y[j] = Y[j] + X[k] * W[k * 11 + j]
+      }
+    })");
+  EXPECT_EQ(body(vectorize_loops(arena(), p, {})), R"(for k in 4 {
+  Y[ramp(0, 1, 8)] = Y[ramp(0, 1, 8)] + broadcast(X[k], 8) * W[ramp(k * 11, 1, 8)]
+  Y[ramp(8, 1, 2)] = Y[ramp(8, 1, 2)] + broadcast(X[k], 2) * W[ramp(k * 11 + 8, 1, 2)]
+  Y[10] = Y[10] + X[k] * W[k * 11 + 10]
+}
+)");
+}
+
+TEST_F(PassTest, VectorizeLoopsCountsManyVectors) {
+  Program p = parse("X: input f32[203], Y: output f32[101]", R"(
+    vectorize for j in 101 {
+      Y[j] = X[j * 2] + X[j // 8]
+    })");
+  EXPECT_EQ(body(vectorize_loops(arena(), p, {})), R"(for j in 12 {
+  Y[ramp(j * 8, 1, 8)] = X[ramp(j * 16, 2, 8)] + broadcast(X[j], 8)
+}
+Y[ramp(96, 1, 4)] = X[ramp(192, 2, 4)] + broadcast(X[12], 4)
+Y[100] = X[200] + X[12]
+)");
+}
+
+TEST_F(PassTest, VectorSelectsReadOnlyWhatMayBeRead) {
+  const std::string loop = R"(
+    vectorize for j in 8 {
+      Y[j] = if j < 5 then X[j] else 0.0
+    })";
+  Program safe = parse("X: input f32[8], Y: output f32[8]", loop);
+  EXPECT_EQ(body(vectorize_loops(arena(), safe, {})),
+            "Y[ramp(0, 1, 8)] = if ramp(0, 1, 8) < broadcast(5, 8) then X[ramp(0, 1, 8)] else broadcast(0.0, 8)\n");
+  Program unsafe = parse("X: input f32[5], Y: output f32[8]", loop);
+  EXPECT_EQ(body(vectorize_loops(arena(), unsafe, {})), "for j in 8 {\n  Y[j] = if j < 5 then X[j] else 0.0\n}\n");
+}
+
+TEST_F(PassTest, UnrollLoopsReplicates) {
+  Program p = parse("X: input f32[64], Y: output f32[64]", R"(
+    for i in 16 {
+      unroll for u in 2 @hide_address = 1 {
+        unroll for v in 2 {
+          Y[i * 4 + u * 2 + v] = X[i * 4 + u * 2 + v]
+        }
+      }
+    })");
+  EXPECT_EQ(body(unroll_loops(arena(), p, {})), R"(for i in 16 {
+  for u in 1 @hide_address = 1 {
+    Y[i * 4] = X[i * 4]
+    Y[i * 4 + 1] = X[i * 4 + 1]
+  }
+  for u in 1 @hide_address = 1 {
+    Y[i * 4 + 2] = X[i * 4 + 2]
+    Y[i * 4 + 3] = X[i * 4 + 3]
+  }
+}
+)");
+  Program wrong = parse("X: input f32[4], Y: output f32[4]", R"(
+    alloc R: f32[4] in register {
+      for i in 4 {
+        R[i] = X[i]
+      }
+    })");
+  EXPECT_EQ(body(unroll_loops(arena(), wrong, {})), "register buffer `R`: an index is not constant after unrolling and vectorizing\n");
+}
+
+}  // namespace
+}  // namespace tw
