@@ -163,7 +163,10 @@ class BufferPlacement {
     Sum base, inner;
     Sum sum = sum_of(index);
     inner.add_constant(sum.constant);
-    for (const Sum::Term& term : sum.terms) (is_outside(term.atom, usage.loops) ? base : inner).add_atom(term.atom, term.coefficient);
+    for (const Sum::Term& term : sum.terms) {
+      bool fixed = is_outside(term.atom, usage.loops) && !has_one_value(term.atom);
+      (fixed ? base : inner).add_atom(term.atom, term.coefficient);
+    }
     std::optional<Interval> constants = sum.exact ? interval_of(inner, ranges_) : std::nullopt;
     Sum difference = base;
     difference.add(span.base, -1);
@@ -196,6 +199,12 @@ class BufferPlacement {
       return outside;
     });
     return outside;
+  }
+
+  // Loops of extent 1 are still there.
+  bool has_one_value(const Expr* atom) const {
+    std::optional<Interval> known = interval_of(atom, ranges_);
+    return known && known->min == known->max;
   }
 
   const Buffer* shrink(Usage& usage) {
