@@ -8,8 +8,8 @@
 //   program ... { ... }                the whole program afterwards; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
 //
-// Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal IR, and the interpreter
-// computes the same before and after. TW_BLESS=1 rewrites what is expected.
+// Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal
+// IR, and the interpreter computes the same before and after. TW_BLESS=1 rewrites what is expected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +71,8 @@ std::vector<Case> parse_cases(const std::string& text) {
 std::string to_text(const std::vector<Case>& cases) {
   std::string out;
   for (const Case& c : cases) {
-    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule, "expect\n", c.expected);
+    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule, "expect\n",
+               c.expected);
   }
   return out;
 }
@@ -128,8 +129,10 @@ void run_file(const std::string& path) {
   for (Case& c : cases) {
     SCOPED_TRACE(c.title);
     std::string found = run(cat(path, ": ", c.title), c);
-    if (bless) c.expected = found;
-    else EXPECT_EQ(found, c.expected) << "TW_BLESS=1 would write what was found";
+    if (bless)
+      c.expected = found;
+    else
+      EXPECT_EQ(found, c.expected) << "TW_BLESS=1 would write what was found";
   }
   if (bless) test::write_file(path, to_text(cases));
 }

@@ -29,8 +29,8 @@ std::optional<Part> part_of(const Expr* e, Array<const Var*> params) {
 
 bool TiledMap::pads() const { return std::find(padded.begin(), padded.end(), true) != padded.end(); }
 
-std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
-                                  const std::vector<const Var*>& coordinates) {
+std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
+                                  Array<i64> extents, const std::vector<const Var*>& coordinates) {
   Build build{arena};
   TiledMap map{{}, {results.begin(), results.end()}, coordinates, {}, {}};
   std::vector<Part> parts;
@@ -42,7 +42,9 @@ std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<
     part->result = r;
     parts.push_back(*part);
   }
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.lower < b.lower || (a.lower == b.lower && a.count > b.count); });
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.lower < b.lower || (a.lower == b.lower && a.count > b.count);
+  });
   for (std::size_t p = 0; p < params.size(); ++p) {
     i64 covered = 1;  // of the values of the parameter
     bool open = true;

@@ -20,7 +20,8 @@ class Decoder {
     if (!sum.exact) return;
     std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
     std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom) || has_one_value(term.atom); });
-    std::sort(terms.begin(), terms.end(), [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+    std::sort(terms.begin(), terms.end(),
+              [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
     Sum smaller;
     for (const Sum::Term& term : terms) {
       std::optional<Interval> reach = bounded_interval(smaller, ranges_, bounds_);
@@ -51,7 +52,8 @@ class Decoder {
   }
   bool is_fixed(const Expr* atom) const {
     bool only_fixed = true;
-    for_each<Var>(atom, [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
+    for_each<Var>(atom,
+                  [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
     return only_fixed;
   }
   bool all_digits_known(const Expr* source) const {
@@ -78,8 +80,8 @@ class Decoder {
 
 }  // namespace
 
-bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate, const VarRanges& ranges,
-                    const std::vector<const Var*>& fixed) {
+bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate,
+                    const VarRanges& ranges, const std::vector<const Var*>& fixed) {
   Decoder decoder(predicate, ranges, fixed);
   for (const Expr* expr : exprs) decoder.know(expr);
   decoder.close();

@@ -1,7 +1,8 @@
 // Cuts one loop into a nest of several, outer to inner.
-//   for i in 10 { B[i] }   split(i, [_, 4])   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 < 10 } }
-// At most one factor is open (_): what is left, rounded up. Factors need not divide the extent: then the blocks inside get a
-// predicate, which lowering turns into specialised tail code.
+//   for i in 10 { B[i] }   split(i, [_, 4])   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 <
+//   10 } }
+// At most one factor is open (_): what is left, rounded up. Factors need not divide the extent: then the blocks inside
+// get a predicate, which lowering turns into specialised tail code.
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
 
@@ -23,7 +24,8 @@ static Result<Array<i64>> fill(Arena& arena, const For* loop, Array<i64> factors
   }
   if (holes > 1) return reject("only one factor may be left open, found {0} of them", holes);
   if (holes == 0 && known < loop->extent) {
-    return reject("factors multiply to {0}, but loop `{a}` has extent {1}", loop->var->name, known, loop->extent).about_loop(loop->id.value);
+    return reject("factors multiply to {0}, but loop `{a}` has extent {1}", loop->var->name, known, loop->extent)
+        .about_loop(loop->id.value);
   }
   std::vector<i64> filled(factors.begin(), factors.end());
   for (i64& factor : filled) {
