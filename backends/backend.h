@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/kernel.h"
 #include "dsl/base/result.h"
@@ -23,6 +24,8 @@ struct CodegenTarget {
 std::string host_cpu_name();
 std::string host_features();
 std::string host_triple();
+// Names of the features that code for a target may use ("avx2", "fma", ...), sorted; empty if LLVM does not know the triple.
+std::vector<std::string> enabled_features(const CodegenTarget& target);
 // Does LLVM know this cpu for this triple ("" = host)? In the form that set_cpu_check() of target.h takes.
 bool is_llvm_cpu(const std::string& triple, const std::string& cpu);
 

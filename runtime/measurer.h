@@ -31,36 +31,36 @@ inline constexpr int kMeasureStatuses = 11;
 const char* name_of(MeasureStatus status);  // "ok", "build error", ...
 
 struct MeasureOptions {
-  const Kernel* incumbent =
-      nullptr;  // the best kernel so far: the candidate is timed in turn with it. nullptr = alone
+  // The best kernel so far: the candidate is timed in turn with it. nullptr = alone.
+  const Kernel* incumbent = nullptr;
   int threads = 1;   // 1 = the kernel gets a null pool
   bool time = true;  // false: only check the result
-  double min_seconds =
-      0;  // no honest kernel can be faster (from the machine's peak); 5 % are allowed for
-  double timeout_seconds =
-      2;  // limit of one phase: two checked calls with their prepack; timing has ten times as much
-  // How the time is taken (docs of runtime/worker/sampling.h). A pair is one sample of the
-  // candidate and one of the incumbent.
-  double sample_seconds =
-      0.3e-3;           // a sample repeats the kernel for this long; one call if it is longer
+  // No honest kernel can be faster (from the machine's peak); 5 % are allowed for.
+  double min_seconds = 0;
+  // Limit of one phase: two checked calls with their prepack. Timing has ten times as much.
+  double timeout_seconds = 2;
+
+  // How the time is taken: see runtime/worker/sampling.h. A pair is one sample of the candidate and
+  // one of the incumbent; a sample repeats the kernel for sample_seconds, or calls it once.
+  double sample_seconds = 0.3e-3;
   int first_pairs = 3;  // then a candidate slower than drop_ratio x incumbent is dropped
   int pairs = 10;       // then one slower than close_ratio x incumbent is done
   int max_pairs = 24;   // for the others, unless they are precise enough before
   double drop_ratio = 1.3, close_ratio = 1.1;
-  double precision =
-      0.01;  // enough when (quartile distance) / sqrt(pairs) is below this part of the median
+  // Enough when (quartile distance) / sqrt(pairs) is below this part of the median.
+  double precision = 0.01;
   double budget_seconds = 0.1;  // no further pairs after the first ones once timing took so long
 };
 
 struct MeasureResult {
   MeasureStatus status = MeasureStatus::WorkerLost;
   std::string message;  // one sentence; empty if Ok
-  double seconds =
-      0;  // the score: time of one call. With an incumbent: ratio x the incumbent's smallest time
-          // so far in this task; without: the smallest sample. 0 if nothing was timed
+  // The score: time of one call. With an incumbent: ratio x the incumbent's smallest time so far in
+  // this task; without: the smallest sample. 0 if nothing was timed.
+  double seconds = 0;
   double ratio = 0;  // median of candidate / incumbent over the pairs; 0 without incumbent
-  double lower_quartile = 0,
-         upper_quartile = 0;  // of the ratios; of the samples in seconds if there is no incumbent
+  // Of the ratios; of the samples in seconds if there is no incumbent.
+  double lower_quartile = 0, upper_quartile = 0;
   double min_seconds = 0, median_seconds = 0;  // of the candidate's samples
   double incumbent_seconds = 0;  // smallest sample of the incumbent in this measurement
   int pairs = 0;                 // undisturbed pairs (or samples) used
@@ -82,10 +82,10 @@ struct TaskStart {
 class Measurer {
  public:
   virtual ~Measurer() = default;
-  // Makes two sets of random inputs and constants from `seed` (floats in [-1, 1), integers in [-8,
-  // 8) or [0, 8), bool 0 or 1) and runs `reference` on both in a child process. Candidates have the
-  // same inputs, constants and outputs by name; outputs may have another element type. Tasks may be
-  // begun while others are open; each keeps its data in the worker's memory.
+  // Makes two sets of random inputs and constants from `seed` (floats in [-1, 1), integers in
+  // [-8, 8) or [0, 8), bool 0 or 1) and runs `reference` on both in a child process. Candidates
+  // have the same inputs, constants and outputs by name; outputs may have another element type.
+  // Tasks may be begun while others are open; each keeps its data in the worker's memory.
   virtual TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) = 0;
   virtual void end_task(int task) = 0;
   // Runs, checks and times one kernel.
@@ -94,13 +94,13 @@ class Measurer {
 };
 
 struct WorkerOptions {
-  std::string executable;  // empty: $TRACEWRIGHT_WORKER, else tracewright-worker beside this
-                           // library or in its ../bin
-  int core = -1;  // CPU for the measuring thread, -1 = the last one this process may use. Further
-                  // kernel threads take the others
-  i64 memory_bytes =
-      i64{8}
-      << 30;  // for the buffers of one measurement, and address space beyond what the worker has
+  // Empty: $TRACEWRIGHT_WORKER, else tracewright-worker beside this library or in its ../bin.
+  std::string executable;
+  // CPU for the measuring thread; -1 = the last one this process may use. Further kernel threads
+  // take the others.
+  int core = -1;
+  // For the buffers of one measurement, and for address space beyond what the worker has.
+  i64 memory_bytes = i64{8} << 30;
   double reference_timeout_seconds = 120;
 };
 

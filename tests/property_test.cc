@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iostream>
+#include <map>
 
 #include "dsl/base/text.h"
-#include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
+#include "support/meaning.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
-#include "tests/unit/evaluate.h"
 
 namespace tw {
 namespace {
@@ -21,9 +22,24 @@ i64 from_environment(const char* name, i64 fallback) {
   return text ? std::atoll(text) : fallback;
 }
 
-std::string check(const Program& before, const Program& after, u64 seed) {
-  if (outputs_of(before, seed) != outputs_of(after, seed)) return "differs";
-  return "";
+struct Lowered {
+  int programs = 0;
+  std::map<std::string, int> rejects;
+};
+
+std::string check(const Program& before, const Program& after, u64 seed, Lowered& count) {
+  std::string wrong = test::difference(before, after, seed);
+  if (!wrong.empty() || std::getenv("TW_NO_LOWERING")) return wrong;
+  Arena arena;
+  std::vector<PassDump> dumps;
+  Result<LoweredProgram> lowered = lower(arena, after, {}, &dumps);
+  if (!lowered) {
+    ++count.rejects[lowered.rejected().reason];
+    return "";
+  }
+  ++count.programs;
+  wrong = test::difference(before, *lowered, seed);
+  return wrong.empty() || dumps.empty() ? wrong : cat(wrong, "\nafter the last pass:\n", dumps.back().text);
 }
 
 // The first instruction after which the program is wrong, with the program before it and after it.
@@ -35,7 +51,8 @@ std::string first_wrong_step(const Program& base, const Trace& trace, u64 seed) 
     std::vector<Decision> decisions = trace.decisions();
     Status status = replay(trace, state, decisions, ReplayMode::Strict, nullptr, 0, length);
     if (!status) return "replay rejects: " + to_string(status.rejected());
-    std::string wrong = check(base, state.program(), seed);
+    Lowered ignored;
+    std::string wrong = check(base, state.program(), seed, ignored);
     if (!wrong.empty()) {
       return cat("wrong after: ", trace.print_instruction(trace.instructions()[length - 1]), "\n", wrong, "\nbefore it:\n", previous, "after it:\n",
                  print(state.program()));
@@ -45,7 +62,7 @@ std::string first_wrong_step(const Program& base, const Trace& trace, u64 seed) 
   return "cannot be repeated by replaying";
 }
 
-void run_case(u64 seed, Acceptance& acceptance) {
+void run_case(u64 seed, Acceptance& acceptance, Lowered& lowered) {
   Rng rng(seed);
   std::string use;
   OwnedProgram base = test::random_program(rng, use);
@@ -56,16 +73,19 @@ void run_case(u64 seed, Acceptance& acceptance) {
     const InstructionKind* kind = kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))];
     test::apply_random(schedule, *kind, rng, acceptance);
   }
-  std::string wrong = check(base.program, schedule.program(), seed);
-  ASSERT_EQ(wrong, "") << "TW_SEED=" << seed << "  " << use << "\n" << schedule.trace().without_dead_code().print()
+  std::string wrong = check(base.program, schedule.program(), seed, lowered);
+  ASSERT_TRUE(wrong.empty()) << wrong << "\nTW_SEED=" << seed << "  " << use << "\n" << schedule.trace().without_dead_code().print()
                        << first_wrong_step(base.program, schedule.trace().without_dead_code(), seed);
 }
 
 TEST(Property, SchedulesKeepTheMeaningOfPrograms) {
   Acceptance acceptance;
+  Lowered lowered;
   i64 seed = from_environment("TW_SEED", -1), cases = from_environment("TW_CASES", 3000);
-  if (seed >= 0) return run_case(static_cast<u64>(seed), acceptance);
-  for (i64 i = 0; i < cases && !HasFailure(); ++i) run_case(static_cast<u64>(i), acceptance);
+  if (seed >= 0) return run_case(static_cast<u64>(seed), acceptance, lowered);
+  for (i64 i = 0; i < cases && !HasFailure(); ++i) run_case(static_cast<u64>(i), acceptance, lowered);
+  std::cout << "  lowered: " << lowered.programs << "\n";
+  for (const auto& [reason, count] : lowered.rejects) std::cout << "  not lowered: " << count << "  " << reason << "\n";
   for (const auto& [name, tried] : acceptance) {
     int total = tried.accepted + tried.rejected;
     std::cout << cat("  ", name, ": ", tried.accepted, " of ", total, " accepted (", 100 * tried.accepted / std::max(total, 1), " %)\n");

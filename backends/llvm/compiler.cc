@@ -103,6 +103,19 @@ bool is_llvm_cpu(const std::string& triple, const std::string& cpu) {
   return target && subtarget(*target, name, "", "")->isCPUStringValid(cpu);
 }
 
+std::vector<std::string> enabled_features(const CodegenTarget& target) {
+  initialize_llvm();
+  std::string error, triple = target.triple.empty() ? host_triple() : target.triple;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!found) return {};
+  auto info = subtarget(*found, triple, target.cpu.empty() ? host_cpu_name() : target.cpu, target.features);
+  std::vector<std::string> names;
+  for (const llvm::SubtargetFeatureKV& feature : info->getAllProcessorFeatures()) {
+    if (info->getFeatureBits()[feature.Value]) names.emplace_back(feature.Key);
+  }
+  return names;
+}
+
 KernelManifest manifest_of(const LoweredProgram& program, std::string_view symbol) {
   KernelManifest manifest;
   manifest.symbol = symbol;

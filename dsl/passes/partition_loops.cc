@@ -13,6 +13,7 @@ namespace {
 
 constexpr i64 kHotOperations = 64;  // a test around at least this much work does not matter
 constexpr std::size_t kMaxCuts = 6;
+constexpr i64 kMaxVisits = 4000;  // stores looked at, all copies together; beyond, no further loop is cut
 
 i64 ceil_div(i64 a, i64 b) { return -floor_div(-a, b); }
 
@@ -110,6 +111,7 @@ class Partition {
   Partition(Arena& arena, const LoweringOptions& options) : arena_(arena), build_{arena}, options_(options) {}
 
   const Stmt* stmt(const Stmt* s) {
+    visits_ += s->kind == Kind::Store;
     switch (s->kind) {
       case Kind::For: return loop(static_cast<const For*>(s));
       case Kind::If: return branch(static_cast<const If*>(s));
@@ -185,8 +187,13 @@ class Partition {
     return copy;
   }
 
+  // Cutting tries a loop cut and, where that is too much code, whole: the number of visits bounds the time.
+  Cuts find_cuts(const Var* var, Interval range, const Stmt* body) const {
+    return visits_ < kMaxVisits ? CutFinder(var, range, ranges_, options_).find(body) : Cuts{};
+  }
+
   std::vector<Piece> pieces(const Var* var, Interval range, const Stmt* body) {
-    Cuts cuts = CutFinder(var, range, ranges_, options_).find(body);
+    Cuts cuts = find_cuts(var, range, body);
     if (!cuts.at.empty()) {
       std::vector<Piece> cut = cut_at(var, range, cuts, body);
       i64 code = 0;
@@ -230,7 +237,7 @@ class Partition {
   const Stmt* choose(const std::vector<const For*>& nest, std::size_t depth, const Stmt* body) {
     if (depth == nest.size()) return stmt(body);
     const Var* var = nest[depth]->var;
-    Cuts cuts = CutFinder(var, {0, nest[depth]->extent - 1}, ranges_, options_).find(body);
+    Cuts cuts = find_cuts(var, {0, nest[depth]->extent - 1}, body);
     if (!cuts.at.empty()) {
       const Stmt* out = choose_piece(nest, depth, cuts, body);
       if (!out || cost_of(out, options_).code <= options_.max_instructions) return out;
@@ -264,6 +271,7 @@ class Partition {
   Build build_;
   const LoweringOptions& options_;
   VarRanges ranges_;
+  i64 visits_ = 0;
 };
 
 }  // namespace

@@ -230,6 +230,16 @@ class BufferPlacement {
     return rows * ((last + lanes - 1) / lanes);
   }
 
+  // Of a register buffer and those around it, which live at the same time.
+  i64 live_registers(const Usage& usage) const {
+    i64 total = 0;
+    for (const Usage& other : usages_) {
+      bool around = other.loops.size() <= usage.loops.size() && std::equal(other.loops.begin(), other.loops.end(), usage.loops.begin());
+      if (other.seen && around && other.shrunk->scope == Scope::Register) total += registers_of(other.shrunk);
+    }
+    return total;
+  }
+
   Status check_sizes() const {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
@@ -240,9 +250,9 @@ class BufferPlacement {
       if (!scratch_allowed_ && bytes_of(buffer) > kPrepackBytes) {
         return reject("prepack: the intermediate buffer `{a}` has {0} bytes, more than {1}", buffer->name, bytes_of(buffer), kPrepackBytes);
       }
-      if (buffer->scope == Scope::Register && registers_of(buffer) + 1 > options_.vector_registers) {
-        return reject("register buffer `{a}` needs {0} vector registers and one to spare, but there are {1}", buffer->name,
-                      registers_of(buffer), options_.vector_registers);
+      if (buffer->scope == Scope::Register && live_registers(usage) + 1 > options_.vector_registers) {
+        return reject("register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are {1}",
+                      buffer->name, live_registers(usage), options_.vector_registers);
       }
     }
     return ok();

@@ -20,6 +20,18 @@ static int highest_without_writer(const Path& path, const Buffer* buffer) {
   return -1;
 }
 
+// Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
+static Status is_written_before(const State& state, const Block* block, const Buffer* buffer) {
+  std::vector<const Block*> order = blocks_in(state.program().body);
+  for (const Block* writer : writers_of(state.program().body, buffer)) {
+    if (order_of(order, writer) > order_of(order, block)) {
+      return reject("block `{a}` reads what block `{b}` writes only later", block->name, writer->name)
+          .about_block(block->id.value).about_block(writer->id.value);
+    }
+  }
+  return ok();
+}
+
 static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope_name) {
   TW_TRY(Path path, state.path_to(id));
   const Block* block = static_cast<const Block*>(path.back());
@@ -27,12 +39,13 @@ static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope
   TW_TRY(const Buffer* buffer, buffer_at(block, buffers_read(block), read_index, "read"));
   int at = highest_without_writer(path, buffer);
   if (at < 0) return reject("block `{a}` writes `{b}`, which it reads", block->name, buffer->name).about_block(id.value);
+  TW_TRY_STATUS(is_written_before(state, block, buffer));
 
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), path[at], buffer, AccessKind::Read, around, block);
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype, buffer->shape, scope);
   const Block* mover = copy_block(state, copy->name, buffer, copy, block);
-  const Stmt* nest = nest_over(state, mover, region.dims, false, around);
+  const Stmt* nest = nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
   Program before = state.program();
   insert_before(state, path[at], nest);
   state.replace(block, redirect_loads(state.arena(), block, buffer, copy));

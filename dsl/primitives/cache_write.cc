@@ -34,7 +34,7 @@ static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scop
 
   const Buffer* cache = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype, buffer->shape, scope);
   const Block* mover = copy_block(state, cache->name, cache, buffer, block);
-  const Stmt* nest = nest_over(state, mover, region.dims, false, around);
+  const Stmt* nest = nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
   Program before = state.program();
   insert_after(state, path[at], nest);
   state.replace(block, replace_buffer(state.arena(), block, buffer, cache));

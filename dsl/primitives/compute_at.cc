@@ -66,10 +66,12 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
 
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);
-  const Stmt* nest = nest_over(state, block, ranges_needed(state, block, loop, around), keep_units, around);
+  std::vector<const Block*> readers = consumers(state.program().body, block);
+  const Expr* condition = common_condition(state.build(), readers, around);
+  const Stmt* nest = nest_over(state, block, ranges_needed(state, block, loop, around), keep_units, around, condition);
   std::vector<const Stmt*> children = children_of(loop);
   Program before = state.program();
-  move_before(state, block, children[first_child_with(children, consumers(state.program().body, block))], nest);
+  move_before(state, block, children[first_child_with(children, readers)], nest);
   return concurrent_loops_stay_legal(state, id, before);
 }
 

@@ -116,7 +116,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   around.set_extent(loop->var, loop->extent);
   TW_TRY(std::vector<Range> ranges, ranges_computed(state, block, loop, around));
   Program before = state.program();
-  move_after(state, block, children[last], nest_over(state, block, ranges, keep_units, around));
+  move_after(state, block, children[last], nest_over(state, block, ranges, keep_units, around, nullptr));
   return concurrent_loops_stay_legal(state, id, before);
 }
 

@@ -163,8 +163,9 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
   block->iters = arena.copy(iters);
   block->bindings = arena.copy(bindings);
   block->predicate = conjunction(build, rest);
-  block->init = build.store(arena.copy(targets), arena.copy(plan.reducer.identities));
-  block->body = build.store(arena.copy(targets), arena.copy(combine(arena, plan.reducer, loads, terms)));
+  bool reduces = !reduced.empty();  // else each partial result is one term
+  block->init = reduces ? build.store(arena.copy(targets), arena.copy(plan.reducer.identities)) : nullptr;
+  block->body = build.store(arena.copy(targets), arena.copy(reduces ? combine(arena, plan.reducer, loads, terms) : terms));
   return block;
 }
 

@@ -40,6 +40,12 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
                 buffer->name);
 }
 
+// Is the loop, as it is, one of the block's iters, over its whole domain?
+static bool runs_over_a_domain(const Block* block, const For* loop) {
+  auto at = std::find(block->bindings.begin(), block->bindings.end(), loop->var);
+  return at != block->bindings.end() && block->iters[static_cast<std::size_t>(at - block->bindings.begin())].extent == loop->extent;
+}
+
 // The nest of a writer that nobody has scheduled: one plain loop per iter and nothing else below, the whole buffer written at its iters.
 static Result<const Stmt*> untouched_nest(const State& state, const Block* writer, const Buffer* buffer) {
   Reject scheduled = reject("the map pads `{a}`, but its writer `{b}` is not a complete block in its first loops, which could write the padding",
@@ -61,7 +67,8 @@ static Result<const Stmt*> untouched_nest(const State& state, const Block* write
   int top = path.index_of(top_of_own_nest(path));
   if (path.size() - 1 - top != static_cast<int>(looped)) return scheduled;
   for (int i = top; i + 1 < path.size(); ++i) {
-    if (!is_plain(static_cast<const For*>(path[i]))) return scheduled;
+    const For* loop = static_cast<const For*>(path[i]);
+    if (!is_plain(loop) || !runs_over_a_domain(writer, loop)) return scheduled;
   }
   return path[top];
 }
@@ -96,7 +103,7 @@ static const Stmt* nest_over_new_shape(State& state, const Block* writer, const 
   Block* block = arena.make<Block>(*writer);
   block->iters = arena.copy(iters);
   block->body = simplify(arena, build.store(to, arena.copy(at), value), domains);
-  return nest_over(state, block, ranges, /*keep_units=*/true, {});
+  return nest_over(state, block, ranges, /*keep_units=*/true, {}, nullptr);
 }
 
 // Every access of the block to `from` goes to `to`, at the mapped indices.

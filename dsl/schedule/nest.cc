@@ -101,7 +101,42 @@ const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts) 
   return all;
 }
 
-const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around) {
+const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around) {
+  std::vector<const Expr*> common;
+  for (const Expr* conjunct : conjuncts_of(blocks.front()->predicate)) {
+    bool is_outside = true;
+    for_each<Var>(conjunct, [&](const Var* var) { is_outside &= around.find(var) != nullptr; });
+    if (is_outside) common.push_back(conjunct);
+  }
+  for (const Block* block : blocks) {
+    std::vector<const Expr*> here = conjuncts_of(block->predicate);
+    std::erase_if(common, [&](const Expr* conjunct) {
+      return std::none_of(here.begin(), here.end(), [&](const Expr* other) { return same_expr(conjunct, other); });
+    });
+  }
+  return conjunction(build, common);
+}
+
+namespace {
+
+// What keeps the bindings in their domains, added to the condition unless it says so already.
+const Expr* staying_in_domains(Build build, const Block* block, const std::vector<const Expr*>& bindings, const VarRanges& around,
+                               const Expr* condition) {
+  std::vector<const Expr*> all = conjuncts_of(condition);
+  auto add = [&](const Expr* needed) {
+    if (std::none_of(all.begin(), all.end(), [&](const Expr* known) { return same_expr(known, needed); })) all.push_back(needed);
+  };
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    std::optional<Interval> interval = interval_of(bindings[i], around);
+    if (!interval || interval->min < 0) add(build.binary(BinaryOp::Ge, bindings[i], build.integer(0)));
+    if (!interval || interval->max >= block->iters[i].extent) add(build.lt(bindings[i], block->iters[i].extent));
+  }
+  return conjunction(build, all);
+}
+
+}  // namespace
+
+const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around, const Expr* condition) {
   Build build = state.build();
   std::vector<const Var*> vars(ranges.size());
   std::vector<const Expr*> bindings;
@@ -113,16 +148,7 @@ const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>
     }
     bindings.push_back(simplify(state.arena(), looped ? build.add(ranges[i].min, vars[i]) : ranges[i].min, around));
   }
-  const Expr* predicate = nullptr;
-  for (std::size_t i = 0; i < bindings.size(); ++i) {
-    std::optional<Interval> interval = interval_of(bindings[i], around);
-    if (!interval || interval->min < 0) {
-      predicate = build.both(predicate, build.binary(BinaryOp::Ge, bindings[i], build.integer(0)));
-    }
-    if (!interval || interval->max >= block->iters[i].extent) {
-      predicate = build.both(predicate, build.lt(bindings[i], block->iters[i].extent));
-    }
-  }
+  const Expr* predicate = staying_in_domains(build, block, bindings, around, condition);
   const Stmt* nest = build.with_bindings(block, state.arena().copy(bindings), predicate);
   for (std::size_t i = ranges.size(); i-- > 0;) {
     if (vars[i]) nest = build.loop(state.fresh_loop(), vars[i], ranges[i].extent, nest);

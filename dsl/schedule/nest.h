@@ -23,9 +23,12 @@ const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition
 std::vector<const Expr*> conjuncts_of(const Expr* predicate);
 const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
 
-// The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes what is needed to stay in
-// the domains of the iters. Ranges of one value get no loop unless keep_units. Loops are named after the iters.
-const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around);
+// What the predicates of all these blocks say about variables of `around` alone: iterations of the loops around in which none of them runs. Null = nothing.
+const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around);
+
+// The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes `condition` (null = true) and what is needed
+// to stay in the domains of the iters. Ranges of one value get no loop unless keep_units. Loops are named after the iters.
+const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around, const Expr* condition);
 
 // The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range);

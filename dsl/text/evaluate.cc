@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "dsl/text/lexer.h"
 
 namespace tw::instantiation {
 namespace {
-
-i64 floor_div(i64 a, i64 b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 struct IntegerFunction {
   std::string_view name;

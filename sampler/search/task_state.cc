@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
+#include "sampler/search/trial.h"
 
 namespace tw {
 namespace {
@@ -17,7 +18,7 @@ rules::TargetFacts facts_of(const Target& target) {
 }
 
 FeatureTarget feature_target_of(const Target& target) {
-  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
+  return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
 }
 
@@ -147,7 +148,7 @@ double operations(const Expr* e) {
     }
     default: {
       double total = e->kind == Kind::Call ? 1 : 0;
-      for_each_child(e, [&](const Expr* child) { total += operations(child); });
+      for_each_child(e, [&](const Node* child) { total += operations(static_cast<const Expr*>(child)); });
       return total;
     }
   }

@@ -301,7 +301,10 @@ class Tuner {
     if (built.kernel) {
       double begin = now();
       MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads};
-      if (trial.is_baseline) options.timeout_seconds = 120;
+      if (trial.is_baseline) {  // may take seconds a call: one sample says enough
+        options.timeout_seconds = 120;
+        options.first_pairs = options.pairs = options.max_pairs = 1;
+      }
       measured = measurer_->measure(state.worker_task, *built.kernel, options);
       result_.profile.measure += now() - begin;
     } else {
@@ -319,7 +322,8 @@ class Tuner {
       record.third_quartile = measured.upper_quartile * (measured.ratio > 0 ? measured.seconds / measured.ratio : 1);
     }
     store(trial);
-    if (record.ok() && trial.stored && (state.progress.best_seconds == 0 || record.seconds < best_in_batch(state))) {
+    // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.
+    if (record.ok() && trial.stored && !trial.is_baseline && record.seconds < best_in_batch(state)) {
       best_in_batch_ = record.seconds;
       state.incumbent = std::move(*built.kernel);
     }

@@ -88,7 +88,7 @@ class ArgumentMaker {
   std::optional<Arg> boolean(const Parameter&) { return Arg::of_int(rng_.below(2)); }
   std::optional<Arg> literal(const Parameter&) { return Arg::of_int(rng_.below(3)); }
   std::optional<Arg> text(const Parameter& parameter) {
-    static const std::map<std::string, std::vector<Str>> words = {{"scope", {"global", "local", "shared"}},
+    static const std::map<std::string, std::vector<Str>> words = {{"scope", {"global", "global", "global", "local"}},
                                                                   {"access", {"read", "write"}},
                                                                   {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
                                                                   {"key", {"mark"}}};

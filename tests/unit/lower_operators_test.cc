@@ -14,7 +14,7 @@ WorkloadArguments small_arguments(const Signature& signature) {
     if (parameter.name == "padding") out.push_back({parameter.name, i64{1}});
     if (!parameter.required) continue;
     bool spatial = parameter.name == "H" || parameter.name == "W" || parameter.name == "L" || parameter.name == "D";
-    out.push_back({parameter.name, i64{spatial ? 7 : 3}});
+    out.push_back({parameter.name, i64{spatial ? 4 : 2}});
   }
   return out;
 }

@@ -84,7 +84,7 @@ TEST(Lower, RejectsSayWhy) {
     ProgramMaker m;
     Result<LoweredProgram> lowered = lower(m.arena, gemm(m, {16, 64, 8, 8, 32, 1}), {});
     ASSERT_FALSE(lowered);
-    EXPECT_EQ(to_string(lowered.rejected()), "register buffer `D` needs 32 vector registers and one to spare, but there are 16");
+    EXPECT_EQ(to_string(lowered.rejected()), "register buffer `D`: it and those around it need 32 vector registers and one to spare, but there are 16");
   }
   {
     ProgramMaker m;

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "dsl/base/text.h"
-#include "test_kernels.h"
+#include "tests/unit/test_kernels.h"
 
 namespace tw {
 namespace {

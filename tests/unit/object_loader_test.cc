@@ -11,7 +11,7 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "test_kernels.h"
+#include "tests/unit/test_kernels.h"
 
 namespace tw {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/rng.h"
-#include "test_kernels.h"
+#include "tests/unit/test_kernels.h"
 
 namespace tw {
 namespace {

@@ -1,0 +1,176 @@
+#include "runtime/bench.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+constexpr double sample_nanoseconds = 2e6;  // a sample repeats a kernel for about so long
+constexpr double agreement = 1e-3;          // of the largest element
+
+double quantile(std::vector<double> values, double part) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  double at = part * static_cast<double>(values.size() - 1);
+  std::size_t low = static_cast<std::size_t>(at), high = std::min(low + 1, values.size() - 1);
+  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+i64 calls_for(double nanoseconds) { return std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(nanoseconds, 1.0)), 1, 1'000'000); }
+
+// A library in the race.
+struct Rival {
+  std::string library;
+  std::unique_ptr<Peer> peer;
+  PeerKernel kernel;
+  i64 calls = 1;
+  std::vector<double> times, ratios;  // seconds of a call; its time / our time
+  std::string problem;
+
+  bool alive() const { return problem.empty(); }
+  // Seconds of one call, or 0 after a failure.
+  double sample() {
+    PeerResult<double> took = peer->sample(calls);
+    if (!took) problem = took.message;
+    return took ? took.value * 1e-9 / static_cast<double>(calls) : 0;
+  }
+};
+
+Rival enter(const std::string& library, const PeerProblem& problem, int threads, int vector_bits) {
+  Rival rival{library, nullptr, {}, 1, {}, {}, ""};
+  PeerOptions options;
+  options.threads = threads;
+  options.vector_bits = vector_bits <= 256 ? 256 : 0;
+  PeerResult<std::unique_ptr<Peer>> started = Peer::start(library, options);
+  rival.problem = started.message;
+  if (!started) return rival;
+  rival.peer = std::move(started.value);
+  PeerResult<PeerKernel> prepared = rival.peer->prepare(problem);
+  rival.problem = prepared.message;
+  if (!prepared) return rival;
+  rival.kernel = prepared.value;
+  PeerResult<double> once = rival.peer->sample(1);
+  rival.problem = once.message;
+  if (once) rival.calls = calls_for(once.value);
+  return rival;
+}
+
+// Runs the pairs: in every round ours and each rival in turn, who begins changes from round to round.
+struct Race {
+  KernelProcess& ours;
+  i64 our_calls;
+  std::vector<double> our_times;
+
+  double sample_ours() {
+    std::optional<double> took = ours.sample(our_calls);
+    if (!took) return 0;
+    our_times.push_back(*took * 1e-9 / static_cast<double>(our_calls));
+    return our_times.back();
+  }
+  bool run(std::vector<Rival>& rivals, int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (Rival& rival : rivals) {
+        if (!rival.alive()) continue;
+        bool ours_first = round % 2 == 0;
+        double first = ours_first ? sample_ours() : rival.sample(), second = ours_first ? rival.sample() : sample_ours();
+        if (!ours.error().empty()) return false;
+        if (!rival.alive()) continue;
+        rival.times.push_back(ours_first ? second : first);
+        rival.ratios.push_back(rival.times.back() / our_times.back());
+      }
+    }
+    return true;
+  }
+};
+
+// "" if the results are the same but for rounding.
+std::string difference(const KernelProcess& ours, Rival& rival) {
+  PeerResult<std::vector<float>> theirs = rival.peer->output();
+  if (!theirs) return theirs.message;
+  i64 count = ours.output_bytes() / static_cast<i64>(sizeof(float));
+  if (static_cast<i64>(theirs.value.size()) != count) return cat("has ", theirs.value.size(), " elements of output, ours has ", count);
+  const float* mine = reinterpret_cast<const float*>(ours.output());
+  double largest = 0, worst = 0;
+  for (i64 i = 0; i < count; ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(theirs.value[i])));
+    worst = std::max(worst, std::fabs(static_cast<double>(mine[i]) - static_cast<double>(theirs.value[i])));
+    if (std::isnan(mine[i]) != std::isnan(theirs.value[i])) worst = INFINITY;
+  }
+  return worst <= agreement * largest ? "" : cat("results differ by ", worst, ", the largest element is ", largest);
+}
+
+BenchRow row_of(Rival& rival, const KernelProcess& ours) {
+  BenchRow row{.library = rival.library, .seconds = quantile(rival.times, 0.5), .ratio = quantile(rival.ratios, 0.5),
+               .lower = quantile(rival.ratios, 0.25), .upper = quantile(rival.ratios, 0.75), .pairs = static_cast<int>(rival.ratios.size()),
+               .verdict = Verdict::Same, .detail = rival.kernel.detail};
+  std::string wrong = rival.alive() ? difference(ours, rival) : "";
+  if (!rival.alive()) row.verdict = Verdict::Failed, row.detail = rival.problem;
+  else if (!wrong.empty()) row.verdict = Verdict::Wrong, row.detail = wrong;
+  else if (row.lower > 1) row.verdict = Verdict::Faster;
+  else if (row.upper < 1) row.verdict = Verdict::Slower;
+  return row;
+}
+
+// Ours against the probe: the share of the peak in each pair.
+BenchRow own_row(const BenchTask& task, const Race& race, const Rival& fma) {
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < fma.times.size(); ++i) {
+    double peak = fma.kernel.flops / fma.times[i], ours = task.flops * fma.ratios[i] / fma.times[i];
+    shares.push_back(ours / peak);
+  }
+  BenchRow row{.library = "tracewright", .seconds = quantile(race.our_times, 0.5), .ratio = quantile(shares, 0.5),
+               .lower = quantile(shares, 0.25), .upper = quantile(shares, 0.75), .pairs = static_cast<int>(shares.size()),
+               .verdict = Verdict::Same, .detail = fma.problem};
+  row.peak_share = row.ratio;
+  return row;
+}
+
+const PeerProblem fma_problem{"fma", {}, {}, {}};
+
+}  // namespace
+
+const char* name_of(Verdict verdict) {
+  constexpr const char* names[] = {"faster", "slower", "same", "wrong", "failed"};
+  return names[static_cast<int>(verdict)];
+}
+
+BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries, int pairs) {
+  BenchResult result;
+  std::unique_ptr<KernelProcess> ours = KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
+  if (!ours) return result;
+  std::optional<double> once = ours->sample(1);
+  if (!once) return result.error = ours->error(), result;
+  std::vector<Rival> rivals;
+  rivals.push_back(enter("fma", fma_problem, task.threads, task.vector_bits));
+  for (const std::string& library : libraries) {
+    if (!task.problem.op.empty() && library != "fma") rivals.push_back(enter(library, task.problem, task.threads, task.vector_bits));
+  }
+  Race race{*ours, calls_for(*once), {}};
+  if (!race.run(rivals, pairs)) return result.error = ours->error(), result;
+  for (int i = 0; race.our_times.empty() && i < pairs; ++i) race.sample_ours();  // nobody to race with
+  const Rival& fma = rivals[0];
+  double fma_seconds = quantile(fma.times, 0.5);
+  result.fma_gflops = fma_seconds > 0 ? fma.kernel.flops / fma_seconds * 1e-9 : 0;
+  result.rows.push_back(own_row(task, race, fma));
+  for (std::size_t i = 1; i < rivals.size(); ++i) {
+    BenchRow row = row_of(rivals[i], *ours);
+    if (row.seconds > 0 && result.fma_gflops > 0) row.peak_share = task.flops / row.seconds * 1e-9 / result.fma_gflops;
+    result.rows.push_back(std::move(row));
+  }
+  return result;
+}
+
+double measure_fma_peak(int threads, int vector_bits) {
+  constexpr int samples = 20;
+  Rival fma = enter("fma", fma_problem, threads, vector_bits);
+  for (int i = 0; i < samples && fma.alive(); ++i) {
+    if (double took = fma.sample(); took > 0) fma.times.push_back(took);
+  }
+  double seconds = quantile(fma.times, 0.5);
+  return seconds > 0 ? fma.kernel.flops / seconds * 1e-9 : 0;
+}
+
+}  // namespace tw
