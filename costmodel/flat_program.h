@@ -11,9 +11,9 @@ namespace tw {
 
 // The machine that features and drafts are made for: a CPU. Sizes in bytes, of what one core can use.
 struct FeatureTarget {
+  int threads = 1;
   int vector_bits = 256;
   int vector_registers = 16;
-  int threads = 1;
   i64 l1_bytes = 32 << 10;
   i64 l2_bytes = 512 << 10;
   i64 l3_bytes = 16 << 20;  // 0 = none
