@@ -86,7 +86,7 @@ class Export : public testing::Test {
     Finished ran = test::run_program({at("program")});
     EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
     Finished needed = test::run_program({"ldd", at("program")});
-    EXPECT_EQ(needed.out.find("tracewright"), std::string::npos) << needed.out;
+    EXPECT_EQ(needed.out.find("libtracewright"), std::string::npos) << needed.out;
   }
 
   test::TemporaryDirectory folder;
