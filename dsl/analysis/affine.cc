@@ -424,4 +424,10 @@ bool assume(const Expr* condition, bool holds, VarRanges& ranges) {
   return assume_negative(at_most, ranges) && assume_negative(negative(claim->sum, -1), ranges);
 }
 
+std::optional<Sum> negative_where(const Expr* comparison) {
+  std::optional<SignClaim> claim = claim_of(as<Binary>(comparison));
+  if (!claim || claim->sign == Sign::Zero || claim->sign == Sign::NotZero) return std::nullopt;
+  return claim->sign == Sign::Negative ? claim->sum : negative(claim->sum, -1);
+}
+
 }  // namespace tw

@@ -25,5 +25,7 @@ Sum sum_of(const Expr* expr);
 Sum difference_of(const Expr* a, const Expr* b);
 const Expr* to_expr(Arena& arena, const Sum& sum);
 std::optional<Interval> interval_of(const Sum& sum, const VarRanges& ranges);
+// For a < b, a <= b, a > b, a >= b of I64: the sum that is negative exactly where the comparison holds. Else nothing.
+std::optional<Sum> negative_where(const Expr* comparison);
 
 }  // namespace tw

@@ -5,6 +5,7 @@
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/conditions.h"
 
 namespace tw {
 namespace {
@@ -54,7 +55,7 @@ class BufferPlacement {
     for (Usage& usage : usages_) usage.spans.resize(usage.buffer->shape.size());
     for_each_nest([&](const Stmt* nest) { find_regions(nest); });
     for (Usage& usage : usages_) {
-      if (!is_rewritten(usage)) usage.loops.clear();
+      if (!is_rewritten(usage)) keep_whole(usage);
       usage.shrunk = shrink(usage);
     }
     TW_TRY_STATUS(check_sizes());
@@ -138,6 +139,7 @@ class BufferPlacement {
   // ---- which region is touched inside of them?
 
   void find_regions(const Node* node) {
+    if (const If* branch = as<If>(node)) return find_regions_under(branch);
     const For* loop = as<For>(node);
     std::size_t known = ranges_.size();
     if (loop) {
@@ -153,18 +155,55 @@ class BufferPlacement {
     ranges_.shrink(known);
   }
 
+  void find_regions_under(const If* branch) {
+    find_regions(branch->condition);
+    std::size_t outside = guards_.size();
+    Conjunction parts;
+    split_conjunction(branch->condition, parts);
+    for (const Expr* part : parts) {
+      if (std::optional<Sum> guard = negative_where(part)) guards_.push_back(*guard);
+    }
+    find_regions(branch->then);
+    guards_.resize(outside);
+    if (branch->otherwise) find_regions(branch->otherwise);
+  }
+
+  // The bounds of a sum, also by the guards around: where guard <= -1, sum = (sum - m * guard) + m * guard <= max(sum - m * guard) - m.
+  MaybeInterval bounds_of(const Sum& sum) const {
+    MaybeInterval bounds = interval_of(sum, ranges_);
+    for (const Sum& guard : guards_) {
+      for (const Sum::Term& term : sum.terms) {
+        auto same = std::find_if(guard.terms.begin(), guard.terms.end(), [&](const Sum::Term& t) { return t.atom == term.atom; });
+        if (same == guard.terms.end() || term.coefficient % same->coefficient != 0) continue;
+        i64 m = term.coefficient / same->coefficient;
+        Sum rest = sum;
+        rest.add(guard, -m);
+        MaybeInterval other = interval_of(rest, ranges_);
+        if (!bounds || !other) continue;
+        if (m > 0) bounds->max = std::min(bounds->max, other->max - m);
+        else bounds->min = std::max(bounds->min, other->min - m);
+        break;
+      }
+    }
+    return bounds && bounds->min <= bounds->max ? bounds : std::nullopt;
+  }
+
   void extend(const Buffer* buffer, Array<const Expr*> indices, bool is_read) {
     Usage* usage = find(buffer);
     if (!usage) return;
-    for (std::size_t d = 0; d < indices.size(); ++d) extend(*usage, usage->spans[d], indices[d], is_read);
+    for (std::size_t d = 0; d < indices.size(); ++d) extend(*usage, d, indices[d], is_read);
   }
 
-  void extend(const Usage& usage, Span& span, const Expr* index, bool is_read) {
+  void extend(Usage& usage, std::size_t dimension, const Expr* index, bool is_read) {
+    Span& span = usage.spans[dimension];
     Sum base, inner;
     Sum sum = sum_of(index);
     inner.add_constant(sum.constant);
     for (const Sum::Term& term : sum.terms) (is_outside(term.atom, usage.loops) ? base : inner).add_atom(term.atom, term.coefficient);
-    std::optional<Interval> constants = sum.exact ? interval_of(inner, ranges_) : std::nullopt;
+    MaybeInterval constants = sum.exact ? bounds_of(inner) : std::nullopt;
+    // What runs stays inside of the buffer.
+    if (constants && base.terms.empty()) constants = Interval{std::max<i64>(constants->min, 0), std::min(constants->max, usage.buffer->shape[dimension] - 1)};
+    if (constants && constants->min > constants->max) constants.reset();
     Sum difference = base;
     difference.add(span.base, -1);
     bool same_base = !span.seen || (difference.exact && difference.terms.empty());
@@ -198,12 +237,18 @@ class BufferPlacement {
     return outside;
   }
 
+  // The whole buffer, one per iteration of a parallel loop, since values do not pass between these.
+  static void keep_whole(Usage& usage) {
+    while (!usage.loops.empty() && usage.loops.back()->loop_kind != LoopKind::Parallel) usage.loops.pop_back();
+    for (Span& span : usage.spans) span.whole = true;
+  }
+
   const Buffer* shrink(Usage& usage) {
     std::vector<i64> shape(usage.buffer->shape.begin(), usage.buffer->shape.end());
     for (std::size_t d = 0; d < shape.size(); ++d) {
       Span& span = usage.spans[d];
       i64 extent = span.touched().max - span.touched().min + 1;
-      span.whole = span.whole || !span.seen || extent >= shape[d] || usage.loops.empty();
+      span.whole = span.whole || !span.seen || extent >= shape[d];
       if (!span.whole) shape[d] = extent;
     }
     if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
@@ -361,6 +406,7 @@ class BufferPlacement {
   std::vector<Usage> usages_;
   std::vector<const For*> loops_;
   VarRanges ranges_;
+  std::vector<Sum> guards_;  // negative where the accesses at hand run
   std::size_t nest_ = 0;
 };
 

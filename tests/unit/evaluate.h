@@ -1,20 +1,15 @@
-// A small, slow evaluator for the tests of the passes: programs with blocks and lowered functions, on doubles. Every access is
-// bounds-checked; memory that nobody wrote is NaN, so that using it shows in the result. Parallel and vectorized loops run backwards.
+// Runs programs and lowered programs in the interpreter, for the tests of the passes: same inputs by buffer id, outputs as doubles.
 #pragma once
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 
+#include "backends/interpreter.h"
 #include "dsl/base/rng.h"
-#include "dsl/ir/print.h"
-#include "dsl/ir/program.h"
-#include "dsl/passes/lower.h"
 
 namespace tw {
 
+<<<<<<< HEAD
 class Evaluator {
  public:
   using Values = std::vector<double>;
@@ -162,7 +157,16 @@ class Evaluator {
     return a;
   }
 
+  static double combined(BinaryOp op, const Values& lanes) {
+    double all = lanes[0];
+    for (std::size_t i = 1; i < lanes.size(); ++i) {
+      all = op == BinaryOp::Add ? all + lanes[i] : op == BinaryOp::Mul ? all * lanes[i] : op == BinaryOp::Min ? std::min(all, lanes[i]) : std::max(all, lanes[i]);
+    }
+    return all;
+  }
+
   Values call(const Call* n) {
+    if (std::optional<BinaryOp> op = combined_by(n->function)) return {combined(*op, eval(n->arguments[0]))};
     Values x = eval(n->arguments[0]), y = n->arguments.size() > 1 ? eval(n->arguments[1]) : x;
     for (std::size_t i = 0; i < x.size(); ++i) {
       switch (n->function) {
@@ -178,6 +182,7 @@ class Evaluator {
         case Function::Ceil: x[i] = std::ceil(x[i]); break;
         case Function::Round: x[i] = std::nearbyint(x[i]); break;
         case Function::Pow: x[i] = std::pow(x[i], y[i]); break;
+        case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: break;  // above
       }
     }
     return x;
@@ -212,55 +217,61 @@ class Evaluator {
   std::map<const Var*, i64> vars_;
   double dummy_ = 0;
 };
+=======
+using OutputValues = std::vector<std::vector<double>>;
+>>>>>>> refs/heads/passes
 
 // Small integers, so that sums are exact in any order.
-inline Evaluator::Values test_data(const Buffer* buffer, u64 seed) {
+inline HostArray test_data(const Buffer* buffer, const std::vector<i64>& shape, u64 seed) {
   Rng rng(seed, buffer->id.value);
-  Evaluator::Values values(static_cast<std::size_t>(elements_of(buffer)));
-  for (double& value : values) value = static_cast<double>(rng.below(9) - 4);
-  return values;
+  HostArray array = HostArray::zeros(buffer->dtype, shape);
+  for (i64 i = 0; i < array.elements(); ++i) array.set(i, static_cast<double>(rng.below(9) - 4));
+  return array;
+}
+
+inline std::vector<double> values_of(const HostArray& array) {
+  std::vector<double> out;
+  for (i64 i = 0; i < array.elements(); ++i) out.push_back(array.get(i));
+  return out;
 }
 
 // The outputs of a program, in order.
-inline std::vector<Evaluator::Values> outputs_of(const Program& program, u64 seed) {
-  Evaluator evaluator;
+inline OutputValues outputs_of(const Program& program, u64 seed) {
+  std::vector<HostArray> arguments;
   for (const Param& param : program.params) {
-    if (param.role == Role::Output) evaluator.allocate(param.buffer);
-    else evaluator.memory[param.buffer] = test_data(param.buffer, seed);
+    bool is_output = param.role == Role::Output;
+    std::vector<i64> shape(param.buffer->shape.begin(), param.buffer->shape.end());
+    arguments.push_back(is_output ? HostArray::like(param.buffer) : test_data(param.buffer, shape, seed));
   }
-  for (const Buffer* local : program.locals) evaluator.allocate(local);
-  evaluator.run(program.body);
-  std::vector<Evaluator::Values> out;
-  for (const Param& param : program.params) {
-    if (param.role == Role::Output) out.push_back(evaluator.memory[param.buffer]);
+  EXPECT_EQ(interpret(program, arguments), "");
+  OutputValues out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (program.params[i].role == Role::Output) out.push_back(values_of(arguments[i]));
   }
   return out;
 }
 
 // The same of a lowered program: prepack first, its outputs passed on by name.
-inline std::vector<Evaluator::Values> outputs_of(const LoweredProgram& program, u64 seed) {
-  std::map<Str, Evaluator::Values> packed;
-  std::vector<Evaluator::Values> out;
-  auto call = [&](const LoweredFunction& function, Array<LoweredArgument> arguments) {
-    Evaluator evaluator;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const Buffer* buffer = function.arguments[i].buffer;
-      if (arguments[i].is_output) evaluator.allocate(buffer);
-      else evaluator.memory[buffer] = arguments[i].is_packed ? packed.at(arguments[i].name) : test_data(buffer, seed);
+inline OutputValues outputs_of(const LoweredProgram& program, u64 seed) {
+  std::map<Str, HostArray> packed;
+  OutputValues out;
+  auto call = [&](EntryPoint entry, const LoweredFunction& function, Array<LoweredArgument> declared) {
+    std::vector<HostArray> arguments;
+    for (std::size_t i = 0; i < declared.size(); ++i) {
+      std::vector<i64> shape(declared[i].shape.begin(), declared[i].shape.end());
+      if (declared[i].is_output) arguments.push_back(HostArray::zeros(declared[i].dtype, shape));
+      else if (declared[i].is_packed) arguments.push_back(packed.at(declared[i].name));
+      else arguments.push_back(test_data(function.arguments[i].buffer, shape, seed));
     }
-    for (const Placement& scratch : function.scratch) evaluator.slots[scratch.buffer] = {scratch.place, scratch.offset};
-    evaluator.shared.assign(static_cast<std::size_t>(program.scratch_shared_bytes), std::nan(""));
-    evaluator.worker.assign(static_cast<std::size_t>(program.scratch_worker_bytes), std::nan(""));
-    evaluator.run(function.body);
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (!arguments[i].is_output) continue;
-      Evaluator::Values& values = evaluator.memory[function.arguments[i].buffer];
-      if (arguments[i].is_packed) packed[arguments[i].name] = values;
-      else out.push_back(values);
+    EXPECT_EQ(interpret(program, entry, arguments), "");
+    for (std::size_t i = 0; i < declared.size(); ++i) {
+      if (!declared[i].is_output) continue;
+      if (declared[i].is_packed) packed[declared[i].name] = arguments[i];
+      else out.push_back(values_of(arguments[i]));
     }
   };
-  if (program.prepack.body) call(program.prepack, program.prepack_arguments);
-  call(program.run, program.run_arguments);
+  if (program.prepack.body) call(EntryPoint::Prepack, program.prepack, program.prepack_arguments);
+  call(EntryPoint::Run, program.run, program.run_arguments);
   return out;
 }
 

@@ -2,7 +2,7 @@
 // loops of their consumers. Data are small integers, so that the lowered program must give the very same results.
 #include <gtest/gtest.h>
 
-#include "dsl/analysis/simplify.h"
+#include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
 #include "tests/unit/evaluate.h"
 #include "tests/unit/gemm_program.h"
@@ -36,8 +36,9 @@ class RandomNest {
       loops_.push_back({var, taken, LoopKind::Serial, kind == IterKind::S});
       rest = outer == 1 ? 1 : factor;
     }
+    const Expr* where = offset ? b.lt(value, covered) : nullptr;
     if (offset) value = b.add(value, offset);
-    iters_.push_back({name, extent, kind, value});
+    iters_.push_back({name, extent, kind, value, where});
   }
 
   const Stmt* make(Str name, const ProgramMaker::Body& body, const ProgramMaker::Body& init = nullptr) {
@@ -59,7 +60,10 @@ class RandomNest {
     Substitution parts;
     parts.set(loops_[0].var, b.floor_div(fused.var, b.integer(loops_[1].extent)));
     parts.set(loops_[1].var, b.floor_mod(fused.var, b.integer(loops_[1].extent)));
-    for (ProgramMaker::Iter& iter : iters_) iter.binding = substitute(m_.arena, iter.binding, parts);
+    for (ProgramMaker::Iter& iter : iters_) {
+      iter.binding = substitute(m_.arena, iter.binding, parts);
+      iter.where = substitute(m_.arena, iter.where, parts);
+    }
     loops_.erase(loops_.begin());
     loops_[0] = fused;
   }

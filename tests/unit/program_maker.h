@@ -55,6 +55,7 @@ struct ProgramMaker {
     i64 extent;
     IterKind kind;
     const Expr* binding;
+    const Expr* where = nullptr;  // must hold, too
   };
   using Body = std::function<const Stmt*(const Exprs& iters)>;
   // Guards every binding that may leave its domain when `guard` is set.
@@ -68,6 +69,7 @@ struct ProgramMaker {
       bindings.push_back(iter.binding);
       names.push_back(vars.back().var);
       if (guard) predicate = build.both(predicate, build.lt(iter.binding, iter.extent));
+      predicate = build.both(predicate, iter.where);
     }
     Block* out = arena.make<Block>(Stmt{{Kind::Block}}, BlockId{program.next_block++}, name, arena.copy(vars), arena.copy(bindings), predicate,
                                    init ? init(names) : nullptr, body(names), arena.copy(annotations));
