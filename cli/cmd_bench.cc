@@ -95,13 +95,18 @@ std::optional<std::vector<std::string>> parse_libraries(const std::string& text)
 
 // What all tasks gave together.
 struct Report {
-  boost::json::array rows;
+  boost::json::array rows, skipped;  // skipped: libraries that gave no time, and why
   std::vector<std::vector<std::string>> table;
   std::map<int, std::vector<double>> peaks;  // GFLOP/s by threads
   bool is_wrong = false, has_failed = false;
 
   void add(const BenchTask& task, const BenchRow& row) {
     bool is_own = row.library == "tracewright";
+    if (row.seconds == 0) {
+      skipped.push_back({{"task", task.name}, {"library", row.library}, {"verdict", name_of(row.verdict)}, {"reason", row.detail}});
+      if (row.verdict == Verdict::Failed) say(cat(task.name, ": ", row.library, ": ", row.detail));
+      return;
+    }
     double gflops = row.seconds > 0 ? task.flops / row.seconds * 1e-9 : 0;
     const char* verdict = is_own ? "own" : name_of(row.verdict);
     is_wrong |= row.verdict == Verdict::Wrong;
@@ -109,9 +114,8 @@ struct Report {
                     {"ratio", row.ratio}, {"ratio_quartiles", {row.lower, row.upper}}, {"percent_of_peak", row.peak_share * 100},
                     {"pairs", row.pairs}, {"verdict", verdict}, {"detail", row.detail}});
     std::string ratio = is_own ? "" : row.ratio > 0 ? fmt::format("{:.2f} ({:.2f} to {:.2f})", row.ratio, row.lower, row.upper) : "-";
-    bool is_told = row.verdict == Verdict::Wrong || row.verdict == Verdict::Failed;
     table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds), show_number(gflops),
-                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-", ratio, is_own ? "" : verdict, is_told ? row.detail : ""});
+                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-", ratio, is_own ? "" : verdict, row.verdict == Verdict::Wrong ? row.detail : ""});
   }
 };
 
@@ -153,7 +157,7 @@ int bench_list(const Options& options) {
   }
   boost::json::object peaks = peaks_of(report, vector_bits);
   if (options.json) {
-    print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}});
+    print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}, {"skipped", report.skipped}});
   } else {
     print_table({"task", "threads", "library", "time", "GFLOP/s", "of FMA peak", "its time / ours", "tracewright is", ""}, report.table);
     for (const auto& [threads, gflops] : peaks) std::printf("FMA peak on %s thread(s): %.1f GFLOP/s\n", std::string(threads).c_str(), gflops.as_double());

@@ -154,7 +154,9 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   }
   std::optional<i64> run = checked(database->begin_run({.command = cat("tune ", options.file), .seed = tuning.seed, .version = TW_VERSION, .host = host_description()}));
   if (!run) return Environment;
-  Progress progress(list.tasks.size(), tuning.trials, tuning.seconds, /*quiet=*/false);
+  std::vector<std::string> names;
+  for (const TuneTask& task : list.tasks) names.push_back(task.name);
+  Progress progress(names, tuning.trials, tuning.seconds);
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
   progress.finish();
   if (DatabaseStatus finished = database->finish_run(*run, outcome_of(result)); !finished) say(finished.error());

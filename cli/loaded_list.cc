@@ -1,5 +1,6 @@
 #include "cli/loaded_list.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -41,7 +42,17 @@ class TaskMaker {
   void add_errors(const std::string& text) { other_errors_ += text; }
 
  private:
+  // Was something about this call reported already? Then what instantiation would say only repeats it.
+  bool is_reported(const TaskEntry& entry) const {
+    auto holds = [](Span span, const Diagnostic& found) { return span.begin <= found.span.begin && found.span.begin < span.end; };
+    return std::ranges::any_of(diagnostics_.all(), [&](const Diagnostic& found) {
+      auto about = [&](const TaskArgument& argument) { return holds(argument.name_span, found) || holds(argument.span, found); };
+      return holds(entry.op.span, found) || holds(entry.args_span, found) || std::ranges::any_of(entry.args, about);
+    });
+  }
+
   std::optional<OwnedProgram> from_operator(const TaskEntry& entry) {
+    if (is_reported(entry)) return std::nullopt;
     WorkloadArguments arguments;
     for (const TaskArgument& argument : entry.args) {
       if (const i64* number = std::get_if<i64>(&argument.value)) {

@@ -19,7 +19,20 @@ double quantile(std::vector<double> values, double part) {
   return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
 }
 
-i64 calls_for(double nanoseconds) { return std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(nanoseconds, 1.0)), 1, 1'000'000); }
+// How many calls make one sample. `sample` gives the nanoseconds of so many calls, or nothing. The first ones may be slow: cold
+// caches, threads that wake up.
+template <class Sample>
+i64 calibrate(Sample sample) {
+  double best = sample_nanoseconds;
+  i64 calls = 1;
+  for (int i = 0; i < 4; ++i) {
+    std::optional<double> took = sample(calls);
+    if (!took) return 1;
+    best = std::min(best, *took / static_cast<double>(calls));
+    calls = std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(best, 1.0)), 1, 1'000'000);
+  }
+  return calls;
+}
 
 // A library in the race.
 struct Rival {
@@ -29,6 +42,7 @@ struct Rival {
   i64 calls = 1;
   std::vector<double> times, ratios;  // seconds of a call; its time / our time
   std::string problem;
+  bool is_unsupported = false;
 
   bool alive() const { return problem.empty(); }
   // Seconds of one call, or 0 after a failure.
@@ -50,11 +64,14 @@ Rival enter(const std::string& library, const PeerProblem& problem, int threads,
   rival.peer = std::move(started.value);
   PeerResult<PeerKernel> prepared = rival.peer->prepare(problem);
   rival.problem = prepared.message;
+  rival.is_unsupported = prepared.status == PeerStatus::Unsupported;
   if (!prepared) return rival;
   rival.kernel = prepared.value;
-  PeerResult<double> once = rival.peer->sample(1);
-  rival.problem = once.message;
-  if (once) rival.calls = calls_for(once.value);
+  rival.calls = calibrate([&](i64 calls) -> std::optional<double> {
+    PeerResult<double> took = rival.peer->sample(calls);
+    rival.problem = took.message;
+    return took ? std::optional(took.value) : std::nullopt;
+  });
   return rival;
 }
 
@@ -107,7 +124,7 @@ BenchRow row_of(Rival& rival, const KernelProcess& ours) {
                .lower = quantile(rival.ratios, 0.25), .upper = quantile(rival.ratios, 0.75), .pairs = static_cast<int>(rival.ratios.size()),
                .verdict = Verdict::Same, .detail = rival.kernel.detail};
   std::string wrong = rival.alive() ? difference(ours, rival) : "";
-  if (!rival.alive()) row.verdict = Verdict::Failed, row.detail = rival.problem;
+  if (!rival.alive()) row.verdict = rival.is_unsupported ? Verdict::Unsupported : Verdict::Failed, row.detail = rival.problem;
   else if (!wrong.empty()) row.verdict = Verdict::Wrong, row.detail = wrong;
   else if (row.lower > 1) row.verdict = Verdict::Faster;
   else if (row.upper < 1) row.verdict = Verdict::Slower;
@@ -133,7 +150,7 @@ const PeerProblem fma_problem{"fma", {}, {}, {}};
 }  // namespace
 
 const char* name_of(Verdict verdict) {
-  constexpr const char* names[] = {"faster", "slower", "same", "wrong", "failed"};
+  constexpr const char* names[] = {"faster", "slower", "same", "wrong", "failed", "unsupported"};
   return names[static_cast<int>(verdict)];
 }
 
@@ -141,14 +158,14 @@ BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& li
   BenchResult result;
   std::unique_ptr<KernelProcess> ours = KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
   if (!ours) return result;
-  std::optional<double> once = ours->sample(1);
-  if (!once) return result.error = ours->error(), result;
+  i64 our_calls = calibrate([&](i64 calls) { return ours->sample(calls); });
+  if (!ours->error().empty()) return result.error = ours->error(), result;
   std::vector<Rival> rivals;
   rivals.push_back(enter("fma", fma_problem, task.threads, task.vector_bits));
   for (const std::string& library : libraries) {
     if (!task.problem.op.empty() && library != "fma") rivals.push_back(enter(library, task.problem, task.threads, task.vector_bits));
   }
-  Race race{*ours, calls_for(*once), {}};
+  Race race{*ours, our_calls, {}};
   if (!race.run(rivals, pairs)) return result.error = ours->error(), result;
   for (int i = 0; race.our_times.empty() && i < pairs; ++i) race.sample_ours();  // nobody to race with
   const Rival& fma = rivals[0];

@@ -54,7 +54,8 @@ struct BenchTask {
 };
 
 // Is tracewright faster than the library? By the quartiles of the ratios: both above 1, or both below, or around it.
-enum class Verdict : u8 { Faster, Slower, Same, Wrong, Failed };
+// Wrong: results differ. Failed: the library broke down. Unsupported: it cannot do this task.
+enum class Verdict : u8 { Faster, Slower, Same, Wrong, Failed, Unsupported };
 const char* name_of(Verdict verdict);
 
 struct BenchRow {
