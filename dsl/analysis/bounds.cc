@@ -65,4 +65,20 @@ std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges
   return interval;
 }
 
+bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const std::vector<Bound>& bounds) {
+  std::optional<Interval> known = interval_of(sum, ranges);
+  if (known && known->max < limit) return true;
+  Sum part = sum;
+  part.constant = 0;
+  for (const Bound& bound : bounds) {
+    std::optional<i64> factor = factor_of(bound.sum, part);
+    if (!factor) continue;
+    Sum rest = bound.sum;  // factor * part + rest <= bound
+    rest.add(part, -*factor);
+    std::optional<Interval> others = interval_of(rest, ranges);
+    if (others && floor_div(bound.bound - others->min, *factor) + sum.constant < limit) return true;
+  }
+  return false;
+}
+
 }  // namespace tw

@@ -18,4 +18,7 @@ std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges);
 std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds,
                                          std::size_t from = 0);
 
+// Is `sum < limit` proved, by the ranges or by one of the bounds, of which the sum is a part?
+bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const std::vector<Bound>& bounds);
+
 }  // namespace tw
