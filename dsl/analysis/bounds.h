@@ -13,9 +13,20 @@ struct Bound {
 // Conjuncts of other forms are left out; variables with one value count as constants. predicate null = none.
 std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges);
 
+// Is every conjunct a comparison of sums, so that bounds_of leaves nothing out?
+bool understands(const Expr* predicate);
+
+// Terms whose atoms have one value in their ranges become part of the constant.
+void remove_constants(Sum& sum, const VarRanges& ranges);
+// If all terms of `part` occur in `sum`, multiplied with one factor: the factor, positive or negative.
+std::optional<i64> factor_of(const Sum& sum, const Sum& part);
+
 // The interval of a sum, its upper end lowered by bounds on parts of it. Exponential in the bounds that apply: there
 // are a few.
 std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds,
                                          std::size_t from = 0);
+
+// Is `sum < limit` proved, by the ranges or by one of the bounds, of which the sum is a part?
+bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const std::vector<Bound>& bounds);
 
 }  // namespace tw

@@ -76,7 +76,10 @@ class Relaxation {
       : arena_(arena), inner_(inner), all_(all), bounds_(bounds) {}
 
   Range relax(const Expr* index, i64 dimension) {
-    std::optional<Part> part = relax_sum(sum_of(index));
+    Sum sum = sum_of(index);
+    remove_constants(sum, all_);
+    indices_.push_back(sum);
+    std::optional<Part> part = relax_sum(sum);
     if (!part) return whole(dimension);
     exact_ = exact_ && part->dense;
     Range range = range_of(*part);
@@ -88,7 +91,10 @@ class Relaxation {
   }
   // Were all boxes free of elements that are not touched? Digits of one variable in two places must be different
   // digits.
-  bool exact() const { return exact_ && digits_are_independent(); }
+  bool exact() const {
+    auto is_domain = [&](const Bound& bound) { return cuts_only_the_domain(bound); };
+    return exact_ && digits_are_independent() && std::all_of(bounds_.begin(), bounds_.end(), is_domain);
+  }
 
  private:
   // outer + [interval], where outer holds only fixed variables.
@@ -113,10 +119,7 @@ class Relaxation {
     out.outer.constant = sum.constant;
     Sum inside;
     for (const Sum::Term& term : sum.terms) {
-      std::optional<Interval> any = interval_of(term.atom, all_);
-      if (any && any->min == any->max) {
-        out.outer.add_constant(any->min, term.coefficient);
-      } else if (!mentions(term.atom, inner_)) {
+      if (!mentions(term.atom, inner_)) {
         out.outer.add_atom(term.atom, term.coefficient);
       } else if (std::optional<Interval> known = interval_of(term.atom, inner_)) {
         inside.add_atom(term.atom, term.coefficient);
@@ -178,6 +181,31 @@ class Relaxation {
     }
     return true;
   }
+  // Does a bound only take away whole iterations of the fixed loops, points of loops that no index depends on (a
+  // reduction), values that the box leaves out too, or values beyond the end of an index? A bound on something else
+  // makes holes.
+  bool cuts_only_the_domain(const Bound& bound) const {
+    std::size_t relaxed = 0, indexing = 0;
+    for (const Sum::Term& term : bound.sum.terms) {
+      if (!mentions(term.atom, inner_)) continue;
+      ++relaxed;
+      indexing +=
+          std::any_of(indices_.begin(), indices_.end(), [&](const Sum& index) { return depends(index, term.atom); });
+    }
+    if (indexing == 0) return true;
+    bool inside = relaxed == bound.sum.terms.size();
+    auto is_index = [&](const Sum& index) {
+      return factor_of(index, bound.sum) && (inside || same_size(index, bound.sum));
+    };
+    auto is_source = [&](const Digit& digit) { return is_index(sum_of(digit.source)); };
+    return std::any_of(indices_.begin(), indices_.end(), is_index) ||
+           std::any_of(digits_.begin(), digits_.end(), is_source);
+  }
+  static bool depends(const Sum& index, const Expr* atom) {
+    return std::any_of(index.terms.begin(), index.terms.end(),
+                       [&](const Sum::Term& term) { return share_variables(term.atom, atom); });
+  }
+  static bool same_size(const Sum& a, const Sum& b) { return a.terms.size() == b.terms.size(); }
   static bool independent(const Digit& a, const Digit& b) {
     if (!same_expr(a.source, b.source)) return !share_variables(a.source, b.source);
     if (a.lower > b.lower) return independent(b, a);
@@ -194,6 +222,7 @@ class Relaxation {
   const VarRanges& all_;
   const std::vector<Bound>& bounds_;
   std::vector<Digit> digits_;
+  std::vector<Sum> indices_;
   bool exact_ = true;
 };
 
@@ -247,14 +276,14 @@ class RegionFinder {
         bounds = bounds_of(block->predicate, all_);
         ready = true;
       }
-      add(access, bindings, bounds);
+      add(access, bindings, bounds, understands(block->predicate));
     }
   }
   // The block alone: its iters are symbols.
   void visit_inside(const Block* block) {
     for (const IterVar& iter : block->iters) all_.set_extent(iter.var, iter.extent);
     for (const Access& access : accesses_of(block)) {
-      if (access.buffer == buffer_ && access.kind == kind_) add(access, {}, {});
+      if (access.buffer == buffer_ && access.kind == kind_) add(access, {}, {}, true);
     }
   }
   std::optional<Region> found() const { return found_; }
@@ -273,7 +302,7 @@ class RegionFinder {
     inner_.shrink(inner_.size() - 1);
     all_.shrink(all_.size() - 1);
   }
-  void add(const Access& access, const Substitution& bindings, const std::vector<Bound>& bounds) {
+  void add(const Access& access, const Substitution& bindings, const std::vector<Bound>& bounds, bool understood) {
     Relaxation relaxation(arena_, inner_, all_, bounds);
     Region region{buffer_, {}, false};
     for (std::size_t d = 0; d < access.indices.size(); ++d) {
@@ -281,7 +310,7 @@ class RegionFinder {
       if (index != access.indices[d] && divides(index)) index = simplify(arena_, index, all_);
       region.dims.push_back(relaxation.relax(index, buffer_->shape[d]));
     }
-    region.exact = relaxation.exact();
+    region.exact = understood && relaxation.exact();
     if (found_)
       unite(arena_, *found_, region, all_);
     else

@@ -26,7 +26,11 @@ static Result<Unit> apply(State& state, LoopId id, Str thread) {
   }
   TW_TRY_STATUS(is_serial(loop));
   TW_TRY_STATUS(iterations_may_overlap(state.arena(), state.program(), loop, ranges_around(path)));
-  state.replace(loop, state.build().with_kind(loop, LoopKind::Bind, *known));
+  const For* concurrent = state.build().with_kind(loop, LoopKind::Bind, *known);
+  path.pop();
+  path.push(concurrent);
+  TW_TRY_STATUS(may_be_inside(path));
+  state.replace(loop, concurrent);
   return Unit{};
 }
 

@@ -91,6 +91,9 @@ static Result<Unit> apply(State& state, Loops ids) {
     if (std::find(loops.begin(), loops.end(), chain[i]) != loops.end()) order[i] = *next++;
   }
   TW_TRY_STATUS(initialises_first(chain, order));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (std::size_t j = i + 1; j < order.size(); ++j) TW_TRY_STATUS(may_contain(order[i], order[j]));
+  }
   const Stmt* body = chain.back()->body;
   for (std::size_t i = order.size(); i-- > 0;) body = state.build().with_body(order[i], body);
   state.replace(chain[0], body);

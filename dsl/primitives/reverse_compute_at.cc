@@ -134,8 +134,11 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);
   TW_TRY(std::vector<Range> ranges, ranges_computed(state, block, loop, around));
+  std::vector<const Block*> sources = producers(state.program().body, block);
+  std::erase_if(sources, [&](const Block* producer) { return !is_inside(loop, producer); });
+  const Expr* condition = common_condition(state.build(), sources, around);
   Program before = state.program();
-  move_after(state, block, children[last], nest_over(state, block, ranges, keep_units, around, nullptr));
+  move_after(state, block, children[last], nest_over(state, block, ranges, keep_units, around, condition));
   return concurrent_loops_stay_legal(state, id, before);
 }
 

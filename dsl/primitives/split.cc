@@ -59,7 +59,7 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors) {
   VarRanges ranges = ranges_around(path);
   for (std::size_t i = 0; i < extents.size(); ++i) ranges.set_extent(vars[i], extents[i]);
   const Stmt* body = rebind(state.arena(), loop->body, replaced, ranges);
-  if (product > loop->extent) body = with_predicate(state.arena(), body, build.lt(index, loop->extent));
+  if (product > loop->extent) body = with_limit(state.arena(), body, index, loop->extent, ranges);
   for (std::size_t i = extents.size(); i-- > 0;) body = build.loop(ids[i], vars[i], extents[i], body);
   state.replace(loop, body);
   return Loops(state.arena().copy(ids));

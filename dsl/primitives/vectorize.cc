@@ -15,7 +15,9 @@ static Result<Unit> apply(State& state, LoopId id) {
   const For* loop = static_cast<const For*>(path.back());
   TW_TRY_STATUS(is_serial(loop));
   TW_TRY_STATUS(iterations_may_interleave(state.arena(), state.program(), loop, ranges_around(path)));
-  state.replace(loop, state.build().with_kind(loop, LoopKind::Vectorize));
+  const For* vectorized = state.build().with_kind(loop, LoopKind::Vectorize);
+  TW_TRY_STATUS(may_contain_all_below(vectorized));
+  state.replace(loop, vectorized);
   return Unit{};
 }
 

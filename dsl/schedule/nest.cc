@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/bounds.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 
@@ -81,15 +82,43 @@ Status is_plain(const For* loop) {
       .about_loop(loop->id.value);
 }
 
+Status may_contain(const For* outer, const For* inner) {
+  bool starts_workers = inner->loop_kind == LoopKind::Parallel || inner->loop_kind == LoopKind::Bind;
+  if (outer->loop_kind != LoopKind::Vectorize || !starts_workers) return ok();
+  return reject("loop `{b}` runs on several workers and cannot be inside of the vectorized loop `{a}`",
+                outer->var->name, inner->var->name)
+      .about_loop(outer->id.value)
+      .about_loop(inner->id.value);
+}
+
+Status may_contain_all_below(const For* outer) {
+  Status status = ok();
+  for_each<For>(outer->body, [&](const For* inner) {
+    if (status) status = may_contain(outer, inner);
+  });
+  return status;
+}
+
+Status may_be_inside(const Path& path) {
+  const For* inner = static_cast<const For*>(path.back());
+  for (int i = 0; i + 1 < path.size(); ++i) {
+    if (const For* outer = as<For>(path[i])) TW_TRY_STATUS(may_contain(outer, inner));
+  }
+  return ok();
+}
+
 const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges) {
   return Rebinder(arena, map, std::move(ranges)).stmt(body);
 }
 
-const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition) {
+const Stmt* with_limit(Arena& arena, const Stmt* body, const Expr* index, i64 extent, VarRanges ranges) {
   Build build{arena};
+  for_each<For>(body, [&](const For* loop) { ranges.set_extent(loop->var, loop->extent); });
+  const Expr* condition = build.lt(index, extent);
   return rewrite_stmts(arena, body, [&](const Stmt* s) -> const Stmt* {
     const Block* block = as<Block>(s);
-    return block ? build.with_bindings(block, block->bindings, build.both(block->predicate, condition)) : s;
+    if (!block || stays_below(sum_of(index), extent, ranges, bounds_of(block->predicate, ranges))) return s;
+    return build.with_bindings(block, block->bindings, build.both(block->predicate, condition));
   });
 }
 

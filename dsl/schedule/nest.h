@@ -13,11 +13,18 @@ VarRanges ranges_around(const Path& path);
 Status is_plain(const For* loop);
 Status is_serial(const For* loop);
 
+// Workers are not started from the lanes of a vector: of two loops, the outer one is not vectorized if the inner one is
+// parallel or bound.
+Status may_contain(const For* outer, const For* inner);
+// The same for a loop with all loops below it, and with all loops around the last node of a path.
+Status may_contain_all_below(const For* outer);
+Status may_be_inside(const Path& path);
+
 // Replaces loop variables in the bindings and predicates of all blocks below, and simplifies what changed. `ranges`
 // must hold the variables around; the loops below are added on the way.
 const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges);
-// Every block below also needs `condition`.
-const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition);
+// Every block below also needs `index < extent`, unless its predicate says so already. `ranges` as in rebind.
+const Stmt* with_limit(Arena& arena, const Stmt* body, const Expr* index, i64 extent, VarRanges ranges);
 
 // The conjuncts of a predicate (none for null), and back.
 std::vector<const Expr*> conjuncts_of(const Expr* predicate);
