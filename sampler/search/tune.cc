@@ -82,7 +82,7 @@ class Tuner {
     while (!finished()) {
       Batch next = search();
       if (measured.valid()) finish(measured, measuring);
-      if (next.trials.empty() || finished()) continue;
+      if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
       measuring = std::move(next);
       in_flight_ = true;
       measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });
@@ -123,10 +123,12 @@ class Tuner {
     if (model_ && dataset_.size() >= kEnoughToLearn) model_->update(dataset_, Effort::Full), model_ready_ = true;
   }
 
-  bool finished() {
-    if (stop_ || !result_.error.empty()) return true;
-    if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return true;
-    return std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
+  bool must_stop() const {
+    return stop_ || !result_.error.empty() || (options_.seconds > 0 && now() - begin_ >= options_.seconds);
+  }
+
+  bool finished() const {
+    return must_stop() || std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
   }
 
   void end_task(std::size_t i) {
