@@ -27,6 +27,11 @@ class VarRanges {
     }
     return nullptr;
   }
+  std::vector<const Var*> variables() const {
+    std::vector<const Var*> out;
+    for (const auto& entry : entries_) out.push_back(entry.first);
+    return out;
+  }
   // Forget the entries added after size() was `count`.
   std::size_t size() const { return entries_.size(); }
   void shrink(std::size_t count) { entries_.resize(count, {nullptr, {0, 0}}); }

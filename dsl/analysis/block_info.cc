@@ -14,8 +14,10 @@ void collect(const Stmt* stmt, std::vector<const Block*>& out) {
     void operator()(const Expr*) const {}
   };
   if (!stmt) return;
-  if (const Block* block = as<Block>(stmt)) out.push_back(block);
-  else for_each_child(stmt, Visit{out});
+  if (const Block* block = as<Block>(stmt))
+    out.push_back(block);
+  else
+    for_each_child(stmt, Visit{out});
 }
 
 Status is_only_writer(const Stmt* root, const Block* block) {
@@ -23,7 +25,8 @@ Status is_only_writer(const Stmt* root, const Block* block) {
     for (const Block* writer : writers_of(root, buffer)) {
       if (writer != block) {
         return reject("expected `{a}` to have one writer, but block `{b}` writes it too", buffer->name, writer->name)
-            .about_block(block->id.value).about_block(writer->id.value);
+            .about_block(block->id.value)
+            .about_block(writer->id.value);
       }
     }
   }
@@ -54,7 +57,8 @@ std::vector<const Block*> producers(const Stmt* root, const Block* block) {
   std::vector<const Buffer*> inputs = buffers_read(block);
   std::vector<const Block*> out = blocks_in(root);
   auto feeds = [&](const Block* other) {
-    return std::any_of(inputs.begin(), inputs.end(), [&](const Buffer* buffer) { return writes_buffer(other, buffer); });
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const Buffer* buffer) { return writes_buffer(other, buffer); });
   };
   std::erase_if(out, [&](const Block* other) { return other == block || !feeds(other); });
   return out;
@@ -64,7 +68,8 @@ std::vector<const Block*> consumers(const Stmt* root, const Block* block) {
   std::vector<const Buffer*> outputs = buffers_written(block);
   std::vector<const Block*> out = blocks_in(root);
   auto is_fed = [&](const Block* other) {
-    return std::any_of(outputs.begin(), outputs.end(), [&](const Buffer* buffer) { return reads_buffer(other, buffer); });
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](const Buffer* buffer) { return reads_buffer(other, buffer); });
   };
   std::erase_if(out, [&](const Block* other) { return other == block || !is_fed(other); });
   return out;
@@ -76,7 +81,8 @@ bool is_inside(const Stmt* root, const Block* block) {
 }
 
 bool is_spatial(const Block* block) {
-  return std::all_of(block->iters.begin(), block->iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::S; });
+  return std::all_of(block->iters.begin(), block->iters.end(),
+                     [](const IterVar& iter) { return iter.kind == IterKind::S; });
 }
 
 bool is_output_block(const Program& program, const Block* block) {
@@ -89,7 +95,8 @@ bool has_trivial_bindings(const Block* block) {
     const Expr* binding = block->bindings[i];
     if (block->iters[i].extent == 1 && is_constant(binding, 0)) continue;
     if (!as<Var>(binding)) return false;
-    if (std::find(block->bindings.begin(), block->bindings.begin() + i, binding) != block->bindings.begin() + i) return false;
+    if (std::find(block->bindings.begin(), block->bindings.begin() + i, binding) != block->bindings.begin() + i)
+      return false;
   }
   return true;
 }
@@ -116,24 +123,28 @@ std::optional<std::vector<int>> iters_as_indices(const Block* block, Array<const
 }
 
 Status is_complete(const Stmt* root, const Block* block) {
-  if (!is_spatial(block)) return reject("expected all iters of block `{a}` to be spatial", block->name).about_block(block->id.value);
-  if (block->init) return reject("block `{a}` has an init: it is a reduction", block->name).about_block(block->id.value);
+  if (!is_spatial(block))
+    return reject("expected all iters of block `{a}` to be spatial", block->name).about_block(block->id.value);
   for (const Buffer* buffer : buffers_written(block)) {
     if (reads_buffer(block, buffer)) {
-      return reject("block `{a}` reads `{b}`, which it also writes", block->name, buffer->name).about_block(block->id.value);
+      return reject("block `{a}` reads `{b}`, which it also writes", block->name, buffer->name)
+          .about_block(block->id.value);
     }
   }
   return is_only_writer(root, block);
 }
 
 Status is_reduction(const Stmt* root, const Block* block) {
-  if (!block->init) return reject("block `{a}` has no init: it is not a reduction, or it was decomposed", block->name).about_block(block->id.value);
+  if (!block->init)
+    return reject("block `{a}` has no init: it is not a reduction, or it was decomposed", block->name)
+        .about_block(block->id.value);
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Write) continue;
     for (const IterVar& iter : block->iters) {
       auto used = [&](const Expr* index) { return uses(index, iter.var); };
       if (iter.kind == IterKind::R && std::any_of(access.indices.begin(), access.indices.end(), used)) {
-        return reject("block `{a}` writes to indices that depend on its reduction iter `{b}`", block->name, iter.var->name)
+        return reject("block `{a}` writes to indices that depend on its reduction iter `{b}`", block->name,
+                      iter.var->name)
             .about_block(block->id.value);
       }
     }
@@ -142,7 +153,7 @@ Status is_reduction(const Stmt* root, const Block* block) {
 }
 
 Status is_complete_or_reduction(const Stmt* root, const Block* block) {
-  return block->init ? is_reduction(root, block) : is_complete(root, block);
+  return accumulates(block) ? is_reduction(root, block) : is_complete(root, block);
 }
 
 }  // namespace tw

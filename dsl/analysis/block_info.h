@@ -1,8 +1,8 @@
-// What kind of block is this, and who feeds whom: the words in which primitives state their preconditions (the classes of TensorIR).
-// All functions look at the whole program (`root`); programs have tens of blocks, so nothing is cached.
+// What kind of block is this, and who feeds whom: the words in which primitives state their preconditions (the classes
+// of TensorIR). All functions look at the whole program (`root`); programs have tens of blocks, so nothing is cached.
 //
-// Predicates of blocks only take away points that a loop nest has too many: every block runs on each point of its domain that
-// somebody needs. Conditions that belong to the computation are in its body.
+// Predicates of blocks only take away points that a loop nest has too many: every block runs on each point of its
+// domain that somebody needs. Conditions that belong to the computation are in its body.
 #pragma once
 #include "dsl/base/result.h"
 #include "dsl/ir/program.h"
@@ -19,13 +19,14 @@ std::vector<const Block*> producers(const Stmt* root, const Block* block);
 std::vector<const Block*> consumers(const Stmt* root, const Block* block);
 bool is_inside(const Stmt* root, const Block* block);
 
-bool is_spatial(const Block* block);                             // all iters are S
+bool is_spatial(const Block* block);                               // all iters are S
 bool is_output_block(const Program& program, const Block* block);  // writes a parameter
 // Each binding is a loop variable of its own, or 0 for an iter of extent 1.
 bool has_trivial_bindings(const Block* block);
 // The only statement of the block, if it is a Store to one target; else null.
 const Store* single_store(const Block* block);
-// For each index the position of the iter that it is; -1 for the constant 0. Nothing if an index is anything else or an iter occurs twice.
+// For each index the position of the iter that it is; -1 for the constant 0. Nothing if an index is anything else or an
+// iter occurs twice.
 std::optional<std::vector<int>> iters_as_indices(const Block* block, Array<const Expr*> indices);
 
 // Complete: all iters S, the only writer of what it writes, reads nothing that it writes.

@@ -23,7 +23,8 @@ void collect_bounds(const Expr* predicate, std::vector<Bound>& out) {
 std::optional<i64> factor_of(const Sum& sum, const Sum& part) {
   i64 factor = 0;
   for (const Sum::Term& term : part.terms) {
-    auto same = std::find_if(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& t) { return same_expr(t.atom, term.atom); });
+    auto same = std::find_if(sum.terms.begin(), sum.terms.end(),
+                             [&](const Sum::Term& t) { return same_expr(t.atom, term.atom); });
     if (same == sum.terms.end() || same->coefficient % term.coefficient != 0) return std::nullopt;
     i64 here = same->coefficient / term.coefficient;
     if (here <= 0 || (factor != 0 && here != factor)) return std::nullopt;
@@ -34,13 +35,23 @@ std::optional<i64> factor_of(const Sum& sum, const Sum& part) {
 
 }  // namespace
 
-std::vector<Bound> bounds_of(const Expr* predicate) {
+std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges) {
   std::vector<Bound> out;
   collect_bounds(predicate, out);
+  for (Bound& bound : out) {
+    for (std::size_t i = bound.sum.terms.size(); i-- > 0;) {
+      std::optional<Interval> known = interval_of(bound.sum.terms[i].atom, ranges);
+      if (!known || known->min != known->max) continue;
+      bound.bound -= known->min * bound.sum.terms[i].coefficient;
+      bound.sum.terms.erase(i);
+    }
+  }
+  std::erase_if(out, [](const Bound& bound) { return bound.sum.terms.empty(); });
   return out;
 }
 
-std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds, std::size_t from) {
+std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds,
+                                         std::size_t from) {
   std::optional<Interval> interval = interval_of(sum, ranges);
   if (!interval) return interval;
   for (std::size_t i = from; i < bounds.size(); ++i) {

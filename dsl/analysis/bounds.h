@@ -10,10 +10,12 @@ struct Bound {
   i64 bound;
 };
 
-// Conjuncts of other forms are left out. predicate null = none.
-std::vector<Bound> bounds_of(const Expr* predicate);
+// Conjuncts of other forms are left out; variables with one value count as constants. predicate null = none.
+std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges);
 
-// The interval of a sum, its upper end lowered by bounds on parts of it. Exponential in the bounds that apply: there are a few.
-std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds, std::size_t from = 0);
+// The interval of a sum, its upper end lowered by bounds on parts of it. Exponential in the bounds that apply: there
+// are a few.
+std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds,
+                                         std::size_t from = 0);
 
 }  // namespace tw

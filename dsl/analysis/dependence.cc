@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/iter_map.h"
+#include "dsl/analysis/simplify.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -11,8 +13,10 @@ namespace {
 Status feeds_only_spatial(const Block* block, const For* loop) {
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     if (block->iters[i].kind == IterKind::R && uses(block->bindings[i], loop->var)) {
-      return reject("loop `{a}` feeds the reduction iter `{b}`; expected it to feed only spatial iters", loop->var->name,
-                    block->iters[i].var->name).about_loop(loop->id.value).about_block(block->id.value);
+      return reject("loop `{a}` feeds the reduction iter `{b}`; expected it to feed only spatial iters",
+                    loop->var->name, block->iters[i].var->name)
+          .about_loop(loop->id.value)
+          .about_block(block->id.value);
     }
   }
   return ok();
@@ -43,16 +47,39 @@ bool is_private_to(const Program& program, const Buffer* buffer, const std::vect
   return true;
 }
 
-Status check_writes(const Program& program, const For* loop, bool private_buffers) {
+// Do different iterations of the loop, within one iteration of those around, write different elements of the buffer?
+bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, const For* loop,
+                      const VarRanges& around) {
+  VarRanges ranges = around;
+  std::vector<const Var*> fixed = around.variables();
+  for_each<For>(loop, [&](const For* inside) {
+    if (is_inside(inside, block)) ranges.set_extent(inside->var, inside->extent);
+  });
+  Substitution bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+  for (const Access& access : accesses_of(block)) {
+    if (access.buffer != buffer || access.kind != AccessKind::Write) continue;
+    std::vector<const Expr*> indices;
+    for (const Expr* index : access.indices)
+      indices.push_back(simplify(arena, substitute(arena, index, bindings), ranges));
+    if (!are_determined({loop->var}, indices, block->predicate, ranges, fixed)) return false;
+  }
+  return true;
+}
+
+Status check_writes(Arena& arena, const Program& program, const For* loop, const VarRanges& around,
+                    bool private_buffers) {
   std::vector<const Block*> below = blocks_in(loop);
   for (const Block* block : below) {
     TW_TRY_STATUS(feeds_only_spatial(block, loop));
     if (loop->extent == 1) continue;
     for (const Buffer* buffer : buffers_written(block)) {
-      if (writes_depend_on(block, buffer, loop)) continue;
       if (private_buffers && is_private_to(program, buffer, below)) continue;
-      return reject("several iterations of loop `{a}` write the same elements of `{b}`", loop->var->name, buffer->name)
-          .about_loop(loop->id.value).about_block(block->id.value);
+      if (writes_are_apart(arena, block, buffer, loop, around)) continue;
+      return reject("several iterations of loop `{a}` may write the same elements of `{b}`", loop->var->name,
+                    buffer->name)
+          .about_loop(loop->id.value)
+          .about_block(block->id.value);
     }
   }
   return ok();
@@ -64,10 +91,12 @@ int loops_that_repeat(const Block* writer, const Buffer* buffer, const std::vect
   return static_cast<int>(std::count_if(loops.begin(), loops.end(), repeats));
 }
 
-// Do the elements that a block reads never come from an iteration that may now run at another time? Either a block before it has just written all of
-// them, or all writers keep to elements of their own iteration, up to `repeating` loops whose iterations stay in order.
-bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const Block*>& blocks, const Block* reader, const Buffer* buffer,
-                        const std::vector<const For*>& fixed, const VarRanges& ranges, int repeating) {
+// Do the elements that a block reads never come from an iteration that may now run at another time? Either a block
+// before it has just written all of them, or all writers keep to elements of their own iteration, up to `repeating`
+// loops whose iterations stay in order.
+bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const Block*>& blocks, const Block* reader,
+                        const Buffer* buffer, const std::vector<const For*>& fixed, const VarRanges& ranges,
+                        int repeating) {
   std::optional<Region> wanted = region_of(arena, body, buffer, AccessKind::Read, ranges, reader);
   if (!wanted) return true;
   bool is_before = true, all_own = true, covered = false;
@@ -83,7 +112,8 @@ bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const 
   return covered && all_own;
 }
 
-Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around, int repeating) {
+Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around,
+                   int repeating) {
   std::vector<const Block*> blocks = blocks_in(body);
   if (blocks.size() < 2) return ok();
   for (const For* loop : fixed) around.set_extent(loop->var, loop->extent);
@@ -92,8 +122,10 @@ Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>
       auto writes = [&](const Block* block) { return block != reader && writes_buffer(block, buffer); };
       if (std::none_of(blocks.begin(), blocks.end(), writes)) continue;
       if (!reads_own_elements(arena, body, blocks, reader, buffer, fixed, around, repeating)) {
-        return reject("block `{a}` reads elements of `{b}` that may come from another iteration", reader->name, buffer->name)
-            .about_block(reader->id.value).about_loop(fixed.back()->id.value);
+        return reject("block `{a}` reads elements of `{b}` that may come from another iteration", reader->name,
+                      buffer->name)
+            .about_block(reader->id.value)
+            .about_loop(fixed.back()->id.value);
       }
     }
   }
@@ -102,17 +134,18 @@ Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>
 
 }  // namespace
 
-Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const std::vector<const For*>& loops, const VarRanges& around) {
+Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const std::vector<const For*>& loops,
+                                  const VarRanges& around) {
   return check_reads(arena, body, loops, around, 1);
 }
 
 Status iterations_may_overlap(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
-  TW_TRY_STATUS(check_writes(program, loop, true));
+  TW_TRY_STATUS(check_writes(arena, program, loop, around, true));
   return check_reads(arena, loop->body, {loop}, around, 0);
 }
 
 Status iterations_may_interleave(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
-  TW_TRY_STATUS(check_writes(program, loop, false));
+  TW_TRY_STATUS(check_writes(arena, program, loop, around, false));
   return check_reads(arena, loop->body, {loop}, around, 0);
 }
 

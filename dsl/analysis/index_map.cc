@@ -29,8 +29,8 @@ std::optional<Part> part_of(const Expr* e, Array<const Var*> params) {
 
 bool TiledMap::pads() const { return std::find(padded.begin(), padded.end(), true) != padded.end(); }
 
-std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
-                                  const std::vector<const Var*>& coordinates) {
+std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
+                                  Array<i64> extents, const std::vector<const Var*>& coordinates) {
   Build build{arena};
   TiledMap map{{}, {results.begin(), results.end()}, coordinates, {}, {}};
   std::vector<Part> parts;
@@ -42,22 +42,25 @@ std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<
     part->result = r;
     parts.push_back(*part);
   }
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.lower < b.lower || (a.lower == b.lower && a.count > b.count); });
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.lower < b.lower || (a.lower == b.lower && a.count > b.count);
+  });
   for (std::size_t p = 0; p < params.size(); ++p) {
     i64 covered = 1;  // of the values of the parameter
     bool open = true;
-    const Expr* value = build.integer(0);
+    const Expr* value = nullptr;
     for (const Part& part : parts) {
       if (part.param != p) continue;
       if (part.lower != covered || !open) return std::nullopt;
       i64 count = part.count != 0 ? part.count : (extents[p] + covered - 1) / covered;
       open = part.count != 0;
       map.shape[part.result] = count;
-      value = build.add(value, build.mul(coordinates[part.result], part.lower));
+      const Expr* term = build.mul(coordinates[part.result], part.lower);
+      value = value ? build.add(term, value) : term;
       covered *= count;
     }
     if (covered < extents[p]) return std::nullopt;
-    map.inverse.push_back(value);
+    map.inverse.push_back(value ? value : build.integer(0));
     map.padded.push_back(covered > extents[p]);
   }
   return map;

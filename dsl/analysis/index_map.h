@@ -1,20 +1,22 @@
-// Index maps that tile and permute: each result is a parameter, a part of it (p // c, p % c, nested), or 0. Used by transform_layout.
+// Index maps that tile and permute: each result is a parameter, a part of it (p // c, p % c, nested), or 0. Used by
+// transform_layout.
 #pragma once
 #include "dsl/analysis/affine.h"
 
 namespace tw {
 
 struct TiledMap {
-  std::vector<i64> shape;                // of the results
-  std::vector<const Expr*> results;      // over the parameters
-  std::vector<const Var*> coordinates;   // one per result, for the inverse
-  std::vector<const Expr*> inverse;      // one per parameter, over the coordinates
-  std::vector<bool> padded;              // per parameter: the new shape has coordinates beyond its extent
+  std::vector<i64> shape;               // of the results
+  std::vector<const Expr*> results;     // over the parameters
+  std::vector<const Var*> coordinates;  // one per result, for the inverse
+  std::vector<const Expr*> inverse;     // one per parameter, over the coordinates
+  std::vector<bool> padded;             // per parameter: the new shape has coordinates beyond its extent
   bool pads() const;
 };
 
-// Nothing if the map is not of that form or two elements would go to one place. `coordinates` are fresh variables, one per result.
-std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
-                                  const std::vector<const Var*>& coordinates);
+// Nothing if the map is not of that form or two elements would go to one place. `coordinates` are fresh variables, one
+// per result.
+std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
+                                  Array<i64> extents, const std::vector<const Var*>& coordinates);
 
 }  // namespace tw

@@ -12,15 +12,16 @@ namespace {
 class Decoder {
  public:
   Decoder(const Expr* predicate, const VarRanges& ranges, const std::vector<const Var*>& fixed)
-      : bounds_(bounds_of(predicate)), ranges_(ranges), fixed_(fixed) {}
+      : bounds_(bounds_of(predicate, ranges)), ranges_(ranges), fixed_(fixed) {}
 
   // The value of `expr` is known: then so are the atoms of its sum, if each combination of them gives another value.
   void know(const Expr* expr) {
     Sum sum = sum_of(expr);
     if (!sum.exact) return;
     std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
-    std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom); });
-    std::sort(terms.begin(), terms.end(), [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+    std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom) || has_one_value(term.atom); });
+    std::sort(terms.begin(), terms.end(),
+              [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
     Sum smaller;
     for (const Sum::Term& term : terms) {
       std::optional<Interval> reach = bounded_interval(smaller, ranges_, bounds_);
@@ -45,9 +46,14 @@ class Decoder {
   }
 
  private:
+  bool has_one_value(const Expr* atom) const {
+    std::optional<Interval> known = interval_of(atom, ranges_);
+    return known && known->min == known->max;
+  }
   bool is_fixed(const Expr* atom) const {
     bool only_fixed = true;
-    for_each<Var>(atom, [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
+    for_each<Var>(atom,
+                  [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
     return only_fixed;
   }
   bool all_digits_known(const Expr* source) const {
@@ -74,8 +80,8 @@ class Decoder {
 
 }  // namespace
 
-bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate, const VarRanges& ranges,
-                    const std::vector<const Var*>& fixed) {
+bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate,
+                    const VarRanges& ranges, const std::vector<const Var*>& fixed) {
   Decoder decoder(predicate, ranges, fixed);
   for (const Expr* expr : exprs) decoder.know(expr);
   decoder.close();

@@ -12,7 +12,8 @@ namespace {
 bool is_load_of(const Expr* e, const StoreTarget& target) {
   const Load* load = as<Load>(e);
   return load && load->buffer == target.buffer &&
-         std::equal(load->indices.begin(), load->indices.end(), target.indices.begin(), target.indices.end(), same_expr);
+         std::equal(load->indices.begin(), load->indices.end(), target.indices.begin(), target.indices.end(),
+                    same_expr);
 }
 
 bool touches(const Expr* e, const StoreTarget& target) {
@@ -27,14 +28,18 @@ std::optional<double> number_of(const Expr* e) {
   return std::nullopt;
 }
 
-// Is starting from `init` as good as starting from nothing? For max and min any constant is: it is combined in either way.
+// Is starting from `init` as good as starting from nothing? For max and min any constant is: it is combined in either
+// way.
 bool is_identity(BinaryOp op, const Expr* init) {
   std::optional<double> value = number_of(init);
   if (!value) return false;
   switch (op) {
-    case BinaryOp::Add: return *value == 0;
-    case BinaryOp::Mul: return *value == 1;
-    default: return op == BinaryOp::Max || op == BinaryOp::Min;
+    case BinaryOp::Add:
+      return *value == 0;
+    case BinaryOp::Mul:
+      return *value == 1;
+    default:
+      return op == BinaryOp::Max || op == BinaryOp::Min;
   }
 }
 
@@ -42,9 +47,12 @@ bool is_identity(BinaryOp op, const Expr* init) {
 const Expr* independent_term(const Reducer& r, std::size_t i) {
   const Binary* update = as<Binary>(r.values[i]);
   if (!update || !is_identity(update->op, r.identities[i])) return nullptr;
-  const Expr* term = is_load_of(update->a, r.targets[i]) ? update->b : is_load_of(update->b, r.targets[i]) ? update->a : nullptr;
+  const Expr* term = is_load_of(update->a, r.targets[i])   ? update->b
+                     : is_load_of(update->b, r.targets[i]) ? update->a
+                                                           : nullptr;
   if (!term) return nullptr;
-  bool own = std::any_of(r.targets.begin(), r.targets.end(), [&](const StoreTarget& target) { return touches(term, target); });
+  bool own =
+      std::any_of(r.targets.begin(), r.targets.end(), [&](const StoreTarget& target) { return touches(term, target); });
   return own ? nullptr : term;
 }
 
@@ -76,7 +84,9 @@ bool prefers_by_value(const Expr* condition, const Reducer& r, std::size_t index
 const Expr* selected_term(const Expr* value, const StoreTarget& target) {
   const Select* select = as<Select>(value);
   if (!select) return nullptr;
-  return is_load_of(select->then, target) ? select->otherwise : is_load_of(select->otherwise, target) ? select->then : nullptr;
+  return is_load_of(select->then, target)        ? select->otherwise
+         : is_load_of(select->otherwise, target) ? select->then
+                                                 : nullptr;
 }
 
 bool is_arg_reducer(Reducer& r) {
@@ -85,7 +95,8 @@ bool is_arg_reducer(Reducer& r) {
   for (std::size_t i = 0; i < 2; ++i) {
     const Expr* term = selected_term(r.values[i], r.targets[i]);
     if (!term) term = independent_term(r, i);
-    if (!term || !number_of(r.identities[i]) || touches(term, r.targets[0]) || touches(term, r.targets[1])) return false;
+    if (!term || !number_of(r.identities[i]) || touches(term, r.targets[0]) || touches(term, r.targets[1]))
+      return false;
     r.terms.push_back(term);
   }
   for (std::size_t value = 0; value < 2; ++value) {
@@ -108,7 +119,8 @@ std::optional<Reducer> reducer_of(const Block* block) {
   Reducer r;
   for (std::size_t i = 0; i < update->targets.size(); ++i) {
     const StoreTarget &a = init->targets[i], &b = update->targets[i];
-    if (a.buffer != b.buffer || !std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end(), same_expr)) {
+    if (a.buffer != b.buffer ||
+        !std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end(), same_expr)) {
       return std::nullopt;
     }
     r.targets.push_back(b);

@@ -1,5 +1,6 @@
-// Reducers: which associative operation does a reduction block apply? Recognised from its init and update: sum, product, max and min, also
-// several side by side, and pairs (index, value) that keep the largest or smallest value (argmax, argmin). Used by rfactor.
+// Reducers: which associative operation does a reduction block apply? Recognised from its init and update: sum,
+// product, max and min, also several side by side, and pairs (index, value) that keep the largest or smallest value
+// (argmax, argmin). Used by rfactor.
 #pragma once
 #include "dsl/ir/build.h"
 

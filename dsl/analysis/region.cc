@@ -51,8 +51,8 @@ bool mentions(const Expr* expr, const VarRanges& vars) {
   return found;
 }
 
-// Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than what the
-// smaller ones reach. All atoms must have ranges.
+// Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than
+// what the smaller ones reach. All atoms must have ranges.
 bool is_dense(const Sum& sum, const VarRanges& ranges) {
   std::vector<std::pair<i64, i64>> steps;  // coefficient, how far the atom reaches
   for (const Sum::Term& term : sum.terms) {
@@ -80,14 +80,14 @@ class Relaxation {
     if (!part) return whole(dimension);
     exact_ = exact_ && part->dense;
     Range range = range_of(*part);
-    if (range.extent > dimension) return whole(dimension);
     if (std::optional<i64> constant = constant_of(range.min)) {
       i64 low = std::max<i64>(*constant, 0), high = std::min(*constant + range.extent, dimension);
-      range = {Build{arena_}.integer(low), std::max<i64>(high - low, 1)};
+      return {Build{arena_}.integer(low), std::max<i64>(high - low, 1)};
     }
-    return range;
+    return range.extent > dimension ? whole(dimension) : range;
   }
-  // Were all boxes free of elements that are not touched? Digits of one variable in two places must be different digits.
+  // Were all boxes free of elements that are not touched? Digits of one variable in two places must be different
+  // digits.
   bool exact() const { return exact_ && digits_are_independent(); }
 
  private:
@@ -113,7 +113,10 @@ class Relaxation {
     out.outer.constant = sum.constant;
     Sum inside;
     for (const Sum::Term& term : sum.terms) {
-      if (!mentions(term.atom, inner_)) {
+      std::optional<Interval> any = interval_of(term.atom, all_);
+      if (any && any->min == any->max) {
+        out.outer.add_constant(any->min, term.coefficient);
+      } else if (!mentions(term.atom, inner_)) {
         out.outer.add_atom(term.atom, term.coefficient);
       } else if (std::optional<Interval> known = interval_of(term.atom, inner_)) {
         inside.add_atom(term.atom, term.coefficient);
@@ -131,7 +134,8 @@ class Relaxation {
     std::optional<Interval> interval = bounded_interval(inside, inner_, bounds_);
     if (!interval || !out.outer.exact) return std::nullopt;
     if (out.outer.terms.empty()) {  // nothing is fixed: what the predicate says about the whole applies too
-      if (std::optional<Interval> total = bounded_interval(sum, all_, bounds_)) interval->max = std::min(interval->max, total->max - sum.constant);
+      if (std::optional<Interval> total = bounded_interval(sum, all_, bounds_))
+        interval->max = std::min(interval->max, total->max - sum.constant);
     }
     out.interval.min += interval->min;
     out.interval.max += interval->max;
@@ -161,8 +165,10 @@ class Relaxation {
 
   void note_digit(const Expr* atom) {
     std::optional<Digit> digit = digit_of(atom, inner_);
-    if (!digit) exact_ = false;
-    else if (digit->count > 1) digits_.push_back(*digit);
+    if (!digit)
+      exact_ = false;
+    else if (digit->count > 1)
+      digits_.push_back(*digit);
   }
   bool digits_are_independent() const {
     for (std::size_t i = 0; i < digits_.size(); ++i) {
@@ -202,7 +208,7 @@ void unite(Arena& arena, Region& into, const Region& other, const VarRanges& ran
   }
   into.exact = false;
   for (std::size_t d = 0; d < into.dims.size(); ++d) {
-    Range &a = into.dims[d];
+    Range& a = into.dims[d];
     const Range& b = other.dims[d];
     std::optional<Interval> apart = interval_of(difference_of(b.min, a.min), ranges);  // b.min - a.min
     i64 dimension = into.buffer->shape[d];
@@ -238,7 +244,7 @@ class RegionFinder {
       if (access.buffer != buffer_ || access.kind != kind_) continue;
       if (!ready) {
         for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
-        bounds = bounds_of(block->predicate);
+        bounds = bounds_of(block->predicate, all_);
         ready = true;
       }
       add(access, bindings, bounds);
@@ -276,8 +282,10 @@ class RegionFinder {
       region.dims.push_back(relaxation.relax(index, buffer_->shape[d]));
     }
     region.exact = relaxation.exact();
-    if (found_) unite(arena_, *found_, region, all_);
-    else found_ = region;
+    if (found_)
+      unite(arena_, *found_, region, all_);
+    else
+      found_ = region;
   }
 
   Arena& arena_;
@@ -301,7 +309,8 @@ std::vector<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
 }  // namespace
 
 bool accumulates(const Block* block) {
-  return block->init || std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
+  return block->init ||
+         std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
 }
 
 std::vector<Access> accesses_of(const Block* block) {
@@ -309,7 +318,9 @@ std::vector<Access> accesses_of(const Block* block) {
   if (block->init) collect(block->init, all);
   collect(block->body, all);
   if (!accumulates(block)) return all;
-  auto is_own = [&](const Access& access) { return access.kind == AccessKind::Read && writes_buffer(block, access.buffer); };
+  auto is_own = [&](const Access& access) {
+    return access.kind == AccessKind::Read && writes_buffer(block, access.buffer);
+  };
   std::erase_if(all, is_own);
   return all;
 }
@@ -337,8 +348,8 @@ std::vector<const Buffer*> buffers_written(const Block* block) { return distinct
 std::vector<Region> reads(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Read); }
 std::vector<Region> writes(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Write); }
 
-std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind, const VarRanges& around,
-                                const Block* only) {
+std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
+                                const VarRanges& around, const Block* only) {
   RegionFinder finder(arena, buffer, kind, around, only);
   finder.visit(subtree);
   return finder.found();
@@ -368,8 +379,10 @@ std::optional<Digit> digit_of(const Expr* expr, const VarRanges& ranges) {
   std::optional<Digit> of = digit_of(binary->a, ranges);
   if (!of) return std::nullopt;
   bool exactly = of->count % *c == 0, is_top = of->lower * of->count >= of->total;
-  if (binary->op == BinaryOp::FloorDiv && (exactly || is_top)) return Digit{of->source, of->lower * *c, (of->count + *c - 1) / *c, of->total};
-  if (binary->op == BinaryOp::FloorMod && (exactly || is_top)) return Digit{of->source, of->lower, std::min(of->count, *c), of->total};
+  if (binary->op == BinaryOp::FloorDiv && (exactly || is_top))
+    return Digit{of->source, of->lower * *c, (of->count + *c - 1) / *c, of->total};
+  if (binary->op == BinaryOp::FloorMod && (exactly || is_top))
+    return Digit{of->source, of->lower, std::min(of->count, *c), of->total};
   return std::nullopt;
 }
 

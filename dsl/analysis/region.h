@@ -1,6 +1,7 @@
-// Regions: which part of a buffer a block, or everything below a loop, reads or writes, as a box. Used by all primitives that move or
-// copy data and by features. A box may be larger than what is touched (`exact` says when it is not); it is never smaller. Guards
-// inside a block's body do not shrink boxes; bounds of the buffer do where the box is constant.
+// Regions: which part of a buffer a block, or everything below a loop, reads or writes, as a box. Used by all
+// primitives that move or copy data and by features. A box may be larger than what is touched (`exact` says when it is
+// not); it is never smaller. Guards inside a block's body do not shrink boxes; bounds of the buffer do where the box is
+// constant.
 #pragma once
 #include "dsl/analysis/affine.h"
 #include "dsl/ir/nodes.h"
@@ -25,8 +26,8 @@ struct Access {
   AccessKind kind;
 };
 
-// All accesses in the init and body of a block, in program order, reads of a statement before its writes. A block that accumulates
-// (it has R iters or an init) does not count as a reader of what it writes.
+// All accesses in the init and body of a block, in program order, reads of a statement before its writes. A block that
+// accumulates (it has R iters or an init) does not count as a reader of what it writes.
 std::vector<Access> accesses_of(const Block* block);
 bool accumulates(const Block* block);
 bool reads_buffer(const Block* block, const Buffer* buffer);
@@ -39,17 +40,18 @@ std::vector<const Buffer*> buffers_written(const Block* block);
 std::vector<Region> reads(Arena& arena, const Block* block);
 std::vector<Region> writes(Arena& arena, const Block* block);
 
-// What the blocks in `subtree` (or only one of them) touch of a buffer. The loops in the subtree run over their whole range; the
-// variables of loops around it stay symbols, `around` says how far they reach. Nothing if the buffer is not touched that way.
-std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind, const VarRanges& around,
-                                const Block* only = nullptr);
+// What the blocks in `subtree` (or only one of them) touch of a buffer. The loops in the subtree run over their whole
+// range; the variables of loops around it stay symbols, `around` says how far they reach. Nothing if the buffer is not
+// touched that way.
+std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
+                                const VarRanges& around, const Block* only = nullptr);
 
 // Is every element of `part` in `whole`? Both over variables with these ranges. false = not proved.
 bool contains(const Region& whole, const Region& part, const VarRanges& ranges);
 bool is_whole_dimension(const Range& range, i64 extent);
 
-// The part of a value that an expression shows: (source // lower) % count, where source takes the values [0, total). A source is a
-// variable, or a sum of variables that takes each of these values.
+// The part of a value that an expression shows: (source // lower) % count, where source takes the values [0, total). A
+// source is a variable, or a sum of variables that takes each of these values.
 struct Digit {
   const Expr* source;
   i64 lower, count, total;

@@ -12,15 +12,17 @@ using namespace tw;
 
 PRIMITIVE(bind, Unit(LoopId loop, Str thread))
 
-static constexpr std::array<Str, 10> kThreads = {"blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y",
-                                                 "threadIdx.z", "vthread", "vthread.x", "vthread.y", "vthread.z"};
+static constexpr std::array<Str, 10> kThreads = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z", "threadIdx.x",
+                                                 "threadIdx.y", "threadIdx.z", "vthread",    "vthread.x",
+                                                 "vthread.y",   "vthread.z"};
 
 static Result<Unit> apply(State& state, LoopId id, Str thread) {
   TW_TRY(Path path, state.path_to(id));
   const For* loop = static_cast<const For*>(path.back());
   auto known = std::find(kThreads.begin(), kThreads.end(), thread);
   if (known == kThreads.end()) {
-    return reject("`{a}` is no thread axis; expected blockIdx, threadIdx or vthread with .x, .y or .z", state.arena().text(thread));
+    return reject("`{a}` is no thread axis; expected blockIdx, threadIdx or vthread with .x, .y or .z",
+                  state.arena().text(thread));
   }
   TW_TRY_STATUS(is_serial(loop));
   TW_TRY_STATUS(iterations_may_overlap(state.arena(), state.program(), loop, ranges_around(path)));

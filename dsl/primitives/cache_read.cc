@@ -1,8 +1,10 @@
 // A block reads a copy of a buffer, which a new block makes before it.
-//   for i { C[i] = A[i] * 2 }   cache_read(C, 0, "local")   ->   for i { A_local[i] = A[i] };  for i { C[i] = A_local[i] * 2 }
-// The copy is made outside all loops in which nobody writes the buffer, over the box that the block reads from there; its buffer has the shape
-// and type of the original. Only the given block reads it. Applies unless the block writes what it reads. Under a predicate: the box may be larger
-// than what is read, elements outside the buffer are kept out. The result is the new block.
+//   for i { C[i] = A[i] * 2 }   cache_read(C, 0, "local")   ->   for i { A_local[i] = A[i] };  for i { C[i] =
+//   A_local[i] * 2 }
+// The copy is made outside all loops in which nobody writes the buffer, over the box that the block reads from there;
+// its buffer has the shape and type of the original. Only the given block reads it. Applies unless the block writes
+// what it reads. Under a predicate: the box may be larger than what is read, elements outside the buffer are kept out.
+// The result is the new block.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
@@ -26,7 +28,8 @@ static Status is_written_before(const State& state, const Block* block, const Bu
   for (const Block* writer : writers_of(state.program().body, buffer)) {
     if (order_of(order, writer) > order_of(order, block)) {
       return reject("block `{a}` reads what block `{b}` writes only later", block->name, writer->name)
-          .about_block(block->id.value).about_block(writer->id.value);
+          .about_block(block->id.value)
+          .about_block(writer->id.value);
     }
   }
   return ok();
@@ -38,14 +41,17 @@ static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope
   TW_TRY(Scope scope, scope_named(state, scope_name));
   TW_TRY(const Buffer* buffer, buffer_at(block, buffers_read(block), read_index, "read"));
   int at = highest_without_writer(path, buffer);
-  if (at < 0) return reject("block `{a}` writes `{b}`, which it reads", block->name, buffer->name).about_block(id.value);
+  if (at < 0)
+    return reject("block `{a}` writes `{b}`, which it reads", block->name, buffer->name).about_block(id.value);
   TW_TRY_STATUS(is_written_before(state, block, buffer));
 
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), path[at], buffer, AccessKind::Read, around, block);
-  const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype, buffer->shape, scope);
+  const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
+                                          buffer->shape, scope);
   const Block* mover = copy_block(state, copy->name, buffer, copy, block);
-  const Stmt* nest = nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
+  const Stmt* nest =
+      nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
   Program before = state.program();
   insert_before(state, path[at], nest);
   state.replace(block, redirect_loads(state.arena(), block, buffer, copy));

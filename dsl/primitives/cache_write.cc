@@ -1,8 +1,9 @@
 // A block writes to a new buffer, which a new block copies to the original afterwards.
-//   for i { C[i] = A[i] * 2 }   cache_write(C, 0, "local")   ->   for i { C_local[i] = A[i] * 2 };  for i { C[i] = C_local[i] }
-// The copy is made outside all loops in which nobody else reads the buffer, over the box that the block writes from there; the new buffer has the
-// shape and type of the original. Applies to a complete or reduction block whose writes fill a box. Under a predicate: the copy has the same tails.
-// The result is the new block.
+//   for i { C[i] = A[i] * 2 }   cache_write(C, 0, "local")   ->   for i { C_local[i] = A[i] * 2 };  for i { C[i] =
+//   C_local[i] }
+// The copy is made outside all loops in which nobody else reads the buffer, over the box that the block writes from
+// there; the new buffer has the shape and type of the original. Applies to a complete or reduction block whose writes
+// fill a box. Under a predicate: the copy has the same tails. The result is the new block.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
@@ -29,12 +30,15 @@ static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scop
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), path[at], buffer, AccessKind::Write, around, block);
   if (!region.exact) {
-    return reject("cannot prove that block `{a}` writes a whole box of `{b}`", block->name, buffer->name).about_block(id.value);
+    return reject("cannot prove that block `{a}` writes a whole box of `{b}`", block->name, buffer->name)
+        .about_block(id.value);
   }
 
-  const Buffer* cache = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype, buffer->shape, scope);
+  const Buffer* cache = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
+                                           buffer->shape, scope);
   const Block* mover = copy_block(state, cache->name, cache, buffer, block);
-  const Stmt* nest = nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
+  const Stmt* nest =
+      nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
   Program before = state.program();
   insert_after(state, path[at], nest);
   state.replace(block, replace_buffer(state.arena(), block, buffer, cache));

@@ -1,9 +1,10 @@
 // Moves a producer below a loop of its consumers, where it computes what one iteration of the loop needs.
 //   for i { B[i] };  for j0 in 3 { for j1 in 4 { C[j0 * 4 + j1] reads B[..] } }     compute_at(B, j0)
 //   ->   for j0 in 3 { for i in 4 { B[j0 * 4 + i] where j0 * 4 + i < 10 };  for j1 in 4 { C } }
-// Applies to a complete or reduction block that writes no parameter, if all its consumers are below the loop and its own producers come before.
-// It runs directly before the first consumer, over the box that all consumers below need; elements that the box has too many, at tails, are kept
-// out by a predicate. Reduction loops run in full. At a root location nothing happens; inline is compute_inline.
+// Applies to a complete or reduction block that writes no parameter, if all its consumers are below the loop and its
+// own producers come before. It runs directly before the first consumer, over the box that all consumers below need;
+// elements that the box has too many, at tails, are kept out by a predicate. Reduction loops run in full. At a root
+// location nothing happens; inline is compute_inline.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
@@ -14,16 +15,20 @@ PRIMITIVE(compute_at, Unit(BlockId block, Location at, bool keep_units = false))
 
 static Status is_outside(const Path& from, const For* loop, const Block* block) {
   if (from.index_of(loop) < 0) return ok();
-  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name).about_block(block->id.value).about_loop(loop->id.value);
+  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name)
+      .about_block(block->id.value)
+      .about_loop(loop->id.value);
 }
 
 static Status all_consumers_below(const State& state, const Block* block, const For* loop) {
   std::vector<const Block*> readers = consumers(state.program().body, block);
-  if (readers.empty()) return reject("block `{a}` has no consumer to be computed for", block->name).about_block(block->id.value);
+  if (readers.empty())
+    return reject("block `{a}` has no consumer to be computed for", block->name).about_block(block->id.value);
   for (const Block* reader : readers) {
     if (!is_inside(loop, reader)) {
       return reject("block `{a}` also reads block `{b}`, but is not below the loop", reader->name, block->name)
-          .about_block(reader->id.value).about_loop(loop->id.value);
+          .about_block(reader->id.value)
+          .about_loop(loop->id.value);
     }
   }
   return ok();
@@ -32,7 +37,9 @@ static Status all_consumers_below(const State& state, const Block* block, const 
 static Status comes_before(const State& state, const Block* block, const For* loop) {
   std::vector<const Block*> order = blocks_in(state.program().body);
   if (order_of(order, block) < first_order(order, loop)) return ok();
-  return reject("expected block `{a}` before loop `{b}`", block->name, loop->var->name).about_block(block->id.value).about_loop(loop->id.value);
+  return reject("expected block `{a}` before loop `{b}`", block->name, loop->var->name)
+      .about_block(block->id.value)
+      .about_loop(loop->id.value);
 }
 
 static std::vector<Range> ranges_needed(State& state, const Block* block, const For* loop, const VarRanges& around) {
@@ -41,8 +48,10 @@ static std::vector<Range> ranges_needed(State& state, const Block* block, const 
     std::optional<Region> region = region_of(state.arena(), loop->body, buffer, AccessKind::Read, around);
     if (!region) continue;
     std::vector<Range> here = ranges_to_write(state.arena(), block, buffer, *region);
-    if (ranges.empty()) ranges = here;
-    else widen(state.arena(), block, ranges, here);
+    if (ranges.empty())
+      ranges = here;
+    else
+      widen(state.arena(), block, ranges, here);
   }
   return ranges;
 }
@@ -56,7 +65,8 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   const For* loop = static_cast<const For*>(to.back());
   TW_TRY_STATUS(is_outside(from, loop, block));
   if (is_output_block(state.program(), block)) {
-    return reject("block `{a}` writes a parameter: it has consumers outside the program", block->name).about_block(id.value);
+    return reject("block `{a}` writes a parameter: it has consumers outside the program", block->name)
+        .about_block(id.value);
   }
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
   TW_TRY_STATUS(all_consumers_below(state, block, loop));

@@ -1,8 +1,9 @@
 // Takes the init of a reduction out, into a block of its own that runs before a loop.
 //   for i { for k { D[i, k] { init { D[i] = 0 } D[i] += A[i, k] } } }   decompose_reduction(D, k)
 //   ->   for i { D_init[i]: D[i] = 0;  for k { D[i, k]: D[i] += A[i, k] } }
-// Applies if no loop outside the given one feeds the reduction. The loops from there inwards that feed S iters are copied for the init. Tails of S iters
-// stay predicates of both blocks. The result is the new block; the reduction keeps its handle.
+// Applies if no loop outside the given one feeds the reduction. The loops from there inwards that feed S iters are
+// copied for the init. Tails of S iters stay predicates of both blocks. The result is the new block; the reduction
+// keeps its handle.
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/schedule/move.h"
@@ -17,7 +18,8 @@ static Status no_reduction_outside(const Block* block, const Path& path, int at)
     const For* loop = as<For>(path[i]);
     if (!loop || loop->extent == 1) continue;
     if (feeds(loop, block, IterKind::R)) {
-      return reject("loop `{a}` feeds the reduction of block `{b}` and is outside the place for the init", loop->var->name, block->name)
+      return reject("loop `{a}` feeds the reduction of block `{b}` and is outside the place for the init",
+                    loop->var->name, block->name)
           .about_loop(loop->id.value);
     }
   }
@@ -30,7 +32,9 @@ static Result<BlockId> apply(State& state, BlockId id, LoopId loop_id) {
   TW_TRY(const For* loop, state.loop(loop_id));
   int at = path.index_of(loop);
   if (at < 0) {
-    return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name).about_loop(loop_id.value).about_block(id.value);
+    return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name)
+        .about_loop(loop_id.value)
+        .about_block(id.value);
   }
   TW_TRY_STATUS(is_reduction(state.program().body, block));
   TW_TRY_STATUS(no_reduction_outside(block, path, at));

@@ -13,8 +13,10 @@ PRIMITIVE(fuse, LoopId(Loops loops))
 static Status are_nested(const std::vector<const For*>& loops) {
   for (std::size_t i = 0; i + 1 < loops.size(); ++i) {
     if (loops[i]->body != loops[i + 1]) {
-      return reject("expected loop `{b}` to be the only statement of loop `{a}`", loops[i]->var->name, loops[i + 1]->var->name)
-          .about_loop(loops[i]->id.value).about_loop(loops[i + 1]->id.value);
+      return reject("expected loop `{b}` to be the only statement of loop `{a}`", loops[i]->var->name,
+                    loops[i + 1]->var->name)
+          .about_loop(loops[i]->id.value)
+          .about_loop(loops[i + 1]->id.value);
     }
   }
   return ok();

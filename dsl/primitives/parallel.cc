@@ -1,7 +1,7 @@
 // The iterations of the loop are shared among the workers.
 //   for i in 8 { B[i] }   parallel(i)   ->   parallel for i in 8 { B[i] }
-// Applies if the loop is serial, feeds only S iters, and each iteration computes what it reads. A buffer that is used only below the
-// loop becomes each worker's own.
+// Applies if the loop is serial, feeds only S iters, and each iteration computes what it reads. A buffer that is used
+// only below the loop becomes each worker's own.
 #include "dsl/analysis/dependence.h"
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"

@@ -1,10 +1,12 @@
 // Keeps the tile of the output that a reduction loop accumulates into in registers while the loop runs.
 //   for i0 { for k { for i1 in 4 { D[i0 * 4 + i1, k] { init { D[i] = 0 } D[i] += A[i, k] } } } }     promote(D, 0, k)
-//   ->   for i0 { for i1 { D_register[i1] = 0 };  for k { for i1 { D_register[i % 4] += A[i, k] } };  for i1 { D[i] = D_register[i % 4] } }
-// Applies to a reduction block that writes one buffer, and a loop that feeds only R iters, below which the block touches a box of constant size that starts at
-// a multiple of its size. If reduction loops are outside, or the init was decomposed before, the tile is loaded instead of initialised, except where these loops
-// are at their first value. Tails: rows that a predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are unrolled,
-// the one along the rows of the output is vectorized.
+//   ->   for i0 { for i1 { D_register[i1] = 0 };  for k { for i1 { D_register[i % 4] += A[i, k] } };  for i1 { D[i] =
+//   D_register[i % 4] } }
+// Applies to a reduction block that writes one buffer, and a loop that feeds only R iters, below which the block
+// touches a box of constant size that starts at a multiple of its size. If reduction loops are outside, or the init was
+// decomposed before, the tile is loaded instead of initialised, except where these loops are at their first value.
+// Tails: rows that a predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are
+// unrolled, the one along the rows of the output is vectorized.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -19,7 +21,8 @@ PRIMITIVE(promote, Unit(BlockId block, i64 write_index, LoopId loop))
 
 namespace {
 
-constexpr i64 kMaxUnrolled = 64;  // longer loops of the new blocks stay serial; a tile of that size does not fit in registers anyway
+constexpr i64 kMaxUnrolled =
+    64;  // longer loops of the new blocks stay serial; a tile of that size does not fit in registers anyway
 
 // Everything that is known when all checks have passed.
 struct Plan {
@@ -41,19 +44,25 @@ Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer
     same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
   };
   for_each<Store>(block->body, [&](const Store* store) {
-    for (const StoreTarget& target : store->targets) if (target.buffer == buffer) meet(target.indices);
+    for (const StoreTarget& target : store->targets)
+      if (target.buffer == buffer) meet(target.indices);
   });
-  for_each<Load>(block->body, [&](const Load* load) { if (load->buffer == buffer) meet(load->indices); });
+  for_each<Load>(block->body, [&](const Load* load) {
+    if (load->buffer == buffer) meet(load->indices);
+  });
   if (same) return *first;
-  return reject("block `{a}` accesses `{b}` at different indices", block->name, buffer->name).about_block(block->id.value);
+  return reject("block `{a}` accesses `{b}` at different indices", block->name, buffer->name)
+      .about_block(block->id.value);
 }
 
 Status is_reduction_loop(const Block* block, const For* loop) {
   if (!feeds(loop, block, IterKind::R)) {
-    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name)
+        .about_loop(loop->id.value);
   }
   if (feeds(loop, block, IterKind::S)) {
-    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name)
+        .about_loop(loop->id.value);
   }
   return ok();
 }
@@ -61,14 +70,17 @@ Status is_reduction_loop(const Block* block, const For* loop) {
 // The tile starts at multiples of its extents, so that i % extent is the place in the tile.
 Status is_aligned(const Plan& plan, const For* loop) {
   if (!plan.tile.exact) {
-    return reject("cannot prove that block `{a}` fills a box of `{b}` below the loop", plan.block->name, plan.buffer->name)
-        .about_loop(loop->id.value).about_block(plan.block->id.value);
+    return reject("cannot prove that block `{a}` fills a box of `{b}` below the loop", plan.block->name,
+                  plan.buffer->name)
+        .about_loop(loop->id.value)
+        .about_block(plan.block->id.value);
   }
   for (std::size_t d = 0; d < plan.tile.dims.size(); ++d) {
     const Range& range = plan.tile.dims[d];
     if (known_divisor(range.min) % range.extent != 0) {
-      return reject("along dimension {0} the tile of `{a}` has extent {1} but starts at multiples of {2}", plan.buffer->name,
-                    static_cast<i64>(d), range.extent, known_divisor(range.min)).about_loop(loop->id.value);
+      return reject("along dimension {0} the tile of `{a}` has extent {1} but starts at multiples of {2}",
+                    plan.buffer->name, static_cast<i64>(d), range.extent, known_divisor(range.min))
+          .about_loop(loop->id.value);
     }
   }
   return ok();
@@ -77,7 +89,9 @@ Status is_aligned(const Plan& plan, const For* loop) {
 Status accumulates_alone(const For* loop, const Block* block, const Buffer* buffer) {
   for (const Block* other : blocks_in(loop)) {
     if (other != block && (reads_buffer(other, buffer) || writes_buffer(other, buffer))) {
-      return reject("block `{a}` also uses `{b}` below the loop", other->name, buffer->name).about_block(other->id.value).about_loop(loop->id.value);
+      return reject("block `{a}` also uses `{b}` below the loop", other->name, buffer->name)
+          .about_block(other->id.value)
+          .about_loop(loop->id.value);
     }
   }
   return ok();
@@ -89,18 +103,24 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   TW_TRY(const For* loop, state.loop(loop_id));
   Plan plan{path, block, path.index_of(loop), nullptr, {}, {}, {}};
   if (plan.at < 0) {
-    return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name).about_loop(loop_id.value).about_block(id.value);
+    return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name)
+        .about_loop(loop_id.value)
+        .about_block(id.value);
   }
   std::vector<const Buffer*> written = buffers_written(block);
   TW_TRY(plan.buffer, buffer_at(block, written, write_index, "written"));
   if (written.size() != 1) {
-    return reject("block `{a}` writes {0} buffers together; expected one", block->name, static_cast<i64>(written.size())).about_block(id.value);
+    return reject("block `{a}` writes {0} buffers together; expected one", block->name,
+                  static_cast<i64>(written.size()))
+        .about_block(id.value);
   }
   TW_TRY_STATUS(is_reduction_loop(block, loop));
-  if (!as<Store>(block->body)) return reject("expected the body of block `{a}` to be one store", block->name).about_block(id.value);
+  if (!as<Store>(block->body))
+    return reject("expected the body of block `{a}` to be one store", block->name).about_block(id.value);
   if (block->init) {
     TW_TRY_STATUS(is_reduction(state.program().body, block));
-    if (!as<Store>(block->init)) return reject("expected the init of block `{a}` to be one store", block->name).about_block(id.value);
+    if (!as<Store>(block->init))
+      return reject("expected the init of block `{a}` to be one store", block->name).about_block(id.value);
   }
   TW_TRY(plan.indices, only_indices(block, plan.buffer));
   TW_TRY_STATUS(accumulates_alone(loop, block, plan.buffer));
@@ -128,7 +148,8 @@ Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> ind
   return arena.copy(out);
 }
 
-// The loops of a new block: unrolled, and vectorized where consecutive values are consecutive in the output; that one innermost.
+// The loops of a new block: unrolled, and vectorized where consecutive values are consecutive in the output; that one
+// innermost.
 const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* block, const Expr* last_index) {
   Build build = state.build();
   const For* vector = nullptr;
@@ -178,7 +199,8 @@ const Stmt* store_nest(State& state, const Plan& plan, const Buffer* tile) {
   return tile_nest(state, mirror, block, last_index_of(state.arena(), block, at));
 }
 
-// R iters that outer reduction loops feed stay, bound to their values at the start of the tile: where all are 0 the tile is new.
+// R iters that outer reduction loops feed stay, bound to their values at the start of the tile: where all are 0 the
+// tile is new.
 const Expr* keep_outer_reductions(State& state, const Plan& plan, const MirroredNest& mirror, Block* block) {
   Build build = state.build();
   std::vector<IterVar> iters(block->iters.begin(), block->iters.end());
@@ -187,10 +209,12 @@ const Expr* keep_outer_reductions(State& state, const Plan& plan, const Mirrored
   for (std::size_t i = 0; i < plan.block->iters.size(); ++i) {
     const IterVar& iter = plan.block->iters[i];
     auto feeds_it = [&](const For* loop) { return uses(plan.block->bindings[i], loop->var); };
-    if (iter.kind == IterKind::S || std::none_of(plan.outer_reductions.begin(), plan.outer_reductions.end(), feeds_it)) continue;
+    if (iter.kind == IterKind::S || std::none_of(plan.outer_reductions.begin(), plan.outer_reductions.end(), feeds_it))
+      continue;
     const Var* var = state.fresh_var(iter.var->name);
     iters.push_back({var, iter.extent, iter.kind});
-    bindings.push_back(simplify(state.arena(), substitute(state.arena(), plan.block->bindings[i], mirror.loops), ranges_around(plan.path)));
+    bindings.push_back(simplify(state.arena(), substitute(state.arena(), plan.block->bindings[i], mirror.loops),
+                                ranges_around(plan.path)));
     first = build.both(first, build.binary(BinaryOp::Eq, var, build.integer(0)));
   }
   block->iters = state.arena().copy(iters);
@@ -204,7 +228,8 @@ bool only_uses(const Expr* e, const VarRanges& vars) {
   return only;
 }
 
-// An init that is the same everywhere needs no tails: the block's iters become the places in the tile. False if that cannot be expressed.
+// An init that is the same everywhere needs no tails: the block's iters become the places in the tile. False if that
+// cannot be expressed.
 bool cover_whole_tile(State& state, const Plan& plan, const Expr* start, const MirroredNest& mirror, Block* block) {
   Build build = state.build();
   Arena& arena = state.arena();
@@ -220,7 +245,8 @@ bool cover_whole_tile(State& state, const Plan& plan, const Expr* start, const M
   std::vector<const Expr*> bindings, kept;
   for (std::size_t d = 0; d < iters->size(); ++d) {
     const Range& range = plan.tile.dims[d];
-    const Expr* binding = (*iters)[d] < 0 ? build.integer(0) : substitute(arena, plan.block->bindings[(*iters)[d]], mirror.loops);
+    const Expr* binding =
+        (*iters)[d] < 0 ? build.integer(0) : substitute(arena, plan.block->bindings[(*iters)[d]], mirror.loops);
     bindings.push_back(simplify(arena, build.sub(binding, range.min), around));
     if (!only_uses(bindings.back(), fresh)) return false;
     Str name = (*iters)[d] < 0 ? Str("a") : plan.block->iters[(*iters)[d]].var->name;
@@ -265,7 +291,8 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, LoopId loop
   Program before = state.program();
   std::vector<i64> shape;
   for (const Range& range : plan.tile.dims) shape.push_back(range.extent);
-  const Buffer* tile = state.fresh_buffer(state.name(plan.buffer->name, "_register"), plan.buffer->dtype, arena.copy(shape), Scope::Register);
+  const Buffer* tile = state.fresh_buffer(state.name(plan.buffer->name, "_register"), plan.buffer->dtype,
+                                          arena.copy(shape), Scope::Register);
   state.add_local(tile);
   const Stmt *load = load_nest(state, plan, tile), *store = store_nest(state, plan, tile);
   Array<const Expr*> inside = places(arena, plan, plan.indices);
@@ -281,4 +308,5 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, LoopId loop
   return concurrent_loops_stay_legal(state, id, before);
 }
 
-REGISTER(promote, "Keeps the tile of the output that a reduction loop accumulates into in registers while the loop runs.")
+REGISTER(promote,
+         "Keeps the tile of the output that a reduction loop accumulates into in registers while the loop runs.")

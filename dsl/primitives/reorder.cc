@@ -1,8 +1,9 @@
 // Permutes loops of one chain.
 //   for i { for j { for k { B } } }   reorder([k, i])   ->   for k { for j { for i { B } } }
-// The loops take each other's places in the chain, in the order given; loops of the chain that are not listed stay where they are. Each
-// loop of the chain is the only statement of the one around it. If several blocks are below, each iteration must compute what it reads. A loop that feeds S
-// and R iters (after fuse) stays in order with other loops of the reduction: the point where it is initialised comes first.
+// The loops take each other's places in the chain, in the order given; loops of the chain that are not listed stay
+// where they are. Each loop of the chain is the only statement of the one around it. If several blocks are below, each
+// iteration must compute what it reads. A loop that feeds S and R iters (after fuse) stays in order with other loops of
+// the reduction: the point where it is initialised comes first.
 #include <algorithm>
 #include <iterator>
 
@@ -40,11 +41,15 @@ static Result<std::vector<const For*>> chain_of(const std::vector<const For*>& l
   }
   for (const For* loop : loops) {
     if (std::find(longest.begin(), longest.end(), loop) == longest.end()) {
-      return reject("loops `{a}` and `{b}` are not on one chain: between them is a loop with several statements, or none contains the other",
-                    longest[0]->var->name, loop->var->name).about_loop(longest[0]->id.value).about_loop(loop->id.value);
+      return reject(
+                 "loops `{a}` and `{b}` are not on one chain: between them is a loop with several statements, or none "
+                 "contains the other",
+                 longest[0]->var->name, loop->var->name)
+          .about_loop(longest[0]->id.value)
+          .about_loop(loop->id.value);
     }
   }
-  return reject("the loops are not on one chain");
+  TW_CHECK(false, "a chain that holds all loops was not noticed");
 }
 
 static Status initialises_first(const std::vector<const For*>& before, const std::vector<const For*>& after) {
@@ -57,8 +62,12 @@ static Status initialises_first(const std::vector<const For*>& before, const std
     auto is_mixed = [&](const For* loop) { return feeds(loop, block, IterKind::S); };
     auto mixed = std::find_if(old_order.begin(), old_order.end(), is_mixed);
     if (mixed != old_order.end() && old_order != new_order) {
-      return reject("loop `{a}` feeds spatial and reduction iters of block `{b}` and must keep its order with the other loops of the reduction",
-                    (*mixed)->var->name, block->name).about_loop((*mixed)->id.value).about_block(block->id.value);
+      return reject(
+                 "loop `{a}` feeds spatial and reduction iters of block `{b}` and must keep its order with the other "
+                 "loops of the reduction",
+                 (*mixed)->var->name, block->name)
+          .about_loop((*mixed)->id.value)
+          .about_block(block->id.value);
     }
   }
   return ok();

@@ -1,9 +1,10 @@
 // Moves a consumer below a loop of its producers, where it uses up what one iteration of the loop has computed.
 //   for i0 in 3 { for i1 in 4 { B[i0 * 4 + i1] } };  for j { C[j] reads B[j] }     reverse_compute_at(C, i0)
 //   ->   for i0 in 3 { for i1 in 4 { B };  for j in 4 { C[i0 * 4 + j] where i0 * 4 + j < 10 } }
-// Applies to a complete or reduction block if each iteration of the loop finishes a box of what it reads, no two iterations the same one, and
-// the block reads that box at its iters. It runs directly after the last producer below the loop; what else it reads must be there before the loop.
-// Tails of the box are kept out by a predicate. At a root location nothing happens; inline is reverse_compute_inline.
+// Applies to a complete or reduction block if each iteration of the loop finishes a box of what it reads, no two
+// iterations the same one, and the block reads that box at its iters. It runs directly after the last producer below
+// the loop; what else it reads must be there before the loop. Tails of the box are kept out by a predicate. At a root
+// location nothing happens; inline is reverse_compute_inline.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
@@ -14,7 +15,9 @@ PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units =
 
 static Status is_outside(const Path& from, const For* loop, const Block* block) {
   if (from.index_of(loop) < 0) return ok();
-  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name).about_block(block->id.value).about_loop(loop->id.value);
+  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name)
+      .about_block(block->id.value)
+      .about_loop(loop->id.value);
 }
 
 // Everything the block reads comes from below the loop or from before it; everybody who reads the block comes after it.
@@ -22,24 +25,30 @@ static Status fits_in_order(const State& state, const Block* block, const For* l
   const Stmt* root = state.program().body;
   std::vector<const Block*> order = blocks_in(root);
   if (order_of(order, block) < last_order(order, loop)) {
-    return reject("expected block `{a}` after loop `{b}`", block->name, loop->var->name).about_block(block->id.value).about_loop(loop->id.value);
+    return reject("expected block `{a}` after loop `{b}`", block->name, loop->var->name)
+        .about_block(block->id.value)
+        .about_loop(loop->id.value);
   }
   for (const Block* producer : producers(root, block)) {
     if (!is_inside(loop, producer) && order_of(order, producer) > first_order(order, loop)) {
       return reject("block `{a}` also reads block `{b}`, which runs after the loop", block->name, producer->name)
-          .about_block(producer->id.value).about_loop(loop->id.value);
+          .about_block(producer->id.value)
+          .about_loop(loop->id.value);
     }
   }
   for (const Block* reader : consumers(root, block)) {
     if (order_of(order, reader) < order_of(order, block)) {
-      return reject("block `{b}` reads what block `{a}` writes, but runs before it", block->name, reader->name).about_block(reader->id.value);
+      return reject("block `{b}` reads what block `{a}` writes, but runs before it", block->name, reader->name)
+          .about_block(reader->id.value);
     }
   }
   return ok();
 }
 
-// An iter that is bound to what is computed piece by piece must not have values beyond all pieces: points where a guard reads nothing would never run.
-static Status pieces_reach_all(State& state, const Block* block, const Access& access, const std::vector<bool>& narrowed) {
+// An iter that is bound to what is computed piece by piece must not have values beyond all pieces: points where a guard
+// reads nothing would never run.
+static Status pieces_reach_all(State& state, const Block* block, const Access& access,
+                               const std::vector<bool>& narrowed) {
   Region total = *region_of(state.arena(), state.program().body, access.buffer, AccessKind::Write, {});
   for (std::size_t i = 0; i < narrowed.size(); ++i) {
     if (!narrowed[i]) continue;
@@ -47,8 +56,9 @@ static Status pieces_reach_all(State& state, const Block* block, const Access& a
       std::optional<Range> reached = solve(state.arena(), access.indices[d], block->iters[i].var, total.dims[d]);
       std::optional<i64> low = reached ? constant_of(reached->min) : std::nullopt;
       if (reached && (!low || *low > 0 || *low + reached->extent < block->iters[i].extent)) {
-        return reject("iter `{b}` of block `{a}` has values for which it reads nothing that the loop computes", block->name,
-                      block->iters[i].var->name).about_block(block->id.value);
+        return reject("iter `{b}` of block `{a}` has values for which it reads nothing that the loop computes",
+                      block->name, block->iters[i].var->name)
+            .about_block(block->id.value);
       }
     }
   }
@@ -56,16 +66,18 @@ static Status pieces_reach_all(State& state, const Block* block, const Access& a
 }
 
 // The iters that consume exactly `region` of a buffer through these indices.
-static Status narrow(State& state, const Block* block, const Access& access, const Region& region, std::vector<Range>& ranges,
-                     std::vector<bool>& narrowed) {
+static Status narrow(State& state, const Block* block, const Access& access, const Region& region,
+                     std::vector<Range>& ranges, std::vector<bool>& narrowed) {
   std::vector<Range> here = iter_ranges(state.arena(), block, access.indices, region);
   std::size_t tiled = 0, solved = 0;
-  for (std::size_t d = 0; d < region.dims.size(); ++d) tiled += !is_whole_dimension(region.dims[d], region.buffer->shape[d]);
+  for (std::size_t d = 0; d < region.dims.size(); ++d)
+    tiled += !is_whole_dimension(region.dims[d], region.buffer->shape[d]);
   for (std::size_t i = 0; i < here.size(); ++i) {
     bool is_part = here[i].extent < block->iters[i].extent || !is_constant(here[i].min, 0);
     solved += is_part;
     if (narrowed[i] && !(is_part && same_expr(here[i].min, ranges[i].min) && here[i].extent == ranges[i].extent)) {
-      return reject("block `{a}` reads `{b}` at several places along iter {0}", block->name, access.buffer->name, static_cast<i64>(i))
+      return reject("block `{a}` reads `{b}` at several places along iter {0}", block->name, access.buffer->name,
+                    static_cast<i64>(i))
           .about_block(block->id.value);
     }
     if (!is_part) continue;
@@ -73,11 +85,15 @@ static Status narrow(State& state, const Block* block, const Access& access, con
     narrowed[i] = true;
   }
   if (solved == tiled) return pieces_reach_all(state, block, access, narrowed);
-  return reject("block `{a}` reads `{b}` at indices that are not its iters along {0} of {1} dimensions of which an iteration computes a part",
-                block->name, access.buffer->name, static_cast<i64>(tiled - solved), static_cast<i64>(tiled)).about_block(block->id.value);
+  return reject(
+             "block `{a}` reads `{b}` at indices that are not its iters along {0} of {1} dimensions of which an "
+             "iteration computes a part",
+             block->name, access.buffer->name, static_cast<i64>(tiled - solved), static_cast<i64>(tiled))
+      .about_block(block->id.value);
 }
 
-static Result<std::vector<Range>> ranges_computed(State& state, const Block* block, const For* loop, const VarRanges& around) {
+static Result<std::vector<Range>> ranges_computed(State& state, const Block* block, const For* loop,
+                                                  const VarRanges& around) {
   std::vector<Range> ranges;
   for (const IterVar& iter : block->iters) ranges.push_back({state.build().integer(0), iter.extent});
   std::vector<bool> narrowed(ranges.size());
@@ -86,7 +102,8 @@ static Result<std::vector<Range>> ranges_computed(State& state, const Block* blo
     std::optional<Region> region = region_of(state.arena(), loop->body, access.buffer, AccessKind::Write, around);
     if (!region) continue;
     if (!region->exact) {
-      return reject("cannot prove that an iteration of loop `{b}` computes a whole box of `{a}`", access.buffer->name, loop->var->name)
+      return reject("cannot prove that an iteration of loop `{b}` computes a whole box of `{a}`", access.buffer->name,
+                    loop->var->name)
           .about_loop(loop->id.value);
     }
     for (const Block* producer : writers_of(loop, access.buffer)) {
@@ -109,7 +126,9 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
   std::vector<const Stmt*> children = children_of(loop);
   int last = last_child_with(children, producers(state.program().body, block));
-  if (last < 0) return reject("no producer of block `{a}` is below loop `{b}`", block->name, loop->var->name).about_loop(loop->id.value);
+  if (last < 0)
+    return reject("no producer of block `{a}` is below loop `{b}`", block->name, loop->var->name)
+        .about_loop(loop->id.value);
   TW_TRY_STATUS(fits_in_order(state, block, loop));
   TW_TRY_STATUS(keeps_company(state, block, to));
   VarRanges around = ranges_around(to);
@@ -120,4 +139,5 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   return concurrent_loops_stay_legal(state, id, before);
 }
 
-REGISTER(reverse_compute_at, "Moves a consumer below a loop of its producers, where it uses up what one iteration has computed.")
+REGISTER(reverse_compute_at,
+         "Moves a consumer below a loop of its producers, where it uses up what one iteration has computed.")

@@ -1,9 +1,11 @@
-// Cuts a reduction in two: partial results along one of its loops, which then becomes data-parallel, and a reduction of these.
+// Cuts a reduction in two: partial results along one of its loops, which then becomes data-parallel, and a reduction of
+// these.
 //   for i { for k0 in 4 { for k1 in 8 { D[i] += A[i, k0 * 8 + k1] } } }     rfactor(k0, 1)
 //   ->   for i { for k0 { for k1 { D_rf[i, k0] += A[i, k0 * 8 + k1] } } };   for i { for k0 { D[i] += D_rf[i, k0] } }
-// Applies to a serial loop that feeds only R iters of one reduction block with a known reducer (dsl/analysis/reducer.h), whose reduction loops
-// contain nothing else. factor_axis is where the new dimension goes, negative from the end. Under a predicate on R iters (a tail) the partial result
-// takes the identity instead; predicates on S iters stay on both. The result is the new block with the partial results, in the old loops.
+// Applies to a serial loop that feeds only R iters of one reduction block with a known reducer
+// (dsl/analysis/reducer.h), whose reduction loops contain nothing else. factor_axis is where the new dimension goes,
+// negative from the end. Under a predicate on R iters (a tail) the partial result takes the identity instead;
+// predicates on S iters stay on both. The result is the new block with the partial results, in the old loops.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -30,10 +32,12 @@ struct Plan {
 
 Status reduces_only(const Block* block, const For* loop) {
   if (!feeds(loop, block, IterKind::R)) {
-    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name)
+        .about_loop(loop->id.value);
   }
   if (feeds(loop, block, IterKind::S)) {
-    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name)
+        .about_loop(loop->id.value);
   }
   return ok();
 }
@@ -45,7 +49,8 @@ Result<std::vector<const For*>> reduction_loops(const Plan& plan) {
     if (!loop || !feeds(loop, plan.block, IterKind::R)) continue;
     TW_TRY_STATUS(reduces_only(plan.block, loop));
     if (i < plan.own_top) {
-      return reject("reduction loop `{a}` contains more than block `{b}`", loop->var->name, plan.block->name).about_loop(loop->id.value);
+      return reject("reduction loop `{a}` contains more than block `{b}`", loop->var->name, plan.block->name)
+          .about_loop(loop->id.value);
     }
     loops.push_back(loop);
   }
@@ -62,7 +67,8 @@ Status tails_are_apart(const Plan& plan) {
       (here ? reduces : spatial) = true;
     });
     if (spatial && reduces) {
-      return reject("the predicate of block `{a}` relates spatial and reduction loops", plan.block->name).about_block(plan.block->id.value);
+      return reject("the predicate of block `{a}` relates spatial and reduction loops", plan.block->name)
+          .about_block(plan.block->id.value);
     }
   }
   return ok();
@@ -73,14 +79,17 @@ Result<Plan> plan_for(const State& state, LoopId id, i64 axis) {
   TW_TRY_STATUS(is_serial(loop));
   std::vector<const Block*> below = blocks_in(loop);
   if (below.size() != 1) {
-    return reject("expected one block below loop `{a}`, found {0}", loop->var->name, static_cast<i64>(below.size())).about_loop(id.value);
+    return reject("expected one block below loop `{a}`, found {0}", loop->var->name, static_cast<i64>(below.size()))
+        .about_loop(id.value);
   }
   const Block* block = below[0];
   TW_TRY_STATUS(is_reduction(state.program().body, block));
   TW_TRY_STATUS(reduces_only(block, loop));
   std::optional<Reducer> reducer = reducer_of(block);
   if (!reducer) {
-    return reject("block `{a}` is no sum, product, max, min, argmax or argmin that starts from the identity", block->name).about_block(block->id.value);
+    return reject("block `{a}` is no sum, product, max, min, argmax or argmin that starts from the identity",
+                  block->name)
+        .about_block(block->id.value);
   }
   i64 rank = static_cast<i64>(reducer->targets[0].buffer->shape.size());
   if (axis < -(rank + 1) || axis > rank) {
@@ -96,7 +105,8 @@ Result<Plan> plan_for(const State& state, LoopId id, i64 axis) {
 // The conjuncts of the predicate that concern reduction loops, and the others.
 void sort_conjuncts(const Plan& plan, std::vector<const Expr*>& reduction, std::vector<const Expr*>& rest) {
   for (const Expr* conjunct : conjuncts_of(plan.block->predicate)) {
-    bool reduces = std::any_of(plan.reduction_loops.begin(), plan.reduction_loops.end(), [&](const For* l) { return uses(conjunct, l->var); });
+    bool reduces = std::any_of(plan.reduction_loops.begin(), plan.reduction_loops.end(),
+                               [&](const For* l) { return uses(conjunct, l->var); });
     (reduces ? reduction : rest).push_back(conjunct);
   }
 }
@@ -139,7 +149,8 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
   iters.insert(iters.end(), reduced.begin(), reduced.end());
   bindings.insert(bindings.end(), reduced_bindings.begin(), reduced_bindings.end());
   for (std::size_t i = 0; i < plan.block->iters.size(); ++i) {
-    if (plan.block->iters[i].kind == IterKind::R) inside.set(plan.block->iters[i].var, substitute(arena, plan.block->bindings[i], loops));
+    if (plan.block->iters[i].kind == IterKind::R)
+      inside.set(plan.block->iters[i].var, substitute(arena, plan.block->bindings[i], loops));
   }
   std::vector<const Expr*> guards, rest;
   sort_conjuncts(plan, guards, rest);
@@ -151,7 +162,8 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     std::vector<const Expr*> indices;
     for (const Expr* index : plan.reducer.targets[i].indices) indices.push_back(substitute(arena, index, inside));
-    Array<const Expr*> at = with_inserted(arena, Array<const Expr*>(arena.copy(indices)), plan.axis, static_cast<const Expr*>(factor));
+    Array<const Expr*> at =
+        with_inserted(arena, Array<const Expr*>(arena.copy(indices)), plan.axis, static_cast<const Expr*>(factor));
     targets.push_back({buffers[i], at});
     loads.push_back(build.load(buffers[i], at));
     const Expr* term = substitute(arena, plan.reducer.terms[i], inside);
@@ -165,7 +177,8 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
   block->predicate = conjunction(build, rest);
   bool reduces = !reduced.empty();  // else each partial result is one term
   block->init = reduces ? build.store(arena.copy(targets), arena.copy(plan.reducer.identities)) : nullptr;
-  block->body = build.store(arena.copy(targets), arena.copy(reduces ? combine(arena, plan.reducer, loads, terms) : terms));
+  block->body =
+      build.store(arena.copy(targets), arena.copy(reduces ? combine(arena, plan.reducer, loads, terms) : terms));
   return block;
 }
 
@@ -187,8 +200,10 @@ const Stmt* final_nest(State& state, const Plan& plan, const std::vector<const B
     terms.push_back(build.load(buffers[i], with_inserted(arena, at, plan.axis, static_cast<const Expr*>(iter))));
   }
   Block* block = arena.make<Block>(*mirror.block);
-  block->iters = with_inserted(arena, block->iters, static_cast<i64>(block->iters.size()), IterVar{iter, plan.loop->extent, IterKind::R});
-  block->bindings = with_inserted(arena, block->bindings, static_cast<i64>(block->bindings.size()), static_cast<const Expr*>(var));
+  block->iters = with_inserted(arena, block->iters, static_cast<i64>(block->iters.size()),
+                               IterVar{iter, plan.loop->extent, IterKind::R});
+  block->bindings =
+      with_inserted(arena, block->bindings, static_cast<i64>(block->bindings.size()), static_cast<const Expr*>(var));
   block->init = build.store(arena.copy(targets), arena.copy(plan.reducer.identities));
   block->body = build.store(arena.copy(targets), arena.copy(combine(arena, plan.reducer, loads, terms)));
   return mirror.around(build, build.loop(state.fresh_loop(), var, plan.loop->extent, block));

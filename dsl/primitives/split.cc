@@ -1,8 +1,9 @@
 // Cuts one loop into a nest of several, outer to inner.
-//   for i in 10 { B[i] }   split(i, [_, 4])   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 < 10 } }
-// At most one factor is open (_): what is left, rounded up. Factors need not divide the extent: then the blocks inside get a
-// predicate, which lowering turns into specialised tail code.
-#include "dsl/analysis/simplify.h"
+//   for i in 10 { B[i] }   split(i, [_, 4])   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 <
+//   10 } }
+// At most one factor is open (_): what is left, rounded up. Factors need not divide the extent: then the blocks inside
+// get a predicate, which lowering turns into specialised tail code.
+#include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;
@@ -23,7 +24,8 @@ static Result<Array<i64>> fill(Arena& arena, const For* loop, Array<i64> factors
   }
   if (holes > 1) return reject("only one factor may be left open, found {0} of them", holes);
   if (holes == 0 && known < loop->extent) {
-    return reject("factors multiply to {0}, but loop `{a}` has extent {1}", loop->var->name, known, loop->extent).about_loop(loop->id.value);
+    return reject("factors multiply to {0}, but loop `{a}` has extent {1}", loop->var->name, known, loop->extent)
+        .about_loop(loop->id.value);
   }
   std::vector<i64> filled(factors.begin(), factors.end());
   for (i64& factor : filled) {
@@ -32,21 +34,11 @@ static Result<Array<i64>> fill(Arena& arena, const For* loop, Array<i64> factors
   return arena.copy(filled);
 }
 
-// Every block inside also needs `index < extent`.
-static const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition) {
-  Build build{arena};
-  return rewrite_stmts(arena, body, [&](const Stmt* s) -> const Stmt* {
-    const Block* block = as<Block>(s);
-    return block ? build.with_bindings(block, block->bindings, build.both(block->predicate, condition)) : s;
-  });
-}
-
 static Result<Loops> apply(State& state, LoopId id, Factors factors) {
-  TW_TRY(const For* loop, state.loop(id));
+  TW_TRY(Path path, state.path_to(id));
+  const For* loop = static_cast<const For*>(path.back());
   if (factors.values.empty()) return reject("expected at least one factor");
-  if (loop->loop_kind != LoopKind::Serial || !loop->annotations.empty()) {
-    return reject("loop `{a}` is no longer a plain serial loop", loop->var->name).about_loop(id.value);
-  }
+  TW_TRY_STATUS(is_plain(loop));
   TW_TRY(Array<i64> extents, fill(state.arena(), loop, factors.values));
 
   Build build = state.build();
@@ -64,7 +56,9 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors) {
   if (std::optional<LinearForm> form = linear_form(index)) index = to_expr(state.arena(), *form);
   Substitution replaced;
   replaced.set(loop->var, index);
-  const Stmt* body = substitute(state.arena(), loop->body, replaced);
+  VarRanges ranges = ranges_around(path);
+  for (std::size_t i = 0; i < extents.size(); ++i) ranges.set_extent(vars[i], extents[i]);
+  const Stmt* body = rebind(state.arena(), loop->body, replaced, ranges);
   if (product > loop->extent) body = with_predicate(state.arena(), body, build.lt(index, loop->extent));
   for (std::size_t i = extents.size(); i-- > 0;) body = build.loop(ids[i], vars[i], extents[i], body);
   state.replace(loop, body);

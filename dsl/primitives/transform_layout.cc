@@ -1,9 +1,11 @@
 // Re-lays out a buffer: index (i, j) becomes map(i, j), in its shape and in all blocks that read or write it.
 //   B: f32[6, 10]; for i, j { B[i, j] = A[i, j] }     transform_layout(B, 0, "write", (i, j) -> (j // 4, i, j % 4))
-//   ->   B: f32[3, 6, 4]; for b0 in 3, b1 in 6, b2 in 4 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2] else 0 }
-// Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute (dsl/analysis/index_map.h). A complete writer that has not
-// been scheduled yet gets loops over the new shape (those of extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive, and writes `pad` where the map pads. Any other writer keeps
-// its loops; then the map must not pad.
+//   ->   B: f32[3, 6, 4]; for b0 in 3, b1 in 6, b2 in 4 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2]
+//   else 0 }
+// Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute
+// (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
+// extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive,
+// and writes `pad` where the map pads. Any other writer keeps its loops; then the map must not pad.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -18,40 +20,52 @@ using namespace tw;
 PRIMITIVE(transform_layout, Unit(BlockId block, i64 buffer_index, Str access, IndexMap map, i64 pad = 0))
 
 static Result<const Buffer*> buffer_named(const State& state, const Block* block, i64 index, Str access) {
-  if (access != "read" && access != "write") return reject("expected access \"read\" or \"write\", found \"{a}\"", state.arena().text(access));
+  if (access != "read" && access != "write")
+    return reject("expected access \"read\" or \"write\", found \"{a}\"", state.arena().text(access));
   TW_TRY(const Buffer* buffer, access == "read" ? buffer_at(block, buffers_read(block), index, "read")
                                                 : buffer_at(block, buffers_written(block), index, "written"));
   if (is_param(state.program(), buffer)) {
-    return reject("`{a}` is a parameter, whose layout is fixed; make a copy with cache_read or cache_write and transform that", buffer->name);
+    return reject(
+        "`{a}` is a parameter, whose layout is fixed; make a copy with cache_read or cache_write and transform that",
+        buffer->name);
   }
   return buffer;
 }
 
 static Result<TiledMap> understood(State& state, const Buffer* buffer, const IndexMap& map) {
   i64 rank = static_cast<i64>(buffer->shape.size()), found = static_cast<i64>(map.params.size());
-  if (rank != found) return reject("the map has {0} parameters, but `{a}` has {1} dimensions", buffer->name, found, rank);
+  if (rank != found)
+    return reject("the map has {0} parameters, but `{a}` has {1} dimensions", buffer->name, found, rank);
   std::vector<const Var*> coordinates;
   for (std::size_t i = 0; i < map.results.size(); ++i) {
     coordinates.push_back(state.fresh_var(state.arena().text("b" + std::to_string(i))));
   }
   std::optional<TiledMap> tiled = tiled_map(state.arena(), map.params, map.results, buffer->shape, coordinates);
   if (tiled) return *tiled;
-  return reject("the map of `{a}` does not tile and permute: expected each result to be p, p // c or p % c, and together all of every parameter",
-                buffer->name);
+  return reject(
+      "the map of `{a}` does not tile and permute: expected each result to be p, p // c or p % c, and together all of "
+      "every parameter",
+      buffer->name);
 }
 
 // Is the loop, as it is, one of the block's iters, over its whole domain?
 static bool runs_over_a_domain(const Block* block, const For* loop) {
   auto at = std::find(block->bindings.begin(), block->bindings.end(), loop->var);
-  return at != block->bindings.end() && block->iters[static_cast<std::size_t>(at - block->bindings.begin())].extent == loop->extent;
+  return at != block->bindings.end() &&
+         block->iters[static_cast<std::size_t>(at - block->bindings.begin())].extent == loop->extent;
 }
 
-// The nest of a writer that nobody has scheduled: one plain loop per iter and nothing else below, the whole buffer written at its iters.
+// The nest of a writer that nobody has scheduled: one plain loop per iter and nothing else below, the whole buffer
+// written at its iters.
 static Result<const Stmt*> untouched_nest(const State& state, const Block* writer, const Buffer* buffer) {
-  Reject scheduled = reject("the map pads `{a}`, but its writer `{b}` is not a complete block in its first loops, which could write the padding",
-                            buffer->name, writer->name).about_block(writer->id.value);
+  Reject scheduled = reject(
+                         "the map pads `{a}`, but its writer `{b}` is not a complete block in its first loops, which "
+                         "could write the padding",
+                         buffer->name, writer->name)
+                         .about_block(writer->id.value);
   const Store* store = single_store(writer);
-  if (!store || !is_complete(state.program().body, writer) || writer->predicate || !has_trivial_bindings(writer)) return scheduled;
+  if (!store || !is_complete(state.program().body, writer) || writer->predicate || !has_trivial_bindings(writer))
+    return scheduled;
   std::optional<std::vector<int>> iters = iters_as_indices(writer, store->targets[0].indices);
   if (!iters) return scheduled;
   std::size_t looped = 0;
@@ -74,7 +88,8 @@ static Result<const Stmt*> untouched_nest(const State& state, const Block* write
 }
 
 // The writer with one iter per new dimension.
-static const Stmt* nest_over_new_shape(State& state, const Block* writer, const TiledMap& map, const Buffer* to, i64 pad) {
+static const Stmt* nest_over_new_shape(State& state, const Block* writer, const TiledMap& map, const Buffer* to,
+                                       i64 pad) {
   Build build = state.build();
   Arena& arena = state.arena();
   const Store* store = single_store(writer);
@@ -107,8 +122,8 @@ static const Stmt* nest_over_new_shape(State& state, const Block* writer, const 
 }
 
 // Every access of the block to `from` goes to `to`, at the mapped indices.
-static const Block* with_mapped_accesses(Arena& arena, const Block* block, const Buffer* from, const Buffer* to, const TiledMap& map,
-                                         Array<const Var*> params) {
+static const Block* with_mapped_accesses(Arena& arena, const Block* block, const Buffer* from, const Buffer* to,
+                                         const TiledMap& map, Array<const Var*> params) {
   Build build{arena};
   VarRanges domains;
   for (const IterVar& iter : block->iters) domains.set_extent(iter.var, iter.extent);
@@ -133,7 +148,8 @@ static const Block* with_mapped_accesses(Arena& arena, const Block* block, const
       return build.store(arena.copy(targets), store->values);
     }
   };
-  return build.with_body(block, block->init ? rewrite(arena, block->init, change) : nullptr, rewrite(arena, block->body, change));
+  return build.with_body(block, block->init ? rewrite(arena, block->init, change) : nullptr,
+                         rewrite(arena, block->body, change));
 }
 
 static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access, IndexMap index_map, i64 pad) {
@@ -144,8 +160,10 @@ static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access
   const Stmt* old_nest = nullptr;
   if (!writers.empty()) {
     auto nest = untouched_nest(state, writers[0], buffer);
-    if (nest) old_nest = *nest;
-    else if (map.pads()) return nest.rejected();
+    if (nest)
+      old_nest = *nest;
+    else if (map.pads())
+      return nest.rejected();
   }
 
   Buffer* to = state.arena().make<Buffer>(*buffer);

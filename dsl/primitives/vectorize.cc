@@ -1,6 +1,7 @@
 // The iterations of the loop are the lanes of vectors.
 //   for j in 16 { B[j] }   vectorize(j)   ->   vectorize for j in 16 { B[j] }
-// Applies if the loop is serial, feeds only S iters, and each iteration computes what it reads and writes elements of its own.
+// Applies if the loop is serial, feeds only S iters, and each iteration computes what it reads and writes elements of
+// its own.
 #include "dsl/analysis/dependence.h"
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"

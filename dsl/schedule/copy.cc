@@ -24,7 +24,9 @@ Result<Scope> scope_named(const State& state, Str name) {
 Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buffer*>& buffers, i64 index, Str what) {
   i64 count = static_cast<i64>(buffers.size());
   if (index >= 0 && index < count) return buffers[static_cast<std::size_t>(index)];
-  return reject("index {0} is out of range: block `{a}` has {1} buffers that are {b}", block->name, what, index, count).about_block(block->id.value);
+  return reject("block `{a}` has {1} buffers that are {b}, expected an index from 0, found {0}", block->name, what,
+                index, count)
+      .about_block(block->id.value);
 }
 
 VarRanges ranges_to(const Path& path, int at) {

@@ -11,13 +11,17 @@ namespace {
 // The block is one store to an intermediate buffer whose indices are iters of their own.
 Status is_one_definition(const State& state, const Block* block) {
   const Store* store = single_store(block);
-  if (!store) return reject("expected the body of block `{a}` to be one store to one buffer", block->name).about_block(block->id.value);
+  if (!store)
+    return reject("expected the body of block `{a}` to be one store to one buffer", block->name)
+        .about_block(block->id.value);
   if (!iters_as_indices(block, store->targets[0].indices)) {
-    return reject("expected block `{a}` to write `{b}` at indices that are its iters, each once", block->name, store->targets[0].buffer->name)
+    return reject("expected block `{a}` to write `{b}` at indices that are its iters, each once", block->name,
+                  store->targets[0].buffer->name)
         .about_block(block->id.value);
   }
   if (is_output_block(state.program(), block)) {
-    return reject("block `{a}` writes the parameter `{b}`, which must stay", block->name, store->targets[0].buffer->name)
+    return reject("block `{a}` writes the parameter `{b}`, which must stay", block->name,
+                  store->targets[0].buffer->name)
         .about_block(block->id.value);
   }
   return ok();
@@ -61,8 +65,9 @@ Status iters_are_indices(const Block* block, Array<const Expr*> indices) {
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     bool is_index = std::find(used.begin(), used.end(), static_cast<int>(i)) != used.end();
     if (!is_index && block->iters[i].extent != 1) {
-      return reject("iter `{b}` of block `{a}` has extent {0} and is not among the indices", block->name, block->iters[i].var->name,
-                    block->iters[i].extent).about_block(block->id.value);
+      return reject("iter `{b}` of block `{a}` has extent {0} and is not among the indices", block->name,
+                    block->iters[i].var->name, block->iters[i].extent)
+          .about_block(block->id.value);
     }
   }
   return ok();
@@ -77,12 +82,15 @@ Result<const Block*> only_producer(const State& state, const Block* consumer) {
     bool alone = !is_output_block(state.program(), producer) && consumers(root, producer).size() == 1;
     if (!elementwise || !alone) continue;
     if (found) {
-      return reject("block `{a}` has several producers that it could become a part of", consumer->name).about_block(consumer->id.value);
+      return reject("block `{a}` has several producers that it could become a part of", consumer->name)
+          .about_block(consumer->id.value);
     }
     found = producer;
   }
   if (found) return found;
-  return reject("block `{a}` has no complete producer that writes a local buffer with one store and has no other consumer", consumer->name)
+  return reject(
+             "block `{a}` has no complete producer that writes a local buffer with one store and has no other consumer",
+             consumer->name)
       .about_block(consumer->id.value);
 }
 
@@ -93,22 +101,25 @@ Result<std::vector<int>> consumed_once(const Block* consumer, const Buffer* buff
     if (access.kind != AccessKind::Read || access.buffer != buffer) continue;
     std::optional<std::vector<int>> here = iters_as_indices(consumer, access.indices);
     if (!here || (iters && *here != *iters)) {
-      return reject("expected block `{a}` to read `{b}` only at its iters, each once", consumer->name, buffer->name).about_block(consumer->id.value);
+      return reject("expected block `{a}` to read `{b}` only at its iters, each once", consumer->name, buffer->name)
+          .about_block(consumer->id.value);
     }
     iters = here;
   }
   for (std::size_t d = 0; d < iters->size(); ++d) {
     i64 extent = (*iters)[d] < 0 ? 1 : consumer->iters[(*iters)[d]].extent;
     if (extent != buffer->shape[d]) {
-      return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name, buffer->name, extent,
-                    buffer->shape[d], static_cast<i64>(d)).about_block(consumer->id.value);
+      return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name,
+                    buffer->name, extent, buffer->shape[d], static_cast<i64>(d))
+          .about_block(consumer->id.value);
     }
   }
   for (std::size_t i = 0; i < consumer->iters.size(); ++i) {
     bool is_index = std::find(iters->begin(), iters->end(), static_cast<int>(i)) != iters->end();
     if (!is_index && consumer->iters[i].extent != 1) {
       return reject("iter `{b}` of block `{a}` is not an index of what it reads from its producer", consumer->name,
-                    consumer->iters[i].var->name).about_block(consumer->id.value);
+                    consumer->iters[i].var->name)
+          .about_block(consumer->id.value);
     }
   }
   return *iters;
@@ -119,8 +130,9 @@ Status produces_all(const Block* producer, const Buffer* buffer, const std::vect
   for (std::size_t d = 0; d < iters.size(); ++d) {
     i64 extent = iters[d] < 0 ? 1 : producer->iters[iters[d]].extent;
     if (extent != buffer->shape[d]) {
-      return reject("block `{a}` writes {0} of the {1} elements of `{b}` along dimension {2}", producer->name, buffer->name, extent,
-                    buffer->shape[d], static_cast<i64>(d)).about_block(producer->id.value);
+      return reject("block `{a}` writes {0} of the {1} elements of `{b}` along dimension {2}", producer->name,
+                    buffer->name, extent, buffer->shape[d], static_cast<i64>(d))
+          .about_block(producer->id.value);
     }
   }
   return ok();
@@ -132,7 +144,8 @@ Status inputs_are_ready(const State& state, const Block* consumer, const Block* 
   for (const Block* other : producers(state.program().body, consumer)) {
     if (other != producer && order_of(order, other) > order_of(order, producer)) {
       return reject("block `{a}` also reads what block `{b}` writes after its producer", consumer->name, other->name)
-          .about_block(consumer->id.value).about_block(other->id.value);
+          .about_block(consumer->id.value)
+          .about_block(other->id.value);
     }
   }
   return ok();
@@ -149,11 +162,13 @@ Status inline_into_consumers(State& state, BlockId id) {
   TW_TRY_STATUS(iters_are_indices(block, target.indices));
   TW_TRY_STATUS(reads_what_is_before(state, block));
   std::vector<const Block*> readers = consumers(root, block);
-  if (readers.empty()) return reject("block `{a}` has no consumer to become a part of", block->name).about_block(id.value);
+  if (readers.empty())
+    return reject("block `{a}` has no consumer to become a part of", block->name).about_block(id.value);
   std::vector<const Block*> order = blocks_in(root);
   for (const Block* reader : readers) {
     if (order_of(order, reader) < order_of(order, block)) {
-      return reject("block `{a}` is read by block `{b}` before it runs", block->name, reader->name).about_block(reader->id.value);
+      return reject("block `{a}` is read by block `{b}` before it runs", block->name, reader->name)
+          .about_block(reader->id.value);
     }
     TW_TRY(Path path, state.path_to(reader->id));
     TW_TRY_STATUS(keeps_company(state, block, path));
@@ -169,7 +184,8 @@ Status inline_into_producer(State& state, BlockId id) {
   const Stmt* root = state.program().body;
   TW_TRY_STATUS(is_complete(root, block));
   const Store* store = single_store(block);
-  if (!store) return reject("expected the body of block `{a}` to be one store to one buffer", block->name).about_block(id.value);
+  if (!store)
+    return reject("expected the body of block `{a}` to be one store to one buffer", block->name).about_block(id.value);
   TW_TRY(const Block* producer, only_producer(state, block));
   TW_TRY_STATUS(is_one_definition(state, producer));
   const Store* define = single_store(producer);

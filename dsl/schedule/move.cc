@@ -11,8 +11,12 @@ namespace tw {
 int order_of(const std::vector<const Block*>& order, const Block* block) {
   return static_cast<int>(std::find(order.begin(), order.end(), block) - order.begin());
 }
-int first_order(const std::vector<const Block*>& order, const Stmt* stmt) { return order_of(order, blocks_in(stmt).front()); }
-int last_order(const std::vector<const Block*>& order, const Stmt* stmt) { return order_of(order, blocks_in(stmt).back()); }
+int first_order(const std::vector<const Block*>& order, const Stmt* stmt) {
+  return order_of(order, blocks_in(stmt).front());
+}
+int last_order(const std::vector<const Block*>& order, const Stmt* stmt) {
+  return order_of(order, blocks_in(stmt).back());
+}
 
 std::vector<const Stmt*> children_of(const For* loop) {
   const Seq* seq = as<Seq>(loop->body);
@@ -51,7 +55,8 @@ Status reads_what_is_before(const State& state, const Block* block) {
   for (const Block* producer : producers(state.program().body, block)) {
     if (order_of(order, producer) > own) {
       return reject("block `{a}` reads what block `{b}` writes only later", block->name, producer->name)
-          .about_block(block->id.value).about_block(producer->id.value);
+          .about_block(block->id.value)
+          .about_block(producer->id.value);
     }
   }
   return ok();
@@ -64,8 +69,12 @@ Status keeps_company(const State& state, const Block* block, const Path& to) {
     for (int i = 0; i < from.size() && i < other.size() && from[i] == other[i]; ++i) {
       const For* shared = as<For>(from[i]);
       if (!shared || shared->extent == 1 || to.index_of(shared) >= 0) continue;
-      return reject("block `{b}` is computed for block `{a}` inside loops that they share; the new place is outside these loops",
-                    block->name, producer->name).about_block(producer->id.value).about_loop(shared->id.value);
+      return reject(
+                 "block `{b}` is computed for block `{a}` inside loops that they share; the new place is outside these "
+                 "loops",
+                 block->name, producer->name)
+          .about_block(producer->id.value)
+          .about_loop(shared->id.value);
     }
   }
   return ok();
@@ -96,17 +105,22 @@ Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, boo
     if (!loop || loop->extent == 1) continue;
     bool reduces = feeds(loop, block, IterKind::R), only_reduces = reduces && !feeds(loop, block, IterKind::S);
     if (i >= from && !reductions_may && reduces) {
-      return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction", block->name, loop->var->name)
-          .about_block(block->id.value).about_loop(loop->id.value);
+      return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction", block->name,
+                    loop->var->name)
+          .about_block(block->id.value)
+          .about_loop(loop->id.value);
     }
-    if (i < from) fixed.push_back(loop->var);
-    else if (!only_reduces) moving.push_back(loop->var);
+    if (i < from)
+      fixed.push_back(loop->var);
+    else if (!only_reduces)
+      moving.push_back(loop->var);
   }
   for (const Buffer* buffer : buffers_written(block)) {
     std::vector<const Expr*> indices = written_indices(arena, block, buffer);
     for (const Var* var : moving) {
       if (are_determined({var}, indices, block->predicate, ranges, fixed)) continue;
-      return reject("iterations of loop `{b}` write the same elements of block `{a}` again", block->name, var->name).about_block(block->id.value);
+      return reject("iterations of loop `{b}` write the same elements of block `{a}` again", block->name, var->name)
+          .about_block(block->id.value);
     }
   }
   return ok();
@@ -136,8 +150,10 @@ std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffe
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Write || access.buffer != buffer) continue;
     std::vector<Range> here = iter_ranges(arena, block, access.indices, region);
-    if (ranges.empty()) ranges = here;
-    else widen(arena, block, ranges, here);
+    if (ranges.empty())
+      ranges = here;
+    else
+      widen(arena, block, ranges, here);
   }
   return ranges;
 }

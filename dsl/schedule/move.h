@@ -1,5 +1,5 @@
-// Moving blocks: the checks and steps that compute_at, reverse_compute_at and the two inlining primitives share. Each check states one
-// rule that keeps the program's meaning.
+// Moving blocks: the checks and steps that compute_at, reverse_compute_at and the two inlining primitives share. Each
+// check states one rule that keeps the program's meaning.
 #pragma once
 #include "dsl/schedule/nest.h"
 
@@ -18,17 +18,19 @@ int last_child_with(const std::vector<const Stmt*>& children, const std::vector<
 
 // What the block reads was written before it, by blocks in front of it.
 Status reads_what_is_before(const State& state, const Block* block);
-// A producer that is computed piece by piece inside a loop together with `block` cannot be left behind: the loops that they share must also be
-// around the place that `to` leads to.
+// A producer that is computed piece by piece inside a loop together with `block` cannot be left behind: the loops that
+// they share must also be around the place that `to` leads to.
 Status keeps_company(const State& state, const Block* block, const Path& to);
 
-// No loop path[from...to] repeats the block at the end of the path for the same elements. Loops of recomputation do; reduction loops do, too, unless
-// they may.
+// No loop path[from...to] repeats the block at the end of the path for the same elements. Loops of recomputation do;
+// reduction loops do, too, unless they may.
 Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may);
-// The loops around a block that run concurrently (parallel, vectorize, bind) are still allowed to. If not, the program becomes `before` again.
+// The loops around a block that run concurrently (parallel, vectorize, bind) are still allowed to. If not, the program
+// becomes `before` again.
 Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before);
 
-// The ranges of a block's iters that cover a region of what it writes; over its whole domain where that is not understood.
+// The ranges of a block's iters that cover a region of what it writes; over its whole domain where that is not
+// understood.
 std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region);
 // For each iter the smallest range that covers both.
 void widen(Arena& arena, const Block* block, std::vector<Range>& ranges, const std::vector<Range>& other);

@@ -10,13 +10,15 @@ namespace {
 
 class Rebinder {
  public:
-  Rebinder(Arena& arena, const Substitution& map, VarRanges ranges) : arena_(arena), map_(map), ranges_(std::move(ranges)) {}
+  Rebinder(Arena& arena, const Substitution& map, VarRanges ranges)
+      : arena_(arena), map_(map), ranges_(std::move(ranges)) {}
 
   const Stmt* stmt(const Stmt* s) {
     if (const Block* block = as<Block>(s)) return rebound(block);
     const For* loop = as<For>(s);
     if (loop) ranges_.set_extent(loop->var, loop->extent);
-    ChildMap children{this, nullptr, [](void* self, const Stmt* child) { return static_cast<Rebinder*>(self)->stmt(child); }};
+    ChildMap children{this, nullptr,
+                      [](void* self, const Stmt* child) { return static_cast<Rebinder*>(self)->stmt(child); }};
     const Stmt* out = with_children(arena_, s, children);
     if (loop) ranges_.shrink(ranges_.size() - 1);
     return out;
@@ -67,13 +69,15 @@ VarRanges ranges_around(const Path& path) {
 
 Status is_serial(const For* loop) {
   if (loop->loop_kind == LoopKind::Serial) return ok();
-  return reject("expected loop `{a}` to be serial, but it is of kind `{b}`", loop->var->name, name_of(loop->loop_kind)).about_loop(loop->id.value);
+  return reject("expected loop `{a}` to be serial, but it is of kind `{b}`", loop->var->name, name_of(loop->loop_kind))
+      .about_loop(loop->id.value);
 }
 
 Status is_plain(const For* loop) {
   TW_TRY_STATUS(is_serial(loop));
   if (loop->annotations.empty()) return ok();
-  return reject("expected loop `{a}` to be without annotations, but it has `{b}`", loop->var->name, loop->annotations[0].key)
+  return reject("expected loop `{a}` to be without annotations, but it has `{b}`", loop->var->name,
+                loop->annotations[0].key)
       .about_loop(loop->id.value);
 }
 
@@ -120,11 +124,12 @@ const Expr* common_condition(Build build, const std::vector<const Block*>& block
 namespace {
 
 // What keeps the bindings in their domains, added to the condition unless it says so already.
-const Expr* staying_in_domains(Build build, const Block* block, const std::vector<const Expr*>& bindings, const VarRanges& around,
-                               const Expr* condition) {
+const Expr* staying_in_domains(Build build, const Block* block, const std::vector<const Expr*>& bindings,
+                               const VarRanges& around, const Expr* condition) {
   std::vector<const Expr*> all = conjuncts_of(condition);
   auto add = [&](const Expr* needed) {
-    if (std::none_of(all.begin(), all.end(), [&](const Expr* known) { return same_expr(known, needed); })) all.push_back(needed);
+    if (std::none_of(all.begin(), all.end(), [&](const Expr* known) { return same_expr(known, needed); }))
+      all.push_back(needed);
   };
   for (std::size_t i = 0; i < bindings.size(); ++i) {
     std::optional<Interval> interval = interval_of(bindings[i], around);
@@ -136,7 +141,8 @@ const Expr* staying_in_domains(Build build, const Block* block, const std::vecto
 
 }  // namespace
 
-const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around, const Expr* condition) {
+const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units,
+                      VarRanges around, const Expr* condition) {
   Build build = state.build();
   std::vector<const Var*> vars(ranges.size());
   std::vector<const Expr*> bindings;
@@ -164,7 +170,8 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
   const Expr* atom = sum.terms[0].atom;
   if (atom == iter) return Range{low, range.extent};
   const Binary* division = as<Binary>(atom);
-  std::optional<i64> c = division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
+  std::optional<i64> c =
+      division && division->op == BinaryOp::FloorDiv && division->a == iter ? constant_of(division->b) : std::nullopt;
   if (!c || *c <= 0) return std::nullopt;
   return Range{build.mul(low, *c), range.extent * *c};
 }
@@ -183,8 +190,12 @@ std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Exp
   return ranges;
 }
 
-void insert_before(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({added, anchor})); }
-void insert_after(State& state, const Stmt* anchor, const Stmt* added) { state.replace(anchor, state.build().seq({anchor, added})); }
+void insert_before(State& state, const Stmt* anchor, const Stmt* added) {
+  state.replace(anchor, state.build().seq({added, anchor}));
+}
+void insert_after(State& state, const Stmt* anchor, const Stmt* added) {
+  state.replace(anchor, state.build().seq({anchor, added}));
+}
 
 bool feeds(const For* loop, const Block* block, IterKind kind) {
   for (std::size_t i = 0; i < block->iters.size(); ++i) {

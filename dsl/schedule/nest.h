@@ -1,5 +1,5 @@
-// Loop nests: what primitives share when they check, rebind and build loops. Knows handles and fresh names (State), nothing of any one
-// primitive.
+// Loop nests: what primitives share when they check, rebind and build loops. Knows handles and fresh names (State),
+// nothing of any one primitive.
 #pragma once
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/state.h"
@@ -13,8 +13,8 @@ VarRanges ranges_around(const Path& path);
 Status is_plain(const For* loop);
 Status is_serial(const For* loop);
 
-// Replaces loop variables in the bindings and predicates of all blocks below, and simplifies what changed. `ranges` must hold the
-// variables around; the loops below are added on the way.
+// Replaces loop variables in the bindings and predicates of all blocks below, and simplifies what changed. `ranges`
+// must hold the variables around; the loops below are added on the way.
 const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges);
 // Every block below also needs `condition`.
 const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition);
@@ -23,17 +23,20 @@ const Stmt* with_predicate(Arena& arena, const Stmt* body, const Expr* condition
 std::vector<const Expr*> conjuncts_of(const Expr* predicate);
 const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
 
-// What the predicates of all these blocks say about variables of `around` alone: iterations of the loops around in which none of them runs. Null = nothing.
+// What the predicates of all these blocks say about variables of `around` alone: iterations of the loops around in
+// which none of them runs. Null = nothing.
 const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around);
 
-// The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes `condition` (null = true) and what is needed
-// to stay in the domains of the iters. Ranges of one value get no loop unless keep_units. Loops are named after the iters.
-const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units, VarRanges around, const Expr* condition);
+// The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes
+// `condition` (null = true) and what is needed to stay in the domains of the iters. Ranges of one value get no loop
+// unless keep_units. Loops are named after the iters.
+const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units,
+                      VarRanges around, const Expr* condition);
 
 // The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range);
-// The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose position in the
-// region is not understood runs over its domain.
+// The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose
+// position in the region is not understood runs over its domain.
 std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region);
 
 // `added` is put before (after) `anchor`, which stands somewhere in the program.
@@ -43,20 +46,24 @@ void insert_after(State& state, const Stmt* anchor, const Stmt* added);
 // Does the loop's variable occur in the binding of an iter of this kind?
 bool feeds(const For* loop, const Block* block, IterKind kind);
 
-// A second nest over the spatial points of a block: for a block that initialises, loads or stores what the first one computes.
+// A second nest over the spatial points of a block: for a block that initialises, loads or stores what the first one
+// computes.
 struct MirroredNest {
-  const Block* block;             // the S iters, fresh, bound to the fresh loops; predicate without what only concerns R iters; body to be replaced
-  Substitution iters;             // the first block's S iters -> the fresh ones, its R iters -> 0
-  Substitution loops;             // the first nest's loop variables -> the fresh ones; loops that feed no S iter -> 0
-  std::vector<const For*> fresh;  // outermost first, serial, bodies to be replaced
+  const Block* block;  // the S iters, fresh, bound to the fresh loops; predicate without what only concerns R iters;
+                       // body to be replaced
+  Substitution iters;  // the first block's S iters -> the fresh ones, its R iters -> 0
+  Substitution loops;  // the first nest's loop variables -> the fresh ones; loops that feed no S iter -> 0
+  std::vector<const For*> fresh;     // outermost first, serial, bodies to be replaced
   std::vector<const For*> mirrored;  // the loops of the first nest that these copy
 
   const Stmt* around(Build build, const Stmt* body) const;  // body inside the fresh loops
 };
-// Copies the loops of path[from...] that feed S iters of the block at the end of the path. Loops further out are shared.
+// Copies the loops of path[from...] that feed S iters of the block at the end of the path. Loops further out are
+// shared.
 MirroredNest mirror_loops(State& state, const Block* block, const Path& path, int from);
 
-// The highest statement on the path (a loop or the block itself) below which only the last node of the path is computed.
+// The highest statement on the path (a loop or the block itself) below which only the last node of the path is
+// computed.
 const Stmt* top_of_own_nest(const Path& path);
 
 }  // namespace tw

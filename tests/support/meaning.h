@@ -1,4 +1,5 @@
-// Do two programs mean the same? Asked of the interpreter, on inputs that are small integers, so that sums are exact in any order.
+// Do two programs mean the same? Asked of the interpreter, on inputs that are small integers, so that sums are exact in
+// any order.
 #pragma once
 #include <string>
 

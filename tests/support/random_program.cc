@@ -80,7 +80,10 @@ const WorkloadModule& workloads() {
 
 OwnedProgram random_program(Rng& rng, std::string& use) {
   const WorkloadModule& module = workloads();
-  WorkloadUse made{std::string(module.workloads[static_cast<std::size_t>(rng.below(static_cast<i64>(module.workloads.size())))].name.name), {}};
+  WorkloadUse made{
+      std::string(
+          module.workloads[static_cast<std::size_t>(rng.below(static_cast<i64>(module.workloads.size())))].name.name),
+      {}};
   for (const char* name : {"A", "B", "C"}) made.arguments.push_back({name, 1 + rng.below(9)});
   made.arguments.push_back({"R", 1 + rng.below(3)});
   use = to_string(made);

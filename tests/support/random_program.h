@@ -1,5 +1,5 @@
-// Random small programs for property and differential tests: one to three stages with extents from 1 to 9, primes included. Their values are small
-// integers in f32 or exact under any order of summation.
+// Random small programs for property and differential tests: one to three stages with extents from 1 to 9, primes
+// included. Their values are small integers in f32 or exact under any order of summation.
 #pragma once
 #include <string>
 

@@ -11,8 +11,8 @@
 namespace tw::test {
 namespace {
 
-// Makes the arguments of one instruction. Handles that belong together are drawn together: loops mostly come from around the block that was drawn
-// before, locations from around blocks that it feeds or that feed it.
+// Makes the arguments of one instruction. Handles that belong together are drawn together: loops mostly come from
+// around the block that was drawn before, locations from around blocks that it feeds or that feed it.
 class ArgumentMaker {
  public:
   ArgumentMaker(Schedule& schedule, Rng& rng) : schedule_(schedule), rng_(rng) {}
@@ -20,20 +20,26 @@ class ArgumentMaker {
   // Nothing if the program has no such thing, or the type is not one that can be drawn.
   std::optional<Arg> make(const Parameter& parameter) {
     static const std::map<std::string, std::optional<Arg> (ArgumentMaker::*)(const Parameter&)> makers = {
-        {"LoopId", &ArgumentMaker::loop}, {"BlockId", &ArgumentMaker::block}, {"Loops", &ArgumentMaker::loops},
-        {"Factors", &ArgumentMaker::factors}, {"i64", &ArgumentMaker::integer}, {"bool", &ArgumentMaker::boolean},
-        {"Str", &ArgumentMaker::text}, {"Literal", &ArgumentMaker::literal}, {"Location", &ArgumentMaker::location},
-        {"LoopOrBlock", &ArgumentMaker::loop_or_block}, {"IndexMap", &ArgumentMaker::map}};
+        {"LoopId", &ArgumentMaker::loop},       {"BlockId", &ArgumentMaker::block},
+        {"Loops", &ArgumentMaker::loops},       {"Factors", &ArgumentMaker::factors},
+        {"i64", &ArgumentMaker::integer},       {"bool", &ArgumentMaker::boolean},
+        {"Str", &ArgumentMaker::text},          {"Literal", &ArgumentMaker::literal},
+        {"Location", &ArgumentMaker::location}, {"LoopOrBlock", &ArgumentMaker::loop_or_block},
+        {"IndexMap", &ArgumentMaker::map}};
     auto maker = makers.find(parameter.type);
     return maker == makers.end() ? std::nullopt : (this->*maker->second)(parameter);
   }
 
  private:
   template <class List>
-  auto pick(const List& list) { return list[static_cast<std::size_t>(rng_.below(static_cast<i64>(list.size())))]; }
+  auto pick(const List& list) {
+    return list[static_cast<std::size_t>(rng_.below(static_cast<i64>(list.size())))];
+  }
   bool chance(double p) { return rng_.uniform() < p; }
 
-  static Arg last_value(const Schedule& schedule) { return Arg::of_value(static_cast<u32>(schedule.state().values().size() - 1)); }
+  static Arg last_value(const Schedule& schedule) {
+    return Arg::of_value(static_cast<u32>(schedule.state().values().size() - 1));
+  }
 
   std::optional<Arg> handle_of(const Block* block) {
     auto done = schedule_.get_block(block->name);
@@ -64,7 +70,8 @@ class ArgumentMaker {
     if (all.size() < 2) return std::nullopt;
     std::size_t count = 2 + static_cast<std::size_t>(rng_.below(std::min<i64>(2, static_cast<i64>(all.size()) - 1)));
     std::size_t first = static_cast<std::size_t>(rng_.below(static_cast<i64>(all.size() - count + 1)));
-    std::vector<Arg> some(all.begin() + static_cast<std::ptrdiff_t>(first), all.begin() + static_cast<std::ptrdiff_t>(first + count));
+    std::vector<Arg> some(all.begin() + static_cast<std::ptrdiff_t>(first),
+                          all.begin() + static_cast<std::ptrdiff_t>(first + count));
     if (chance(0.4)) std::swap(some[0], some.back());
     return list(some);
   }
@@ -77,21 +84,26 @@ class ArgumentMaker {
     (void)parameter;
     return pick(all);
   }
-  std::optional<Arg> loop_or_block(const Parameter& parameter) { return chance(0.5) ? loop(parameter) : block(parameter); }
+  std::optional<Arg> loop_or_block(const Parameter& parameter) {
+    return chance(0.5) ? loop(parameter) : block(parameter);
+  }
   std::optional<Arg> factors(const Parameter&) {
     std::vector<Arg> some;
-    std::size_t count = 2 + static_cast<std::size_t>(rng_.below(2)), hole = static_cast<std::size_t>(rng_.below(static_cast<i64>(count) + 1));
-    for (std::size_t i = 0; i < count; ++i) some.push_back(i == hole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(1 + rng_.below(5)));
+    std::size_t count = 2 + static_cast<std::size_t>(rng_.below(2)),
+                hole = static_cast<std::size_t>(rng_.below(static_cast<i64>(count) + 1));
+    for (std::size_t i = 0; i < count; ++i)
+      some.push_back(i == hole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(1 + rng_.below(5)));
     return list(some);
   }
   std::optional<Arg> integer(const Parameter&) { return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1); }
   std::optional<Arg> boolean(const Parameter&) { return Arg::of_int(rng_.below(2)); }
   std::optional<Arg> literal(const Parameter&) { return Arg::of_int(rng_.below(3)); }
   std::optional<Arg> text(const Parameter& parameter) {
-    static const std::map<std::string, std::vector<Str>> words = {{"scope", {"global", "global", "global", "local"}},
-                                                                  {"access", {"read", "write"}},
-                                                                  {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
-                                                                  {"key", {"mark"}}};
+    static const std::map<std::string, std::vector<Str>> words = {
+        {"scope", {"global", "global", "global", "local"}},
+        {"access", {"read", "write"}},
+        {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
+        {"key", {"mark"}}};
     auto known = words.find(parameter.name);
     return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
   }
@@ -114,11 +126,14 @@ class ArgumentMaker {
       results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = operands});
       results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = operands});
     }
-    for (std::size_t i = results.size(); i > 1; --i) std::swap(results[i - 1], results[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
+    for (std::size_t i = results.size(); i > 1; --i)
+      std::swap(results[i - 1], results[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
     return Arg{.tag = Arg::Tag::Map, .integer = rank, .items = schedule_arena().copy(results)};
   }
 
-  std::optional<Arg> list(const std::vector<Arg>& items) { return Arg{.tag = Arg::Tag::List, .items = schedule_arena().copy(items)}; }
+  std::optional<Arg> list(const std::vector<Arg>& items) {
+    return Arg{.tag = Arg::Tag::List, .items = schedule_arena().copy(items)};
+  }
   Arena& schedule_arena() { return schedule_.state().arena(); }
 
   Schedule& schedule_;

@@ -1,4 +1,5 @@
-// Random instructions for property tests, drawn from every registered primitive by the types of its parameters: a new primitive takes part at once.
+// Random instructions for property tests, drawn from every registered primitive by the types of its parameters: a new
+// primitive takes part at once.
 #pragma once
 #include <map>
 #include <string>
