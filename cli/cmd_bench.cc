@@ -104,7 +104,7 @@ struct Report {
     bool is_own = row.library == "tracewright";
     if (row.seconds == 0) {
       skipped.push_back({{"task", task.name}, {"library", row.library}, {"verdict", name_of(row.verdict)}, {"reason", row.detail}});
-      if (row.verdict == Verdict::Failed) say(cat(task.name, ": ", row.library, ": ", row.detail));
+      say(cat(task.name, ": ", row.library, ": ", row.detail));
       return;
     }
     double gflops = row.seconds > 0 ? task.flops / row.seconds * 1e-9 : 0;
