@@ -14,7 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 std::size_t terminal_width() {
   winsize size{};
@@ -24,7 +26,11 @@ std::size_t terminal_width() {
 }  // namespace
 
 Progress::Progress(std::vector<std::string> names, i64 trials, double seconds)
-    : names_(std::move(names)), wanted_(trials), seconds_(seconds), terminal_(isatty(STDERR_FILENO) != 0), begin_(Clock::now()) {}
+    : names_(std::move(names)),
+      wanted_(trials),
+      seconds_(seconds),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      begin_(Clock::now()) {}
 
 void Progress::on_trial(const std::vector<TaskProgress>& tasks, std::size_t, const Record&) {
   std::lock_guard lock(mutex_);
@@ -40,7 +46,8 @@ void Progress::on_trial(const std::vector<TaskProgress>& tasks, std::size_t, con
 }
 
 std::string Progress::line_of(const std::vector<TaskProgress>& tasks) const {
-  double passed = seconds_since(begin_), rate = static_cast<double>(measured_) / std::max(passed, 1e-3);
+  double passed = seconds_since(begin_),
+         rate = static_cast<double>(measured_) / std::max(passed, 1e-3);
   i64 trials = 0, failed = 0, left = 0;
   std::string best;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -52,8 +59,9 @@ std::string Progress::line_of(const std::vector<TaskProgress>& tasks) const {
   }
   double time_left = rate > 0 ? static_cast<double>(left) / rate : 0;
   if (seconds_ > 0) time_left = std::min(time_left, std::max(0.0, seconds_ - passed));
-  return fmt::format("{}  {}/{} trials  {:.1f}/s  {} failed  {} left |{}", show_clock(passed), trials,
-                     wanted_ * static_cast<i64>(names_.size()), rate, failed, show_clock(time_left), best);
+  return fmt::format("{}  {}/{} trials  {:.1f}/s  {} failed  {} left |{}", show_clock(passed),
+                     trials, wanted_ * static_cast<i64>(names_.size()), rate, failed,
+                     show_clock(time_left), best);
 }
 
 void Progress::on_message(const std::string& text) {

@@ -1,5 +1,5 @@
-// The progress of a tune on standard error: one line that is rewritten on a terminal, else a line every few seconds. The tuner
-// reports trials and messages from different threads.
+// The progress of a tune on standard error: one line that is rewritten on a terminal, else a line
+// every few seconds. The tuner reports trials and messages from different threads.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -12,7 +12,8 @@ class Progress final : public TuneObserver {
  public:
   // names: of the tasks; trials: wanted for each; seconds: of the run, 0 = no limit.
   Progress(std::vector<std::string> names, i64 trials, double seconds);
-  void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task, const Record& last) override;
+  void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task,
+                const Record& last) override;
   void on_message(const std::string& text) override;
   // Ends the line that is being rewritten.
   void finish();

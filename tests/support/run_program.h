@@ -1,4 +1,5 @@
-// Runs a real program to its end, or until it is told to stop, and keeps what it printed. For tests of the command.
+// Runs a real program to its end, or until it is told to stop, and keeps what it printed. For tests
+// of the command.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,9 +13,9 @@ struct Finished {
 };
 
 struct RunOptions {
-  std::string folder = ".";                                     // to run in
-  std::vector<std::string> environment;                         // "NAME=value", added to ours
-  std::function<void(int pid)> meanwhile;                       // called once it runs
+  std::string folder = ".";                // to run in
+  std::vector<std::string> environment;    // "NAME=value", added to ours
+  std::function<void(int pid)> meanwhile;  // called once it runs
 };
 
 Finished run_program(const std::vector<std::string>& words, const RunOptions& options = {});

@@ -1,4 +1,5 @@
-// The real program on real files: messages, exit codes, what is on standard output, what is left behind.
+// The real program on real files: messages, exit codes, what is on standard output, what is left
+// behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -61,8 +62,12 @@ mine.tw:3:27: error: unknown name `Z`
 // A folder with a task list in it, in which the command runs.
 class Cli : public testing::Test {
  protected:
-  void write(const std::string& name, const std::string& text) { test::write_file(folder.path() + "/" + name, text); }
-  Finished run(std::vector<std::string> words) { return tracewright(std::move(words), {.folder = folder.path()}); }
+  void write(const std::string& name, const std::string& text) {
+    test::write_file(folder.path() + "/" + name, text);
+  }
+  Finished run(std::vector<std::string> words) {
+    return tracewright(std::move(words), {.folder = folder.path()});
+  }
   boost::json::object run_json(std::vector<std::string> words) {
     words.push_back("--json");
     Finished finished = run(std::move(words));
@@ -72,13 +77,16 @@ class Cli : public testing::Test {
     EXPECT_FALSE(error) << finished.out;
     return value.is_object() ? value.as_object() : boost::json::object{};
   }
-  bool exists(const std::string& name) { return std::filesystem::exists(folder.path() + "/" + name); }
+  bool exists(const std::string& name) {
+    return std::filesystem::exists(folder.path() + "/" + name);
+  }
 
   test::TemporaryDirectory folder;
 };
 
 TEST_F(Cli, EveryErrorOfAListIsReportedAndNothingIsStarted) {
-  write("mine.tw", "workload banded(M: int) {\n  input X: f32[M]\n  output Y[i: M] = X[i] + Z[i]\n}\n");
+  write("mine.tw",
+        "workload banded(M: int) {\n  input X: f32[M]\n  output Y[i: M] = X[i] + Z[i]\n}\n");
   write("bad.yaml", R"yaml(version: 1
 target: {kind: cpu, thraeds: 1}
 tasks:
@@ -98,17 +106,22 @@ tasks:
 TEST_F(Cli, UnknownWordsGetASuggestion) {
   Finished command = tracewright({"exprot"});
   EXPECT_EQ(command.code, 2);
-  EXPECT_EQ(command.err, "tracewright: unknown command `exprot`; did you mean `export`?\n`tracewright --help` lists the commands\n");
+  EXPECT_EQ(command.err,
+            "tracewright: unknown command `exprot`; did you mean `export`?\n`tracewright --help` "
+            "lists the commands\n");
   Finished flag = tracewright({"tune", "a.yaml", "--trails", "7"});
   EXPECT_EQ(flag.code, 2);
-  EXPECT_EQ(flag.err, "tracewright tune: unknown flag `--trails`; did you mean `--trials`?\n`tracewright tune --help` describes the flags\n");
+  EXPECT_EQ(flag.err,
+            "tracewright tune: unknown flag `--trails`; did you mean `--trials`?\n`tracewright "
+            "tune --help` describes the flags\n");
   EXPECT_EQ(tracewright({"tune", "a.yaml", "--trials", "-7"}).code, 2);
   EXPECT_EQ(tracewright({"show"}).code, 2);
   EXPECT_EQ(tracewright({}).code, 2);
 }
 
 TEST_F(Cli, EveryCommandDescribesItself) {
-  for (const char* command : {"tune", "replay", "show", "export", "bench", "space", "doctor", "db"}) {
+  for (const char* command :
+       {"tune", "replay", "show", "export", "bench", "space", "doctor", "db"}) {
     Finished finished = tracewright({command, "--help"});
     EXPECT_EQ(finished.code, 0) << command;
     EXPECT_NE(finished.out.find("exit codes: 0 ok"), std::string::npos) << command;
@@ -133,7 +146,8 @@ TEST_F(Cli, DoctorKnowsThisMachine) {
     checks[check.at("name").as_string().c_str()] = check.at("ok").as_bool();
     EXPECT_NE(check.at("detail").as_string(), "") << check;
   }
-  for (const char* name : {"cpu", "llvm", "worker", "seccomp", "database"}) EXPECT_TRUE(checks[name]) << name;
+  for (const char* name : {"cpu", "llvm", "worker", "seccomp", "database"})
+    EXPECT_TRUE(checks[name]) << name;
   EXPECT_EQ(checks.count("libtorch"), 1u);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it left something behind";
 }
@@ -179,7 +193,8 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_GT(first.at("candidates_per_second").as_double(), 0);
 
   boost::json::object again = run_json({"tune", "small.yaml"});
-  EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6) << "a second run measures nothing again";
+  EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6)
+      << "a second run measures nothing again";
   boost::json::object more = run_json({"tune", "small.yaml", "--more", "2"});
   EXPECT_EQ(more.at("tasks").at(0).at("trials").as_int64(), 8);
 
@@ -204,13 +219,16 @@ TEST_F(Cli, TuneResumeShowReplay) {
 
 TEST_F(Cli, ADifferentDecisionIsADifferentKernelAndAnIllegalOneIsRefused) {
   std::string head = cat("tracewright 1 \"0.1.0\"\ntarget ", quote(to_string(host_target())),
-                         "\nprogram p(X: input f32[64], Y: output f32[64]) {\n  for i in 64 {\n    block Y(i: S 64 = i) {\n      Y[i] = X[i] * 2.0\n    }\n  }\n}\n"
-                         "schedule {\n  b = get_block(\"Y\")\n  i = get_loops(b)\n  t0, t1 = sample_perfect_tile(i, 2) @ ");
+                         "\nprogram p(X: input f32[64], Y: output f32[64]) {\n  for i in 64 {\n    "
+                         "block Y(i: S 64 = i) {\n      Y[i] = X[i] * 2.0\n    }\n  }\n}\n"
+                         "schedule {\n  b = get_block(\"Y\")\n  i = get_loops(b)\n  t0, t1 = "
+                         "sample_perfect_tile(i, 2) @ ");
   std::string tail = "\n  o, v = split(i, [t0, t1])\n  vectorize(v)\n}\n";
   write("a.tw", head + "[4, 16]" + tail);
   write("b.tw", head + "[8, 8]" + tail);
   write("c.tw", head + "[5, 13]" + tail);
-  Finished a = run({"replay", "a.tw", "--hash"}), b = run({"replay", "b.tw", "--hash"}), c = run({"replay", "c.tw", "--hash"});
+  Finished a = run({"replay", "a.tw", "--hash"}), b = run({"replay", "b.tw", "--hash"}),
+           c = run({"replay", "c.tw", "--hash"});
   EXPECT_EQ(a.code, 0) << a.err;
   EXPECT_EQ(b.code, 0) << b.err;
   EXPECT_NE(a.out, b.out);
@@ -239,12 +257,15 @@ TEST_F(Cli, CtrlCKeepsWhatWasMeasuredAndTellsHowToGoOn) {
   write("small.yaml", small_list);
   std::string path = folder.path() + "/small.db";
   auto interrupt = [&](int pid) {
-    for (int wait = 0; wait < 600 && stored_trials(path) < 3; ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (int wait = 0; wait < 600 && stored_trials(path) < 3; ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     kill(pid, SIGINT);
   };
-  Finished finished = tracewright({"tune", "small.yaml", "--trials", "100000"}, {.folder = folder.path(), .meanwhile = interrupt});
+  Finished finished = tracewright({"tune", "small.yaml", "--trials", "100000"},
+                                  {.folder = folder.path(), .meanwhile = interrupt});
   EXPECT_EQ(finished.code, 130) << finished.err;
-  EXPECT_NE(finished.err.find("tracewright tune small.yaml --database small.db"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("tracewright tune small.yaml --database small.db"), std::string::npos)
+      << finished.err;
   i64 before = stored_trials(path);
   EXPECT_GE(before, 3);
   EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);
@@ -259,15 +280,18 @@ TEST_F(Cli, ADamagedOrMissingDatabaseIsTheEnvironmentsFault) {
   Finished finished = run({"tune", "small.yaml", "--database", "broken.db"});
   EXPECT_EQ(finished.code, 3);
   EXPECT_NE(finished.err.find("broken.db"), std::string::npos);
-  EXPECT_EQ(test::read_file(folder.path() + "/broken.db"), "this is no database, only text that somebody put here by mistake\n");
+  EXPECT_EQ(test::read_file(folder.path() + "/broken.db"),
+            "this is no database, only text that somebody put here by mistake\n");
   EXPECT_EQ(run({"show", "missing.db"}).code, 3);
 }
 
 TEST_F(Cli, BenchComparesWithTheProbe) {
-  if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0) GTEST_SKIP() << "the FMA probe was not built";
+  if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0)
+    GTEST_SKIP() << "the FMA probe was not built";
   write("small.yaml", small_list);
   run_json({"tune", "small.yaml", "--trials", "3"});
-  boost::json::object report = run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});
+  boost::json::object report =
+      run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});
   EXPECT_GT(report.at("fma_peak_gflops").at("1").as_double(), 0);
   std::map<std::string, int> rows;
   for (const boost::json::value& row : report.at("rows").as_array()) {
