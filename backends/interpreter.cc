@@ -108,6 +108,11 @@ class Interpreter {
       }
       case Kind::Call: {
         auto* n = static_cast<const Call*>(e);
+        if (std::optional<BinaryOp> op = combined_by(n->function)) {
+          Scalar all = eval(n->arguments[0], 0);
+          for (int i = 1; i < n->arguments[0]->type.lanes; ++i) all = apply_binary(*op, e->type.dtype, all, eval(n->arguments[0], i));
+          return all;
+        }
         Scalar a = eval(n->arguments[0], lane);
         return apply_function(n->function, e->type.dtype, a, n->arguments.size() > 1 ? eval(n->arguments[1], lane) : Scalar{});
       }

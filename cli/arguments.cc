@@ -27,15 +27,19 @@ std::string describe_extra(const CLI::App& app) {
 }
 
 int usage_error(const CLI::App& app, const std::string& message) {
-  std::fprintf(stderr, "%s: %s\n`%s --help` describes the flags\n", app.get_name().c_str(), message.c_str(), app.get_name().c_str());
+  std::fprintf(stderr, "%s: %s\n`%s --help` describes the flags\n", app.get_name().c_str(),
+               message.c_str(), app.get_name().c_str());
   return Usage;
 }
 
 }  // namespace
 
-std::unique_ptr<CLI::App> make_app(const std::string& name, const std::string& help, const std::string& examples) {
+std::unique_ptr<CLI::App> make_app(const std::string& name, const std::string& help,
+                                   const std::string& examples) {
   auto app = std::make_unique<CLI::App>(help, "tracewright " + name);
-  app->footer(examples + "\n\nexit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 environment, 4 wrong results, 5 a bug,\n130 interrupted");
+  app->footer(examples +
+              "\n\nexit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 "
+              "environment, 4 wrong results, 5 a bug,\n130 interrupted");
   app->option_defaults()->always_capture_default();
   return app;
 }

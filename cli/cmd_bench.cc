@@ -41,17 +41,21 @@ std::vector<char> random_bytes(const Buffer* buffer, Rng& rng) {
 }
 
 // The task as the libraries know it. Only whole-f32 operator tasks are.
-PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task, const std::vector<KernelProcess::Input>& inputs) {
+PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
+                       const std::vector<KernelProcess::Input>& inputs) {
   PeerProblem problem;
   for (const Param& param : task.program.program.params) {
     if (param.buffer->dtype != DType::F32) return problem;
   }
   for (const TaskArgument& argument : entry.args) {
-    if (const i64* number = std::get_if<i64>(&argument.value)) problem.args.emplace_back(argument.name, *number);
+    if (const i64* number = std::get_if<i64>(&argument.value))
+      problem.args.emplace_back(argument.name, *number);
   }
-  for (const Located<std::string>& epilogue : entry.epilogue) problem.epilogue.push_back(epilogue.value);
+  for (const Located<std::string>& epilogue : entry.epilogue)
+    problem.epilogue.push_back(epilogue.value);
   for (const KernelProcess::Input& input : inputs) {
-    problem.inputs.emplace_back(reinterpret_cast<const float*>(input.bytes.data()), input.bytes.size() / sizeof(float));
+    problem.inputs.emplace_back(reinterpret_cast<const float*>(input.bytes.data()),
+                                input.bytes.size() / sizeof(float));
   }
   problem.op = entry.op.value;
   return problem;
@@ -62,17 +66,28 @@ std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, con
   TaskKey key = key_of(task);
   std::optional<Record> best = best_record(database, key.workload, key.target);
   if (!best) return std::nullopt;
-  if (!best->id) return say(cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some")), std::nullopt;
+  if (!best->id)
+    return say(cat(task.name, ": no kernel in ", database.path(),
+                   "; `tracewright tune` finds some")),
+           std::nullopt;
   std::optional<TraceFile> file = open_trace_file(database, *best);
   if (!file) return std::nullopt;
   std::string error;
   std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
-  std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, task.target, "kernel", error) : std::nullopt;
+  std::optional<Kernel> kernel =
+      rebuilt ? compile(*rebuilt, task.target, "kernel", error) : std::nullopt;
   if (!kernel) return say(cat(task.name, ": ", error)), std::nullopt;
-  BenchTask out{task.name, std::move(*kernel), task.target.threads, task.target.vector_bits, count_flops(task.program.program), {}, {}};
+  BenchTask out{task.name,
+                std::move(*kernel),
+                task.target.threads,
+                task.target.vector_bits,
+                count_flops(task.program.program),
+                {},
+                {}};
   Rng rng(1);
   for (const Param& param : task.program.program.params) {
-    if (param.role != Role::Output) out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer, rng)});
+    if (param.role != Role::Output)
+      out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer, rng)});
   }
   out.problem = problem_of(entry, task, out.inputs);
   return out;
@@ -85,7 +100,9 @@ std::optional<std::vector<std::string>> parse_libraries(const std::string& text)
     const std::vector<std::string>& known = peer_libraries();
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       std::string near = closest(word, known);
-      say(cat("--against: unknown library `", word, "`", near.empty() ? cat("; there are: ", join(known, ", ")) : cat("; did you mean `", near, "`?")));
+      say(cat("--against: unknown library `", word, "`",
+              near.empty() ? cat("; there are: ", join(known, ", "))
+                           : cat("; did you mean `", near, "`?")));
       return std::nullopt;
     }
     libraries.push_back(word);
@@ -95,23 +112,44 @@ std::optional<std::vector<std::string>> parse_libraries(const std::string& text)
 
 // What all tasks gave together.
 struct Report {
-  boost::json::array rows;
+  boost::json::array rows, skipped;  // skipped: libraries that gave no time, and why
   std::vector<std::vector<std::string>> table;
   std::map<int, std::vector<double>> peaks;  // GFLOP/s by threads
   bool is_wrong = false, has_failed = false;
 
   void add(const BenchTask& task, const BenchRow& row) {
     bool is_own = row.library == "tracewright";
+    if (row.seconds == 0) {
+      skipped.push_back({{"task", task.name},
+                         {"library", row.library},
+                         {"verdict", name_of(row.verdict)},
+                         {"reason", row.detail}});
+      say(cat(task.name, ": ", row.library, ": ", row.detail));
+      return;
+    }
     double gflops = row.seconds > 0 ? task.flops / row.seconds * 1e-9 : 0;
     const char* verdict = is_own ? "own" : name_of(row.verdict);
     is_wrong |= row.verdict == Verdict::Wrong;
-    rows.push_back({{"task", task.name}, {"threads", task.threads}, {"library", row.library}, {"us", row.seconds * 1e6}, {"gflops", gflops},
-                    {"ratio", row.ratio}, {"ratio_quartiles", {row.lower, row.upper}}, {"percent_of_peak", row.peak_share * 100},
-                    {"pairs", row.pairs}, {"verdict", verdict}, {"detail", row.detail}});
-    std::string ratio = is_own ? "" : row.ratio > 0 ? fmt::format("{:.2f} ({:.2f} to {:.2f})", row.ratio, row.lower, row.upper) : "-";
-    bool is_told = row.verdict == Verdict::Wrong || row.verdict == Verdict::Failed;
-    table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds), show_number(gflops),
-                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-", ratio, is_own ? "" : verdict, is_told ? row.detail : ""});
+    rows.push_back({{"task", task.name},
+                    {"threads", task.threads},
+                    {"library", row.library},
+                    {"us", row.seconds * 1e6},
+                    {"gflops", gflops},
+                    {"ratio", row.ratio},
+                    {"ratio_quartiles", {row.lower, row.upper}},
+                    {"percent_of_peak", row.peak_share * 100},
+                    {"pairs", row.pairs},
+                    {"verdict", verdict},
+                    {"detail", row.detail}});
+    std::string ratio =
+        is_own          ? ""
+        : row.ratio > 0 ? fmt::format("{:.2f} ({:.2f} to {:.2f})", row.ratio, row.lower, row.upper)
+                        : "-";
+    table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds),
+                     show_number(gflops),
+                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-",
+                     ratio, is_own ? "" : verdict,
+                     row.verdict == Verdict::Wrong ? row.detail : ""});
   }
 };
 
@@ -124,10 +162,12 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
   boost::json::object peaks;
   for (int threads : {1, 2}) {
     if (threads > usable_cpus()) continue;
-    if (!report.peaks.count(threads)) report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
+    if (!report.peaks.count(threads))
+      report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
   }
   for (auto& [threads, values] : report.peaks) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    std::nth_element(values.begin(),
+                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
     peaks[std::to_string(threads)] = values[values.size() / 2];
   }
   return peaks;
@@ -137,7 +177,8 @@ int bench_list(const Options& options) {
   std::optional<std::vector<std::string>> libraries = parse_libraries(options.against);
   std::optional<LoadedList> list = libraries ? load_list(options.file) : std::nullopt;
   if (!list) return Usage;
-  std::optional<Database> database = open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+  std::optional<Database> database = open_database(
+      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return Environment;
   Report report;
   int vector_bits = list->list.target.value.vector_bits;
@@ -153,10 +194,14 @@ int bench_list(const Options& options) {
   }
   boost::json::object peaks = peaks_of(report, vector_bits);
   if (options.json) {
-    print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}});
+    print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}, {"skipped", report.skipped}});
   } else {
-    print_table({"task", "threads", "library", "time", "GFLOP/s", "of FMA peak", "its time / ours", "tracewright is", ""}, report.table);
-    for (const auto& [threads, gflops] : peaks) std::printf("FMA peak on %s thread(s): %.1f GFLOP/s\n", std::string(threads).c_str(), gflops.as_double());
+    print_table({"task", "threads", "library", "time", "GFLOP/s", "of FMA peak", "its time / ours",
+                 "tracewright is", ""},
+                report.table);
+    for (const auto& [threads, gflops] : peaks)
+      std::printf("FMA peak on %s thread(s): %.1f GFLOP/s\n", std::string(threads).c_str(),
+                  gflops.as_double());
   }
   return report.is_wrong ? WrongResults : report.has_failed ? TargetMissed : Ok;
 }
@@ -166,14 +211,18 @@ int bench_list(const Options& options) {
 int run_bench(int count, char** words) {
   Options options;
   auto app = make_app("bench",
-                      "Measure the best kernels of a task list side by side with other libraries: at the same thread count, on the same CPUs, in\n"
-                      "turn, each ratio the median over pairs of (its time / our time). Packing of constant operands lies outside the time.",
-                      "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db --against openblas,blis,onednn --json");
+                      "Measure the best kernels of a task list side by side with other libraries: "
+                      "at the same thread count, on the same CPUs, in\n"
+                      "turn, each ratio the median over pairs of (its time / our time). Packing of "
+                      "constant operands lies outside the time.",
+                      "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
+                      "--against openblas,blis,onednn --json");
   app->add_option("FILE", options.file, "the task list, YAML")->required();
   app->add_option("--database", options.database, "the database, instead of the list's");
   app->add_option("--against", options.against, "comma-separated: " + join(peer_libraries(), ", "));
   app->add_option("--task", options.task, "only the task of this name");
-  app->add_option("--pairs", options.pairs, "pairs of samples for each ratio")->check(CLI::Range(20, 10000));
+  app->add_option("--pairs", options.pairs, "pairs of samples for each ratio")
+      ->check(CLI::Range(20, 10000));
   app->add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   return bench_list(options);

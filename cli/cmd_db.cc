@@ -28,13 +28,17 @@ int verify(const Options& options) {
   if (!found) return Environment;
   if (options.json) {
     boost::json::array problems(found->problems.begin(), found->problems.end());
-    print_json({{"good", found->good()}, {"rows", found->rows}, {"damaged", found->damaged}, {"problems", problems}});
+    print_json({{"good", found->good()},
+                {"rows", found->rows},
+                {"damaged", found->damaged},
+                {"problems", problems}});
   } else {
-    std::cout << options.database << ": " << found->rows << " good rows, " << found->damaged << " damaged\n";
+    std::cout << options.database << ": " << found->rows << " good rows, " << found->damaged
+              << " damaged\n";
     for (const std::string& problem : found->problems) std::cout << "  " << problem << "\n";
     if (!found->good()) {
-      std::cout << "what can be read is carried into a new database by\n  tracewright db export " << options.database
-                << " | tracewright db import NEW.db\n";
+      std::cout << "what can be read is carried into a new database by\n  tracewright db export "
+                << options.database << " | tracewright db import NEW.db\n";
     }
   }
   return found->good() ? Ok : TargetMissed;
@@ -46,7 +50,8 @@ int export_all(const Options& options) {
   std::ofstream file;
   if (!options.file.empty()) file.open(options.file, std::ios::binary);
   std::ostream& out = options.file.empty() ? std::cout : file;
-  if (!out.good()) return say(cat("cannot write ", options.file, ": ", std::strerror(errno))), Environment;
+  if (!out.good())
+    return say(cat("cannot write ", options.file, ": ", std::strerror(errno))), Environment;
   std::optional<i64> lines = checked(export_records(*database, out));
   out.flush();
   if (!lines || !out.good()) return say("the export is not complete"), Environment;
@@ -67,7 +72,8 @@ int import_all(const Options& options) {
   if (options.json) {
     print_json({{"added", report->added}, {"known", report->known}, {"refused", report->refused}});
   } else {
-    say(cat(report->added, " added, ", report->known, " known already, ", report->refused, " refused"));
+    say(cat(report->added, " added, ", report->known, " known already, ", report->refused,
+            " refused"));
   }
   return report->refused == 0 ? Ok : TargetMissed;
 }
@@ -80,11 +86,13 @@ int list_best(const Options& options) {
   boost::json::array json;
   std::vector<std::vector<std::string>> rows;
   for (const TaskSummary& task : *tasks) {
-    std::optional<std::vector<Record>> best = checked(database->best(task.workload, task.target, options.most));
+    std::optional<std::vector<Record>> best =
+        checked(database->best(task.workload, task.target, options.most));
     if (!best) return Environment;
     for (const Record& record : *best) {
       json.push_back(to_json(record));
-      rows.push_back({record.task, show_time(record.seconds), std::to_string(record.id), std::to_string(record.generation), record.target});
+      rows.push_back({record.task, show_time(record.seconds), std::to_string(record.id),
+                      std::to_string(record.generation), record.target});
     }
   }
   if (options.json) {
@@ -103,7 +111,8 @@ struct Action {
 constexpr Action actions[] = {
     {"verify", "read every row and check the file's structure", verify},
     {"export", "records and workloads as lines of JSON, to standard output or --file", export_all},
-    {"import", "add what `export` wrote, from standard input or --file; nothing is trusted", import_all},
+    {"import", "add what `export` wrote, from standard input or --file; nothing is trusted",
+     import_all},
     {"best", "the fastest records of each task", list_best},
 };
 
@@ -117,7 +126,9 @@ int run_db(int count, char** words) {
     help += cat("\n  ", action.name, ": ", action.help);
     names.emplace_back(action.name);
   }
-  auto app = make_app("db", help, "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db | tracewright db import b.db");
+  auto app = make_app("db", help,
+                      "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db "
+                      "| tracewright db import b.db");
   app->add_option("ACTION", wanted, join(names, ", "))->required();
   app->add_option("DATABASE", options.database, "the database")->required();
   app->add_option("--file", options.file, "file to write or read instead of the standard streams");
@@ -129,7 +140,8 @@ int run_db(int count, char** words) {
     if (wanted == action.name) return action.run(options);
   }
   std::string near = closest(wanted, names);
-  say(cat("db: unknown action `", wanted, "`", near.empty() ? "" : cat("; did you mean `", near, "`?")));
+  say(cat("db: unknown action `", wanted, "`",
+          near.empty() ? "" : cat("; did you mean `", near, "`?")));
   return Usage;
 }
 

@@ -1,5 +1,6 @@
-// tracewright doctor: what this machine has, what is missing, and the command that brings it. Every check does the real thing: it
-// compiles, starts the worker, writes a database, opens the libraries.
+// tracewright doctor: what this machine has, what is missing, and the command that brings it. Every
+// check does the real thing: it compiles, starts the worker, writes a database, opens the
+// libraries.
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -41,56 +42,77 @@ struct Finding {
 
 Finding check_cpu() {
   const Target& host = host_target();
-  std::string caches = cat("L1 ", host.l1_bytes >> 10, " KiB, L2 ", host.l2_bytes >> 10, " KiB, L3 ", host.l3_bytes >> 10, " KiB");
+  std::string caches = cat("L1 ", host.l1_bytes >> 10, " KiB, L2 ", host.l2_bytes >> 10,
+                           " KiB, L3 ", host.l3_bytes >> 10, " KiB");
   return {"cpu", Need::Required, true,
-          cat(host_description(), "; ", host.cpu, ", vectors of ", host.vector_bits, " bits, ", host.vector_registers, " registers, ", caches), ""};
+          cat(host_description(), "; ", host.cpu, ", vectors of ", host.vector_bits, " bits, ",
+              host.vector_registers, " registers, ", caches),
+          ""};
 }
 
 Finding check_governor() {
   std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   std::string governor;
-  if (!(file >> governor)) return {"frequency", Need::Optional, true, "the system does not say (a virtual machine, probably)", ""};
+  if (!(file >> governor))
+    return {"frequency", Need::Optional, true,
+            "the system does not say (a virtual machine, probably)", ""};
   bool is_steady = governor == "performance";
-  return {"frequency", Need::Optional, is_steady, cat("governor ", governor), "measurements are steadier after: sudo cpupower frequency-set -g performance"};
+  return {"frequency", Need::Optional, is_steady, cat("governor ", governor),
+          "measurements are steadier after: sudo cpupower frequency-set -g performance"};
 }
 
 Finding check_llvm() {
   Result<LlvmCompiler> compiler = LlvmCompiler::create({});
-  if (!compiler) return {"llvm", Need::Required, false, to_string(compiler.rejected()), "rebuild tracewright with LLVM 19: sudo apt install llvm-19-dev"};
-  return {"llvm", Need::Required, true, cat("LLVM ", TW_LLVM_VERSION, " built in, compiles for ", host_cpu_name(), " (", host_triple(), ")"), ""};
+  if (!compiler)
+    return {"llvm", Need::Required, false, to_string(compiler.rejected()),
+            "rebuild tracewright with LLVM 19: sudo apt install llvm-19-dev"};
+  return {"llvm", Need::Required, true,
+          cat("LLVM ", TW_LLVM_VERSION, " built in, compiles for ", host_cpu_name(), " (",
+              host_triple(), ")"),
+          ""};
 }
 
 // A small product, compiled and measured in the worker: what a tune does for every trial.
 Finding check_worker() {
-  Finding finding{"worker", Need::Required, false, "", "build the target tracewright-worker, or set TRACEWRIGHT_WORKER to its path"};
+  Finding finding{"worker", Need::Required, false, "",
+                  "build the target tracewright-worker, or set TRACEWRIGHT_WORKER to its path"};
   WorkerStart worker = start_worker();
   if (!worker.measurer) return finding.detail = worker.error, finding;
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), "matmul", {{"M", i64{32}}, {"N", i64{32}}, {"K", i64{32}}}, {}, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(operator_library(), "matmul", {{"M", i64{32}}, {"N", i64{32}}, {"K", i64{32}}},
+                  {}, diagnostics);
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!program || !compiler) return finding.detail = "the test kernel cannot be made", finding;
-  BuiltKernel kernel = build_kernel(program->program, host_target(), *compiler), reference = build_reference(program->program, host_target(), *compiler);
-  if (!kernel.kernel || !reference.kernel) return finding.detail = kernel.problem + reference.problem, finding;
-  TaskStart start = worker.measurer->begin_task(*reference.kernel, tolerance_of(program->program), 1);
+  BuiltKernel kernel = build_kernel(program->program, host_target(), *compiler),
+              reference = build_reference(program->program, host_target(), *compiler);
+  if (!kernel.kernel || !reference.kernel)
+    return finding.detail = kernel.problem + reference.problem, finding;
+  TaskStart start =
+      worker.measurer->begin_task(*reference.kernel, tolerance_of(program->program), 1);
   if (start.task < 0) return finding.detail = start.error, finding;
   MeasureResult result = worker.measurer->measure(start.task, *kernel.kernel, {});
   finding.ok = result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy;
-  finding.detail = finding.ok ? cat("started, a 32x32x32 product was right and took ", show_time(result.seconds))
-                              : cat("a test kernel failed: ", name_of(result.status), ", ", result.message);
+  finding.detail =
+      finding.ok ? cat("started, a 32x32x32 product was right and took ", show_time(result.seconds))
+                 : cat("a test kernel failed: ", name_of(result.status), ", ", result.message);
   return finding;
 }
 
 Finding check_seccomp() {
   bool ok = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0;
-  return {"seccomp", Need::Required, ok, ok ? "kernels run behind a system call filter" : std::strerror(errno),
+  return {"seccomp", Need::Required, ok,
+          ok ? "kernels run behind a system call filter" : std::strerror(errno),
           "use a Linux kernel with CONFIG_SECCOMP_FILTER, or a container that allows seccomp"};
 }
 
 Finding check_landlock() {
   constexpr long create_ruleset = 444;
   long version = syscall(create_ruleset, nullptr, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */);
-  return {"landlock", Need::Optional, version > 0, version > 0 ? cat("version ", version, ", kernels see no file") : std::strerror(errno),
-          "the system call filter protects files alone; Linux 5.13 or newer with landlock in its lsm= list adds a second wall"};
+  return {"landlock", Need::Optional, version > 0,
+          version > 0 ? cat("version ", version, ", kernels see no file") : std::strerror(errno),
+          "the system call filter protects files alone; Linux 5.13 or newer with landlock in its "
+          "lsm= list adds a second wall"};
 }
 
 Finding check_database() {
@@ -102,23 +124,31 @@ Finding check_database() {
   }
   std::error_code ignored;
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, ignored);
-  return {"database", Need::Required, why.empty(), why.empty() ? "the current folder can hold one" : why, "change to a folder that you may write to, or pass --database"};
+  return {"database", Need::Required, why.empty(),
+          why.empty() ? "the current folder can hold one" : why,
+          "change to a folder that you may write to, or pass --database"};
 }
 
 Finding check_libtorch() {
   MadeModel made = make_model("mlp", /*columns=*/8, 0);
-  return {"libtorch", Need::Optional, made.model != nullptr, made.model ? "the learned cost model `mlp` opens" : made.note + "; `tree` is used instead",
-          "sudo apt install libtorch-dev, then build again"};
+  return {
+      "libtorch", Need::Optional, made.model != nullptr,
+      made.model ? "the learned cost model `mlp` opens" : made.note + "; `tree` is used instead",
+      "sudo apt install libtorch-dev, then build again"};
 }
 
 Finding check_compiler() {
   bool ok = std::system("command -v cc >/dev/null 2>&1") == 0;
-  return {"cc", Need::Optional, ok, ok ? "a C compiler is there for `tracewright export`" : "no C compiler: export writes objects, header and sources only", "sudo apt install gcc"};
+  return {"cc", Need::Optional, ok,
+          ok ? "a C compiler is there for `tracewright export`"
+             : "no C compiler: export writes objects, header and sources only",
+          "sudo apt install gcc"};
 }
 
 Finding check_peer(const std::string& library, const std::string& package) {
   PeerResult<std::unique_ptr<Peer>> peer = Peer::start(library, {});
-  return {cat("bench against ", library), Need::Optional, static_cast<bool>(peer), peer ? peer.value->version() : peer.message,
+  return {cat("bench against ", library), Need::Optional, static_cast<bool>(peer),
+          peer ? peer.value->version() : peer.message,
           package.empty() ? "" : cat("sudo apt install ", package, ", then build again")};
 }
 
@@ -130,13 +160,20 @@ Finding check_library(const std::string& name, const char* file, const std::stri
 }
 
 std::vector<Finding> examine() {
-  std::vector<Finding> out{check_cpu(), check_governor(), check_llvm(), check_worker(), check_seccomp(), check_landlock(), check_database(),
-                           check_libtorch(), check_compiler()};
-  const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"}, {"blis", "libblis-dev"}, {"onednn", "libdnnl-dev"}, {"libtorch", "libtorch-dev"}};
+  std::vector<Finding> out{check_cpu(),      check_governor(), check_llvm(),
+                           check_worker(),   check_seccomp(),  check_landlock(),
+                           check_database(), check_libtorch(), check_compiler()};
+  const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
+                                                          {"blis", "libblis-dev"},
+                                                          {"onednn", "libdnnl-dev"},
+                                                          {"libtorch", "libtorch-dev"}};
   for (const auto& [library, package] : packages) out.push_back(check_peer(library, package));
   out.push_back(check_peer("fma", ""));
-  out.push_back(check_library("opencl", "libOpenCL.so.1", "sudo apt install ocl-icd-libopencl1 pocl-opencl-icd"));
-  out.push_back(check_library("cuda", "libcuda.so.1", "install the driver of your NVIDIA GPU: sudo apt install nvidia-driver"));
+  out.push_back(check_library("opencl", "libOpenCL.so.1",
+                              "sudo apt install ocl-icd-libopencl1 pocl-opencl-icd"));
+  out.push_back(
+      check_library("cuda", "libcuda.so.1",
+                    "install the driver of your NVIDIA GPU: sudo apt install nvidia-driver"));
   return out;
 }
 
@@ -144,7 +181,10 @@ std::vector<Finding> examine() {
 
 int run_doctor(int count, char** words) {
   bool json = false;
-  auto app = make_app("doctor", "What this machine has, what is missing, and how to get it. Exit code 0 if tuning for the CPU works, else 3.", "");
+  auto app = make_app("doctor",
+                      "What this machine has, what is missing, and how to get it. Exit code 0 if "
+                      "tuning for the CPU works, else 3.",
+                      "");
   app->add_flag("--json", json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   bool works = true;
@@ -152,13 +192,28 @@ int run_doctor(int count, char** words) {
   for (const Finding& finding : examine()) {
     bool is_required = finding.need == Need::Required;
     works &= finding.ok || !is_required;
-    checks.push_back({{"name", finding.name}, {"ok", finding.ok}, {"required", is_required}, {"detail", finding.detail}, {"fix", finding.ok ? "" : finding.fix}});
+    checks.push_back({{"name", finding.name},
+                      {"ok", finding.ok},
+                      {"required", is_required},
+                      {"detail", finding.detail},
+                      {"fix", finding.ok ? "" : finding.fix}});
     if (json) continue;
-    std::printf("%-8s %-22s %s\n", finding.ok ? "ok" : is_required ? "MISSING" : "missing", finding.name.c_str(), finding.detail.c_str());
+    std::printf("%-8s %-22s %s\n",
+                finding.ok    ? "ok"
+                : is_required ? "MISSING"
+                              : "missing",
+                finding.name.c_str(), finding.detail.c_str());
     if (!finding.ok && !finding.fix.empty()) std::printf("%31s -> %s\n", "", finding.fix.c_str());
   }
-  if (json) print_json({{"works", works}, {"version", TW_VERSION}, {"target", to_string(host_target())}, {"checks", checks}});
-  else std::printf("\n%s\n", works ? "tuning for this CPU works" : "tuning for this CPU does not work yet: see the lines marked MISSING");
+  if (json)
+    print_json({{"works", works},
+                {"version", TW_VERSION},
+                {"target", to_string(host_target())},
+                {"checks", checks}});
+  else
+    std::printf("\n%s\n",
+                works ? "tuning for this CPU works"
+                      : "tuning for this CPU does not work yet: see the lines marked MISSING");
   return works ? Ok : Environment;
 }
 

@@ -23,7 +23,8 @@ struct Options {
 
 // A C identifier from the list's file name: examples/quickstart.yaml -> quickstart.
 std::string library_name(const Options& options) {
-  std::string name = options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
+  std::string name =
+      options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
@@ -33,42 +34,60 @@ std::string library_name(const Options& options) {
 
 std::string doc_of(const TuneTask& task) {
   const Program& program = task.program.program;
-  return cat("workload ", program.name, ", ", count_flops(program) * 1e-6, " million operations a call");
+  return cat("workload ", program.name, ", ", count_flops(program) * 1e-6,
+             " million operations a call");
 }
 
 // What becomes of one task; nullopt after a message.
-std::optional<ExportedTask> export_task(Database& database, const TuneTask& task, const std::string& library) {
+std::optional<ExportedTask> export_task(Database& database, const TuneTask& task,
+                                        const std::string& library) {
   TaskKey key = key_of(task);
   std::optional<Record> best = best_record(database, key.workload, key.target);
   if (!best) return std::nullopt;
-  if (!best->id) return say(cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some")), std::nullopt;
+  if (!best->id)
+    return say(cat(task.name, ": no kernel in ", database.path(),
+                   "; `tracewright tune` finds some")),
+           std::nullopt;
   std::optional<TraceFile> file = open_trace_file(database, *best);
   if (!file) return std::nullopt;
   std::string error;
   // The list's program, not the stored one: names of buffers are those that the user gives now.
   std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
-  std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, task.target, kernel_symbol(library, task.name), error) : std::nullopt;
+  std::optional<Kernel> kernel =
+      rebuilt ? compile(*rebuilt, task.target, kernel_symbol(library, task.name), error)
+              : std::nullopt;
   if (!kernel) return say(cat(task.name, ": ", error)), std::nullopt;
-  return ExportedTask{task.name, doc_of(task), std::move(*kernel), task.target, best->seconds, best->id,
+  return ExportedTask{task.name,
+                      doc_of(task),
+                      std::move(*kernel),
+                      task.target,
+                      best->seconds,
+                      best->id,
                       print_trace_file({best->version, key.target, task.program, file->trace})};
 }
 
 int export_list(const Options& options) {
   std::optional<LoadedList> list = load_list(options.file);
   if (!list) return Usage;
-  std::optional<Database> database = open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+  std::optional<Database> database = open_database(
+      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return Environment;
-  ExportPlan plan{library_name(options), {}, options.make_static || !options.make_shared, options.make_shared || !options.make_static};
+  ExportPlan plan{library_name(options),
+                  {},
+                  options.make_static || !options.make_shared,
+                  options.make_shared || !options.make_static};
   for (const TuneTask& task : list->tasks) {
     std::optional<ExportedTask> exported = export_task(*database, task, plan.library);
     if (!exported) return TargetMissed;
-    if (!plan.tasks.empty() && plan.tasks[0].target.triple != task.target.triple) return say("one library cannot hold kernels for different triples"), Usage;
+    if (!plan.tasks.empty() && plan.tasks[0].target.triple != task.target.triple)
+      return say("one library cannot hold kernels for different triples"), Usage;
     plan.tasks.push_back(std::move(*exported));
   }
   ExportResult result = write_export(plan, options.output);
   if (!result.note.empty()) say(result.note);
   if (!result.error.empty()) return say(result.error), Environment;
-  for (const std::string& file : result.files) std::printf("%s/%s\n", options.output.c_str(), file.c_str());
+  for (const std::string& file : result.files)
+    std::printf("%s/%s\n", options.output.c_str(), file.c_str());
   return result.note.empty() ? Ok : Environment;
 }
 
@@ -76,15 +95,19 @@ int export_list(const Options& options) {
 
 int run_export(int count, char** words) {
   Options options;
-  auto app = make_app("export",
-                      "Write the best kernels of a task list as one C library: header, objects, archive, shared library, manifest, traces.\n"
-                      "The library needs nothing of tracewright and checks the CPU when it is loaded.",
-                      "examples:\n  tracewright export examples/quickstart.yaml --database quickstart.db --output kernels\n"
-                      "  cc -Ikernels program.c kernels/libquickstart.a -lm");
+  auto app =
+      make_app("export",
+               "Write the best kernels of a task list as one C library: header, objects, archive, "
+               "shared library, manifest, traces.\n"
+               "The library needs nothing of tracewright and checks the CPU when it is loaded.",
+               "examples:\n  tracewright export examples/quickstart.yaml --database quickstart.db "
+               "--output kernels\n"
+               "  cc -Ikernels program.c kernels/libquickstart.a -lm");
   app->add_option("FILE", options.file, "the task list, YAML")->required();
   app->add_option("--database", options.database, "the database, instead of the list's");
   app->add_option("--output", options.output, "folder to write to")->required();
-  app->add_option("--name", options.name, "of the library and prefix of its symbols; default: the name of the list");
+  app->add_option("--name", options.name,
+                  "of the library and prefix of its symbols; default: the name of the list");
   app->add_flag("--static", options.make_static, "only the archive");
   app->add_flag("--shared", options.make_shared, "only the shared library");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;

@@ -36,11 +36,13 @@ struct Printer {
   const char* name;
   const char* help;
   // The text, or nothing with a reason in `error`.
-  std::optional<std::string> (*print)(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error);
+  std::optional<std::string> (*print)(const Recipe& recipe, const Rebuilt& rebuilt,
+                                      std::string& error);
 };
 
 template <Emit What>
-std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
+std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt,
+                                      std::string& error) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_of(recipe.file)));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   Result<std::string> text = compiler->emit(rebuilt.lowered, recipe.name, What);
@@ -50,17 +52,24 @@ std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebui
 
 std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, std::string&) {
   std::string out;
-  for (const PassDump& dump : rebuilt.dumps) out += cat("# after ", dump.pass, "\n", dump.text, "\n");
+  for (const PassDump& dump : rebuilt.dumps)
+    out += cat("# after ", dump.pass, "\n", dump.text, "\n");
   return out;
 }
 
 constexpr Printer printers[] = {
-    {"program", "the scheduled program", [](const Recipe&, const Rebuilt& r, std::string&) { return std::optional(print(r.scheduled)); }},
+    {"program", "the scheduled program",
+     [](const Recipe&, const Rebuilt& r, std::string&) {
+       return std::optional(print(r.scheduled));
+     }},
     {"passes", "the program after each lowering pass", print_passes},
     {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
     {"asm", "assembly", print_code<Emit::Assembly>},
     {"object", "the object file", print_code<Emit::Object>},
-    {"trace", "the trace file", [](const Recipe& r, const Rebuilt&, std::string&) { return std::optional(print_trace_file(r.file)); }},
+    {"trace", "the trace file",
+     [](const Recipe& r, const Rebuilt&, std::string&) {
+       return std::optional(print_trace_file(r.file));
+     }},
 };
 
 const Printer* find_printer(const std::string& name) {
@@ -90,7 +99,8 @@ std::optional<std::vector<Recipe>> from_trace_file(const std::string& path) {
 std::optional<std::vector<Recipe>> from_list(const Options& options) {
   std::optional<LoadedList> list = load_list(options.file);
   if (!list) return std::nullopt;
-  std::optional<Database> database = open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+  std::optional<Database> database = open_database(
+      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return std::nullopt;
   std::vector<Recipe> recipes;
   for (const TuneTask& task : list->tasks) {
@@ -125,22 +135,30 @@ std::optional<std::vector<Recipe>> find_recipes(const Options& options) {
     if (options.database.empty()) return say("--record needs --database"), std::nullopt;
     return from_record(options);
   }
-  if (options.file.empty()) return say("give a trace file, a task list, or --record with --database"), std::nullopt;
+  if (options.file.empty())
+    return say("give a trace file, a task list, or --record with --database"), std::nullopt;
   return options.file.ends_with(".tw") ? from_trace_file(options.file) : from_list(options);
 }
 
 // ---- what is done with one
 
-int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, Measurer& measurer, boost::json::object& json) {
+int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options,
+                Measurer& measurer, boost::json::object& json) {
   Target target = target_of(recipe.file);
   std::string error;
   std::optional<Kernel> kernel = compile(rebuilt, target, "kernel", error);
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
-  if (!kernel || !compiler) return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error)), Environment;
+  if (!kernel || !compiler)
+    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error)),
+           Environment;
   BuiltKernel reference = build_reference(rebuilt.base.program, target, *compiler);
-  if (!reference.kernel) return say(cat(recipe.name, ": the reference cannot be compiled: ", reference.problem)), Environment;
-  TaskStart start = measurer.begin_task(*reference.kernel, tolerance_of(rebuilt.base.program), /*seed=*/1);
-  if (start.task < 0) return say(cat(recipe.name, ": the reference cannot be run: ", start.error)), Environment;
+  if (!reference.kernel)
+    return say(cat(recipe.name, ": the reference cannot be compiled: ", reference.problem)),
+           Environment;
+  TaskStart start =
+      measurer.begin_task(*reference.kernel, tolerance_of(rebuilt.base.program), /*seed=*/1);
+  if (start.task < 0)
+    return say(cat(recipe.name, ": the reference cannot be run: ", start.error)), Environment;
   MeasureOptions how{.threads = target.threads, .timeout_seconds = 120};
   if (options.run) how.first_pairs = how.pairs = 50, how.max_pairs = 200, how.budget_seconds = 3;
   MeasureResult result = measurer.measure(start.task, *kernel, how);
@@ -152,26 +170,32 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   json["median_us"] = result.median_seconds * 1e6;
   json["max_error"] = result.max_error;
   if (!options.json && is_right) {
-    std::printf("%s: right (largest difference from the reference %.3g), %s, median %s of %d samples\n", recipe.name.c_str(), result.max_error,
-                show_time(result.seconds).c_str(), show_time(result.median_seconds).c_str(), result.pairs);
+    std::printf(
+        "%s: right (largest difference from the reference %.3g), %s, median %s of %d samples\n",
+        recipe.name.c_str(), result.max_error, show_time(result.seconds).c_str(),
+        show_time(result.median_seconds).c_str(), result.pairs);
   }
   if (!is_right) say(cat(recipe.name, ": ", name_of(result.status), ": ", result.message));
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;
 }
 
-int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
+int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options,
+                 boost::json::object& json) {
   std::string error;
   std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
   if (!kernel) return say(cat(recipe.name, ": ", error)), Environment;
   XXH128_hash_t code = XXH3_128bits(kernel->code.data(), kernel->code.size());
-  std::string program = to_hex(structural_hash(rebuilt.scheduled)), object = to_hex({code.low64, code.high64});
+  std::string program = to_hex(structural_hash(rebuilt.scheduled)),
+              object = to_hex({code.low64, code.high64});
   json["program_hash"] = program;
   json["object_hash"] = object;
-  if (!options.json) std::printf("%s: program %s object %s\n", recipe.name.c_str(), program.c_str(), object.c_str());
+  if (!options.json)
+    std::printf("%s: program %s object %s\n", recipe.name.c_str(), program.c_str(), object.c_str());
   return Ok;
 }
 
-int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printer, const Options& options) {
+int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printer,
+             const Options& options) {
   std::string error;
   std::optional<std::string> text = printer.print(recipe, rebuilt, error);
   if (!text) return say(cat(recipe.name, ": ", error)), Environment;
@@ -191,12 +215,14 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   boost::json::array all;
   for (const Recipe& recipe : recipes) {
     std::string error;
-    std::optional<Rebuilt> rebuilt = rebuild(recipe.file.program, recipe.file.trace, target_of(recipe.file), error);
+    std::optional<Rebuilt> rebuilt =
+        rebuild(recipe.file.program, recipe.file.trace, target_of(recipe.file), error);
     if (!rebuilt) return say(cat(recipe.name, ": the trace cannot be replayed: ", error)), Usage;
     boost::json::object json{{"name", recipe.name}, {"target", recipe.file.target}};
     if (printer) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
     if (options.hash) code = std::max(code, print_hashes(recipe, *rebuilt, options, json));
-    if (is_measured) code = std::max(code, measure_one(recipe, *rebuilt, options, *worker.measurer, json));
+    if (is_measured)
+      code = std::max(code, measure_one(recipe, *rebuilt, options, *worker.measurer, json));
     all.push_back(std::move(json));
   }
   if (options.json) print_json({{"kernels", all}});
@@ -208,13 +234,17 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
 int run_replay(int count, char** words) {
   Options options;
   std::vector<std::string> kinds;
-  for (const Printer& printer : printers) kinds.push_back(cat(printer.name, " (", printer.help, ")"));
+  for (const Printer& printer : printers)
+    kinds.push_back(cat(printer.name, " (", printer.help, ")"));
   auto app = make_app("replay",
-                      "Rebuild a kernel from a trace file, from one record, or the best kernels of a task list. Without --emit and --hash it is\n"
+                      "Rebuild a kernel from a trace file, from one record, or the best kernels of "
+                      "a task list. Without --emit and --hash it is\n"
                       "compared with the reference result and timed, in the worker.",
-                      "examples:\n  tracewright replay gemm.tw --check\n  tracewright replay --record 17 --database tuning.db --emit asm\n"
+                      "examples:\n  tracewright replay gemm.tw --check\n  tracewright replay "
+                      "--record 17 --database tuning.db --emit asm\n"
                       "  tracewright replay examples/gemm.yaml --database tuning.db --hash");
-  app->add_option("FILE", options.file, "a trace file (.tw), or a task list: its best kernels in the database");
+  app->add_option("FILE", options.file,
+                  "a trace file (.tw), or a task list: its best kernels in the database");
   app->add_option("--record", options.record, "the record with this id");
   app->add_option("--database", options.database, "the database of --record or of the task list");
   app->add_option("--task", options.task, "of a task list: only this task");

@@ -28,10 +28,16 @@ int show_tasks(Database& database, const Options& options) {
   for (const TaskSummary& task : *tasks) {
     std::optional<Record> best = best_record(database, task.workload, task.target);
     if (!best) return Environment;
-    rows.push_back({task.task, show_time(task.best_seconds), std::to_string(task.trials), std::to_string(task.failed),
-                    best->id ? std::to_string(best->id) : "-", task.target});
-    json.push_back({{"task", task.task}, {"target", task.target}, {"workload", task.workload}, {"trials", task.trials},
-                    {"failed", task.failed}, {"best_us", task.best_seconds * 1e6}, {"best_record", best->id}});
+    rows.push_back({task.task, show_time(task.best_seconds), std::to_string(task.trials),
+                    std::to_string(task.failed), best->id ? std::to_string(best->id) : "-",
+                    task.target});
+    json.push_back({{"task", task.task},
+                    {"target", task.target},
+                    {"workload", task.workload},
+                    {"trials", task.trials},
+                    {"failed", task.failed},
+                    {"best_us", task.best_seconds * 1e6},
+                    {"best_record", best->id}});
   }
   if (options.json) {
     print_json({{"database", database.path()}, {"tasks", json}});
@@ -43,7 +49,8 @@ int show_tasks(Database& database, const Options& options) {
   return Ok;
 }
 
-// The trials of each task that were faster than all before (--history), or those that failed (--failures).
+// The trials of each task that were faster than all before (--history), or those that failed
+// (--failures).
 int show_trials(Database& database, const Options& options) {
   std::optional<std::vector<TaskSummary>> tasks = find_tasks(database, options.task);
   if (!tasks) return options.task.empty() ? Environment : Usage;
@@ -59,16 +66,25 @@ int show_trials(Database& database, const Options& options) {
       bool is_better = record.ok() && (best == 0 || record.seconds < best);
       if (options.failures ? record.ok() : !is_better) continue;
       if (is_better) best = record.seconds;
-      rows.push_back({task.task, std::to_string(trial), std::to_string(record.id), std::to_string(record.generation),
-                      options.failures ? record.status : show_time(record.seconds), options.failures ? record.error : ""});
-      json.push_back({{"task", task.task}, {"trial", trial}, {"record", record.id}, {"generation", record.generation},
-                      {"status", record.status}, {"us", record.seconds * 1e6}, {"error", record.error}});
+      rows.push_back({task.task, std::to_string(trial), std::to_string(record.id),
+                      std::to_string(record.generation),
+                      options.failures ? record.status : show_time(record.seconds),
+                      options.failures ? record.error : ""});
+      json.push_back({{"task", task.task},
+                      {"trial", trial},
+                      {"record", record.id},
+                      {"generation", record.generation},
+                      {"status", record.status},
+                      {"us", record.seconds * 1e6},
+                      {"error", record.error}});
     }
   }
   if (options.json) {
     print_json({{"database", database.path()}, {"trials", json}});
   } else {
-    print_table({"task", "trial", "record", "generation", options.failures ? "failure" : "best so far", ""}, rows);
+    print_table(
+        {"task", "trial", "record", "generation", options.failures ? "failure" : "best so far", ""},
+        rows);
   }
   return Ok;
 }
@@ -79,18 +95,25 @@ int show_record(Database& database, const Options& options) {
   if (options.json) return print_json(to_json(*record)), Ok;
   std::optional<TraceFile> file = open_trace_file(database, *record);
   if (!file) return Environment;
-  std::string head = cat("# record ", record->id, " of task ", record->task, ": ",
-                         record->ok() ? show_time(record->seconds) : cat(record->status, ", ", record->error), "\n# measured on ", record->host, "\n");
+  std::string head =
+      cat("# record ", record->id, " of task ", record->task, ": ",
+          record->ok() ? show_time(record->seconds) : cat(record->status, ", ", record->error),
+          "\n# measured on ", record->host, "\n");
   return write_output(options.output, head + print_trace_file(*file)) ? Ok : Environment;
 }
 
 int write_best(Database& database, const Options& options) {
   std::optional<std::vector<TaskSummary>> tasks = find_tasks(database, options.best);
   if (!tasks) return Usage;
-  if (tasks->size() > 1) say(cat("`", options.best, "` names ", tasks->size(), " workloads or targets; this is the latest"));
+  if (tasks->size() > 1)
+    say(cat("`", options.best, "` names ", tasks->size(),
+            " workloads or targets; this is the latest"));
   std::optional<Record> best = best_record(database, tasks->back().workload, tasks->back().target);
   if (!best) return Environment;
-  if (!best->id) return say(cat("no trial of ", options.best, " succeeded; `tracewright show --failures` lists why")), TargetMissed;
+  if (!best->id)
+    return say(cat("no trial of ", options.best,
+                   " succeeded; `tracewright show --failures` lists why")),
+           TargetMissed;
   std::optional<TraceFile> file = open_trace_file(database, *best);
   if (!file) return Environment;
   return write_output(options.output, print_trace_file(*file)) ? Ok : Environment;
@@ -100,12 +123,15 @@ int write_best(Database& database, const Options& options) {
 
 int run_show(int count, char** words) {
   Options options;
-  auto app = make_app("show", "What a database holds: its tasks with their best kernels, their history, one record.",
-                      "examples:\n  tracewright show tuning.db\n  tracewright show tuning.db --record 17\n"
-                      "  tracewright show tuning.db --best gemm --output gemm.tw");
+  auto app = make_app(
+      "show",
+      "What a database holds: its tasks with their best kernels, their history, one record.",
+      "examples:\n  tracewright show tuning.db\n  tracewright show tuning.db --record 17\n"
+      "  tracewright show tuning.db --best gemm --output gemm.tw");
   app->add_option("DATABASE", options.database, "the database that tune wrote")->required();
   app->add_option("--task", options.task, "only the task of this name");
-  app->add_option("--record", options.record, "one record as a trace file (with --json: all of it)");
+  app->add_option("--record", options.record,
+                  "one record as a trace file (with --json: all of it)");
   app->add_option("--best", options.best, "write the trace file of the best kernel of this task");
   app->add_option("--output", options.output, "file to write to, instead of standard output");
   app->add_flag("--history", options.history, "the trials that were faster than all before");
@@ -114,11 +140,13 @@ int run_show(int count, char** words) {
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::optional<Database> database = open_database(options.database, DatabaseMode::Read);
   if (!database) return Environment;
-  int code = options.record          ? show_record(*database, options)
-             : !options.best.empty() ? write_best(*database, options)
+  int code = options.record                        ? show_record(*database, options)
+             : !options.best.empty()               ? write_best(*database, options)
              : options.history || options.failures ? show_trials(*database, options)
                                                    : show_tasks(*database, options);
-  if (database->damaged() > 0) say(cat(database->damaged(), " damaged rows were left out; `tracewright db verify ", options.database, "` says more"));
+  if (database->damaged() > 0)
+    say(cat(database->damaged(), " damaged rows were left out; `tracewright db verify ",
+            options.database, "` says more"));
   return code;
 }
 

@@ -16,8 +16,11 @@ namespace tw::cli {
 int run_space(int count, char** words) {
   std::string file, rules, only;
   bool json = false;
-  auto app = make_app("space", "The sketches (traces with open decisions) that the rules give for each task, and how many points they have.",
-                      "examples:\n  tracewright space examples/gemm.yaml\n  tracewright space examples/gemm.yaml --rules none --json");
+  auto app = make_app("space",
+                      "The sketches (traces with open decisions) that the rules give for each "
+                      "task, and how many points they have.",
+                      "examples:\n  tracewright space examples/gemm.yaml\n  tracewright space "
+                      "examples/gemm.yaml --rules none --json");
   app->add_option("FILE", file, "the task list, YAML")->required();
   app->add_option("--rules", rules, "a rule set instead of the list's");
   app->add_option("--task", only, "only the task of this name");
@@ -34,8 +37,11 @@ int run_space(int count, char** words) {
     if (!json) std::printf("# task %s: %zu sketches\n", task.name.c_str(), space.sketches.size());
     for (const SpaceSummary::Row& row : space.sketches) {
       boost::json::array names(row.rules.begin(), row.rules.end());
-      sketches.push_back({{"trace", row.trace}, {"log10_points", row.log10_points}, {"rules", names}});
-      if (!json) std::printf("\n## about 10^%.1f points, from %s\n%s", row.log10_points, join(row.rules, ", ").c_str(), row.trace.c_str());
+      sketches.push_back(
+          {{"trace", row.trace}, {"log10_points", row.log10_points}, {"rules", names}});
+      if (!json)
+        std::printf("\n## about 10^%.1f points, from %s\n%s", row.log10_points,
+                    join(row.rules, ", ").c_str(), row.trace.c_str());
     }
     if (!json) std::printf("\n");
     tasks.push_back({{"name", task.name}, {"sketches", sketches}});

@@ -32,7 +32,8 @@ struct Options {
 
 std::atomic<bool> stop_wanted{false};
 
-// The first Ctrl-C asks the search to finish its trial; the second ends the program at once (what was measured is stored anyway).
+// The first Ctrl-C asks the search to finish its trial; the second ends the program at once (what
+// was measured is stored anyway).
 void on_interrupt(int) {
   if (stop_wanted.exchange(true)) _exit(Interrupted);
 }
@@ -61,7 +62,8 @@ std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std:
 
 // ---- dry run
 
-int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOptions& tuning, bool is_json) {
+int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOptions& tuning,
+            bool is_json) {
   constexpr double usual_rate = 20;  // trials a second for kernels below 1 ms
   boost::json::array tasks;
   std::vector<std::vector<std::string>> rows;
@@ -76,20 +78,29 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
     for (const SpaceSummary::Row& row : space.sketches) {
       boost::json::array rules(row.rules.begin(), row.rules.end());
       sketches.push_back({{"rules", rules}, {"log10_points", row.log10_points}});
-      rows.push_back({task.name, fmt::format("10^{:.1f}", row.log10_points), join(row.rules, ", ")});
+      rows.push_back(
+          {task.name, fmt::format("10^{:.1f}", row.log10_points), join(row.rules, ", ")});
     }
-    tasks.push_back({{"name", task.name}, {"target", to_string(task.target)}, {"flops", count_flops(task.program.program)},
-                     {"stored", stored[i]}, {"to_measure", wanted}, {"sketches", sketches}});
+    tasks.push_back({{"name", task.name},
+                     {"target", to_string(task.target)},
+                     {"flops", count_flops(task.program.program)},
+                     {"stored", stored[i]},
+                     {"to_measure", wanted},
+                     {"sketches", sketches}});
   }
   double estimate = static_cast<double>(missing) / usual_rate;
   if (tuning.seconds > 0) estimate = std::min(estimate, tuning.seconds);
   if (is_json) {
-    print_json({{"tasks", tasks}, {"trials", missing}, {"estimated_seconds", estimate}, {"list", boost::json::parse(to_json(list.list))}});
+    print_json({{"tasks", tasks},
+                {"trials", missing},
+                {"estimated_seconds", estimate},
+                {"list", boost::json::parse(to_json(list.list))}});
     return Ok;
   }
   print_table({"task", "points", "sketch: rules that made it"}, rows);
-  std::printf("\n%lld trials to measure, about %s minutes at %g trials a second; nothing was started\n", static_cast<long long>(missing),
-              show_clock(estimate).c_str(), usual_rate);
+  std::printf(
+      "\n%lld trials to measure, about %s minutes at %g trials a second; nothing was started\n",
+      static_cast<long long>(missing), show_clock(estimate).c_str(), usual_rate);
   return Ok;
 }
 
@@ -99,18 +110,24 @@ void print_results(const TuneResult& result) {
   std::vector<std::vector<std::string>> rows;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
-    rows.push_back({task.name, show_time(task.best_seconds), show_number(gflops), show_gain(task.baseline_seconds, task.best_seconds),
-                    show_gain(task.zero_trial_seconds, task.best_seconds), std::to_string(task.trials), std::to_string(task.failed)});
+    rows.push_back({task.name, show_time(task.best_seconds), show_number(gflops),
+                    show_gain(task.baseline_seconds, task.best_seconds),
+                    show_gain(task.zero_trial_seconds, task.best_seconds),
+                    std::to_string(task.trials), std::to_string(task.failed)});
   }
-  print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed"}, rows);
-  std::printf("\n%lld trials in %s (%.1f a second), %lld candidates (%.0f a second)\n", static_cast<long long>(result.measured),
-              show_clock(result.seconds).c_str(), result.trials_per_second(), static_cast<long long>(result.candidates),
+  print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed"},
+              rows);
+  std::printf("\n%lld trials in %s (%.1f a second), %lld candidates (%.0f a second)\n",
+              static_cast<long long>(result.measured), show_clock(result.seconds).c_str(),
+              result.trials_per_second(), static_cast<long long>(result.candidates),
               result.candidates_per_second());
 }
 
 boost::json::object to_json(const TuneProfile& profile) {
-  return {{"space", profile.space}, {"replay", profile.replay}, {"features", profile.features}, {"model", profile.model},
-          {"training", profile.training}, {"lower", profile.lower}, {"compile", profile.compile}, {"measure", profile.measure},
+  return {{"space", profile.space},       {"replay", profile.replay},
+          {"features", profile.features}, {"model", profile.model},
+          {"training", profile.training}, {"lower", profile.lower},
+          {"compile", profile.compile},   {"measure", profile.measure},
           {"database", profile.database}, {"other", profile.other}};
 }
 
@@ -118,14 +135,27 @@ boost::json::object to_json(const TuneResult& result) {
   boost::json::array tasks;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
-    tasks.push_back({{"name", task.name}, {"best_us", task.best_seconds * 1e6}, {"gflops", gflops},
-                     {"baseline_us", task.baseline_seconds * 1e6}, {"zero_trial_us", task.zero_trial_seconds * 1e6},
-                     {"trials", task.trials}, {"failed", task.failed}, {"record", task.best_record}, {"problem", task.problem}});
+    tasks.push_back({{"name", task.name},
+                     {"best_us", task.best_seconds * 1e6},
+                     {"gflops", gflops},
+                     {"baseline_us", task.baseline_seconds * 1e6},
+                     {"zero_trial_us", task.zero_trial_seconds * 1e6},
+                     {"trials", task.trials},
+                     {"failed", task.failed},
+                     {"record", task.best_record},
+                     {"problem", task.problem}});
   }
-  return {{"tasks", tasks}, {"trials_per_second", result.trials_per_second()}, {"candidates_per_second", result.candidates_per_second()},
-          {"measured", result.measured}, {"candidates", result.candidates}, {"rejected", result.rejected},
-          {"seconds", result.seconds}, {"search_seconds", result.search_seconds}, {"interrupted", result.interrupted},
-          {"error", result.error}, {"profile_seconds", to_json(result.profile)}};
+  return {{"tasks", tasks},
+          {"trials_per_second", result.trials_per_second()},
+          {"candidates_per_second", result.candidates_per_second()},
+          {"measured", result.measured},
+          {"candidates", result.candidates},
+          {"rejected", result.rejected},
+          {"seconds", result.seconds},
+          {"search_seconds", result.search_seconds},
+          {"interrupted", result.interrupted},
+          {"error", result.error},
+          {"profile_seconds", to_json(result.profile)}};
 }
 
 std::string outcome_of(const TuneResult& result) {
@@ -142,7 +172,8 @@ int exit_code_of(const TuneResult& result) {
   return Ok;
 }
 
-int run_search(const LoadedList& list, const TuneOptions& tuning, const std::string& path, const Options& options) {
+int run_search(const LoadedList& list, const TuneOptions& tuning, const std::string& path,
+               const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
@@ -152,19 +183,27 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
     say(cat(worker.error, "\n`tracewright doctor` says what is missing"));
     return Environment;
   }
-  std::optional<i64> run = checked(database->begin_run({.command = cat("tune ", options.file), .seed = tuning.seed, .version = TW_VERSION, .host = host_description()}));
+  std::optional<i64> run = checked(database->begin_run({.command = cat("tune ", options.file),
+                                                        .seed = tuning.seed,
+                                                        .version = TW_VERSION,
+                                                        .host = host_description()}));
   if (!run) return Environment;
-  Progress progress(list.tasks.size(), tuning.trials, tuning.seconds, /*quiet=*/false);
-  TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
+  std::vector<std::string> names;
+  for (const TuneTask& task : list.tasks) names.push_back(task.name);
+  Progress progress(names, tuning.trials, tuning.seconds);
+  TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
+                           progress, stop_wanted);
   progress.finish();
-  if (DatabaseStatus finished = database->finish_run(*run, outcome_of(result)); !finished) say(finished.error());
+  if (DatabaseStatus finished = database->finish_run(*run, outcome_of(result)); !finished)
+    say(finished.error());
   if (!result.error.empty()) say(cat(result.error, "\nwhat was measured before is safe"));
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }
   options.json ? print_json(to_json(result)) : print_results(result);
   if (result.interrupted) {
-    say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file, " --database ", path));
+    say(cat("interrupted; everything measured is stored in ", path,
+            ". Go on with\n  tracewright tune ", options.file, " --database ", path));
   }
   return exit_code_of(result);
 }
@@ -191,7 +230,8 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
-  if (options.more > 0) tuning.trials = *std::max_element(stored->begin(), stored->end()) + options.more;
+  if (options.more > 0)
+    tuning.trials = *std::max_element(stored->begin(), stored->end()) + options.more;
   if (options.dry_run) return dry_run(*list, *stored, tuning, options.json);
   return run_search(*list, tuning, path, options);
 }
@@ -200,22 +240,33 @@ int tune_list(const Options& options) {
 
 int run_tune(int count, char** words) {
   Options options;
-  auto app = make_app("tune",
-                      "Search fast kernels for the tasks of a list and store every trial. A second run goes on where the first one stopped and\n"
-                      "measures nothing twice. Workload and module files are found beside the list; the database is made in the current folder.",
-                      "examples:\n  tracewright tune examples/quickstart.yaml --database quickstart.db\n"
-                      "  tracewright tune examples/gemm.yaml --dry-run\n  tracewright tune examples/gemm.yaml --more 200");
+  auto app =
+      make_app("tune",
+               "Search fast kernels for the tasks of a list and store every trial. A second run "
+               "goes on where the first one stopped and\n"
+               "measures nothing twice. Workload and module files are found beside the list; the "
+               "database is made in the current folder.",
+               "examples:\n  tracewright tune examples/quickstart.yaml --database quickstart.db\n"
+               "  tracewright tune examples/gemm.yaml --dry-run\n  tracewright tune "
+               "examples/gemm.yaml --more 200");
   app->add_option("FILE", options.file, "the task list, YAML")->required();
   app->add_option("--database", options.database, "the database, instead of the list's");
-  app->add_option("--trials", options.trials, "trials for each task, those of earlier runs included")->check(CLI::Range(1, 1000000000));
-  app->add_option("--more", options.more, "so many trials for each task beyond what is stored")->check(CLI::Range(1, 1000000000));
+  app->add_option("--trials", options.trials,
+                  "trials for each task, those of earlier runs included")
+      ->check(CLI::Range(1, 1000000000));
+  app->add_option("--more", options.more, "so many trials for each task beyond what is stored")
+      ->check(CLI::Range(1, 1000000000));
   app->add_option("--seconds", options.seconds, "limit of this run")->check(CLI::PositiveNumber);
-  app->add_option("--threads", options.threads, "threads of the search; 0 = what this process may use")->check(CLI::Range(0, 1024));
+  app->add_option("--threads", options.threads,
+                  "threads of the search; 0 = what this process may use")
+      ->check(CLI::Range(0, 1024));
   app->add_option("--seed", options.seed, "of the search");
   app->add_option("--model", options.model, "cost model: " + model_names());
   app->add_option("--rules", options.rules, "a rule set instead of the list's");
-  app->add_flag("--replay-measurements", options.replay_measurements, "take results from the database instead of measuring");
-  app->add_flag("--dry-run", options.dry_run, "check everything, list the sketches, estimate; start nothing");
+  app->add_flag("--replay-measurements", options.replay_measurements,
+                "take results from the database instead of measuring");
+  app->add_flag("--dry-run", options.dry_run,
+                "check everything, list the sketches, estimate; start nothing");
   app->add_flag("--json", options.json, "print one JSON object");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   return tune_list(options);

@@ -1,5 +1,5 @@
-// The subcommands of `tracewright`. Each lives in cli/cmd_<name>.cc and is listed once, in cli/main.cc. Standard output carries data
-// only; messages for people go to standard error.
+// The subcommands of `tracewright`. Each lives in cli/cmd_<name>.cc and is listed once, in
+// cli/main.cc. Standard output carries data only; messages for people go to standard error.
 #pragma once
 
 namespace tw::cli {
@@ -7,7 +7,8 @@ namespace tw::cli {
 // Exit codes of every subcommand.
 enum ExitCode : int {
   Ok = 0,
-  TargetMissed = 1,   // ran, but what was asked for was not reached: a task without a working kernel, a damaged database
+  TargetMissed = 1,   // ran, but what was asked for was not reached: a task without a working
+                      // kernel, a damaged database
   Usage = 2,          // wrong flags, or a wrong file of the user's; nothing was started
   Environment = 3,    // the machine: database, worker, compiler, disk
   WrongResults = 4,   // a kernel computes something else than its workload says

@@ -1,5 +1,6 @@
 #include "cli/loaded_list.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -14,34 +15,56 @@ namespace {
 
 std::vector<OperatorSignature> operator_signatures() {
   std::vector<std::string> epilogues;
-  for (const EpilogueSignature& epilogue : epilogue_signatures(operator_library())) epilogues.push_back(epilogue.name);
+  for (const EpilogueSignature& epilogue : epilogue_signatures(operator_library()))
+    epilogues.push_back(epilogue.name);
   std::vector<OperatorSignature> out;
   for (const Signature& signature : signatures(operator_library())) {
     OperatorSignature converted{signature.name, {}, epilogues};
     for (const Signature::Parameter& parameter : signature.parameters) {
       i64 least = parameter.name == "padding" ? 0 : 1;
-      converted.parameters.push_back({parameter.name, parameter.is_type, parameter.required, parameter.fallback, least});
+      converted.parameters.push_back(
+          {parameter.name, parameter.is_type, parameter.required, parameter.fallback, least});
     }
     out.push_back(std::move(converted));
   }
   return out;
 }
 
-// Turns the entries of one list into programs. Errors go to the list's diagnostics; those inside other files to `other_errors`.
+// Turns the entries of one list into programs. Errors go to the list's diagnostics; those inside
+// other files to `other_errors`.
 class TaskMaker {
  public:
-  TaskMaker(std::string folder, Diagnostics& diagnostics) : folder_(std::move(folder)), diagnostics_(diagnostics) {}
+  TaskMaker(std::string folder, Diagnostics& diagnostics)
+      : folder_(std::move(folder)), diagnostics_(diagnostics) {}
 
   std::optional<OwnedProgram> make(const TaskEntry& entry) {
     if (entry.workload.given) return from_file(entry);
     return entry.op.given && entry.args_readable ? from_operator(entry) : std::nullopt;
   }
-  std::string resolve(const std::string& path) const { return (std::filesystem::path(folder_) / path).lexically_normal().string(); }
+  std::string resolve(const std::string& path) const {
+    return (std::filesystem::path(folder_) / path).lexically_normal().string();
+  }
   const std::string& other_errors() const { return other_errors_; }
   void add_errors(const std::string& text) { other_errors_ += text; }
 
  private:
+  // Was something about this call reported already? Then what instantiation would say only repeats
+  // it.
+  bool is_reported(const TaskEntry& entry) const {
+    auto holds = [](Span span, const Diagnostic& found) {
+      return span.begin <= found.span.begin && found.span.begin < span.end;
+    };
+    return std::ranges::any_of(diagnostics_.all(), [&](const Diagnostic& found) {
+      auto about = [&](const TaskArgument& argument) {
+        return holds(argument.name_span, found) || holds(argument.span, found);
+      };
+      return holds(entry.op.span, found) || holds(entry.args_span, found) ||
+             std::ranges::any_of(entry.args, about);
+    });
+  }
+
   std::optional<OwnedProgram> from_operator(const TaskEntry& entry) {
+    if (is_reported(entry)) return std::nullopt;
     WorkloadArguments arguments;
     for (const TaskArgument& argument : entry.args) {
       if (const i64* number = std::get_if<i64>(&argument.value)) {
@@ -57,12 +80,15 @@ class TaskMaker {
     const WorkloadModule& module = operator_library();
     std::vector<CallProblem> problems = check_call(module, entry.op.value, arguments, epilogues);
     for (const CallProblem& problem : problems) {
-      if (!diagnostics_.has_errors()) diagnostics_.error(entry.op.span, problem.message, problem.note);
+      if (!diagnostics_.has_errors())
+        diagnostics_.error(entry.op.span, problem.message, problem.note);
     }
     if (!problems.empty()) return std::nullopt;
     Diagnostics inner(*module.source);
-    std::optional<OwnedProgram> program = instantiate(module, entry.op.value, arguments, epilogues, inner);
-    for (const Diagnostic& found : inner.all()) diagnostics_.error(entry.args_span, found.message, found.note);
+    std::optional<OwnedProgram> program =
+        instantiate(module, entry.op.value, arguments, epilogues, inner);
+    for (const Diagnostic& found : inner.all())
+      diagnostics_.error(entry.args_span, found.message, found.note);
     return program;
   }
 
@@ -72,15 +98,22 @@ class TaskMaker {
     Source text{diagnostics_.source().name, entry.use.value};
     Diagnostics inner(text);
     std::optional<WorkloadUse> use = parse_use(text, inner);
-    auto place = [&](Span span) { return Span{entry.use.span.begin + span.begin, entry.use.span.begin + span.end}; };
-    for (const Diagnostic& found : inner.all()) diagnostics_.error(place(found.span), found.message, found.note);
+    auto place = [&](Span span) {
+      return Span{entry.use.span.begin + span.begin, entry.use.span.begin + span.end};
+    };
+    for (const Diagnostic& found : inner.all())
+      diagnostics_.error(place(found.span), found.message, found.note);
     if (!use) return std::nullopt;
     std::vector<CallProblem> problems = check_call(*module, use->workload, use->arguments, {});
-    for (const CallProblem& problem : problems) diagnostics_.error(entry.use.span, problem.message, problem.note);
+    for (const CallProblem& problem : problems)
+      diagnostics_.error(entry.use.span, problem.message, problem.note);
     if (!problems.empty()) return std::nullopt;
     Diagnostics failed(*module->source);
-    std::optional<OwnedProgram> program = instantiate(*module, use->workload, use->arguments, {}, failed);
-    if (!program) diagnostics_.error(entry.use.span, cat("this use of `", use->workload, "` is not possible, see ", module->source->name));
+    std::optional<OwnedProgram> program =
+        instantiate(*module, use->workload, use->arguments, {}, failed);
+    if (!program)
+      diagnostics_.error(entry.use.span, cat("this use of `", use->workload,
+                                             "` is not possible, see ", module->source->name));
     other_errors_ += failed.render();
     return program;
   }
@@ -91,7 +124,8 @@ class TaskMaker {
     auto [found, is_new] = modules_.try_emplace(path);
     if (!is_new) return found->second ? &*found->second : nullptr;
     if (!std::filesystem::is_regular_file(path)) {
-      diagnostics_.error(entry.workload.span, cat("there is no file ", path), "paths are relative to the folder of the task list");
+      diagnostics_.error(entry.workload.span, cat("there is no file ", path),
+                         "paths are relative to the folder of the task list");
       return nullptr;
     }
     std::optional<std::string> text = read_file(path);
@@ -114,11 +148,13 @@ class TaskMaker {
   std::string other_errors_;
 };
 
-void add_modules(const TaskList& list, TaskMaker& maker, rules::Library& library, Diagnostics& diagnostics) {
+void add_modules(const TaskList& list, TaskMaker& maker, rules::Library& library,
+                 Diagnostics& diagnostics) {
   for (const Located<std::string>& entry : list.modules) {
     std::string path = maker.resolve(entry.value);
     if (!std::filesystem::is_regular_file(path)) {
-      diagnostics.error(entry.span, cat("there is no file ", path), "paths are relative to the folder of the task list");
+      diagnostics.error(entry.span, cat("there is no file ", path),
+                        "paths are relative to the folder of the task list");
       continue;
     }
     std::optional<std::string> text = read_file(path);
@@ -136,8 +172,9 @@ void check_rule_set(const TaskList& list, const rules::Library& library, Diagnos
   if (library.find_set(list.rules.value)) return;
   std::vector<std::string> names = library.set_names();
   std::string near = closest(list.rules.value, names);
-  diagnostics.error(list.rules.span, cat("there is no rule set `", list.rules.value, "`"),
-                    near.empty() ? cat("there are: ", join(names, ", ")) : cat("did you mean `", near, "`?"));
+  diagnostics.error(
+      list.rules.span, cat("there is no rule set `", list.rules.value, "`"),
+      near.empty() ? cat("there are: ", join(names, ", ")) : cat("did you mean `", near, "`?"));
 }
 
 }  // namespace
@@ -165,6 +202,8 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
   return is_whole ? std::optional<LoadedList>(std::move(out)) : std::nullopt;
 }
 
-TaskKey key_of(const TuneTask& task) { return {to_hex(structural_hash(task.program.program)), to_string(task.target)}; }
+TaskKey key_of(const TuneTask& task) {
+  return {to_hex(structural_hash(task.program.program)), to_string(task.target)};
+}
 
 }  // namespace tw::cli

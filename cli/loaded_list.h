@@ -1,5 +1,6 @@
-// A task list read from its file and made ready: every task's program, target and rules. Used by tune, space, export, bench, replay.
-// All errors of all files that belong to the list are printed at once; nothing is started here.
+// A task list read from its file and made ready: every task's program, target and rules. Used by
+// tune, space, export, bench, replay. All errors of all files that belong to the list are printed
+// at once; nothing is started here.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,8 +18,8 @@ struct LoadedList {
   rules::Library library;
 };
 
-// nullopt after printing every error to standard error. Paths of workloads and modules are relative to the folder of the list.
-// `rules` replaces the list's rule set, if not empty.
+// nullopt after printing every error to standard error. Paths of workloads and modules are relative
+// to the folder of the list. `rules` replaces the list's rule set, if not empty.
 std::optional<LoadedList> load_list(const std::string& path, const std::string& rules = "");
 
 // The key of a task in the database.

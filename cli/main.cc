@@ -1,5 +1,5 @@
-// The `tracewright` command: finds the subcommand in a table and runs it. Starting costs little: LLVM is initialized when something
-// is compiled, LibTorch is opened when its cost model is used.
+// The `tracewright` command: finds the subcommand in a table and runs it. Starting costs little:
+// LLVM is initialized when something is compiled, LibTorch is opened when its cost model is used.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -21,35 +21,43 @@ struct Command {
 
 constexpr Command commands[] = {
     {"tune", "search fast kernels for the tasks of a YAML list", run_tune},
-    {"replay", "rebuild a kernel from a trace file or a record; check, run or print it", run_replay},
+    {"replay", "rebuild a kernel from a trace file or a record; check, run or print it",
+     run_replay},
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
-    {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
+    {"export", "write the best kernels as a C library with header, manifest and traces",
+     run_export},
     {"bench", "measure the best kernels side by side with other libraries", run_bench},
-    {"space", "the sketches that the rules give for each task, and how many points they have", run_space},
+    {"space", "the sketches that the rules give for each task, and how many points they have",
+     run_space},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
     {"db", "verify, export, import a database; list its best records", run_db},
     {"version", "print the version", run_version},
 };
 
 void print_help(std::FILE* out) {
-  std::fprintf(out,
-               "tracewright %s: fast kernels by tuning schedules that are probabilistic programs\n\n"
-               "usage: tracewright COMMAND [OPTIONS]\n\ncommands:\n",
-               TW_VERSION);
-  for (const Command& command : commands) std::fprintf(out, "  %-8s %s\n", command.name, command.help);
-  std::fprintf(out,
-               "\n`tracewright COMMAND --help` describes one. Begin with `tracewright doctor`, then\n"
-               "`tracewright tune examples/quickstart.yaml`.\n\n"
-               "exit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 environment, 4 wrong results, 5 a bug,\n"
-               "130 interrupted\n");
+  std::fprintf(
+      out,
+      "tracewright %s: fast kernels by tuning schedules that are probabilistic programs\n\n"
+      "usage: tracewright COMMAND [OPTIONS]\n\ncommands:\n",
+      TW_VERSION);
+  for (const Command& command : commands)
+    std::fprintf(out, "  %-8s %s\n", command.name, command.help);
+  std::fprintf(
+      out,
+      "\n`tracewright COMMAND --help` describes one. Begin with `tracewright doctor`, then\n"
+      "`tracewright tune examples/quickstart.yaml`.\n\n"
+      "exit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 environment, 4 wrong "
+      "results, 5 a bug,\n"
+      "130 interrupted\n");
 }
 
 int unknown_command(const std::string& word) {
   std::vector<std::string> names;
   for (const Command& command : commands) names.emplace_back(command.name);
   std::string near = closest(word, names);
-  std::fprintf(stderr, "tracewright: unknown command `%s`%s\n`tracewright --help` lists the commands\n", word.c_str(),
-               near.empty() ? "" : cat("; did you mean `", near, "`?").c_str());
+  std::fprintf(stderr,
+               "tracewright: unknown command `%s`%s\n`tracewright --help` lists the commands\n",
+               word.c_str(), near.empty() ? "" : cat("; did you mean `", near, "`?").c_str());
   return Usage;
 }
 

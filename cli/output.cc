@@ -16,20 +16,23 @@ namespace tw::cli {
 
 void say(const std::string& text) { std::fprintf(stderr, "tracewright: %s\n", text.c_str()); }
 
-void print_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
+void print_table(const std::vector<std::string>& head,
+                 const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   std::vector<bool> numeric;
   for (std::size_t column = 0; column < head.size(); ++column) {
     std::size_t width = head[column].size();
     for (const std::vector<std::string>& row : rows) width = std::max(width, row[column].size());
     widths.push_back(width);
-    numeric.push_back(!rows.empty() && !rows[0][column].empty() && std::string("-0123456789").find(rows[0][column][0]) != std::string::npos);
+    numeric.push_back(!rows.empty() && !rows[0][column].empty() &&
+                      std::string("-0123456789").find(rows[0][column][0]) != std::string::npos);
   }
   auto print_row = [&](const std::vector<std::string>& row) {
     std::string line;
     for (std::size_t column = 0; column < row.size(); ++column) {
       if (column) line += "  ";
-      line += numeric[column] ? fmt::format("{:>{}}", row[column], widths[column]) : fmt::format("{:<{}}", row[column], widths[column]);
+      line += numeric[column] ? fmt::format("{:>{}}", row[column], widths[column])
+                              : fmt::format("{:<{}}", row[column], widths[column]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     std::printf("%s\n", line.c_str());
@@ -49,7 +52,9 @@ std::string show_time(double seconds) {
   return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
 }
 
-std::string show_number(double value, int digits) { return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits); }
+std::string show_number(double value, int digits) {
+  return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits);
+}
 
 std::string show_gain(double before, double now) {
   if (before <= 0 || now <= 0) return "-";
@@ -83,7 +88,8 @@ bool write_file(const std::string& path, const std::string& text) {
 
 bool write_output(const std::string& path, const std::string& text) {
   if (!path.empty() && path != "-") return write_file(path, text);
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
 }
 
 }  // namespace tw::cli

@@ -1,4 +1,5 @@
-// How the command prints: tables, numbers for people, JSON, messages, files. Standard output is data, standard error is talk.
+// How the command prints: tables, numbers for people, JSON, messages, files. Standard output is
+// data, standard error is talk.
 #pragma once
 #include <boost/json/value.hpp>
 #include <optional>
@@ -11,7 +12,8 @@ namespace tw::cli {
 void say(const std::string& text);
 
 // Columns aligned by their widest cell; those with a number in the first row are right-aligned.
-void print_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
+void print_table(const std::vector<std::string>& head,
+                 const std::vector<std::vector<std::string>>& rows);
 
 // One JSON value and a newline on standard output.
 void print_json(const boost::json::value& value);

@@ -14,7 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 std::size_t terminal_width() {
   winsize size{};
@@ -23,14 +25,18 @@ std::size_t terminal_width() {
 
 }  // namespace
 
-Progress::Progress(std::size_t tasks, i64 trials, double seconds, bool quiet)
-    : tasks_(tasks), wanted_(trials), seconds_(seconds), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0), begin_(Clock::now()) {}
+Progress::Progress(std::vector<std::string> names, i64 trials, double seconds)
+    : names_(std::move(names)),
+      wanted_(trials),
+      seconds_(seconds),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      begin_(Clock::now()) {}
 
 void Progress::on_trial(const std::vector<TaskProgress>& tasks, std::size_t, const Record&) {
   std::lock_guard lock(mutex_);
   ++measured_;
   double pause = terminal_ ? 0.2 : 5;
-  if (quiet_ || seconds_since(shown_) < pause) return;
+  if (seconds_since(shown_) < pause) return;
   shown_ = Clock::now();
   std::string line = line_of(tasks);
   if (!terminal_) return void(std::fprintf(stderr, "%s\n", line.c_str()));
@@ -40,19 +46,22 @@ void Progress::on_trial(const std::vector<TaskProgress>& tasks, std::size_t, con
 }
 
 std::string Progress::line_of(const std::vector<TaskProgress>& tasks) const {
-  double passed = seconds_since(begin_), rate = static_cast<double>(measured_) / std::max(passed, 1e-3);
+  double passed = seconds_since(begin_),
+         rate = static_cast<double>(measured_) / std::max(passed, 1e-3);
   i64 trials = 0, failed = 0, left = 0;
   std::string best;
-  for (const TaskProgress& task : tasks) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const TaskProgress& task = tasks[i];
     trials += task.trials;
     failed += task.failed;
     left += std::max<i64>(0, wanted_ - task.trials);
-    best += fmt::format("  {} {}", task.name, show_time(task.best_seconds));
+    best += fmt::format("  {} {}", names_[i], show_time(task.best_seconds));
   }
   double time_left = rate > 0 ? static_cast<double>(left) / rate : 0;
   if (seconds_ > 0) time_left = std::min(time_left, std::max(0.0, seconds_ - passed));
-  return fmt::format("{}  {}/{} trials  {:.1f}/s  {} failed  {} left |{}", show_clock(passed), trials,
-                     wanted_ * static_cast<i64>(tasks_), rate, failed, show_clock(time_left), best);
+  return fmt::format("{}  {}/{} trials  {:.1f}/s  {} failed  {} left |{}", show_clock(passed),
+                     trials, wanted_ * static_cast<i64>(names_.size()), rate, failed,
+                     show_clock(time_left), best);
 }
 
 void Progress::on_message(const std::string& text) {

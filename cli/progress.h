@@ -1,5 +1,5 @@
-// The progress of a tune on standard error: one line that is rewritten on a terminal, else a line every few seconds. The tuner
-// reports trials and messages from different threads.
+// The progress of a tune on standard error: one line that is rewritten on a terminal, else a line
+// every few seconds. The tuner reports trials and messages from different threads.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -10,9 +10,10 @@ namespace tw::cli {
 
 class Progress final : public TuneObserver {
  public:
-  // trials: wanted for each task; seconds: of the run, 0 = no limit; quiet: only messages.
-  Progress(std::size_t tasks, i64 trials, double seconds, bool quiet);
-  void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task, const Record& last) override;
+  // names: of the tasks; trials: wanted for each; seconds: of the run, 0 = no limit.
+  Progress(std::vector<std::string> names, i64 trials, double seconds);
+  void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task,
+                const Record& last) override;
   void on_message(const std::string& text) override;
   // Ends the line that is being rewritten.
   void finish();
@@ -21,10 +22,10 @@ class Progress final : public TuneObserver {
   std::string line_of(const std::vector<TaskProgress>& tasks) const;
   void clear_line();
 
-  std::size_t tasks_;
+  std::vector<std::string> names_;
   i64 wanted_;
   double seconds_;
-  bool quiet_, terminal_;
+  bool terminal_;
   bool line_open_ = false;
   i64 measured_ = 0;  // in this run
   std::chrono::steady_clock::time_point begin_, shown_{};

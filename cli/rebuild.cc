@@ -8,7 +8,8 @@
 
 namespace tw::cli {
 
-std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, const Target& target, std::string& error) {
+std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace,
+                               const Target& target, std::string& error) {
   Rebuilt out{std::make_shared<Arena>(), program, trace, {}, {}, {}};
   State state(*out.arena, program.program);
   Status replayed = replay(trace, state, ReplayMode::Strict);
@@ -17,7 +18,8 @@ std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, 
     return std::nullopt;
   }
   out.scheduled = state.program();
-  Result<LoweredProgram> lowered = lower(*out.arena, out.scheduled, lowering_options(target), &out.dumps);
+  Result<LoweredProgram> lowered =
+      lower(*out.arena, out.scheduled, lowering_options(target), &out.dumps);
   if (!lowered) {
     error = explain(lowered.rejected(), state);
     return std::nullopt;
@@ -26,7 +28,8 @@ std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, 
   return out;
 }
 
-std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol, std::string& error) {
+std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol,
+                              std::string& error) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) {
     error = to_string(compiler.rejected());
@@ -40,17 +43,20 @@ std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std:
   return std::move(*kernel);
 }
 
-std::optional<TraceFile> trace_file_of(Database& database, const Record& record, std::string& error) {
+std::optional<TraceFile> trace_file_of(Database& database, const Record& record,
+                                       std::string& error) {
   DatabaseResult<std::string> text = database.workload_text(record.workload);
   if (!text) {
     error = text.error();
     return std::nullopt;
   }
   if (text->empty()) {
-    error = cat("the workload of record ", record.id, " is missing or damaged in ", database.path());
+    error =
+        cat("the workload of record ", record.id, " is missing or damaged in ", database.path());
     return std::nullopt;
   }
-  Source workload{cat("workload of record ", record.id), *text}, schedule{cat("record ", record.id), record.trace};
+  Source workload{cat("workload of record ", record.id), *text},
+      schedule{cat("record ", record.id), record.trace};
   Diagnostics workload_diagnostics(workload), schedule_diagnostics(schedule);
   std::optional<OwnedProgram> program = parse_program(workload, workload_diagnostics);
   std::optional<Trace> trace = parse_schedule(schedule, schedule_diagnostics);

@@ -1,5 +1,6 @@
-// Rebuild: from a workload, a trace and a target to the same program and the same machine code again. Used by replay, export and
-// bench. Replay is strict: nothing is adapted, drawn or postprocessed (that is part of the stored trace). It runs nothing.
+// Rebuild: from a workload, a trace and a target to the same program and the same machine code
+// again. Used by replay, export and bench. Replay is strict: nothing is adapted, drawn or
+// postprocessed (that is part of the stored trace). It runs nothing.
 #pragma once
 #include <memory>
 #include <optional>
@@ -23,13 +24,16 @@ struct Rebuilt {
 };
 
 // On failure nullopt, and `error` explains it with the program at that step.
-std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, const Target& target, std::string& error);
+std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace,
+                               const Target& target, std::string& error);
 
 // The kernel of a rebuilt program; `symbol` is the prefix of its entry points.
-std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol, std::string& error);
+std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol,
+                              std::string& error);
 
 // What a record of a database says, as a trace file.
-std::optional<TraceFile> trace_file_of(Database& database, const Record& record, std::string& error);
+std::optional<TraceFile> trace_file_of(Database& database, const Record& record,
+                                       std::string& error);
 
 // The resolved target of a trace file: its text was checked when it was read.
 Target target_of(const TraceFile& file);

@@ -3,14 +3,16 @@
 #include <boost/json/object.hpp>
 
 #include "cli/output.h"
-#include "dsl/base/text.h"
 #include "cli/rebuild.h"
+#include "dsl/base/text.h"
 
 namespace tw::cli {
 
 void say_database_error(const std::string& message) { say(message); }
 
-std::optional<Database> open_database(const std::string& path, DatabaseMode mode) { return checked(Database::open(path, mode)); }
+std::optional<Database> open_database(const std::string& path, DatabaseMode mode) {
+  return checked(Database::open(path, mode));
+}
 
 std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std::string& name) {
   std::optional<std::vector<TaskSummary>> all = checked(database.tasks());
@@ -23,11 +25,14 @@ std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std
   }
   if (!found.empty()) return found;
   std::string near = closest(name, names);
-  say(cat("no task `", name, "` in ", database.path(), near.empty() ? cat("; there are: ", join(names, ", ")) : cat("; did you mean `", near, "`?")));
+  say(cat("no task `", name, "` in ", database.path(),
+          near.empty() ? cat("; there are: ", join(names, ", "))
+                       : cat("; did you mean `", near, "`?")));
   return std::nullopt;
 }
 
-std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target) {
+std::optional<Record> best_record(Database& database, const std::string& workload,
+                                  const std::string& target) {
   std::optional<std::vector<Record>> best = checked(database.best(workload, target, 1));
   if (!best) return std::nullopt;
   return best->empty() ? Record{} : best->front();
@@ -41,7 +46,10 @@ std::optional<TraceFile> open_trace_file(Database& database, const Record& recor
 }
 
 boost::json::value to_json(const Record& record) {
-  boost::json::object out{{"record", record.id}, {"task", record.task}, {"target", record.target}, {"workload", record.workload}};
+  boost::json::object out{{"record", record.id},
+                          {"task", record.task},
+                          {"target", record.target},
+                          {"workload", record.workload}};
   out["status"] = record.status;
   out["us"] = record.seconds * 1e6;
   out["minimum_us"] = record.minimum * 1e6;

@@ -1,4 +1,5 @@
-// Databases as the subcommands use them: opened with a message on failure, tasks and records found by what a person types.
+// Databases as the subcommands use them: opened with a message on failure, tasks and records found
+// by what a person types.
 #pragma once
 #include <boost/json/value.hpp>
 #include <optional>
@@ -18,11 +19,14 @@ template <class T>
 std::optional<T> checked(DatabaseResult<T> result);
 void say_database_error(const std::string& message);
 
-// The tasks of a database whose name is `name` ("" = all), fastest knowledge last. nullopt after a message, also if there is none.
+// The tasks of a database whose name is `name` ("" = all), fastest knowledge last. nullopt after a
+// message, also if there is none.
 std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std::string& name);
 
-// The fastest good record of a task; an empty record (id 0) if there is none, nullopt after a message.
-std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target);
+// The fastest good record of a task; an empty record (id 0) if there is none, nullopt after a
+// message.
+std::optional<Record> best_record(Database& database, const std::string& workload,
+                                  const std::string& target);
 
 // The trace file of a record; nullopt after a message.
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record);

@@ -7,15 +7,19 @@ namespace tw {
 namespace {
 
 constexpr double kFmaLatency = 4, kMemoryChainLatency = 11;  // of a sum in a register; of one that is stored and loaded again
-constexpr double kFmaPerCycle = 2, kLoadsPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
+// The loads of real tiles: tiles that need 1.1 loads per multiply-add reach 70 % of the peak.
+constexpr double kLoadsPerCycle = 1.5;
+constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
 constexpr double kDivision = 8;           // in simple vector operations
-constexpr double kLoopStep = 1.3;         // cycles of one step of a loop
+constexpr double kLoopStep = 3;            // instructions of one step of a loop
+constexpr double kLoopEntry = 4;          // cycles around a run of the innermost loop
 constexpr double kLargeBody = 300;        // vector operations
 // Per line of 64 bytes that comes from L2, L3, memory, in cycles: when the hardware reads ahead, and when it cannot.
 constexpr std::array<double, 3> kStreamedLine = {2.0, 2.7, 9.0};
-constexpr std::array<double, 3> kStridedLine = {3.5, 11.0, 44.0};
+constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
 constexpr double kUsableShare = 0.8;      // of a cache
-constexpr double kPage = 4096;
+constexpr double kFarStep = 2048;         // bytes; the hardware does not read ahead over steps as large
+constexpr double kFewRows = 64;           // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
   return static_cast<double>(program.loop_of(store, position).extent);
@@ -32,8 +36,15 @@ double StoreProfile::cycles() const {
 
 void StoreProfiler::start(const FlatProgram& program) {
   program_bytes_ = 0;
-  for (const FlatBuffer& buffer : program.buffers) {
-    if (buffer.is_param && buffer.buffer->scope == Scope::Global) program_bytes_ += static_cast<double>(bytes_of(buffer.buffer));
+  is_counted_.assign(program.buffers.size(), false);
+  for (const FlatStore& store : program.stores) {
+    if (store.is_prepack) continue;
+    for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
+      u32 index = program.accesses[a].buffer;
+      if (!program.buffers[index].is_param || is_counted_[index]) continue;
+      is_counted_[index] = true;
+      program_bytes_ += static_cast<double>(bytes_of(program.buffers[index].buffer));
+    }
   }
 }
 
@@ -43,7 +54,7 @@ StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore&
   shape_body(program, store, uses, out);
   count_operands(program, store, uses, out);
   count_instructions(store, out);
-  count_cycles(store, out);
+  count_cycles(store, uses.front(), out);
   count_traffic(program, store, uses, out);
   share_between_threads(program, store, out);
   return out;
@@ -166,31 +177,41 @@ void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out
   out.element_loads += at(store.index_ops, Op::IntDivMod) > 0 && out.lanes == 1 ? 2 * out.instances : 0;
 }
 
-void StoreProfiler::count_cycles(const FlatStore& store, StoreProfile& out) const {
+void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const {
   // Tails become code of their own, which runs fewer iterations, but less well.
   double runs = out.body_runs * (0.5 + 0.5 * store.share);
   if (store.is_init) runs = out.body_runs * store.share;
   double loads = out.vector_loads + out.broadcasts + 1.5 * out.element_loads;
   double arithmetic = (out.fma + out.other) / kFmaPerCycle;
-  double all = (out.fma + out.other + loads + out.stores) / kIssuePerCycle;
+  double all = (out.fma + out.other + loads + out.stores + kLoopStep) / kIssuePerCycle;
   double body = std::max({arithmetic, loads / kLoadsPerCycle, out.stores / kStoresPerCycle, all});
   if (out.registers_over > 0) body *= 1.65 + 0.08 * std::min(out.registers_over, 20.0);
   double operations = out.fma + out.other + loads + out.stores;
   if (operations > kLargeBody) body *= 1 + 0.15 * std::log2(operations / kLargeBody);
   out.compute = runs * body;
-  if (out.accumulates && out.accumulators > 0) {
-    double steps = out.instances / out.accumulators;
-    out.latency = runs * steps * (out.in_registers ? kFmaLatency : kMemoryChainLatency);
+  if (out.accumulators > 0) {
+    double steps = out.instances / out.accumulators;  // that wait for each other, in one body
+    bool is_chained = steps > 1 || (inner_ >= 0 && !target.moved[inner_]);
+    out.latency = is_chained ? runs * steps * (out.in_registers ? kFmaLatency : kMemoryChainLatency) : 0;
   }
-  out.overhead = runs * kLoopStep;
+  out.overhead = runs / out.trip_count * kLoopEntry;
 }
 
-// Lines that the inner loops touch. Lines a power of two apart crowd into few sets of a cache; they count as more.
+// Cache lines that the inner loops touch.
 double StoreProfiler::lines(const FlatProgram& program, const Use& use, u32 level) const {
   const FlatBuffer& buffer = program.buffers[use.buffer];
   double run_bytes = use.run[level] * buffer.element_bytes;
   double runs = use.elements[level] / use.run[level];
   return runs * std::ceil(run_bytes / target_.cache_line);
+}
+
+// Does the innermost loop that moves the access go on in far steps, over many rows, with little to read at each?
+bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const {
+  u32 mover = store.depth;
+  while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
+  if (mover == 0) return false;
+  double rows = use.elements[mover - 1] / use.run[mover - 1];
+  return use.stride[mover - 1] * element_bytes >= kFarStep && use.run[mover] * element_bytes < kFarStep / 2 && rows > kFewRows;
 }
 
 // For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond each time.
@@ -228,10 +249,7 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
         moved_lines /= extent_of(program, store, p);
       }
       out.traffic[cache] += moved_lines * target_.cache_line;
-      u32 mover = store.depth;
-      while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
-      double step = mover > 0 ? use.stride[mover - 1] * buffer.element_bytes : 0;
-      bool is_strided = use.is_irregular || (step >= kPage / 2 && use.run[mover] * buffer.element_bytes < kPage / 4);
+      bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read);
       (is_strided ? out.strided : out.streamed) += moved_lines * (is_strided ? kStridedLine : kStreamedLine)[cache];
     }
   }

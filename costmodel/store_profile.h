@@ -42,7 +42,7 @@ struct StoreProfile {
   double cycles() const;
 };
 
-// The loops of a chain as the body sees them: chain position -> part of the body?
+// Makes profiles. Reuses its memory between calls: one per thread.
 class StoreProfiler {
  public:
   explicit StoreProfiler(const FeatureTarget& target) : target_(target) {}
@@ -56,13 +56,15 @@ class StoreProfiler {
   void shape_body(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_instructions(const FlatStore& store, StoreProfile& out) const;
-  void count_cycles(const FlatStore& store, StoreProfile& out) const;
+  void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
   void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out);
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
+  bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const;
   double lines(const FlatProgram& program, const Use& use, u32 level) const;
 
   FeatureTarget target_;
-  double program_bytes_ = 0;
+  double program_bytes_ = 0;  // of all parameters that the call touches
+  std::vector<bool> is_counted_;
   std::vector<LoopRole> roles_;
   int inner_ = -1;  // chain position of the innermost loop that stays a loop
   std::vector<double> set_bytes_;

@@ -19,7 +19,21 @@ double quantile(std::vector<double> values, double part) {
   return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
 }
 
-i64 calls_for(double nanoseconds) { return std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(nanoseconds, 1.0)), 1, 1'000'000); }
+// How many calls make one sample. `sample` gives the nanoseconds of so many calls, or nothing. The
+// first ones may be slow: cold caches, threads that wake up.
+template <class Sample>
+i64 calibrate(Sample sample) {
+  double best = sample_nanoseconds;
+  i64 calls = 1;
+  for (int i = 0; i < 4; ++i) {
+    std::optional<double> took = sample(calls);
+    if (!took) return 1;
+    best = std::min(best, *took / static_cast<double>(calls));
+    calls =
+        std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(best, 1.0)), 1, 1'000'000);
+  }
+  return calls;
+}
 
 // A library in the race.
 struct Rival {
@@ -29,6 +43,7 @@ struct Rival {
   i64 calls = 1;
   std::vector<double> times, ratios;  // seconds of a call; its time / our time
   std::string problem;
+  bool is_unsupported = false;
 
   bool alive() const { return problem.empty(); }
   // Seconds of one call, or 0 after a failure.
@@ -50,15 +65,19 @@ Rival enter(const std::string& library, const PeerProblem& problem, int threads,
   rival.peer = std::move(started.value);
   PeerResult<PeerKernel> prepared = rival.peer->prepare(problem);
   rival.problem = prepared.message;
+  rival.is_unsupported = prepared.status == PeerStatus::Unsupported;
   if (!prepared) return rival;
   rival.kernel = prepared.value;
-  PeerResult<double> once = rival.peer->sample(1);
-  rival.problem = once.message;
-  if (once) rival.calls = calls_for(once.value);
+  rival.calls = calibrate([&](i64 calls) -> std::optional<double> {
+    PeerResult<double> took = rival.peer->sample(calls);
+    rival.problem = took.message;
+    return took ? std::optional(took.value) : std::nullopt;
+  });
   return rival;
 }
 
-// Runs the pairs: in every round ours and each rival in turn, who begins changes from round to round.
+// Runs the pairs: in every round ours and each rival in turn, who begins changes from round to
+// round.
 struct Race {
   KernelProcess& ours;
   i64 our_calls;
@@ -75,7 +94,8 @@ struct Race {
       for (Rival& rival : rivals) {
         if (!rival.alive()) continue;
         bool ours_first = round % 2 == 0;
-        double first = ours_first ? sample_ours() : rival.sample(), second = ours_first ? rival.sample() : sample_ours();
+        double first = ours_first ? sample_ours() : rival.sample(),
+               second = ours_first ? rival.sample() : sample_ours();
         if (!ours.error().empty()) return false;
         if (!rival.alive()) continue;
         rival.times.push_back(ours_first ? second : first);
@@ -91,26 +111,40 @@ std::string difference(const KernelProcess& ours, Rival& rival) {
   PeerResult<std::vector<float>> theirs = rival.peer->output();
   if (!theirs) return theirs.message;
   i64 count = ours.output_bytes() / static_cast<i64>(sizeof(float));
-  if (static_cast<i64>(theirs.value.size()) != count) return cat("has ", theirs.value.size(), " elements of output, ours has ", count);
+  if (static_cast<i64>(theirs.value.size()) != count)
+    return cat("has ", theirs.value.size(), " elements of output, ours has ", count);
   const float* mine = reinterpret_cast<const float*>(ours.output());
   double largest = 0, worst = 0;
   for (i64 i = 0; i < count; ++i) {
     largest = std::max(largest, std::fabs(static_cast<double>(theirs.value[i])));
-    worst = std::max(worst, std::fabs(static_cast<double>(mine[i]) - static_cast<double>(theirs.value[i])));
+    worst = std::max(
+        worst, std::fabs(static_cast<double>(mine[i]) - static_cast<double>(theirs.value[i])));
     if (std::isnan(mine[i]) != std::isnan(theirs.value[i])) worst = INFINITY;
   }
-  return worst <= agreement * largest ? "" : cat("results differ by ", worst, ", the largest element is ", largest);
+  return worst <= agreement * largest
+             ? ""
+             : cat("results differ by ", worst, ", the largest element is ", largest);
 }
 
 BenchRow row_of(Rival& rival, const KernelProcess& ours) {
-  BenchRow row{.library = rival.library, .seconds = quantile(rival.times, 0.5), .ratio = quantile(rival.ratios, 0.5),
-               .lower = quantile(rival.ratios, 0.25), .upper = quantile(rival.ratios, 0.75), .pairs = static_cast<int>(rival.ratios.size()),
-               .verdict = Verdict::Same, .detail = rival.kernel.detail};
+  BenchRow row{.library = rival.library,
+               .seconds = quantile(rival.times, 0.5),
+               .ratio = quantile(rival.ratios, 0.5),
+               .lower = quantile(rival.ratios, 0.25),
+               .upper = quantile(rival.ratios, 0.75),
+               .pairs = static_cast<int>(rival.ratios.size()),
+               .verdict = Verdict::Same,
+               .detail = rival.kernel.detail};
   std::string wrong = rival.alive() ? difference(ours, rival) : "";
-  if (!rival.alive()) row.verdict = Verdict::Failed, row.detail = rival.problem;
-  else if (!wrong.empty()) row.verdict = Verdict::Wrong, row.detail = wrong;
-  else if (row.lower > 1) row.verdict = Verdict::Faster;
-  else if (row.upper < 1) row.verdict = Verdict::Slower;
+  if (!rival.alive())
+    row.verdict = rival.is_unsupported ? Verdict::Unsupported : Verdict::Failed,
+    row.detail = rival.problem;
+  else if (!wrong.empty())
+    row.verdict = Verdict::Wrong, row.detail = wrong;
+  else if (row.lower > 1)
+    row.verdict = Verdict::Faster;
+  else if (row.upper < 1)
+    row.verdict = Verdict::Slower;
   return row;
 }
 
@@ -121,9 +155,14 @@ BenchRow own_row(const BenchTask& task, const Race& race, const Rival& fma) {
     double peak = fma.kernel.flops / fma.times[i], ours = task.flops * fma.ratios[i] / fma.times[i];
     shares.push_back(ours / peak);
   }
-  BenchRow row{.library = "tracewright", .seconds = quantile(race.our_times, 0.5), .ratio = quantile(shares, 0.5),
-               .lower = quantile(shares, 0.25), .upper = quantile(shares, 0.75), .pairs = static_cast<int>(shares.size()),
-               .verdict = Verdict::Same, .detail = fma.problem};
+  BenchRow row{.library = "tracewright",
+               .seconds = quantile(race.our_times, 0.5),
+               .ratio = quantile(shares, 0.5),
+               .lower = quantile(shares, 0.25),
+               .upper = quantile(shares, 0.75),
+               .pairs = static_cast<int>(shares.size()),
+               .verdict = Verdict::Same,
+               .detail = fma.problem};
   row.peak_share = row.ratio;
   return row;
 }
@@ -133,31 +172,36 @@ const PeerProblem fma_problem{"fma", {}, {}, {}};
 }  // namespace
 
 const char* name_of(Verdict verdict) {
-  constexpr const char* names[] = {"faster", "slower", "same", "wrong", "failed"};
+  constexpr const char* names[] = {"faster", "slower", "same", "wrong", "failed", "unsupported"};
   return names[static_cast<int>(verdict)];
 }
 
-BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries, int pairs) {
+BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries,
+                       int pairs) {
   BenchResult result;
-  std::unique_ptr<KernelProcess> ours = KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
+  std::unique_ptr<KernelProcess> ours =
+      KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
   if (!ours) return result;
-  std::optional<double> once = ours->sample(1);
-  if (!once) return result.error = ours->error(), result;
+  i64 our_calls = calibrate([&](i64 calls) { return ours->sample(calls); });
+  if (!ours->error().empty()) return result.error = ours->error(), result;
   std::vector<Rival> rivals;
   rivals.push_back(enter("fma", fma_problem, task.threads, task.vector_bits));
   for (const std::string& library : libraries) {
-    if (!task.problem.op.empty() && library != "fma") rivals.push_back(enter(library, task.problem, task.threads, task.vector_bits));
+    if (!task.problem.op.empty() && library != "fma")
+      rivals.push_back(enter(library, task.problem, task.threads, task.vector_bits));
   }
-  Race race{*ours, calls_for(*once), {}};
+  Race race{*ours, our_calls, {}};
   if (!race.run(rivals, pairs)) return result.error = ours->error(), result;
-  for (int i = 0; race.our_times.empty() && i < pairs; ++i) race.sample_ours();  // nobody to race with
+  for (int i = 0; race.our_times.empty() && i < pairs; ++i)
+    race.sample_ours();  // nobody to race with
   const Rival& fma = rivals[0];
   double fma_seconds = quantile(fma.times, 0.5);
   result.fma_gflops = fma_seconds > 0 ? fma.kernel.flops / fma_seconds * 1e-9 : 0;
   result.rows.push_back(own_row(task, race, fma));
   for (std::size_t i = 1; i < rivals.size(); ++i) {
     BenchRow row = row_of(rivals[i], *ours);
-    if (row.seconds > 0 && result.fma_gflops > 0) row.peak_share = task.flops / row.seconds * 1e-9 / result.fma_gflops;
+    if (row.seconds > 0 && result.fma_gflops > 0)
+      row.peak_share = task.flops / row.seconds * 1e-9 / result.fma_gflops;
     result.rows.push_back(std::move(row));
   }
   return result;

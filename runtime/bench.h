@@ -1,6 +1,7 @@
-// Bench: one of our kernels side by side with other libraries. Everything runs in processes of its own on the same CPUs, one at a
-// time: ours is called before or after each sample of another, and only the ratios of such pairs count, so that a machine whose speed
-// drifts does not decide. Used by the bench command. It compiles nothing and reads no database.
+// Bench: one of our kernels side by side with other libraries. Everything runs in processes of its
+// own on the same CPUs, one at a time: ours is called before or after each sample of another, and
+// only the ratios of such pairs count, so that a machine whose speed drifts does not decide. Used
+// by the bench command. It compiles nothing and reads no database.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,17 +16,21 @@ namespace tw {
 // A compiled kernel in a process of its own: if it crashes or hangs, only that process does.
 class KernelProcess {
  public:
-  // `inputs`: for each input and constant by name, its bytes. Null after a failure, which `error` explains.
+  // `inputs`: for each input and constant by name, its bytes. Null after a failure, which `error`
+  // explains.
   struct Input {
     std::string name;
     std::vector<char> bytes;
   };
-  static std::unique_ptr<KernelProcess> start(const Kernel& kernel, const std::vector<Input>& inputs, int threads, std::string& error);
+  static std::unique_ptr<KernelProcess> start(const Kernel& kernel,
+                                              const std::vector<Input>& inputs, int threads,
+                                              std::string& error);
   ~KernelProcess();
   KernelProcess(const KernelProcess&) = delete;
   KernelProcess& operator=(const KernelProcess&) = delete;
 
-  // Nanoseconds for all of `calls` calls together, after one call outside the time. nullopt: it crashed or hung, see error().
+  // Nanoseconds for all of `calls` calls together, after one call outside the time. nullopt: it
+  // crashed or hung, see error().
   std::optional<double> sample(i64 calls);
   // The first output after the latest call.
   const char* output() const { return output_; }
@@ -53,19 +58,22 @@ struct BenchTask {
   PeerProblem problem;
 };
 
-// Is tracewright faster than the library? By the quartiles of the ratios: both above 1, or both below, or around it.
-enum class Verdict : u8 { Faster, Slower, Same, Wrong, Failed };
+// Is tracewright faster than the library? By the quartiles of the ratios: both above 1, or both
+// below, or around it. Wrong: results differ. Failed: the library broke down. Unsupported: it
+// cannot do this task.
+enum class Verdict : u8 { Faster, Slower, Same, Wrong, Failed, Unsupported };
 const char* name_of(Verdict verdict);
 
 struct BenchRow {
-  std::string library;     // "tracewright", or the name of a peer
-  double seconds = 0;      // median of its samples
-  double ratio = 0;        // median over pairs of (library's time / our time); for tracewright the share of the FMA peak
+  std::string library;  // "tracewright", or the name of a peer
+  double seconds = 0;   // median of its samples
+  double ratio = 0;  // median over pairs of (library's time / our time); for tracewright the share
+                     // of the FMA peak
   double lower = 0, upper = 0;  // quartiles of it
-  double peak_share = 0;   // of the FMA peak, 0 = not known
+  double peak_share = 0;        // of the FMA peak, 0 = not known
   int pairs = 0;
   Verdict verdict = Verdict::Same;
-  std::string detail;      // the way the library takes, or why it has no time
+  std::string detail;  // the way the library takes, or why it has no time
 };
 
 struct BenchResult {
@@ -74,7 +82,8 @@ struct BenchResult {
   std::string error;           // ours could not be run
 };
 
-// At least `pairs` pairs with the FMA probe and with each library. Results must agree within 1e-3 of the largest element.
+// At least `pairs` pairs with the FMA probe and with each library. Results must agree within 1e-3
+// of the largest element.
 BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries, int pairs);
 
 // The FMA probe alone: GFLOP/s, median of 20 samples; 0 if it is not there.

@@ -1,6 +1,7 @@
-// Export: writes kernels as a C library that needs nothing of tracewright: objects, header, a check of the CPU, archive and shared
-// library, manifest, traces, and the source of a thread pool that parallel kernels may use. Used by the export command. It neither
-// compiles kernels nor chooses them; the small C file that joins the parts is compiled by the system's `cc`.
+// Export: writes kernels as a C library that needs nothing of tracewright: objects, header, a check
+// of the CPU, archive and shared library, manifest, traces, and the source of a thread pool that
+// parallel kernels may use. Used by the export command. It neither compiles kernels nor chooses
+// them; the small C file that joins the parts is compiled by the system's `cc`.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,9 +12,9 @@
 namespace tw {
 
 struct ExportedTask {
-  std::string name;        // a C identifier
-  std::string doc;         // one line for the header: what is computed
-  Kernel kernel;           // its symbol must be kernel_symbol(library, name)
+  std::string name;  // a C identifier
+  std::string doc;   // one line for the header: what is computed
+  Kernel kernel;     // its symbol must be kernel_symbol(library, name)
   Target target;
   double seconds = 0;      // of one call where it was measured
   i64 record = 0;          // in the database it came from
@@ -26,7 +27,8 @@ struct ExportPlan {
   bool make_static = true, make_shared = true;
 };
 
-// Prefix of the entry points inside a task's object; the library's own ones are <library>_<task>_run and _prepack.
+// Prefix of the entry points inside a task's object; the library's own ones are
+// <library>_<task>_run and _prepack.
 std::string kernel_symbol(const std::string& library, const std::string& task);
 
 // The texts of an export, as they are written.
@@ -37,7 +39,7 @@ std::string export_manifest(const ExportPlan& plan);
 struct ExportResult {
   std::vector<std::string> files;  // written, relative to the folder
   std::string error;               // why the export is not whole
-  std::string note;                // what is missing though the rest is there: no C compiler, a foreign target
+  std::string note;  // what is missing though the rest is there: no C compiler, a foreign target
 };
 
 // Makes the folder if it is not there; files of the same names are replaced.

@@ -37,16 +37,23 @@ std::vector<int> first_cpus(int count) {
 
 // Private memory as any program would get it, aligned to pages.
 void* allocate(i64 bytes) {
-  void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<i64>(bytes, 1)), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<i64>(bytes, 1)),
+                      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) _exit(3);
   return memory;
 }
 
-// What runs in the child. Its exit code, if it ends by itself: 0 the parent went away, 2 a pool was not to be had, 3 no memory.
+// What runs in the child. Its exit code, if it ends by itself: 0 the parent went away, 2 a pool was
+// not to be had, 3 no memory.
 class Child {
  public:
-  Child(const Kernel& kernel, const std::vector<KernelProcess::Input>& inputs, LoadedObject object, char* shared, int threads)
-      : manifest_(kernel.manifest), inputs_(inputs), object_(std::move(object)), shared_(shared), threads_(threads) {}
+  Child(const Kernel& kernel, const std::vector<KernelProcess::Input>& inputs, LoadedObject object,
+        char* shared, int threads)
+      : manifest_(kernel.manifest),
+        inputs_(inputs),
+        object_(std::move(object)),
+        shared_(shared),
+        threads_(threads) {}
 
   [[noreturn]] void serve(int socket) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -69,7 +76,8 @@ class Child {
     if (!cpus.empty()) CPU_SET(cpus[0], &mine);
     if (!cpus.empty()) sched_setaffinity(0, sizeof mine, &mine);
     if (threads_ < 2) return;
-    pool_ = tw_pool_create(threads_, static_cast<int>(cpus.size()) == threads_ ? cpus.data() : nullptr);
+    pool_ =
+        tw_pool_create(threads_, static_cast<int>(cpus.size()) == threads_ ? cpus.data() : nullptr);
     if (!pool_) _exit(2);
   }
 
@@ -78,7 +86,8 @@ class Child {
     if (!is_new) return found->second;
     found->second = allocate(argument.bytes);
     for (const KernelProcess::Input& input : inputs_) {
-      if (input.name == argument.name) std::memcpy(found->second, input.bytes.data(), input.bytes.size());
+      if (input.name == argument.name)
+        std::memcpy(found->second, input.bytes.data(), input.bytes.size());
     }
     return found->second;
   }
@@ -128,18 +137,24 @@ const KernelArgument* first_output(const Kernel& kernel) {
 
 }  // namespace
 
-std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel, const std::vector<Input>& inputs, int threads, std::string& error) {
+std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel,
+                                                    const std::vector<Input>& inputs, int threads,
+                                                    std::string& error) {
   LoadedObject object = load_object(kernel.code, error);
   if (!error.empty()) return nullptr;
   const KernelArgument* output = first_output(kernel);
-  bool has_entries = object.run(kernel.manifest.symbol) && (kernel.manifest.prepack.empty() || object.prepack(kernel.manifest.symbol));
-  if (!output || !has_entries) return error = "the kernel lacks an entry point or an output", nullptr;
+  bool has_entries = object.run(kernel.manifest.symbol) &&
+                     (kernel.manifest.prepack.empty() || object.prepack(kernel.manifest.symbol));
+  if (!output || !has_entries)
+    return error = "the kernel lacks an entry point or an output", nullptr;
   std::unique_ptr<KernelProcess> process(new KernelProcess);
   process->output_bytes_ = output->bytes;
-  void* shared = mmap(nullptr, static_cast<std::size_t>(output->bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* shared = mmap(nullptr, static_cast<std::size_t>(output->bytes), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int ends[2];
   if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return error = cat("no memory or socket for the kernel's process: ", std::strerror(errno)), nullptr;
+    return error = cat("no memory or socket for the kernel's process: ", std::strerror(errno)),
+           nullptr;
   }
   process->output_ = static_cast<char*>(shared);
   process->pid_ = fork();
@@ -149,7 +164,8 @@ std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel, const 
   }
   close(ends[1]);
   process->socket_ = ends[0];
-  if (process->pid_ < 0) return error = cat("no process for the kernel: ", std::strerror(errno)), nullptr;
+  if (process->pid_ < 0)
+    return error = cat("no process for the kernel: ", std::strerror(errno)), nullptr;
   return process;
 }
 
@@ -182,9 +198,10 @@ std::optional<double> KernelProcess::sample(i64 calls) {
   }
   pid_ = -1;
   int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  error_ = signal == SIGKILL ? cat("the kernel gave no answer within ", answer_timeout_ms / 1000, " s")
-           : signal          ? cat("the kernel died of signal ", signal, ", ", strsignal(signal))
-                             : cat("the kernel's process ended with code ", WEXITSTATUS(status));
+  error_ = signal == SIGKILL
+               ? cat("the kernel gave no answer within ", answer_timeout_ms / 1000, " s")
+           : signal ? cat("the kernel died of signal ", signal, ", ", strsignal(signal))
+                    : cat("the kernel's process ended with code ", WEXITSTATUS(status));
   return std::nullopt;
 }
 

@@ -29,7 +29,8 @@ bool parse_head(Parser& parser, TraceFile& file) {
   std::optional<i64> format = parser.expect_integer("the version of the format");
   if (!format) return false;
   if (*format != format_version) {
-    parser.error(place, cat("expected format ", format_version, ", found ", *format), "this file was written by another version of tracewright");
+    parser.error(place, cat("expected format ", format_version, ", found ", *format),
+                 "this file was written by another version of tracewright");
     return false;
   }
   std::optional<QuotedText> version = expect_quoted(parser, "the version of tracewright in quotes");
@@ -46,8 +47,9 @@ bool parse_head(Parser& parser, TraceFile& file) {
 }  // namespace
 
 std::string print_trace_file(const TraceFile& file) {
-  return cat("tracewright ", format_version, " ", quote(file.version), "\ntarget ", quote(file.target), "\n",
-             workload_text(file.program.program), "schedule {\n", file.trace.print(), "}\n");
+  return cat("tracewright ", format_version, " ", quote(file.version), "\ntarget ",
+             quote(file.target), "\n", workload_text(file.program.program), "schedule {\n",
+             file.trace.print(), "}\n");
 }
 
 std::optional<TraceFile> parse_trace_file(const Source& source, Diagnostics& diagnostics) {

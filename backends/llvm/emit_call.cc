@@ -2,6 +2,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "backends/llvm/emitter.h"
 #include "dsl/base/check.h"
@@ -52,8 +53,25 @@ llvm::Value* call_libm(llvm::IRBuilder<>& b, llvm::Module& module, Function func
 
 }  // namespace
 
+// Halves are combined until one lane is left, which takes log2(lanes) steps.
+llvm::Value* FunctionEmitter::combine_lanes(BinaryOp op, DType dtype, llvm::Value* vector) {
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(vector->getType());
+  if (!type) return vector;
+  for (unsigned lanes = type->getNumElements(); lanes > 1; lanes /= 2) {
+    TW_CHECK(lanes % 2 == 0, "lanes of a reduced vector are a power of two");
+    std::vector<int> low(lanes / 2), high(lanes / 2);
+    std::iota(low.begin(), low.end(), 0);
+    std::iota(high.begin(), high.end(), static_cast<int>(lanes / 2));
+    llvm::Value* a = builder_.CreateShuffleVector(vector, low);
+    llvm::Value* b = builder_.CreateShuffleVector(vector, high);
+    vector = combine(op, dtype, a, b);
+  }
+  return builder_.CreateExtractElement(vector, builder_.getInt64(0));
+}
+
 llvm::Value* FunctionEmitter::call(const Call& node) {
   DType dtype = node.type.dtype;
+  if (std::optional<BinaryOp> op = combined_by(node.function)) return combine_lanes(*op, dtype, value(node.arguments[0]));
   std::vector<llvm::Value*> arguments;
   for (const Expr* argument : node.arguments) arguments.push_back(value(argument));
   if (!is_float(dtype)) {

@@ -174,10 +174,17 @@ llvm::Value* FunctionEmitter::binary(const Binary& node) {
     return result;
   }
   llvm::Value *a = value(node.a), *b = value(node.b);
-  if (!is_float(dtype)) return int_binary(node.op, dtype, a, b);
-  if (!is_half(dtype)) return float_binary(node.op, a, b);
-  llvm::Value* result = float_binary(node.op, convert(a, dtype, DType::F32), convert(b, dtype, DType::F32));
-  return node.type.dtype == DType::Bool ? result : convert(result, DType::F32, dtype);
+  if (is_half(dtype) && node.type.dtype == DType::Bool) {
+    return float_binary(node.op, convert(a, dtype, DType::F32), convert(b, dtype, DType::F32));
+  }
+  return combine(node.op, dtype, a, b);
+}
+
+// An operation whose result has the type of its operands, or a comparison of types that are computed in directly.
+llvm::Value* FunctionEmitter::combine(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b) {
+  if (!is_float(dtype)) return int_binary(op, dtype, a, b);
+  if (!is_half(dtype)) return float_binary(op, a, b);
+  return convert(float_binary(op, convert(a, dtype, DType::F32), convert(b, dtype, DType::F32)), DType::F32, dtype);
 }
 
 llvm::Value* FunctionEmitter::float_binary(BinaryOp op, llvm::Value* a, llvm::Value* b) {

@@ -141,6 +141,8 @@ class FunctionEmitter {
   llvm::Value* compute(const Expr* expr);
   llvm::Value* index_value(const Expr* expr, int depth);
   llvm::Value* binary(const Binary& node);
+  llvm::Value* combine(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* combine_lanes(BinaryOp op, DType dtype, llvm::Value* vector);
   llvm::Value* float_binary(BinaryOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* int_binary(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* divide(const Binary& node);

@@ -1,6 +1,8 @@
 // The FMA peer: how fast this machine can multiply and add f32 at all, right now. `prepare {"op":
 // "fma"}` uses the widest vectors that the CPU has, or those of --vector-bits. All other peers'
 // figures are read as parts of this one.
+#include <sched.h>
+
 #include <atomic>
 #include <thread>
 
@@ -73,7 +75,13 @@ const Variant kVariants[] = {
 class Fma : public Library {
  public:
   Fma(int threads, int vector_bits) : threads_(threads), vector_bits_(vector_bits) {
-    for (int i = 1; i < threads; ++i) helpers_.emplace_back([this] { help(); });
+    for (int i = 1; i < threads; ++i) {
+      helpers_.emplace_back([this, i] {
+        pin(i);
+        help();
+      });
+    }
+    pin(0);
   }
   ~Fma() override {
     variant_ = nullptr;
@@ -107,6 +115,17 @@ class Fma : public Library {
   void output(float*) override {}
 
  private:
+  // One CPU for each thread: two on one would wait for each other's time slice.
+  void pin(int index) const {
+    cpu_set_t allowed, own;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < threads_) return;
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &allowed) && index-- == 0) CPU_SET(cpu, &own);
+    }
+    sched_setaffinity(0, sizeof own, &own);
+  }
+
   void start() {
     running_.store(static_cast<int>(helpers_.size()), std::memory_order_relaxed);
     call_.fetch_add(1, std::memory_order_release);

@@ -90,7 +90,7 @@ const Entry kOperators[] = {
     {"matmul", [](Arguments& a) { return gemm(1, a("M"), a("N"), a("K"), false); }},
     {"batch_matmul", [](Arguments& a) { return gemm(a("B"), a("M"), a("N"), a("K"), false); }},
     {"transpose_batch_matmul",
-     [](Arguments& a) { return attention_scores(a("batch"), a("seq"), a("heads"), a("dim")); }},
+     [](Arguments& a) { return attention_scores(a("B"), a("S"), a("H"), a("D")); }},
     {"conv1d", [](Arguments& a) { return convolution(a, {"L"}, false, false); }},
     {"conv2d",
      [](Arguments& a) {
@@ -112,7 +112,7 @@ const Entry kOperators[] = {
      [](Arguments& a) {
        return convolution(a, {"H", "W"}, false, true);
      }},
-    {"conv2d_transpose",
+    {"conv2d_transposed",
      [](Arguments& a) {
        return convolution(a, {"H", "W"}, true, false);
      }},

@@ -140,7 +140,9 @@ const Expr* Build::select(const Expr* condition, const Expr* then, const Expr* o
 
 const Expr* Build::call(Function function, Array<const Expr*> arguments) const {
   TW_CHECK(!arguments.empty() && static_cast<int>(arguments.size()) == arity_of(function));
-  return arena.make<Call>(Expr{{Kind::Call}, arguments[0]->type}, function, arguments);
+  Type type = arguments[0]->type;
+  if (combined_by(function)) type.lanes = 1;
+  return arena.make<Call>(Expr{{Kind::Call}, type}, function, arguments);
 }
 
 const Expr* Build::load(const Buffer* buffer, Array<const Expr*> indices) const {

@@ -11,7 +11,14 @@ struct FunctionRow {
   int arity;
 };
 constexpr FunctionRow kFunctions[] = {{"exp", 1}, {"log", 1}, {"sqrt", 1}, {"rsqrt", 1}, {"tanh", 1}, {"erf", 1},
-                                      {"sigmoid", 1}, {"abs", 1}, {"floor", 1}, {"ceil", 1}, {"round", 1}, {"pow", 2}};
+                                      {"sigmoid", 1}, {"abs", 1}, {"floor", 1}, {"ceil", 1}, {"round", 1}, {"pow", 2},
+                                      {"reduce_add", 1}, {"reduce_mul", 1}, {"reduce_min", 1}, {"reduce_max", 1}};
+struct ReductionRow {
+  Function function;
+  BinaryOp op;
+};
+constexpr ReductionRow kReductions[] = {{Function::ReduceAdd, BinaryOp::Add}, {Function::ReduceMul, BinaryOp::Mul},
+                                        {Function::ReduceMin, BinaryOp::Min}, {Function::ReduceMax, BinaryOp::Max}};
 constexpr const char* kLoopKinds[] = {"serial", "parallel", "vectorize", "unroll", "bind"};
 constexpr const char* kScopes[] = {"global", "register", "shared", "local"};
 
@@ -22,6 +29,20 @@ const char* name_of(Function f) { return kFunctions[static_cast<int>(f)].name; }
 int arity_of(Function f) { return kFunctions[static_cast<int>(f)].arity; }
 const char* name_of(LoopKind kind) { return kLoopKinds[static_cast<int>(kind)]; }
 const char* name_of(Scope scope) { return kScopes[static_cast<int>(scope)]; }
+
+std::optional<Function> reduction_by(BinaryOp op) {
+  for (const ReductionRow& row : kReductions) {
+    if (row.op == op) return row.function;
+  }
+  return std::nullopt;
+}
+
+std::optional<BinaryOp> combined_by(Function f) {
+  for (const ReductionRow& row : kReductions) {
+    if (row.function == f) return row.op;
+  }
+  return std::nullopt;
+}
 
 std::optional<Function> parse_function(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kFunctions); ++i) {

@@ -61,7 +61,10 @@ struct Binary : Expr {
 struct Select : Expr {  // only the chosen side is evaluated
   const Expr *condition, *then, *otherwise;
 };
-enum class Function : u8 { Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Abs, Floor, Ceil, Round, Pow };
+// ReduceX combines the lanes of a vector into one scalar; lowered programs only.
+enum class Function : u8 {
+  Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Abs, Floor, Ceil, Round, Pow, ReduceAdd, ReduceMul, ReduceMin, ReduceMax,
+};
 struct Call : Expr {
   Function function;
   Array<const Expr*> arguments;
@@ -180,6 +183,9 @@ const char* name_of(BinaryOp op);    // "+"
 const char* name_of(Function f);     // "exp"
 std::optional<Function> parse_function(std::string_view name);
 int arity_of(Function f);
+// The function that combines lanes with this operation (+ * min max), and the operation of such a function.
+std::optional<Function> reduction_by(BinaryOp op);
+std::optional<BinaryOp> combined_by(Function f);
 const char* name_of(LoopKind kind);  // "serial", "parallel", "vectorize", "unroll", "bind"
 const char* name_of(Scope scope);    // "global"
 std::optional<Scope> parse_scope(std::string_view name);

@@ -88,7 +88,33 @@ class VectorBody {
     return !accumulates;
   }
 
+  // C[x] = C[x] + f(j) with x free of j: the terms of the chunk are combined first. The order of the terms changes, as a loop that is
+  // annotated `horizontal` allows.
+  const Stmt* horizontal(const Store* store, const Chunk& chunk) {
+    const StoreTarget& target = store->targets[0];
+    const Binary* update = as<Binary>(store->values[0]);
+    std::optional<Function> reduce = update ? reduction_by(update->op) : std::nullopt;
+    if (!reduce || store->targets.size() != 1) return nullptr;
+    auto is_own = [&](const Expr* e) {
+      const Load* load = as<Load>(e);
+      return load && load->buffer == target.buffer &&
+             is_constant(simplify(arena_, build_.sub(load->indices[0], target.indices[0]), ranges_), 0);
+    };
+    const Expr* own = is_own(update->a) ? update->a : is_own(update->b) ? update->b : nullptr;
+    const Expr* term = own == update->a ? update->b : update->a;
+    bool reads_itself = false;
+    for_each<Load>(term, [&](const Load* load) { reads_itself |= load->buffer == target.buffer; });
+    if (!own || reads_itself || uses(own, var_)) return nullptr;
+    const Expr* terms = wide(expr(term, chunk), chunk.lanes);
+    const Expr* combined = chunk.lanes == 1 ? terms : build_.call(*reduce, arena_.list<const Expr*>({terms}));
+    return build_.store(target.buffer, target.indices, build_.binary(update->op, own, combined));
+  }
+
   const Stmt* store(const Store* store, const Chunk& chunk) {
+    if (find_annotation(loop_->annotations, "horizontal")) {
+      if (const Stmt* combined = horizontal(store, chunk)) return combined;
+      return fail(static_cast<const Stmt*>(store));
+    }
     std::vector<StoreTarget> targets;
     std::vector<const Expr*> values;
     for (const StoreTarget& target : store->targets) {
@@ -229,7 +255,8 @@ class Vectorization {
     const Stmt* out = with_children(arena_, s, map);
     ranges_.shrink(known);
     loop = as<For>(out);
-    return loop && loop->loop_kind == LoopKind::Vectorize ? vectorize(loop) : out;
+    bool wanted = loop && (loop->loop_kind == LoopKind::Vectorize || find_annotation(loop->annotations, "horizontal"));
+    return wanted ? vectorize(loop) : out;
   }
   const std::optional<Reject>& rejected() const { return rejected_; }
 

@@ -2,6 +2,7 @@
 // (runtime/measurer.h), which speaks runtime/worker_protocol.h on descriptor 3; of no use by hand.
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstdio>
 
 #include "runtime/worker/server.h"
@@ -14,5 +15,6 @@ int main() {
         "tracewright-worker: started by hand; tracewright starts it when it measures kernels\n");
     return 2;
   }
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the tuner, which lets the trial at hand finish
   return tw::Server().serve();
 }

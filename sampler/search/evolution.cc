@@ -15,8 +15,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 class Evolution {
  public:
-  Evolution(const CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, EvolutionStats& stats)
-      : space_(space), options_(options), rng_(rng), stats_(stats) {
+  Evolution(const CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, HashSet& seen, EvolutionStats& stats)
+      : space_(space), options_(options), rng_(rng), seen_(seen), stats_(stats) {
     for (int i = 0; i < std::max(1, options.threads); ++i) builders_.push_back(std::make_unique<CandidateBuilder>(space));
   }
 
@@ -36,7 +36,9 @@ class Evolution {
     });
     std::vector<Candidate> out;
     for (std::optional<Candidate>& candidate : made) {
-      if (candidate && round_.insert(candidate->program).second) out.push_back(std::move(*candidate));
+      if (!candidate || !round_.insert(candidate->program).second) continue;
+      stats_.candidates += seen_.insert(candidate->program).second;
+      out.push_back(std::move(*candidate));
     }
     stats_.rejected += std::count(was_rejected.begin(), was_rejected.end(), 1);
     stats_.replay_seconds += now() - begin;
@@ -120,6 +122,7 @@ class Evolution {
   const CandidateSpace& space_;
   const EvolutionOptions& options_;
   const Rng& rng_;
+  HashSet& seen_;
   EvolutionStats& stats_;
   std::vector<std::unique_ptr<CandidateBuilder>> builders_;
   HashSet round_;  // programs met in this round
@@ -134,7 +137,7 @@ void sort_by_score(std::vector<Candidate>& candidates) {
 std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
                               const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
                               EvolutionStats& stats) {
-  Evolution evolution(space, options, rng, stats);
+  Evolution evolution(space, options, rng, seen, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
   Evolution::keep_best_drafts(population, options.population);
   int kept = std::min<int>(static_cast<int>(elites.size()), static_cast<int>(options.population * options.measured_ratio));
@@ -146,7 +149,6 @@ std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Can
   for (int generation = 0;; ++generation) {
     evolution.score(population, model);
     for (const Candidate& candidate : population) {
-      stats.candidates += seen.insert(candidate.program).second;
       if (!measured.count(candidate.program)) pool.push_back(candidate);
     }
     if (generation == options.generations) break;
@@ -165,8 +167,9 @@ std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Can
   return batch;
 }
 
-std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, EvolutionStats& stats) {
-  Evolution evolution(space, options, rng, stats);
+std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+                                   EvolutionStats& stats) {
+  Evolution evolution(space, options, rng, seen, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
   for (int generation = 0; generation < options.generations && !population.empty(); ++generation) {
     evolution.score(population, nullptr);
@@ -176,7 +179,6 @@ std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, 
     population.resize(std::min<std::size_t>(population.size(), options.population));
   }
   if (population.empty()) return std::nullopt;
-  stats.candidates += static_cast<i64>(population.size());
   return population[0];
 }
 

@@ -24,18 +24,19 @@ struct EvolutionOptions {
 };
 
 struct EvolutionStats {
-  i64 candidates = 0, rejected = 0;  // different programs scored; rejected replays
+  i64 candidates = 0, rejected = 0;  // different programs replayed, postprocessed and draft-scored; rejected replays
   double replay_seconds = 0, feature_seconds = 0, model_seconds = 0;
 };
 
 // Proposes at most `count` candidates that are not in `measured`, best first, with about epsilon * count random ones at the end.
 // `elites` are measured candidates, fastest first. model: null = the draft model alone. `seen` collects every program of the task
-// that was ever scored. The result depends on the arguments and `rng` only, not on the number of threads.
+// that was ever built and scored by the draft model. The result depends on the arguments and `rng` only, not on the number of threads.
 std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
                               const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
                               EvolutionStats& stats);
 
 // The best of many draws by the draft model alone: the zero-trial candidate. Nothing if no draw is valid.
-std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, EvolutionStats& stats);
+std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+                                   EvolutionStats& stats);
 
 }  // namespace tw

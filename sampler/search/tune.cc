@@ -82,7 +82,7 @@ class Tuner {
     while (!finished()) {
       Batch next = search();
       if (measured.valid()) finish(measured, measuring);
-      if (next.trials.empty() || finished()) continue;
+      if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
       measuring = std::move(next);
       in_flight_ = true;
       measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });
@@ -123,10 +123,12 @@ class Tuner {
     if (model_ && dataset_.size() >= kEnoughToLearn) model_->update(dataset_, Effort::Full), model_ready_ = true;
   }
 
-  bool finished() {
-    if (stop_ || !result_.error.empty()) return true;
-    if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return true;
-    return std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
+  bool must_stop() const {
+    return stop_ || !result_.error.empty() || (options_.seconds > 0 && now() - begin_ >= options_.seconds);
+  }
+
+  bool finished() const {
+    return must_stop() || std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
   }
 
   void end_task(std::size_t i) {
@@ -205,7 +207,7 @@ class Tuner {
     baseline.candidate.program = structural_hash(state.space.base);
     taken.insert(baseline.candidate.program);
     batch.trials.push_back(std::move(baseline));
-    std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, stats_);
+    std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.seen, stats_);
     if (!first || !taken.insert(first->program).second) return;
     batch.trials.push_back({std::move(*first), false, {}, false});
   }
@@ -300,7 +302,8 @@ class Tuner {
     MeasureResult measured;
     if (built.kernel) {
       double begin = now();
-      MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads};
+      MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
+                             .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
       if (trial.is_baseline) {  // may take seconds a call: one sample says enough
         options.timeout_seconds = 120;
         options.first_pairs = options.pairs = options.max_pairs = 1;

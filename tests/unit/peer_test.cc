@@ -112,7 +112,7 @@ TEST_P(EveryLibrary, AttentionScoresReadTransposedOperands) {
                keys = integers(batch * seq * heads * dim, 8);
   const auto kernel =
       peer.prepare({"transpose_batch_matmul",
-                    {{"batch", batch}, {"seq", seq}, {"heads", heads}, {"dim", dim}},
+                    {{"B", batch}, {"S", seq}, {"H", heads}, {"D", dim}},
                     {},
                     {q, keys}});
   ASSERT_TRUE(kernel) << kernel.message;
@@ -184,7 +184,7 @@ TEST_P(ConvLibrary, TransposedConvolution) {
   const i64 in = 5, ci = 8, co = 16, k = 4, stride = 2, padding = 1,
             out = (in - 1) * stride - 2 * padding + k;
   const Floats x = integers(in * in * ci, 1), weights = integers(k * k * ci * co, 2);
-  const auto kernel = peer.prepare({"conv2d_transpose",
+  const auto kernel = peer.prepare({"conv2d_transposed",
                                     {{"H", in},
                                      {"W", in},
                                      {"CI", ci},

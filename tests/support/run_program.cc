@@ -1,0 +1,50 @@
+#include "support/run_program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "support/support.h"
+
+namespace tw::test {
+namespace {
+
+[[noreturn]] void become(const std::vector<std::string>& words, const RunOptions& options,
+                         const std::string& out, const std::string& err) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  for (const std::string& setting : options.environment) putenv(const_cast<char*>(setting.c_str()));
+  int in_file = open("/dev/null", O_RDONLY), out_file = open(out.c_str(), O_WRONLY | O_CREAT, 0600),
+      err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
+  dup2(in_file, 0), dup2(out_file, 1), dup2(err_file, 2);
+  if (chdir(options.folder.c_str()) == 0) execvp(arguments[0], arguments.data());
+  _exit(127);
+}
+
+}  // namespace
+
+Finished run_program(const std::vector<std::string>& words, const RunOptions& options) {
+  TemporaryDirectory folder;
+  std::string out = folder.path() + "/out", err = folder.path() + "/err";
+  pid_t pid = fork();
+  if (pid == 0) become(words, options, out, err);
+  EXPECT_GT(pid, 0);
+  if (options.meanwhile) options.meanwhile(pid);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out),
+          read_file(err)};
+}
+
+Finished tracewright(std::vector<std::string> words, const RunOptions& options) {
+  words.insert(words.begin(), TW_BINARY_DIR "/tracewright");
+  return run_program(words, options);
+}
+
+}  // namespace tw::test

@@ -1,0 +1,25 @@
+// Runs a real program to its end, or until it is told to stop, and keeps what it printed. For tests
+// of the command.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tw::test {
+
+struct Finished {
+  int code = -1;  // exit code; 128 + signal if it was killed
+  std::string out, err;
+};
+
+struct RunOptions {
+  std::string folder = ".";                // to run in
+  std::vector<std::string> environment;    // "NAME=value", added to ours
+  std::function<void(int pid)> meanwhile;  // called once it runs
+};
+
+Finished run_program(const std::vector<std::string>& words, const RunOptions& options = {});
+// The program `tracewright` of this build.
+Finished tracewright(std::vector<std::string> words, const RunOptions& options = {});
+
+}  // namespace tw::test

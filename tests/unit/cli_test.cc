@@ -1,0 +1,308 @@
+// The real program on real files: messages, exit codes, what is on standard output, what is left
+// behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <boost/json/src.hpp>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "backends/target.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+#include "dsl/text/workload.h"
+#include "runtime/database.h"
+#include "support/run_program.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+using test::Finished;
+using test::tracewright;
+
+constexpr const char* small_list = R"yaml(version: 1
+target: {kind: cpu, threads: 1}
+budget: {trials: 6}
+database: small.db
+tasks:
+  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}
+  - {name: rows, op: softmax, args: {M: 16, N: 64}}
+)yaml";
+
+// What is said about bad.yaml below: every error of every file.
+constexpr const char* bad_list_errors = R"text(bad.yaml:2:21: error: unknown target key `thraeds`
+    2 | target: {kind: cpu, thraeds: 1}
+      |                     ^~~~~~~
+note: did you mean `threads`?
+bad.yaml:4:19: error: unknown operator `conv2`
+    4 |   - {name: a, op: conv2, args: {N: 1}}
+      |                   ^~~~~
+note: did you mean `conv2d`?
+bad.yaml:5:48: error: expected `K` to be an integer from 1 to 2147483647, found `0`
+    5 |   - {name: b, op: dense, args: {M: 8, N: 8, K: 0}}
+      |                                                ^
+bad.yaml:6:33: error: conv2d: the window is larger than the padded input with reach = 3, H = 2, padding = 0, W = 2
+    6 |   - {name: c, op: conv2d, args: {N: 1, H: 2, W: 2, CI: 8, CO: 8, K: 3}}
+      |                                 ^
+bad.yaml:7:40: error: this use of `banded` is not possible, see mine.tw
+    7 |   - {name: d, workload: mine.tw, use: "banded(M = 512)"}
+      |                                        ^~~~~~~~~~~~~~~
+bad.yaml:8:25: error: there is no file none.tw
+    8 |   - {name: e, workload: none.tw, use: "banded(M = 512)"}
+      |                         ^~~~~~~
+note: paths are relative to the folder of the task list
+mine.tw:3:27: error: unknown name `Z`
+    3 |   output Y[i: M] = X[i] + Z[i]
+      |                           ^
+)text";
+
+// A folder with a task list in it, in which the command runs.
+class Cli : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    test::write_file(folder.path() + "/" + name, text);
+  }
+  Finished run(std::vector<std::string> words) {
+    return tracewright(std::move(words), {.folder = folder.path()});
+  }
+  boost::json::object run_json(std::vector<std::string> words) {
+    words.push_back("--json");
+    Finished finished = run(std::move(words));
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    boost::system::error_code error;
+    boost::json::value value = boost::json::parse(finished.out, error);
+    EXPECT_FALSE(error) << finished.out;
+    return value.is_object() ? value.as_object() : boost::json::object{};
+  }
+  bool exists(const std::string& name) {
+    return std::filesystem::exists(folder.path() + "/" + name);
+  }
+
+  test::TemporaryDirectory folder;
+};
+
+TEST_F(Cli, EveryErrorOfAListIsReportedAndNothingIsStarted) {
+  write("mine.tw",
+        "workload banded(M: int) {\n  input X: f32[M]\n  output Y[i: M] = X[i] + Z[i]\n}\n");
+  write("bad.yaml", R"yaml(version: 1
+target: {kind: cpu, thraeds: 1}
+tasks:
+  - {name: a, op: conv2, args: {N: 1}}
+  - {name: b, op: dense, args: {M: 8, N: 8, K: 0}}
+  - {name: c, op: conv2d, args: {N: 1, H: 2, W: 2, CI: 8, CO: 8, K: 3}}
+  - {name: d, workload: mine.tw, use: "banded(M = 512)"}
+  - {name: e, workload: none.tw, use: "banded(M = 512)"}
+)yaml");
+  Finished finished = run({"tune", "bad.yaml", "--database", "new.db"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_EQ(finished.err, bad_list_errors);
+  EXPECT_FALSE(exists("new.db"));
+}
+
+TEST_F(Cli, UnknownWordsGetASuggestion) {
+  Finished command = tracewright({"exprot"});
+  EXPECT_EQ(command.code, 2);
+  EXPECT_EQ(command.err,
+            "tracewright: unknown command `exprot`; did you mean `export`?\n`tracewright --help` "
+            "lists the commands\n");
+  Finished flag = tracewright({"tune", "a.yaml", "--trails", "7"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_EQ(flag.err,
+            "tracewright tune: unknown flag `--trails`; did you mean `--trials`?\n`tracewright "
+            "tune --help` describes the flags\n");
+  EXPECT_EQ(tracewright({"tune", "a.yaml", "--trials", "-7"}).code, 2);
+  EXPECT_EQ(tracewright({"show"}).code, 2);
+  EXPECT_EQ(tracewright({}).code, 2);
+}
+
+TEST_F(Cli, EveryCommandDescribesItself) {
+  for (const char* command :
+       {"tune", "replay", "show", "export", "bench", "space", "doctor", "db"}) {
+    Finished finished = tracewright({command, "--help"});
+    EXPECT_EQ(finished.code, 0) << command;
+    EXPECT_NE(finished.out.find("exit codes: 0 ok"), std::string::npos) << command;
+    EXPECT_EQ(finished.err, "") << command;
+  }
+}
+
+TEST_F(Cli, TheVersionIsPrintedWithoutLibTorch) {
+  Finished finished = tracewright({"--version"}, {.environment = {"LD_DEBUG=files"}});
+  EXPECT_EQ(finished.code, 0);
+  EXPECT_EQ(finished.out, cat("tracewright ", TW_VERSION, "\n"));
+  EXPECT_NE(finished.err.find("libtracewright.so"), std::string::npos) << "the loader says nothing";
+  EXPECT_EQ(finished.err.find("libtorch"), std::string::npos);
+  EXPECT_EQ(finished.err.find("libLLVM"), std::string::npos);
+}
+
+TEST_F(Cli, DoctorKnowsThisMachine) {
+  boost::json::object report = run_json({"doctor"});
+  EXPECT_TRUE(report.at("works").as_bool());
+  std::map<std::string, bool> checks;
+  for (const boost::json::value& check : report.at("checks").as_array()) {
+    checks[check.at("name").as_string().c_str()] = check.at("ok").as_bool();
+    EXPECT_NE(check.at("detail").as_string(), "") << check;
+  }
+  for (const char* name : {"cpu", "llvm", "worker", "seccomp", "database"})
+    EXPECT_TRUE(checks[name]) << name;
+  EXPECT_EQ(checks.count("libtorch"), 1u);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it left something behind";
+}
+
+TEST_F(Cli, DryRunListsTheSketchesAndStartsNothing) {
+  write("small.yaml", small_list);
+  boost::json::object report = run_json({"tune", "small.yaml", "--dry-run"});
+  const boost::json::array& tasks = report.at("tasks").as_array();
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].at("name").as_string(), "gemm");
+  EXPECT_EQ(tasks[0].at("to_measure").as_int64(), 6);
+  EXPECT_EQ(tasks[0].at("flops").as_double(), 2.0 * 48 * 128 * 64);
+  EXPECT_GE(tasks[0].at("sketches").as_array().size(), 1u);
+  EXPECT_FALSE(exists("small.db"));
+}
+
+TEST_F(Cli, SpaceShowsTracesThatDifferByRuleSet) {
+  write("small.yaml", small_list);
+  auto first_trace = [&](const char* rules) {
+    boost::json::object report = run_json({"space", "small.yaml", "--rules", rules});
+    return std::string(report.at("tasks").at(0).at("sketches").at(0).at("trace").as_string());
+  };
+  EXPECT_NE(first_trace("cpu").find("sample_categorical"), std::string::npos);
+  EXPECT_EQ(first_trace("untuned"), "");
+  Finished unknown = run({"space", "small.yaml", "--rules", "cpuu"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("did you mean `cpu`?"), std::string::npos) << unknown.err;
+}
+
+// ---- the whole way
+
+TEST_F(Cli, TuneResumeShowReplay) {
+  write("small.yaml", small_list);
+  boost::json::object first = run_json({"tune", "small.yaml"});
+  ASSERT_EQ(first.at("tasks").as_array().size(), 2u);
+  for (const boost::json::value& task : first.at("tasks").as_array()) {
+    EXPECT_GT(task.at("best_us").as_double(), 0) << task;
+    EXPECT_GT(task.at("baseline_us").as_double(), 0) << task;
+    EXPECT_EQ(task.at("failed").as_int64(), 0) << task;
+  }
+  EXPECT_EQ(first.at("tasks").at(0).at("trials").as_int64(), 6);
+  EXPECT_GT(first.at("trials_per_second").as_double(), 0);
+  EXPECT_GT(first.at("candidates_per_second").as_double(), 0);
+
+  boost::json::object again = run_json({"tune", "small.yaml"});
+  EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6)
+      << "a second run measures nothing again";
+  boost::json::object more = run_json({"tune", "small.yaml", "--more", "2"});
+  EXPECT_EQ(more.at("tasks").at(0).at("trials").as_int64(), 8);
+
+  boost::json::object shown = run_json({"show", "small.db"});
+  ASSERT_EQ(shown.at("tasks").as_array().size(), 2u);
+  EXPECT_EQ(shown.at("tasks").at(0).at("task").as_string(), "gemm");
+  EXPECT_EQ(shown.at("tasks").at(0).at("trials").as_int64(), 8);
+
+  Finished best = run({"show", "small.db", "--best", "gemm", "--output", "gemm.tw"});
+  ASSERT_EQ(best.code, 0) << best.err;
+  Finished hash = run({"replay", "gemm.tw", "--hash"});
+  EXPECT_EQ(hash.code, 0) << hash.err;
+  EXPECT_NE(hash.out.find("object "), std::string::npos);
+  EXPECT_EQ(hash.out, run({"replay", "gemm.tw", "--hash"}).out);
+  Finished emitted = run({"replay", "gemm.tw", "--emit", "trace"});
+  EXPECT_EQ(emitted.out, test::read_file(folder.path() + "/gemm.tw"));
+  EXPECT_NE(run({"replay", "gemm.tw", "--emit", "asm"}).out.find("matmul_run:"), std::string::npos);
+  boost::json::object checked = run_json({"replay", "gemm.tw", "--check"});
+  EXPECT_GT(checked.at("kernels").at(0).at("us").as_double(), 0);
+  EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);
+}
+
+TEST_F(Cli, ADifferentDecisionIsADifferentKernelAndAnIllegalOneIsRefused) {
+  std::string head = cat("tracewright 1 \"0.1.0\"\ntarget ", quote(to_string(host_target())),
+                         "\nprogram p(X: input f32[64], Y: output f32[64]) {\n  for i in 64 {\n    "
+                         "block Y(i: S 64 = i) {\n      Y[i] = X[i] * 2.0\n    }\n  }\n}\n"
+                         "schedule {\n  b = get_block(\"Y\")\n  i = get_loops(b)\n  t0, t1 = "
+                         "sample_perfect_tile(i, 2) @ ");
+  std::string tail = "\n  o, v = split(i, [t0, t1])\n  vectorize(v)\n}\n";
+  write("a.tw", head + "[4, 16]" + tail);
+  write("b.tw", head + "[8, 8]" + tail);
+  write("c.tw", head + "[5, 13]" + tail);
+  Finished a = run({"replay", "a.tw", "--hash"}), b = run({"replay", "b.tw", "--hash"}),
+           c = run({"replay", "c.tw", "--hash"});
+  EXPECT_EQ(a.code, 0) << a.err;
+  EXPECT_EQ(b.code, 0) << b.err;
+  EXPECT_NE(a.out, b.out);
+  EXPECT_EQ(c.code, 2);
+  EXPECT_NE(c.err.find("sample_perfect_tile"), std::string::npos) << c.err;
+  write("d.tw", head + "[4, 16]\n  splt(i, [t0, t1])\n}\n");
+  Finished d = run({"replay", "d.tw"});
+  EXPECT_EQ(d.code, 2);
+  EXPECT_NE(d.err.find("did you mean `split`?"), std::string::npos) << d.err;
+}
+
+// How many trials the database holds; -1 if it cannot be read (yet).
+i64 stored_trials(const std::string& path) {
+  if (!std::filesystem::exists(path)) return -1;
+  DatabaseResult<Database> database = Database::open(path, DatabaseMode::Read);
+  if (!database) return -1;
+  DatabaseResult<std::vector<TaskSummary>> tasks = database->tasks();
+  i64 count = 0;
+  if (tasks) {
+    for (const TaskSummary& task : *tasks) count += task.trials;
+  }
+  return tasks ? count : -1;
+}
+
+TEST_F(Cli, CtrlCKeepsWhatWasMeasuredAndTellsHowToGoOn) {
+  write("small.yaml", small_list);
+  std::string path = folder.path() + "/small.db";
+  auto interrupt = [&](int pid) {
+    for (int wait = 0; wait < 600 && stored_trials(path) < 3; ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    kill(pid, SIGINT);
+  };
+  Finished finished = tracewright({"tune", "small.yaml", "--trials", "100000"},
+                                  {.folder = folder.path(), .meanwhile = interrupt});
+  EXPECT_EQ(finished.code, 130) << finished.err;
+  EXPECT_NE(finished.err.find("tracewright tune small.yaml --database small.db"), std::string::npos)
+      << finished.err;
+  i64 before = stored_trials(path);
+  EXPECT_GE(before, 3);
+  EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);
+  boost::json::object more = run_json({"tune", "small.yaml", "--more", "2"});
+  EXPECT_FALSE(more.at("interrupted").as_bool());
+  EXPECT_GE(stored_trials(path), before);
+}
+
+TEST_F(Cli, ADamagedOrMissingDatabaseIsTheEnvironmentsFault) {
+  write("small.yaml", small_list);
+  write("broken.db", "this is no database, only text that somebody put here by mistake\n");
+  Finished finished = run({"tune", "small.yaml", "--database", "broken.db"});
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_NE(finished.err.find("broken.db"), std::string::npos);
+  EXPECT_EQ(test::read_file(folder.path() + "/broken.db"),
+            "this is no database, only text that somebody put here by mistake\n");
+  EXPECT_EQ(run({"show", "missing.db"}).code, 3);
+}
+
+TEST_F(Cli, BenchComparesWithTheProbe) {
+  if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0)
+    GTEST_SKIP() << "the FMA probe was not built";
+  write("small.yaml", small_list);
+  run_json({"tune", "small.yaml", "--trials", "3"});
+  boost::json::object report =
+      run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});
+  EXPECT_GT(report.at("fma_peak_gflops").at("1").as_double(), 0);
+  std::map<std::string, int> rows;
+  for (const boost::json::value& row : report.at("rows").as_array()) {
+    ++rows[row.at("library").as_string().c_str()];
+    EXPECT_GT(row.at("us").as_double(), 0) << row;
+    EXPECT_GT(row.at("ratio").as_double(), 0) << row;
+    EXPECT_GE(row.at("pairs").as_int64(), 20) << row;
+    EXPECT_NE(row.at("verdict").as_string(), "wrong") << row;
+  }
+  EXPECT_EQ(rows["tracewright"], 2);
+}
+
+}  // namespace
+}  // namespace tw

@@ -1,0 +1,158 @@
+// The draft model orders schedules as measurements do: what is clearly faster on AVX2 machines (tiles of 5 to 6 rows by 2 vectors in
+// registers over packed panels against everything else) gets the smaller draft, by a margin.
+#include "costmodel/draft_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "costmodel/features.h"
+#include "support/random_program.h"
+#include "support/random_schedule.h"
+#include "support/scheduled.h"
+
+namespace tw {
+namespace {
+
+using test::Scheduled;
+using test::TileOptions;
+
+const char* const kLarge = "dense(M = 1024, N = 1024, K = 1024)";
+const char* const kMiddle = "dense(M = 256, N = 256, K = 256)";
+
+double draft(const std::string& use, const std::string& schedule, const FeatureTarget& target = {}) {
+  return draft_seconds(Scheduled(use, {}, schedule).program(), target);
+}
+double tile_draft(const std::string& use, const TileOptions& tile, const FeatureTarget& target = {}) {
+  return draft(use, test::dense_schedule(tile), target);
+}
+
+TEST(DraftModel, TileBeatsTooFewAccumulators) {
+  double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
+  EXPECT_LT(3 * good, tile_draft(kLarge, {.rows = 1, .columns = 8}));
+  EXPECT_LT(1.5 * good, tile_draft(kLarge, {.rows = 2, .columns = 16}));
+}
+
+TEST(DraftModel, TileBeatsSpills) {
+  double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
+  for (TileOptions spills : {TileOptions{.rows = 3, .columns = 32}, TileOptions{.rows = 8, .columns = 16}, TileOptions{.rows = 14, .columns = 32}}) {
+    EXPECT_LT(1.4 * good, tile_draft(kLarge, spills)) << spills.rows << " x " << spills.columns;
+  }
+}
+
+TEST(DraftModel, TileBeatsTooManyLoads) {
+  double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
+  for (i64 rows : {8, 10, 12, 14}) EXPECT_LT(1.2 * good, tile_draft(kLarge, {.rows = rows, .columns = 8})) << rows;
+}
+
+TEST(DraftModel, GoodTilesAreClose) {
+  double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
+  for (TileOptions tile : {TileOptions{.rows = 4, .columns = 16}, TileOptions{.rows = 5, .columns = 16}, TileOptions{.rows = 4, .columns = 24},
+                           TileOptions{.rows = 3, .columns = 24}}) {
+    EXPECT_NEAR(tile_draft(kLarge, tile) / good, 1, 0.1) << tile.rows << " x " << tile.columns;
+  }
+}
+
+// Rows of W that are 4 KiB apart cost half of the speed; at 256 they hardly matter.
+TEST(DraftModel, PackingPaysWhereRowsAreFarApart) {
+  EXPECT_LT(1.3 * tile_draft(kLarge, TileOptions{}), tile_draft(kLarge, {.pack = false}));
+  EXPECT_NEAR(tile_draft(kMiddle, {.pack = false}) / tile_draft(kMiddle, TileOptions{}), 1, 0.15);
+}
+
+TEST(DraftModel, RowsThatDivideBeatRowsThatDoNot) {
+  const char* use = "dense(M = 49, N = 512, K = 512)";
+  EXPECT_LT(tile_draft(use, {.rows = 5}), tile_draft(use, {.rows = 6}));
+  EXPECT_LT(tile_draft(use, {.rows = 5}), tile_draft(use, {.rows = 4}));
+}
+
+TEST(DraftModel, FromProgramOrderToTheTile) {
+  std::string vectors = "b = get_block(\"Y\")\ni, j, k = get_loops(b)\nj0, jv = split(j, [_, 8])\n";
+  double plain = draft(kLarge, "");
+  double inner_sum = draft(kLarge, vectors + "reorder([i, j0, k, jv])\nvectorize(jv)\n");
+  double inner_row = draft(kLarge, vectors + "reorder([i, k, j0, jv])\nvectorize(jv)\n");
+  double tile = tile_draft(kLarge, TileOptions{});
+  EXPECT_LT(4 * inner_sum, plain);
+  EXPECT_LT(2 * inner_row, inner_sum);
+  EXPECT_LT(3 * tile, inner_row);
+}
+
+TEST(DraftModel, VectorsAlongColumnsOfWAreGathers) {
+  std::string head = "b = get_block(\"Y\")\ni, j, k = get_loops(b)\n";
+  double rows = draft(kMiddle, head + "a, v = split(j, [_, 8])\nreorder([i, k, a, v])\nvectorize(v)\n");
+  double columns = draft(kMiddle, head + "a, v = split(i, [_, 8])\nreorder([j, k, a, v])\nvectorize(v)\n");
+  EXPECT_LT(3 * rows, columns);
+}
+
+TEST(DraftModel, Threads) {
+  FeatureTarget two{.threads = 2}, four{.threads = 4};
+  TileOptions serial, parallel{.parallel = true};
+  EXPECT_LT(1.7 * tile_draft(kLarge, parallel, two), tile_draft(kLarge, serial, two));
+  EXPECT_LT(1.5 * tile_draft(kLarge, parallel, four), tile_draft(kLarge, parallel, two));
+  // 64^3 takes 5 us on one core: as long as starting the threads twice.
+  const char* small = "dense(M = 16, N = 32, K = 16)";
+  EXPECT_LT(tile_draft(small, serial, two), tile_draft(small, parallel, two));
+  // Three panels for two threads: one of them works twice as long.
+  const char* uneven = "dense(M = 240, N = 48, K = 512)";
+  EXPECT_NEAR(tile_draft(uneven, serial, two) / tile_draft(uneven, parallel, two), 1.5, 0.1);
+}
+
+std::string conv_schedule(i64 columns, i64 rows, bool pack) {
+  std::string text = "b = get_block(\"Y\")\nn, y, x, co, ky, kx, ci = get_loops(b)\nx0, xr = split(x, [_, " + std::to_string(rows) +
+                     "])\nc0, cv = split(co, [_, " + std::to_string(columns) + "])\nreorder([n, c0, y, x0, ky, kx, ci, xr, cv])\n";
+  if (pack) {
+    std::string c = std::to_string(columns);
+    text += "w = cache_read(b, 1, \"global\")\ntransform_layout(w, 0, \"write\", (a, b, c, d) -> (d // " + c + ", a, b, c, d % " + c +
+            "), 0)\nannotate(w, \"prepack\", 1)\n";
+  }
+  return text + "promote(b, 0, ky)\nunroll(xr)\nvectorize(cv)\n";
+}
+
+TEST(DraftModel, Convolution) {
+  const char* use = "conv2d(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)";
+  double good = draft(use, conv_schedule(16, 4, true));
+  EXPECT_LT(20 * good, draft(use, ""));
+  EXPECT_LT(1.5 * good, draft(use, conv_schedule(8, 2, true)));
+  EXPECT_LT(1.2 * good, draft(use, conv_schedule(32, 7, true)));
+  EXPECT_LE(good, draft(use, conv_schedule(16, 4, false)));
+}
+
+// Over all tiles of the usual space, the best draft must be one of those that were measured to be good.
+TEST(DraftModel, BestOfManyIsGood) {
+  double best = 1e9;
+  TileOptions chosen;
+  for (i64 rows = 1; rows <= 14; ++rows) {
+    for (i64 columns : {8, 16, 24, 32}) {
+      for (bool pack : {false, true}) {
+        TileOptions tile{.rows = rows, .columns = columns, .pack = pack};
+        double seconds = tile_draft(kLarge, tile);
+        if (seconds < best) best = seconds, chosen = tile;
+      }
+    }
+  }
+  EXPECT_TRUE(chosen.pack);
+  i64 vectors = chosen.columns / 8, accumulators = chosen.rows * vectors;
+  EXPECT_GE(accumulators, 8);
+  EXPECT_LE(accumulators + vectors + 1, 16);
+  EXPECT_LE(static_cast<double>(chosen.rows + vectors) / static_cast<double>(accumulators), 0.75);  // loads per multiply-add
+}
+
+TEST(DraftModel, FiniteAndTheSameAgain) {
+  DraftModel used({.threads = 2});
+  Rng rng(11);
+  test::Acceptance acceptance;
+  std::vector<const InstructionKind*> kinds = test::changing_kinds();
+  for (int i = 0; i < 500; ++i) {
+    std::string use;
+    OwnedProgram base = test::random_program(rng, use);
+    Schedule schedule(base.program, static_cast<u64>(i));
+    for (i64 steps = rng.below(9); steps > 0; --steps) {
+      test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng, acceptance);
+    }
+    double seconds = used.seconds(schedule.program());
+    EXPECT_TRUE(std::isfinite(seconds) && seconds > 0) << use;
+    EXPECT_EQ(seconds, draft_seconds(schedule.program(), {.threads = 2})) << use;
+  }
+}
+
+}  // namespace
+}  // namespace tw
