@@ -51,20 +51,24 @@ bool mentions(const Expr* expr, const VarRanges& vars) {
   return found;
 }
 
+bool mentions_only(const Expr* expr, const VarRanges& vars) {
+  bool only = true;
+  for_each<Var>(expr, [&](const Var* var) { only &= vars.find(var) != nullptr; });
+  return only;
+}
+
 // Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than
 // what the smaller ones reach. All atoms must have ranges.
-bool is_dense(const Sum& sum, const VarRanges& ranges) {
-  std::vector<std::pair<i64, i64>> steps;  // coefficient, how far the atom reaches
-  for (const Sum::Term& term : sum.terms) {
-    Interval interval = *interval_of(term.atom, ranges);
-    steps.emplace_back(std::abs(term.coefficient), interval.max - interval.min);
-  }
-  std::sort(steps.begin(), steps.end());
-  i64 reach = 0;
-  for (auto [coefficient, count] : steps) {
-    if (count == 0) continue;
-    if (coefficient > reach + 1) return false;
-    reach += coefficient * count;
+bool is_dense(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds = {}) {
+  std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
+  std::sort(terms.begin(), terms.end(),
+            [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+  Sum smaller;
+  for (const Sum::Term& term : terms) {
+    Interval own = *interval_of(term.atom, ranges);
+    Interval reach = *bounded_interval(smaller, ranges, bounds);
+    if (own.max > own.min && std::abs(term.coefficient) > reach.max - reach.min + 1) return false;
+    smaller.add_atom(term.atom, term.coefficient);
   }
   return true;
 }
@@ -121,7 +125,7 @@ class Relaxation {
     for (const Sum::Term& term : sum.terms) {
       if (!mentions(term.atom, inner_)) {
         out.outer.add_atom(term.atom, term.coefficient);
-      } else if (std::optional<Interval> known = interval_of(term.atom, inner_)) {
+      } else if (mentions_only(term.atom, inner_) && interval_of(term.atom, inner_)) {
         inside.add_atom(term.atom, term.coefficient);
         note_digit(term.atom);
       } else if (std::optional<Part> mixed = relax_mixed(term.atom)) {
@@ -142,7 +146,7 @@ class Relaxation {
     }
     out.interval.min += interval->min;
     out.interval.max += interval->max;
-    out.dense = out.dense && is_dense(inside, inner_);
+    out.dense = out.dense && is_dense(inside, inner_, bounds_);
     return out;
   }
 
@@ -197,9 +201,15 @@ class Relaxation {
     auto is_index = [&](const Sum& index) {
       return factor_of(index, bound.sum) && (inside || same_size(index, bound.sum));
     };
-    auto is_source = [&](const Digit& digit) { return is_index(sum_of(digit.source)); };
+    auto is_source = [&](const Digit& digit) { return is_index(sum_of(digit.source)) && stands_alone(digit.source); };
     return std::any_of(indices_.begin(), indices_.end(), is_index) ||
            std::any_of(digits_.begin(), digits_.end(), is_source);
+  }
+  // Are the indices that the source reaches nothing but digits, so that values which are cut away are never touched at
+  // all?
+  bool stands_alone(const Expr* source) const {
+    return std::all_of(indices_.begin(), indices_.end(),
+                       [&](const Sum& index) { return index.terms.size() == 1 || !depends(index, source); });
   }
   static bool depends(const Sum& index, const Expr* atom) {
     return std::any_of(index.terms.begin(), index.terms.end(),

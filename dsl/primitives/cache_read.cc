@@ -1,6 +1,6 @@
 // A block reads a copy of a buffer, which a new block makes before it.
-//   for i { C[i] = A[i] * 2 }   cache_read(C, 0, "local")   ->   for i { A_local[i] = A[i] };  for i { C[i] =
-//   A_local[i] * 2 }
+//   for i { C[i] = A[i] * 2 }     cache_read(C, 0, "local")
+//   ->   for i { A_local[i] = A[i] };  for i { C[i] = A_local[i] * 2 }
 // The copy is made outside all loops in which nobody writes the buffer, over the box that the block reads from there;
 // its buffer has the shape and type of the original. Only the given block reads it. Applies unless the block writes
 // what it reads. Under a predicate: the box may be larger than what is read, elements outside the buffer are kept out.

@@ -1,6 +1,6 @@
 // A block writes to a new buffer, which a new block copies to the original afterwards.
-//   for i { C[i] = A[i] * 2 }   cache_write(C, 0, "local")   ->   for i { C_local[i] = A[i] * 2 };  for i { C[i] =
-//   C_local[i] }
+//   for i { C[i] = A[i] * 2 }     cache_write(C, 0, "local")
+//   ->   for i { C_local[i] = A[i] * 2 };  for i { C[i] = C_local[i] }
 // The copy is made outside all loops in which nobody else reads the buffer, over the box that the block writes from
 // there; the new buffer has the shape and type of the original. Applies to a complete or reduction block whose writes
 // fill a box. Under a predicate: the copy has the same tails. The result is the new block.

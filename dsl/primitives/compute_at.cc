@@ -13,13 +13,6 @@ using namespace tw;
 
 PRIMITIVE(compute_at, Unit(BlockId block, Location at, bool keep_units = false))
 
-static Status is_outside(const Path& from, const For* loop, const Block* block) {
-  if (from.index_of(loop) < 0) return ok();
-  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name)
-      .about_block(block->id.value)
-      .about_loop(loop->id.value);
-}
-
 static Status all_consumers_below(const State& state, const Block* block, const For* loop) {
   std::vector<const Block*> readers = consumers(state.program().body, block);
   if (readers.empty())

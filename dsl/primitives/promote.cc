@@ -1,7 +1,6 @@
 // Keeps the tile of the output that a reduction loop accumulates into in registers while the loop runs.
 //   for i0 { for k { for i1 in 4 { D[i0 * 4 + i1, k] { init { D[i] = 0 } D[i] += A[i, k] } } } }     promote(D, 0, k)
-//   ->   for i0 { for i1 { D_register[i1] = 0 };  for k { for i1 { D_register[i % 4] += A[i, k] } };  for i1 { D[i] =
-//   D_register[i % 4] } }
+//   ->   for i0 { for i1 { R[i1] = 0 };  for k { for i1 { R[i % 4] += A[i, k] } };  for i1 { D[i] = R[i % 4] } }
 // Applies to a reduction block that writes one buffer, and a loop that feeds only R iters, below which the block
 // touches a box of constant size that starts at a multiple of its size. If reduction loops are outside, or the init was
 // decomposed before, the tile is loaded instead of initialised, except where these loops are at their first value.

@@ -13,13 +13,6 @@ using namespace tw;
 
 PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units = false))
 
-static Status is_outside(const Path& from, const For* loop, const Block* block) {
-  if (from.index_of(loop) < 0) return ok();
-  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name)
-      .about_block(block->id.value)
-      .about_loop(loop->id.value);
-}
-
 // Everything the block reads comes from below the loop or from before it; everybody who reads the block comes after it.
 static Status fits_in_order(const State& state, const Block* block, const For* loop) {
   const Stmt* root = state.program().body;

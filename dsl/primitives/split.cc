@@ -1,6 +1,6 @@
 // Cuts one loop into a nest of several, outer to inner.
-//   for i in 10 { B[i] }   split(i, [_, 4])   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 <
-//   10 } }
+//   for i in 10 { B[i] }     split(i, [_, 4])
+//   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 < 10 } }
 // At most one factor is open (_): what is left, rounded up. Factors need not divide the extent: then the blocks inside
 // get a predicate, which lowering turns into specialised tail code.
 #include "dsl/schedule/nest.h"

@@ -1,7 +1,6 @@
 // Re-lays out a buffer: index (i, j) becomes map(i, j), in its shape and in all blocks that read or write it.
 //   B: f32[6, 10]; for i, j { B[i, j] = A[i, j] }     transform_layout(B, 0, "write", (i, j) -> (j // 4, i, j % 4))
-//   ->   B: f32[3, 6, 4]; for b0 in 3, b1 in 6, b2 in 4 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2]
-//   else 0 }
+//   ->   B: f32[3, 6, 4]; for b0, b1, b2 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2] else 0 }
 // Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute
 // (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
 // extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive,

@@ -49,6 +49,13 @@ int last_child_with(const std::vector<const Stmt*>& children, const std::vector<
   return -1;
 }
 
+Status is_outside(const Path& from, const For* loop, const Block* block) {
+  if (from.index_of(loop) < 0) return ok();
+  return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name)
+      .about_block(block->id.value)
+      .about_loop(loop->id.value);
+}
+
 Status reads_what_is_before(const State& state, const Block* block) {
   std::vector<const Block*> order = blocks_in(state.program().body);
   int own = order_of(order, block);

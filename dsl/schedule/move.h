@@ -16,6 +16,8 @@ std::vector<const Stmt*> children_of(const For* loop);
 int first_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
 int last_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
 
+// The loop is not around the block that `from` leads to.
+Status is_outside(const Path& from, const For* loop, const Block* block);
 // What the block reads was written before it, by blocks in front of it.
 Status reads_what_is_before(const State& state, const Block* block);
 // A producer that is computed piece by piece inside a loop together with `block` cannot be left behind: the loops that

@@ -1,0 +1,249 @@
+// Regions, iter maps and index maps, each claim compared with an enumeration of all iterations or all elements.
+#include "dsl/analysis/region.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "dsl/analysis/block_info.h"
+#include "dsl/analysis/index_map.h"
+#include "dsl/analysis/iter_map.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/print.h"
+#include "dsl/ir/walk.h"
+#include "support/random_program.h"
+#include "support/random_schedule.h"
+#include "tests/unit/index_expressions.h"
+
+namespace tw {
+namespace {
+
+using Element = std::vector<i64>;
+
+// Visits every iteration of nested loops, given as variables with their extents.
+void for_all(const std::vector<const For*>& loops, std::vector<i64>& values, const std::function<void()>& visit,
+             std::size_t from = 0) {
+  if (from == loops.size()) return visit();
+  for (i64 i = 0; i < loops[from]->extent; ++i) {
+    values[loops[from]->var->id] = i;
+    for_all(loops, values, visit, from + 1);
+  }
+}
+
+struct Placed {
+  const Block* block;
+  std::vector<const For*> loops;  // around it, outermost first
+};
+
+void place(const Stmt* stmt, std::vector<const For*>& around, std::vector<Placed>& out) {
+  if (const Block* block = as<Block>(stmt)) out.push_back({block, around});
+  if (const Seq* seq = as<Seq>(stmt)) {
+    for (const Stmt* child : seq->stmts) place(child, around, out);
+  }
+  if (const For* loop = as<For>(stmt)) {
+    around.push_back(loop);
+    place(loop->body, around, out);
+    around.pop_back();
+  }
+}
+
+// The elements that one iteration of the first `fixed` loops touches, and those that any iteration does.
+struct Touched {
+  std::map<Element, std::set<Element>> by_iteration;
+  std::set<Element> all;
+};
+
+Touched touched(const Placed& placed, const Buffer* buffer, AccessKind kind, std::size_t fixed, std::size_t vars) {
+  Touched out;
+  std::vector<i64> values(vars);
+  for_all(placed.loops, values, [&] {
+    Element iteration;
+    for (std::size_t i = 0; i < fixed; ++i) iteration.push_back(values[placed.loops[i]->var->id]);
+    std::set<Element>& here = out.by_iteration[iteration];
+    if (placed.block->predicate && !value_of(placed.block->predicate, values)) return;
+    for (std::size_t i = 0; i < placed.block->iters.size(); ++i) {
+      values[placed.block->iters[i].var->id] = value_of(placed.block->bindings[i], values);
+    }
+    for (const Access& access : accesses_of(placed.block)) {
+      if (access.buffer != buffer || access.kind != kind) continue;
+      Element element;
+      for (const Expr* index : access.indices) element.push_back(value_of(index, values));
+      here.insert(element);
+      out.all.insert(element);
+    }
+  });
+  return out;
+}
+
+bool is_in(const Element& element, const std::vector<Range>& box, const std::vector<i64>& values) {
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    i64 low = value_of(box[d].min, values);
+    if (element[d] < low || element[d] >= low + box[d].extent) return false;
+  }
+  return true;
+}
+
+bool is_within(const Element& element, const Buffer* buffer) {
+  for (std::size_t d = 0; d < element.size(); ++d) {
+    if (element[d] < 0 || element[d] >= buffer->shape[d]) return false;
+  }
+  return true;
+}
+
+// Below the loop at `depth`, or below all of the nest for depth 0.
+void check_region(Arena& arena, const Program& program, const Placed& placed, std::size_t depth, const Access& access,
+                  int& exact) {
+  VarRanges around;
+  for (std::size_t i = 0; i < depth; ++i) around.set_extent(placed.loops[i]->var, placed.loops[i]->extent);
+  const Stmt* subtree = depth == 0 ? program.body : placed.loops[depth - 1]->body;
+  std::optional<Region> region = region_of(arena, subtree, access.buffer, access.kind, around, placed.block);
+  ASSERT_TRUE(region);
+  Touched all = touched(placed, access.buffer, access.kind, depth, program.next_var + 1);
+  exact += region->exact;
+  for (const auto& [iteration, elements] : all.by_iteration) {
+    std::vector<i64> values(program.next_var + 1);
+    for (std::size_t i = 0; i < depth; ++i) values[placed.loops[i]->var->id] = iteration[i];
+    for (const Element& element : elements) {
+      // Guards inside of blocks read less than the box, which is cut to the buffer.
+      if (is_within(element, access.buffer)) {
+        ASSERT_TRUE(is_in(element, region->dims, values))
+            << print(program) << access.buffer->name << " depth " << depth << " from " << print(region->dims[0].min)
+            << " extent " << region->dims[0].extent;
+      }
+    }
+    if (!region->exact || elements.empty()) continue;
+    for (const Element& element : all.all) {
+      if (is_in(element, region->dims, values)) {
+        ASSERT_TRUE(elements.count(element)) << print(program) << access.buffer->name << " depth " << depth << " from "
+                                             << print(region->dims[0].min) << " extent " << region->dims[0].extent;
+      }
+    }
+  }
+}
+
+TEST(Region, CoversWhatIsTouchedAndExactBoxesNothingElse) {
+  int checked = 0, exact = 0;
+  for (u64 seed = 0; seed < 400; ++seed) {
+    Rng rng(seed);
+    std::string use;
+    OwnedProgram base = test::random_program(rng, use);
+    Schedule schedule(base.program, seed);
+    test::Acceptance ignored;
+    for (const char* name : {"split", "fuse", "split", "compute_at", "reorder", "split", "fuse", "transform_layout"}) {
+      if (rng.below(3) > 0) test::apply_random(schedule, *find_kind(name), rng, ignored);
+    }
+    std::vector<const For*> around;
+    std::vector<Placed> blocks;
+    place(schedule.program().body, around, blocks);
+    Arena arena;
+    for (const Placed& placed : blocks) {
+      for (const Access& access : accesses_of(placed.block)) {
+        std::size_t depth = static_cast<std::size_t>(rng.below(static_cast<i64>(placed.loops.size()) + 1));
+        check_region(arena, schedule.program(), placed, depth, access, exact);
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 1000);
+  EXPECT_GT(exact, checked / 3);
+}
+
+// Bindings as splits and fusions make them, over a, b, c, f of a SmallWorld.
+const Expr* random_binding(SmallWorld& world, Rng& rng) {
+  const Build& build = world.build;
+  const Expr* sum = build.integer(0);
+  for (const Var* var : world.vars) {
+    if (rng.below(2)) sum = build.add(sum, build.mul(var, 1 + rng.below(8)));
+  }
+  switch (rng.below(4)) {
+    case 0:
+      return build.floor_div(sum, build.integer(1 + rng.below(6)));
+    case 1:
+      return build.floor_mod(sum, build.integer(1 + rng.below(6)));
+    default:
+      return sum;
+  }
+}
+
+TEST(IterMap, WhatIsDeterminedHasOnePreimage) {
+  Rng rng(5);
+  int determined = 0;
+  for (int round = 0; round < 3000; ++round) {
+    SmallWorld world({{0, rng.below(4)}, {0, rng.below(4)}, {0, rng.below(5)}});
+    std::vector<const Expr*> exprs{random_binding(world, rng), random_binding(world, rng), random_binding(world, rng)};
+    const Expr* predicate = rng.below(2) ? world.build.lt(random_binding(world, rng), rng.below(12)) : nullptr;
+    std::vector<const Var*> fixed(world.vars.begin(), world.vars.begin() + rng.below(2));
+    const Var* wanted = world.vars[static_cast<std::size_t>(1 + rng.below(2))];
+    if (!are_determined({wanted}, exprs, predicate, world.ranges, fixed)) continue;
+    ++determined;
+    std::map<Element, i64> preimage;
+    world.for_all([&](const std::vector<i64>& values) {
+      if (predicate && !value_of(predicate, values)) return;
+      Element key;
+      for (const Expr* expr : exprs) key.push_back(value_of(expr, values));
+      for (const Var* var : fixed) key.push_back(values[var->id]);
+      auto [at, added] = preimage.emplace(key, values[wanted->id]);
+      ASSERT_EQ(at->second, values[wanted->id])
+          << print(exprs[0]) << ", " << print(exprs[1]) << ", " << print(exprs[2]);
+    });
+  }
+  EXPECT_GT(determined, 300);
+}
+
+TEST(IterMap, SplitsAndFusionsAreUnderstood) {
+  SmallWorld world({{0, 2}, {0, 3}, {0, 7}});
+  const Build& b = world.build;
+  const Var *x = world.vars[0], *y = world.vars[1], *f = world.vars[2];
+  EXPECT_TRUE(are_determined({x, y}, {b.add(b.mul(x, 4), y)}, nullptr, world.ranges));
+  EXPECT_FALSE(are_determined({x}, {b.add(b.mul(x, 3), y)}, nullptr, world.ranges));
+  // A tail of a tail: y runs to 3, but only its values below 3 count.
+  EXPECT_TRUE(are_determined({x, y}, {b.add(b.mul(x, 3), y)}, b.lt(y, 3), world.ranges));
+  EXPECT_TRUE(are_determined({f}, {b.floor_div(f, b.integer(3)), b.floor_mod(f, b.integer(3))}, nullptr, world.ranges));
+  EXPECT_FALSE(are_determined({f}, {b.floor_div(f, b.integer(3))}, nullptr, world.ranges));
+  const Expr* again = b.add(b.mul(x, 4), y);  // split after fuse
+  EXPECT_TRUE(are_determined({x, y}, {b.floor_div(again, b.integer(5)), b.floor_mod(again, b.integer(5))}, nullptr,
+                             world.ranges));
+  EXPECT_TRUE(are_determined({y}, {b.add(b.mul(x, 3), y)}, nullptr, world.ranges, {x}));
+}
+
+// Every map that permutes parameters, some of them tiled.
+TEST(IndexMap, TilesAreInvertedAndKeepElementsApart) {
+  Rng rng(9);
+  int accepted = 0;
+  for (int round = 0; round < 500; ++round) {
+    SmallWorld world({{0, rng.below(5)}, {0, rng.below(12)}});
+    const Build& b = world.build;
+    std::vector<const Expr*> results{world.vars[0]};
+    const Expr *outer = b.integer(1 + rng.below(6)), *inner = b.integer(1 + rng.below(4));
+    const Expr* high = b.floor_div(world.vars[1], outer);
+    results.push_back(high);
+    if (rng.below(2)) results.push_back(b.floor_mod(world.vars[1], outer));
+    if (rng.below(2)) results.push_back(b.floor_mod(high, inner));
+    std::swap(results[0], results[static_cast<std::size_t>(rng.below(static_cast<i64>(results.size())))]);
+    std::vector<const Var*> coordinates;
+    for (std::size_t i = 0; i < results.size(); ++i) coordinates.push_back(b.var(static_cast<u32>(10 + i), "q"));
+    std::vector<i64> extents{world.intervals[0].max + 1, world.intervals[1].max + 1};
+    std::optional<TiledMap> map = tiled_map(world.arena, world.vars, results, extents, coordinates);
+    if (!map) continue;
+    ++accepted;
+    std::set<Element> places;
+    world.for_all([&](const std::vector<i64>& values) {
+      Element place;
+      std::vector<i64> at(20);
+      for (std::size_t r = 0; r < results.size(); ++r) {
+        place.push_back(value_of(results[r], values));
+        at[10 + r] = place[r];
+        ASSERT_LT(place[r], map->shape[r]);
+      }
+      ASSERT_TRUE(places.insert(place).second);
+      for (std::size_t p = 0; p < 2; ++p) ASSERT_EQ(value_of(map->inverse[p], at), values[p]);
+    });
+    i64 size = 1;
+    for (i64 extent : map->shape) size *= extent;
+    EXPECT_EQ(map->pads(), size > static_cast<i64>(places.size()));
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+}  // namespace
+}  // namespace tw
