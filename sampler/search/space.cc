@@ -54,10 +54,10 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
 }  // namespace
 
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                  const rules::TargetFacts& target, std::string& errors) {
+                  const rules::TargetFacts& target, std::string& errors, u64 seed) {
   Space space;
   std::vector<Partial> partials;
-  partials.push_back({Schedule(program, /*seed=*/1), {}});
+  partials.push_back({Schedule(program, seed), {}});
   std::vector<BlockId> order = visiting_order(program);
   for (const rules::RuleUse& use : uses) {
     if (use.rule->is_post) continue;

@@ -1,0 +1,244 @@
+// Rules: the language, and what the built-in sets do to every operator of the library.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "dsl/ir/print.h"
+#include "dsl/text/workload.h"
+#include "sampler/search/space.h"
+#include "tests/unit/evaluate.h"
+
+namespace tw {
+namespace {
+
+OwnedProgram workload(const std::string& name, const WorkloadArguments& arguments, const std::vector<std::string>& epilogues = {}) {
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> made = instantiate(operator_library(), name, arguments, epilogues, diagnostics);
+  EXPECT_TRUE(made) << diagnostics.render();
+  return *made;
+}
+
+OwnedProgram small_matmul() { return workload("matmul", {{"M", i64{6}}, {"N", i64{8}}, {"K", i64{4}}}); }
+
+// The sketches that one module's set `s` gives.
+struct Built {
+  Space space;
+  std::string errors;
+};
+Built build(const std::string& text, const Program& program) {
+  auto source = std::make_shared<Source>(Source{"my.tw", text});
+  Diagnostics diagnostics(*source);
+  rules::Library library = rules::Library::built_in();
+  std::shared_ptr<const rules::Module> module = rules::parse_module(source, diagnostics);
+  if (!module || !library.add(module, diagnostics)) return {{}, diagnostics.render()};
+  Built built;
+  built.space = build_space(program, *library.find_set("s"), library, {}, built.errors);
+  return built;
+}
+
+TEST(RuleLanguage, EitherForksAndListsUnroll) {
+  OwnedProgram program = small_matmul();
+  Built built = build(R"(
+rule fork(b: block)
+  when is_reduction(b)
+{
+  i, j, k = loops(b)
+  either { } or n in [2, 3] { split(i, [_, n]) } or when extent(j) > 100 { split(j, [_, 2]) }
+}
+rules s { fork }
+)", program.program);
+  EXPECT_EQ(built.errors, "");
+  EXPECT_EQ(built.space.sketches.size(), 3u);
+}
+
+TEST(RuleLanguage, SkipKeepsAndDropRemovesAFork) {
+  OwnedProgram program = small_matmul();
+  Built built = build(R"(
+rule fork(b: block) {
+  i, j, k = loops(b)
+  either { skip } or { split(i, [_, 2]); drop } or { split(j, [_, 2]) }
+}
+rules s { fork }
+)", program.program);
+  EXPECT_EQ(built.errors, "");
+  EXPECT_EQ(built.space.sketches.size(), 2u);
+}
+
+TEST(RuleLanguage, TryTakesBackEverythingInside) {
+  OwnedProgram program = small_matmul();
+  Built built = build(R"(
+rule attempt(b: block) {
+  i, j, k = loops(b)
+  try { split(i, [_, 2]); parallel(k) } else { split(j, [_, 4]) }
+}
+rules s { attempt }
+)", program.program);
+  ASSERT_EQ(built.errors, "");
+  ASSERT_EQ(built.space.sketches.size(), 1u);
+  EXPECT_EQ(built.space.sketches[0].trace.print(0), "b_C = get_block(\"C\")\ni, j, k = get_loops(b_C)\nj_0, j_1 = split(j, [_, 4])\n");
+}
+
+TEST(RuleLanguage, ARejectedForkIsNoSketchAndIsExplained) {
+  OwnedProgram program = small_matmul();
+  Built built = build(R"(
+rule wrong(b: block) {
+  i, j, k = loops(b)
+  either { split(i, [2, 2]) } or { split(i, [_, 2]) }
+}
+rules s { wrong }
+)", program.program);
+  EXPECT_EQ(built.errors, "");
+  EXPECT_EQ(built.space.sketches.size(), 1u);
+  ASSERT_EQ(built.space.rejects.size(), 1u);
+  EXPECT_EQ(to_string(built.space.rejects[0].reject), "split: factors multiply to 4, but loop `i` has extent 6");
+}
+
+TEST(RuleLanguage, ConditionsMayNotDependOnSamples) {
+  OwnedProgram program = small_matmul();
+  Built built = build(R"(rule open(b: block) {
+  r = sample_categorical([1, 2])
+  if r > 1 { skip }
+}
+rules s { open }
+)", program.program);
+  EXPECT_EQ(built.errors,
+            "my.tw:3:6: error: this condition depends on a sample, so the space would depend on a draw\n"
+            "    3 |   if r > 1 { skip }\n"
+            "      |      ^~~~~\n"
+            "note: `if`, `when` and `either` take fixed values only; use `require`, or a list of sketches\n");
+}
+
+TEST(RuleLanguage, ErrorsNamePlaceAndSuggestion) {
+  OwnedProgram program = small_matmul();
+  struct Case {
+    const char* text;
+    const char* expected;  // a part of the rendered errors
+  };
+  const Case cases[] = {
+      {"rules s { auto_inlin }", "1:11: error: unknown rule `auto_inlin`"},
+      {"rules s { auto_inlin }", "did you mean `auto_inline`?"},
+      {"rules s { register_tiling(nr = [1]) }", "rule `register_tiling` has no parameter `nr`"},
+      {"rule auto_inline(b: block) { skip }", "there already is a rule `auto_inline`"},
+      {"rule a(b: block) { x = splitt(b) }\nrules s { a }", "unknown function or instruction `splitt`"},
+      {"rule a(b: block) { x = splitt(b) }\nrules s { a }", "did you mean `split`?"},
+      {"rule a(b: block) { x = y }\nrules s { a }", "`y` is not defined here"},
+      {"rule a(b: block) { x = target.vector_bit }\nrules s { a }", "did you mean `vector_bits`?"},
+      {"rule a(b: block) { for x in 3 { skip } }\nrules s { a }", "expected a list, found an integer"},
+      {"rule a(b: block) { either x in range(300) { skip } }\nrules s { a }", "the rule makes more than 256 sketches of one block"},
+      {"fn f(x) = f(x)\nrule a(b: block) { y = f(1) }\nrules s { a }", "functions nested more than 64 deep"},
+      {"rule a(b: block) { for x in range(9999) { for y in range(9999) { z = x } } }\nrules s { a }", "more than 1000000 steps"},
+      {"rule a(b: block) { 1 + 2 }", "this expression has no effect"},
+      {"rule a(b: blok) { skip }", "expected `block`"},
+  };
+  for (const Case& c : cases) EXPECT_NE(build(c.text, program.program).errors.find(c.expected), std::string::npos) << c.text << "\n" << build(c.text, program.program).errors;
+}
+
+// Extents for which each tile level has something to do; one of them prime.
+WorkloadArguments arguments_for(const Signature& signature) {
+  WorkloadArguments out;
+  for (const Signature::Parameter& parameter : signature.parameters) {
+    if (parameter.name == "padding") out.push_back({parameter.name, i64{1}});
+    if (!parameter.required) continue;
+    const std::string& name = parameter.name;
+    bool is_channel = name == "CO" || name == "N" || name == "C";
+    bool is_window = name == "K" && signature.name.find("conv") != std::string::npos;
+    bool is_image = name == "H" || name == "W" || name == "L" || name == "D";
+    bool is_batch = name == "B" || (name == "N" && signature.name.find("conv") != std::string::npos) || (name == "N" && signature.name.find("pool") != std::string::npos);
+    bool is_large = signature.name == "capsule_conv2d" || signature.name == "conv3d";
+    out.push_back({name, is_batch ? i64{1} + !is_large : is_window ? i64{3} - is_large : is_image ? i64{5} - 2 * is_large : is_channel ? i64{20} : i64{7} - 4 * is_large});
+  }
+  return out;
+}
+
+bool near(const OutputValues& a, const OutputValues& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < a[i].size(); ++j) {
+      double x = a[i][j], y = b[i][j];
+      if (!(std::abs(x - y) <= 1e-4 * (1 + std::abs(y))) && x != y && !(std::isnan(x) && std::isnan(y))) return false;
+    }
+  }
+  return true;
+}
+
+struct Drawn {
+  int draws = 0, rejected = 0;
+};
+
+// Draws of every sketch compute what the operator computes.
+void check_space(const OwnedProgram& made, const std::string& what, const char* set, int threads, Drawn& drawn) {
+  static const rules::Library library = rules::Library::built_in();
+  rules::TargetFacts target{.vector_bits = 256, .vector_registers = 16, .threads = threads};
+  std::string errors;
+  Space space = build_space(made.program, *library.find_set(set), library, target, errors);
+  ASSERT_EQ(errors, "") << what;
+  ASSERT_FALSE(space.sketches.empty()) << what;
+  OutputValues expected = outputs_of(made.program, 1);
+  for (std::size_t s = 0; s < space.sketches.size(); ++s) {
+    const Sketch& sketch = space.sketches[s];
+    for (u64 seed = 0; seed < 2; ++seed) {
+      Arena arena;
+      State state(arena, made.program);
+      Rng rng(seed, s);
+      std::vector<Decision> decisions(sketch.trace.sample_count());
+      ASSERT_TRUE(sketch.prior->draw(decisions, rng)) << what;
+      Status status = replay(sketch.trace, state, decisions, ReplayMode::Adapt, &rng);
+      ++drawn.draws;
+      if (!status) {
+        ++drawn.rejected;
+        continue;
+      }
+      EXPECT_TRUE(near(outputs_of(state.program(), 1), expected)) << what << "\n" << sketch.trace.with_decisions(decisions).print() << print(state.program());
+      Result<LoweredProgram> lowered = lower(arena, state.program(), {.max_instructions = 20000});
+      if (!lowered) continue;
+      EXPECT_TRUE(near(outputs_of(*lowered, 1), expected)) << what << " lowered\n" << sketch.trace.with_decisions(decisions).print();
+    }
+  }
+}
+
+class EveryOperator : public testing::TestWithParam<std::tuple<const char*, int>> {};
+
+TEST_P(EveryOperator, DrawsComputeTheSame) {
+  auto [set, threads] = GetParam();
+  Drawn drawn;
+  for (const Signature& signature : signatures(operator_library())) {
+    check_space(workload(signature.name, arguments_for(signature)), signature.name, set, threads, drawn);
+  }
+  check_space(workload("dense", {{"M", i64{7}}, {"N", i64{20}}, {"K", i64{9}}}, {"bias", "gelu"}), "dense bias gelu", set, threads, drawn);
+  EXPECT_GT(drawn.draws, 50);
+  // The space holds next to no point that an instruction rejects.
+  EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.rejected << " of " << drawn.draws;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, EveryOperator, testing::Combine(testing::Values("cpu", "reference_cpu"), testing::Values(1, 2)),
+                         [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)); });
+
+TEST(Space, DoesNotDependOnTheSeed) {
+  rules::Library library = rules::Library::built_in();
+  for (const Signature& signature : signatures(operator_library())) {
+    OwnedProgram made = workload(signature.name, arguments_for(signature));
+    std::vector<Hash128> first;
+    for (u64 seed = 1; seed <= 20; ++seed) {
+      std::string errors;
+      Space space = build_space(made.program, *library.find_set("cpu"), library, {}, errors, seed);
+      std::vector<Hash128> hashes;
+      for (const Sketch& sketch : space.sketches) {
+        hashes.push_back(sketch.trace.with_decisions(std::vector<Decision>(sketch.trace.sample_count())).hash());
+      }
+      if (seed == 1) first = hashes;
+      EXPECT_EQ(hashes, first) << signature.name << " with seed " << seed;
+    }
+  }
+}
+
+TEST(Space, TheReferenceTilesWithNoCacheOrOneOfTwo) {
+  rules::Library library = rules::Library::built_in();
+  std::string errors;
+  OwnedProgram made = small_matmul();
+  Space space = build_space(made.program, *library.find_set("reference_cpu"), library, {}, errors);
+  EXPECT_EQ(errors, "");
+  EXPECT_EQ(space.sketches.size(), 3u);
+}
+
+}  // namespace
+}  // namespace tw
