@@ -121,6 +121,8 @@ Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>
     for (const Buffer* buffer : buffers_read(reader)) {
       auto writes = [&](const Block* block) { return block != reader && writes_buffer(block, buffer); };
       if (std::none_of(blocks.begin(), blocks.end(), writes)) continue;
+      // promote fills a register tile, under the predicate of its readers, in the iteration that reads it.
+      if (buffer->scope == Scope::Register) continue;
       if (!reads_own_elements(arena, body, blocks, reader, buffer, fixed, around, repeating)) {
         return reject("block `{a}` reads elements of `{b}` that may come from another iteration", reader->name,
                       buffer->name)

@@ -753,7 +753,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
     outcome.applied |= evaluator.applied();
     if (flow == Flow::Error) return {};
     if (flow == Flow::Next || flow == Flow::Skip) outcome.schedules.push_back(std::move(schedule));
-    if (flow == Flow::Rejected) outcome.rejects.push_back({std::string(use.rule->name), evaluator.rejected});
+    if (flow == Flow::Rejected) outcome.rejects.push_back({std::string(use.rule->name), to_string(evaluator.rejected)});
     choices = evaluator.choices;
     while (!choices.empty() && choices.back().taken + 1 == choices.back().count) choices.pop_back();
     if (choices.empty()) return outcome;

@@ -28,7 +28,7 @@ using FunctionTable = std::vector<std::pair<std::string, std::pair<std::shared_p
 
 struct ForkReject {
   std::string rule;
-  Reject reject;
+  std::string reason;  // the reject as one line
 };
 
 struct RuleOutcome {

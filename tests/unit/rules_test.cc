@@ -91,7 +91,7 @@ rules s { wrong }
   EXPECT_EQ(built.errors, "");
   EXPECT_EQ(built.space.sketches.size(), 1u);
   ASSERT_EQ(built.space.rejects.size(), 1u);
-  EXPECT_EQ(to_string(built.space.rejects[0].reject), "split: factors multiply to 4, but loop `i` has extent 6");
+  EXPECT_EQ(built.space.rejects[0].reason, "split: factors multiply to 4, but loop `i` has extent 6");
 }
 
 TEST(RuleLanguage, ConditionsMayNotDependOnSamples) {
