@@ -83,6 +83,7 @@ class Tuner {
       Batch next = search();
       if (measured.valid()) finish(measured, measuring);
       if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
+      if (!states_[next.task].progress.problem.empty()) continue;  // given up while this batch was searched
       measuring = std::move(next);
       in_flight_ = true;
       measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });

@@ -1,0 +1,293 @@
+// Samples, the joint prior and the mutators, on schedules in text.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "dsl/schedule/parse_schedule.h"
+#include "dsl/schedule/state.h"
+#include "dsl/text/workload.h"
+#include "sampler/draw/mutator.h"
+
+namespace tw {
+namespace {
+
+OwnedProgram matmul(i64 m, i64 n, i64 k, const std::vector<std::string>& epilogues = {}) {
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> made = instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, epilogues, diagnostics);
+  EXPECT_TRUE(made) << diagnostics.render();
+  return std::move(*made);
+}
+
+Trace parse(const std::string& text) {
+  Source source{"schedule", text};
+  Diagnostics diagnostics(source);
+  std::optional<Trace> trace = parse_schedule(source, diagnostics);
+  EXPECT_TRUE(trace) << diagnostics.render();
+  return std::move(*trace);
+}
+
+// Replays on a fresh state; what was taken is written into `decisions`. The reject as text, "" if there is none.
+std::string replayed(const Program& program, const Trace& trace, std::vector<Decision>& decisions, ReplayMode mode, Rng* rng) {
+  Arena arena;
+  State state(arena, program);
+  Status status = replay(trace, state, decisions, mode, rng);
+  return status ? "" : to_string(status.rejected());
+}
+
+std::vector<i64> values(const Decision& decision) { return {decision.values, decision.values + decision.count}; }
+
+Decision decision_of(const std::vector<i64>& list) {
+  Decision decision;
+  for (i64 value : list) decision.values[decision.count++] = value;
+  return decision;
+}
+
+// One sample instruction on the loop `i` of extent M.
+class OneSample {
+ public:
+  OneSample(i64 extent, const std::string& sample)
+      : program_(matmul(extent, 4, 4)), trace_(parse("b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + sample + "\n")) {}
+
+  std::vector<i64> draw(Rng& rng) const {
+    std::vector<Decision> decisions(1);
+    EXPECT_EQ(replayed(program_.program, trace_, decisions, ReplayMode::Strict, &rng), "");
+    return values(decisions[0]);
+  }
+  // What strict replay says of a decision.
+  std::string strict(const std::vector<i64>& given) const {
+    std::vector<Decision> decisions{decision_of(given)};
+    return replayed(program_.program, trace_, decisions, ReplayMode::Strict, nullptr);
+  }
+  // What adapting replay makes of a decision.
+  std::vector<i64> adapted(const std::vector<i64>& given) const {
+    std::vector<Decision> decisions{decision_of(given)};
+    EXPECT_EQ(replayed(program_.program, trace_, decisions, ReplayMode::Adapt, nullptr), "");
+    return values(decisions[0]);
+  }
+
+ private:
+  OwnedProgram program_;
+  Trace trace_;
+};
+
+TEST(PerfectTile, FactorsMultiplyToTheExtentAndTheLastIsBounded) {
+  Rng rng(1);
+  for (i64 extent : {1, 2, 13, 16, 97, 360, 1009}) {
+    OneSample sample(extent, "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 8)");
+    std::set<std::vector<i64>> seen;
+    for (int i = 0; i < 2000; ++i) {
+      std::vector<i64> tile = sample.draw(rng);
+      ASSERT_EQ(tile.size(), 3u);
+      ASSERT_EQ(tile[0] * tile[1] * tile[2], extent);
+      ASSERT_LE(tile[2], 8);
+      seen.insert(tile);
+    }
+    if (extent == 97) {
+      EXPECT_EQ(seen, (std::set<std::vector<i64>>{{97, 1, 1}, {1, 97, 1}}));
+    }
+    if (extent == 360) {
+      EXPECT_GT(seen.size(), 50u);
+    }
+  }
+}
+
+TEST(PerfectTile, EveryFactorisationIsEquallyLikely) {
+  Rng rng(2);
+  OneSample sample(12, "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 0)");
+  std::map<std::vector<i64>, int> counts;
+  const int draws = 20000;
+  for (int i = 0; i < draws; ++i) ++counts[sample.draw(rng)];
+  ASSERT_EQ(counts.size(), 18u);  // 6 ways to place 2 * 2, times 3 to place 3
+  double expected = draws / 18.0, chi_square = 0;
+  for (const auto& [tile, count] : counts) chi_square += (count - expected) * (count - expected) / expected;
+  EXPECT_LT(chi_square, 50);  // 17 degrees of freedom: exceeded once in 30,000 seeds
+}
+
+TEST(PerfectTile, IllegalDecisions) {
+  OneSample sample(12, "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 16)");
+  EXPECT_EQ(sample.strict({2, 2, 3}), "");
+  EXPECT_EQ(sample.strict({2, 2, 2}), "sample_perfect_tile: the factors of the decision do not multiply to 12, the extent of loop `i`");
+  EXPECT_EQ(sample.strict({4, 3}), "sample_perfect_tile: decision has 2 factors, expected 3");
+  // From the innermost outwards: a tile that does not divide what is left takes all of it; the first takes the rest.
+  EXPECT_EQ(sample.adapted({2, 2, 3}), (std::vector<i64>{2, 2, 3}));
+  EXPECT_EQ(sample.adapted({2, 2, 2}), (std::vector<i64>{3, 2, 2}));
+  EXPECT_EQ(sample.adapted({4, 5, 3}), (std::vector<i64>{1, 4, 3}));
+  EXPECT_EQ(sample.adapted({7, 2, 8}), (std::vector<i64>{1, 1, 12}));
+}
+
+TEST(Tile, CoversTheExtentWithAnyFactor) {
+  Rng rng(3);
+  for (i64 extent : {1, 17, 48}) {
+    OneSample sample(extent, "t0, t1, t2 = sample_tile(i, 3, max_innermost = 16)");
+    std::set<i64> innermost;
+    for (int i = 0; i < 2000; ++i) {
+      std::vector<i64> tile = sample.draw(rng);
+      ASSERT_EQ(sample.strict(tile), "");
+      i64 blocks = (extent + tile[2] - 1) / tile[2];
+      ASSERT_LE(tile[1], blocks);
+      ASSERT_EQ(tile[0], (blocks + tile[1] - 1) / tile[1]);
+      innermost.insert(tile[2]);
+    }
+    EXPECT_EQ(static_cast<i64>(innermost.size()), std::min<i64>(extent, 16));
+    EXPECT_EQ(*innermost.begin(), 1);
+    EXPECT_EQ(*innermost.rbegin(), std::min<i64>(extent, 16));
+  }
+}
+
+TEST(Tile, IllegalDecisions) {
+  OneSample sample(17, "t0, t1 = sample_tile(i, 2, max_innermost = 8)");
+  EXPECT_EQ(sample.strict({3, 6}), "");
+  EXPECT_EQ(sample.strict({2, 6}), "sample_tile: the factors of the decision do not fit loop `i` of extent 17");
+  EXPECT_EQ(sample.adapted({2, 6}), (std::vector<i64>{3, 6}));
+  EXPECT_EQ(sample.adapted({1, 17}), (std::vector<i64>{3, 8}));
+  EXPECT_EQ(sample.adapted({5, 0}), (std::vector<i64>{17, 1}));
+}
+
+TEST(Categorical, FollowsItsWeights) {
+  Rng rng(4);
+  OneSample sample(8, "v = sample_categorical([10, 20, 30], weights = [1, 2, 5])");
+  std::vector<double> counts(3);
+  for (int i = 0; i < 16000; ++i) ++counts.at(sample.draw(rng).at(0));
+  EXPECT_NEAR(counts[0], 2000, 200);  // about five standard deviations each
+  EXPECT_NEAR(counts[1], 4000, 270);
+  EXPECT_NEAR(counts[2], 10000, 300);
+  EXPECT_EQ(sample.strict({3}), "sample_categorical: decision 3 is out of range: there are 3 candidates");
+  EXPECT_EQ(sample.adapted({3}), std::vector<i64>{2});
+  EXPECT_EQ(sample.adapted({-1}), std::vector<i64>{0});
+}
+
+TEST(Categorical, TheValueIsTheCandidateOfTheIndex) {
+  OwnedProgram program = matmul(8, 4, 4);
+  Trace trace = parse("v = sample_categorical([10, 20, 30]) @ 1");
+  Arena arena;
+  State state(arena, program.program);
+  ASSERT_TRUE(replay(trace, state));
+  EXPECT_EQ(state.values().back().payload, 20);
+}
+
+// r registers by v vectors fit into 16.
+class RegisterPrior : public testing::Test {
+ protected:
+  static bool fits(i64 r, i64 v) { return r * v + v + 1 <= 16; }
+  using Pair = std::pair<i64, i64>;
+  static Pair pair_of(const std::vector<Decision>& d) { return {d[0].values[0] + 1, d[1].values[0] + 1}; }
+  static std::set<Pair> all_valid() {
+    std::set<Pair> valid;
+    for (i64 r = 1; r <= 14; ++r) {
+      for (i64 v = 1; v <= 4; ++v) {
+        if (fits(r, v)) valid.insert({r, v});
+      }
+    }
+    return valid;
+  }
+
+  Trace trace_ = parse(
+      "r = sample_categorical([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])\n"
+      "v = sample_categorical([1, 2, 3, 4])\n"
+      "require(r * v + v + 1 <= 16)\n");
+  JointPrior prior_{trace_};
+};
+
+TEST_F(RegisterPrior, DrawsEveryValidPairAndNoOther) {
+  Rng rng(5);
+  OwnedProgram program = matmul(4, 4, 4);
+  std::set<Pair> drawn;
+  for (int i = 0; i < 5000; ++i) {
+    std::vector<Decision> decisions(2);
+    ASSERT_TRUE(prior_.draw(decisions, rng));
+    ASSERT_TRUE(prior_.satisfied(decisions));
+    ASSERT_EQ(replayed(program.program, trace_, decisions, ReplayMode::Strict, nullptr), "");
+    drawn.insert(pair_of(decisions));
+  }
+  EXPECT_EQ(drawn, all_valid());
+  EXPECT_NEAR(prior_.log10_groups(), std::log10(static_cast<double>(all_valid().size())), 1e-12);
+}
+
+TEST_F(RegisterPrior, RejectsAnInvalidPair) {
+  OwnedProgram program = matmul(4, 4, 4);
+  std::vector<Decision> decisions{Decision::of(13), Decision::of(3)};  // 14 by 4
+  EXPECT_FALSE(prior_.satisfied(decisions));
+  EXPECT_EQ(replayed(program.program, trace_, decisions, ReplayMode::Strict, nullptr),
+            "require: the condition does not hold for these decisions");
+}
+
+TEST_F(RegisterPrior, RedrawChangesTheSampleAndStaysValid) {
+  Rng rng(6);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<Decision> before(2);
+    ASSERT_TRUE(prior_.draw(before, rng));
+    std::size_t sample = static_cast<std::size_t>(rng.below(2)), other = 1 - sample;
+    std::vector<Decision> after = before;
+    ASSERT_TRUE(prior_.redraw(sample, after, rng));
+    auto [r, v] = pair_of(after);
+    ASSERT_TRUE(fits(r, v)) << r << " by " << v;
+    ASSERT_FALSE(after[sample] == before[sample]);
+    // Some other value fits without touching the other sample, except for v where r leaves no choice.
+    bool can_stay = sample == 0 || fits(pair_of(before).first, pair_of(before).second == 1 ? 2 : 1);
+    if (can_stay) {
+      ASSERT_TRUE(after[other] == before[other]);
+    }
+  }
+}
+
+TEST(JointPrior, NoDrawIfNothingIsValid) {
+  Rng rng(7);
+  Trace trace = parse("r = sample_categorical([1, 2])\nrequire(r > 2)\n");
+  std::vector<Decision> decisions(1);
+  EXPECT_FALSE(JointPrior(trace).draw(decisions, rng));
+}
+
+// Something for every mutator.
+const char* const kTiled =
+    "c = get_block(\"C\")\n"
+    "y = get_block(\"relu\")\n"
+    "i, j = get_loops(y)\n"
+    "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 8)\n"
+    "i0, i1, i2 = split(i, [t0, t1, t2])\n"
+    "u0, u1 = sample_tile(j, 2)\n"
+    "j0, j1 = split(j, [u0, u1])\n"
+    "reorder([i0, j0, i1, i2, j1])\n"
+    "parallel(i0)\n"
+    "n = sample_categorical([0, 16, 64])\n"
+    "annotate(y, \"unroll\", n)\n"
+    "at = sample_compute_location(c)\n"
+    "compute_at(c, at, 1)\n";
+
+TEST(Mutators, GiveDecisionsThatReplay) {
+  OwnedProgram program = matmul(24, 20, 8, {"relu"});
+  Trace trace = parse(kTiled);
+  JointPrior prior(trace);
+  Rng rng(8);
+  for (const Mutator& mutator : mutators()) {
+    int applied = 0;
+    for (int i = 0; i < 300; ++i) {
+      std::vector<Decision> before(trace.sample_count());
+      ASSERT_EQ(replayed(program.program, trace, before, ReplayMode::Strict, &rng), "");
+      std::vector<Decision> after = before;
+      if (!mutator.mutate(trace, prior, after, rng)) {
+        ASSERT_EQ(after, before) << mutator.name << " changed something and said that it did not";
+        continue;
+      }
+      ++applied;
+      ASSERT_NE(after, before) << mutator.name;
+      ASSERT_EQ(replayed(program.program, trace, after, ReplayMode::Adapt, &rng), "") << mutator.name;
+      ASSERT_EQ(replayed(program.program, trace, after, ReplayMode::Strict, nullptr), "") << mutator.name << ": adapted decisions are not legal";
+    }
+    EXPECT_GT(applied, 100) << mutator.name;
+  }
+}
+
+TEST(Mutators, LeaveATraceWithoutSamplesAlone) {
+  Trace trace = parse("c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = split(i, [_, 4])\nparallel(i0)\n");
+  JointPrior prior(trace);
+  Rng rng(9);
+  std::vector<Decision> decisions;
+  for (const Mutator& mutator : mutators()) EXPECT_FALSE(mutator.mutate(trace, prior, decisions, rng)) << mutator.name;
+  EXPECT_FALSE(mutate(trace, prior, decisions, rng));
+}
+
+}  // namespace
+}  // namespace tw

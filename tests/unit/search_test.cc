@@ -1,0 +1,276 @@
+// The search with a measurer whose times follow from the kernel's code alone: no process, no clock.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "dsl/text/workload.h"
+#include "runtime/database.h"
+#include "sampler/search/task_scheduler.h"
+#include "sampler/search/tune.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+u64 hash_of(const Kernel& kernel) {
+  u64 hash = 0;
+  for (unsigned char byte : kernel.code) hash = mix64(hash ^ byte);
+  return hash;
+}
+
+// 1 to 1000 us.
+MeasureResult time_of(const Kernel& kernel) {
+  MeasureResult result;
+  result.status = MeasureStatus::Ok;
+  result.seconds = result.min_seconds = result.median_seconds = from_picoseconds(1000000 + static_cast<i64>(hash_of(kernel) % 999000000));
+  return result;
+}
+
+MeasureResult failure(MeasureStatus status, const std::string& message) {
+  MeasureResult result;
+  result.status = status;
+  result.message = message;
+  return result;
+}
+
+class FakeMeasurer : public Measurer {
+ public:
+  using Answer = std::function<MeasureResult(const Kernel&)>;
+  explicit FakeMeasurer(Answer answer = time_of) : answer_(std::move(answer)) {}
+  TaskStart begin_task(const Kernel&, Tolerance, u64) override {
+    TaskStart start;
+    start.task = tasks_++;
+    return start;
+  }
+  void end_task(int) override {}
+  MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions&) override {
+    EXPECT_LT(task, tasks_);
+    ++calls;
+    return answer_(candidate);
+  }
+  int calls = 0;
+
+ private:
+  Answer answer_;
+  int tasks_ = 0;
+};
+
+// Keeps what it is told; may set the stop flag after some trials.
+class Watcher : public TuneObserver {
+ public:
+  void on_trial(const std::vector<TaskProgress>&, std::size_t task, const Record& last) override {
+    candidates.emplace_back(task, last.program);
+    if (static_cast<int>(candidates.size()) == stop_after) stop = true;
+  }
+  void on_message(const std::string& text) override { messages.push_back(text); }
+  std::vector<std::pair<std::size_t, std::string>> candidates;
+  std::vector<std::string> messages;
+  int stop_after = 0;
+  std::atomic<bool> stop{false};
+};
+
+TuneTask task_of(const std::string& workload, const WorkloadArguments& arguments) {
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> program = instantiate(operator_library(), workload, arguments, {}, diagnostics);
+  EXPECT_TRUE(program) << diagnostics.render();
+  Target target = host_target();
+  target.threads = 1;
+  target.vector_bits = 256;  // the spaces are the same on every machine
+  return {.name = workload, .program = std::move(*program), .target = target, .weight = 1, .templates = {}};
+}
+
+// The space of this softmax is small: 4 ways to unroll each of two reductions, and the untuned program.
+constexpr i64 kSoftmaxSpace = 4 * 4 + 1;
+constexpr i64 kTrials = 40;
+i64 trials_of(const std::string& task, i64 wanted = kTrials) { return task == "softmax" ? kSoftmaxSpace : wanted; }
+
+class Search : public testing::Test {
+ protected:
+  static const rules::Library& library() {
+    static const rules::Library built_in = rules::Library::built_in();
+    return built_in;
+  }
+  static TuneOptions options(u64 seed = 1, int threads = 1, i64 trials = kTrials) {
+    return {.trials = trials, .seconds = 0, .seed = seed, .threads = threads, .rules = "cpu", .cost_model = "tree"};
+  }
+  Database database(const std::string& name) const {
+    auto opened = Database::open(directory_.path() + "/" + name, DatabaseMode::Write);
+    EXPECT_TRUE(opened) << opened.error();
+    return std::move(opened).operator*();
+  }
+  TuneResult run(const TuneOptions& options, Database& database, Measurer* measurer, Watcher& watcher) const {
+    return tune(tasks_, library(), options, database, measurer, watcher, watcher.stop);
+  }
+  static std::vector<Record> records(Database& database) {
+    std::vector<Record> list;
+    EXPECT_TRUE(database.visit({}, [&](Record& record) { list.push_back(record); }));
+    return list;
+  }
+  // (task, trace) in stored order.
+  static std::vector<std::pair<std::string, std::string>> traces(Database& database) {
+    std::vector<std::pair<std::string, std::string>> list;
+    for (const Record& record : records(database)) list.emplace_back(record.task, record.trace);
+    return list;
+  }
+
+  test::TemporaryDirectory directory_;
+  std::vector<TuneTask> tasks_ = [] {
+    std::vector<TuneTask> tasks;
+    tasks.push_back(task_of("dense", {{"M", i64{16}}, {"N", i64{16}}, {"K", i64{16}}}));
+    tasks.push_back(task_of("softmax", {{"M", i64{8}}, {"N", i64{64}}}));
+    return tasks;
+  }();
+};
+
+TEST_F(Search, TheSeedAloneDecidesWhatIsMeasured) {
+  auto stored = [&](const std::string& name, u64 seed, int threads) {
+    Database file = database(name);
+    FakeMeasurer measurer;
+    Watcher watcher;
+    TuneResult result = run(options(seed, threads), file, &measurer, watcher);
+    EXPECT_EQ(result.error, "");
+    EXPECT_FALSE(result.interrupted);
+    EXPECT_EQ(result.measured, measurer.calls);
+    for (const TaskProgress& task : result.tasks) {
+      EXPECT_EQ(task.trials, trials_of(task.name)) << task.name;
+      EXPECT_TRUE(task.done && task.problem.empty()) << task.name << ": " << task.problem;
+    }
+    EXPECT_EQ(watcher.messages, std::vector<std::string>{"softmax: the space holds no further candidate"});
+    return traces(file);
+  };
+  auto one = stored("one", 1, 1);
+  ASSERT_EQ(one.size(), kTrials + kSoftmaxSpace);
+  EXPECT_EQ(stored("three", 1, 3), one);
+  EXPECT_NE(stored("other", 2, 1), one);
+}
+
+TEST_F(Search, ResumesWhereItStopped) {
+  Database file = database("resumed");
+  FakeMeasurer first, again, more;
+  Watcher watcher;
+  run(options(), file, &first, watcher);
+  EXPECT_EQ(first.calls, kTrials + kSoftmaxSpace);
+  TuneResult nothing = run(options(), file, &again, watcher);
+  EXPECT_EQ(again.calls, 0);
+  EXPECT_EQ(nothing.measured, 0);
+  run(options(1, 1, kTrials + 20), file, &more, watcher);
+  EXPECT_EQ(more.calls, 20);  // of softmax there is nothing left
+  std::vector<Record> all = records(file);
+  EXPECT_EQ(all.size(), kTrials + 20 + kSoftmaxSpace);
+  std::set<std::string> programs;
+  for (const Record& record : all) EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: record " << record.id;
+}
+
+TEST_F(Search, ReplaysMeasurementsInTheSameOrder) {
+  Database file = database("replayed");
+  FakeMeasurer measurer;
+  Watcher measured, one, three;
+  run(options(), file, &measurer, measured);
+  TuneOptions replaying = options();
+  replaying.replay_measurements = true;
+  TuneResult result = run(replaying, file, nullptr, one);
+  replaying.threads = 3;
+  run(replaying, file, nullptr, three);
+  EXPECT_EQ(one.candidates, three.candidates);
+  EXPECT_EQ(one.candidates, measured.candidates);
+  EXPECT_EQ(records(file).size(), measured.candidates.size()) << "replaying stored something";
+  for (const TaskProgress& task : result.tasks) EXPECT_EQ(task.failed, 0) << task.name << ": some candidates were not recorded";
+}
+
+TEST_F(Search, SaysSoIfEveryCandidateFails) {
+  Database file = database("crashes");
+  FakeMeasurer measurer([](const Kernel&) { return failure(MeasureStatus::Crash, "SIGSEGV at 0x10"); });
+  Watcher watcher;
+  TuneResult result = run(options(), file, &measurer, watcher);
+  for (const TaskProgress& task : result.tasks) {
+    std::string count = std::to_string(trials_of(task.name));
+    EXPECT_EQ(task.problem, "every candidate failed (" + count + " crash); the first one: crash: SIGSEGV at 0x10");
+    EXPECT_EQ(task.failed, trials_of(task.name)) << task.name;
+    EXPECT_EQ(task.best_seconds, 0) << task.name;
+  }
+}
+
+TEST_F(Search, SaysOnceThatAReferenceFails) {
+  class NoReference : public FakeMeasurer {
+    TaskStart begin_task(const Kernel&, Tolerance, u64) override { return {.task = -1, .error = "out of memory", .reference_seconds = 0}; }
+  };
+  Database file = database("reference");
+  NoReference measurer;
+  Watcher watcher;
+  TuneResult result = run(options(), file, &measurer, watcher);
+  EXPECT_EQ(measurer.calls, 0);
+  EXPECT_TRUE(records(file).empty());
+  for (const TaskProgress& task : result.tasks) EXPECT_EQ(task.problem, "the reference program cannot be run: out of memory") << task.name;
+  EXPECT_EQ(watcher.messages.size(), result.tasks.size()) << "one message for each task";
+}
+
+TEST_F(Search, StoresFailuresAndGoesOn) {
+  Database file = database("failures");
+  FakeMeasurer measurer([](const Kernel& kernel) {
+    switch (hash_of(kernel) % 6) {
+      case 0: return failure(MeasureStatus::Timeout, "no answer");
+      case 1: return failure(MeasureStatus::WrongResult, "3 is not 4");
+      case 2: return failure(MeasureStatus::OutOfBounds, "behind Y");
+      default: return time_of(kernel);
+    }
+  });
+  Watcher watcher;
+  TuneResult result = run(options(), file, &measurer, watcher);
+  std::map<std::string, std::set<std::string>> errors;  // by status
+  std::map<std::string, i64> failed;                    // by task
+  for (const Record& record : records(file)) {
+    errors[record.status].insert(record.error);
+    failed[record.task] += !record.ok();
+    EXPECT_EQ(record.ok(), record.seconds > 0) << record.status;
+  }
+  EXPECT_EQ(errors, (std::map<std::string, std::set<std::string>>{
+                        {"ok", {""}}, {"timeout", {"no answer"}}, {"wrong result", {"3 is not 4"}}, {"out of bounds", {"behind Y"}}}));
+  for (const TaskProgress& task : result.tasks) {
+    EXPECT_EQ(task.problem, "") << task.name;
+    EXPECT_EQ(task.trials, trials_of(task.name)) << task.name;
+    EXPECT_EQ(task.failed, failed[task.name]) << task.name;
+    EXPECT_GT(task.best_seconds, 0) << task.name;
+  }
+}
+
+TEST_F(Search, StopsAfterTheTrialAtHand) {
+  Database file = database("stopped");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  watcher.stop_after = 5;
+  TuneResult result = run(options(), file, &measurer, watcher);
+  EXPECT_TRUE(result.interrupted);
+  std::size_t stored = records(file).size();
+  EXPECT_TRUE(stored == 5 || stored == 6) << stored;
+  EXPECT_EQ(result.measured, static_cast<i64>(stored));
+}
+
+TEST(TaskScheduler, EachTaskHasARoundFirst) {
+  std::vector<TaskHistory> tasks(3);
+  EXPECT_EQ(next_task(tasks), 0);
+  tasks[0].best = {1e-6};
+  EXPECT_EQ(next_task(tasks), 1);
+  tasks[1].best = {1.0};
+  EXPECT_EQ(next_task(tasks), 2);
+  tasks[2].alive = false;
+  EXPECT_EQ(next_task(tasks), 1);
+}
+
+TEST(TaskScheduler, ThenTheLargerWeightedGain) {
+  std::vector<TaskHistory> tasks{{.weight = 1, .best = {1, 1}}, {.weight = 3, .best = {1, 1}}};
+  EXPECT_EQ(next_task(tasks), 1);  // same times, larger weight
+  tasks[0].weight = 4;
+  EXPECT_EQ(next_task(tasks), 0);
+  tasks = {{.weight = 1, .best = {1.2, 1}}, {.weight = 1, .best = {8, 1}}};
+  EXPECT_EQ(next_task(tasks), 1);  // same weight and time, more improvement lately
+  tasks[1].alive = false;
+  EXPECT_EQ(next_task(tasks), 0);
+  tasks[0].alive = false;
+  EXPECT_EQ(next_task(tasks), -1);
+}
+
+}  // namespace
+}  // namespace tw
