@@ -86,6 +86,8 @@ class Tuner {
       if (!states_[next.task].progress.problem.empty()) continue;  // given up while this batch was searched
       measuring = std::move(next);
       in_flight_ = true;
+      shown_.clear();
+      for (const TaskState& state : states_) shown_.push_back(state.progress);
       measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });
       train();
     }
@@ -361,12 +363,8 @@ class Tuner {
     trial.stored = true;
   }
 
-  // Progress as seen from outside while the batch runs; the state itself is changed by finish().
+  // Progress as seen from outside while the batch runs: a copy, for the states belong to the searching thread.
   void observe(const Batch& batch, const Trial& trial) {
-    if (shown_.size() != states_.size()) shown_.resize(states_.size());
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (static_cast<int>(i) != batch.task || shown_[i].trials < states_[i].progress.trials) shown_[i] = states_[i].progress;
-    }
     TaskProgress& shown = shown_[batch.task];
     ++shown.trials;
     shown.failed += !trial.record.ok();
