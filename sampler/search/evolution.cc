@@ -26,13 +26,17 @@ class Evolution {
   std::vector<Candidate> build_all(int count, u64 label, Make make) {
     double begin = now();
     std::vector<std::optional<Candidate>> made(count);
+    std::vector<Rng> streams;
+    for (int item = 0; item < count; ++item) {
+      streams.push_back(rng_.fork(label * 1000003 + static_cast<u64>(item)));
+      Candidate candidate;
+      if (make(item, candidate, streams.back(), *builders_[0]) && is_new(candidate)) made[item] = std::move(candidate);
+    }
     std::vector<char> was_rejected(count, 0);
     parallel_for(count, static_cast<int>(builders_.size()), [&](int item, int thread) {
-      Rng rng = rng_.fork(label * 1000003 + static_cast<u64>(item));
-      Candidate candidate;
-      if (!make(item, candidate, rng, *builders_[thread])) return;
-      if (builders_[thread]->build(candidate, &rng)) made[item] = std::move(candidate);
-      else was_rejected[item] = 1;
+      if (!made[item] || builders_[thread]->build(*made[item], &streams[item])) return;
+      made[item].reset();
+      was_rejected[item] = 1;
     });
     std::vector<Candidate> out;
     for (std::optional<Candidate>& candidate : made) {
@@ -106,6 +110,16 @@ class Evolution {
   }
 
  private:
+  // Not the decisions of one that was built in this round: replaying it again would give the same program. Open decisions are new.
+  bool is_new(const Candidate& candidate) {
+    u64 key = mix64(static_cast<u64>(candidate.sketch));
+    for (const Decision& decision : candidate.decisions) {
+      if (decision.open()) return true;
+      for (int i = 0; i < decision.count; ++i) key = mix64(key ^ static_cast<u64>(decision.values[i]));
+    }
+    return decisions_.insert(key).second;
+  }
+
   // Sampling weights: exponential in the score, measured in standard deviations.
   static std::vector<double> weights(const std::vector<Candidate>& parents) {
     double mean = 0, square = 0;
@@ -125,7 +139,8 @@ class Evolution {
   HashSet& seen_;
   EvolutionStats& stats_;
   std::vector<std::unique_ptr<CandidateBuilder>> builders_;
-  HashSet round_;  // programs met in this round
+  HashSet round_;                       // programs met in this round
+  std::unordered_set<u64> decisions_;  // and complete decisions, as hashes: a collision loses one candidate
 };
 
 void sort_by_score(std::vector<Candidate>& candidates) {

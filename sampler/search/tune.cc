@@ -222,11 +222,22 @@ class Tuner {
   void measure(Batch& batch) {
     TaskState& state = states_[batch.task];
     if (!options_.replay_measurements && !start_worker_task(state)) return;
-    for (Trial& trial : batch.trials) {
+    std::future<BuiltKernel> ahead;
+    for (std::size_t i = 0; i < batch.trials.size(); ++i) {
       if (stop_ || !database_error_.empty()) return;
       if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return;
-      if (options_.replay_measurements) replay_measurement(state, batch, trial);
-      else run_trial(state, batch, trial);
+      Trial& trial = batch.trials[i];
+      if (options_.replay_measurements) {
+        replay_measurement(state, batch, trial);
+      } else {
+        BuiltKernel built = ahead.valid() ? ahead.get() : build(state, trial);
+        // The next kernel is compiled while this one is measured, unless that needs all cores.
+        if (i + 1 < batch.trials.size()) {
+          ahead = std::async(overlapped_ ? std::launch::async : std::launch::deferred,
+                             [this, &state, &next = batch.trials[i + 1]] { return build(state, next); });
+        }
+        run_trial(state, batch, trial, built);
+      }
       if (!trial.stored) return;
       observe(batch, trial);
     }
@@ -288,20 +299,26 @@ class Tuner {
     record.trace = trace->print(0);
   }
 
-  void run_trial(TaskState& state, const Batch& batch, Trial& trial) {
-    fill_record(state, batch.generation, trial);
+  // One at a time: the compiler is not shared between threads.
+  BuiltKernel build(const TaskState& state, const Trial& trial) {
     BuildTimes times;
     BuiltKernel built;
     if (trial.is_baseline) {
       built = build_kernel(state.space.base, state.task->target, *compiler_, &times);
     } else {
       CandidateBuilder builder(state.space);
-      Result<Program> program = builder.build(trial.candidate, nullptr);
+      Candidate copy = trial.candidate;
+      Result<Program> program = builder.build(copy, nullptr);
       TW_CHECK(program, "a candidate that was built cannot be built again");
       built = build_kernel(*program, state.task->target, *compiler_, &times);
     }
     result_.profile.lower += times.lower_seconds;
     result_.profile.compile += times.compile_seconds;
+    return built;
+  }
+
+  void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built) {
+    fill_record(state, batch.generation, trial);
     MeasureResult measured;
     if (built.kernel) {
       double begin = now();
