@@ -330,7 +330,7 @@ class Tuner {
       }
       measured = measurer_->measure(state.worker_task, *built.kernel, options);
       // On a busy machine one measurement may be far off: a leap is believed only if a second one confirms it.
-      if (measured.status == MeasureStatus::Ok && options.incumbent && measured.seconds < kLeap * best_in_batch(state)) {
+      if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < kLeap) {
         MeasureResult again = measurer_->measure(state.worker_task, *built.kernel, options);
         if (again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
       }
@@ -444,7 +444,7 @@ class Tuner {
   }
 
   static constexpr int kBatch = 32;         // trials per round
-  static constexpr double kLeap = 0.95;     // of the best time so far
+  static constexpr double kLeap = 0.95;     // of the incumbent's time
   static constexpr int kEnoughToLearn = 16; // measured candidates before the learned model is used
 
   const std::vector<TuneTask>& tasks_;
