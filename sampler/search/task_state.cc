@@ -115,6 +115,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   auto stored = database.add_workload(state.workload_key, workload_text(task.program.program));
   if (!stored) state.progress.problem = stored.error();
   read_records(state, database, options, observer);
+  if (options.more > 0) state.progress.wanted = state.progress.trials + options.more;
 }
 
 SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set) {
