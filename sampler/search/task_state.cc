@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
+#include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -92,6 +93,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.progress.wanted = options.trials;
   state.progress.flops = count_flops(task.program.program);
   state.tolerance = tolerance_of(task.program.program);
+  state.least_flops = least_flops(task.program.program);
   state.workload_key = to_hex(structural_hash(task.program.program));
   state.target_key = to_string(task.target);
   const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);

@@ -323,7 +323,7 @@ class Tuner {
     if (built.kernel) {
       double begin = now();
       MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                             .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
+                             .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
       if (trial.is_baseline) {  // may take seconds a call: one sample says enough
         options.timeout_seconds = 120;
         options.first_pairs = options.pairs = options.max_pairs = 1;
