@@ -41,6 +41,7 @@ void read_records(TaskState& state, Database& database, const TuneOptions& optio
       state.recorded[*program] = record;
       continue;
     }
+    note_object(state, record);
     Source source{cat("record ", record.id), record.trace};
     Diagnostics diagnostics(source);
     std::optional<Trace> trace = parse_schedule(source, diagnostics);
@@ -69,9 +70,16 @@ std::vector<Candidate> TaskState::elites(std::size_t most) const {
   return best;
 }
 
+void note_object(TaskState& state, const Record& record) {
+  std::optional<Hash128> object = parse_hash(record.object);
+  bool is_measured = record.is_trial() && record.status != name_of(MeasureStatus::WorkerLost);
+  if (object && is_measured) state.objects.emplace(*object, record.id);
+}
+
 void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record) {
   bool good = record.ok();
   state.measured.insert(program);
+  if (!record.is_trial()) return;
   ++state.progress.trials;
   if (candidate) state.history.push_back({*candidate, good ? record.seconds : std::numeric_limits<double>::infinity()});
   if (!good) {
