@@ -43,8 +43,8 @@ struct LoweredEntry {
 Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run, const LoweringOptions& options,
                                  std::vector<PassDump>* dumps) {
   Pipeline at(entry, dumps);
-  TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
   TW_TRY_STATUS(at.step("skip_identity_terms", skip_identity_terms(arena, at.program())));
+  TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
   TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));
   TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, is_run));
   TW_TRY_STATUS(at.step("place_buffers", placed.program));
