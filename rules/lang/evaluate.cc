@@ -48,9 +48,15 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
     evaluator.assume_open(open);
     Flow flow = evaluator.run(block);
     outcome.applied |= evaluator.applied();
+    outcome.unmet = evaluator.unmet();
     if (flow == Flow::Error) return {};
+    auto note = [&](const Reject& why, bool is_caught) {
+      outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, is_caught});
+    };
+    for (const Reject& caught : evaluator.caught()) note(caught, true);
+    if (flow == Flow::Rejected) note(evaluator.rejected, false);
     if (flow == Flow::Next || flow == Flow::Skip) outcome.schedules.push_back(std::move(schedule));
-    if (flow == Flow::Rejected) outcome.rejects.push_back({std::string(use.rule->name), to_string(evaluator.rejected)});
+    outcome.dropped += flow == Flow::Drop && evaluator.applied();
     choices = evaluator.choices;
     while (!choices.empty() && choices.back().taken + 1 == choices.back().count) choices.pop_back();
     if (choices.empty()) return outcome;

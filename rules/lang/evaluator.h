@@ -57,11 +57,16 @@ class Evaluator {
   void assume_open(const std::unordered_set<u32>& open) { open_loops_ = open; }
 
   Flow run(BlockId block);
-  // Did `when` hold?
+  // Did `when` hold? If not, which part of it is false.
   bool applied() const { return applied_; }
+  const std::string& unmet() const { return unmet_; }
+  // Rejects inside `try`, which went on.
+  const std::vector<Reject>& caught() const { return caught_; }
 
  private:
   bool bind_params(Scope& scope);
+  // Like condition(); of `a and b` it goes into the parts and notes the first that is false.
+  std::optional<bool> check_when(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
 
   // ---- statements
   Flow run(const Statements& statements, const std::shared_ptr<Scope>& scope);
@@ -137,6 +142,8 @@ class Evaluator {
   int depth_ = 0;
   std::size_t next_choice_ = 0;
   bool applied_ = false, failed_ = false;
+  std::string unmet_;
+  std::vector<Reject> caught_;
   std::vector<std::string> wanted_names_;  // of the results of the next instruction
   std::unordered_set<u32> known_loops_, open_loops_;
 };

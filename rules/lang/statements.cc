@@ -7,12 +7,22 @@ Flow Evaluator::run(BlockId block) {
   scope->set(use_.rule->argument, use_.rule->visits_program ? RuleValue::none() : RuleValue::of(block));
   if (!bind_params(*scope)) return Flow::Error;
   if (use_.rule->when) {
-    std::optional<bool> holds = condition(use_.rule->when, scope);
+    std::optional<bool> holds = check_when(use_.rule->when, scope);
     if (!holds) return Flow::Error;
     if (!*holds) return Flow::Drop;
   }
   applied_ = true;
   return run(use_.rule->body, scope);
+}
+
+std::optional<bool> Evaluator::check_when(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
+  if (auto* both = ast::as<ast::Binary>(e); both && both->op == BinaryOp::And) {
+    std::optional<bool> first = check_when(both->a, scope);
+    return first && *first ? check_when(both->b, scope) : first;
+  }
+  std::optional<bool> holds = condition(e, scope);
+  if (holds && !*holds) unmet_ = ast::to_string(e);
+  return holds;
 }
 
 bool Evaluator::bind_params(Scope& scope) {
@@ -119,12 +129,16 @@ Flow Evaluator::attempt(const Statement& s, const std::shared_ptr<Scope>& scope)
   if (!sink_.records()) {
     // On a bare state a rejected instruction changes nothing, so `try` holds one instruction at a time there.
     Flow flow = run_nested(s.body, scope);
-    return flow == Flow::Rejected ? run_nested(s.otherwise, scope) : flow;
+    if (flow != Flow::Rejected) return flow;
+    failed_ = false;
+    return run_nested(s.otherwise, scope);
   }
   Schedule before = sink_.schedule().fork();
   std::size_t choice = next_choice_;
   Flow flow = run_nested(s.body, scope);
   if (flow != Flow::Rejected) return flow;
+  caught_.push_back(rejected);
+  failed_ = false;
   sink_.schedule() = std::move(before);
   next_choice_ = choice;
   return run_nested(s.otherwise, scope);
