@@ -8,6 +8,7 @@
 #include "dsl/passes/partition_loops.h"
 #include "dsl/passes/place_buffers.h"
 #include "dsl/passes/register_loops.h"
+#include "dsl/passes/skip_identity_terms.h"
 #include "dsl/passes/split_entry_points.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
@@ -43,6 +44,7 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
                                  std::vector<PassDump>* dumps) {
   Pipeline at(entry, dumps);
   TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
+  TW_TRY_STATUS(at.step("skip_identity_terms", skip_identity_terms(arena, at.program())));
   TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));
   TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, is_run));
   TW_TRY_STATUS(at.step("place_buffers", placed.program));
