@@ -103,6 +103,7 @@ class ArgumentMaker {
         {"scope", {"global", "global", "global", "local"}},
         {"access", {"read", "write"}},
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
+        {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}}};
     auto known = words.find(parameter.name);
     return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
