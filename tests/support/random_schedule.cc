@@ -95,7 +95,10 @@ class ArgumentMaker {
       some.push_back(i == hole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(1 + rng_.below(5)));
     return list(some);
   }
-  std::optional<Arg> integer(const Parameter&) { return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1); }
+  std::optional<Arg> integer(const Parameter& parameter) {
+    if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
+    return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1);
+  }
   std::optional<Arg> boolean(const Parameter&) { return Arg::of_int(rng_.below(2)); }
   std::optional<Arg> literal(const Parameter&) { return Arg::of_int(rng_.below(3)); }
   std::optional<Arg> text(const Parameter& parameter) {
@@ -103,6 +106,7 @@ class ArgumentMaker {
         {"scope", {"global", "global", "global", "local"}},
         {"access", {"read", "write"}},
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
+        {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}}};
     auto known = words.find(parameter.name);
     return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
