@@ -48,13 +48,6 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
       buffer->name);
 }
 
-// Is the loop, as it is, one of the block's iters, over its whole domain?
-static bool runs_over_a_domain(const Block* block, const For* loop) {
-  auto at = std::find(block->bindings.begin(), block->bindings.end(), loop->var);
-  return at != block->bindings.end() &&
-         block->iters[static_cast<std::size_t>(at - block->bindings.begin())].extent == loop->extent;
-}
-
 // The nest of a writer that nobody has scheduled: one plain loop per iter and nothing else below, the whole buffer
 // written at its iters.
 static Result<const Stmt*> untouched_nest(const State& state, const Block* writer, const Buffer* buffer) {
@@ -64,27 +57,18 @@ static Result<const Stmt*> untouched_nest(const State& state, const Block* write
                          buffer->name, writer->name)
                          .about_block(writer->id.value);
   const Store* store = single_store(writer);
-  if (!store || !is_complete(state.program().body, writer) || writer->predicate || !has_trivial_bindings(writer))
-    return scheduled;
+  auto nest = first_nest(state, writer);
+  if (!store || !is_complete(state.program().body, writer) || !nest) return scheduled;
   std::optional<std::vector<int>> iters = iters_as_indices(writer, store->targets[0].indices);
   if (!iters) return scheduled;
-  std::size_t looped = 0;
   for (std::size_t d = 0; d < iters->size(); ++d) {
     if (((*iters)[d] < 0 ? 1 : writer->iters[(*iters)[d]].extent) != buffer->shape[d]) return scheduled;
   }
   for (std::size_t i = 0; i < writer->iters.size(); ++i) {
     bool is_index = std::find(iters->begin(), iters->end(), static_cast<int>(i)) != iters->end();
     if (!is_index && writer->iters[i].extent != 1) return scheduled;
-    looped += as<Var>(writer->bindings[i]) != nullptr;
   }
-  TW_TRY(Path path, state.path_to(writer->id));
-  int top = path.index_of(top_of_own_nest(path));
-  if (path.size() - 1 - top != static_cast<int>(looped)) return scheduled;
-  for (int i = top; i + 1 < path.size(); ++i) {
-    const For* loop = static_cast<const For*>(path[i]);
-    if (!is_plain(loop) || !runs_over_a_domain(writer, loop)) return scheduled;
-  }
-  return path[top];
+  return nest->top;
 }
 
 // The writer with one iter per new dimension.
