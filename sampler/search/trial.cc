@@ -8,6 +8,7 @@
 
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
+#include "sampler/search/reference.h"
 
 namespace tw {
 namespace {
@@ -41,7 +42,8 @@ BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompi
 
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {
   Arena arena(1 << 18);
-  return build_kernel(widen_to_f64(arena, program), target, compiler);
+  Schedule schedule = reference_schedule(widen_to_f64(arena, program));
+  return build_kernel(schedule.program(), target, compiler);
 }
 
 Hash128 object_hash(const Kernel& kernel) {

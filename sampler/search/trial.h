@@ -28,7 +28,7 @@ struct BuiltKernel {
 // Lowers and compiles a scheduled program.
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times = nullptr);
 
-// The reference kernel: the unscheduled program with floats widened to f64 (design, section 11.9).
+// The reference kernel: see reference.h.
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler);
 
 // Of the object code: two kernels with the same hash run the same instructions.

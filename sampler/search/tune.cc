@@ -330,8 +330,9 @@ class Tuner {
       double begin = now();
       MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
                              .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
-      if (trial.is_baseline) {  // may take seconds a call: one sample says enough
+      if (trial.is_baseline) {  // may take seconds a call: one says enough
         options.timeout_seconds = 120;
+        options.single_call_seconds = 0.25;
         options.first_pairs = options.pairs = options.max_pairs = 1;
       }
       measured = measurer_->measure(state.worker_task, *built.kernel, options);
