@@ -210,7 +210,7 @@ TEST_F(Check, ReduceShrinksATraceThatCannotBeReplayed) {
 TEST_F(Check, ReduceKeepsWhatAUsersCommandNeeds) {
   write("bug.tw", long_trace("annotate(b, \"unroll_limit\", 16)"));
   // "Fails" while a loop is vectorized and the first tile has a factor 4 in front.
-  Finished finished = run({"reduce", "bug.tw", "--check", "! (grep -q vectorize {} && grep -q '@ .4' {})", "--json"});
+  Finished finished = run({"reduce", "bug.tw", "--check", "! (grep -q vectorize {} && grep -q '@ .4,' {})", "--json"});
   EXPECT_EQ(finished.code, 0) << finished.err;
   boost::json::object json = json_of(finished);
   EXPECT_LE(json.at("instructions").as_int64(), 6) << finished.out;
