@@ -51,7 +51,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
     outcome.unmet = evaluator.unmet();
     if (flow == Flow::Error) return {};
     auto note = [&](const Reject& why, bool is_caught) {
-      outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, is_caught});
+      outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, why.reason, is_caught});
     };
     for (const Reject& caught : evaluator.caught()) note(caught, true);
     if (flow == Flow::Rejected) note(evaluator.rejected, false);

@@ -30,6 +30,7 @@ struct ForkReject {
   std::string rule;
   std::string reason;       // the reject as one line
   std::string instruction;  // its name
+  const char* pattern = ""; // the reason without its numbers and names
   bool is_caught = false;   // inside a `try`: the fork went on
 };
 

@@ -1,11 +1,22 @@
 #include "sampler/search/candidate.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace tw {
 namespace {
 
 Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
 
 }  // namespace
+
+CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                                    const Target& target, std::string& errors, u64 seed) {
+  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target)};
+  made.space = build_space(program, uses, library, made.facts, errors, seed);
+  std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  return made;
+}
 
 bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
   const Sketch& chosen = space_.space.sketches[sketch];
@@ -28,7 +39,7 @@ Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng) {
   return state.program();
 }
 
-Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate) {
+Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {
   Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
   if (space.posts.empty()) return trace;
   Schedule schedule(space.base);
@@ -40,7 +51,9 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   TW_TRY_STATUS(schedule.enter_postproc());
   for (const rules::RuleUse& post : space.posts) {
     Diagnostics diagnostics(*post.module->source);
-    TW_TRY_STATUS(apply_post(post, space.library->functions(), schedule, space.facts, diagnostics));
+    Status applied = apply_post(post, space.library->functions(), schedule, space.facts, diagnostics);
+    if (errors) *errors += diagnostics.render();
+    TW_TRY_STATUS(applied);
   }
   return schedule.trace();
 }

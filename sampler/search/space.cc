@@ -92,6 +92,11 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   return space;
 }
 
+rules::TargetFacts facts_of(const Target& target) {
+  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
+}
+
 double log10_points(const Sketch& sketch) {
   double total = sketch.prior->log10_groups();
   std::size_t sample = 0;

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "backends/target.h"
 #include "rules/lang/library.h"
 #include "sampler/draw/joint_prior.h"
 
@@ -34,6 +35,9 @@ struct Space {
 // Errors in the text of rules go to their module's diagnostics, rendered into `errors`.
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                   const rules::TargetFacts& target, std::string& errors, u64 seed = 1);
+
+// What rules may know about a target.
+rules::TargetFacts facts_of(const Target& target);
 
 // log10 of the number of decisions of a sketch, with the extents of the draw at which it was built; -1 if some sample is not
 // understood.

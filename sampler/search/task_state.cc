@@ -13,11 +13,6 @@
 namespace tw {
 namespace {
 
-rules::TargetFacts facts_of(const Target& target) {
-  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
-          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
-}
-
 FeatureTarget feature_target_of(const Target& target) {
   return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
