@@ -552,7 +552,7 @@ class Evaluator {
       if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
       arguments[i] = default_argument(kind.parameters[i]);
     }
-    return instruction(kind, arguments, names, n->span, false);
+    return instruction(kind, arguments, names, n->span, std::string_view(kind.name) == "prefer");
   }
 
   std::optional<Arg> to_arg(const RuleValue& value, Span span) {
@@ -594,7 +594,8 @@ class Evaluator {
   std::optional<Arg> find_handle(Value::Tag tag, i64 id) {
     const std::vector<Value>& values = sink_.state().values();
     for (std::size_t i = values.size(); i-- > 0;) {
-      if (values[i].tag == tag && values[i].payload == id) return Arg::of_value(static_cast<u32>(i));
+      bool is_it = values[i].tag == tag && values[i].payload == id;
+      if (is_it && !open_values_.count(static_cast<u32>(i))) return Arg::of_value(static_cast<u32>(i));
     }
     return std::nullopt;
   }
@@ -642,6 +643,7 @@ class Evaluator {
       return std::nullopt;
     }
     note_loops(open && !kind.pure);
+    if (kind.samples || (open && std::string_view(kind.name) == "choose")) note_drawn_handles(*first);
     return result_of(kind, *first);
   }
 
@@ -654,6 +656,10 @@ class Evaluator {
     const std::vector<Value>& values = sink_.state().values();
     std::vector<RuleValue> made;
     for (u32 i = first; i < values.size(); ++i) {
+      if (open_values_.count(i)) {
+        made.push_back(RuleValue::of_open(Arg::of_value(i)));
+        continue;
+      }
       switch (values[i].tag) {
         case Value::Tag::Loop: made.push_back(RuleValue::of(LoopId{static_cast<u32>(values[i].payload)})); break;
         case Value::Tag::Block: made.push_back(RuleValue::of(BlockId{static_cast<u32>(values[i].payload)})); break;
@@ -673,6 +679,7 @@ class Evaluator {
     if (arg.tag == Arg::Tag::Value) {
       const Value& value = sink_.state().values()[arg.integer];
       if (value.tag == Value::Tag::Int || value.tag == Value::Tag::Location) return true;
+      if (open_values_.count(static_cast<u32>(arg.integer))) return true;
       if (value.tag == Value::Tag::Loop) return open_loops_.count(static_cast<u32>(value.payload)) > 0;
       return block_is_open({static_cast<u32>(value.payload)});
     }
@@ -688,6 +695,11 @@ class Evaluator {
     for_each<For>(sink_.state().program().body, [&](const For* loop) {
       if (known_loops_.insert(loop->id.value).second && open) open_loops_.insert(loop->id.value);
     });
+  }
+
+  // Which loop a drawn handle is depends on the draw: it stands for itself, not for the loop that it happens to be.
+  void note_drawn_handles(u32 first) {
+    for (u32 i = first; sink_.records() && i < sink_.state().values().size(); ++i) open_values_.insert(i);
   }
 
   Arena& arena() { return sink_.state().arena(); }
@@ -720,6 +732,7 @@ class Evaluator {
   bool applied_ = false, failed_ = false;
   std::vector<std::string> wanted_names_;  // of the results of the next instruction
   std::unordered_set<u32> known_loops_, open_loops_;
+  std::unordered_set<u32> open_values_;  // handles made by samples and by choose
 };
 
 // Loops of a schedule that depend on samples: every loop that its base program did not have, unless the trace has no sample.
