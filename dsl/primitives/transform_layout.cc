@@ -4,7 +4,8 @@
 // Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute
 // (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
 // extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive,
-// and writes `pad` where the map pads. Any other writer keeps its loops; then the map must not pad.
+// and writes `pad` where the map pads. Any other writer keeps its loops; then the map must not pad. What storage_align
+// said about the old dimensions is forgotten.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -151,6 +152,7 @@ static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access
 
   Buffer* to = state.arena().make<Buffer>(*buffer);
   to->shape = state.arena().copy(map.shape);
+  to->stride_rules = {};
   const Stmt* nest = old_nest ? nest_over_new_shape(state, writers[0], map, to, pad) : nullptr;
   for (const Block* other : blocks_in(state.program().body)) {
     if (old_nest && other == writers[0]) continue;

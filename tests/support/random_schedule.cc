@@ -114,7 +114,10 @@ class ArgumentMaker {
       some.push_back(i == hole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(1 + rng_.below(5)));
     return list(some);
   }
-  std::optional<Arg> integer(const Parameter&) { return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1); }
+  std::optional<Arg> integer(const Parameter& parameter) {
+    if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
+    return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1);
+  }
   // One number per iter of the block drawn before: a permutation, or sizes.
   std::optional<Arg> integers(const Parameter& parameter) {
     i64 count = block_ ? static_cast<i64>(block_->iters.size()) : 1 + rng_.below(3);
@@ -136,6 +139,7 @@ class ArgumentMaker {
         {"scope", {"global", "global", "global", "local"}},
         {"access", {"read", "write"}},
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
+        {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}}};
     auto known = words.find(parameter.name);
     return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
