@@ -124,6 +124,8 @@ class Evaluator {
   // What is done to a block among open loops may make more of them.
   bool block_is_open(BlockId id) const;
   void note_loops(bool open);
+  // Which loop a drawn handle is depends on the draw: it stands for itself, not for the loop that it happens to be.
+  void note_drawn_handles(u32 first);
 
   // ---- small things
   Arena& arena() { return sink_.state().arena(); }
@@ -146,6 +148,7 @@ class Evaluator {
   std::vector<Reject> caught_;
   std::vector<std::string> wanted_names_;  // of the results of the next instruction
   std::unordered_set<u32> known_loops_, open_loops_;
+  std::unordered_set<u32> open_values_;  // handles made by samples and by choose
 };
 
 }  // namespace tw::rules

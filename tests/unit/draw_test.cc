@@ -281,6 +281,52 @@ TEST(JointPrior, NoDrawIfNothingIsValid) {
   EXPECT_FALSE(JointPrior(trace).draw(decisions, rng));
 }
 
+TEST(JointPrior, PreferWeighsTheDraw) {
+  Rng rng(11);
+  Trace trace = parse(
+      "r = sample_categorical([1, 2, 3])\nv = sample_categorical([1, 2])\nrequire(r + v <= 4)\nprefer(r * v)\nprefer(4 - v)\n");
+  JointPrior prior(trace);
+  std::map<std::pair<i64, i64>, double> counts;
+  for (int i = 0; i < 19000; ++i) {
+    std::vector<Decision> decisions(2);
+    ASSERT_TRUE(prior.draw(decisions, rng));
+    ++counts[{decisions[0].values[0] + 1, decisions[1].values[0] + 1}];
+  }
+  // r * v * (4 - v) of the five valid pairs: 3, 6, 9, 4, 8; together 30. About five standard deviations each.
+  const std::map<std::pair<i64, i64>, double> weights = {{{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 9}, {{1, 2}, 4}, {{2, 2}, 8}};
+  EXPECT_EQ(counts.size(), weights.size());
+  for (const auto& [pair, weight] : weights) EXPECT_NEAR(counts[pair], 19000 * weight / 30, 320) << pair.first << ", " << pair.second;
+}
+
+TEST(JointPrior, PreferWithoutWeightExcludes) {
+  Rng rng(12);
+  OwnedProgram program = matmul(4, 4, 4);
+  Trace trace = parse("r = sample_categorical([0, 1, 2])\nprefer(r)\n");
+  JointPrior prior(trace);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<Decision> decisions(1);
+    ASSERT_TRUE(prior.draw(decisions, rng));
+    ASSERT_NE(decisions[0].values[0], 0);
+  }
+  std::vector<Decision> excluded{Decision::of(0)};
+  EXPECT_FALSE(prior.satisfied(excluded));
+  EXPECT_EQ(replayed(program.program, trace, excluded, ReplayMode::Strict, nullptr),
+            "prefer: the weight of these decisions is 0; expected at least 1");
+}
+
+TEST(Permutation, EveryOrderIsEquallyLikely) {
+  Rng rng(13);
+  OneSample sample(8, "x, y, z = sample_permutation([i, j, k])");
+  std::map<std::vector<i64>, double> counts;
+  for (int i = 0; i < 12000; ++i) ++counts[sample.draw(rng)];
+  EXPECT_EQ(counts.size(), 6u);
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, 2000, 210);
+  EXPECT_EQ(sample.strict({0, 0, 1}), "sample_permutation: the decision is no permutation of 0 to 2");
+  EXPECT_EQ(sample.strict({0, 1}), "sample_permutation: the decision is no permutation of 0 to 2");
+  EXPECT_EQ(sample.strict({0, 1, 3}), "sample_permutation: the decision is no permutation of 0 to 2");
+  EXPECT_EQ(sample.adapted({2, 2, 2}), (std::vector<i64>{0, 1, 2}));
+}
+
 // Something for every mutator.
 const char* const kTiled =
     "c = get_block(\"C\")\n"
@@ -293,6 +339,8 @@ const char* const kTiled =
     "v0, v1 = sample_partitioned_tile(j0, 2, 1, 1)\n"
     "reorder([i0, j0, i1, i2, j1])\n"
     "parallel(i0)\n"
+    "o0, o1 = sample_permutation([i1, i2])\n"
+    "reorder([o0, o1])\n"
     "n = sample_categorical([0, 16, 64])\n"
     "annotate(y, \"unroll\", n)\n"
     "at = sample_compute_location(c)\n"
