@@ -15,6 +15,7 @@
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
 #include "runtime/measurer.h"
+#include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -159,7 +160,9 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
       measurer.begin_task(*reference.kernel, tolerance_of(rebuilt.base.program), /*seed=*/1);
   if (start.task < 0)
     return say(cat(recipe.name, ": the reference cannot be run: ", start.error)), Environment;
-  MeasureOptions how{.threads = target.threads, .timeout_seconds = 120};
+  MeasureOptions how{.threads = target.threads,
+                     .least_flops = least_flops(rebuilt.base.program),
+                     .timeout_seconds = 120};
   if (options.run) how.first_pairs = how.pairs = 50, how.max_pairs = 200, how.budget_seconds = 3;
   MeasureResult result = measurer.measure(start.task, *kernel, how);
   measurer.end_task(start.task);

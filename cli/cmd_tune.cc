@@ -72,7 +72,7 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
     const TuneTask& task = list.tasks[i];
     SpaceSummary space = summarize_space(task, list.library, tuning.rules);
     if (!space.errors.empty()) return std::fputs(space.errors.c_str(), stderr), Usage;
-    i64 wanted = std::max<i64>(0, tuning.trials - stored[i]);
+    i64 wanted = tuning.more > 0 ? tuning.more : std::max<i64>(0, tuning.trials - stored[i]);
     missing += wanted;
     boost::json::array sketches;
     for (const SpaceSummary::Row& row : space.sketches) {
@@ -191,7 +191,7 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   if (!run) return Environment;
   std::vector<std::string> names;
   for (const TuneTask& task : list.tasks) names.push_back(task.name);
-  Progress progress(names, tuning.trials, tuning.seconds);
+  Progress progress(names, tuning.seconds);
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
@@ -225,14 +225,13 @@ int tune_list(const Options& options) {
   std::optional<std::vector<i64>> stored = stored_trials(*list, path);
   if (!stored) return Environment;
   TuneOptions tuning{.trials = options.trials > 0 ? options.trials : given.trials.value,
+                     .more = options.more,
                      .seconds = options.seconds > 0 ? options.seconds : given.seconds.value,
                      .seed = options.seed.value_or(given.seed.value),
                      .threads = options.threads,
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
-  if (options.more > 0)
-    tuning.trials = *std::max_element(stored->begin(), stored->end()) + options.more;
   if (options.dry_run) return dry_run(*list, *stored, tuning, options.json);
   return run_search(*list, tuning, path, options);
 }

@@ -25,9 +25,8 @@ std::size_t terminal_width() {
 
 }  // namespace
 
-Progress::Progress(std::vector<std::string> names, i64 trials, double seconds)
+Progress::Progress(std::vector<std::string> names, double seconds)
     : names_(std::move(names)),
-      wanted_(trials),
       seconds_(seconds),
       terminal_(isatty(STDERR_FILENO) != 0),
       begin_(Clock::now()) {}
@@ -48,19 +47,20 @@ void Progress::on_trial(const std::vector<TaskProgress>& tasks, std::size_t, con
 std::string Progress::line_of(const std::vector<TaskProgress>& tasks) const {
   double passed = seconds_since(begin_),
          rate = static_cast<double>(measured_) / std::max(passed, 1e-3);
-  i64 trials = 0, failed = 0, left = 0;
+  i64 trials = 0, failed = 0, wanted = 0, left = 0;
   std::string best;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const TaskProgress& task = tasks[i];
     trials += task.trials;
     failed += task.failed;
-    left += std::max<i64>(0, wanted_ - task.trials);
+    wanted += task.wanted;
+    left += std::max<i64>(0, task.wanted - task.trials);
     best += fmt::format("  {} {}", names_[i], show_time(task.best_seconds));
   }
   double time_left = rate > 0 ? static_cast<double>(left) / rate : 0;
   if (seconds_ > 0) time_left = std::min(time_left, std::max(0.0, seconds_ - passed));
   return fmt::format("{}  {}/{} trials  {:.1f}/s  {} failed  {} left |{}", show_clock(passed),
-                     trials, wanted_ * static_cast<i64>(names_.size()), rate, failed,
+                     trials, wanted, rate, failed,
                      show_clock(time_left), best);
 }
 

@@ -10,8 +10,8 @@ namespace tw::cli {
 
 class Progress final : public TuneObserver {
  public:
-  // names: of the tasks; trials: wanted for each; seconds: of the run, 0 = no limit.
-  Progress(std::vector<std::string> names, i64 trials, double seconds);
+  // names: of the tasks; seconds: of the run, 0 = no limit.
+  Progress(std::vector<std::string> names, double seconds);
   void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task,
                 const Record& last) override;
   void on_message(const std::string& text) override;
@@ -23,7 +23,6 @@ class Progress final : public TuneObserver {
   void clear_line();
 
   std::vector<std::string> names_;
-  i64 wanted_;
   double seconds_;
   bool terminal_;
   bool line_open_ = false;

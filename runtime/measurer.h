@@ -19,15 +19,16 @@ enum class MeasureStatus : u8 {
   OutOfMemory,  // needs more memory than allowed, or overflowed its stack
   OutOfBounds,  // touched memory outside its buffers
   WrongResult,  // differs from the reference
-  Cheat,  // wrote to an input or to its own data, is faster than the machine, or its time disagrees
-          // with the parent's clock
+  Cheat,  // wrote to an input or to its own data, or its time disagrees with the parent's clock
   Forbidden,  // made a system call
   Noisy,  // measured and correct, but the machine was too disturbed for a good time; seconds is the
           // best guess
   WorkerLost,  // the worker process itself died; it is restarted, and the kernel may be measured
                // again
+  TooFast,  // faster than this machine can do MeasureOptions::least_flops, twice: a cheat, or a
+            // clock that cannot be trusted. It is no time to compare with
 };
-inline constexpr int kMeasureStatuses = 11;
+inline constexpr int kMeasureStatuses = 12;
 const char* name_of(MeasureStatus status);  // "ok", "build error", ...
 
 struct MeasureOptions {
@@ -35,8 +36,10 @@ struct MeasureOptions {
   const Kernel* incumbent = nullptr;
   int threads = 1;   // 1 = the kernel gets a null pool
   bool time = true;  // false: only check the result
-  // No honest kernel can be faster (from the machine's peak); 5 % are allowed for.
-  double min_seconds = 0;
+  // f32 operations that no honest kernel can leave out, a multiply-add being two; f64 ones count
+  // double. By the worker's FMA probe (runtime/fma_probe.h) they take a time that no kernel can
+  // undercut; 5 % are allowed for. 0 = unknown, no bound.
+  double least_flops = 0;
   // Limit of one phase: two checked calls with their prepack. Timing has ten times as much.
   double timeout_seconds = 2;
 

@@ -98,7 +98,7 @@ void visit(Archive& archive, M& m) {
     auto& o = m.options;
     archive.number(m.task);
     visit_kernel(archive, m.candidate);
-    numbers(archive, o.threads, o.time, o.min_seconds, o.timeout_seconds, o.sample_seconds,
+    numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds, o.sample_seconds,
             o.first_pairs, o.pairs, o.max_pairs, o.drop_ratio, o.close_ratio, o.precision,
             o.budget_seconds, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
@@ -144,7 +144,7 @@ bool is_valid(const MeasureMessage& message) {
 const char* name_of(MeasureStatus status) {
   constexpr const char* kNames[kMeasureStatuses] = {
       "ok",           "build error", "crash",     "timeout", "out of memory", "out of bounds",
-      "wrong result", "cheat",       "forbidden", "noisy",   "worker lost"};
+      "wrong result", "cheat",       "forbidden", "noisy",   "worker lost",   "too fast"};
   return kNames[static_cast<int>(status)];
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/sum.h"
+
 namespace tw {
 namespace {
 
@@ -62,6 +64,81 @@ std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<
     if (covered < extents[p]) return std::nullopt;
     map.inverse.push_back(value ? value : build.integer(0));
     map.padded.push_back(covered > extents[p]);
+  }
+  return map;
+}
+
+namespace {
+
+// A part with its place among the digits of its result: (coordinate // stride) % count.
+struct FusedPart {
+  Part part;
+  i64 stride;
+};
+
+// The parts of one result; their strides are what the parts behind count to.
+std::optional<std::vector<FusedPart>> fused_parts(const Expr* result, Array<const Var*> params, Array<i64> extents) {
+  Sum sum = sum_of(result);
+  if (!sum.exact || sum.constant != 0) return std::nullopt;
+  std::vector<FusedPart> parts;
+  for (const Sum::Term& term : sum.terms) {
+    std::optional<Part> part = part_of(term.atom, params);
+    if (!part || term.coefficient < 1) return std::nullopt;
+    i64 rest = (extents[part->param] + part->lower - 1) / part->lower;
+    part->count = part->count == 0 ? rest : std::min(part->count, rest);
+    parts.push_back({*part, term.coefficient});
+  }
+  std::sort(parts.begin(), parts.end(), [](const FusedPart& a, const FusedPart& b) {
+    return a.stride < b.stride || (a.stride == b.stride && a.part.count < b.part.count);
+  });
+  i64 reach = 1;
+  for (FusedPart& fused : parts) {
+    if (fused.part.count == 1) fused.stride = reach;
+    if (fused.stride != reach) return std::nullopt;
+    reach *= fused.part.count;
+  }
+  return parts;
+}
+
+const Expr* digit(Build build, const Expr* coordinate, const FusedPart& fused, i64 extent) {
+  const Expr* above = build.floor_div(coordinate, build.integer(fused.stride));
+  bool is_top = fused.stride * fused.part.count == extent;
+  return is_top ? above : build.floor_mod(above, build.integer(fused.part.count));
+}
+
+}  // namespace
+
+std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
+                                  const std::vector<const Var*>& coordinates) {
+  Build build{arena};
+  FusedMap map;
+  std::vector<FusedPart> all;
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    std::optional<std::vector<FusedPart>> parts = fused_parts(results[r], params, extents);
+    if (!parts) return std::nullopt;
+    map.shape.push_back(1);
+    for (FusedPart& fused : *parts) {
+      map.shape.back() *= fused.part.count;
+      fused.part.result = r;
+      all.push_back(fused);
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const FusedPart& a, const FusedPart& b) {
+    return a.part.lower < b.part.lower || (a.part.lower == b.part.lower && a.part.count < b.part.count);
+  });
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    i64 covered = 1;
+    const Expr* value = nullptr;
+    for (const FusedPart& fused : all) {
+      if (fused.part.param != p) continue;
+      if (fused.part.lower != covered && fused.part.count != 1) return std::nullopt;
+      const Expr* own = digit(build, coordinates[fused.part.result], fused, map.shape[fused.part.result]);
+      const Expr* term = build.mul(own, fused.part.lower);
+      value = value ? build.add(term, value) : term;
+      covered *= fused.part.count;
+    }
+    if (!value || covered != extents[p]) return std::nullopt;
+    map.inverse.push_back(value);
   }
   return map;
 }

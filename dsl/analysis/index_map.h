@@ -1,5 +1,6 @@
 // Index maps that tile and permute: each result is a parameter, a part of it (p // c, p % c, nested), or 0. Used by
-// transform_layout.
+// transform_layout. Maps that also fuse: each result is such parts as digits of one number. Used by
+// transform_block_layout.
 #pragma once
 #include "dsl/analysis/affine.h"
 
@@ -18,5 +19,14 @@ struct TiledMap {
 // per result.
 std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
                                   Array<i64> extents, const std::vector<const Var*>& coordinates);
+
+// Each result is a sum of parts of parameters times what the parts behind count to, e.g. (i, j) -> (i * 8 + j % 8, j // 8).
+struct FusedMap {
+  std::vector<i64> shape;            // of the results
+  std::vector<const Expr*> inverse;  // one per parameter, over the coordinates
+};
+// Nothing if the map is not of that form, drops a parameter, or is not one to one between the domains.
+std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
+                                  const std::vector<const Var*>& coordinates);
 
 }  // namespace tw

@@ -53,6 +53,9 @@ class Canonical {
     put(b->shape.size());
     for (i64 extent : b->shape) put(static_cast<u64>(extent));
     if (!b->layout.empty()) put_text(b->layout);
+    for (const StrideRule& rule : b->stride_rules) {
+      for (i64 part : {rule.axis, rule.factor, rule.offset}) put(static_cast<u64>(part));
+    }
   }
   void var(const Var* v) { put(number(vars_, v).first); }
   void annotations(Array<Annotation> list) {

@@ -74,6 +74,13 @@ struct Call : Expr {
 // up in registers, so every index is constant once loops are unrolled and vectorized. Shared, Local: GPU memories.
 enum class Scope : u8 { Global, Register, Shared, Local };
 
+// The stride of one dimension, in elements, is the smallest that is `offset` modulo `factor` and leaves room for the
+// dimensions inside of it: rows are padded, so that they start in different banks or at aligned addresses.
+inline constexpr i64 kMaxStrideFactor = 4096;
+struct StrideRule {
+  i64 axis, factor, offset;
+};
+
 struct Buffer {
   BufferId id;  // survives rewriting of the buffer (transform_layout keeps it)
   Str name;
@@ -81,6 +88,7 @@ struct Buffer {
   Array<i64> shape;
   Scope scope = Scope::Global;
   Str layout = {};  // "" = row-major; names a storage order that does not change indices (e.g. a swizzle); GPU backends read it
+  Array<StrideRule> stride_rules = {};  // at most one per dimension; indices know nothing of them
 };
 
 struct Load : Expr {

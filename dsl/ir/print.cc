@@ -120,7 +120,10 @@ class Printer {
   static std::string buffer_type(const Buffer* buffer) {
     std::string scope = buffer->scope == Scope::Global ? "" : cat(" in ", name_of(buffer->scope));
     std::string layout = buffer->layout.empty() ? "" : cat(" layout ", quote(buffer->layout));
-    return cat(name_of(buffer->dtype), "[", join(buffer->shape, ", "), "]", scope, layout);
+    std::string rules;
+    for (const StrideRule& rule : buffer->stride_rules)
+      rules += cat(" align(", rule.axis, ", ", rule.factor, ", ", rule.offset, ")");
+    return cat(name_of(buffer->dtype), "[", join(buffer->shape, ", "), "]", scope, layout, rules);
   }
 
   std::string annotations(Array<Annotation> list) {

@@ -34,6 +34,27 @@ i64 elements_of(const Buffer* buffer) {
   return count;
 }
 
+std::vector<i64> strides_of(const Buffer* buffer) {
+  std::vector<i64> strides(buffer->shape.size());
+  i64 stride = 1;
+  for (std::size_t d = strides.size(); d-- > 0;) {
+    for (const StrideRule& rule : buffer->stride_rules) {
+      if (rule.axis == static_cast<i64>(d)) stride += (rule.offset + rule.factor - stride % rule.factor) % rule.factor;
+    }
+    strides[d] = stride;
+    stride *= buffer->shape[d];
+  }
+  return strides;
+}
+
+i64 stored_elements_of(const Buffer* buffer) {
+  if (buffer->stride_rules.empty()) return elements_of(buffer);
+  std::vector<i64> strides = strides_of(buffer);
+  i64 last = 0;
+  for (std::size_t d = 0; d < strides.size(); ++d) last += (buffer->shape[d] - 1) * strides[d];
+  return last + 1;
+}
+
 namespace {
 
 // Copies nodes deeply; buffers and variables are copied once and shared as before.
@@ -48,6 +69,7 @@ class Cloner {
       copy->name = arena_.text(old->name);
       copy->shape = arena_.copy(old->shape);
       copy->layout = arena_.text(old->layout);
+      copy->stride_rules = arena_.copy(old->stride_rules);
       at->second = copy;
     }
     return at->second;

@@ -38,7 +38,10 @@ bool is_constant_param(const Program& program, const Buffer* buffer);
 bool is_output(const Program& program, const Buffer* buffer);
 
 i64 elements_of(const Buffer* buffer);
-inline i64 bytes_of(const Buffer* buffer) { return elements_of(buffer) * bytes_of(buffer->dtype); }
+// Row-major, in elements, with the stride rules of the buffer obeyed; and the elements from the first to the last one.
+std::vector<i64> strides_of(const Buffer* buffer);
+i64 stored_elements_of(const Buffer* buffer);
+inline i64 bytes_of(const Buffer* buffer) { return stored_elements_of(buffer) * bytes_of(buffer->dtype); }
 
 // A copy whose nodes all live in a new arena.
 OwnedProgram clone(const Program& program);

@@ -18,7 +18,8 @@ class Flattening {
       if (from == buffer) return to;
     }
     Buffer* copy = arena_.make<Buffer>(*buffer);
-    copy->shape = arena_.list<i64>({elements_of(buffer)});
+    copy->shape = arena_.list<i64>({stored_elements_of(buffer)});
+    copy->stride_rules = {};
     buffers_.emplace_back(buffer, copy);
     return copy;
   }
@@ -56,11 +57,8 @@ class Flattening {
 
   Array<const Expr*> flat_index(const Buffer* buffer, Array<const Expr*> indices) {
     Sum sum;
-    i64 stride = 1;
-    for (std::size_t d = indices.size(); d-- > 0;) {
-      sum.collect(indices[d], stride);
-      stride *= buffer->shape[d];
-    }
+    std::vector<i64> strides = strides_of(buffer);
+    for (std::size_t d = indices.size(); d-- > 0;) sum.collect(indices[d], strides[d]);
     if (!sum.exact) return arena_.list<const Expr*>({nested_index(buffer, indices)});
     bool linear = std::all_of(sum.terms.begin(), sum.terms.end(), [](const Sum::Term& t) { return t.atom->kind == Kind::Var; });
     if (!linear) sum = sum_of(simplify(arena_, to_expr(arena_, sum), ranges_));
@@ -69,10 +67,11 @@ class Flattening {
     return arena_.list<const Expr*>({to_expr(arena_, sum)});
   }
 
-  // ((i * shape[1]) + j) * shape[2] + k, for indices that are no sum of few terms.
+  // For indices that are no sum of few terms.
   const Expr* nested_index(const Buffer* buffer, Array<const Expr*> indices) {
+    std::vector<i64> strides = strides_of(buffer);
     const Expr* index = build_.integer(0);
-    for (std::size_t d = 0; d < indices.size(); ++d) index = build_.add(build_.mul(index, buffer->shape[d]), indices[d]);
+    for (std::size_t d = 0; d < indices.size(); ++d) index = build_.add(index, build_.mul(indices[d], strides[d]));
     return index;
   }
 

@@ -8,6 +8,7 @@
 #include "dsl/passes/partition_loops.h"
 #include "dsl/passes/place_buffers.h"
 #include "dsl/passes/register_loops.h"
+#include "dsl/passes/skip_identity_terms.h"
 #include "dsl/passes/split_entry_points.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
@@ -42,6 +43,7 @@ struct LoweredEntry {
 Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run, const LoweringOptions& options,
                                  std::vector<PassDump>* dumps) {
   Pipeline at(entry, dumps);
+  TW_TRY_STATUS(at.step("skip_identity_terms", skip_identity_terms(arena, at.program())));
   TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
   TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));
   TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, is_run));
@@ -66,16 +68,18 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
   return out;
 }
 
-std::vector<LoweredArgument> arguments_of(const Program& entry, const Program& original) {
+std::vector<LoweredArgument> arguments_of(Arena& arena, const Program& entry, const Program& original) {
   std::vector<LoweredArgument> out;
   for (const Param& param : entry.params) {
     bool is_original = is_param(original, param.buffer);
+    // What prepack makes is opaque to others: padded rows are counted, not described.
+    bool is_padded = !param.buffer->stride_rules.empty();
     out.push_back({.name = param.buffer->name,
                    .is_output = param.role == Role::Output,
                    .is_packed = !is_original,
                    .is_constant = is_original && param.role == Role::Constant,
                    .dtype = param.buffer->dtype,
-                   .shape = param.buffer->shape});
+                   .shape = is_padded ? arena.list<i64>({stored_elements_of(param.buffer)}) : param.buffer->shape});
   }
   return out;
 }
@@ -93,14 +97,14 @@ Result<LoweredProgram> lower(Arena& arena, const Program& program, const Lowerin
   LoweredProgram out;
   TW_TRY(LoweredEntry run, lower_entry(arena, entries.run, true, options, dumps));
   out.run = run.function;
-  out.run_arguments = arena.copy(arguments_of(entries.run, program));
+  out.run_arguments = arena.copy(arguments_of(arena, entries.run, program));
   out.scratch_shared_bytes = run.shared_bytes;
   out.scratch_worker_bytes = run.worker_bytes;
   out.parallel = has_parallel_loop(run.function.body);
   if (!entries.prepack.body) return out;
   TW_TRY(LoweredEntry prepack, lower_entry(arena, entries.prepack, false, options, dumps));
   out.prepack = prepack.function;
-  out.prepack_arguments = arena.copy(arguments_of(entries.prepack, program));
+  out.prepack_arguments = arena.copy(arguments_of(arena, entries.prepack, program));
   return out;
 }
 

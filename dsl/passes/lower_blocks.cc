@@ -115,11 +115,22 @@ class BlockLowering {
       if (spatial) kept.push_back(loop);
       else first.set(loop->var, build_.integer(0));
     }
+    if (!starts_at_zero(block, first)) return nullptr;
     const Stmt* init = init_block(block, first);
     for (std::size_t i = kept.size(); i-- > 0;) init = build_.with_body(kept[i], init);
     const Stmt* update = build_.with_body(block, nullptr, block->body);
     for (std::size_t i = chain.size(); i-- > 0;) update = build_.with_body(chain[i], update);
     return build_.seq({init, update});
+  }
+
+  // A part of a loop that was cut may begin in the middle of a reduction.
+  bool starts_at_zero(const Block* block, const Substitution& first) {
+    for (std::size_t i = 0; i < block->iters.size(); ++i) {
+      if (block->iters[i].kind != IterKind::R) continue;
+      std::optional<i64> start = constant_of(substitute(arena_, block->bindings[i], first));
+      if (start && *start != 0) return false;
+    }
+    return true;
   }
 
   static bool is_bound(const Block* block, IterKind kind, const Var* var) {

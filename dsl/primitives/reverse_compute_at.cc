@@ -38,28 +38,37 @@ static Status fits_in_order(const State& state, const Block* block, const For* l
   return ok();
 }
 
-// An iter that is bound to what is computed piece by piece must not have values beyond all pieces: points where a guard
-// reads nothing would never run.
-static Status pieces_reach_all(State& state, const Block* block, const Access& access,
-                               const std::vector<bool>& narrowed) {
-  Region total = *region_of(state.arena(), state.program().body, access.buffer, AccessKind::Write, {});
+// The first narrowed iter with values for which it reads nothing in `total`; null if there is none.
+static const IterVar* iter_out_of_reach(Arena& arena, const Block* block, const Access& access, const Region& total,
+                                        const std::vector<bool>& narrowed) {
   for (std::size_t i = 0; i < narrowed.size(); ++i) {
     if (!narrowed[i]) continue;
     for (std::size_t d = 0; d < total.dims.size(); ++d) {
-      std::optional<Range> reached = solve(state.arena(), access.indices[d], block->iters[i].var, total.dims[d]);
+      std::optional<Range> reached = solve(arena, access.indices[d], block->iters[i].var, total.dims[d]);
       std::optional<i64> low = reached ? constant_of(reached->min) : std::nullopt;
-      if (reached && (!low || *low > 0 || *low + reached->extent < block->iters[i].extent)) {
-        return reject("iter `{b}` of block `{a}` has values for which it reads nothing that the loop computes",
-                      block->name, block->iters[i].var->name)
-            .about_block(block->id.value);
-      }
+      if (reached && (!low || *low > 0 || *low + reached->extent < block->iters[i].extent)) return &block->iters[i];
     }
   }
-  return ok();
+  return nullptr;
+}
+
+// An iter that is bound to what is computed piece by piece must not have values beyond all pieces: points where a guard
+// reads nothing, or reads what a producer in another loop computes, would never run.
+static Status pieces_reach_all(State& state, const Block* block, const For* loop, const Access& access,
+                               const std::vector<bool>& narrowed) {
+  const IterVar* beyond = nullptr;
+  for (const Block* producer : writers_of(loop, access.buffer)) {
+    Region total = *region_of(state.arena(), state.program().body, access.buffer, AccessKind::Write, {}, producer);
+    beyond = iter_out_of_reach(state.arena(), block, access, total, narrowed);
+    if (!beyond) return ok();
+  }
+  return reject("iter `{b}` of block `{a}` has values for which it reads nothing that the loop computes", block->name,
+                beyond->var->name)
+      .about_block(block->id.value);
 }
 
 // The iters that consume exactly `region` of a buffer through these indices.
-static Status narrow(State& state, const Block* block, const Access& access, const Region& region,
+static Status narrow(State& state, const Block* block, const For* loop, const Access& access, const Region& region,
                      std::vector<Range>& ranges, std::vector<bool>& narrowed) {
   std::vector<Range> here = iter_ranges(state.arena(), block, access.indices, region);
   std::size_t tiled = 0, solved = 0;
@@ -77,7 +86,7 @@ static Status narrow(State& state, const Block* block, const Access& access, con
     ranges[i] = here[i];
     narrowed[i] = true;
   }
-  if (solved == tiled) return pieces_reach_all(state, block, access, narrowed);
+  if (solved == tiled) return pieces_reach_all(state, block, loop, access, narrowed);
   return reject(
              "block `{a}` reads `{b}` at indices that are not its iters along {0} of {1} dimensions of which an "
              "iteration computes a part",
@@ -103,7 +112,7 @@ static Result<std::vector<Range>> ranges_computed(State& state, const Block* blo
       TW_TRY(Path path, state.path_to(producer->id));
       TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, 0, path.index_of(loop), false));
     }
-    TW_TRY_STATUS(narrow(state, block, access, *region, ranges, narrowed));
+    TW_TRY_STATUS(narrow(state, block, loop, access, *region, ranges, narrowed));
   }
   return ranges;
 }

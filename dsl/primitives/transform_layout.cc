@@ -4,7 +4,8 @@
 // Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute
 // (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
 // extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive,
-// and writes `pad` where the map pads. Any other writer keeps its loops; then the map must not pad.
+// and writes `pad` where the map pads. Any other writer keeps its loops; then the map must not pad. What storage_align
+// said about the old dimensions is forgotten.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -47,13 +48,6 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
       buffer->name);
 }
 
-// Is the loop, as it is, one of the block's iters, over its whole domain?
-static bool runs_over_a_domain(const Block* block, const For* loop) {
-  auto at = std::find(block->bindings.begin(), block->bindings.end(), loop->var);
-  return at != block->bindings.end() &&
-         block->iters[static_cast<std::size_t>(at - block->bindings.begin())].extent == loop->extent;
-}
-
 // The nest of a writer that nobody has scheduled: one plain loop per iter and nothing else below, the whole buffer
 // written at its iters.
 static Result<const Stmt*> untouched_nest(const State& state, const Block* writer, const Buffer* buffer) {
@@ -63,27 +57,18 @@ static Result<const Stmt*> untouched_nest(const State& state, const Block* write
                          buffer->name, writer->name)
                          .about_block(writer->id.value);
   const Store* store = single_store(writer);
-  if (!store || !is_complete(state.program().body, writer) || writer->predicate || !has_trivial_bindings(writer))
-    return scheduled;
+  auto nest = first_nest(state, writer);
+  if (!store || !is_complete(state.program().body, writer) || !nest) return scheduled;
   std::optional<std::vector<int>> iters = iters_as_indices(writer, store->targets[0].indices);
   if (!iters) return scheduled;
-  std::size_t looped = 0;
   for (std::size_t d = 0; d < iters->size(); ++d) {
     if (((*iters)[d] < 0 ? 1 : writer->iters[(*iters)[d]].extent) != buffer->shape[d]) return scheduled;
   }
   for (std::size_t i = 0; i < writer->iters.size(); ++i) {
     bool is_index = std::find(iters->begin(), iters->end(), static_cast<int>(i)) != iters->end();
     if (!is_index && writer->iters[i].extent != 1) return scheduled;
-    looped += as<Var>(writer->bindings[i]) != nullptr;
   }
-  TW_TRY(Path path, state.path_to(writer->id));
-  int top = path.index_of(top_of_own_nest(path));
-  if (path.size() - 1 - top != static_cast<int>(looped)) return scheduled;
-  for (int i = top; i + 1 < path.size(); ++i) {
-    const For* loop = static_cast<const For*>(path[i]);
-    if (!is_plain(loop) || !runs_over_a_domain(writer, loop)) return scheduled;
-  }
-  return path[top];
+  return nest->top;
 }
 
 // The writer with one iter per new dimension.
@@ -167,6 +152,7 @@ static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access
 
   Buffer* to = state.arena().make<Buffer>(*buffer);
   to->shape = state.arena().copy(map.shape);
+  to->stride_rules = {};
   const Stmt* nest = old_nest ? nest_over_new_shape(state, writers[0], map, to, pad) : nullptr;
   for (const Block* other : blocks_in(state.program().body)) {
     if (old_nest && other == writers[0]) continue;

@@ -29,6 +29,13 @@ Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buff
       .about_block(block->id.value);
 }
 
+Result<const Buffer*> local_written_by(const State& state, const Block* block, i64 write_index) {
+  TW_TRY(const Buffer* buffer, buffer_at(block, buffers_written(block), write_index, "written"));
+  if (!is_param(state.program(), buffer)) return buffer;
+  return reject("`{a}`, which block `{b}` writes, is a parameter and stays as it is", buffer->name, block->name)
+      .about_block(block->id.value);
+}
+
 VarRanges ranges_to(const Path& path, int at) {
   VarRanges ranges;
   for (int i = 0; i < at; ++i) {

@@ -1,4 +1,4 @@
-// Copies of buffers: what cache_read, cache_write and transform_layout share.
+// Copies of buffers and changes to them: what the primitives that cache, re-lay out and store share.
 #pragma once
 #include "dsl/analysis/affine.h"
 #include "dsl/schedule/state.h"
@@ -8,6 +8,9 @@ namespace tw {
 Result<Scope> scope_named(const State& state, Str name);
 // The index-th buffer of a list made by buffers_read or buffers_written; `what` = "read" or "written", for the message.
 Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buffer*>& buffers, i64 index, Str what);
+
+// The index-th buffer that a block writes, which must not be a parameter: its scope, type and strides are not ours.
+Result<const Buffer*> local_written_by(const State& state, const Block* block, i64 write_index);
 
 // The loops around path[at] as ranges of their variables.
 VarRanges ranges_to(const Path& path, int at);

@@ -1,7 +1,8 @@
-// The two inlining steps of move.h. A block is one store; inlining substitutes its value where its buffer is loaded.
+// The inlining steps of move.h. A block is one store; inlining substitutes its value where its buffer is loaded.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/schedule/move.h"
 
@@ -217,6 +218,94 @@ Status inline_into_producer(State& state, BlockId id) {
   state.replace(producer, with_statements(arena, producer, nullptr, body));
   state.remove_local(between);
   return ok();
+}
+
+namespace {
+
+// f of `C op f` or `f op C`, where C is a load of the buffer and f does without it.
+const Expr* other_operand(const Expr* value, BinaryOp op, const Buffer* buffer) {
+  auto loads = [&](const Expr* e) {
+    bool found = false;
+    for_each<Load>(e, [&](const Load* load) { found |= load->buffer == buffer; });
+    return found;
+  };
+  auto is_it = [&](const Expr* e) { return as<Load>(e) && as<Load>(e)->buffer == buffer; };
+  const Binary* both = as<Binary>(value);
+  if (!both || both->op != op) return nullptr;
+  if (is_it(both->a) && !loads(both->b)) return both->b;
+  return is_it(both->b) && !loads(both->a) ? both->a : nullptr;
+}
+
+// The operation of a reduction with one target; Sub, which is none, if it is not known.
+BinaryOp operation_of(const Block* reduction) {
+  std::optional<Reducer> reducer = single_store(reduction) ? reducer_of(reduction) : std::nullopt;
+  const Binary* update = reducer ? as<Binary>(reducer->values[0]) : nullptr;
+  return update ? update->op : BinaryOp::Sub;
+}
+
+// What f reads does not come from the reduction's own output, and the epilogue reads nothing but C and f's inputs.
+Status is_epilogue_of(const State& state, const Block* epilogue, const Block* reduction) {
+  const Stmt* root = state.program().body;
+  TW_TRY_STATUS(is_complete(root, epilogue));
+  TW_TRY_STATUS(is_reduction(root, reduction));
+  std::vector<const Block*> readers = consumers(root, reduction);
+  if (readers.size() == 1 && readers[0] == epilogue && !is_output_block(state.program(), reduction)) return ok();
+  return reject("expected block `{b}` to write a local buffer that only block `{a}` reads", epilogue->name,
+                reduction->name)
+      .about_block(epilogue->id.value)
+      .about_block(reduction->id.value);
+}
+
+}  // namespace
+
+Status fuse_into_reduction(State& state, BlockId reduction_id, BlockId epilogue_id) {
+  TW_TRY(const Block* reduction, state.block(reduction_id));
+  TW_TRY(const Block* epilogue, state.block(epilogue_id));
+  TW_TRY_STATUS(is_epilogue_of(state, epilogue, reduction));
+  BinaryOp op = operation_of(reduction);
+  const Store *last = single_store(epilogue), *update = single_store(reduction);
+  const Buffer* between = update ? update->targets[0].buffer : nullptr;
+  const Expr* added = last && between ? other_operand(last->values[0], op, between) : nullptr;
+  if (!added) {
+    return reject(
+               "expected block `{a}` to combine the result of block `{b}` by the reduction's own operation; what needs "
+               "the finished value cannot be its start",
+               epilogue->name, reduction->name)
+        .about_block(epilogue_id.value);
+  }
+  TW_TRY_STATUS(is_one_definition(state, reduction));
+  TW_TRY(std::vector<int> read_at, consumed_once(epilogue, between));
+  TW_TRY_STATUS(produces_all(reduction, between, *iters_as_indices(reduction, update->targets[0].indices)));
+  TW_TRY_STATUS(inputs_are_ready(state, epilogue, reduction));
+  TW_TRY(Path to, state.path_to(reduction_id));
+  TW_TRY_STATUS(keeps_company(state, epilogue, to));
+  TW_TRY_STATUS(loops_do_not_repeat(state.arena(), to, 0, to.size() - 1, true));
+
+  Build build = state.build();
+  Arena& arena = state.arena();
+  Substitution iters;  // the epilogue's iters in terms of the reduction's
+  for (const IterVar& iter : epilogue->iters) iters.set(iter.var, build.integer(0));
+  for (std::size_t d = 0; d < read_at.size(); ++d) {
+    if (read_at[d] >= 0) iters.entries[static_cast<std::size_t>(read_at[d])].second = update->targets[0].indices[d];
+  }
+  std::vector<const Expr*> at;
+  for (const Expr* index : last->targets[0].indices) at.push_back(substitute(arena, index, iters));
+  Array<const Expr*> indices = arena.copy(at);
+  const Buffer* out = last->targets[0].buffer;
+  auto change = [&](const Expr* e) {
+    const Load* load = as<Load>(e);
+    return load && load->buffer == between ? build.load(out, indices) : e;
+  };
+  const Expr* start = substitute(arena, added, iters);
+  const Expr* identity = as<Store>(reduction->init)->values[0];
+  bool is_neutral = op == BinaryOp::Add || op == BinaryOp::Mul;
+  const Stmt* init = build.store(out, indices, is_neutral ? start : build.binary(op, identity, start));
+  const Stmt* body = build.store(out, indices, rewrite_exprs(arena, update->values[0], change));
+  Program before = state.program();
+  state.replace(epilogue, nullptr);
+  state.replace(reduction, with_statements(arena, reduction, init, body));
+  state.remove_local(between);
+  return concurrent_loops_stay_legal(state, reduction_id, before);
 }
 
 }  // namespace tw

@@ -44,5 +44,7 @@ void move_after(State& state, const Block* block, const Stmt* anchor, const Stmt
 // The block becomes part of its consumers (of its only producer); the buffer between goes.
 Status inline_into_consumers(State& state, BlockId id);
 Status inline_into_producer(State& state, BlockId id);
+// An elementwise consumer becomes the start of a reduction of the same operation: D = C + f starts at f instead of 0.
+Status fuse_into_reduction(State& state, BlockId reduction, BlockId epilogue);
 
 }  // namespace tw

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/block_info.h"
 #include "dsl/analysis/bounds.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
@@ -283,6 +284,29 @@ const Stmt* top_of_own_nest(const Path& path) {
   int top = path.size() - 1;
   while (top > 0 && as<For>(path[top - 1])) --top;
   return path[top];
+}
+
+Result<FirstNest> first_nest(const State& state, const Block* block) {
+  Reject scheduled =
+      reject("expected block `{a}` to be in its first loops: one per iter, over its domain, and nothing else below",
+             block->name)
+          .about_block(block->id.value);
+  if (block->predicate || !has_trivial_bindings(block)) return scheduled;
+  TW_TRY(Path path, state.path_to(block->id));
+  FirstNest nest{top_of_own_nest(path), {}};
+  auto looped = std::count_if(block->bindings.begin(), block->bindings.end(),
+                              [](const Expr* binding) { return as<Var>(binding) != nullptr; });
+  for (int i = path.index_of(nest.top); i + 1 < path.size(); ++i) {
+    const For* loop = static_cast<const For*>(path[i]);
+    auto at = std::find(block->bindings.begin(), block->bindings.end(), loop->var);
+    auto iter = at - block->bindings.begin();
+    if (at == block->bindings.end() || block->iters[static_cast<std::size_t>(iter)].extent != loop->extent)
+      return scheduled;
+    TW_TRY_STATUS(is_plain(loop));
+    nest.loops.push_back(loop);
+  }
+  if (static_cast<long>(nest.loops.size()) != looped) return scheduled;
+  return nest;
 }
 
 }  // namespace tw

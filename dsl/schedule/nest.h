@@ -73,4 +73,12 @@ MirroredNest mirror_loops(State& state, const Block* block, const Path& path, in
 // computed.
 const Stmt* top_of_own_nest(const Path& path);
 
+// The loops of a block that nobody has scheduled: one plain loop per iter, over its whole domain (none for an iter bound
+// to 0), no predicate, nothing else below. Outermost first.
+struct FirstNest {
+  const Stmt* top;
+  std::vector<const For*> loops;
+};
+Result<FirstNest> first_nest(const State& state, const Block* block);
+
 }  // namespace tw

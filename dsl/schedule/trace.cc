@@ -34,6 +34,11 @@ void mark_used(const Arg& arg, std::vector<bool>& used) {
   for (const Arg& item : arg.items) mark_used(item, used);
 }
 
+bool uses_any(const Arg& arg, const std::vector<bool>& values) {
+  if (arg.tag == Arg::Tag::Value && values[arg.integer]) return true;
+  return std::any_of(arg.items.begin(), arg.items.end(), [&](const Arg& item) { return uses_any(item, values); });
+}
+
 class ArgPrinter {
  public:
   explicit ArgPrinter(const Trace& trace) : trace_(trace) {}
@@ -145,7 +150,7 @@ Trace Trace::without_postproc() const {
   return copy;
 }
 
-Trace Trace::without_dead_code() const {
+std::vector<bool> Trace::live() const {
   std::vector<bool> used(value_count()), keep(instructions_.size());
   for (std::size_t i = instructions_.size(); i-- > 0;) {
     const Instruction& instruction = instructions_[i];
@@ -154,6 +159,17 @@ Trace Trace::without_dead_code() const {
     keep[i] = needed;
     if (!needed) continue;
     for (const Arg& arg : instruction.arguments) mark_used(arg, used);
+  }
+  return keep;
+}
+
+Trace Trace::keeping(const std::vector<bool>& wanted) const {
+  // What uses a dropped value goes, too.
+  std::vector<bool> keep = wanted, dropped(value_count());
+  for (std::size_t i = 0; i < instructions_.size(); ++i) {
+    const Instruction& instruction = instructions_[i];
+    for (const Arg& arg : instruction.arguments) keep[i] = keep[i] && !uses_any(arg, dropped);
+    for (u32 r = 0; r < instruction.results; ++r) dropped[instruction.first_result + r] = !keep[i];
   }
   Trace out;
   std::vector<u32> number(value_count());

@@ -34,7 +34,11 @@ class Trace {
   std::size_t sample_count() const;
 
   // Without pure instructions whose results nobody uses (inventory, section 3: Simplified).
-  Trace without_dead_code() const;
+  Trace without_dead_code() const { return keeping(live()); }
+  // One flag per instruction: does it change the program, or does one that stays use its results?
+  std::vector<bool> live() const;
+  // The instructions whose flag is set, without those that use results of dropped ones.
+  Trace keeping(const std::vector<bool>& wanted) const;
   // Only what stands before the enter_postproc marker, the marker excluded.
   Trace without_postproc() const;
 

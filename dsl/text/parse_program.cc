@@ -55,7 +55,9 @@ class ProgramParser {
     if (p_.accept("const")) role = Role::Constant;
     else if (p_.accept("output")) role = Role::Output;
     else if (!p_.accept("input")) return p_.error_expected("`input`, `const` or `output`"), false;
+    Span span = p_.peek().span;
     const Buffer* made = buffer(*name);
+    if (made && !made->stride_rules.empty()) return p_.error(span, "a parameter has no `align`: its strides are fixed"), false;
     if (made) params_.push_back({made, role});
     return made != nullptr;
   }
@@ -88,8 +90,31 @@ class ProgramParser {
       if (!layout) return nullptr;
       made->layout = arena_->text(*layout);
     }
+    if (!stride_rules(made)) return nullptr;
     names_.push(made, name);
     return made;
+  }
+
+  // align(0, 32, 8) align(1, 4, 0)
+  bool stride_rules(Buffer* buffer) {
+    std::vector<StrideRule> rules;
+    while (p_.at("align")) {
+      Span span = p_.peek().span;
+      p_.accept("align");
+      std::optional<i64> axis, factor, offset;
+      if (!p_.expect("(") || !(axis = p_.expect_integer("an axis"))) return false;
+      if (!p_.expect(",") || !(factor = p_.expect_integer("a factor"))) return false;
+      if (!p_.expect(",") || !(offset = p_.expect_integer("an offset")) || !p_.expect(")")) return false;
+      bool known = std::any_of(rules.begin(), rules.end(), [&](const StrideRule& rule) { return rule.axis == *axis; });
+      bool is_axis = *axis >= 0 && *axis < static_cast<i64>(buffer->shape.size());
+      if (known || !is_axis || *factor < 1 || *factor > kMaxStrideFactor || *offset < 0 || *offset >= *factor) {
+        p_.error(span, "expected align(axis, factor, offset): each axis once, 0 <= offset < factor <= 4096");
+        return false;
+      }
+      rules.push_back({*axis, *factor, *offset});
+    }
+    buffer->stride_rules = arena_->copy(rules);
+    return true;
   }
 
   bool dimensions(std::vector<i64>& shape) {

@@ -28,13 +28,17 @@ using FunctionTable = std::vector<std::pair<std::string, std::pair<std::shared_p
 
 struct ForkReject {
   std::string rule;
-  std::string reason;  // the reject as one line
+  std::string reason;       // the reject as one line
+  std::string instruction;  // its name
+  bool is_caught = false;   // inside a `try`: the fork went on
 };
 
 struct RuleOutcome {
   std::vector<Schedule> schedules;   // one per fork that was kept
-  std::vector<ForkReject> rejects;   // forks that an instruction rejected
+  std::vector<ForkReject> rejects;   // instructions that were rejected
   bool applied = false;              // `when` held
+  std::string unmet;                 // else the part of `when` that is false, as written
+  int dropped = 0;                   // forks that ended with `drop`, a `require` that is false, or no open alternative
 };
 
 // Runs one rule on one block (or the program) of `base`. Errors of the rule's text go to `diagnostics`; then the outcome is empty.

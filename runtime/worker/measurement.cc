@@ -7,6 +7,7 @@
 #include <new>
 
 #include "dsl/base/text.h"
+#include "runtime/fma_probe.h"
 
 namespace tw {
 namespace {
@@ -16,7 +17,8 @@ constexpr int kTimingAttempts = 3;
 constexpr u8 kPoison[kLayouts] = {0xff, 0xa5};  // 0xff: NaN in every float type
 // The child's samples must account for the wall time of the timing phase within 5 %, beside these.
 constexpr double kClockPart = 0.05, kClockSlackSeconds = 1e-3, kSampleOverheadSeconds = 10e-6;
-constexpr double kAbovePeak = 1.05;
+constexpr double kAbovePeak = 1.05, kProbeAgainSeconds = 0.02;
+constexpr int kTooFastAttempts = 2;
 // The first call with new data may take so much longer than the timed ones: cold caches, an
 // interrupt.
 constexpr double kFreshRatio = 3, kFreshSlackSeconds = 20e-6, kFreshBytesPerSecond = 4e9;
@@ -43,7 +45,7 @@ class SharedReport {
 
 class Measurement {
  public:
-  Measurement(const WorkerState& worker, Task& task, const Kernel& candidate,
+  Measurement(WorkerState& worker, Task& task, const Kernel& candidate,
               const Kernel* incumbent, const MeasureOptions& options)
       : worker_(worker), task_(task), candidate_(candidate) {
     job_.candidate = &candidate;
@@ -73,27 +75,16 @@ class Measurement {
 
   bool check(const char* when) { return check(0, when) && check(1, when); }
 
+  // A time that the machine cannot reach is taken twice, with more looks at what the machine can, before it is refused.
   bool time(double incumbent_seconds) {
-    std::vector<Sample> samples;
-    bool agrees = false;
-    std::string clocks;
-    for (int attempt = 0; attempt < kTimingAttempts && !agrees; ++attempt) {
-      double waited = waited_seconds();
-      if (!run_phase(Phase::Time, 10 * job_.options.timeout_seconds) || !has_returned_zero())
-        return false;
-      waited = waited_seconds() - waited;
-      const SampleLog& log = job_.report->log;
-      samples.assign(log.samples, log.samples + std::clamp<int>(log.count, 0, kMaxSamples));
-      agrees = clocks_agree(samples, child_->phase_seconds(), waited, clocks);
+    for (int attempt = 0; attempt < kTooFastAttempts; ++attempt) {
+      if (!take_samples(incumbent_seconds)) return false;
+      if (result.seconds * kAbovePeak >= least_seconds()) return true;
+      worker_.fma_peak = std::max(worker_.fma_peak, measure_fma_peak(kProbeAgainSeconds));
+      if (result.seconds * kAbovePeak >= least_seconds()) return true;
     }
-    if (!agrees) return fail(MeasureStatus::Cheat, clocks);
-    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result);
-    if (result.seconds * kAbovePeak < job_.options.min_seconds) {
-      return fail(MeasureStatus::Cheat,
-                  cat("took ", result.seconds, " s, which is faster than the machine can: ",
-                      job_.options.min_seconds, " s"));
-    }
-    return true;
+    return fail(MeasureStatus::TooFast, cat("took ", result.seconds, " s; at the peak of this machine, ", worker_.fma_peak * 1e-9,
+                                            " GFLOP/s a core, its arithmetic takes ", least_seconds(), " s"));
   }
 
   // After timing; repeated while the kernel looks slow with new data, which a busy machine may
@@ -125,6 +116,32 @@ class Measurement {
     result.status = status;
     result.message = std::move(message);
     return false;
+  }
+
+  // Of the arithmetic alone; 0 = unknown.
+  double least_seconds() const {
+    int threads = candidate_.manifest.parallel ? job_.options.threads : 1;
+    return worker_.fma_peak > 0 ? job_.options.least_flops / (worker_.fma_peak * threads) : 0;
+  }
+
+  // Runs the timing phase, again if the clocks disagree, and computes the score.
+  bool take_samples(double incumbent_seconds) {
+    std::vector<Sample> samples;
+    bool agrees = false;
+    std::string clocks;
+    for (int attempt = 0; attempt < kTimingAttempts && !agrees; ++attempt) {
+      double waited = waited_seconds();
+      if (!run_phase(Phase::Time, 10 * job_.options.timeout_seconds) || !has_returned_zero())
+        return false;
+      waited = waited_seconds() - waited;
+      const SampleLog& log = job_.report->log;
+      samples.assign(log.samples, log.samples + std::clamp<int>(log.count, 0, kMaxSamples));
+      agrees = clocks_agree(samples, child_->phase_seconds(), waited, clocks);
+    }
+    if (!agrees) return fail(MeasureStatus::Cheat, clocks);
+    result.disturbed = 0;
+    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result);
+    return true;
   }
 
   bool check(int layout, const char* when) {
@@ -232,7 +249,7 @@ class Measurement {
     return told <= wall + allowed && told >= wall - overhead - allowed;
   }
 
-  const WorkerState& worker_;
+  WorkerState& worker_;
   Task& task_;
   const Kernel& candidate_;
   SharedReport shared_;
@@ -243,7 +260,7 @@ class Measurement {
 
 }  // namespace
 
-std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference,
+std::string run_reference(WorkerState& worker, Task& task, const Kernel& reference,
                           double& seconds) {
   MeasureOptions options;
   options.timeout_seconds = worker.reference_timeout_seconds;
@@ -259,7 +276,7 @@ std::string run_reference(const WorkerState& worker, Task& task, const Kernel& r
   return "";
 }
 
-MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate,
+MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,
                                 const Kernel* incumbent, double incumbent_seconds,
                                 const MeasureOptions& options) {
   i64 begin = monotonic_nanoseconds();

@@ -1,7 +1,9 @@
 // One measurement in the worker: prepares the buffers, forks the child, leads it through its phases
 // and judges what it left:
 //   check     outputs poisoned; both layouts run with different data; outputs and slack compared
-//   time      samples; their sum must agree with this process's clock; outputs compared
+//   time      samples; their sum must agree with this process's clock; a time that the machine
+//   cannot reach is taken again, then
+//             refused; outputs compared
 //   recheck   the data of the layouts are swapped in place; in layout 0 outputs and scratch keep
 //   what timing left there, in layout 1
 //             they are poisoned; both run again and are compared. With new data the kernel must be
@@ -23,14 +25,15 @@ struct WorkerState {
   i64 memory_bytes = 0;
   double reference_timeout_seconds = 0;
   int schedstat = -1;  // this process's own waits
+  double fma_peak = 0;    // f32 operations a second of one core, the most that was ever seen; 0 = unknown
 };
 
 // Runs the reference of a new task in both layouts and keeps its outputs. Returns "" or why not.
-std::string run_reference(const WorkerState& worker, Task& task, const Kernel& reference,
+std::string run_reference(WorkerState& worker, Task& task, const Kernel& reference,
                           double& seconds);
 
 // `incumbent` may be null; `incumbent_seconds` is its smallest time so far, 0 = unknown.
-MeasureResult measure_candidate(const WorkerState& worker, Task& task, const Kernel& candidate,
+MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,
                                 const Kernel* incumbent, double incumbent_seconds,
                                 const MeasureOptions& options);
 

@@ -7,9 +7,12 @@
 #include <cstdio>
 
 #include "dsl/base/text.h"
+#include "runtime/fma_probe.h"
 
 namespace tw {
 namespace {
+
+constexpr double kProbeSeconds = 2e-3;
 
 // The CPUs that this process may use, beginning with `first` if it is one of them, else with the
 // last.
@@ -71,6 +74,7 @@ bool Server::hello(const HelloMessage& message) {
   CPU_ZERO(&set);
   CPU_SET(worker_.cpus[0], &set);
   sched_setaffinity(0, sizeof set, &set);
+  worker_.fma_peak = measure_fma_peak(kProbeSeconds);
   return true;
 }
 

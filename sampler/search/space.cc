@@ -13,6 +13,7 @@ namespace {
 struct Partial {
   Schedule schedule;
   std::vector<std::string> rules;
+  std::vector<std::string> makers;  // one per instruction
 };
 
 // Blocks of the program at first, last one first: consumers before producers.
@@ -36,12 +37,17 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
     }
     rules::RuleOutcome outcome = apply_rule(use, library.functions(), partial.schedule, block, target, limits, diagnostics);
     space.rejects.insert(space.rejects.end(), outcome.rejects.begin(), outcome.rejects.end());
+    const Block* visited = use.rule->visits_program ? nullptr : partial.schedule.state().find_block(block);
+    space.visits.push_back({std::string(use.rule->name), std::string(visited ? visited->name : Str()), outcome.applied, outcome.unmet,
+                            static_cast<int>(outcome.schedules.size()), outcome.dropped});
     if (outcome.schedules.empty()) next.push_back(std::move(partial));
     for (Schedule& schedule : outcome.schedules) {
       std::vector<std::string> names = partial.rules;
       bool changed = schedule.trace().instructions().size() > partial.schedule.trace().instructions().size();
       if (changed && (names.empty() || names.back() != use.rule->name)) names.emplace_back(use.rule->name);
-      next.push_back({std::move(schedule), std::move(names)});
+      std::vector<std::string> makers = partial.makers;
+      makers.resize(schedule.trace().instructions().size(), std::string(use.rule->name));
+      next.push_back({std::move(schedule), std::move(names), std::move(makers)});
     }
     if (static_cast<int>(next.size()) > limits.sketches) {
       diagnostics.error(use.rule->span, cat("the task has more than ", limits.sketches, " sketches"));
@@ -57,7 +63,7 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
                   const rules::TargetFacts& target, std::string& errors, u64 seed) {
   Space space;
   std::vector<Partial> partials;
-  partials.push_back({Schedule(program, seed), {}});
+  partials.push_back({Schedule(program, seed), {}, {}});
   std::vector<BlockId> order = visiting_order(program);
   for (const rules::RuleUse& use : uses) {
     if (use.rule->is_post) continue;
@@ -71,11 +77,17 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   }
   std::set<Hash128> seen;
   for (Partial& partial : partials) {
-    Trace trace = partial.schedule.trace().without_dead_code();
+    const Trace& whole = partial.schedule.trace();
+    std::vector<bool> live = whole.live();
+    Trace trace = whole.keeping(live);
     std::vector<Decision> open(trace.sample_count());
     if (!seen.insert(trace.with_decisions(open).hash()).second) continue;
     auto prior = std::make_shared<const JointPrior>(trace);
-    space.sketches.push_back({std::move(trace), std::move(prior), std::move(partial.rules)});
+    std::vector<std::string> makers;
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      if (live[i]) makers.push_back(partial.makers[i]);
+    }
+    space.sketches.push_back({std::move(trace), std::move(prior), std::move(partial.rules), std::move(makers)});
   }
   return space;
 }

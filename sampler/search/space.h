@@ -11,11 +11,21 @@ struct Sketch {
   Trace trace;                      // without dead code; decisions are those of the draw at which it was built
   std::shared_ptr<const JointPrior> prior;
   std::vector<std::string> rules;   // that changed the program, in order
+  std::vector<std::string> makers;  // the rule that made each instruction of the trace
+};
+
+// What one rule did with one block of one partial sketch.
+struct RuleVisit {
+  std::string rule, block;  // no block: a rule that visits the program
+  bool applied = false;     // `when` held
+  std::string unmet;        // else the part of `when` that is false
+  int kept = 0, dropped = 0;
 };
 
 struct Space {
   std::vector<Sketch> sketches;
-  std::vector<rules::ForkReject> rejects;  // forks that an instruction rejected while the space was built
+  std::vector<rules::ForkReject> rejects;  // instructions that were rejected while the space was built
+  std::vector<RuleVisit> visits;
 };
 
 // Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the

@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
+#include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -92,6 +93,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.progress.wanted = options.trials;
   state.progress.flops = count_flops(task.program.program);
   state.tolerance = tolerance_of(task.program.program);
+  state.least_flops = least_flops(task.program.program);
   state.workload_key = to_hex(structural_hash(task.program.program));
   state.target_key = to_string(task.target);
   const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
@@ -115,6 +117,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   auto stored = database.add_workload(state.workload_key, workload_text(task.program.program));
   if (!stored) state.progress.problem = stored.error();
   read_records(state, database, options, observer);
+  if (options.more > 0) state.progress.wanted = state.progress.trials + options.more;
 }
 
 SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set) {

@@ -29,6 +29,7 @@ struct TaskState {
   int worker_task = -1;
   Kernel incumbent;                      // best kernel so far; empty code = none
   Tolerance tolerance;
+  double least_flops = 0;                // see least_flops.h
 
   // Measured candidates that were right, fastest first.
   std::vector<Candidate> elites(std::size_t most) const;

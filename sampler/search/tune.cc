@@ -111,7 +111,7 @@ class Tuner {
       states_[i].known.feature_room = kFeatureRoom / tasks_.size();
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
-      if (states_[i].progress.trials >= options_.trials) end_task(i);
+      if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
     }
     result_.profile.space = now() - begin;
   }
@@ -180,7 +180,7 @@ class Tuner {
     double begin = now();
     Rng rng(options_.seed, static_cast<u64>(chosen), static_cast<u64>(state.rounds));
     Batch batch{chosen, state.rounds, {}};
-    i64 left = options_.trials - state.progress.trials - in_flight(chosen);
+    i64 left = state.progress.wanted - state.progress.trials - in_flight(chosen);
     HashSet taken = state.measured;
     if (measuring_task_ == chosen) taken.insert(measuring_programs_.begin(), measuring_programs_.end());
     if (state.rounds == 0 && state.progress.trials == 0) add_first_trials(state, rng, batch, taken);
@@ -329,7 +329,7 @@ class Tuner {
     if (built.kernel) {
       double begin = now();
       MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                             .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
+                             .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
       if (trial.is_baseline) {  // may take seconds a call: one sample says enough
         options.timeout_seconds = 120;
         options.first_pairs = options.pairs = options.max_pairs = 1;
@@ -424,7 +424,7 @@ class Tuner {
     history_[batch.task].best.push_back(state.progress.best_seconds);
     if (!task_problem_.empty()) give_up(batch.task, std::exchange(task_problem_, {}));
     if (!database_error_.empty()) result_.error = database_error_;
-    if (state.progress.trials >= options_.trials) end_task(batch.task);
+    if (state.progress.trials >= state.progress.wanted) end_task(batch.task);
     else if (state.progress.problem.empty()) history_[batch.task].alive = true;
     batch = {};
   }

@@ -25,6 +25,7 @@ struct TuneTask {
 
 struct TuneOptions {
   i64 trials = 512;            // per task, those of earlier runs included
+  i64 more = 0;                // > 0: in place of `trials`, so many of each task beyond those that are stored
   double seconds = 0;          // of this run; 0 = no limit
   u64 seed = 0;
   int threads = 0;             // of the search itself; 0 = all this process may use

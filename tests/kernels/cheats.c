@@ -73,6 +73,38 @@ RUN(content_cache) {
   return 0;
 }
 
+/* The same with fast code: computing anew takes so little that the slack for cold caches hides it. Only the machine's peak tells. */
+typedef float vector8 __attribute__((vector_size(32)));
+typedef float unaligned8 __attribute__((vector_size(32), aligned(4)));
+__attribute__((target("avx2,fma"))) static void fast_matmul(const float* a, const float* b, float* c) {
+  for (int64_t i = 0; i < SIDE; ++i) {
+    vector8 sum[SIDE / 8] = {};
+    for (int64_t k = 0; k < SIDE; ++k) {
+#pragma GCC unroll 8
+      for (int64_t j = 0; j < SIDE / 8; ++j) sum[j] += a[i * SIDE + k] * *(const unaligned8*)(b + k * SIDE + 8 * j);
+    }
+    for (int64_t j = 0; j < SIDE / 8; ++j) *(unaligned8*)(c + i * SIDE + 8 * j) = sum[j];
+  }
+}
+RUN(fast_matmul) {
+  fast_matmul(buffers[0], buffers[1], buffers[2]);
+  return 0;
+}
+__attribute__((target("avx2,fma"))) RUN(fast_content_cache) {
+  struct {
+    float a, b;
+    float result[CELLS];
+  }* cache = scratch;
+  const float *a = buffers[0], *b = buffers[1];
+  if (cache->a != a[0] || cache->b != b[0]) {
+    fast_matmul(a, b, cache->result);
+    cache->a = a[0];
+    cache->b = b[0];
+  }
+  for (int64_t i = 0; i < CELLS; i += 8) *(unaligned8*)((float*)buffers[2] + i) = *(const unaligned8*)(cache->result + i);
+  return 0;
+}
+
 RUN(writes_input) {
   matmul(buffers[0], buffers[1], buffers[2]);
   ((float*)buffers[0])[3] = 0;

@@ -19,6 +19,12 @@ workload dense_relu(A: int, B: int, C: int, R: int) {
   D[i: A, j: B] = sum(k: C) X[i, k] * W[k, j]
   output E[i: A, j: B] = max(D[i, j] + Bias[j], 0)
 }
+workload dense_bias(A: int, B: int, C: int, R: int) {
+  input X: f32[A, C], Y: f32[A, B]
+  const W: f32[C, B]
+  D[i: A, j: B] = sum(k: C) X[i, k] * W[k, j]
+  output E[i: A, j: B] = D[i, j] + Y[i, j]
+}
 workload two_layers(A: int, B: int, C: int, R: int) {
   input X: f32[A, C]
   const W: f32[C, B], V: f32[B, R]

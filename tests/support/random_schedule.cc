@@ -25,7 +25,7 @@ class ArgumentMaker {
         {"i64", &ArgumentMaker::integer},       {"bool", &ArgumentMaker::boolean},
         {"Str", &ArgumentMaker::text},          {"Literal", &ArgumentMaker::literal},
         {"Location", &ArgumentMaker::location}, {"LoopOrBlock", &ArgumentMaker::loop_or_block},
-        {"IndexMap", &ArgumentMaker::map}};
+        {"IndexMap", &ArgumentMaker::map},      {"Ints", &ArgumentMaker::integers}};
     auto maker = makers.find(parameter.type);
     return maker == makers.end() ? std::nullopt : (this->*maker->second)(parameter);
   }
@@ -46,8 +46,16 @@ class ArgumentMaker {
     if (!done) return std::nullopt;  // two blocks of one name: the other one was meant
     return last_value(schedule_);
   }
-  std::optional<Arg> block(const Parameter&) {
-    block_ = pick(schedule_.state().blocks());
+  std::optional<Arg> block(const Parameter& parameter) {
+    // An epilogue is mostly a consumer of the block before.
+    std::vector<const Block*> after;
+    if (block_ && parameter.name == "epilogue") after = consumers(schedule_.program().body, block_);
+    if (parameter.name == "reduction") {
+      for (const Block* block : schedule_.state().blocks()) {
+        if (block->init) after.push_back(block);
+      }
+    }
+    block_ = after.empty() || chance(0.1) ? pick(schedule_.state().blocks()) : pick(after);
     return handle_of(block_);
   }
   // Values of the loops around a block, recorded by a query.
@@ -65,7 +73,18 @@ class ArgumentMaker {
     if (all.empty()) return std::nullopt;
     return pick(all);
   }
-  std::optional<Arg> loops(const Parameter&) {
+  // Loops at one depth around neighbouring blocks.
+  std::optional<Arg> siblings() {
+    Array<const Block*> blocks = schedule_.state().blocks();
+    if (blocks.size() < 2) return std::nullopt;
+    std::size_t first = static_cast<std::size_t>(rng_.below(static_cast<i64>(blocks.size()) - 1));
+    std::vector<Arg> a = loops_of(blocks[first]), b = loops_of(blocks[first + 1]);
+    if (a.empty() || b.empty()) return std::nullopt;
+    std::size_t depth = static_cast<std::size_t>(rng_.below(static_cast<i64>(std::min(a.size(), b.size()))));
+    return list({a[depth], b[depth]});
+  }
+  std::optional<Arg> loops(const Parameter& parameter) {
+    if (parameter.name == "siblings") return siblings();
     std::vector<Arg> all = loops_of(block_for_loops());
     if (all.size() < 2) return std::nullopt;
     std::size_t count = 2 + static_cast<std::size_t>(rng_.below(std::min<i64>(2, static_cast<i64>(all.size()) - 1)));
@@ -95,7 +114,24 @@ class ArgumentMaker {
       some.push_back(i == hole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(1 + rng_.below(5)));
     return list(some);
   }
-  std::optional<Arg> integer(const Parameter&) { return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1); }
+  std::optional<Arg> integer(const Parameter& parameter) {
+    if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
+    return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1);
+  }
+  // One number per iter of the block drawn before: a permutation, or sizes.
+  std::optional<Arg> integers(const Parameter& parameter) {
+    i64 count = block_ ? static_cast<i64>(block_->iters.size()) : 1 + rng_.below(3);
+    std::vector<Arg> some;
+    for (i64 i = 0; i < count; ++i) {
+      if (parameter.name != "new_order") {
+        some.push_back(Arg::of_int(1 + rng_.below(4)));
+        continue;
+      }
+      some.push_back(Arg::of_int(i));
+      std::swap(some.back(), some[static_cast<std::size_t>(rng_.below(i + 1))]);
+    }
+    return list(some);
+  }
   std::optional<Arg> boolean(const Parameter&) { return Arg::of_int(rng_.below(2)); }
   std::optional<Arg> literal(const Parameter&) { return Arg::of_int(rng_.below(3)); }
   std::optional<Arg> text(const Parameter& parameter) {
@@ -103,14 +139,18 @@ class ArgumentMaker {
         {"scope", {"global", "global", "global", "local"}},
         {"access", {"read", "write"}},
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
+        {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}}};
     auto known = words.find(parameter.name);
     return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
   }
   // A permutation of the parameters with some of them tiled.
-  std::optional<Arg> map(const Parameter&) {
+  std::optional<Arg> map(const Parameter& parameter) {
     i64 rank = 1 + rng_.below(3);
-    if (block_ && chance(0.9)) {
+    bool of_iters = parameter.name == "iter_map";
+    if (block_ && of_iters) {
+      rank = static_cast<i64>(block_->iters.size());
+    } else if (block_ && chance(0.9)) {
       std::vector<const Buffer*> all = buffers_written(block_);
       for (const Buffer* buffer : buffers_read(block_)) all.push_back(buffer);
       rank = static_cast<i64>(pick(all)->shape.size());
@@ -118,7 +158,7 @@ class ArgumentMaker {
     std::vector<Arg> results;
     for (i64 p = 0; p < rank; ++p) {
       Arg param{.tag = Arg::Tag::Param, .integer = p};
-      if (chance(0.5)) {
+      if (chance(of_iters ? 0.7 : 0.5)) {
         results.push_back(param);
         continue;
       }

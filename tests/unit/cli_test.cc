@@ -195,13 +195,21 @@ TEST_F(Cli, TuneResumeShowReplay) {
   boost::json::object again = run_json({"tune", "small.yaml"});
   EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6)
       << "a second run measures nothing again";
+  // One task alone gets further trials; then both get two more than each has.
+  write("gemm.yaml", std::string(small_list).substr(0, std::string(small_list).find("  - {name: rows")));
+  boost::json::object one = run_json({"tune", "gemm.yaml", "--trials", "9"});
+  EXPECT_EQ(one.at("tasks").at(0).at("trials").as_int64(), 9);
+  boost::json::object plan = run_json({"tune", "small.yaml", "--more", "2", "--dry-run"});
+  EXPECT_EQ(plan.at("trials").as_int64(), 4);
   boost::json::object more = run_json({"tune", "small.yaml", "--more", "2"});
-  EXPECT_EQ(more.at("tasks").at(0).at("trials").as_int64(), 8);
+  EXPECT_EQ(more.at("measured").as_int64(), 4);
+  EXPECT_EQ(more.at("tasks").at(0).at("trials").as_int64(), 11);
+  EXPECT_EQ(more.at("tasks").at(1).at("trials").as_int64(), 8);
 
   boost::json::object shown = run_json({"show", "small.db"});
   ASSERT_EQ(shown.at("tasks").as_array().size(), 2u);
   EXPECT_EQ(shown.at("tasks").at(0).at("task").as_string(), "gemm");
-  EXPECT_EQ(shown.at("tasks").at(0).at("trials").as_int64(), 8);
+  EXPECT_EQ(shown.at("tasks").at(0).at("trials").as_int64(), 11);
 
   Finished best = run({"show", "small.db", "--best", "gemm", "--output", "gemm.tw"});
   ASSERT_EQ(best.code, 0) << best.err;

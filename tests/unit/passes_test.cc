@@ -8,6 +8,7 @@
 #include "dsl/passes/partition_loops.h"
 #include "dsl/passes/place_buffers.h"
 #include "dsl/passes/register_loops.h"
+#include "dsl/passes/skip_identity_terms.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
 #include "dsl/text/parse_program.h"
@@ -34,6 +35,36 @@ class PassTest : public testing::Test {
   std::vector<OwnedProgram> parsed_;
   Arena arena_;
 };
+
+// Padding of a sum and of a maximum; the test of a term that is not zero elsewhere, or of another operation, stays a value.
+TEST_F(PassTest, SkipIdentityTermsMakesPaddingATest) {
+  Program p = parse("X: input f32[8], F: input f32[8], Y: output f32[8], Z: output f32[8]", R"(
+    for i in 8 {
+      Y[i] = Y[i] + (if i >= 1 then X[i - 1] else 0.0) * F[i]
+      Y[i] = (if i >= 2 then X[i - 2] else 0.0) * F[i] + Y[i]
+      Y[i] = max(Y[i], if i >= 3 then X[i - 3] else -inf)
+      Y[i] = max(Y[i], if i >= 4 then X[i - 4] else 0.0)
+      Y[i] = Y[i] + (if i >= 5 then X[i - 5] else 1.0) * F[i]
+      Y[i] = Y[i] * (if i >= 6 then X[i - 6] else 0.0)
+      Z[i] = Y[i] + (if i >= 7 then X[i - 7] else 0.0)
+    })");
+  EXPECT_EQ(body(skip_identity_terms(arena(), p)), R"(for i in 8 {
+  if i >= 1 {
+    Y[i] = Y[i] + X[i - 1] * F[i]
+  }
+  if i >= 2 {
+    Y[i] = X[i - 2] * F[i] + Y[i]
+  }
+  if i >= 3 {
+    Y[i] = max(Y[i], X[i - 3])
+  }
+  Y[i] = max(Y[i], if i >= 4 then X[i - 4] else 0.0)
+  Y[i] = Y[i] + (if i >= 5 then X[i - 5] else 1.0) * F[i]
+  Y[i] = Y[i] * (if i >= 6 then X[i - 6] else 0.0)
+  Z[i] = Y[i] + (if i >= 7 then X[i - 7] else 0.0)
+}
+)");
+}
 
 TEST_F(PassTest, LowerBlocksPutsGuardsOutside) {
   Program p = parse("X: input f32[49, 8], Y: output f32[49, 8]", R"(

@@ -164,6 +164,27 @@ TEST_F(Search, ResumesWhereItStopped) {
   for (const Record& record : all) EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: record " << record.id;
 }
 
+// Also where one task has more trials than another: dense has 12, softmax 5.
+TEST_F(Search, MoreIsCountedFromEachTasksOwnTrials) {
+  Database file = database("more");
+  FakeMeasurer first, second, third;
+  Watcher watcher;
+  run(options(1, 1, 5), file, &first, watcher);
+  std::vector<TuneTask> both = std::exchange(tasks_, {tasks_[0]});
+  run(options(1, 1, 12), file, &second, watcher);
+  EXPECT_EQ(second.calls, 7);
+  tasks_ = both;
+  TuneOptions more = options();
+  more.more = 6;
+  TuneResult result = run(more, file, &third, watcher);
+  EXPECT_EQ(third.calls, 12);
+  EXPECT_EQ(result.measured, 12);
+  ASSERT_EQ(result.tasks.size(), 2u);
+  EXPECT_EQ(result.tasks[0].trials, 18);
+  EXPECT_EQ(result.tasks[1].trials, 11);
+  for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.wanted == task.trials) << task.name;
+}
+
 TEST_F(Search, ReplaysMeasurementsInTheSameOrder) {
   Database file = database("replayed");
   FakeMeasurer measurer;

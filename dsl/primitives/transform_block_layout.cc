@@ -1,0 +1,83 @@
+// Re-shapes the iteration domain of a block: its iters become the results of an index map, with a new loop for each.
+//   for i in 4 { for j in 6 { B[i, j] } }     transform_block_layout(B, (i, j) -> (j, i // 2, i % 2))
+//   ->   for j in 6 { for i in 2 { for i_1 in 2 { B[i * 2 + i_1, j] } } }
+// Applies to a block in its first loops and to maps that are one to one: they tile, permute and fuse
+// (dsl/analysis/index_map.h), and no result mixes spatial and reduction iters (source: TransformBlockLayout of
+// TensorIR). Buffers keep their layout. Loops of extent 1 are made too, so that how many there are does not depend on
+// the map's numbers. The old loops' handles end.
+#include <algorithm>
+
+#include "dsl/analysis/index_map.h"
+#include "dsl/analysis/simplify.h"
+#include "dsl/schedule/nest.h"
+#include "dsl/schedule/primitive.h"
+
+using namespace tw;
+
+PRIMITIVE(transform_block_layout, Unit(BlockId block, IndexMap iter_map))
+
+// The kind and the name of the iter that a result of the map becomes.
+static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap& map, std::size_t r, i64 extent) {
+  std::string name;
+  const IterVar* first = nullptr;
+  for (std::size_t p = 0; p < map.params.size(); ++p) {
+    if (!uses(map.results[r], map.params[p])) continue;
+    const IterVar& iter = block->iters[p];
+    if (first && first->kind != iter.kind) {
+      return reject("result {0} of the map mixes spatial and reduction iters of block `{a}`", block->name,
+                    static_cast<i64>(r))
+          .about_block(block->id.value);
+    }
+    if (!first) first = &iter;
+    name += (name.empty() ? "" : "_") + std::string(iter.var->name);
+  }
+  Str wanted = first ? state.arena().text(name) : Str("u");
+  return IterVar{state.fresh_var(wanted), extent, first ? first->kind : IterKind::S};
+}
+
+static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
+  TW_TRY(const Block* block, state.block(id));
+  i64 count = static_cast<i64>(block->iters.size()), found = static_cast<i64>(map.params.size());
+  if (found != count) {
+    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, found, count)
+        .about_block(id.value);
+  }
+  TW_TRY(FirstNest nest, first_nest(state, block));
+  std::vector<i64> extents;
+  for (const IterVar& iter : block->iters) extents.push_back(iter.extent);
+  std::vector<const Var*> coordinates;
+  for (std::size_t r = 0; r < map.results.size(); ++r) coordinates.push_back(state.fresh_var("v"));
+  std::optional<FusedMap> fused = fused_map(state.arena(), map.params, map.results, extents, coordinates);
+  if (!fused) {
+    return reject(
+               "the map of block `{a}` is not one to one over its domain: expected results of p, p // c, p % c and sums "
+               "of these with strides, together all of every parameter and no more",
+               block->name)
+        .about_block(id.value);
+  }
+  Substitution vars, values;
+  VarRanges domains;
+  std::vector<IterVar> iters;
+  std::vector<Range> ranges;
+  for (std::size_t r = 0; r < map.results.size(); ++r) {
+    TW_TRY(IterVar iter, new_iter(state, block, map, r, fused->shape[r]));
+    vars.set(coordinates[r], iter.var);
+    domains.set_extent(iter.var, iter.extent);
+    iters.push_back(iter);
+    ranges.push_back({state.build().integer(0), iter.extent});
+  }
+  for (std::size_t p = 0; p < extents.size(); ++p)
+    values.set(block->iters[p].var, substitute(state.arena(), fused->inverse[p], vars));
+
+  Block* changed = state.arena().make<Block>(*block);
+  changed->iters = state.arena().copy(iters);
+  auto mapped = [&](const Stmt* s) {
+    return simplify(state.arena(), substitute(state.arena(), s, values), domains);
+  };
+  changed->init = block->init ? mapped(block->init) : nullptr;
+  changed->body = mapped(block->body);
+  state.replace(nest.top, nest_over(state, changed, ranges, /*keep_units=*/true, {}, nullptr));
+  return Unit{};
+}
+
+REGISTER(transform_block_layout, "Re-shapes the iteration domain of a block by an index map, with new loops.")

@@ -1,0 +1,84 @@
+#include "rules/lang/evaluator.h"
+
+namespace tw::rules {
+
+std::optional<RuleValue> Evaluator::eval_call(const ast::Call* n, const std::shared_ptr<Scope>& scope) {
+  std::vector<std::string> names;
+  names.swap(wanted_names_);  // they are for this call, not for calls in its arguments
+  auto* callee = ast::as<ast::Name>(n->callee);
+  if (!callee) return error(n->callee->span, "expected the name of a function or an instruction");
+  std::vector<RuleValue> values;
+  for (const ast::Argument& argument : n->arguments) {
+    std::optional<RuleValue> value = eval(argument.value, scope);
+    if (!value) return std::nullopt;
+    values.push_back(std::move(*value));
+  }
+  if (const InstructionKind* kind = find_kind(callee->name)) return call_instruction(*kind, n, values, names);
+  for (const ast::Argument& argument : n->arguments) {
+    if (!argument.name.empty()) return error(argument.name_span, "only instructions take named arguments");
+  }
+  if (RuleValue* local = scope->find(callee->name); local && local->tag == Tag::Lambda) return call_lambda(*local, values, n->span);
+  for (std::size_t i = functions_.size(); i-- > 0;) {
+    if (functions_[i].first == callee->name) return call_user(*functions_[i].second.second, values, n->span);
+  }
+  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return loops_of(values[0].block(), n->span);
+  if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, values, n->span);
+  if (const AnalysisFunction* function = find_function(callee->name)) return call_analysis(*function, values, n->span);
+  return unknown_function(callee);
+}
+
+std::optional<RuleValue> Evaluator::unknown_function(const ast::Name* callee) {
+  std::vector<std::string> names;
+  for (const InstructionKind* kind : instruction_kinds()) names.emplace_back(kind->name);
+  for (const AnalysisFunction& function : analysis_functions()) names.emplace_back(function.name);
+  for (const auto& [name, function] : functions_) names.push_back(name);
+  std::string near = closest(callee->name, names);
+  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));
+}
+
+std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span) {
+  if (lambda.lambda->parameters.size() != values.size()) {
+    return error(span, cat("the function takes ", lambda.lambda->parameters.size(), " arguments, found ", values.size()));
+  }
+  auto inner = std::make_shared<Scope>();
+  inner->parent = lambda.scope;
+  for (std::size_t i = 0; i < values.size(); ++i) inner->set(lambda.lambda->parameters[i]->name, values[i]);
+  return eval(lambda.lambda->body, inner);
+}
+
+std::optional<RuleValue> Evaluator::call_user(const UserFunction& function, const std::vector<RuleValue>& values, Span span) {
+  if (function.parameters.size() != values.size()) {
+    return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size()));
+  }
+  if (++depth_ > 64) return error(span, "functions nested more than 64 deep");
+  auto inner = std::make_shared<Scope>();
+  for (std::size_t i = 0; i < values.size(); ++i) inner->set(function.parameters[i], values[i]);
+  std::optional<RuleValue> value = eval(function.body, inner);
+  --depth_;
+  return value;
+}
+
+std::optional<RuleValue> Evaluator::call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span) {
+  auto apply = [&](const RuleValue& f, const RuleValue& x) { return call_lambda(f, {x}, span); };
+  FunctionResult result = function.call(arena(), values, apply);
+  if (!result.error.empty()) return failed_ ? std::nullopt : error(span, cat(function.name, ": ", result.error));
+  return result.value;
+}
+
+std::optional<RuleValue> Evaluator::call_analysis(const AnalysisFunction& function, const std::vector<RuleValue>& values, Span span) {
+  if (static_cast<int>(values.size()) != function.arity) {
+    return error(span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ", values.size()));
+  }
+  FunctionContext context{sink_.state(), target_, [&](LoopId id) { return is_open(id); }};
+  FunctionResult result = function.call(context, values);
+  if (!result.error.empty()) return error(span, cat(function.name, ": ", result.error));
+  // extent() of an open loop becomes an argument that is evaluated at replay.
+  if (result.value.tag == Tag::Open && result.value.open.tag == Arg::Tag::Extent) {
+    std::optional<Arg> handle = loop_arg({static_cast<u32>(result.value.open.integer)}, span);
+    if (!handle) return std::nullopt;
+    result.value.open = {.tag = Arg::Tag::Extent, .items = arena().list<Arg>({*handle})};
+  }
+  return result.value;
+}
+
+}  // namespace tw::rules

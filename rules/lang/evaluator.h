@@ -1,0 +1,151 @@
+// The evaluator of rules, shared by the files that implement it: statements.cc (control, forks), expressions.cc, calls.cc (functions
+// of modules and of the tables), instructions.cc (what changes the program). Private to rules/lang; others call evaluate.h.
+#pragma once
+#include <optional>
+#include <unordered_set>
+
+#include "dsl/base/text.h"
+#include "rules/lang/evaluate.h"
+#include "rules/lang/list_functions.h"
+
+namespace tw::rules {
+
+// Where instructions go: a Schedule that records, or a bare State (postprocessing in the search).
+class Sink {
+ public:
+  explicit Sink(Schedule& schedule) : schedule_(&schedule) {}
+  explicit Sink(State& state) : bare_(&state) {}
+  const State& state() const { return schedule_ ? schedule_->state() : *bare_; }
+  Result<u32> apply(const InstructionKind& kind, Array<Arg> arguments, Array<Str> names) {
+    if (schedule_) return schedule_->apply(kind, arguments, {}, names);
+    u32 first = static_cast<u32>(bare_->values().size());
+    Decision none;
+    Status status = kind.apply(*bare_, arguments, {&none, nullptr, false}, bare_->values());
+    if (status) return first;
+    bare_->values().resize(first, Value{});
+    Reject why = status.rejected();
+    why.instruction = kind.name;
+    return why;
+  }
+  bool records() const { return schedule_ != nullptr; }
+  std::size_t instructions() const { return schedule_ ? schedule_->trace().instructions().size() : 0; }
+  Schedule& schedule() { return *schedule_; }
+
+ private:
+  Schedule* schedule_ = nullptr;
+  State* bare_ = nullptr;
+};
+
+// How a statement ended. Rejected: an instruction was rejected (Evaluator::rejected). Error: reported to the diagnostics.
+enum class Flow : u8 { Next, Skip, Drop, Rejected, Error };
+
+// One run of one rule on one block. Every function that may fail gives nothing after a reject (`rejected` is set) or an error.
+class Evaluator {
+ public:
+  using Tag = RuleValue::Tag;
+
+  Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
+            Diagnostics& diagnostics);
+
+  // Alternatives to take at the next `either`s; grows with those that are met.
+  struct Choice {
+    int taken, count;
+  };
+  std::vector<Choice> choices;
+  Reject rejected;
+  // Loops whose extent depends on a sample, carried from rule to rule by the caller through the trace.
+  void assume_open(const std::unordered_set<u32>& open) { open_loops_ = open; }
+
+  Flow run(BlockId block);
+  // Did `when` hold? If not, which part of it is false.
+  bool applied() const { return applied_; }
+  const std::string& unmet() const { return unmet_; }
+  // Rejects inside `try`, which went on.
+  const std::vector<Reject>& caught() const { return caught_; }
+
+ private:
+  bool bind_params(Scope& scope);
+  // Like condition(); of `a and b` it goes into the parts and notes the first that is false.
+  std::optional<bool> check_when(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+
+  // ---- statements
+  Flow run(const Statements& statements, const std::shared_ptr<Scope>& scope);
+  Flow run_nested(const Statements& statements, const std::shared_ptr<Scope>& scope);
+  Flow run(const Statement& s, const std::shared_ptr<Scope>& scope);
+  Flow for_loop(const Statement& s, const std::shared_ptr<Scope>& scope);
+  Flow either(const Statement& s, const std::shared_ptr<Scope>& scope);
+  Flow require(const Statement& s, const std::shared_ptr<Scope>& scope);
+  Flow attempt(const Statement& s, const std::shared_ptr<Scope>& scope);
+  Flow assign(const Statement& s, const std::shared_ptr<Scope>& scope);
+  Flow assign_one(const ast::Expr* target, RuleValue value, const std::shared_ptr<Scope>& scope);
+
+  // ---- expressions
+  std::optional<RuleValue> eval(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
+  bool bind(Array<const ast::Name*> names, const RuleValue& item, Scope& scope, Span span);
+  std::optional<RuleValue> eval_index(const ast::Index* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_member(const ast::Member* n);
+  std::optional<RuleValue> eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_binary(const ast::Binary* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> combine(const ast::Binary* n, const RuleValue& a, const RuleValue& b);
+  static bool same(const RuleValue& a, const RuleValue& b);
+  static Arg arg_of(const RuleValue& v) { return v.tag == Tag::Open ? v.open : Arg::of_int(v.integer); }
+  std::optional<bool> condition(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+
+  // ---- calls
+  std::optional<RuleValue> eval_call(const ast::Call* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> unknown_function(const ast::Name* callee);
+  std::optional<RuleValue> call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_user(const UserFunction& function, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_analysis(const AnalysisFunction& function, const std::vector<RuleValue>& values, Span span);
+
+  // ---- instructions
+  std::optional<RuleValue> call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<RuleValue>& values,
+                                            const std::vector<std::string>& names);
+  std::optional<Arg> to_arg(const RuleValue& value, Span span);
+  // An index map: the lambda's body with its parameters standing for the map's.
+  std::optional<Arg> map_arg(const RuleValue& value, Span span);
+  std::optional<Arg> find_handle(Value::Tag tag, i64 id);
+  // A handle that no instruction made yet (an analysis function found it) is made by a query, recorded like any other.
+  std::optional<Arg> block_arg(BlockId id, Span span);
+  std::optional<Arg> loop_arg(LoopId id, Span span);
+  std::optional<RuleValue> loops_of(BlockId id, Span span);
+  std::optional<RuleValue> instruction(const InstructionKind& kind, Array<Arg> arguments, const std::vector<std::string>& names, Span span,
+                                       bool reject_is_fine);
+  std::optional<RuleValue> record_unchecked(const InstructionKind& kind, Array<Arg> arguments);
+  RuleValue result_of(const InstructionKind& kind, u32 first);
+
+  // ---- open loops: those that an instruction with an open argument made, and those made from them
+  bool is_open(LoopId id) const { return sink_.records() && open_loops_.count(id.value); }
+  bool is_open(const Arg& arg) const;
+  // What is done to a block among open loops may make more of them.
+  bool block_is_open(BlockId id) const;
+  void note_loops(bool open);
+
+  // ---- small things
+  Arena& arena() { return sink_.state().arena(); }
+  Flow failure() const { return failed_ ? Flow::Rejected : Flow::Error; }
+  std::nullopt_t error(Span span, std::string message, std::string note = "");
+  std::nullopt_t type_error(Span span, std::string_view expected, const RuleValue& found);
+  Flow wrong_type(Span span, std::string_view expected, const RuleValue& found);
+
+  const RuleUse& use_;
+  const FunctionTable& functions_;
+  Sink sink_;
+  const TargetFacts& target_;
+  const Limits& limits_;
+  Diagnostics& diagnostics_;
+  i64 steps_left_;
+  int depth_ = 0;
+  std::size_t next_choice_ = 0;
+  bool applied_ = false, failed_ = false;
+  std::string unmet_;
+  std::vector<Reject> caught_;
+  std::vector<std::string> wanted_names_;  // of the results of the next instruction
+  std::unordered_set<u32> known_loops_, open_loops_;
+};
+
+}  // namespace tw::rules

@@ -1,0 +1,204 @@
+#include <algorithm>
+
+#include "dsl/ir/build.h"
+#include "rules/lang/evaluator.h"
+
+namespace tw::rules {
+
+std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
+  if (--steps_left_ < 0) return error(e->span, cat("the rule takes more than ", limits_.steps, " steps"));
+  switch (e->kind) {
+    case ast::Kind::Int: return RuleValue::of(ast::as<ast::Int>(e)->value);
+    case ast::Kind::Bool: return RuleValue::of(ast::as<ast::Bool>(e)->value);
+    case ast::Kind::Text: return RuleValue::of(std::string(ast::as<ast::Text>(e)->value));
+    case ast::Kind::None: return RuleValue::none();
+    case ast::Kind::Hole: return RuleValue::of_open({.tag = Arg::Tag::Hole});
+    case ast::Kind::Name: return eval_name(ast::as<ast::Name>(e), scope);
+    case ast::Kind::List: return eval_items(ast::as<ast::List>(e)->items, scope);
+    case ast::Kind::Tuple: return eval_items(ast::as<ast::Tuple>(e)->items, scope);
+    case ast::Kind::Comprehension: return eval_comprehension(ast::as<ast::Comprehension>(e), scope);
+    case ast::Kind::Index: return eval_index(ast::as<ast::Index>(e), scope);
+    case ast::Kind::Member: return eval_member(ast::as<ast::Member>(e));
+    case ast::Kind::Unary: return eval_unary(ast::as<ast::Unary>(e), scope);
+    case ast::Kind::Binary: return eval_binary(ast::as<ast::Binary>(e), scope);
+    case ast::Kind::If: {
+      auto* n = ast::as<ast::If>(e);
+      std::optional<bool> holds = condition(n->condition, scope);
+      if (!holds) return std::nullopt;
+      return eval(*holds ? n->then : n->otherwise, scope);
+    }
+    case ast::Kind::Lambda: {
+      RuleValue value;
+      value.tag = Tag::Lambda;
+      value.lambda = ast::as<ast::Lambda>(e);
+      value.scope = scope;
+      return value;
+    }
+    case ast::Kind::Test: {
+      std::optional<RuleValue> value = eval(ast::as<ast::Test>(e)->value, scope);
+      if (!value) return std::nullopt;
+      return RuleValue::of(value->tag != Tag::None);
+    }
+    case ast::Kind::Call: return eval_call(ast::as<ast::Call>(e), scope);
+    default: return error(e->span, "not an expression of the rule language");
+  }
+}
+
+std::optional<RuleValue> Evaluator::eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope) {
+  if (RuleValue* value = scope->find(n->name)) return *value;
+  if (n->name == "S" || n->name == "R") return RuleValue::of(std::string(n->name));
+  return error(n->span, cat("`", n->name, "` is not defined here"));
+}
+
+std::optional<RuleValue> Evaluator::eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope) {
+  std::vector<RuleValue> values;
+  for (const ast::Expr* item : items) {
+    std::optional<RuleValue> value = eval(item, scope);
+    if (!value) return std::nullopt;
+    values.push_back(std::move(*value));
+  }
+  return RuleValue::of(std::move(values));
+}
+
+std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> over = eval(n->over, scope);
+  if (!over) return std::nullopt;
+  if (over->tag != Tag::List) return type_error(n->over->span, "a list", *over);
+  std::vector<RuleValue> values;
+  for (const RuleValue& item : *over->list) {
+    auto inner = std::make_shared<Scope>();
+    inner->parent = scope;
+    if (!bind(n->names, item, *inner, n->span)) return std::nullopt;
+    if (n->condition) {
+      std::optional<bool> holds = condition(n->condition, inner);
+      if (!holds) return std::nullopt;
+      if (!*holds) continue;
+    }
+    std::optional<RuleValue> value = eval(n->value, inner);
+    if (!value) return std::nullopt;
+    values.push_back(std::move(*value));
+  }
+  return RuleValue::of(std::move(values));
+}
+
+bool Evaluator::bind(Array<const ast::Name*> names, const RuleValue& item, Scope& scope, Span span) {
+  if (names.size() == 1) {
+    scope.set(names[0]->name, item);
+    return true;
+  }
+  if (item.tag != Tag::List || item.list->size() != names.size()) {
+    error(span, cat("expected a list of ", names.size(), " to take apart"));
+    return false;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) scope.set(names[i]->name, (*item.list)[i]);
+  return true;
+}
+
+std::optional<RuleValue> Evaluator::eval_index(const ast::Index* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> list = eval(n->value, scope);
+  if (!list) return std::nullopt;
+  if (list->tag != Tag::List || n->indices.size() != 1) return type_error(n->value->span, "a list", *list);
+  i64 size = static_cast<i64>(list->list->size());
+  auto position = [&](const ast::Expr* e, i64 fallback) -> std::optional<i64> {
+    if (!e) return fallback;
+    std::optional<RuleValue> value = eval(e, scope);
+    if (!value) return std::nullopt;
+    if (value->tag != Tag::Int) return type_error(e->span, "a fixed integer", *value), std::nullopt;
+    return value->integer < 0 ? value->integer + size : value->integer;
+  };
+  if (auto* slice = ast::as<ast::Slice>(n->indices[0])) {
+    std::optional<i64> begin = position(slice->begin, 0), end = position(slice->end, size);
+    if (!begin || !end) return std::nullopt;
+    i64 from = std::clamp<i64>(*begin, 0, size), to = std::clamp<i64>(*end, from, size);
+    return RuleValue::of(std::vector<RuleValue>(list->list->begin() + from, list->list->begin() + to));
+  }
+  std::optional<i64> at = position(n->indices[0], 0);
+  if (!at) return std::nullopt;
+  if (*at < 0 || *at >= size) return error(n->span, cat("index ", *at, " into a list of ", size));
+  return (*list->list)[*at];
+}
+
+std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n) {
+  auto* base = ast::as<ast::Name>(n->value);
+  struct Row {
+    const char* name;
+    i64 TargetFacts::*field;
+  };
+  static constexpr Row rows[] = {{"vector_bits", &TargetFacts::vector_bits}, {"vector_registers", &TargetFacts::vector_registers},
+                                 {"threads", &TargetFacts::threads},         {"l1_bytes", &TargetFacts::l1_bytes},
+                                 {"l2_bytes", &TargetFacts::l2_bytes},       {"l3_bytes", &TargetFacts::l3_bytes},
+                                 {"cache_line", &TargetFacts::cache_line}};
+  if (!base || base->name != "target") return error(n->span, "only `target` has members");
+  std::vector<std::string> names;
+  for (const Row& row : rows) {
+    if (n->name == row.name) return RuleValue::of(target_.*row.field);
+    names.emplace_back(row.name);
+  }
+  std::string near = closest(n->name, names);
+  return error(n->span, cat("a target has no `", n->name, "`"), near.empty() ? cat("it has ", join(names, ", ")) : cat("did you mean `", near, "`?"));
+}
+
+std::optional<RuleValue> Evaluator::eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> value = eval(n->value, scope);
+  if (!value) return std::nullopt;
+  if (n->op == UnaryOp::Not && value->tag == Tag::Bool) return RuleValue::of(!value->integer);
+  if (n->op == UnaryOp::Neg && value->tag == Tag::Int) return RuleValue::of(-value->integer);
+  return type_error(n->value->span, n->op == UnaryOp::Not ? "a boolean" : "an integer", *value);
+}
+
+std::optional<RuleValue> Evaluator::eval_binary(const ast::Binary* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> a = eval(n->a, scope);
+  if (!a) return std::nullopt;
+  if (a->tag == Tag::Bool && (n->op == BinaryOp::And || n->op == BinaryOp::Or) && (a->integer != 0) == (n->op == BinaryOp::Or)) {
+    return a;  // decided: `b` may be meaningless then
+  }
+  std::optional<RuleValue> b = eval(n->b, scope);
+  if (!b) return std::nullopt;
+  return combine(n, *a, *b);
+}
+
+std::optional<RuleValue> Evaluator::combine(const ast::Binary* n, const RuleValue& a, const RuleValue& b) {
+  auto number = [](const RuleValue& v) { return v.tag == Tag::Int || v.tag == Tag::Bool; };
+  if (n->op == BinaryOp::Div) return error(n->op_span, "integers divide with //");
+  if (number(a) && number(b)) {
+    Arena scratch(512);
+    Build build{scratch};
+    const Expr* folded = build.binary(n->op, build.integer(a.integer), build.integer(b.integer));
+    std::optional<i64> value = constant_of(folded);
+    if (!value) return error(n->op_span, "division by zero");
+    bool is_bool = folded->type.dtype == DType::Bool || (a.tag == Tag::Bool && b.tag == Tag::Bool);
+    return is_bool ? RuleValue::of(*value != 0) : RuleValue::of(*value);
+  }
+  if ((a.tag == Tag::Open || number(a)) && (b.tag == Tag::Open || number(b))) {
+    return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = n->op, .items = arena().list<Arg>({arg_of(a), arg_of(b)})});
+  }
+  if (n->op == BinaryOp::Add && a.tag == Tag::List && b.tag == Tag::List) {
+    std::vector<RuleValue> joined = *a.list;
+    joined.insert(joined.end(), b.list->begin(), b.list->end());
+    return RuleValue::of(std::move(joined));
+  }
+  if (n->op == BinaryOp::Eq || n->op == BinaryOp::Ne) return RuleValue::of(same(a, b) == (n->op == BinaryOp::Eq));
+  return error(n->op_span, cat("`", name_of(n->op), "` between ", name_of(a.tag), " and ", name_of(b.tag)));
+}
+
+bool Evaluator::same(const RuleValue& a, const RuleValue& b) {
+  if (a.tag != b.tag) return false;
+  if (a.tag == Tag::Text) return a.text == b.text;
+  if (a.tag != Tag::List) return a.integer == b.integer;
+  return std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), [](auto& x, auto& y) { return same(x, y); });
+}
+
+std::optional<bool> Evaluator::condition(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> value = eval(e, scope);
+  if (!value) return std::nullopt;
+  if (value->tag == Tag::Bool) return value->integer != 0;
+  if (value->tag == Tag::Open) {
+    error(e->span, "this condition depends on a sample, so the space would depend on a draw",
+          "`if`, `when` and `either` take fixed values only; use `require`, or a list of sketches");
+    return std::nullopt;
+  }
+  type_error(e->span, "a condition", *value);
+  return std::nullopt;
+}
+
+}  // namespace tw::rules

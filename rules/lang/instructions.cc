@@ -1,0 +1,181 @@
+#include <algorithm>
+
+#include "dsl/ir/walk.h"
+#include "rules/lang/evaluator.h"
+
+namespace tw::rules {
+
+std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<RuleValue>& values,
+                                          const std::vector<std::string>& names) {
+  std::vector<Arg> arguments(kind.parameters.size());
+  std::vector<bool> given(kind.parameters.size(), false);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const ast::Argument& argument = n->arguments[i];
+    std::size_t index = i;
+    if (!argument.name.empty()) {
+      for (index = 0; index < kind.parameters.size() && kind.parameters[index].name != argument.name; ++index) {
+      }
+    }
+    if (index >= kind.parameters.size()) {
+      return error(argument.value->span, argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
+                                                               : cat(kind.name, " has no parameter `", argument.name, "`"));
+    }
+    std::optional<Arg> arg = to_arg(values[i], argument.value->span);
+    if (!arg) return std::nullopt;
+    arguments[index] = *arg;
+    given[index] = true;
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (given[i]) continue;
+    if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
+    arguments[i] = default_argument(kind.parameters[i]);
+  }
+  return instruction(kind, arguments, names, n->span, false);
+}
+
+std::optional<Arg> Evaluator::to_arg(const RuleValue& value, Span span) {
+  switch (value.tag) {
+    case Tag::None: return Arg{};
+    case Tag::Bool: case Tag::Int: return Arg::of_int(value.integer);
+    case Tag::Text: return Arg::of_text(arena().text(value.text));
+    case Tag::Open: return value.open;
+    case Tag::Loop: return loop_arg(value.loop(), span);
+    case Tag::Block: return block_arg(value.block(), span);
+    case Tag::List: {
+      std::vector<Arg> items;
+      for (const RuleValue& item : *value.list) {
+        std::optional<Arg> arg = to_arg(item, span);
+        if (!arg) return std::nullopt;
+        items.push_back(*arg);
+      }
+      return Arg{.tag = Arg::Tag::List, .items = arena().copy(items)};
+    }
+    case Tag::Lambda: return map_arg(value, span);
+  }
+  return std::nullopt;
+}
+
+std::optional<Arg> Evaluator::map_arg(const RuleValue& value, Span span) {
+  std::vector<RuleValue> params;
+  for (std::size_t i = 0; i < value.lambda->parameters.size(); ++i) {
+    params.push_back(RuleValue::of_open({.tag = Arg::Tag::Param, .integer = static_cast<i64>(i)}));
+  }
+  std::optional<RuleValue> body = call_lambda(value, params, span);
+  if (!body) return std::nullopt;
+  if (body->tag != Tag::List) body = RuleValue::of(std::vector<RuleValue>{*body});
+  std::optional<Arg> items = to_arg(*body, span);
+  if (!items) return std::nullopt;
+  return Arg{.tag = Arg::Tag::Map, .integer = static_cast<i64>(params.size()), .items = items->items};
+}
+
+std::optional<Arg> Evaluator::find_handle(Value::Tag tag, i64 id) {
+  const std::vector<Value>& values = sink_.state().values();
+  for (std::size_t i = values.size(); i-- > 0;) {
+    if (values[i].tag == tag && values[i].payload == id) return Arg::of_value(static_cast<u32>(i));
+  }
+  return std::nullopt;
+}
+
+std::optional<Arg> Evaluator::block_arg(BlockId id, Span span) {
+  if (std::optional<Arg> known = find_handle(Value::Tag::Block, id.value)) return known;
+  const Block* block = sink_.state().find_block(id);
+  if (!block) return error(span, "the block no longer exists"), std::nullopt;
+  Arg name[] = {Arg::of_text(block->name)};
+  if (!instruction(*find_kind("get_block"), Array<Arg>(name), {}, span, false)) return std::nullopt;
+  return find_handle(Value::Tag::Block, id.value);
+}
+
+std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
+  if (std::optional<Arg> known = find_handle(Value::Tag::Loop, id.value)) return known;
+  const For* loop = sink_.state().find_loop(id);
+  const Block* inside = nullptr;
+  if (loop) for_each<Block>(loop->body, [&](const Block* block) { inside = inside ? inside : block; });
+  if (!inside) return error(span, "the loop no longer exists: an earlier instruction replaced it"), std::nullopt;
+  if (!loops_of(inside->id, span)) return std::nullopt;
+  return find_handle(Value::Tag::Loop, id.value);
+}
+
+std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span) {
+  std::optional<Arg> block = block_arg(id, span);
+  if (!block) return std::nullopt;
+  Arg arguments[] = {*block};
+  return instruction(*find_kind("get_loops"), Array<Arg>(arguments), {}, span, false);
+}
+
+std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Array<Arg> arguments, const std::vector<std::string>& names, Span span,
+                                     bool reject_is_fine) {
+  if (static_cast<int>(sink_.instructions()) >= limits_.instructions) {
+    return error(span, cat("the trace has more than ", limits_.instructions, " instructions"));
+  }
+  bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
+  std::vector<Str> views(names.begin(), names.end());
+  Result<u32> first = sink_.apply(kind, arguments, views);
+  if (!first) {
+    // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at the draw.
+    if (reject_is_fine && sink_.records()) return record_unchecked(kind, arguments);
+    rejected = first.rejected();
+    failed_ = true;
+    return std::nullopt;
+  }
+  note_loops(open && !kind.pure);
+  return result_of(kind, *first);
+}
+
+std::optional<RuleValue> Evaluator::record_unchecked(const InstructionKind& kind, Array<Arg> arguments) {
+  sink_.schedule().record_without_applying(kind, arguments);
+  return RuleValue::none();
+}
+
+RuleValue Evaluator::result_of(const InstructionKind& kind, u32 first) {
+  const std::vector<Value>& values = sink_.state().values();
+  std::vector<RuleValue> made;
+  for (u32 i = first; i < values.size(); ++i) {
+    switch (values[i].tag) {
+      case Value::Tag::Loop: made.push_back(RuleValue::of(LoopId{static_cast<u32>(values[i].payload)})); break;
+      case Value::Tag::Block: made.push_back(RuleValue::of(BlockId{static_cast<u32>(values[i].payload)})); break;
+      default: made.push_back(RuleValue::of_open(Arg::of_value(i)));
+    }
+  }
+  if (kind.result == "Unit") return RuleValue::none();
+  bool list = kind.result == "Loops" || kind.result == "Blocks" || kind.result == "Ints";
+  return list ? RuleValue::of(std::move(made)) : made[0];
+}
+
+bool Evaluator::is_open(const Arg& arg) const {
+  if (arg.tag == Arg::Tag::Extent) return true;
+  if (arg.tag == Arg::Tag::Value) {
+    const Value& value = sink_.state().values()[arg.integer];
+    if (value.tag == Value::Tag::Int || value.tag == Value::Tag::Location) return true;
+    if (value.tag == Value::Tag::Loop) return open_loops_.count(static_cast<u32>(value.payload)) > 0;
+    return block_is_open({static_cast<u32>(value.payload)});
+  }
+  return std::any_of(arg.items.begin(), arg.items.end(), [&](const Arg& item) { return is_open(item); });
+}
+
+bool Evaluator::block_is_open(BlockId id) const {
+  auto loops = sink_.state().loops_around(id);
+  return loops && std::any_of(loops->begin(), loops->end(), [&](const For* loop) { return open_loops_.count(loop->id.value) > 0; });
+}
+
+void Evaluator::note_loops(bool open) {
+  if (!sink_.records()) return;
+  for_each<For>(sink_.state().program().body, [&](const For* loop) {
+    if (known_loops_.insert(loop->id.value).second && open) open_loops_.insert(loop->id.value);
+  });
+}
+
+std::nullopt_t Evaluator::error(Span span, std::string message, std::string note) {
+  diagnostics_.error(span, std::move(message), std::move(note));
+  return std::nullopt;
+}
+
+std::nullopt_t Evaluator::type_error(Span span, std::string_view expected, const RuleValue& found) {
+  return error(span, cat("expected ", expected, ", found ", name_of(found.tag)));
+}
+
+Flow Evaluator::wrong_type(Span span, std::string_view expected, const RuleValue& found) {
+  type_error(span, expected, found);
+  return Flow::Error;
+}
+
+}  // namespace tw::rules
