@@ -127,11 +127,11 @@ void print_results(const TuneResult& result) {
 }
 
 boost::json::object to_json(const TuneProfile& profile) {
-  return {{"space", profile.space},       {"replay", profile.replay},
-          {"features", profile.features}, {"model", profile.model},
-          {"training", profile.training}, {"lower", profile.lower},
-          {"compile", profile.compile},   {"measure", profile.measure},
-          {"database", profile.database}, {"other", profile.other}};
+  return {
+      {"space", profile.space},       {"draw", profile.draw},        {"replay", profile.replay},     {"postprocess", profile.postprocess},
+      {"hash", profile.hash},         {"draft", profile.draft},      {"features", profile.features}, {"model", profile.model},
+      {"training", profile.training}, {"waiting", profile.waiting},  {"lower", profile.lower},       {"compile", profile.compile},
+      {"measure", profile.measure},   {"database", profile.database}};
 }
 
 boost::json::object to_json(const TuneResult& result) {
@@ -154,6 +154,7 @@ boost::json::object to_json(const TuneResult& result) {
           {"measured", result.measured},
           {"same_code", result.same_code},
           {"candidates", result.candidates},
+          {"repeats", result.repeats},
           {"rejected", result.rejected},
           {"seconds", result.seconds},
           {"search_seconds", result.search_seconds},

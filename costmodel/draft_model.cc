@@ -19,24 +19,31 @@ double seconds_of(const StoreProfile& profile) {
   return ((cycles - waiting) / profile.speed_up + waiting / waiting_speed_up) / kClock;
 }
 
+void DraftSum::start() {
+  seconds_ = kCall;
+  started_.clear();
+}
+
+void DraftSum::add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile) {
+  if (store.is_prepack) return;
+  seconds_ += seconds_of(profile);
+  if (profile.starts == 0) return;
+  u32 p = 0;
+  while (program.loop_of(store, p).kind != LoopKind::Parallel) ++p;
+  u32 loop = program.chain[store.first_loop + p];
+  if (std::find(started_.begin(), started_.end(), loop) != started_.end()) return;
+  started_.push_back(loop);
+  seconds_ += profile.starts * kParallelStart;
+}
+
 double DraftModel::seconds(const Program& program) {
   const FlatProgram& flat = reader_.read(program);
   profiler_.start(flat);
-  started_.clear();
-  double sum = kCall;
+  sum_.start();
   for (const FlatStore& store : flat.stores) {
-    if (store.is_prepack) continue;
-    StoreProfile profile = profiler_.profile(flat, store, footprints_.of(flat, store));
-    sum += seconds_of(profile);
-    if (profile.starts == 0) continue;
-    u32 p = 0;
-    while (flat.loop_of(store, p).kind != LoopKind::Parallel) ++p;
-    u32 loop = flat.chain[store.first_loop + p];
-    if (std::find(started_.begin(), started_.end(), loop) != started_.end()) continue;
-    started_.push_back(loop);
-    sum += profile.starts * kParallelStart;
+    if (!store.is_prepack) sum_.add(flat, store, profiler_.profile(flat, store, footprints_.of(flat, store)));
   }
-  return sum;
+  return sum_.seconds();
 }
 
 double draft_seconds(const Program& program, const FeatureTarget& target) { return DraftModel(target).seconds(program); }

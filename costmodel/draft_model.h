@@ -6,19 +6,30 @@
 
 namespace tw {
 
+// The draft of a program, store by store in program order; for who has their profiles anyway.
+class DraftSum {
+ public:
+  void start();
+  void add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile);
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_ = 0;
+  std::vector<u32> started_;  // parallel loops
+};
+
 // Reuses its memory between calls: one per thread. The result depends on the program and the target only.
 class DraftModel {
  public:
-  explicit DraftModel(const FeatureTarget& target) : target_(target), profiler_(target) {}
+  explicit DraftModel(const FeatureTarget& target) : profiler_(target) {}
   // Estimated seconds of one kernel call, > 0. What `prepack` blocks do is outside of the call and costs nothing.
   double seconds(const Program& program);
 
  private:
-  FeatureTarget target_;
   FlatReader reader_;
   Footprints footprints_;
   StoreProfiler profiler_;
-  std::vector<u32> started_;
+  DraftSum sum_;
 };
 
 // Seconds of one store, starting threads excluded.

@@ -139,15 +139,19 @@ void FeatureExtractor::extract(const Program& program, std::vector<float>& rows)
   auto count = std::count_if(flat.stores.begin(), flat.stores.end(), has_row);
   rows.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(feature_columns()));
   out_ = rows.data();
+  draft_.start();
   for (const FlatStore& store : flat.stores) {
-    if (!has_row(store)) continue;
+    if (store.is_prepack) continue;
     const std::vector<Use>& uses = footprints_.of(flat, store);
+    StoreProfile profile = profiler_.profile(flat, store, uses);
+    draft_.add(flat, store, profile);
+    if (!has_row(store)) continue;
     remember(flat, store, uses);
     add_counts(flat, store);
     add_buffers(flat, store, uses);
     add_intensity(flat, store, uses);
     add_surroundings(flat, store, uses);
-    add_profile(store, profiler_.profile(flat, store, uses));
+    add_profile(store, profile);
   }
   TW_CHECK(out_ == rows.data() + rows.size(), "a row of features is not complete");
 }

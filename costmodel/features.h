@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/flat_program.h"
-#include "costmodel/store_profile.h"
+#include "costmodel/draft_model.h"
 
 namespace tw {
 
@@ -25,6 +24,8 @@ class FeatureExtractor {
   // Replaces `rows` by the program's, feature_columns() floats each, all finite. Stores of literals have no row, nor have `prepack`
   // blocks: they run before the kernel is called. A program may have no rows.
   void extract(const Program& program, std::vector<float>& rows);
+  // What the draft model says of the program that was extracted last.
+  double draft_seconds() const { return draft_.seconds(); }
 
  private:
   // What all stores up to here touch below each loop.
@@ -51,6 +52,7 @@ class FeatureExtractor {
   FlatReader reader_;
   Footprints footprints_;
   StoreProfiler profiler_;
+  DraftSum draft_;
   std::vector<Touched> touched_;       // loop x buffer
   std::vector<double> touched_bytes_;  // loop
   std::vector<double> operations_, bytes_;  // of inner loop nests, innermost first

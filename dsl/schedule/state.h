@@ -30,6 +30,11 @@ class State {
  public:
   // New nodes go into `arena`; the program may live in an older one.
   State(Arena& arena, const Program& program) : arena_(&arena), program_(program) {}
+  // As if new, with another program; keeps the memory of its values.
+  void restart(const Program& program) {
+    program_ = program;
+    values_.clear();
+  }
 
   const Program& program() const { return program_; }
   Arena& arena() const { return *arena_; }

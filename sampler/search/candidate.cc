@@ -1,10 +1,33 @@
 #include "sampler/search/candidate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 namespace tw {
 namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Adds the time since the last lap to `sum`.
+class Laps {
+ public:
+  void lap(double& sum) {
+    double at = now();
+    sum += at - last_;
+    last_ = at;
+  }
+
+ private:
+  double last_ = now();
+};
+
+// Instructions up to the last sample, that included.
+std::size_t decided_after(const Trace& trace) {
+  std::size_t count = trace.instructions().size();
+  while (count > 0 && !trace.instructions()[count - 1].kind->samples) --count;
+  return count;
+}
 
 Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
 
@@ -18,6 +41,25 @@ CandidateSpace make_candidate_space(const Program& program, const std::vector<ru
   return made;
 }
 
+u64 decision_key(const Candidate& candidate) {
+  u64 key = mix64(static_cast<u64>(candidate.sketch) + 1);
+  for (const Decision& decision : candidate.decisions) {
+    if (decision.open()) return 0;
+    for (int i = 0; i < decision.count; ++i) key = mix64(key ^ static_cast<u64>(decision.values[i]));
+  }
+  return key;
+}
+
+BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
+  replay += other.replay, postprocess += other.postprocess, hash += other.hash, draft += other.draft, features += other.features;
+  return *this;
+}
+
+CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
+    : space_(space), arena_(1 << 18), state_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
+  for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch.trace));
+}
+
 bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
   const Sketch& chosen = space_.space.sketches[sketch];
   candidate.sketch = sketch;
@@ -25,18 +67,43 @@ bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
   return chosen.prior->draw(candidate.decisions, rng);
 }
 
-Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng) {
+Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
+  Laps laps;
   arena_.reset();
-  State state(arena_, space_.base);
-  const Trace& trace = space_.space.sketches[candidate.sketch].trace;
-  TW_TRY_STATUS(replay(trace, state, candidate.decisions, ReplayMode::Adapt, rng));
+  state_.restart(space_.base);
+  Status status = replay(space_.space.sketches[candidate.sketch].trace, state_, candidate.decisions, ReplayMode::Adapt, rng, 0,
+                         decided_[candidate.sketch]);
+  laps.lap(seconds_.replay);
+  return status;
+}
+
+Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows) {
+  Laps laps;
+  Status replayed = replay(space_.space.sketches[candidate.sketch].trace, state_, candidate.decisions, ReplayMode::Adapt, nullptr,
+                           decided_[candidate.sketch]);
+  laps.lap(seconds_.replay);
+  TW_TRY_STATUS(std::move(replayed));
   for (const rules::RuleUse& post : space_.posts) {
     Diagnostics diagnostics(*post.module->source);
-    TW_TRY_STATUS(apply_post(post, space_.library->functions(), state, space_.facts, diagnostics));
+    TW_TRY_STATUS(apply_post(post, space_.library->functions(), state_, space_.facts, diagnostics));
   }
-  candidate.program = structural_hash(state.program());
-  candidate.draft = draft_.seconds(state.program());
-  return state.program();
+  laps.lap(seconds_.postprocess);
+  candidate.program = structural_hash(state_.program());
+  laps.lap(seconds_.hash);
+  if (!rows) {
+    candidate.draft = draft_.seconds(state_.program());
+    laps.lap(seconds_.draft);
+    return state_.program();
+  }
+  extractor_.extract(state_.program(), *rows);
+  candidate.draft = extractor_.draft_seconds();
+  laps.lap(seconds_.features);
+  return state_.program();
+}
+
+Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng, std::vector<float>* rows) {
+  TW_TRY_STATUS(decide(candidate, rng));
+  return finish(candidate, rows);
 }
 
 Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {

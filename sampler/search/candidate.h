@@ -28,24 +28,41 @@ struct CandidateSpace {
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed = 1);
 
+// Of sketch and decisions as they stand; 0 if some decision is open. A collision loses one
+// candidate.
+u64 decision_key(const Candidate& candidate);
+
+// Where the time of building goes, in seconds. Features include the draft score wherever they are
+// asked for.
+struct BuildSeconds {
+  double replay = 0, postprocess = 0, hash = 0, draft = 0, features = 0;
+  BuildSeconds& operator+=(const BuildSeconds& other);
+};
+
 // One per thread.
 class CandidateBuilder {
  public:
-  explicit CandidateBuilder(const CandidateSpace& space)
-      : space_(space), arena_(1 << 18), extractor_(space.feature_target), draft_(space.feature_target) {}
+  explicit CandidateBuilder(const CandidateSpace& space);
 
   // A candidate from the prior: constrained decisions jointly, the others open until build(). False: the sketch has no valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const;
-  // Replays in adapting mode, postprocesses, and sets program and draft. The program lives until the next call.
-  Result<Program> build(Candidate& candidate, Rng* rng);
-  // Features of the program that build() gave, in place of what `rows` held.
-  void features(const Program& program, std::vector<float>& rows) { extractor_.extract(program, rows); }
+  // Replays in adapting mode up to the last sample, so that no decision is open any more.
+  Status decide(Candidate& candidate, Rng* rng);
+  // Goes on where decide() stopped: replays the rest, postprocesses, and sets program and draft.
+  // rows: receives the features, if not null. The program lives until the next candidate.
+  Result<Program> finish(Candidate& candidate, std::vector<float>* rows = nullptr);
+  // Both.
+  Result<Program> build(Candidate& candidate, Rng* rng, std::vector<float>* rows = nullptr);
+  const BuildSeconds& seconds() const { return seconds_; }
 
  private:
   const CandidateSpace& space_;
   Arena arena_;
+  State state_;
+  std::vector<std::size_t> decided_;  // by sketch: number of instructions up to the last sample
   FeatureExtractor extractor_;
   DraftModel draft_;
+  BuildSeconds seconds_;
 };
 
 // The whole trace of a candidate, with its decisions and, behind the marker, what the postprocessors did. Errors

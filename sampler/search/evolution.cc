@@ -13,79 +13,85 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// One proposal of a batch on its way.
+struct Proposal {
+  enum class Fate : u8 { Dropped, Rejected, Known, Built } fate = Fate::Dropped;
+  Candidate candidate;
+  Rng rng;
+  std::vector<float> rows;
+};
+
 class Evolution {
  public:
-  Evolution(const CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, HashSet& seen, EvolutionStats& stats)
-      : space_(space), options_(options), rng_(rng), seen_(seen), stats_(stats) {
+  Evolution(const CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, const CostModel* model, KnownCandidates& known,
+            EvolutionStats& stats)
+      : space_(space), options_(options), rng_(rng), model_(model), known_(known), stats_(stats) {
     for (int i = 0; i < std::max(1, options.threads); ++i) builders_.push_back(std::make_unique<CandidateBuilder>(space));
   }
+  ~Evolution() {
+    for (const auto& builder : builders_) stats_.build += builder->seconds();
+  }
+  Evolution(const Evolution&) = delete;
 
-  // make(item, candidate, rng, builder) fills in a candidate that is not built yet; false = there is none. Built ones whose program
-  // is new here are returned in the order of the items.
+  // make(item, candidate, rng) fills in a candidate that is not built yet; false = there is none. Those whose program is new in this
+  // round are returned in the order of the items.
   template <class Make>
   std::vector<Candidate> build_all(int count, u64 label, Make make) {
     double begin = now();
-    std::vector<std::optional<Candidate>> made(count);
-    std::vector<Rng> streams;
+    std::vector<Proposal> proposals;
     for (int item = 0; item < count; ++item) {
-      streams.push_back(rng_.fork(label * 1000003 + static_cast<u64>(item)));
+      Rng rng = rng_.fork(label * 1000003 + static_cast<u64>(item));
       Candidate candidate;
-      if (make(item, candidate, streams.back(), *builders_[0]) && is_new(candidate)) made[item] = std::move(candidate);
+      if (!make(item, candidate, rng)) continue;
+      if (is_new(candidate))
+        proposals.push_back({.candidate = std::move(candidate), .rng = rng, .rows = {}});
+      else
+        ++stats_.repeats;
     }
-    std::vector<char> was_rejected(count, 0);
-    parallel_for(count, static_cast<int>(builders_.size()), [&](int item, int thread) {
-      if (!made[item] || builders_[thread]->build(*made[item], &streams[item])) return;
-      made[item].reset();
-      was_rejected[item] = 1;
-    });
+    stats_.draw_seconds += now() - begin;
+    parallel_for(static_cast<int>(proposals.size()), static_cast<int>(builders_.size()),
+                 [&](int item, int thread) { build(proposals[item], *builders_[thread]); });
     std::vector<Candidate> out;
-    for (std::optional<Candidate>& candidate : made) {
-      if (!candidate || !round_.insert(candidate->program).second) continue;
-      stats_.candidates += seen_.insert(candidate->program).second;
-      out.push_back(std::move(*candidate));
+    for (Proposal& proposal : proposals) {
+      if (take(proposal)) out.push_back(std::move(proposal.candidate));
     }
-    stats_.rejected += std::count(was_rejected.begin(), was_rejected.end(), 1);
-    stats_.replay_seconds += now() - begin;
     return out;
   }
 
   std::vector<Candidate> draw(int count, u64 label) {
     int sketches = static_cast<int>(space_.space.sketches.size());
-    return build_all(count, label, [&](int item, Candidate& candidate, Rng& rng, CandidateBuilder& builder) {
-      return builder.draw(item % sketches, candidate, rng);
-    });
+    return build_all(count, label,
+                     [&](int item, Candidate& candidate, Rng& rng) { return builders_[0]->draw(item % sketches, candidate, rng); });
   }
 
   // Scores by the model, or by the draft model where there is none.
-  void score(std::vector<Candidate>& candidates, const CostModel* model) {
-    if (!model) {
+  void score(std::vector<Candidate>& candidates) {
+    if (!model_) {
       for (Candidate& candidate : candidates) candidate.score = static_cast<float>(-std::log(candidate.draft));
       return;
     }
+    std::vector<std::vector<float>> missing = missing_features(candidates);
     double begin = now();
-    std::vector<std::vector<float>> rows(candidates.size());
-    parallel_for(static_cast<int>(candidates.size()), static_cast<int>(builders_.size()), [&](int item, int thread) {
-      Candidate copy = candidates[item];
-      Result<Program> program = builders_[thread]->build(copy, nullptr);
-      TW_CHECK(program, "a candidate that was built cannot be built again");
-      builders_[thread]->features(*program, rows[item]);
-    });
     FeatureBatch batch;
     batch.columns = feature_columns();
-    for (const std::vector<float>& row : rows) batch.add(row);
-    double middle = now();
-    std::vector<float> scores = model->predict(batch);
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const std::vector<float>* kept = known_.features(candidates[i].program);
+      batch.add(kept ? *kept : missing[i]);
+    }
+    std::vector<float> scores = model_->predict(batch);
     for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].score = scores[i];
-    stats_.feature_seconds += middle - begin;
-    stats_.model_seconds += now() - middle;
+    stats_.model_seconds += now() - begin;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (!missing[i].empty()) known_.keep_features(candidates[i].program, std::move(missing[i]));
+    }
   }
 
   // One generation: children of parents drawn by score, more than wanted, the best drafts of which survive.
   std::vector<Candidate> breed(const std::vector<Candidate>& parents, int wanted, u64 label) {
     std::vector<double> cumulative = weights(parents);
-    std::vector<Candidate> children = build_all(2 * wanted, label, [&](int, Candidate& child, Rng& rng, CandidateBuilder& builder) {
+    std::vector<Candidate> children = build_all(2 * wanted, label, [&](int, Candidate& child, Rng& rng) {
       if (rng.uniform() > options_.mutate_probability) {
-        return builder.draw(static_cast<int>(rng.below(static_cast<i64>(space_.space.sketches.size()))), child, rng);
+        return builders_[0]->draw(static_cast<int>(rng.below(static_cast<i64>(space_.space.sketches.size()))), child, rng);
       }
       double at = rng.uniform() * cumulative.back();
       std::size_t parent = std::upper_bound(cumulative.begin(), cumulative.end(), at) - cumulative.begin();
@@ -112,12 +118,49 @@ class Evolution {
  private:
   // Not the decisions of one that was built in this round: replaying it again would give the same program. Open decisions are new.
   bool is_new(const Candidate& candidate) {
-    u64 key = mix64(static_cast<u64>(candidate.sketch));
-    for (const Decision& decision : candidate.decisions) {
-      if (decision.open()) return true;
-      for (int i = 0; i < decision.count; ++i) key = mix64(key ^ static_cast<u64>(decision.values[i]));
+    u64 key = decision_key(candidate);
+    return key == 0 || decisions_.insert(key).second;
+  }
+
+  // Looks it up or builds it. Touches nothing that other threads do.
+  void build(Proposal& proposal, CandidateBuilder& builder) const {
+    if (look_up(proposal)) return;
+    proposal.fate = Proposal::Fate::Rejected;
+    if (!builder.decide(proposal.candidate, &proposal.rng) || look_up(proposal)) return;
+    if (builder.finish(proposal.candidate, model_ ? &proposal.rows : nullptr)) proposal.fate = Proposal::Fate::Built;
+  }
+
+  bool look_up(Proposal& proposal) const {
+    const Built* built = known_.find(decision_key(proposal.candidate));
+    if (!built) return false;
+    proposal.fate = Proposal::Fate::Known;
+    proposal.candidate.program = built->program;
+    proposal.candidate.draft = built->draft;
+    return true;
+  }
+
+  // Remembers what came of a proposal. False: it is not new in this round.
+  bool take(Proposal& proposal) {
+    Candidate& candidate = proposal.candidate;
+    if (proposal.fate == Proposal::Fate::Rejected) return ++stats_.rejected, false;
+    if (proposal.fate == Proposal::Fate::Built) {
+      known_.add(decision_key(candidate), {candidate.program, candidate.draft});
+      if (model_) known_.keep_features(candidate.program, std::move(proposal.rows));
     }
-    return decisions_.insert(key).second;
+    bool is_new = known_.add_program(candidate.program);
+    ++(is_new ? stats_.candidates : stats_.repeats);
+    return round_.insert(candidate.program).second;
+  }
+
+  // Builds those again whose features were not kept; for the others nothing.
+  std::vector<std::vector<float>> missing_features(const std::vector<Candidate>& candidates) const {
+    std::vector<std::vector<float>> rows(candidates.size());
+    parallel_for(static_cast<int>(candidates.size()), static_cast<int>(builders_.size()), [&](int item, int thread) {
+      if (known_.features(candidates[item].program)) return;
+      Candidate copy = candidates[item];
+      TW_CHECK(builders_[thread]->build(copy, nullptr, &rows[item]), "a candidate that was built cannot be built again");
+    });
+    return rows;
   }
 
   // Sampling weights: exponential in the score, measured in standard deviations.
@@ -136,11 +179,12 @@ class Evolution {
   const CandidateSpace& space_;
   const EvolutionOptions& options_;
   const Rng& rng_;
-  HashSet& seen_;
+  const CostModel* model_;  // null = the draft model alone
+  KnownCandidates& known_;
   EvolutionStats& stats_;
   std::vector<std::unique_ptr<CandidateBuilder>> builders_;
   HashSet round_;                       // programs met in this round
-  std::unordered_set<u64> decisions_;  // and complete decisions, as hashes: a collision loses one candidate
+  std::unordered_set<u64> decisions_;  // and complete decisions
 };
 
 void sort_by_score(std::vector<Candidate>& candidates) {
@@ -150,19 +194,18 @@ void sort_by_score(std::vector<Candidate>& candidates) {
 }  // namespace
 
 std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
-                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                               EvolutionStats& stats) {
-  Evolution evolution(space, options, rng, seen, stats);
+  Evolution evolution(space, options, rng, model, known, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
   Evolution::keep_best_drafts(population, options.population);
   int kept = std::min<int>(static_cast<int>(elites.size()), static_cast<int>(options.population * options.measured_ratio));
-  std::vector<Candidate> known(elites.begin(), elites.begin() + kept);
-  population.insert(population.end(), known.begin(), known.end());
+  population.insert(population.end(), elites.begin(), elites.begin() + kept);
   if (population.empty()) return {};
 
   std::vector<Candidate> pool;  // everything scored that is not measured
   for (int generation = 0;; ++generation) {
-    evolution.score(population, model);
+    evolution.score(population);
     for (const Candidate& candidate : population) {
       if (!measured.count(candidate.program)) pool.push_back(candidate);
     }
@@ -182,12 +225,12 @@ std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Can
   return batch;
 }
 
-std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                                    EvolutionStats& stats) {
-  Evolution evolution(space, options, rng, seen, stats);
+  Evolution evolution(space, options, rng, nullptr, known, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
   for (int generation = 0; generation < options.generations && !population.empty(); ++generation) {
-    evolution.score(population, nullptr);
+    evolution.score(population);
     std::vector<Candidate> children = evolution.breed(population, options.population, 2 + static_cast<u64>(generation));
     population.insert(population.end(), children.begin(), children.end());
     std::stable_sort(population.begin(), population.end(), [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });

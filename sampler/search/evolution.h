@@ -1,17 +1,12 @@
 // Evolutionary search over traces (inventory, section 6; Ansor, OSDI 2020), with a draft model in front of the learned one (Pruner,
 // ASPLOS 2025): many candidates are replayed and draft-scored, the survivors are scored by the model, the best go on.
 #pragma once
-#include <unordered_set>
 
 #include "costmodel/cost_model.h"
 #include "sampler/search/candidate.h"
+#include "sampler/search/known.h"
 
 namespace tw {
-
-struct HashOfHash {
-  std::size_t operator()(const Hash128& hash) const { return hash.low; }
-};
-using HashSet = std::unordered_set<Hash128, HashOfHash>;
 
 struct EvolutionOptions {
   int population = 512;
@@ -24,19 +19,23 @@ struct EvolutionOptions {
 };
 
 struct EvolutionStats {
-  i64 candidates = 0, rejected = 0;  // different programs replayed, postprocessed and draft-scored; rejected replays
-  double replay_seconds = 0, feature_seconds = 0, model_seconds = 0;
+  i64 candidates = 0;  // different programs that were replayed, postprocessed and draft-scored
+  i64 rejected = 0;    // by an instruction or a postprocessor
+  i64 repeats = 0;     // decisions or programs that were there before in this task
+  // Of all threads together.
+  double draw_seconds = 0, model_seconds = 0;
+  BuildSeconds build;
 };
 
 // Proposes at most `count` candidates that are not in `measured`, best first, with about epsilon * count random ones at the end.
-// `elites` are measured candidates, fastest first. model: null = the draft model alone. `seen` collects every program of the task
-// that was ever built and scored by the draft model. The result depends on the arguments and `rng` only, not on the number of threads.
+// `elites` are measured candidates, fastest first. model: null = the draft model alone. `known` collects what was built for this task. The
+// result depends on the arguments and `rng` only, not on the number of threads.
 std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
-                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                               EvolutionStats& stats);
 
 // The best of many draws by the draft model alone: the zero-trial candidate. Nothing if no draw is valid.
-std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, HashSet& seen,
+std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                                    EvolutionStats& stats);
 
 }  // namespace tw

@@ -21,7 +21,7 @@ struct TaskState {
   TaskProgress progress;
   i64 rounds = 0;
   HashSet measured;                      // programs, failed ones too
-  HashSet seen;                          // programs ever scored
+  KnownCandidates known;                 // what the search has built
   std::vector<Measured> history;         // those whose sketch is in the space, oldest first
   std::map<Hash128, Record> recorded;    // for --replay-measurements
   std::map<Hash128, i64> objects;        // object code that was measured, and the record of it

@@ -113,6 +113,7 @@ class Tuner {
     states_.resize(tasks_.size());
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       open_task(states_[i], tasks_[i], library_, options_, database_, observer_);
+      states_[i].known.feature_room = kFeatureRoom / tasks_.size();
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
       if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
@@ -165,8 +166,13 @@ class Tuner {
   void add_stats() {
     result_.candidates = stats_.candidates;
     result_.rejected = stats_.rejected;
-    result_.profile.replay = stats_.replay_seconds;
-    result_.profile.features = stats_.feature_seconds;
+    result_.repeats = stats_.repeats;
+    result_.profile.draw = stats_.draw_seconds;
+    result_.profile.replay = stats_.build.replay;
+    result_.profile.postprocess = stats_.build.postprocess;
+    result_.profile.hash = stats_.build.hash;
+    result_.profile.draft = stats_.build.draft;
+    result_.profile.features = stats_.build.features;
     result_.profile.model = stats_.model_seconds;
   }
 
@@ -185,8 +191,8 @@ class Tuner {
     if (state.rounds == 0 && state.progress.trials == 0) add_first_trials(state, rng, batch, taken);
     int count = static_cast<int>(std::min<i64>(kBatch, left) - static_cast<i64>(batch.trials.size()));
     if (count > 0) {
-      std::vector<Candidate> proposed = evolve(state.space, state.elites(evolution_.population), taken, model_ready_ ? model_.get() : nullptr,
-                                               count, rng, evolution_, state.seen, stats_);
+      std::vector<Candidate> proposed = evolve(state.space, state.elites(evolution_.population), taken,
+                                               model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({std::move(candidate), false, {}, false});
     }
     ++state.rounds;
@@ -215,7 +221,7 @@ class Tuner {
     baseline.candidate.program = structural_hash(state.space.base);
     taken.insert(baseline.candidate.program);
     batch.trials.push_back(std::move(baseline));
-    std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.seen, stats_);
+    std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
     if (!first || !taken.insert(first->program).second) return;
     batch.trials.push_back({std::move(*first), false, {}, false, true});
   }
@@ -418,7 +424,9 @@ class Tuner {
   // ---- after a batch
 
   void finish(std::future<void>& measured, Batch& batch) {
+    double begin = now();
     measured.get();
+    result_.profile.waiting += now() - begin;
     in_flight_ = false;
     best_in_batch_ = 0;
     TaskState& state = states_[batch.task];
@@ -446,13 +454,14 @@ class Tuner {
   }
 
   void add_to_dataset(int task, const Candidate& candidate, double seconds) {
-    CandidateBuilder builder(states_[task].space);
-    Candidate copy = candidate;
-    Result<Program> program = builder.build(copy, nullptr);
-    if (!program) return;
     std::vector<float> rows;
-    builder.features(*program, rows);
-    dataset_.features.add(rows);
+    const std::vector<float>* kept = states_[task].known.features(candidate.program);
+    if (!kept) {
+      CandidateBuilder builder(states_[task].space);
+      Candidate copy = candidate;
+      if (!builder.build(copy, nullptr, &rows)) return;
+    }
+    dataset_.features.add(kept ? *kept : rows);
     dataset_.seconds.push_back(seconds);
     dataset_.group.push_back(task);
   }
@@ -466,6 +475,8 @@ class Tuner {
     trained_on_ = dataset_.size();
     result_.profile.training += now() - begin;
   }
+
+  static constexpr std::size_t kFeatureRoom = std::size_t{128} << 20;  // bytes, of all tasks
 
   static constexpr int kBatch = 32;         // trials per round
   static constexpr double kLeap = 0.95;     // of the incumbent's time

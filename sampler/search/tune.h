@@ -8,10 +8,10 @@
 
 #include "backends/target.h"
 #include "costmodel/cost_model.h"
+#include "dsl/ir/program.h"
 #include "rules/lang/library.h"
 #include "runtime/database.h"
 #include "runtime/measurer.h"
-#include "dsl/ir/program.h"
 
 namespace tw {
 
@@ -48,9 +48,17 @@ struct TaskProgress {
   std::string problem;              // why nothing can be tuned, if so
 };
 
-// Where the time of a run went, in seconds of wall time of the tuner; worker time overlaps with the rest.
+// Where the time of a run went, in seconds.
 struct TuneProfile {
-  double space = 0, replay = 0, features = 0, model = 0, training = 0, lower = 0, compile = 0, measure = 0, database = 0, other = 0;
+  double space = 0;
+  // The search; where it has several threads, of all together. Features include the draft score
+  // wherever there is a model.
+  double draw = 0, replay = 0, postprocess = 0, hash = 0, draft = 0, features = 0, model = 0;
+  double training = 0;
+  double waiting = 0;  // of the search for the measuring thread
+  // Of the measuring thread and the one that compiles ahead of it, which work beside the search
+  // where cores allow.
+  double lower = 0, compile = 0, measure = 0, database = 0;
 };
 
 struct TuneResult {
@@ -58,6 +66,7 @@ struct TuneResult {
   i64 measured = 0;               // trials of this run
   i64 same_code = 0;              // candidates that compiled to the code of an earlier trial: not measured, no trial
   i64 candidates = 0;             // different ones that were replayed, postprocessed and scored
+  i64 repeats = 0;                // draws and mutations that gave what was there before
   i64 rejected = 0;               // draws and mutations that an instruction rejected
   double search_seconds = 0;      // wall time of drawing, evolving and scoring
   double seconds = 0;             // wall time of the run
