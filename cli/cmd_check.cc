@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/rule_modules.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
@@ -144,15 +145,11 @@ void print_check(const Subject& subject, const RuleCheck& check,
 }
 
 int check_module(const Options& options, const Target& target) {
-  std::optional<std::string> text = read_file(options.file);
-  if (!text) return Usage;
-  auto source = std::make_shared<const Source>(Source{options.file, *text});
-  Diagnostics diagnostics(*source);
   rules::Library library = rules::Library::built_in();
-  std::shared_ptr<const rules::Module> module = rules::parse_module(source, diagnostics);
-  bool is_good = module && library.add(module, diagnostics);
-  std::fputs(diagnostics.render().c_str(), stderr);
-  if (!is_good) return Usage;
+  RuleModules modules(library);
+  std::shared_ptr<const rules::Module> module = modules.add_file(options.file);
+  std::fputs(modules.errors().c_str(), stderr);
+  if (!module) return Usage;
   std::optional<std::vector<TrialProgram>> programs = chosen_programs(options.operators);
   if (!programs) return Usage;
   std::vector<Subject> subjects = subjects_of(module, library, options.rule);

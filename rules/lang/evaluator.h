@@ -45,7 +45,9 @@ class Evaluator {
   using Tag = RuleValue::Tag;
 
   Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
-            Diagnostics& diagnostics);
+            Diagnostics& diagnostics, i64 steps);
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
 
   // Alternatives to take at the next `either`s; grows with those that are met.
   struct Choice {
@@ -62,6 +64,7 @@ class Evaluator {
   const std::string& unmet() const { return unmet_; }
   // Rejects inside `try`, which went on.
   const std::vector<Reject>& caught() const { return caught_; }
+  i64 steps_left() const { return steps_left_; }
 
  private:
   bool bind_params(Scope& scope);
@@ -81,6 +84,10 @@ class Evaluator {
 
   // ---- expressions
   std::optional<RuleValue> eval(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_kind(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+  // False, and an error, if the rule has no steps left or the value is too large.
+  bool charge(i64 steps, Span span);
+  bool check_size(const RuleValue& value, Span span);
   std::optional<RuleValue> eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
@@ -141,7 +148,8 @@ class Evaluator {
   const Limits& limits_;
   Diagnostics& diagnostics_;
   i64 steps_left_;
-  int depth_ = 0;
+  int depth_ = 0, nesting_ = 0;
+  std::vector<std::shared_ptr<Scope>> captured_;  // by function values: they may refer to themselves
   std::size_t next_choice_ = 0;
   bool applied_ = false, failed_ = false;
   std::string unmet_;

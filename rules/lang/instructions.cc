@@ -108,6 +108,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   if (static_cast<int>(sink_.instructions()) >= limits_.instructions) {
     return error(span, cat("the trace has more than ", limits_.instructions, " instructions"));
   }
+  if (!charge(100, span)) return std::nullopt;
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
