@@ -68,7 +68,7 @@ void run_case(u64 seed, Acceptance& acceptance, Lowered& lowered) {
   OwnedProgram base = test::random_program(rng, use);
   Schedule schedule(base.program, seed);
   static const std::vector<const InstructionKind*> kinds = test::changing_kinds();
-  i64 steps = 1 + rng.below(12);
+  i64 steps = 1 + rng.below(20);
   for (i64 i = 0; i < steps; ++i) {
     const InstructionKind* kind = kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))];
     test::apply_random(schedule, *kind, rng, acceptance);

@@ -46,8 +46,15 @@ class ArgumentMaker {
     if (!done) return std::nullopt;  // two blocks of one name: the other one was meant
     return last_value(schedule_);
   }
+  // Blocks that accumulate without an init (the updates of decomposed reductions) are rare, and picked more often.
+  const Block* any_block() {
+    Array<const Block*> all = schedule_.state().blocks();
+    std::vector<const Block*> updates(all.begin(), all.end());
+    std::erase_if(updates, [](const Block* b) { return b->init || !accumulates(b); });
+    return updates.empty() || chance(0.7) ? pick(all) : pick(updates);
+  }
   std::optional<Arg> block(const Parameter&) {
-    block_ = pick(schedule_.state().blocks());
+    if (!block_ || chance(0.2)) block_ = any_block();
     return handle_of(block_);
   }
   // Values of the loops around a block, recorded by a query.
@@ -61,7 +68,9 @@ class ArgumentMaker {
   }
   const Block* block_for_loops() { return block_ && chance(0.8) ? block_ : pick(schedule_.state().blocks()); }
   std::optional<Arg> loop(const Parameter&) {
-    std::vector<Arg> all = loops_of(block_for_loops());
+    const Block* around = block_for_loops();
+    if (!block_) block_ = around;
+    std::vector<Arg> all = loops_of(around);
     if (all.empty()) return std::nullopt;
     return pick(all);
   }
