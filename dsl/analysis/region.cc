@@ -51,6 +51,13 @@ bool mentions(const Expr* expr, const VarRanges& vars) {
   return found;
 }
 
+// What is looked up in memory is known to nobody outside of the block: no box can begin there.
+bool reads_memory(const Expr* expr) {
+  bool found = false;
+  for_each<Load>(expr, [&](const Load*) { found = true; });
+  return found;
+}
+
 bool mentions_only(const Expr* expr, const VarRanges& vars) {
   bool only = true;
   for_each<Var>(expr, [&](const Var* var) { only &= vars.find(var) != nullptr; });
@@ -123,6 +130,7 @@ class Relaxation {
     out.outer.constant = sum.constant;
     Sum inside;
     for (const Sum::Term& term : sum.terms) {
+      if (reads_memory(term.atom)) return std::nullopt;
       if (!mentions(term.atom, inner_)) {
         out.outer.add_atom(term.atom, term.coefficient);
       } else if (mentions_only(term.atom, inner_) && interval_of(term.atom, inner_)) {

@@ -23,6 +23,7 @@ static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope
   if (at < 0)
     return reject("block `{a}` writes `{b}`, which it reads", block->name, buffer->name).about_block(id.value);
   TW_TRY_STATUS(is_written_before(state, block, buffer));
+  TW_TRY_STATUS(reads_known_places(block, buffer));
 
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), path[at], buffer, AccessKind::Read, around, block);

@@ -34,26 +34,6 @@ struct Plan {
   std::vector<const For*> outer_reductions;
 };
 
-// All loads and stores of the buffer in the block are at the same indices.
-Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer) {
-  const Array<const Expr*>* first = nullptr;
-  bool same = true;
-  auto meet = [&](const Array<const Expr*>& indices) {
-    if (!first) first = &indices;
-    same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
-  };
-  for_each<Store>(block->body, [&](const Store* store) {
-    for (const StoreTarget& target : store->targets)
-      if (target.buffer == buffer) meet(target.indices);
-  });
-  for_each<Load>(block->body, [&](const Load* load) {
-    if (load->buffer == buffer) meet(load->indices);
-  });
-  if (same) return *first;
-  return reject("block `{a}` accesses `{b}` at different indices", block->name, buffer->name)
-      .about_block(block->id.value);
-}
-
 Status is_reduction_loop(const Block* block, const For* loop) {
   if (!feeds(loop, block, IterKind::R)) {
     return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name)
@@ -100,12 +80,8 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   TW_TRY(Path path, state.path_to(id));
   const Block* block = static_cast<const Block*>(path.back());
   TW_TRY(const For* loop, state.loop(loop_id));
+  TW_TRY_STATUS(is_below(path, loop));
   Plan plan{path, block, path.index_of(loop), nullptr, {}, {}, {}};
-  if (plan.at < 0) {
-    return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name)
-        .about_loop(loop_id.value)
-        .about_block(id.value);
-  }
   std::vector<const Buffer*> written = buffers_written(block);
   TW_TRY(plan.buffer, buffer_at(block, written, write_index, "written"));
   if (written.size() != 1) {

@@ -38,6 +38,41 @@ Result<const Buffer*> local_written_by(const State& state, const Block* block, i
       .about_block(block->id.value);
 }
 
+Status is_below(const Path& path, const For* loop) {
+  if (path.index_of(loop) >= 0) return ok();
+  const Block* block = static_cast<const Block*>(path.back());
+  return reject("loop `{a}` is not around block `{b}`", loop->var->name, block->name)
+      .about_loop(loop->id.value)
+      .about_block(block->id.value);
+}
+
+bool loads_of(const Block* block, const Buffer* buffer) {
+  bool found = false;
+  for_each<Load>(block, [&](const Load* load) { found |= load->buffer == buffer; });
+  return found;
+}
+
+Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer) {
+  const Array<const Expr*>* first = nullptr;
+  bool same = true;
+  auto meet = [&](const Buffer* accessed, const Array<const Expr*>& indices) {
+    if (accessed != buffer) return;
+    if (!first) first = &indices;
+    same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
+  };
+  walk(block, [&](const Node* node) {
+    if (const Load* load = as<Load>(node)) meet(load->buffer, load->indices);
+    if (const Store* store = as<Store>(node)) {
+      for (const StoreTarget& target : store->targets) meet(target.buffer, target.indices);
+    }
+    return true;
+  });
+  TW_CHECK(first, "the block does not access the buffer");
+  if (same) return *first;
+  return reject("block `{a}` accesses `{b}` at different indices", block->name, buffer->name)
+      .about_block(block->id.value);
+}
+
 VarRanges ranges_to(const Path& path, int at) {
   VarRanges ranges;
   for (int i = 0; i < at; ++i) {

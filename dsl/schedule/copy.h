@@ -12,6 +12,14 @@ Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buff
 // The index-th buffer that a block writes, which must not be a parameter: its scope, type and strides are not ours.
 Result<const Buffer*> local_written_by(const State& state, const Block* block, i64 write_index);
 
+// The loop is around the block at the end of the path.
+Status is_below(const Path& path, const For* loop);
+
+// Does the block load from the buffer, be it to accumulate?
+bool loads_of(const Block* block, const Buffer* buffer);
+// The indices of all its loads from and stores to the buffer, which must be the same.
+Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer);
+
 // The loops around path[at] as ranges of their variables.
 VarRanges ranges_to(const Path& path, int at);
 

@@ -49,6 +49,20 @@ int last_child_with(const std::vector<const Stmt*>& children, const std::vector<
   return -1;
 }
 
+Status reads_known_places(const Block* block, const Buffer* buffer) {
+  for (const Access& access : accesses_of(block)) {
+    if (access.buffer != buffer || access.kind != AccessKind::Read) continue;
+    for (const Expr* index : access.indices) {
+      bool looked_up = false;
+      for_each<Load>(index, [&](const Load*) { looked_up = true; });
+      if (!looked_up) continue;
+      return reject("block `{a}` looks up in memory where it reads `{b}`", block->name, buffer->name)
+          .about_block(block->id.value);
+    }
+  }
+  return ok();
+}
+
 Status is_outside(const Path& from, const For* loop, const Block* block) {
   if (from.index_of(loop) < 0) return ok();
   return reject("block `{a}` is already below loop `{b}`", block->name, loop->var->name)

@@ -27,25 +27,6 @@ std::vector<const Var*> vars_of(const std::vector<const IterVar*>& iters) {
   return out;
 }
 
-// Loads and stores of the buffer at all; null if they are not at the same indices.
-const Array<const Expr*>* only_indices(const Block* block, const Buffer* buffer) {
-  const Array<const Expr*>* first = nullptr;
-  bool same = true;
-  auto meet = [&](const Buffer* accessed, const Array<const Expr*>& indices) {
-    if (accessed != buffer) return;
-    if (!first) first = &indices;
-    same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
-  };
-  walk(block, [&](const Node* node) {
-    if (const Load* load = as<Load>(node)) meet(load->buffer, load->indices);
-    if (const Store* store = as<Store>(node)) {
-      for (const StoreTarget& target : store->targets) meet(target.buffer, target.indices);
-    }
-    return true;
-  });
-  return same ? first : nullptr;
-}
-
 Status is_function_of_iters(const Block* block, const Buffer* buffer, Array<const Expr*> indices) {
   VarRanges domains = domains_of(block);
   for (std::size_t d = 0; d < indices.size(); ++d) {
@@ -148,15 +129,11 @@ Result<BlockId> finish(State& state, BlockId id, const Stmt* anchor, const Stmt*
 }  // namespace
 
 Result<PointAccess> point_access(const Block* block, const Buffer* buffer) {
-  const Array<const Expr*>* indices = only_indices(block, buffer);
-  if (!indices) {
-    return reject("block `{a}` accesses `{b}` at different indices", block->name, buffer->name)
-        .about_block(block->id.value);
-  }
-  TW_TRY_STATUS(is_function_of_iters(block, buffer, *indices));
-  PointAccess access{buffer, *indices, {}};
+  TW_TRY(Array<const Expr*> indices, only_indices(block, buffer));
+  TW_TRY_STATUS(is_function_of_iters(block, buffer, indices));
+  PointAccess access{buffer, indices, {}};
   for (const IterVar& iter : block->iters) {
-    if (occurs(iter.var, *indices)) access.iters.push_back(&iter);
+    if (occurs(iter.var, indices)) access.iters.push_back(&iter);
   }
   if (!access.iters.empty()) return access;
   return reject("block `{a}` accesses one element of `{b}` only", block->name, buffer->name).about_block(block->id.value);

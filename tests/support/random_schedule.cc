@@ -46,6 +46,13 @@ class ArgumentMaker {
     if (!done) return std::nullopt;  // two blocks of one name: the other one was meant
     return last_value(schedule_);
   }
+  // Blocks that accumulate without an init (the updates of decomposed reductions) are rare, and picked more often.
+  const Block* any_block() {
+    Array<const Block*> all = schedule_.state().blocks();
+    std::vector<const Block*> updates(all.begin(), all.end());
+    std::erase_if(updates, [](const Block* b) { return b->init || !accumulates(b); });
+    return updates.empty() || chance(0.7) ? pick(all) : pick(updates);
+  }
   std::optional<Arg> block(const Parameter& parameter) {
     // An epilogue is mostly a consumer of the block before.
     std::vector<const Block*> after;
@@ -55,7 +62,11 @@ class ArgumentMaker {
         if (block->init) after.push_back(block);
       }
     }
-    block_ = after.empty() || chance(0.1) ? pick(schedule_.state().blocks()) : pick(after);
+    if (!after.empty() && !chance(0.1)) {
+      block_ = pick(after);
+    } else if (!block_ || chance(0.2)) {
+      block_ = any_block();
+    }
     return handle_of(block_);
   }
   // Values of the loops around a block, recorded by a query.
@@ -69,7 +80,9 @@ class ArgumentMaker {
   }
   const Block* block_for_loops() { return block_ && chance(0.8) ? block_ : pick(schedule_.state().blocks()); }
   std::optional<Arg> loop(const Parameter&) {
-    std::vector<Arg> all = loops_of(block_for_loops());
+    const Block* around = block_for_loops();
+    if (!block_) block_ = around;
+    std::vector<Arg> all = loops_of(around);
     if (all.empty()) return std::nullopt;
     return pick(all);
   }
