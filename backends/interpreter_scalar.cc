@@ -77,15 +77,14 @@ i64 integer_result(BinaryOp op, i64 a, i64 b) {
   }
 }
 
-// min and max give the other operand if one is nan, as fmin and fmax and the vector instructions of all targets can.
 double float_result(BinaryOp op, double a, double b) {
   switch (op) {
     case BinaryOp::Add: return a + b;
     case BinaryOp::Sub: return a - b;
     case BinaryOp::Mul: return a * b;
     case BinaryOp::Div: return a / b;
-    case BinaryOp::Min: return std::fmin(a, b);
-    case BinaryOp::Max: return std::fmax(a, b);
+    case BinaryOp::Min: return a < b ? a : b;
+    case BinaryOp::Max: return a > b ? a : b;
     default: TW_CHECK(false, "not an operation of floats");
   }
 }

@@ -1,4 +1,6 @@
 // tracewright replay: from a recipe to the same kernel again: check it, run it, print it.
+#include <unistd.h>
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -37,6 +39,7 @@ struct Printer {
   // The text, or nothing with a reason in `error`.
   std::optional<std::string> (*print)(const Recipe& recipe, const Rebuilt& rebuilt,
                                       std::string& error);
+  bool is_binary = false;
 };
 
 template <Emit What>
@@ -64,7 +67,7 @@ constexpr Printer printers[] = {
     {"passes", "the program after each lowering pass", print_passes},
     {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
     {"asm", "assembly", print_code<Emit::Assembly>},
-    {"object", "the object file", print_code<Emit::Object>},
+    {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},
     {"trace", "the trace file",
      [](const Recipe& r, const Rebuilt&, std::string&) {
        return std::optional(print_trace_file(r.file));
@@ -205,6 +208,10 @@ int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printe
 int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   const Printer* printer = options.emit.empty() ? nullptr : find_printer(options.emit);
   if (!options.emit.empty() && !printer) return Usage;
+  if (printer && printer->is_binary && options.output.empty() && isatty(STDOUT_FILENO)) {
+    say(cat("--emit ", options.emit, " writes bytes that a terminal cannot show; give --output ", recipes[0].name, ".o, or a pipe"));
+    return Usage;
+  }
   bool is_measured = options.check || options.run || (!printer && !options.hash);
   WorkerStart worker;
   if (is_measured) {

@@ -193,7 +193,7 @@ llvm::Value* FunctionEmitter::float_binary(BinaryOp op, llvm::Value* a, llvm::Va
     case BinaryOp::Sub: return builder_.CreateFSub(a, b);
     case BinaryOp::Mul: return builder_.CreateFMul(a, b);
     case BinaryOp::Div: return builder_.CreateFDiv(a, b);
-    // b where a is not a number: one instruction on x86.
+    // One instruction on x86, whatever is a NaN.
     case BinaryOp::Min: return builder_.CreateSelect(builder_.CreateFCmpOLT(a, b), a, b);
     case BinaryOp::Max: return builder_.CreateSelect(builder_.CreateFCmpOGT(a, b), a, b);
     case BinaryOp::Lt: return builder_.CreateFCmpOLT(a, b);

@@ -52,7 +52,8 @@ struct Unary : Expr {
   UnaryOp op;
   const Expr* value;
 };
-// Div is float division; integers divide by FloorDiv and FloorMod (Python's // and %).
+// Div is float division; integers divide by FloorDiv and FloorMod (Python's // and %). Min is `a < b ? a : b`, Max `a > b ? a : b`:
+// the second operand if one of the two is a NaN. So a reduction with a NaN among its terms depends on their order.
 enum class BinaryOp : u8 { Add, Sub, Mul, Div, FloorDiv, FloorMod, Min, Max, Lt, Le, Gt, Ge, Eq, Ne, And, Or };
 struct Binary : Expr {
   BinaryOp op;

@@ -56,8 +56,8 @@ double fold_floats(BinaryOp op, double a, double b) {
     case BinaryOp::Sub: return a - b;
     case BinaryOp::Mul: return a * b;
     case BinaryOp::Div: return a / b;
-    case BinaryOp::Min: return std::min(a, b);
-    default: return std::max(a, b);
+    case BinaryOp::Min: return a < b ? a : b;
+    default: return a > b ? a : b;
   }
 }
 

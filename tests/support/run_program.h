@@ -16,6 +16,8 @@ struct RunOptions {
   std::string folder = ".";                // to run in
   std::vector<std::string> environment;    // "NAME=value", added to ours
   std::function<void(int pid)> meanwhile;  // called once it runs
+  bool closed_input = false;               // no standard input at all, instead of an empty one
+  bool terminal_output = false;            // standard output is a terminal
 };
 
 Finished run_program(const std::vector<std::string>& words, const RunOptions& options = {});

@@ -220,6 +220,16 @@ TEST_F(Cli, TuneResumeShowReplay) {
   Finished emitted = run({"replay", "gemm.tw", "--emit", "trace"});
   EXPECT_EQ(emitted.out, test::read_file(folder.path() + "/gemm.tw"));
   EXPECT_NE(run({"replay", "gemm.tw", "--emit", "asm"}).out.find("matmul_run:"), std::string::npos);
+  EXPECT_EQ(run({"replay", "gemm.tw", "--emit", "object"}).out.substr(0, 4), "\177ELF");
+  Finished shown_bytes = tracewright({"replay", "gemm.tw", "--emit", "object"}, {.folder = folder.path(), .terminal_output = true});
+  EXPECT_EQ(shown_bytes.code, 2);
+  EXPECT_EQ(shown_bytes.err, "tracewright: --emit object writes bytes that a terminal cannot show; give --output matmul.o, or a pipe\n");
+  EXPECT_EQ(shown_bytes.out, "");
+  Finished shown_text = tracewright({"replay", "gemm.tw", "--emit", "asm"}, {.folder = folder.path(), .terminal_output = true});
+  EXPECT_EQ(shown_text.code, 0);
+  EXPECT_NE(shown_text.out.find("matmul_run:"), std::string::npos) << shown_text.out;
+  EXPECT_EQ(run({"replay", "gemm.tw", "--emit", "object", "--output", "gemm.o"}).code, 0);
+  EXPECT_EQ(test::read_file(folder.path() + "/gemm.o").substr(0, 4), "\177ELF");
   boost::json::object checked = run_json({"replay", "gemm.tw", "--check"});
   EXPECT_GT(checked.at("kernels").at(0).at("us").as_double(), 0);
   EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);

@@ -8,6 +8,7 @@
 #include "backends/backend.h"
 #include "backends/interpreter.h"
 #include "dsl/base/rng.h"
+#include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/lower.h"
@@ -184,6 +185,55 @@ TEST(CompiledOperatorsTogether, ProductsAndConvolutionsAreReorderedForTheReferen
   // Not transpose_batch_matmul and the row reductions: they read along the reduction as they are.
   EXPECT_EQ(reordered, (std::set<std::string>{"avg_pool2d", "batch_matmul", "capsule_conv2d", "conv1d", "conv2d", "conv2d_transposed", "conv3d", "dense",
                                               "depthwise_conv2d", "matmul", "max_pool2d"}));
+}
+
+OwnedProgram from_text(const std::string& text) {
+  Source source{"test.tw", text};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  std::optional<OwnedProgram> program = instantiate(module, "w", {}, {}, diagnostics);
+  EXPECT_TRUE(program) << diagnostics.render();
+  return *program;
+}
+
+// All pairs of these, in both backends and in constants: the second operand where one is no number.
+TEST(MinAndMax, AreTheSameEverywhereForNumbersAndNaN) {
+  const double values[] = {0.0, -0.0, 1, -2.5, INFINITY, -INFINITY, NAN};
+  for (const char* type : {"f16", "bf16", "f32", "f64"}) {
+    OwnedProgram owned = from_text(cat("workload w() {\n  input A: ", type, "[64], B: ", type, "[64]\n  output Low[i: 64] = min(A[i], B[i])\n",
+                                       "  output High[i: 64] = max(A[i], B[i])\n  output Constant[i: 64] = max(B[i], max(1, nan)) + min(nan, 1)\n}\n"));
+    int changed = 0;
+    for (const Program& program : {owned.program, vectorized(*owned.arena, owned.program, &changed)}) {
+      std::vector<HostArray> interpreted = arrays_for(program), compiled;
+      for (i64 i = 0; i < 49; ++i) interpreted[0].set(i, values[i / 7]), interpreted[1].set(i, values[i % 7]);
+      compiled = interpreted;
+      ASSERT_EQ(interpret(program, interpreted), "");
+      run_compiled(*owned.arena, program, compiled);
+      for (std::size_t p = 2; p < interpreted.size(); ++p) EXPECT_EQ(interpreted[p].bytes, compiled[p].bytes) << type << " " << program.params[p].buffer->name;
+      for (i64 i = 0; i < 49; ++i) {
+        double a = values[i / 7], b = values[i % 7], low = a < b ? a : b, high = a > b ? a : b;
+        double got_low = interpreted[2].get(i), got_high = interpreted[3].get(i);
+        EXPECT_TRUE(got_low == low || (std::isnan(got_low) && std::isnan(low))) << "min(" << a << ", " << b << ")";
+        EXPECT_TRUE(got_high == high || (std::isnan(got_high) && std::isnan(high))) << "max(" << a << ", " << b << ")";
+      }
+    }
+    EXPECT_EQ(changed, 3);
+  }
+}
+
+// One vmaxps for eight terms, and nothing that looks for NaNs.
+TEST(MinAndMax, AMaxReductionIsOneInstructionAVector) {
+  OwnedProgram owned = from_text("workload w() {\n  input X: f32[512, 8]\n  output Y[i: 8] = max(k: 512) X[k, i]\n}\n");
+  Schedule schedule = reference_schedule(owned.program, 0);
+  BlockId block = *schedule.get_block("Y");
+  ASSERT_TRUE(schedule.vectorize((*schedule.get_loops(block))[1]));
+  Result<LoweredProgram> lowered = lower(*owned.arena, schedule.program(), {});
+  ASSERT_TRUE(lowered) << to_string(lowered.rejected());
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({.triple = "x86_64-unknown-linux-gnu", .cpu = "haswell"});
+  ASSERT_TRUE(compiler) << to_string(compiler.rejected());
+  std::string assembly = *compiler->emit(*lowered, "w", Emit::Assembly);
+  EXPECT_NE(assembly.find("vmaxps"), std::string::npos) << assembly;
+  for (const char* slow : {"vcmp", "vblend", "vmaxss", "vucomis"}) EXPECT_EQ(assembly.find(slow), std::string::npos) << slow << "\n" << assembly;
 }
 
 TEST(CompiledOperatorsTogether, SomeLoopsWereVectorized) {
