@@ -1,6 +1,4 @@
 // tracewright replay: from a recipe to the same kernel again: check it, run it, print it.
-#include <xxhash.h>
-
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -187,9 +185,8 @@ int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& op
   std::string error;
   std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
   if (!kernel) return say(cat(recipe.name, ": ", error)), Environment;
-  XXH128_hash_t code = XXH3_128bits(kernel->code.data(), kernel->code.size());
   std::string program = to_hex(structural_hash(rebuilt.scheduled)),
-              object = to_hex({code.low64, code.high64});
+              object = to_hex(object_hash(*kernel));
   json["program_hash"] = program;
   json["object_hash"] = object;
   if (!options.json)

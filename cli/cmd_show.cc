@@ -62,6 +62,7 @@ int show_trials(Database& database, const Options& options) {
     double best = 0;
     i64 trial = 0;
     for (const Record& record : *records) {
+      if (!record.is_trial()) continue;
       ++trial;
       bool is_better = record.ok() && (best == 0 || record.seconds < best);
       if (options.failures ? record.ok() : !is_better) continue;

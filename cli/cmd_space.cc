@@ -13,6 +13,21 @@
 
 namespace tw::cli {
 
+namespace {
+
+// The rules of the set in the order in which they run; those of the user's modules with their file.
+void print_order(const LoadedList& list) {
+  std::vector<std::string> names;
+  for (const rules::RuleUse& use : *list.library.find_set(list.list.rules.value)) {
+    bool is_own = !use.module->source->name.starts_with("rules/");
+    names.push_back(is_own ? cat(use.rule->name, " (", use.module->source->name, ")")
+                           : std::string(use.rule->name));
+  }
+  std::printf("# rules `%s`: %s\n\n", list.list.rules.value.c_str(), join(names, ", ").c_str());
+}
+
+}  // namespace
+
 int run_space(int count, char** words) {
   std::string file, rules, only;
   bool json = false;
@@ -28,6 +43,7 @@ int run_space(int count, char** words) {
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::optional<LoadedList> loaded = load_list(file, rules);
   if (!loaded) return Usage;
+  if (!json) print_order(*loaded);
   boost::json::array tasks;
   for (const TuneTask& task : loaded->tasks) {
     if (!only.empty() && task.name != only) continue;

@@ -121,6 +121,9 @@ void print_results(const TuneResult& result) {
               static_cast<long long>(result.measured), show_clock(result.seconds).c_str(),
               result.trials_per_second(), static_cast<long long>(result.candidates),
               result.candidates_per_second());
+  if (result.same_code > 0)
+    std::printf("%lld further candidates had the code of an earlier trial and were not measured\n",
+                static_cast<long long>(result.same_code));
 }
 
 boost::json::object to_json(const TuneProfile& profile) {
@@ -149,6 +152,7 @@ boost::json::object to_json(const TuneResult& result) {
           {"trials_per_second", result.trials_per_second()},
           {"candidates_per_second", result.candidates_per_second()},
           {"measured", result.measured},
+          {"same_code", result.same_code},
           {"candidates", result.candidates},
           {"repeats", result.repeats},
           {"rejected", result.rejected},

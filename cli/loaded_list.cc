@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/output.h"
+#include "cli/rule_modules.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
@@ -148,23 +149,55 @@ class TaskMaker {
   std::string other_errors_;
 };
 
+// Where the task list wants the rules of a module.
+void place_module(const ModuleEntry& entry, const std::shared_ptr<const rules::Module>& module,
+                  const std::string& set, rules::Library& library, Diagnostics& diagnostics) {
+  using Place = rules::Library::Place;
+  struct Row {
+    const Located<std::string>& anchor;
+    Place place;
+  };
+  for (const Row& row : {Row{entry.before, Place::Before}, Row{entry.after, Place::After},
+                         Row{entry.replace, Place::Instead}}) {
+    if (!row.anchor.given) continue;
+    std::string wrong = library.place(module, set, row.place, row.anchor.value);
+    if (!wrong.empty())
+      diagnostics.error(row.anchor.span, wrong, library.near_rule(row.anchor.value));
+  }
+  const std::vector<rules::RuleUse>* uses = library.find_set(set);
+  bool is_used = module->rules.empty() || !uses ||
+                 std::ranges::any_of(*uses, [&](const rules::RuleUse& use) { return use.module == module; });
+  if (!is_used && !diagnostics.has_errors())
+    diagnostics.warning(entry.file.span, cat("no rule of this module runs in the set `", set, "`"),
+                        cat("place it: `{file: ", entry.file.value, ", before: NAME}`, `after` or `replace`"));
+}
+
+// A module with errors is left out if there are others to go on with.
 void add_modules(const TaskList& list, TaskMaker& maker, rules::Library& library,
                  Diagnostics& diagnostics) {
-  for (const Located<std::string>& entry : list.modules) {
-    std::string path = maker.resolve(entry.value);
+  RuleModules modules(library);
+  std::vector<std::pair<const ModuleEntry*, std::shared_ptr<const rules::Module>>> added;
+  for (const ModuleEntry& entry : list.modules) {
+    std::string path = maker.resolve(entry.file.value);
     if (!std::filesystem::is_regular_file(path)) {
-      diagnostics.error(entry.span, cat("there is no file ", path),
+      diagnostics.error(entry.file.span, cat("there is no file ", path),
                         "paths are relative to the folder of the task list");
       continue;
     }
-    std::optional<std::string> text = read_file(path);
-    if (!text) continue;
-    auto source = std::make_shared<const Source>(Source{path, *text});
-    Diagnostics inner(*source);
-    std::shared_ptr<const rules::Module> module = rules::parse_module(source, inner);
-    bool is_added = module && library.add(module, inner);
-    maker.add_errors(inner.render());
-    if (!is_added) diagnostics.error(entry.span, cat(path, " has errors, see below"));
+    added.emplace_back(&entry, modules.add_file(path));
+  }
+  maker.add_errors(modules.errors());
+  bool has_good = std::ranges::any_of(added, [](const auto& row) { return row.second != nullptr; });
+  for (const auto& [entry, module] : added) {
+    if (module) {
+      place_module(*entry, module, list.rules.value, library, diagnostics);
+    } else if (has_good) {
+      diagnostics.warning(entry->file.span,
+                          cat(maker.resolve(entry->file.value), " has errors, see below; it is left out"));
+    } else {
+      diagnostics.error(entry->file.span,
+                        cat(maker.resolve(entry->file.value), " has errors, see below"));
+    }
   }
 }
 

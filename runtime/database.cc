@@ -39,8 +39,8 @@ constexpr const char* schema[] = {
     "first_quartile_ps INTEGER NOT NULL, "
     "median_ps INTEGER NOT NULL, third_quartile_ps INTEGER NOT NULL, created INTEGER NOT NULL, "
     "seed INTEGER NOT NULL, "
-    "generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, version TEXT NOT "
-    "NULL, host TEXT NOT NULL, "
+    "generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, object TEXT NOT "
+    "NULL, version TEXT NOT NULL, host TEXT NOT NULL, "
     "error TEXT NOT NULL, trace TEXT NOT NULL) STRICT",
     "CREATE TABLE models (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, name TEXT NOT NULL, target "
     "TEXT NOT NULL, "
@@ -303,9 +303,11 @@ DatabaseResult<i64> Database::trials(const std::string& workload, const std::str
   return guarded<i64>(path(), [&] {
     Statement statement(
         handle_->sql,
-        "SELECT count(*) FROM records WHERE workload = :workload AND target = :target");
+        "SELECT count(*) FROM records WHERE workload = :workload AND target = :target "
+        "AND status <> :same_code");
     statement.bind(":workload", workload);
     statement.bind(":target", target);
+    statement.bind(":same_code", std::string(Record::same_code));
     statement.executeStep();
     return static_cast<i64>(statement.getColumn(0).getInt64());
   });
@@ -319,6 +321,7 @@ DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
     if (is_new) summaries.push_back({record.workload, record.target, record.task});
     TaskSummary& summary = summaries[at->second];
     summary.task = record.task;
+    if (!record.is_trial()) return;
     ++summary.trials;
     if (!record.ok()) {
       ++summary.failed;

@@ -105,7 +105,7 @@ class Database {
                                            std::size_t n);
   // By id. An id that is not there, or is damaged, is an error.
   DatabaseResult<Record> record(i64 id);
-  // How many trials a task has, failed and damaged ones too.
+  // How many trials a task has, failed and damaged ones too; not those whose code was known.
   DatabaseResult<i64> trials(const std::string& workload, const std::string& target);
   // One line per workload and target, in the order of their first record.
   DatabaseResult<std::vector<TaskSummary>> tasks();

@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr i64 format = 1;
+constexpr i64 format = 2;
 constexpr std::size_t longest_line = 64 << 20;
 constexpr std::size_t most_problems = 20;
 
@@ -99,6 +99,8 @@ std::string read_line(const json::object& object, Row& row) {
 std::string check(const Record& record) {
   if (!is_hash(record.workload)) return "`workload` is not a hash of 32 hex digits";
   if (!is_hash(record.program)) return "`program` is not a hash of 32 hex digits";
+  if (!record.object.empty() && !is_hash(record.object))
+    return "`object` is not a hash of 32 hex digits";
   if (record.status.empty() || record.target.empty()) return "`status` or `target` is empty";
   if (record.ok() && to_picoseconds(record.seconds) == 0) return "a good trial without a time";
   if (record.created <= 0) return "`created` is not a time";

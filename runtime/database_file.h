@@ -6,7 +6,7 @@
 namespace tw {
 
 inline constexpr unsigned kDatabaseApplicationId = 0x54574442;  // "TWDB", in the header of the file
-inline constexpr unsigned kDatabaseFormat = 1;  // user_version in the header of the file
+inline constexpr unsigned kDatabaseFormat = 2;  // user_version in the header of the file
 
 enum class DatabaseFileState { Missing, Usable, Refused };
 

@@ -42,6 +42,9 @@ struct MeasureOptions {
   double least_flops = 0;
   // Limit of one phase: two checked calls with their prepack. Timing has ten times as much.
   double timeout_seconds = 2;
+  // > 0: a kernel whose first checked call takes longer is timed by that call alone, and its result
+  // compared once. For our own untuned program; a candidate could cheat.
+  double single_call_seconds = 0;
 
   // How the time is taken: see runtime/worker/sampling.h. A pair is one sample of the candidate and
   // one of the incumbent; a sample repeats the kernel for sample_seconds, or calls it once.

@@ -23,6 +23,7 @@ struct Record {
   i64 generation = 0;   // of the search in that run
   std::string task;     // name in the task list
   std::string program;  // structural hash of the program that the trace gives, 32 hex digits
+  std::string object;   // hash of its object code, 32 hex digits; "" if there is none
   std::string version;  // of tracewright
   std::string host;     // description of the machine that measured
   std::string error;    // what went wrong; "" if ok
@@ -30,6 +31,10 @@ struct Record {
 
   // Correct and timed. "noisy": the machine was disturbed, the time is the best guess.
   bool ok() const { return status == "ok" || status == "noisy"; }
+  // Not a trial: it compiles to the object code of an earlier one, so nothing was measured. It is
+  // kept so that it is not proposed again; `error` names the other record.
+  static constexpr const char* same_code = "same code";
+  bool is_trial() const { return status != same_code; }
   bool operator==(const Record&) const = default;
 
   static constexpr const char* table = "records";
@@ -41,7 +46,8 @@ struct Record {
     visit("median_ps", self.median), visit("third_quartile_ps", self.third_quartile),
         visit("created", self.created);
     visit("seed", self.seed), visit("generation", self.generation), visit("task", self.task);
-    visit("program", self.program), visit("version", self.version), visit("host", self.host);
+    visit("program", self.program), visit("object", self.object);
+    visit("version", self.version), visit("host", self.host);
     visit("error", self.error), visit("trace", self.trace);
   }
 };

@@ -268,6 +268,36 @@ void check_form(const YamlNode& node, TaskEntry& task, Diagnostics& diagnostics)
                       "which workload of the file, as in `use: \"name(M = 512)\"`");
 }
 
+const std::vector<Key<ModuleEntry>>& module_keys() {
+  static const std::vector<Key<ModuleEntry>> keys = {
+      {"file", [](const Item& item, ModuleEntry& entry) { decode_text(item, entry.file); },
+       "the module, as in `{file: my_rules.tw, before: register_tiling}`"},
+      {"before", [](const Item& item, ModuleEntry& entry) { decode_text(item, entry.before); }},
+      {"after", [](const Item& item, ModuleEntry& entry) { decode_text(item, entry.after); }},
+      {"replace", [](const Item& item, ModuleEntry& entry) { decode_text(item, entry.replace); }},
+  };
+  return keys;
+}
+
+void decode_modules(const Item& item, std::vector<ModuleEntry>& out) {
+  if (item.node.kind != YamlKind::List) {
+    bool word = item.node.kind == YamlKind::Word;
+    return item.expected("a list",
+                         word ? cat("write `", item.name, ": [", item.node.text, "]`") : "");
+  }
+  for (const YamlNode& node : item.node.items) {
+    ModuleEntry entry;
+    if (node.kind == YamlKind::Mapping) {
+      decode_mapping("a module", node, module_keys(), entry, item.diagnostics);
+    } else {
+      decode_text({item.name, node, item.diagnostics}, entry.file);
+    }
+    if (entry.before.given + entry.after.given + entry.replace.given > 1)
+      item.diagnostics.error(node.span, "a module has one of `before`, `after`, `replace`");
+    if (entry.file.given) out.push_back(std::move(entry));
+  }
+}
+
 void decode_tasks(const Item& item, TaskList& list) {
   if (item.node.kind != YamlKind::List || item.node.items.empty()) {
     return item.expected("a list of at least one task",
@@ -296,7 +326,7 @@ const std::vector<Key<TaskList>>& list_keys() {
          decode_mapping("`budget`", item.node, budget_keys(), list, item.diagnostics);
        }},
       {"database", [](const Item& item, TaskList& list) { decode_text(item, list.database); }},
-      {"modules", [](const Item& item, TaskList& list) { decode_texts(item, list.modules); }},
+      {"modules", [](const Item& item, TaskList& list) { decode_modules(item, list.modules); }},
       {"rules", [](const Item& item, TaskList& list) { decode_text(item, list.rules); }},
       {"seed",
        [](const Item& item, TaskList& list) { decode_integer<u64>(item, 0, ~u64{0}, list.seed); }},
@@ -411,6 +441,15 @@ std::string to_json(const TaskList& list) {
     for (const auto& value : values) array.emplace_back(value.value);
     return array;
   };
+  json::array modules;
+  for (const ModuleEntry& entry : list.modules) {
+    json::object object{{"file", entry.file.value}};
+    if (entry.before.given) object["before"] = entry.before.value;
+    if (entry.after.given) object["after"] = entry.after.value;
+    if (entry.replace.given) object["replace"] = entry.replace.value;
+    bool is_plain = object.size() == 1;
+    modules.push_back(is_plain ? json::value(entry.file.value) : json::value(object));
+  }
   json::array tasks;
   for (const TaskEntry& task : list.tasks) {
     json::object object{{"name", task.name.value}};
@@ -435,7 +474,7 @@ std::string to_json(const TaskList& list) {
                       {"target", to_string(list.target.value)},
                       {"budget", {{"trials", list.trials.value}, {"seconds", list.seconds.value}}},
                       {"database", list.database.value},
-                      {"modules", texts(list.modules)},
+                      {"modules", std::move(modules)},
                       {"rules", list.rules.value},
                       {"seed", list.seed.value},
                       {"tasks", std::move(tasks)}};

@@ -27,6 +27,13 @@ struct TaskArgument {
   Span name_span, span;
 };
 
+// A rule module and where its rules go in the rule set: next to or in the place of a rule, at most one of them given. Else they run
+// where the module says.
+struct ModuleEntry {
+  Located<std::string> file;  // path as written
+  Located<std::string> before, after, replace;
+};
+
 enum class TaskLayout : u8 {
   Fixed,
   Free
@@ -55,7 +62,7 @@ struct TaskList {
   Located<i64> trials{512};                    // for each task, those of earlier runs included
   Located<double> seconds{0};                  // for this run; 0 = no limit
   Located<std::string> database{"tuning.db"};  // path as written
-  std::vector<Located<std::string>> modules;   // paths as written
+  std::vector<ModuleEntry> modules;
   Located<std::string> rules{"cpu"};           // name of a rule set
   Located<u64> seed{0};
   std::vector<TaskEntry> tasks;

@@ -98,7 +98,8 @@ void visit(Archive& archive, M& m) {
     auto& o = m.options;
     archive.number(m.task);
     visit_kernel(archive, m.candidate);
-    numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds, o.sample_seconds,
+    numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds,
+            o.single_call_seconds, o.sample_seconds,
             o.first_pairs, o.pairs, o.max_pairs, o.drop_ratio, o.close_ratio, o.precision,
             o.budget_seconds, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);

@@ -14,27 +14,6 @@ using namespace tw;
 
 PRIMITIVE(cache_read, BlockId(BlockId block, i64 read_index, Str scope))
 
-// Index in the path of the highest statement around the block in which nobody writes the buffer; -1 if there is none.
-static int highest_without_writer(const Path& path, const Buffer* buffer) {
-  for (int i = 0; i < path.size(); ++i) {
-    if (!as<Seq>(path[i]) && writers_of(path[i], buffer).empty()) return i;
-  }
-  return -1;
-}
-
-// Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
-static Status is_written_before(const State& state, const Block* block, const Buffer* buffer) {
-  std::vector<const Block*> order = blocks_in(state.program().body);
-  for (const Block* writer : writers_of(state.program().body, buffer)) {
-    if (order_of(order, writer) > order_of(order, block)) {
-      return reject("block `{a}` reads what block `{b}` writes only later", block->name, writer->name)
-          .about_block(block->id.value)
-          .about_block(writer->id.value);
-    }
-  }
-  return ok();
-}
-
 static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope_name) {
   TW_TRY(Path path, state.path_to(id));
   const Block* block = static_cast<const Block*>(path.back());

@@ -13,13 +13,6 @@ using namespace tw;
 
 PRIMITIVE(cache_write, BlockId(BlockId block, i64 write_index, Str scope))
 
-// Index in the path of the highest statement around the block in which no other block reads the buffer.
-static int highest_without_reader(const Path& path, const Buffer* buffer) {
-  int at = 0;
-  while (as<Seq>(path[at]) || !readers_of(path[at], buffer).empty()) ++at;
-  return at;
-}
-
 static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scope_name) {
   TW_TRY(Path path, state.path_to(id));
   const Block* block = static_cast<const Block*>(path.back());

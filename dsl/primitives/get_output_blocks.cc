@@ -1,5 +1,5 @@
-// The blocks that write outputs of the program, in program order. Programs have no block around everything, so there is
-// no argument that names the scope.
+// The blocks that write outputs of the program, in program order. Programs have no block around
+// everything, so there is no argument that names the scope.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/primitive.h"
 

@@ -1,7 +1,9 @@
 // Permutes the iters of a block; loops and bindings stay as they are.
-//   block D(i = i, j = j, k = k)     reorder_block_iter_var(D, [2, 0, 1])   ->   block D(k = k, i = i, j = j)
-// new_order[n] is the old position of the n-th iter: a permutation of 0, 1, ... It matters to what goes by the order of iters:
-// index maps of transform_block_layout, padding of pad_einsum, loops that compute_at makes (source: TensorIR).
+//   block D(i = i, j = j, k = k)     reorder_block_iter_var(D, [2, 0, 1])   ->   block D(k = k, i =
+//   i, j = j)
+// new_order[n] is the old position of the n-th iter: a permutation of 0, 1, ... It matters to what
+// goes by the order of iters: index maps of transform_block_layout, padding of pad_einsum, loops
+// that compute_at makes (source: TensorIR).
 #include <algorithm>
 #include <numeric>
 
@@ -22,7 +24,8 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
   std::sort(sorted.begin(), sorted.end());
   std::iota(all.begin(), all.end(), 0);
   if (sorted != all) {
-    return reject("the new order of the iters of block `{a}` is no permutation of 0 to {0}", block->name, count - 1)
+    return reject("the new order of the iters of block `{a}` is no permutation of 0 to {0}",
+                  block->name, count - 1)
         .about_block(id.value);
   }
   std::vector<IterVar> iters;
@@ -38,4 +41,5 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
   return Unit{};
 }
 
-REGISTER(reorder_block_iter_var, "Permutes the iters of a block; loops and bindings stay as they are.")
+REGISTER(reorder_block_iter_var,
+         "Permutes the iters of a block; loops and bindings stay as they are.")

@@ -1,10 +1,12 @@
-// Re-shapes the iteration domain of a block: its iters become the results of an index map, with a new loop for each.
-//   for i in 4 { for j in 6 { B[i, j] } }     transform_block_layout(B, (i, j) -> (j, i // 2, i % 2))
+// Re-shapes the iteration domain of a block: its iters become the results of an index map, with a
+// new loop for each.
+//   for i in 4 { for j in 6 { B[i, j] } }     transform_block_layout(B, (i, j) -> (j, i // 2, i %
+//   2))
 //   ->   for j in 6 { for i in 2 { for i_1 in 2 { B[i * 2 + i_1, j] } } }
-// Applies to a block in its first loops and to maps that are one to one: they tile, permute and fuse
-// (dsl/analysis/index_map.h), and no result mixes spatial and reduction iters (source: TransformBlockLayout of
-// TensorIR). Buffers keep their layout. Loops of extent 1 are made too, so that how many there are does not depend on
-// the map's numbers. The old loops' handles end.
+// Applies to a block in its first loops and to maps that are one to one: they tile, permute and
+// fuse (dsl/analysis/index_map.h), and no result mixes spatial and reduction iters (source:
+// TransformBlockLayout of TensorIR). Buffers keep their layout. Loops of extent 1 are made too, so
+// that how many there are does not depend on the map's numbers. The old loops' handles end.
 #include <algorithm>
 
 #include "dsl/analysis/index_map.h"
@@ -17,15 +19,16 @@ using namespace tw;
 PRIMITIVE(transform_block_layout, Unit(BlockId block, IndexMap iter_map))
 
 // The kind and the name of the iter that a result of the map becomes.
-static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap& map, std::size_t r, i64 extent) {
+static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap& map,
+                                std::size_t r, i64 extent) {
   std::string name;
   const IterVar* first = nullptr;
   for (std::size_t p = 0; p < map.params.size(); ++p) {
     if (!uses(map.results[r], map.params[p])) continue;
     const IterVar& iter = block->iters[p];
     if (first && first->kind != iter.kind) {
-      return reject("result {0} of the map mixes spatial and reduction iters of block `{a}`", block->name,
-                    static_cast<i64>(r))
+      return reject("result {0} of the map mixes spatial and reduction iters of block `{a}`",
+                    block->name, static_cast<i64>(r))
           .about_block(block->id.value);
     }
     if (!first) first = &iter;
@@ -39,7 +42,8 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   TW_TRY(const Block* block, state.block(id));
   i64 count = static_cast<i64>(block->iters.size()), found = static_cast<i64>(map.params.size());
   if (found != count) {
-    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, found, count)
+    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, found,
+                  count)
         .about_block(id.value);
   }
   TW_TRY(FirstNest nest, first_nest(state, block));
@@ -47,10 +51,12 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   for (const IterVar& iter : block->iters) extents.push_back(iter.extent);
   std::vector<const Var*> coordinates;
   for (std::size_t r = 0; r < map.results.size(); ++r) coordinates.push_back(state.fresh_var("v"));
-  std::optional<FusedMap> fused = fused_map(state.arena(), map.params, map.results, extents, coordinates);
+  std::optional<FusedMap> fused =
+      fused_map(state.arena(), map.params, map.results, extents, coordinates);
   if (!fused) {
     return reject(
-               "the map of block `{a}` is not one to one over its domain: expected results of p, p // c, p % c and sums "
+               "the map of block `{a}` is not one to one over its domain: expected results of p, p "
+               "// c, p % c and sums "
                "of these with strides, together all of every parameter and no more",
                block->name)
         .about_block(id.value);
@@ -80,4 +86,5 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   return Unit{};
 }
 
-REGISTER(transform_block_layout, "Re-shapes the iteration domain of a block by an index map, with new loops.")
+REGISTER(transform_block_layout,
+         "Re-shapes the iteration domain of a block by an index map, with new loops.")

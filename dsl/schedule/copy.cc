@@ -1,6 +1,8 @@
 #include "dsl/schedule/copy.h"
 
+#include "dsl/analysis/block_info.h"
 #include "dsl/analysis/region.h"
+#include "dsl/schedule/move.h"
 
 namespace tw {
 namespace {
@@ -42,6 +44,31 @@ VarRanges ranges_to(const Path& path, int at) {
     if (const For* loop = as<For>(path[i])) ranges.set_extent(loop->var, loop->extent);
   }
   return ranges;
+}
+
+int highest_without_writer(const Path& path, const Buffer* buffer) {
+  for (int i = 0; i < path.size(); ++i) {
+    if (!as<Seq>(path[i]) && writers_of(path[i], buffer).empty()) return i;
+  }
+  return -1;
+}
+
+Status is_written_before(const State& state, const Block* block, const Buffer* buffer) {
+  std::vector<const Block*> order = blocks_in(state.program().body);
+  for (const Block* writer : writers_of(state.program().body, buffer)) {
+    if (order_of(order, writer) > order_of(order, block)) {
+      return reject("block `{a}` reads what block `{b}` writes only later", block->name, writer->name)
+          .about_block(block->id.value)
+          .about_block(writer->id.value);
+    }
+  }
+  return ok();
+}
+
+int highest_without_reader(const Path& path, const Buffer* buffer) {
+  int at = 0;
+  while (as<Seq>(path[at]) || !readers_of(path[at], buffer).empty()) ++at;
+  return at;
 }
 
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {

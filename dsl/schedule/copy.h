@@ -15,6 +15,13 @@ Result<const Buffer*> local_written_by(const State& state, const Block* block, i
 // The loops around path[at] as ranges of their variables.
 VarRanges ranges_to(const Path& path, int at);
 
+// Index in the path of the highest statement around the block in which nobody writes the buffer; -1 if there is none.
+int highest_without_writer(const Path& path, const Buffer* buffer);
+// The same for blocks other than the one at the end of the path that read the buffer.
+int highest_without_reader(const Path& path, const Buffer* buffer);
+// Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
+Status is_written_before(const State& state, const Block* block, const Buffer* buffer);
+
 // A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
 // `like` where it uses them as indices.
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like);

@@ -40,17 +40,22 @@ std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const s
   if (lambda.lambda->parameters.size() != values.size()) {
     return error(span, cat("the function takes ", lambda.lambda->parameters.size(), " arguments, found ", values.size()));
   }
+  if (depth_ >= limits_.call_depth) return error(span, cat("functions nested more than ", limits_.call_depth, " deep"), "does one call itself?");
   auto inner = std::make_shared<Scope>();
   inner->parent = lambda.scope;
   for (std::size_t i = 0; i < values.size(); ++i) inner->set(lambda.lambda->parameters[i]->name, values[i]);
-  return eval(lambda.lambda->body, inner);
+  ++depth_;
+  std::optional<RuleValue> value = eval(lambda.lambda->body, inner);
+  --depth_;
+  return value;
 }
 
 std::optional<RuleValue> Evaluator::call_user(const UserFunction& function, const std::vector<RuleValue>& values, Span span) {
   if (function.parameters.size() != values.size()) {
     return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size()));
   }
-  if (++depth_ > 64) return error(span, "functions nested more than 64 deep");
+  if (depth_ >= limits_.call_depth) return error(span, cat("functions nested more than ", limits_.call_depth, " deep"), "does one call itself?");
+  ++depth_;
   auto inner = std::make_shared<Scope>();
   for (std::size_t i = 0; i < values.size(); ++i) inner->set(function.parameters[i], values[i]);
   std::optional<RuleValue> value = eval(function.body, inner);

@@ -11,10 +11,14 @@ const char* name_of(RuleValue::Tag tag) {
 }
 
 Evaluator::Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
-                     Diagnostics& diagnostics)
-    : use_(use), functions_(functions), sink_(sink), target_(target), limits_(limits), diagnostics_(diagnostics), steps_left_(limits.steps) {
+                     Diagnostics& diagnostics, i64 steps)
+    : use_(use), functions_(functions), sink_(sink), target_(target), limits_(limits), diagnostics_(diagnostics), steps_left_(steps) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) { known_loops_.insert(loop->id.value); });
+}
+
+Evaluator::~Evaluator() {
+  for (const std::shared_ptr<Scope>& scope : captured_) scope->names.clear();
 }
 
 namespace {
@@ -43,15 +47,16 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
       return {};
     }
     Schedule schedule = base.fork();
-    Evaluator evaluator(use, functions, Sink(schedule), target, limits, diagnostics);
+    Evaluator evaluator(use, functions, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
     evaluator.choices = choices;
     evaluator.assume_open(open);
     Flow flow = evaluator.run(block);
+    outcome.steps = limits.steps - evaluator.steps_left();
     outcome.applied |= evaluator.applied();
     outcome.unmet = evaluator.unmet();
     if (flow == Flow::Error) return {};
     auto note = [&](const Reject& why, bool is_caught) {
-      outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, is_caught});
+      outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, why.reason, is_caught});
     };
     for (const Reject& caught : evaluator.caught()) note(caught, true);
     if (flow == Flow::Rejected) note(evaluator.rejected, false);
@@ -67,7 +72,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
 namespace {
 Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
   static const Limits limits;
-  Evaluator evaluator(use, functions, sink, target, limits, diagnostics);
+  Evaluator evaluator(use, functions, sink, target, limits, diagnostics, limits.steps);
   Flow flow = evaluator.run({});
   if (flow == Flow::Rejected) return evaluator.rejected;
   if (flow == Flow::Error) return reject("the postprocessor has an error in its text");

@@ -9,7 +9,12 @@ namespace tw::rules {
 
 // Limits on hostile or runaway modules; exceeding one is a diagnostic.
 struct Limits {
-  i64 steps = 1000000;           // evaluation steps per run of a rule
+  i64 steps = 1000000;           // per run of a rule on one block, all forks; an element of a list costs 4, an instruction 100
+  i64 steps_per_task = 20000000; // per rule and task
+  int list_length = 10000;
+  int list_depth = 64;
+  int call_depth = 64;           // functions inside functions
+  int nesting = 600;             // expressions inside expressions, through calls
   int forks_per_block = 256;
   int sketches = 4096;           // per task
   int instructions = 2000;       // per trace
@@ -30,6 +35,7 @@ struct ForkReject {
   std::string rule;
   std::string reason;       // the reject as one line
   std::string instruction;  // its name
+  const char* pattern = ""; // the reason without its numbers and names
   bool is_caught = false;   // inside a `try`: the fork went on
 };
 
@@ -38,6 +44,7 @@ struct RuleOutcome {
   std::vector<ForkReject> rejects;   // instructions that were rejected
   bool applied = false;              // `when` held
   std::string unmet;                 // else the part of `when` that is false, as written
+  i64 steps = 0;                     // taken
   int dropped = 0;                   // forks that ended with `drop`, a `require` that is false, or no open alternative
 };
 

@@ -45,7 +45,9 @@ class Evaluator {
   using Tag = RuleValue::Tag;
 
   Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
-            Diagnostics& diagnostics);
+            Diagnostics& diagnostics, i64 steps);
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
 
   // Alternatives to take at the next `either`s; grows with those that are met.
   struct Choice {
@@ -62,6 +64,7 @@ class Evaluator {
   const std::string& unmet() const { return unmet_; }
   // Rejects inside `try`, which went on.
   const std::vector<Reject>& caught() const { return caught_; }
+  i64 steps_left() const { return steps_left_; }
 
  private:
   bool bind_params(Scope& scope);
@@ -81,6 +84,10 @@ class Evaluator {
 
   // ---- expressions
   std::optional<RuleValue> eval(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_kind(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
+  // False, and an error, if the rule has no steps left or the value is too large.
+  bool charge(i64 steps, Span span);
+  bool check_size(const RuleValue& value, Span span);
   std::optional<RuleValue> eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
@@ -124,6 +131,8 @@ class Evaluator {
   // What is done to a block among open loops may make more of them.
   bool block_is_open(BlockId id) const;
   void note_loops(bool open);
+  // Which loop a drawn handle is depends on the draw: it stands for itself, not for the loop that it happens to be.
+  void note_drawn_handles(u32 first);
 
   // ---- small things
   Arena& arena() { return sink_.state().arena(); }
@@ -139,13 +148,15 @@ class Evaluator {
   const Limits& limits_;
   Diagnostics& diagnostics_;
   i64 steps_left_;
-  int depth_ = 0;
+  int depth_ = 0, nesting_ = 0;
+  std::vector<std::shared_ptr<Scope>> captured_;  // by function values: they may refer to themselves
   std::size_t next_choice_ = 0;
   bool applied_ = false, failed_ = false;
   std::string unmet_;
   std::vector<Reject> caught_;
   std::vector<std::string> wanted_names_;  // of the results of the next instruction
   std::unordered_set<u32> known_loops_, open_loops_;
+  std::unordered_set<u32> open_values_;  // handles made by samples and by choose
 };
 
 }  // namespace tw::rules

@@ -5,8 +5,39 @@
 
 namespace tw::rules {
 
+bool Evaluator::charge(i64 steps, Span span) {
+  if ((steps_left_ -= steps) >= 0) return true;
+  error(span, cat("the rule takes more than ", limits_.steps, " steps on one block"), "an endless or exploding loop?");
+  return false;
+}
+
+bool Evaluator::check_size(const RuleValue& value, Span span) {
+  if (value.tag != Tag::List) return true;
+  if (value.list->size() > static_cast<std::size_t>(limits_.list_length)) {
+    error(span, cat("a list of more than ", limits_.list_length, " elements"));
+    return false;
+  }
+  if (value.depth > limits_.list_depth) {
+    error(span, cat("lists inside lists more than ", limits_.list_depth, " deep"));
+    return false;
+  }
+  return true;
+}
+
 std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
-  if (--steps_left_ < 0) return error(e->span, cat("the rule takes more than ", limits_.steps, " steps"));
+  if (!charge(1, e->span)) return std::nullopt;
+  if (nesting_ >= limits_.nesting) return error(e->span, cat("expressions nested more than ", limits_.nesting, " deep through calls"));
+  ++nesting_;
+  std::optional<RuleValue> value = eval_kind(e, scope);
+  --nesting_;
+  if (!value || value->tag != Tag::List) return value;
+  // A name only refers to its list.
+  bool is_new = e->kind != ast::Kind::Name;
+  if (is_new && (!check_size(*value, e->span) || !charge(4 * static_cast<i64>(value->list->size()), e->span))) return std::nullopt;
+  return value;
+}
+
+std::optional<RuleValue> Evaluator::eval_kind(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
   switch (e->kind) {
     case ast::Kind::Int: return RuleValue::of(ast::as<ast::Int>(e)->value);
     case ast::Kind::Bool: return RuleValue::of(ast::as<ast::Bool>(e)->value);
@@ -32,6 +63,7 @@ std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_p
       value.tag = Tag::Lambda;
       value.lambda = ast::as<ast::Lambda>(e);
       value.scope = scope;
+      captured_.push_back(scope);
       return value;
     }
     case ast::Kind::Test: {

@@ -30,7 +30,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
     arguments[i] = default_argument(kind.parameters[i]);
   }
-  return instruction(kind, arguments, names, n->span, false);
+  return instruction(kind, arguments, names, n->span, std::string_view(kind.name) == "prefer");
 }
 
 std::optional<Arg> Evaluator::to_arg(const RuleValue& value, Span span) {
@@ -71,7 +71,8 @@ std::optional<Arg> Evaluator::map_arg(const RuleValue& value, Span span) {
 std::optional<Arg> Evaluator::find_handle(Value::Tag tag, i64 id) {
   const std::vector<Value>& values = sink_.state().values();
   for (std::size_t i = values.size(); i-- > 0;) {
-    if (values[i].tag == tag && values[i].payload == id) return Arg::of_value(static_cast<u32>(i));
+    bool is_it = values[i].tag == tag && values[i].payload == id;
+    if (is_it && !open_values_.count(static_cast<u32>(i))) return Arg::of_value(static_cast<u32>(i));
   }
   return std::nullopt;
 }
@@ -107,6 +108,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   if (static_cast<int>(sink_.instructions()) >= limits_.instructions) {
     return error(span, cat("the trace has more than ", limits_.instructions, " instructions"));
   }
+  if (!charge(100, span)) return std::nullopt;
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
@@ -118,6 +120,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
     return std::nullopt;
   }
   note_loops(open && !kind.pure);
+  if (kind.samples || (open && std::string_view(kind.name) == "choose")) note_drawn_handles(*first);
   return result_of(kind, *first);
 }
 
@@ -130,6 +133,10 @@ RuleValue Evaluator::result_of(const InstructionKind& kind, u32 first) {
   const std::vector<Value>& values = sink_.state().values();
   std::vector<RuleValue> made;
   for (u32 i = first; i < values.size(); ++i) {
+    if (open_values_.count(i)) {
+      made.push_back(RuleValue::of_open(Arg::of_value(i)));
+      continue;
+    }
     switch (values[i].tag) {
       case Value::Tag::Loop: made.push_back(RuleValue::of(LoopId{static_cast<u32>(values[i].payload)})); break;
       case Value::Tag::Block: made.push_back(RuleValue::of(BlockId{static_cast<u32>(values[i].payload)})); break;
@@ -146,6 +153,7 @@ bool Evaluator::is_open(const Arg& arg) const {
   if (arg.tag == Arg::Tag::Value) {
     const Value& value = sink_.state().values()[arg.integer];
     if (value.tag == Value::Tag::Int || value.tag == Value::Tag::Location) return true;
+    if (open_values_.count(static_cast<u32>(arg.integer))) return true;
     if (value.tag == Value::Tag::Loop) return open_loops_.count(static_cast<u32>(value.payload)) > 0;
     return block_is_open({static_cast<u32>(value.payload)});
   }
@@ -155,6 +163,10 @@ bool Evaluator::is_open(const Arg& arg) const {
 bool Evaluator::block_is_open(BlockId id) const {
   auto loops = sink_.state().loops_around(id);
   return loops && std::any_of(loops->begin(), loops->end(), [&](const For* loop) { return open_loops_.count(loop->id.value) > 0; });
+}
+
+void Evaluator::note_drawn_handles(u32 first) {
+  for (u32 i = first; sink_.records() && i < sink_.state().values().size(); ++i) open_values_.insert(i);
 }
 
 void Evaluator::note_loops(bool open) {

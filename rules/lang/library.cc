@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
+#include "rules/lang/list_functions.h"
 
 namespace tw::rules {
 
@@ -40,23 +42,110 @@ const Rule* Library::find_rule(std::string_view name) const {
   return nullptr;
 }
 
+std::string Library::near_rule(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& module : modules_) {
+    for (const Rule& rule : module->rules) names.emplace_back(rule.name);
+  }
+  std::string near = closest(name, names);
+  return near.empty() ? "" : cat("did you mean `", near, "`?");
+}
+
 bool Library::add(std::shared_ptr<const Module> module, Diagnostics& diagnostics) {
-  return add_rules(module, diagnostics) && add_sets(module, diagnostics);
+  Library before = *this;
+  bool good = add_rules(module, diagnostics) && add_sets(module, diagnostics);
+  if (good) rearrange_sets(module, diagnostics);
+  good = good && !diagnostics.has_errors();
+  if (!good) *this = std::move(before);
+  return good;
 }
 
 bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
+  std::set<Str> own;
   for (const Rule& rule : module->rules) {
-    if (find_rule(rule.name)) diagnostics.error(rule.span, cat("there already is a rule `", rule.name, "`"), "give it a name of its own");
+    const Rule* old = find_rule(rule.name);
+    if (!own.insert(rule.name).second) {
+      diagnostics.error(rule.span, cat("this module has two rules `", rule.name, "`"));
+    } else if (old && !rule.replaces) {
+      diagnostics.error(rule.span, cat("there already is a rule `", rule.name, "`"),
+                        cat("write `replace rule ", rule.name, "` to put this one in its place, or give it a name of its own"));
+    } else if (!old && rule.replaces) {
+      diagnostics.error(rule.span, cat("there is no rule `", rule.name, "` to replace"), near_rule(rule.name));
+    } else if (old && old->is_post != rule.is_post) {
+      diagnostics.error(rule.span, cat("`", rule.name, "` is a ", old->is_post ? "post" : "rule", "; its replacement must be one, too"));
+    }
   }
+  add_functions(module, diagnostics);
   if (diagnostics.has_errors()) return false;
   modules_.push_back(module);
-  for (const UserFunction& function : module->functions) functions_.emplace_back(std::string(function.name), std::pair(module, &function));
   return true;
+}
+
+void Library::add_functions(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
+  for (const UserFunction& function : module->functions) {
+    bool is_instruction = find_kind(function.name), is_built_in = find_function(function.name) || find_list_function(function.name);
+    bool is_known = std::any_of(functions_.begin(), functions_.end(), [&](const auto& row) { return row.first == function.name; });
+    if (is_instruction || is_built_in || is_known || function.name == "loops") {
+      diagnostics.error(function.span, cat("there already is ", is_instruction ? "an instruction `" : "a function `", function.name, "`"),
+                        "give it a name of its own");
+    }
+    functions_.emplace_back(std::string(function.name), std::pair(module, &function));
+  }
+}
+
+void Library::rearrange_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
+  for (const Rule& rule : module->rules) {
+    bool is_placed = rule.placement.where != Placement::Where::Nowhere, is_found = false;
+    for (auto& [name, uses] : sets_) {
+      for (std::size_t i = 0; i < uses.size(); ++i) {
+        if (!rule.replaces || uses[i].rule->name != rule.name) continue;
+        uses[i].rule = &rule;
+        uses[i].module = module;
+        for (const ast::Argument& argument : uses[i].arguments) {
+          bool has = std::any_of(rule.params.begin(), rule.params.end(), [&](const RuleParam& p) { return p.name == argument.name; });
+          if (!has) diagnostics.error(rule.span, cat("the set `", name, "` gives `", rule.name, "` a parameter `", argument.name, "`, which this one lacks"));
+        }
+      }
+      auto at = std::find_if(uses.begin(), uses.end(), [&](const RuleUse& use) { return is_placed && use.rule->name == rule.placement.anchor; });
+      bool is_there = std::any_of(uses.begin(), uses.end(), [&](const RuleUse& use) { return use.rule == &rule; });
+      if (at == uses.end()) continue;
+      is_found = true;
+      if (!is_there) uses.insert(at + (rule.placement.where == Placement::Where::After), {&rule, module, {}, module});
+    }
+    if (is_placed && !is_found) {
+      std::string near = near_rule(rule.placement.anchor);
+      diagnostics.error(rule.placement.span, cat("no set has a rule `", rule.placement.anchor, "`"), near);
+    }
+  }
+}
+
+std::string Library::place(const std::shared_ptr<const Module>& module, std::string_view set, Place where, std::string_view anchor) {
+  auto found = std::find_if(sets_.rbegin(), sets_.rend(), [&](const auto& row) { return row.first == set; });
+  if (found == sets_.rend()) return cat("there is no rule set `", set, "`");
+  std::vector<RuleUse>& uses = found->second;
+  auto own = [&](const RuleUse& use) { return use.module == module; };
+  uses.erase(std::remove_if(uses.begin(), uses.end(), own), uses.end());
+  auto at = std::find_if(uses.begin(), uses.end(), [&](const RuleUse& use) { return use.rule->name == anchor; });
+  if (at == uses.end()) return cat("the set `", set, "` has no rule `", anchor, "`");
+  std::vector<RuleUse> placed;
+  for (const Rule& rule : module->rules) placed.push_back({&rule, module, {}, module});
+  if (where == Place::Instead) at = uses.erase(at);
+  uses.insert(at + (where == Place::After), placed.begin(), placed.end());
+  return "";
 }
 
 bool Library::add_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   bool good = true;
-  for (const RuleSet& set : module->sets) good &= add_set(module, set, diagnostics);
+  for (const RuleSet& set : module->sets) {
+    bool is_known = find_set(set.name);
+    if (is_known && !set.replaces) {
+      diagnostics.error(set.span, cat("there already is a rule set `", set.name, "`"),
+                        cat("write `replace rules ", set.name, "`, or give it a name of its own"));
+    } else if (!is_known && set.replaces) {
+      diagnostics.error(set.span, cat("there is no rule set `", set.name, "` to replace"), cat("there are: ", join(set_names(), ", ")));
+    }
+    good &= add_set(module, set, diagnostics) && !diagnostics.has_errors();
+  }
   return good;
 }
 
@@ -65,10 +154,8 @@ bool Library::add_set(const std::shared_ptr<const Module>& module, const RuleSet
   for (const SetEntry& entry : set.entries) {
     const Rule* rule = nullptr;
     std::shared_ptr<const Module> home;
-    std::vector<std::string> names;
     for (const auto& candidate : modules_) {
       for (const Rule& known : candidate->rules) {
-        names.emplace_back(known.name);
         if (known.name == entry.rule) {
           rule = &known;
           home = candidate;
@@ -76,8 +163,7 @@ bool Library::add_set(const std::shared_ptr<const Module>& module, const RuleSet
       }
     }
     if (!rule) {
-      std::string near = closest(entry.rule, names);
-      diagnostics.error(entry.span, cat("unknown rule `", entry.rule, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));
+      diagnostics.error(entry.span, cat("unknown rule `", entry.rule, "`"), near_rule(entry.rule));
       continue;
     }
     for (const ast::Argument& argument : entry.arguments) {

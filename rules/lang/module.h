@@ -8,6 +8,11 @@
 //   post vectorize_rest(p: program) { ... }     runs on a concrete program after replay; every value is fixed there
 //   fn half(x) = x // 2
 //   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
+//   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark()
+//   import "more.tw"                          another module, beside this one
+//
+// `replace rule NAME` and `replace rules NAME` put a definition in the place of one that is there. A rule with the clause
+// `before NAME` or `after NAME` joins every set that has the rule NAME.
 //
 // Statements:
 //   a, b = expr       xs[i] = expr             expr (an instruction or a function)
@@ -54,6 +59,13 @@ struct RuleParam {
   const ast::Expr* value;
 };
 
+// Where in the sets a rule goes that no set names: next to another rule.
+struct Placement {
+  enum class Where : u8 { Nowhere, Before, After } where = Where::Nowhere;
+  Str anchor = {};
+  Span span = {};
+};
+
 struct Rule {
   Str name;
   Span span;
@@ -64,10 +76,13 @@ struct Rule {
   std::vector<RuleParam> params;
   const ast::Expr* when = nullptr;
   Statements body;
+  bool replaces = false;
+  Placement placement = {};
 };
 
 struct UserFunction {
   Str name;
+  Span span;
   std::vector<Str> parameters;
   const ast::Expr* body;
 };
@@ -82,7 +97,21 @@ struct SetEntry {
 struct RuleSet {
   Str name;
   Span span;
+  bool replaces = false;
+  Str doc = {};
   std::vector<SetEntry> entries;
+};
+
+struct Mark {
+  Str name;
+  Span span;
+  bool is_text;
+  Str doc = {};
+};
+
+struct Import {
+  Str path;
+  Span span;
 };
 
 struct Module {
@@ -91,6 +120,8 @@ struct Module {
   std::vector<Rule> rules;
   std::vector<UserFunction> functions;
   std::vector<RuleSet> sets;
+  std::vector<Mark> marks;
+  std::vector<Import> imports;
 };
 
 // Null after errors, which are in `diagnostics` (made for *source).

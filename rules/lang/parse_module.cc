@@ -24,15 +24,51 @@ class ModuleParser {
 
  private:
   bool declaration() {
-    if (parser_.at("rule") || parser_.at("post")) return rule();
     if (parser_.at("fn")) return function();
-    if (parser_.at("rules")) return rule_set();
-    parser_.error_expected("`rule`, `post`, `fn` or `rules`");
+    if (parser_.at("mark")) return mark();
+    if (parser_.at("import")) return import();
+    bool replaces = parser_.accept("replace");
+    if (parser_.at("rule") || parser_.at("post")) return rule(replaces);
+    if (parser_.at("rules")) return rule_set(replaces);
+    parser_.error_expected(replaces ? "`rule`, `post` or `rules`" : "`rule`, `post`, `fn`, `rules`, `mark`, `import` or `replace`");
     return false;
   }
 
-  bool rule() {
+  bool mark() {
+    parser_.take();
+    Mark mark;
+    std::size_t begin = parser_.here();
+    std::optional<Token> name = parser_.expect_name("the name of the mark");
+    if (!name || !parser_.expect(":")) return false;
+    mark.name = text(name->text);
+    mark.span = parser_.span_from(begin);
+    mark.is_text = parser_.accept("text");
+    if (!mark.is_text && !parser_.accept("int")) {
+      parser_.error_expected("`int` or `text`");
+      return false;
+    }
+    if (!parser_.at_statement_end()) {
+      std::optional<Str> doc = parser_.expect_text("what the mark says, in quotes");
+      if (!doc) return false;
+      mark.doc = *doc;
+    }
+    if (!parser_.end_statement()) return false;
+    module_->marks.push_back(mark);
+    return true;
+  }
+
+  bool import() {
+    parser_.take();
+    std::size_t begin = parser_.here();
+    std::optional<Str> path = parser_.expect_text("the file of a module, in quotes");
+    if (!path) return false;
+    module_->imports.push_back({*path, parser_.span_from(begin)});
+    return parser_.end_statement();
+  }
+
+  bool rule(bool replaces) {
     Rule rule;
+    rule.replaces = replaces;
     rule.is_post = parser_.take().text == "post";
     rule.visits_program = rule.is_post;
     std::size_t begin = parser_.here();
@@ -65,8 +101,9 @@ class ModuleParser {
       return doc.has_value();
     }
     if (parser_.accept("when")) return (rule.when = parser_.expr()) != nullptr;
+    if (parser_.at("before") || parser_.at("after")) return placement(rule);
     if (!parser_.accept("param")) {
-      parser_.error_expected("`doc`, `param`, `when` or `{`");
+      parser_.error_expected("`doc`, `param`, `when`, `before`, `after` or `{`");
       return false;
     }
     do {
@@ -79,12 +116,23 @@ class ModuleParser {
     return true;
   }
 
+  bool placement(Rule& rule) {
+    bool is_before = parser_.take().text == "before";
+    std::size_t begin = parser_.here();
+    std::optional<Token> anchor = parser_.expect_name("the name of a rule");
+    if (!anchor) return false;
+    rule.placement = {is_before ? Placement::Where::Before : Placement::Where::After, text(anchor->text), parser_.span_from(begin)};
+    return true;
+  }
+
   bool function() {
     parser_.take();
+    std::size_t begin = parser_.here();
     UserFunction function;
     std::optional<Token> name = parser_.expect_name("the name of the function");
     if (!name || !parser_.expect("(")) return false;
     function.name = text(name->text);
+    function.span = parser_.span_from(begin);
     while (!parser_.at(")")) {
       std::optional<Token> parameter = parser_.expect_name("a parameter");
       if (!parameter) return false;
@@ -98,14 +146,21 @@ class ModuleParser {
     return true;
   }
 
-  bool rule_set() {
+  bool rule_set(bool replaces) {
     parser_.take();
     RuleSet set;
+    set.replaces = replaces;
     std::size_t begin = parser_.here();
     std::optional<Token> name = parser_.expect_name("the name of the rule set");
-    if (!name || !parser_.expect("{")) return false;
+    if (!name) return false;
     set.name = text(name->text);
     set.span = parser_.span_from(begin);
+    if (parser_.accept("doc")) {
+      std::optional<Str> doc = parser_.expect_text("a text in quotes");
+      if (!doc) return false;
+      set.doc = *doc;
+    }
+    if (!parser_.expect("{")) return false;
     while (!parser_.at("}")) {
       const ast::Expr* entry = parser_.expr();
       if (!entry || !set_entry(entry, set) || !parser_.end_statement()) return false;

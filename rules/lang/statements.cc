@@ -41,7 +41,7 @@ bool Evaluator::bind_params(Scope& scope) {
 
 Flow Evaluator::run(const Statements& statements, const std::shared_ptr<Scope>& scope) {
   for (const Statement& statement : statements) {
-    if (--steps_left_ < 0) return error(statement.span, cat("the rule takes more than ", limits_.steps, " steps")), Flow::Error;
+    if (!charge(1, statement.span)) return Flow::Error;
     Flow flow = run(statement, scope);
     if (flow != Flow::Next) return flow;
   }
@@ -133,6 +133,7 @@ Flow Evaluator::attempt(const Statement& s, const std::shared_ptr<Scope>& scope)
     failed_ = false;
     return run_nested(s.otherwise, scope);
   }
+  if (!charge(100, s.span)) return Flow::Error;
   Schedule before = sink_.schedule().fork();
   std::size_t choice = next_choice_;
   Flow flow = run_nested(s.body, scope);
@@ -184,10 +185,10 @@ Flow Evaluator::assign_one(const ast::Expr* target, RuleValue value, const std::
     error(target->span, "expected an element of a list");
     return Flow::Error;
   }
-  auto copy = std::make_shared<std::vector<RuleValue>>(*list->list);
-  (*copy)[at->integer] = std::move(value);
-  list->list = copy;
-  return Flow::Next;
+  std::vector<RuleValue> copy = *list->list;
+  copy[at->integer] = std::move(value);
+  *list = RuleValue::of(std::move(copy));
+  return check_size(*list, target->span) ? Flow::Next : Flow::Error;
 }
 
 }  // namespace tw::rules

@@ -1,6 +1,7 @@
 // Values of the rule language. FIXED values are known while the space is built; OPEN values come from samples and are known at
 // replay only: they may go into instructions, index maps, require, and integer arithmetic, never into if, when or either.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct RuleValue {
   i64 integer = 0;  // Bool, Int; id of Loop and Block
   std::string text;
   std::shared_ptr<std::vector<RuleValue>> list;
+  int depth = 0;    // of lists inside lists; 0 = no list
   Arg open;  // Open: an argument over values of the trace
   const ast::Lambda* lambda = nullptr;
   std::shared_ptr<Scope> scope;  // of Lambda
@@ -31,6 +33,8 @@ struct RuleValue {
   static RuleValue of(std::vector<RuleValue> items) {
     RuleValue v;
     v.tag = Tag::List;
+    v.depth = 1;
+    for (const RuleValue& item : items) v.depth = std::max(v.depth, item.depth + 1);
     v.list = std::make_shared<std::vector<RuleValue>>(std::move(items));
     return v;
   }

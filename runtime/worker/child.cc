@@ -183,6 +183,9 @@ class Child {
       report_.prepack_seconds =
           first ? prepack_seconds : std::min(report_.prepack_seconds, prepack_seconds);
       report_.call_seconds[layout] = static_cast<double>(end - packed) * 1e-9;
+      double single = job_.options.single_call_seconds;
+      report_.only_one_call = single > 0 && report_.call_seconds[0] > single;
+      if (report_.only_one_call) return;
     }
   }
 

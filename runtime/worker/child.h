@@ -16,7 +16,7 @@ inline constexpr int kLayouts = 2;  // 0: buffers end at a guard page; 1: buffer
 // is done.
 enum class Phase : char {
   Load = 'l',   // sandbox, loader, thread pool; begins by itself
-  Check = 'c',  // for each layout: prepack, then one call of run
+  Check = 'c',  // for each layout: prepack, then one call of run; only layout 0 if that takes long
   Time = 't',   // take_samples in layout 0
 };
 
@@ -35,6 +35,7 @@ struct ChildReport {
   u64 code_begin = 0, code_end = 0, data_end = 0;
   double prepack_seconds = 0;          // smallest of all
   double call_seconds[kLayouts] = {};  // of the last checked call in each layout
+  bool only_one_call = false;          // the first one took longer than single_call_seconds
   SampleLog log;
 };
 

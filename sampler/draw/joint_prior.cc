@@ -29,7 +29,11 @@ int root_of(std::vector<int>& parent, int i) {
 }  // namespace
 
 JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(trace.value_count(), -1) {
-  std::vector<const Arg*> conditions;
+  struct Factor {
+    const Arg* arg;
+    bool is_preference;
+  };
+  std::vector<Factor> factors;
   for (const Instruction& instruction : trace_.instructions()) {
     std::string_view name = instruction.kind->name;
     if (instruction.kind->samples) {
@@ -41,32 +45,33 @@ JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(tra
         sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
       }
       samples_.push_back(std::move(sample));
-    } else if (name == "require") {
-      conditions.push_back(&instruction.arguments[0]);
+    } else if (name == "require" || name == "prefer") {
+      factors.push_back({&instruction.arguments[0], name == "prefer"});
     }
   }
-  // Union the samples of each condition; a condition over anything else is checked at replay only.
+  // Union the samples of each condition and weight; one over anything else is checked at replay only.
   std::vector<int> parent(samples_.size());
   std::iota(parent.begin(), parent.end(), 0);
-  std::vector<std::pair<const Arg*, int>> usable;
-  for (const Arg* condition : conditions) {
+  std::vector<std::pair<Factor, int>> usable;
+  for (const Factor& factor : factors) {
     std::vector<u32> values;
-    values_of(*condition, values);
+    values_of(*factor.arg, values);
     bool known = !values.empty();
     for (u32 value : values) known &= sample_of_value_[value] >= 0;
     if (!known) continue;
     int first = sample_of_value_[values[0]];
     for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
-    usable.emplace_back(condition, first);
+    usable.emplace_back(factor, first);
   }
   std::vector<int> group_of_root(samples_.size(), -1);
-  for (auto [condition, member] : usable) {
+  for (auto [factor, member] : usable) {
     int root = root_of(parent, member);
     if (group_of_root[root] < 0) {
       group_of_root[root] = static_cast<int>(groups_.size());
       groups_.emplace_back();
     }
-    groups_[group_of_root[root]].conditions.push_back(condition);
+    Group& group = groups_[group_of_root[root]];
+    (factor.is_preference ? group.preferences : group.conditions).push_back(factor.arg);
   }
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     samples_[i].group = group_of_root.empty() ? -1 : group_of_root[root_of(parent, static_cast<int>(i))];
@@ -86,6 +91,7 @@ void JointPrior::enumerate(Group& group) {
     if (holds(group, indices)) {
       double weight = 1;
       for (std::size_t i = 0; i < indices.size(); ++i) weight *= static_cast<double>(samples_[group.samples[i]].weights[indices[i]]);
+      for (const Arg* preference : group.preferences) weight *= static_cast<double>(evaluate(*preference, group, indices));
       group.assignments.push_back(indices);
       group.cumulative.push_back(total += weight);
     }
@@ -112,7 +118,9 @@ i64 JointPrior::evaluate(const Arg& arg, const Group& group, const std::vector<i
 
 bool JointPrior::holds(const Group& group, const std::vector<i64>& indices) const {
   return std::all_of(group.conditions.begin(), group.conditions.end(),
-                     [&](const Arg* condition) { return evaluate(*condition, group, indices) != 0; });
+                     [&](const Arg* condition) { return evaluate(*condition, group, indices) != 0; }) &&
+         std::all_of(group.preferences.begin(), group.preferences.end(),
+                     [&](const Arg* preference) { return evaluate(*preference, group, indices) >= 1; });
 }
 
 bool JointPrior::draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const {

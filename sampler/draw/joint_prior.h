@@ -1,4 +1,4 @@
-// JointPrior: draws all constrained decisions of a sketch together. Categorical samples that are tied by `require` form groups; the
+// JointPrior: draws all constrained decisions of a sketch together. Categorical samples that are tied by `require` or `prefer` form groups; the
 // valid assignments of a group are enumerated once and drawn by weight, so that no draw is thrown away. Samples outside groups are
 // left open and are drawn where their loop's extent is known, at replay.
 #pragma once
@@ -23,7 +23,7 @@ class JointPrior {
   bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
   // log10 of the number of valid assignments of all groups together.
   double log10_groups() const;
-  // Does the assignment satisfy every require over categorical samples?
+  // Does the assignment satisfy every require and prefer over categorical samples?
   bool satisfied(const std::vector<Decision>& decisions) const;
 
  private:
@@ -34,6 +34,7 @@ class JointPrior {
   struct Group {
     std::vector<std::size_t> samples;
     std::vector<const Arg*> conditions;
+    std::vector<const Arg*> preferences;        // weights, at least 1 in a valid assignment
     std::vector<std::vector<i64>> assignments;  // indices, one per sample of the group; valid ones only
     std::vector<double> cumulative;             // weights
     bool enumerated = false;

@@ -42,16 +42,38 @@ bool change_one(Decision& tile, Rng& rng) {
   return changed != old;
 }
 
+// The arguments of sample_partitioned_tile; open ones are not known here, and replay adapts what does not fit.
+bool keeps_inner_part(const Instruction& instruction, const Decision& tile) {
+  Arg position = instruction.arguments[2], factor = instruction.arguments[3];
+  if (position.tag != Arg::Tag::Int || factor.tag != Arg::Tag::Int) return true;
+  i64 inner = 1;
+  for (i64 i = position.integer; i < tile.count; ++i) inner *= tile.values[i];
+  return inner % factor.integer == 0;
+}
+
+bool move_factor_of_partitioned(const Instruction& instruction, Decision& tile, Rng& rng) {
+  Decision before = tile;
+  if (move_factor(tile, 0, rng) && keeps_inner_part(instruction, tile)) return true;
+  tile = before;
+  return false;
+}
+
 }  // namespace
 
 bool mutate_tile_size(const Trace& trace, const JointPrior&, std::vector<Decision>& decisions, Rng& rng) {
   std::vector<SampleSite> sites = samples_named(trace, "sample_perfect_tile");
   std::size_t perfect = sites.size();
   for (const SampleSite& site : samples_named(trace, "sample_tile")) sites.push_back(site);
+  std::size_t unpartitioned = sites.size();
+  for (const SampleSite& site : samples_named(trace, "sample_partitioned_tile")) sites.push_back(site);
   for (int tries = 0; tries < 8 && !sites.empty(); ++tries) {
     std::size_t chosen = static_cast<std::size_t>(rng.below(static_cast<i64>(sites.size())));
     Decision& tile = decisions[sites[chosen].sample];
     if (tile.count < 2) continue;
+    if (chosen >= unpartitioned) {
+      if (move_factor_of_partitioned(*sites[chosen].instruction, tile, rng)) return true;
+      continue;
+    }
     i64 max_innermost = sites[chosen].instruction->arguments[2].integer;
     bool divides = chosen < perfect;
     if (divides || rng.below(2) == 0 ? move_factor(tile, max_innermost, rng) : change_one(tile, rng)) return true;

@@ -44,6 +44,7 @@ const std::vector<Mutator>& mutators() {
       {"mutate_tile_size", 0.5, mutate_tile_size},
       {"mutate_categorical", 0.4, mutate_categorical},
       {"mutate_compute_location", 0.05, mutate_compute_location},
+      {"mutate_permutation", 0.05, mutate_permutation},
       {"mutate_unroll", 0.03, mutate_unroll},
       {"mutate_parallel", 0.02, mutate_parallel},
   };

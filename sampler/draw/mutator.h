@@ -30,6 +30,7 @@ std::vector<SampleSite> categorical_feeding(const Trace& trace, std::string_view
 bool mutate_tile_size(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
 bool mutate_categorical(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
 bool mutate_compute_location(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
+bool mutate_permutation(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
 bool mutate_unroll(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
 bool mutate_parallel(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
 

@@ -1,6 +1,7 @@
 #include "sampler/draw/tiles.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tw {
 
@@ -48,6 +49,20 @@ void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* fact
       }
     }
   } while (n > 1 && max_innermost >= 1 && factors[n - 1] > max_innermost);
+}
+
+void draw_partitioned_tile(i64 extent, int n, int position, i64 inner, Rng& rng, i64* factors) {
+  std::fill(factors, factors + n, 1);
+  for (const PrimePower& power : factorize(extent)) {
+    int needed = 0, parts[16];
+    for (i64 rest = inner; rest % power.prime == 0; rest /= power.prime) ++needed;
+    do {
+      draw_composition(power.exponent, n, rng, parts);
+    } while (std::accumulate(parts + position, parts + n, 0) < needed);
+    for (int i = 0; i < n; ++i) {
+      for (int k = 0; k < parts[i]; ++k) factors[i] *= power.prime;
+    }
+  }
 }
 
 }  // namespace tw

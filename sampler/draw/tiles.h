@@ -16,4 +16,8 @@ std::vector<PrimePower> factorize(i64 n);  // n >= 1
 // last one is at most max_innermost (max_innermost < 1: no bound).
 void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* factors);
 
+// n factors whose product is extent, those from `position` on together a multiple of inner, each such factorisation equally likely
+// (inventory 2.3: perfect tiles are redrawn until they are; here each prime is, which is the same and ends soon). inner divides extent.
+void draw_partitioned_tile(i64 extent, int n, int position, i64 inner, Rng& rng, i64* factors);
+
 }  // namespace tw

@@ -1,6 +1,8 @@
 #include "sampler/search/candidate.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace tw {
 namespace {
@@ -30,6 +32,14 @@ std::size_t decided_after(const Trace& trace) {
 Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
 
 }  // namespace
+
+CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                                    const Target& target, std::string& errors, u64 seed) {
+  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target)};
+  made.space = build_space(program, uses, library, made.facts, errors, seed);
+  std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  return made;
+}
 
 u64 decision_key(const Candidate& candidate) {
   u64 key = mix64(static_cast<u64>(candidate.sketch) + 1);
@@ -96,7 +106,7 @@ Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng, std::vec
   return finish(candidate, rows);
 }
 
-Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate) {
+Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {
   Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
   if (space.posts.empty()) return trace;
   Schedule schedule(space.base);
@@ -108,7 +118,9 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   TW_TRY_STATUS(schedule.enter_postproc());
   for (const rules::RuleUse& post : space.posts) {
     Diagnostics diagnostics(*post.module->source);
-    TW_TRY_STATUS(apply_post(post, space.library->functions(), schedule, space.facts, diagnostics));
+    Status applied = apply_post(post, space.library->functions(), schedule, space.facts, diagnostics);
+    if (errors) *errors += diagnostics.render();
+    TW_TRY_STATUS(applied);
   }
   return schedule.trace();
 }

@@ -24,6 +24,10 @@ struct CandidateSpace {
   FeatureTarget feature_target;
 };
 
+// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space.
+CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                                    const Target& target, std::string& errors, u64 seed = 1);
+
 // Of sketch and decisions as they stand; 0 if some decision is open. A collision loses one
 // candidate.
 u64 decision_key(const Candidate& candidate);
@@ -61,8 +65,9 @@ class CandidateBuilder {
   BuildSeconds seconds_;
 };
 
-// The whole trace of a candidate, with its decisions and, behind the marker, what the postprocessors did.
-Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate);
+// The whole trace of a candidate, with its decisions and, behind the marker, what the postprocessors did. Errors
+// in the text of a postprocessor reject, and are rendered into `errors`.
+Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors = nullptr);
 
 // The candidate that a stored trace stands for, if its sketch is in the space.
 std::optional<Candidate> find_candidate(const CandidateSpace& space, const Trace& trace);

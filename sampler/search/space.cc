@@ -27,7 +27,7 @@ std::vector<BlockId> visiting_order(const Program& program) {
 // One rule on one block for every partial sketch. A fork that an instruction rejected is no sketch, unless nothing else is left.
 std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Library& library, BlockId block,
                                       const rules::TargetFacts& target, std::vector<Partial> partials, Space& space,
-                                      Diagnostics& diagnostics) {
+                                      Diagnostics& diagnostics, i64& steps) {
   static const rules::Limits limits;
   std::vector<Partial> next;
   for (Partial& partial : partials) {
@@ -36,6 +36,7 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
       continue;
     }
     rules::RuleOutcome outcome = apply_rule(use, library.functions(), partial.schedule, block, target, limits, diagnostics);
+    steps += outcome.steps;
     space.rejects.insert(space.rejects.end(), outcome.rejects.begin(), outcome.rejects.end());
     const Block* visited = use.rule->visits_program ? nullptr : partial.schedule.state().find_block(block);
     space.visits.push_back({std::string(use.rule->name), std::string(visited ? visited->name : Str()), outcome.applied, outcome.unmet,
@@ -51,8 +52,10 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
     }
     if (static_cast<int>(next.size()) > limits.sketches) {
       diagnostics.error(use.rule->span, cat("the task has more than ", limits.sketches, " sketches"));
-      return next;
+    } else if (steps > limits.steps_per_task) {
+      diagnostics.error(use.rule->span, cat("the rule takes more than ", limits.steps_per_task, " steps in one task"));
     }
+    if (diagnostics.has_errors()) return next;
   }
   return next;
 }
@@ -68,12 +71,17 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   for (const rules::RuleUse& use : uses) {
     if (use.rule->is_post) continue;
     Diagnostics diagnostics(*use.module->source);
+    i64 steps = 0;
     std::vector<BlockId> visited = use.rule->visits_program ? std::vector<BlockId>{BlockId{}} : order;
     for (BlockId block : visited) {
-      partials = apply_everywhere(use, library, block, target, std::move(partials), space, diagnostics);
+      partials = apply_everywhere(use, library, block, target, std::move(partials), space, diagnostics, steps);
       if (diagnostics.has_errors()) break;
     }
-    errors += diagnostics.render();
+    if (!diagnostics.has_errors()) continue;
+    errors += cat(diagnostics.render(), "rule `", use.rule->name, "` is left out\n");
+    std::vector<rules::RuleUse> others;
+    std::copy_if(uses.begin(), uses.end(), std::back_inserter(others), [&](const rules::RuleUse& other) { return other.rule != use.rule; });
+    return build_space(program, others, library, target, errors, seed);
   }
   std::set<Hash128> seen;
   for (Partial& partial : partials) {
@@ -90,6 +98,11 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
     space.sketches.push_back({std::move(trace), std::move(prior), std::move(partial.rules), std::move(makers)});
   }
   return space;
+}
+
+rules::TargetFacts facts_of(const Target& target) {
+  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
 }
 
 double log10_points(const Sketch& sketch) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "backends/target.h"
 #include "rules/lang/library.h"
 #include "sampler/draw/joint_prior.h"
 
@@ -31,9 +32,12 @@ struct Space {
 // Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the
 // program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
 // `seed` is for the draws at which sketches are built; the sketches do not depend on it.
-// Errors in the text of rules go to their module's diagnostics, rendered into `errors`.
+// Errors in the text of rules go to their module's diagnostics, rendered into `errors`; the space is then built without that rule.
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                   const rules::TargetFacts& target, std::string& errors, u64 seed = 1);
+
+// What rules may know about a target.
+rules::TargetFacts facts_of(const Target& target);
 
 // log10 of the number of decisions of a sketch, with the extents of the draw at which it was built; -1 if some sample is not
 // understood.

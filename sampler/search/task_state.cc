@@ -13,11 +13,6 @@
 namespace tw {
 namespace {
 
-rules::TargetFacts facts_of(const Target& target) {
-  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
-          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
-}
-
 FeatureTarget feature_target_of(const Target& target) {
   return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
@@ -41,6 +36,7 @@ void read_records(TaskState& state, Database& database, const TuneOptions& optio
       state.recorded[*program] = record;
       continue;
     }
+    note_object(state, record);
     Source source{cat("record ", record.id), record.trace};
     Diagnostics diagnostics(source);
     std::optional<Trace> trace = parse_schedule(source, diagnostics);
@@ -69,9 +65,16 @@ std::vector<Candidate> TaskState::elites(std::size_t most) const {
   return best;
 }
 
+void note_object(TaskState& state, const Record& record) {
+  std::optional<Hash128> object = parse_hash(record.object);
+  bool is_measured = record.is_trial() && record.status != name_of(MeasureStatus::WorkerLost);
+  if (object && is_measured) state.objects.emplace(*object, record.id);
+}
+
 void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record) {
   bool good = record.ok();
   state.measured.insert(program);
+  if (!record.is_trial()) return;
   ++state.progress.trials;
   if (candidate) state.history.push_back({*candidate, good ? record.seconds : std::numeric_limits<double>::infinity()});
   if (!good) {

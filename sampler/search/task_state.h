@@ -24,6 +24,7 @@ struct TaskState {
   KnownCandidates known;                 // what the search has built
   std::vector<Measured> history;         // those whose sketch is in the space, oldest first
   std::map<Hash128, Record> recorded;    // for --replay-measurements
+  std::map<Hash128, i64> objects;        // object code that was measured, and the record of it
   std::map<std::string, i64> failures;   // by status
   std::string example_failure;
   int worker_task = -1;
@@ -38,6 +39,9 @@ struct TaskState {
 // Builds the space and reads the records. `problem` of the progress is set if nothing can be tuned.
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
                TuneObserver& observer);
+
+// Remembers the object code of a trial, unless the worker was lost with it.
+void note_object(TaskState& state, const Record& record);
 
 // Adds what one trial gave.
 void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record);

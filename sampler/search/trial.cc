@@ -1,11 +1,14 @@
 #include "sampler/search/trial.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
+#include "sampler/search/reference.h"
 
 namespace tw {
 namespace {
@@ -39,7 +42,13 @@ BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompi
 
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {
   Arena arena(1 << 18);
-  return build_kernel(widen_to_f64(arena, program), target, compiler);
+  Schedule schedule = reference_schedule(widen_to_f64(arena, program));
+  return build_kernel(schedule.program(), target, compiler);
+}
+
+Hash128 object_hash(const Kernel& kernel) {
+  XXH128_hash_t hash = XXH3_128bits(kernel.code.data(), kernel.code.size());
+  return {hash.low64, hash.high64};
 }
 
 Tolerance tolerance_of(const Program& program) {

@@ -5,6 +5,7 @@
 
 #include "backends/backend.h"
 #include "backends/target.h"
+#include "dsl/ir/compare.h"
 #include "dsl/ir/program.h"
 #include "dsl/passes/lower.h"
 #include "runtime/measurer.h"
@@ -27,8 +28,11 @@ struct BuiltKernel {
 // Lowers and compiles a scheduled program.
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times = nullptr);
 
-// The reference kernel: the unscheduled program with floats widened to f64 (design, section 11.9).
+// The reference kernel: see reference.h.
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler);
+
+// Of the object code: two kernels with the same hash run the same instructions.
+Hash128 object_hash(const Kernel& kernel);
 
 // What counts as equal to the reference: the workload's own tolerance, or one by type and length of the longest reduction. In
 // [-1, 1) a sum of K products has size sqrt(K) and rounding errors about eps * K^0.5 * sqrt(K); 16 of these are allowed.

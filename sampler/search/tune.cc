@@ -28,6 +28,7 @@ struct Trial {
   bool is_baseline = false;
   Record record;
   bool stored = false;
+  bool is_constructed = false;  // the first candidate, chosen without any measurement
 };
 
 struct Batch {
@@ -79,7 +80,12 @@ class Tuner {
     OtherCores affinity(overlapped_);
     Batch measuring;
     std::future<void> measured;
-    while (!finished()) {
+    // A batch may give fewer trials than it has candidates: then its task goes on after it.
+    while (!finished() || measured.valid()) {
+      if (finished()) {
+        finish(measured, measuring);
+        continue;
+      }
       Batch next = search();
       if (measured.valid()) finish(measured, measuring);
       if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
@@ -91,7 +97,6 @@ class Tuner {
       measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });
       train();
     }
-    if (measured.valid()) finish(measured, measuring);
     close_tasks();
     add_stats();
     result_.seconds = now() - begin_;
@@ -218,7 +223,7 @@ class Tuner {
     batch.trials.push_back(std::move(baseline));
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
     if (!first || !taken.insert(first->program).second) return;
-    batch.trials.push_back({std::move(*first), false, {}, false});
+    batch.trials.push_back({std::move(*first), false, {}, false, true});
   }
 
   i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? static_cast<i64>(measuring_programs_.size()) : 0; }
@@ -325,13 +330,15 @@ class Tuner {
 
   void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built) {
     fill_record(state, batch.generation, trial);
+    if (built.kernel && is_same_code(state, *built.kernel, trial.record)) return store(trial);
     MeasureResult measured;
     if (built.kernel) {
       double begin = now();
       MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
                              .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
-      if (trial.is_baseline) {  // may take seconds a call: one sample says enough
+      if (trial.is_baseline) {  // may take seconds a call: one says enough
         options.timeout_seconds = 120;
+        options.single_call_seconds = 0.25;
         options.first_pairs = options.pairs = options.max_pairs = 1;
       }
       measured = measurer_->measure(state.worker_task, *built.kernel, options);
@@ -356,11 +363,23 @@ class Tuner {
       record.third_quartile = measured.upper_quartile * (measured.ratio > 0 ? measured.seconds / measured.ratio : 1);
     }
     store(trial);
+    if (trial.stored) note_object(state, record);
     // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.
     if (record.ok() && trial.stored && !trial.is_baseline && record.seconds < best_in_batch(state)) {
       best_in_batch_ = record.seconds;
       state.incumbent = std::move(*built.kernel);
     }
+  }
+
+  // Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial is spent.
+  static bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) {
+    Hash128 object = object_hash(kernel);
+    record.object = to_hex(object);
+    auto known = state.objects.find(object);
+    if (known == state.objects.end()) return false;
+    record.status = Record::same_code;
+    record.error = cat("as record ", known->second);
+    return true;
   }
 
   double best_in_batch(const TaskState& state) const {
@@ -393,6 +412,7 @@ class Tuner {
 
   // Progress as seen from outside while the batch runs: a copy, for the states belong to the searching thread.
   void observe(const Batch& batch, const Trial& trial) {
+    if (!trial.record.is_trial()) return;
     TaskProgress& shown = shown_[batch.task];
     ++shown.trials;
     shown.failed += !trial.record.ok();
@@ -413,11 +433,15 @@ class Tuner {
     for (Trial& trial : batch.trials) {
       if (!trial.stored) continue;
       note_trial(state, trial.is_baseline ? nullptr : &trial.candidate, trial.candidate.program, trial.record);
-      ++result_.measured;
       bool good = trial.record.ok();
       if (trial.is_baseline && good) state.progress.baseline_seconds = trial.record.seconds;
-      bool is_first = !trial.is_baseline && state.progress.zero_trial_seconds == 0 && state.progress.trials == 2;
-      if (is_first && good) state.progress.zero_trial_seconds = trial.record.seconds;
+      // Its code may be that of the untuned program, the only one before it.
+      if (trial.is_constructed) state.progress.zero_trial_seconds = good ? trial.record.seconds : trial.record.is_trial() ? 0 : state.progress.baseline_seconds;
+      if (!trial.record.is_trial()) {
+        ++result_.same_code;
+        continue;
+      }
+      ++result_.measured;
       double seconds = good ? trial.record.seconds : std::numeric_limits<double>::infinity();
       if (!trial.is_baseline) add_to_dataset(batch.task, trial.candidate, seconds);
     }

@@ -64,6 +64,7 @@ struct TuneProfile {
 struct TuneResult {
   std::vector<TaskProgress> tasks;
   i64 measured = 0;               // trials of this run
+  i64 same_code = 0;              // candidates that compiled to the code of an earlier trial: not measured, no trial
   i64 candidates = 0;             // different ones that were replayed, postprocessed and scored
   i64 repeats = 0;                // draws and mutations that gave what was there before
   i64 rejected = 0;               // draws and mutations that an instruction rejected

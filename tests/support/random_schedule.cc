@@ -144,11 +144,18 @@ class ArgumentMaker {
     auto known = words.find(parameter.name);
     return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
   }
-  // A permutation of the parameters with some of them tiled.
+  // A permutation of the parameters with some of them tiled. Maps of a block's iters mostly use those of one access.
   std::optional<Arg> map(const Parameter& parameter) {
     i64 rank = 1 + rng_.below(3);
-    bool of_iters = parameter.name == "iter_map";
-    if (block_ && of_iters) {
+    bool of_iters = block_ && parameter.name == "iter_map";
+    std::vector<Access> accesses = of_iters ? accesses_of(block_) : std::vector<Access>{};
+    Array<const Expr*> indices = accesses.empty() ? Array<const Expr*>{} : pick(accesses).indices;
+    auto left_out = [&](i64 p) {
+      if (!of_iters || chance(0.1)) return false;
+      const Var* iter = block_->iters[static_cast<std::size_t>(p)].var;
+      return std::none_of(indices.begin(), indices.end(), [&](const Expr* e) { return uses(e, iter); });
+    };
+    if (of_iters) {
       rank = static_cast<i64>(block_->iters.size());
     } else if (block_ && chance(0.9)) {
       std::vector<const Buffer*> all = buffers_written(block_);
@@ -157,6 +164,7 @@ class ArgumentMaker {
     }
     std::vector<Arg> results;
     for (i64 p = 0; p < rank; ++p) {
+      if (left_out(p)) continue;
       Arg param{.tag = Arg::Tag::Param, .integer = p};
       if (chance(of_iters ? 0.7 : 0.5)) {
         results.push_back(param);

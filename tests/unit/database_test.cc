@@ -432,10 +432,10 @@ TEST_F(DatabaseTest, FilesThatAreNotOursAreRefusedAndUntouched) {
 TEST_F(DatabaseTest, NewerFormatsAreRefusedAndUntouched) {
   fill(3);
   std::string newer = bytes();
-  newer[63] = 2;  // user_version, big-endian, at byte 60
+  newer[63] = 3;  // user_version, big-endian, at byte 60
   write(newer);
   EXPECT_EQ(open_error(),
-            "database DIR/t.db has format 2, this tracewright reads format 1; use the version of "
+            "database DIR/t.db has format 3, this tracewright reads format 2; use the version of "
             "tracewright that wrote it");
   EXPECT_EQ(open_error(DatabaseMode::Read), open_error());
   EXPECT_EQ(bytes(), newer);
@@ -613,7 +613,7 @@ TEST_F(DatabaseTest, ImportTrustsNoLine) {
   };
   std::string text = join(
       std::vector<std::string>{
-          "not json", "[1]", changed("\"format\":1", "\"format\":9"),
+          "not json", "[1]", changed("\"format\":2", "\"format\":9"),
           changed("\"kind\":\"record\"", "\"kind\":\"photo\""), changed("\"task\":\"ffn1\",", ""),
           changed("\"generation\":0", "\"generation\":\"0\""),
           changed("\"generation\":0", "\"generation\":1"), changed(dense, "xyz"), line},
@@ -624,7 +624,7 @@ TEST_F(DatabaseTest, ImportTrustsNoLine) {
   EXPECT_EQ(report.added, 1);
   EXPECT_EQ(join(report.problems, "\n"), R"(line 1: not a JSON object
 line 2: not a JSON object
-line 3: format 9 is not known; this tracewright reads format 1
+line 3: format 9 is not known; this tracewright reads format 2
 line 4: `kind` is "photo"; expected "record" or "workload"
 line 5: `task` is missing
 line 6: `generation` is not an integer

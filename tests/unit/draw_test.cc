@@ -118,6 +118,47 @@ TEST(PerfectTile, IllegalDecisions) {
   EXPECT_EQ(sample.adapted({7, 2, 8}), (std::vector<i64>{1, 1, 12}));
 }
 
+TEST(PartitionedTile, TheInnerPartIsAMultipleAndEveryFactorisationEquallyLikely) {
+  Rng rng(12);
+  OneSample sample(48, "t0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)");
+  std::map<std::vector<i64>, int> counts;
+  const int draws = 20000;
+  for (int i = 0; i < draws; ++i) ++counts[sample.draw(rng)];
+  for (const auto& [tile, count] : counts) {
+    EXPECT_EQ(tile[0] * tile[1] * tile[2], 48);
+    EXPECT_EQ(tile[1] * tile[2] % 8, 0);
+  }
+  ASSERT_EQ(counts.size(), 27u);  // 2^4 with at most one 2 outside: 5 + 4 ways, times 3 to place 3
+  double expected = draws / 27.0, chi_square = 0;
+  for (const auto& [tile, count] : counts) chi_square += (count - expected) * (count - expected) / expected;
+  EXPECT_LT(chi_square, 65);  // 26 degrees of freedom: exceeded once in 30,000 seeds
+}
+
+TEST(PartitionedTile, IllegalDecisionsAndExtents) {
+  OneSample sample(48, "t0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)");
+  EXPECT_EQ(sample.strict({2, 3, 8}), "");
+  std::string wrong = "sample_partitioned_tile: the factors of the decision are none of loop `i` of extent 48 with an inner part of multiples of 8";
+  EXPECT_EQ(sample.strict({12, 2, 2}), wrong);
+  EXPECT_EQ(sample.strict({2, 2, 8}), wrong);
+  EXPECT_EQ(sample.strict({-2, -3, 8}), wrong);
+  EXPECT_EQ(sample.strict({6, 8}), "sample_partitioned_tile: decision has 2 factors, expected 3");
+  EXPECT_EQ(sample.adapted({2, 3, 8}), (std::vector<i64>{2, 3, 8}));
+  EXPECT_EQ(sample.adapted({12, 2, 2}), (std::vector<i64>{6, 8, 1}));
+  // No multiple: everything is outermost.
+  Rng rng(13);
+  OneSample prime(13, "t0, t1, t2 = sample_partitioned_tile(i, 3, 2, 4)");
+  EXPECT_EQ(prime.draw(rng), (std::vector<i64>{13, 1, 1}));
+  EXPECT_EQ(prime.adapted({1, 13, 1}), (std::vector<i64>{13, 1, 1}));
+  OneSample whole(12, "t0, t1 = sample_partitioned_tile(i, 2, 0, 4)");
+  EXPECT_EQ(whole.adapted({5, 5}), (std::vector<i64>{12, 1}));
+  EXPECT_EQ(OneSample(12, "t0, t1 = sample_partitioned_tile(i, 2, 2, 4)").strict({12, 1}),
+            "sample_partitioned_tile: expected the inner part to begin at one of 2 factors, found 2");
+  EXPECT_EQ(OneSample(12, "t0, t1 = sample_partitioned_tile(i, 2, -1, 4)").strict({12, 1}),
+            "sample_partitioned_tile: expected the inner part to begin at one of 2 factors, found -1");
+  EXPECT_EQ(OneSample(12, "t0, t1 = sample_partitioned_tile(i, 2, 1, 0)").strict({12, 1}),
+            "sample_partitioned_tile: the factor of the inner part is 0, expected a positive one");
+}
+
 TEST(Tile, CoversTheExtentWithAnyFactor) {
   Rng rng(3);
   for (i64 extent : {1, 17, 48}) {
@@ -240,6 +281,52 @@ TEST(JointPrior, NoDrawIfNothingIsValid) {
   EXPECT_FALSE(JointPrior(trace).draw(decisions, rng));
 }
 
+TEST(JointPrior, PreferWeighsTheDraw) {
+  Rng rng(11);
+  Trace trace = parse(
+      "r = sample_categorical([1, 2, 3])\nv = sample_categorical([1, 2])\nrequire(r + v <= 4)\nprefer(r * v)\nprefer(4 - v)\n");
+  JointPrior prior(trace);
+  std::map<std::pair<i64, i64>, double> counts;
+  for (int i = 0; i < 19000; ++i) {
+    std::vector<Decision> decisions(2);
+    ASSERT_TRUE(prior.draw(decisions, rng));
+    ++counts[{decisions[0].values[0] + 1, decisions[1].values[0] + 1}];
+  }
+  // r * v * (4 - v) of the five valid pairs: 3, 6, 9, 4, 8; together 30. About five standard deviations each.
+  const std::map<std::pair<i64, i64>, double> weights = {{{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 9}, {{1, 2}, 4}, {{2, 2}, 8}};
+  EXPECT_EQ(counts.size(), weights.size());
+  for (const auto& [pair, weight] : weights) EXPECT_NEAR(counts[pair], 19000 * weight / 30, 320) << pair.first << ", " << pair.second;
+}
+
+TEST(JointPrior, PreferWithoutWeightExcludes) {
+  Rng rng(12);
+  OwnedProgram program = matmul(4, 4, 4);
+  Trace trace = parse("r = sample_categorical([0, 1, 2])\nprefer(r)\n");
+  JointPrior prior(trace);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<Decision> decisions(1);
+    ASSERT_TRUE(prior.draw(decisions, rng));
+    ASSERT_NE(decisions[0].values[0], 0);
+  }
+  std::vector<Decision> excluded{Decision::of(0)};
+  EXPECT_FALSE(prior.satisfied(excluded));
+  EXPECT_EQ(replayed(program.program, trace, excluded, ReplayMode::Strict, nullptr),
+            "prefer: the weight of these decisions is 0; expected at least 1");
+}
+
+TEST(Permutation, EveryOrderIsEquallyLikely) {
+  Rng rng(13);
+  OneSample sample(8, "x, y, z = sample_permutation([i, j, k])");
+  std::map<std::vector<i64>, double> counts;
+  for (int i = 0; i < 12000; ++i) ++counts[sample.draw(rng)];
+  EXPECT_EQ(counts.size(), 6u);
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, 2000, 210);
+  EXPECT_EQ(sample.strict({0, 0, 1}), "sample_permutation: the decision is no permutation of 0 to 2");
+  EXPECT_EQ(sample.strict({0, 1}), "sample_permutation: the decision is no permutation of 0 to 2");
+  EXPECT_EQ(sample.strict({0, 1, 3}), "sample_permutation: the decision is no permutation of 0 to 2");
+  EXPECT_EQ(sample.adapted({2, 2, 2}), (std::vector<i64>{0, 1, 2}));
+}
+
 // Something for every mutator.
 const char* const kTiled =
     "c = get_block(\"C\")\n"
@@ -249,8 +336,11 @@ const char* const kTiled =
     "i0, i1, i2 = split(i, [t0, t1, t2])\n"
     "u0, u1 = sample_tile(j, 2)\n"
     "j0, j1 = split(j, [u0, u1])\n"
+    "v0, v1 = sample_partitioned_tile(j0, 2, 1, 1)\n"
     "reorder([i0, j0, i1, i2, j1])\n"
     "parallel(i0)\n"
+    "o0, o1 = sample_permutation([i1, i2])\n"
+    "reorder([o0, o1])\n"
     "n = sample_categorical([0, 16, 64])\n"
     "annotate(y, \"unroll\", n)\n"
     "at = sample_compute_location(c)\n"

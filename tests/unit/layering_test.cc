@@ -62,12 +62,12 @@ const std::vector<Row> kTable = {
     // The worker does not link libtracewright: of its neighbours it sees only the files that both
     // are built from.
     {"runtime/worker",
-     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measurer.h",
+     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/fma_probe.h", "runtime/measurer.h",
       "runtime/object_loader.h", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
     {"sampler/search", kRuntime},
     {"cli", kAll},
     {"bench", kAll},
-    {"bench/peers", {}},
+    {"bench/peers", {"runtime/fma_probe.h"}},
     {"tests", kAll},
 };
 

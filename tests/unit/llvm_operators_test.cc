@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "backends/backend.h"
 #include "backends/interpreter.h"
@@ -12,7 +13,9 @@
 #include "dsl/passes/lower.h"
 #include "dsl/passes/widen.h"
 #include "dsl/text/workload.h"
+#include "dsl/ir/compare.h"
 #include "runtime/object_loader.h"
+#include "sampler/search/reference.h"
 #include "tests/support/aligned.h"
 
 namespace tw {
@@ -157,6 +160,30 @@ TEST_P(CompiledOperators, WithVectorizedLoops) {
 TEST_P(CompiledOperators, WidenedToF64) {
   OwnedProgram owned = program_of(GetParam());
   check(*owned.arena, widen_to_f64(*owned.arena, owned.program));
+}
+
+// The reference of a large workload sums in the same order, so that it is the same to the last bit.
+TEST_P(CompiledOperators, AsReferenceOfALargeWorkload) {
+  OwnedProgram owned = program_of(GetParam());
+  Arena& arena = *owned.arena;
+  Program widened = widen_to_f64(arena, owned.program);
+  Schedule schedule = reference_schedule(widened, 0);
+  std::vector<HostArray> plain = arrays_for(widened), reordered = arrays_for(widened);
+  run_compiled(arena, widened, plain);
+  run_compiled(arena, schedule.program(), reordered);
+  for (std::size_t p = 0; p < plain.size(); ++p) EXPECT_EQ(plain[p].bytes, reordered[p].bytes) << widened.params[p].buffer->name;
+}
+
+TEST(CompiledOperatorsTogether, ProductsAndConvolutionsAreReorderedForTheReference) {
+  std::set<std::string> reordered;
+  for (const Case& c : kCases) {
+    OwnedProgram owned = program_of(c);
+    Schedule schedule = reference_schedule(owned.program, 0);
+    if (structural_hash(schedule.program()) != structural_hash(owned.program)) reordered.insert(std::string(owned.program.name));
+  }
+  // Not transpose_batch_matmul and the row reductions: they read along the reduction as they are.
+  EXPECT_EQ(reordered, (std::set<std::string>{"avg_pool2d", "batch_matmul", "capsule_conv2d", "conv1d", "conv2d", "conv2d_transposed", "conv3d", "dense",
+                                              "depthwise_conv2d", "matmul", "max_pool2d"}));
 }
 
 TEST(CompiledOperatorsTogether, SomeLoopsWereVectorized) {

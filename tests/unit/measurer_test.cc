@@ -105,6 +105,25 @@ TEST_F(MeasurerTest, OnlyChecked) {
   EXPECT_EQ(result.seconds, 0);
 }
 
+// A call that takes long is made once, and its result is compared.
+TEST_F(MeasurerTest, OnlyOneCallIfItTakesLong) {
+  MeasureOptions options;
+  options.single_call_seconds = 1e-9;
+  int task = begin_matmul();
+  MeasureResult result = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  EXPECT_EQ(result.status, MeasureStatus::Ok) << show(result);
+  EXPECT_EQ(result.pairs, 1);
+  EXPECT_GT(result.seconds, 1e-6);
+  EXPECT_EQ(result.seconds, result.median_seconds);
+  EXPECT_GT(result.max_error, 0);
+  MeasureResult wrong = measurer_->measure(task, matmul_kernel("cheats", "half_precision"), options);
+  EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << show(wrong);
+  options.single_call_seconds = 100;
+  MeasureResult usual = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  EXPECT_TRUE(is_measured(usual)) << show(usual);
+  EXPECT_GT(usual.pairs, 1);
+}
+
 TEST_F(MeasurerTest, Relocations) {
   int task = begin(vector_kernel("honest", "relocations"));
   MeasureResult result = measurer_->measure(task, vector_kernel("honest", "relocations"), {});

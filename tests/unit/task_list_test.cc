@@ -72,7 +72,7 @@ tasks:
   EXPECT_EQ(list.trials.value, 200);
   EXPECT_EQ(list.seconds.value, 90.5);
   EXPECT_EQ(list.database.value, "out/tuning.db");
-  EXPECT_EQ(list.modules[0].value, "my_rules.tw");
+  EXPECT_EQ(list.modules[0].file.value, "my_rules.tw");
   EXPECT_EQ(list.rules.value, "reference-cpu");
   EXPECT_EQ(list.seed.value, ~u64{0});
   ASSERT_EQ(list.tasks.size(), 3u);

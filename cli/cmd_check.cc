@@ -1,0 +1,202 @@
+// tracewright check: is a rule module sound? Its text, what it fits, what it adds, and a proof by running.
+#include <fmt/core.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdio>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/rule_modules.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/print.h"
+#include "dsl/text/workload.h"
+#include "runtime/trace_file.h"
+#include "sampler/search/check_rule.h"
+
+namespace tw::cli {
+namespace {
+
+struct Options {
+  std::string file, rule, target = "cpu";
+  std::vector<std::string> operators;
+  int draws = 200;
+  u64 seed = 1;
+  bool json = false;
+};
+
+// What is checked together: one rule alone, or a set of the module.
+struct Subject {
+  std::string kind, name, doc;
+  std::vector<rules::RuleUse> uses;
+};
+
+std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& module,
+                                 const rules::Library& library, const std::string& only) {
+  std::vector<Subject> subjects;
+  for (const rules::Rule& rule : module->rules) {
+    if (!only.empty() && rule.name != only) continue;
+    subjects.push_back({rule.is_post ? "post" : "rule",
+                        std::string(rule.name),
+                        std::string(rule.doc),
+                        {{&rule, module, {}, module}}});
+  }
+  for (const rules::RuleSet& set : module->sets) {
+    if (!only.empty() && set.name != only) continue;
+    subjects.push_back({"set", std::string(set.name), "", *library.find_set(set.name)});
+  }
+  return subjects;
+}
+
+std::optional<std::vector<TrialProgram>> chosen_programs(const std::vector<std::string>& operators) {
+  std::vector<TrialProgram> all = trial_programs(), chosen;
+  if (operators.empty()) return all;
+  for (const std::string& name : operators) {
+    std::vector<std::string> names;
+    std::size_t before = chosen.size();
+    for (const TrialProgram& program : all) {
+      names.push_back(program.use.substr(0, program.use.find('(')));
+      if (names.back() == name) chosen.push_back(program);
+    }
+    if (chosen.size() > before) continue;
+    std::string near = closest(name, names);
+    say(cat("--op: no operator `", name, "`; ",
+            near.empty() ? cat("there are ", join(names, ", ")) : cat("did you mean `", near, "`?")));
+    return std::nullopt;
+  }
+  return chosen;
+}
+
+std::string trace_of(const Counterexample& found, const Target& target) {
+  return print_trace_file(
+      {TW_VERSION, to_string(target), found.failing.program, found.failing.trace});
+}
+
+// The counterexample made small, as a trace file.
+Counterexample reduced(const Counterexample& found, const Target& target) {
+  auto fails = [&](const FailingCase& next) {
+    std::string why = failure_of(next, target);
+    return !why.empty() && !why.starts_with("rejected: ");
+  };
+  FailingCase small = reduce(found.failing, fails).result;
+  return {found.use, failure_of(small, target), std::move(small)};
+}
+
+boost::json::object to_json(const Subject& subject, const RuleCheck& check,
+                            const std::optional<Counterexample>& small, const Target& target) {
+  boost::json::array matches;
+  for (const Match& match : check.matches)
+    matches.push_back({{"use", match.use}, {"block", match.block}, {"sketches", match.sketches}});
+  boost::json::object misses, rejects, draw_rejects;
+  for (const auto& [part, places] : check.misses)
+    misses[part] = boost::json::array(places.begin(), places.end());
+  for (const auto& [reason, count] : check.rejects) rejects[reason] = count;
+  for (const auto& [reason, count] : check.draw_rejects) draw_rejects[reason] = count;
+  boost::json::object out{{"kind", subject.kind},
+                          {"name", subject.name},
+                          {"matches", matches},
+                          {"misses", misses},
+                          {"rejects", rejects},
+                          {"programs", check.programs},
+                          {"sketches", check.sketches},
+                          {"draws", check.draws},
+                          {"rejected", check.rejected},
+                          {"draw_rejects", draw_rejects},
+                          {"different", check.different},
+                          {"tile_levels", check.tile_levels},
+                          {"tile_levels_above_one", check.tile_levels_above_one}};
+  if (small)
+    out["counterexample"] = {{"use", small->use},
+                             {"difference", small->difference},
+                             {"trace_file", trace_of(*small, target)}};
+  return out;
+}
+
+void print_matches(const RuleCheck& check) {
+  if (check.matches.empty() && check.draws == 0) std::printf("  fits no block of the operator library\n");
+  for (const Match& match : check.matches)
+    std::printf("  fits %s%s: %d %s\n", match.use.c_str(),
+                match.block.empty() ? "" : cat(", block ", match.block).c_str(), match.sketches,
+                match.sketches == 1 ? "sketch" : "sketches");
+  for (const auto& [part, places] : check.misses)
+    std::printf("  `%s` is false for %s\n", part.c_str(), join(places, ", ").c_str());
+  for (const auto& [reason, count] : check.rejects)
+    std::printf("  rejected %d times while the space was built: %s\n", count, reason.c_str());
+}
+
+void print_check(const Subject& subject, const RuleCheck& check,
+                 const std::optional<Counterexample>& small, const Target& target) {
+  std::printf("%s %s%s\n", subject.kind.c_str(), subject.name.c_str(),
+              subject.doc.empty() ? "" : cat(": ", subject.doc).c_str());
+  if (subject.kind != "set") print_matches(check);
+  if (check.draws) {
+    std::printf("  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",
+                check.sketches, check.programs, check.draws, check.rejected, check.different);
+  }
+  if (check.tile_levels)
+    std::printf("  %.0f %% of all drawn tile levels were above 1\n",
+                100.0 * check.tile_levels_above_one / check.tile_levels);
+  for (const auto& [reason, count] : check.draw_rejects)
+    std::printf("  draws rejected %d times: %s\n", count, reason.c_str());
+  if (small)
+    std::printf("  computes something else at %s, reduced: %s\n\n%s\n", small->use.c_str(),
+                small->difference.c_str(), trace_of(*small, target).c_str());
+}
+
+int check_module(const Options& options, const Target& target) {
+  rules::Library library = rules::Library::built_in();
+  RuleModules modules(library);
+  std::shared_ptr<const rules::Module> module = modules.add_file(options.file);
+  std::fputs(modules.errors().c_str(), stderr);
+  if (!module) return Usage;
+  std::optional<std::vector<TrialProgram>> programs = chosen_programs(options.operators);
+  if (!programs) return Usage;
+  std::vector<Subject> subjects = subjects_of(module, library, options.rule);
+  if (subjects.empty()) return say(cat(options.file, ": nothing to check")), Usage;
+  int code = Ok;
+  boost::json::array all;
+  for (const Subject& subject : subjects) {
+    RuleCheck check =
+        check_rule(subject.uses, library, *programs, target, options.draws, options.seed);
+    if (!check.errors.empty()) return std::fputs(check.errors.c_str(), stderr), Usage;
+    std::optional<Counterexample> small;
+    if (check.counterexample) small = reduced(*check.counterexample, target);
+    if (check.different || (check.draws && check.rejected == check.draws)) code = TargetMissed;
+    if (options.json) all.push_back(to_json(subject, check, small, target));
+    else print_check(subject, check, small, target);
+  }
+  if (options.json) print_json({{"file", options.file}, {"checked", all}});
+  return code;
+}
+
+}  // namespace
+
+int run_check(int count, char** words) {
+  Options options;
+  auto app = make_app(
+      "check",
+      "Check a rule module: its text, which blocks of the operator library each rule fits and why "
+      "not the others, the sketches that it\n"
+      "makes, and a proof by running: random draws are compared with the program in the "
+      "interpreter, scheduled and lowered.\n"
+      "Exit code 1: a draw computes something else (its trace is printed, reduced), or every draw is rejected.",
+      "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
+      "--op dense --draws 1000 --json");
+  app->add_option("FILE", options.file, "the rule module (.tw)")->required();
+  app->add_option("--rule", options.rule, "only the rule or set of this name");
+  app->add_option("--op", options.operators, "only this operator of the library; may be repeated");
+  app->add_option("--draws", options.draws, "draws to compare for each rule and set")
+      ->check(CLI::Range(1, 1000000));
+  app->add_option("--target", options.target, "what rules see of the machine");
+  app->add_option("--seed", options.seed, "of the draws");
+  app->add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  Source source{"--target", options.target};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(options.target, 0, diagnostics);
+  std::fputs(diagnostics.render().c_str(), stderr);
+  return target ? check_module(options, *target) : Usage;
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,158 @@
+#include "sampler/search/check_rule.h"
+
+#include <algorithm>
+
+#include "backends/meaning.h"
+#include "dsl/base/text.h"
+#include "dsl/text/workload.h"
+#include "sampler/search/candidate.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+namespace {
+
+// Powers of two along the outputs, a prime extent in each sum or row.
+constexpr const char* trial_uses[] = {
+    "dense(M = 16, N = 64, K = 13)",
+    "matmul(M = 16, N = 64, K = 13)",
+    "batch_matmul(B = 2, M = 8, N = 32, K = 13)",
+    "transpose_batch_matmul(B = 1, S = 16, H = 2, D = 13)",
+    "conv1d(N = 1, L = 16, CI = 5, CO = 32, K = 3, padding = 1)",
+    "conv2d(N = 1, H = 4, W = 8, CI = 3, CO = 16, K = 3, padding = 1)",
+    "conv3d(N = 1, D = 2, H = 4, W = 4, CI = 3, CO = 8, K = 3, padding = 1)",
+    "depthwise_conv2d(N = 1, H = 8, W = 8, C = 16, K = 3, padding = 1)",
+    "conv2d_transposed(N = 1, H = 4, W = 4, CI = 3, CO = 16, K = 3, padding = 1)",
+    "capsule_conv2d(N = 1, H = 2, W = 4, CI = 3, CO = 8, K = 2, padding = 1, capsule = 2)",
+    "conv2d_bn_relu(N = 1, H = 4, W = 8, CI = 3, CO = 16, K = 3, padding = 1)",
+    "max_pool2d(N = 1, H = 8, W = 8, C = 16, K = 3, padding = 1)",
+    "avg_pool2d(N = 1, H = 8, W = 8, C = 16, K = 3, padding = 1)",
+    "softmax(M = 16, N = 61)",
+    "norm(B = 4, M = 8, N = 61)",
+    "layernorm(M = 16, N = 61)",
+    "rmsnorm(M = 16, N = 61)",
+};
+
+// One sketch of one program, ready to be drawn from.
+struct Trial {
+  const TrialProgram* from;
+  std::shared_ptr<const Judge> judge;
+  std::shared_ptr<const CandidateSpace> space;
+  int sketch;
+};
+
+std::string short_name(const std::string& use) { return use.substr(0, use.find('(')); }
+
+void note_visits(const Space& space, const std::string& use, RuleCheck& check) {
+  std::map<std::string, int> sketches;
+  for (const RuleVisit& visit : space.visits) {
+    if (visit.applied) {
+      sketches[visit.block] += visit.kept;
+      continue;
+    }
+    std::vector<std::string>& places = check.misses[visit.unmet];
+    std::string place = visit.block.empty() ? short_name(use) : cat(short_name(use), " ", visit.block);
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  }
+  for (const auto& [block, count] : sketches) check.matches.push_back({use, block, count});
+  for (const rules::ForkReject& reject : space.rejects) ++check.rejects[reject.reason];
+}
+
+// How many of the factors of drawn tiles are above 1.
+void note_tiles(const Trace& trace, RuleCheck& check) {
+  for (const Instruction& instruction : trace.instructions()) {
+    if (!instruction.kind->samples || instruction.kind->result != "Ints") continue;
+    check.tile_levels += instruction.decision.count;
+    for (int i = 0; i < instruction.decision.count; ++i) check.tile_levels_above_one += instruction.decision.values[i] > 1;
+  }
+}
+
+// A draw as a whole trace, postprocessed. Rejects are those of instructions.
+Result<Trace> draw_trace(const Trial& trial, Rng& rng, std::string& errors) {
+  const Sketch& sketch = trial.space->space.sketches[trial.sketch];
+  Candidate candidate{.sketch = trial.sketch, .decisions = std::vector<Decision>(sketch.trace.sample_count())};
+  if (!sketch.prior->draw(candidate.decisions, rng)) return reject("no decisions satisfy every require");
+  Arena arena;
+  State state(arena, trial.space->base);
+  TW_TRY_STATUS(replay(sketch.trace, state, candidate.decisions, ReplayMode::Adapt, &rng));
+  return full_trace(*trial.space, candidate, &errors);
+}
+
+// "" or what is wrong with what the trace gives; nothing if it cannot be replayed or lowered.
+Result<std::string> judge_trace(const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
+  Arena arena;
+  State state(arena, program);
+  TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
+  std::string wrong = judge.difference(state.program());
+  if (!wrong.empty()) return wrong;
+  TW_TRY(LoweredProgram lowered, lower(arena, state.program(), lowering_options(target)));
+  return judge.difference(lowered);
+}
+
+void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& check) {
+  ++check.draws;
+  Result<Trace> trace = draw_trace(trial, rng, check.errors);
+  Result<std::string> wrong = trace ? judge_trace(*trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
+  if (!wrong) {
+    ++check.rejected;
+    ++check.draw_rejects[to_string(wrong.rejected())];
+    return;
+  }
+  note_tiles(*trace, check);
+  if (wrong->empty()) return;
+  ++check.different;
+  if (!check.counterexample) check.counterexample = {trial.from->use, *wrong, {trial.from->program, *trace}};
+}
+
+}  // namespace
+
+std::vector<TrialProgram> trial_programs() {
+  std::vector<TrialProgram> programs;
+  for (const char* text : trial_uses) {
+    Source source{"trial program", text};
+    Diagnostics diagnostics(source), inner(*operator_library().source);
+    std::optional<WorkloadUse> use = parse_use(source, diagnostics);
+    TW_CHECK(use, "a trial program cannot be read");
+    std::optional<OwnedProgram> program = instantiate(operator_library(), use->workload, use->arguments, {}, inner);
+    TW_CHECK(program, "a trial program cannot be made");
+    programs.push_back({text, std::move(*program)});
+  }
+  return programs;
+}
+
+RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,
+                     const Target& target, int draws, u64 seed) {
+  RuleCheck check;
+  std::vector<Trial> trials;
+  bool is_post_only = std::all_of(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  for (const TrialProgram& from : programs) {
+    std::string errors;
+    auto made = std::make_shared<const CandidateSpace>(make_candidate_space(from.program.program, uses, library, target, errors, seed));
+    if (!errors.empty()) return check.errors = errors, check;
+    const Space& space = made->space;
+    note_visits(space, from.use, check);
+    bool matched = std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.applied; });
+    if (!matched && !is_post_only) continue;
+    ++check.programs;
+    check.sketches += static_cast<int>(space.sketches.size());
+    auto judge = std::make_shared<const Judge>(from.program.program, seed, tolerance_for_small_integers(from.program.program));
+    for (std::size_t i = 0; i < space.sketches.size(); ++i) trials.push_back({&from, judge, made, static_cast<int>(i)});
+  }
+  if (trials.empty()) return check;
+  // Draws that are rejected prove nothing: others are made in their place, within reason.
+  for (int i = 0; check.draws - check.rejected < draws && check.draws < 3 * draws; ++i) {
+    Rng rng(seed, static_cast<u64>(i));
+    run_draw(trials[i % trials.size()], target, rng, check);
+    if (!check.errors.empty()) return check;
+  }
+  return check;
+}
+
+std::string failure_of(const FailingCase& failing, const Target& target) {
+  const Program& program = failing.program.program;
+  Judge judge(program, 1, tolerance_for_small_integers(program));
+  if (!judge.problem().empty()) return "";  // the program itself cannot be run: no fault of the trace
+  Result<std::string> wrong = judge_trace(failing.trace, program, judge, target);
+  return wrong ? *wrong : cat("rejected: ", to_string(wrong.rejected()));
+}
+
+}  // namespace tw

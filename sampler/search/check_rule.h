@@ -1,0 +1,54 @@
+// Checks one rule (or a set) against the operator library: which blocks it fits, what it adds to the space, and whether what it
+// draws computes the same as the program. Used by `tracewright check`. It measures nothing.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/target.h"
+#include "rules/lang/library.h"
+#include "sampler/search/reduce.h"
+#include "sampler/search/space.h"
+
+namespace tw {
+
+// A program to try rules on.
+struct TrialProgram {
+  std::string use;  // "dense(M = 16, N = 64, K = 13)"
+  OwnedProgram program;
+};
+// Every operator of the library, small, with data-parallel extents that have enough factors for four tile levels and one prime extent.
+std::vector<TrialProgram> trial_programs();
+
+struct Match {
+  std::string use, block;
+  int sketches = 0;  // that the rule alone makes of this block
+};
+
+struct Counterexample {
+  std::string use, difference;
+  FailingCase failing;  // the trace with its decisions
+};
+
+struct RuleCheck {
+  std::vector<Match> matches;
+  std::map<std::string, std::vector<std::string>> misses;   // part of `when` that is false -> "dense Y", ...
+  std::map<std::string, int> rejects;                       // "split: ..." -> how often, while the space was built
+  int sketches = 0, programs = 0;                           // of all programs where something matched
+  int draws = 0, rejected = 0, different = 0;
+  int tile_levels = 0, tile_levels_above_one = 0;           // factors of all drawn tiles
+  std::map<std::string, int> draw_rejects;
+  std::optional<Counterexample> counterexample;             // the first one
+  std::string errors;                                       // of the rule's text, found while it ran
+};
+
+// Builds the space that `uses` alone give for each program, draws until `draws` draws were compared with their program,
+// scheduled and lowered, in the interpreter (at most three times as many).
+RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,
+                     const Target& target, int draws, u64 seed);
+
+// "" if the trace gives a program that computes what `program` computes; else the difference or the reject. Strict.
+std::string failure_of(const FailingCase& failing, const Target& target);
+
+}  // namespace tw

@@ -1,0 +1,231 @@
+// The commands check, explain and reduce, as the real program, and what they stand on.
+#include <gtest/gtest.h>
+
+#include <boost/json/src.hpp>
+#include <filesystem>
+
+#include "backends/meaning.h"
+#include "dsl/base/text.h"
+#include "dsl/schedule/parse_schedule.h"
+#include "dsl/text/parse_program.h"
+#include "dsl/text/workload.h"
+#include "runtime/trace_file.h"
+#include "sampler/search/check_rule.h"
+#include "support/run_program.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+using test::Finished;
+using test::tracewright;
+
+class Check : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    test::write_file(folder.path() + "/" + name, text);
+  }
+  Finished run(std::vector<std::string> words) {
+    return tracewright(std::move(words), {.folder = folder.path()});
+  }
+  boost::json::object json_of(const Finished& finished) {
+    boost::system::error_code error;
+    boost::json::value value = boost::json::parse(finished.out, error);
+    EXPECT_FALSE(error) << finished.out << finished.err;
+    return value.is_object() ? value.as_object() : boost::json::object{};
+  }
+  test::TemporaryDirectory folder;
+};
+
+constexpr const char* tiling = R"(rule tile_rows(b: block)
+  doc "rows and columns in tiles that divide"
+  when is_reduction(b) and has_reuse(b) and len(spatial_loops(b)) == 2
+{
+  i, j = spatial_loops(b)
+  i0, i1 = split(i, sample_perfect_tile(i, 2))
+  j0, j1 = split(j, sample_perfect_tile(j, 2))
+  reorder([i0, j0, i1, j1])
+  try { parallel(reduction_loops(b)[0]) }
+}
+)";
+
+TEST_F(Check, SaysWhatARuleFitsWhyNotAndProvesItByRunning) {
+  write("tile.tw", tiling);
+  Finished finished = run({"check", "tile.tw", "--op", "dense", "--op", "batch_matmul", "--op", "softmax", "--target", "cpu -threads=1", "--draws", "60"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(finished.out,
+            "rule tile_rows: rows and columns in tiles that divide\n"
+            "  fits dense(M = 16, N = 64, K = 13), block Y: 1 sketch\n"
+            "  `has_reuse(b)` is false for softmax S, softmax Top\n"
+            "  `is_reduction(b)` is false for softmax Y, softmax E\n"
+            "  `len(spatial_loops(b)) == 2` is false for batch_matmul Z\n"
+            "  rejected 1 times while the space was built: parallel: loop `k` feeds the reduction iter `k`; "
+            "expected it to feed only spatial iters\n"
+            "  1 sketches of 1 programs; 60 draws ran: 0 rejected, 0 computed something else\n"
+            "  84 % of all drawn tile levels were above 1\n");
+}
+
+TEST_F(Check, EveryTileLevelIsAboveOneInHalfOfTheDraws) {
+  // As the reference tiles: four levels outside, two for the reduction.
+  write("reference.tw", "rules s { multi_level_tiling }\n");
+  boost::json::object all =
+      json_of(run({"check", "reference.tw", "--op", "dense", "--op", "matmul", "--draws", "100", "--json"}));
+  const boost::json::object& set = all.at("checked").at(0).as_object();
+  EXPECT_GE(set.at("draws").as_int64(), 100);
+  EXPECT_EQ(set.at("different").as_int64(), 0);
+  EXPECT_EQ(set.at("rejected").as_int64(), 0);
+  EXPECT_GE(2 * set.at("tile_levels_above_one").as_int64(), set.at("tile_levels").as_int64());
+}
+
+TEST_F(Check, ARuleOfWhichEveryDrawIsRejectedIsNotProven) {
+  write("never.tw", R"(rule never(b: block)
+  when is_reduction(b)
+{
+  q = cache_read(b, 0, "global"); annotate(q, "prepack", 1)
+}
+)");
+  Finished finished = run({"check", "never.tw", "--op", "matmul", "--draws", "10"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.out.find("draws rejected 30 times: prepack: reads `A`, which is not constant"), std::string::npos) << finished.out;
+}
+
+TEST_F(Check, ErrorsInAModuleAreDiagnosticsAndExitCode2) {
+  write("bad.tw", "rule a(b: block) {\n  x = splitt(b)\n}\n");
+  Finished finished = run({"check", "bad.tw", "--op", "dense"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_EQ(finished.err,
+            "bad.tw:2:7: error: unknown function or instruction `splitt`\n    2 |   x = splitt(b)\n      |       ^~~~~~\n"
+            "note: did you mean `split`?\n");
+  EXPECT_EQ(run({"check", "none.tw"}).code, 2);
+  EXPECT_EQ(run({"check", "bad.tw", "--op", "dens"}).code, 2);
+}
+
+TEST_F(Check, EveryOperatorOfTheLibraryHasATrialProgram) {
+  std::set<std::string> tried;
+  for (const TrialProgram& program : trial_programs()) tried.insert(program.use.substr(0, program.use.find('(')));
+  for (const Signature& signature : signatures(operator_library())) EXPECT_TRUE(tried.count(signature.name)) << signature.name;
+}
+
+TEST_F(Check, TheJudgeSeesAWrongProgram) {
+  auto program = [](const char* value) {
+    Source source{"p", cat("program p(X: input f32[6], Y: output f32[6]) {\n  for i in 6 {\n    block Y(v: S 6 = i) {\n      Y[v] = X[v] + ", value,
+                           "\n    }\n  }\n}\n")};
+    Diagnostics diagnostics(source);
+    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
+    EXPECT_TRUE(made) << diagnostics.render();
+    return *made;
+  };
+  OwnedProgram one = program("1.0"), two = program("2.0");
+  EXPECT_EQ(Judge(one.program).difference(one.program), "");
+  EXPECT_TRUE(Judge(one.program).difference(two.program).starts_with("element 0 of `Y`: expected "));
+  EXPECT_EQ(Judge(one.program, 1, 10).difference(two.program), "");
+}
+
+// ---- explain
+
+TEST_F(Check, ExplainNamesRulesBlocksAndRejects) {
+  write("tile.tw", cat(tiling, "rules tiled { auto_inline; tile_rows }\n"));
+  write("list.yaml", R"(version: 1
+target: {kind: cpu, threads: 1}
+modules: [tile.tw]
+rules: tiled
+tasks:
+  - {name: g, op: dense, args: {M: 48, N: 128, K: 64}, epilogue: [bias]}
+)");
+  Finished finished = run({"explain", "list.yaml", "--draws", "20"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(finished.out,
+            "# task g\n"
+            "rule         block  applied  outcome\n"
+            "auto_inline  bias   no       `not is_output(b)` is false\n"
+            "auto_inline  Y      no       `is_elementwise(b)` is false\n"
+            "tile_rows    bias   no       `is_reduction(b)` is false\n"
+            "tile_rows    Y      yes      1 of 1 forks kept\n"
+            "\n"
+            "rule       while  rejected  example\n"
+            "tile_rows  try           1  parallel: loop `k` feeds the reduction iter `k`; expected it to feed only spatial iters\n"
+            "\n"
+            "0 of 20 draws rejected\n\n");
+  boost::json::object json = json_of(run({"explain", "list.yaml", "--json"}));
+  const boost::json::object& reject = json.at("tasks").at(0).at("rejects").at(0).as_object();
+  EXPECT_EQ(reject.at("rule"), "tile_rows");
+  EXPECT_EQ(reject.at("instruction"), "parallel");
+  EXPECT_EQ(reject.at("count"), 1);
+}
+
+TEST_F(Check, ExplainCountsRejectedDrawsOfARule) {
+  write("odd.tw", R"(rule odd(b: block)
+  when is_reduction(b)
+{
+  i = spatial_loops(b)[0]
+  split(i, [sample_categorical([1, 2]), 24])
+}
+rules odd_only { odd }
+)");
+  write("list.yaml", "version: 1\nmodules: [odd.tw]\nrules: odd_only\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n");
+  boost::json::object json = json_of(run({"explain", "list.yaml", "--draws", "100", "--json"}));
+  const boost::json::object& task = json.at("tasks").at(0).as_object();
+  std::int64_t rejected = task.at("rejected").as_int64();
+  EXPECT_GT(rejected, 20);
+  EXPECT_LT(rejected, 80);
+  for (const boost::json::value& row : task.at("rejects").as_array()) {
+    if (row.at("when") != "drawing") continue;
+    EXPECT_EQ(row.at("rule"), "odd");
+    EXPECT_EQ(row.at("instruction"), "split");
+    EXPECT_EQ(row.at("count").as_int64(), rejected);
+  }
+}
+
+// ---- reduce
+
+// A trace of many lines, of which two matter.
+std::string long_trace(const std::string& last) {
+  WorkloadArguments arguments = {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{32}}};
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> program = instantiate(operator_library(), "matmul", arguments, {}, diagnostics);
+  Source source{"schedule", cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n"
+                                "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 3, 4]\n"
+                                "i_0, i_1, i_2 = split(i, [t0, t1, t2])\nj_0, j_1 = split(j, [_, 8])\nk_0, k_1 = split(k, [_, 4])\n"
+                                "reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\nparallel(i_0)\nvectorize(j_1)\nunroll(k_1)\n",
+                                last, "\n")};
+  Diagnostics schedule_diagnostics(source);
+  std::optional<Trace> trace = parse_schedule(source, schedule_diagnostics);
+  EXPECT_TRUE(program && trace) << schedule_diagnostics.render();
+  return print_trace_file({TW_VERSION, "cpu -mcpu=znver3 -threads=1", *program, *trace});
+}
+
+TEST_F(Check, ReduceShrinksATraceThatCannotBeReplayed) {
+  write("bug.tw", long_trace("parallel(k_0)"));
+  Finished finished = run({"reduce", "bug.tw"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  Source source{"small.tw", finished.out};
+  Diagnostics diagnostics(source);
+  std::optional<TraceFile> small = parse_trace_file(source, diagnostics);
+  ASSERT_TRUE(small) << diagnostics.render();
+  EXPECT_EQ(small->trace.print(0), "b = get_block(\"C\")\ni, j, k = get_loops(b)\nk_0, k_1 = split(k, [_, 4])\nparallel(k_0)\n");
+  EXPECT_NE(finished.out.find("for i in 1 "), std::string::npos) << finished.out;
+}
+
+TEST_F(Check, ReduceKeepsWhatAUsersCommandNeeds) {
+  write("bug.tw", long_trace("annotate(b, \"unroll_limit\", 16)"));
+  // "Fails" while a loop is vectorized and the first tile has a factor 4 in front.
+  Finished finished = run({"reduce", "bug.tw", "--check", "! (grep -q vectorize {} && grep -q '@ .4,' {})", "--json"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  boost::json::object json = json_of(finished);
+  EXPECT_LE(json.at("instructions").as_int64(), 6) << finished.out;
+  std::string text(json.at("trace_file").as_string());
+  EXPECT_NE(text.find("vectorize"), std::string::npos) << text;
+  EXPECT_NE(text.find("@ [4, 1, "), std::string::npos) << text;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/bug.tw.part.tw"));
+}
+
+TEST_F(Check, ReduceSaysThatAGoodTraceDoesNotFail) {
+  write("good.tw", long_trace("annotate(b, \"unroll_limit\", 16)"));
+  Finished finished = run({"reduce", "good.tw"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.err, "tracewright: good.tw does not fail: it replays and computes what its workload says\n");
+}
+
+}  // namespace
+}  // namespace tw
