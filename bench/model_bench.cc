@@ -1,7 +1,8 @@
-// Cost models compared on measured candidates: the first half of each task's records (in the order of measuring) is learned, the second
-// half is ranked. Printed: share of pairs in the right order, the time of the fastest over that of the best-scored one (1 = found), and
-// what learning and scoring take.
-//   model_bench LIST.yaml DATABASE [--models tree,mlp,random] [--share 0.5] [--seeds 3]
+// Cost models compared on measured candidates: the first half of each task's records (in the order of measuring) is
+// learned, the second half is ranked; or every other one is (--interleaved), so that slow ones are ranked too, which a
+// search meets in its beginning only. Printed: share of pairs in the right order, the time of the fastest over that of
+// the best-scored one (1 = found), and what learning and scoring take.
+//   model_bench LIST.yaml DATABASE [--models tree,mlp,random] [--share 0.5] [--interleaved] [--seeds 3]
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -26,28 +27,28 @@ struct Halves {
   Dataset learned, ranked;
 };
 
-void add_task(const TaskState& state, int group, double share, Halves& out) {
+void add_task(const TaskState& state, int group, double share, bool interleaved, Halves& out) {
   CandidateBuilder builder(state.space);
   std::size_t learned = static_cast<std::size_t>(static_cast<double>(state.history.size()) * share);
   for (std::size_t i = 0; i < state.history.size(); ++i) {
     Candidate copy = state.history[i].candidate;
     std::vector<float> rows;
     if (!builder.build(copy, nullptr, &rows)) continue;
-    Dataset& half = i < learned ? out.learned : out.ranked;
+    Dataset& half = (interleaved ? i % 2 == 0 : i < learned) ? out.learned : out.ranked;
     half.features.add(rows);
     half.seconds.push_back(state.history[i].seconds);
     half.group.push_back(group);
   }
 }
 
-Halves read(const cli::LoadedList& list, Database& database, double share) {
+Halves read(const cli::LoadedList& list, Database& database, double share, bool interleaved) {
   Halves out;
   out.learned.features.columns = out.ranked.features.columns = feature_columns();
   Quiet quiet;
   for (std::size_t i = 0; i < list.tasks.size(); ++i) {
     TaskState state;
     open_task(state, list.tasks[i], list.library, {.trials = 0, .rules = list.list.rules.value}, database, quiet);
-    add_task(state, static_cast<int>(i), share, out);
+    add_task(state, static_cast<int>(i), share, interleaved, out);
     std::printf("%s: %zu records\n", list.tasks[i].name.c_str(), state.history.size());
   }
   return out;
@@ -74,8 +75,9 @@ void measure(const std::string& name, const Halves& data, int seeds) {
     mean.pairwise += found.pairwise / seeds, mean.recall += found.recall / seeds;
     mean.k = found.k, mean.groups = found.groups;
   }
-  std::printf("%-8s %s  learning %.0f ms, then %.0f ms  scoring %.2f us/candidate\n", name.c_str(), to_string(mean).c_str(),
-              learning[0] * 1e3, learning[1] * 1e3, scoring * 1e6 / std::max(1, data.ranked.size()));
+  std::printf("%-8s %s  learning %.0f ms, then %.0f ms  scoring %.2f us/candidate\n", name.c_str(),
+              to_string(mean).c_str(), learning[0] * 1e3, learning[1] * 1e3,
+              scoring * 1e6 / std::max(1, data.ranked.size()));
 }
 
 // The part of a dataset that belongs to one task.
@@ -100,18 +102,20 @@ int main(int count, char** words) {
   std::vector<std::string> models = {"tree", "mlp", "random"};
   double share = 0.5;
   int seeds = 3;
+  bool interleaved = false;
   CLI::App app("Cost models compared on measured candidates.");
   app.add_option("LIST", path, "the task list, YAML")->required();
   app.add_option("DATABASE", database_path, "with records of its tasks")->required();
   app.add_option("--models", models, "to compare")->delimiter(',');
   app.add_option("--share", share, "of each task's records that is learned");
+  app.add_flag("--interleaved", interleaved, "every other record is learned");
   app.add_option("--seeds", seeds, "of every model");
   CLI11_PARSE(app, count, words);
   std::optional<cli::LoadedList> list = cli::load_list(path);
   if (!list) return 2;
   auto database = Database::open(database_path, DatabaseMode::Write);
   if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;
-  bench::Halves data = bench::read(*list, *database, share);
+  bench::Halves data = bench::read(*list, *database, share, interleaved);
   std::printf("\nall tasks, one model: %d records learned, %d ranked\n", data.learned.size(), data.ranked.size());
   for (const std::string& model : models) bench::measure(model, data, seeds);
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {

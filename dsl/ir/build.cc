@@ -40,16 +40,6 @@ std::optional<i64> fold(BinaryOp op, i64 a, i64 b) {
 
 }  // namespace
 
-std::optional<i64> constant_of(const Expr* expr) {
-  const IntImm* imm = as<IntImm>(expr);
-  return imm ? std::optional(imm->value) : std::nullopt;
-}
-
-bool is_constant(const Expr* expr, i64 value) {
-  const IntImm* imm = as<IntImm>(expr);
-  return imm && imm->value == value;
-}
-
 const Expr* Build::integer(i64 value, DType dtype) const { return arena.make<IntImm>(Expr{{Kind::IntImm}, {dtype, 1}}, value); }
 
 const Expr* Build::number(double value, DType dtype) const {

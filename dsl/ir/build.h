@@ -47,7 +47,13 @@ struct Build {
 };
 
 // The value of an IntImm.
-std::optional<i64> constant_of(const Expr* expr);
-bool is_constant(const Expr* expr, i64 value);
+inline std::optional<i64> constant_of(const Expr* expr) {
+  const IntImm* imm = as<IntImm>(expr);
+  return imm ? std::optional(imm->value) : std::nullopt;
+}
+inline bool is_constant(const Expr* expr, i64 value) {
+  const IntImm* imm = as<IntImm>(expr);
+  return imm && imm->value == value;
+}
 
 }  // namespace tw

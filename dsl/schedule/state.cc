@@ -155,7 +155,10 @@ void State::replace_buffer_everywhere(const Buffer* from, const Buffer* to) {
   program_.body = replace_buffer(*arena_, program_.body, from, to);
 }
 
-Str State::name(std::string_view base, std::string_view suffix) const { return arena_->text(cat(base, suffix)); }
+Str State::name(std::string_view base, std::string_view suffix) const {
+  std::string both(base);
+  return arena_->text(both.append(suffix));
+}
 
 const Buffer* State::fresh_buffer(Str wanted, DType dtype, Array<i64> shape, Scope scope) {
   auto taken = [&](std::string_view candidate) {
