@@ -1,6 +1,5 @@
 // tracewright bench: the best kernels of a task list, measured side by side with other libraries.
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
@@ -153,15 +152,10 @@ struct Report {
   }
 };
 
-int usable_cpus() {
-  cpu_set_t allowed;
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
-
 boost::json::object peaks_of(Report& report, int vector_bits) {
   boost::json::object peaks;
   for (int threads : {1, 2}) {
-    if (threads > usable_cpus()) continue;
+    if (threads > usable_threads()) continue;
     if (!report.peaks.count(threads))
       report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
   }

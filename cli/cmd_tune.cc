@@ -43,6 +43,7 @@ void catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a long search goes on when nobody reads its progress any more
 }
 
 // Trials that the database holds already, per task; nothing if there is no database yet.
@@ -164,7 +165,7 @@ boost::json::object to_json(const TuneResult& result) {
 }
 
 std::string outcome_of(const TuneResult& result) {
-  if (!result.error.empty()) return "database error: " + result.error;
+  if (!result.error.empty()) return "ended by an error: " + result.error;
   return cat(result.interrupted ? "interrupted after " : "finished, ", result.measured, " trials");
 }
 
