@@ -8,14 +8,10 @@ if [ "${TW_INSIDE-}" != yes ]; then
 fi
 patterns=$1
 shift
-layer=$(mktemp -d)
+layer=/mnt  # of this name space only
 mount -t tmpfs none "$layer" && mkdir "$layer/changes" "$layer/work" || exit 77
 mount -t overlay overlay -o "lowerdir=/usr,upperdir=$layer/changes,workdir=$layer/work" /usr || exit 77
-# Word splitting is wanted: a list of patterns, a list of packages.
-for package in $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $patterns 2>/dev/null | sed -n 's/^installed //p'); do
-  dpkg-query -L "$package" | while read -r file; do
-    case $file in /lib/*) file=/usr$file ;; esac
-    if [ -h "$file" ] || [ -f "$file" ]; then rm -f "$file"; fi
-  done
-done
+# Word splitting is wanted: a list of patterns, a list of packages. Folders stay: rm does not take them.
+packages=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $patterns 2>/dev/null | sed -n 's/^installed //p')
+[ -z "$packages" ] || dpkg-query -L $packages | sed 's|^/lib/|/usr/lib/|' | xargs -d '\n' rm -f 2>/dev/null || true
 exec "$@"
