@@ -200,8 +200,7 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
-  if (DatabaseStatus finished = database->finish_run(*run, outcome_of(result)); !finished)
-    say(finished.error());
+  bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
   if (!result.error.empty()) say(cat(result.error, "\nwhat was measured before is safe"));
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
@@ -211,7 +210,8 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
     say(cat("interrupted; everything measured is stored in ", path,
             ". Go on with\n  tracewright tune ", options.file, " --database ", path));
   }
-  return exit_code_of(result);
+  int code = exit_code_of(result);
+  return code == Ok && !is_noted ? Environment : code;
 }
 
 bool check_model(const std::string& name) {

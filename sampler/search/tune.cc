@@ -11,6 +11,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/other_cores.h"
+#include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
 #include "sampler/search/task_state.h"
 #include "sampler/search/trial.h"
@@ -69,7 +70,7 @@ class Tuner {
       in_flight_ = true;
       shown_.clear();
       for (const TaskState& state : states_) shown_.push_back(state.progress);
-      measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });
+      measured = start_beside(overlapped_, [this, &measuring] { measure(measuring); });
       train();
     }
     close_tasks();
@@ -223,8 +224,7 @@ class Tuner {
         BuiltKernel built = ahead.valid() ? ahead.get() : build(state, trial);
         // The next kernel is compiled while this one is measured, unless that needs all cores.
         if (i + 1 < batch.trials.size()) {
-          ahead = std::async(overlapped_ ? std::launch::async : std::launch::deferred,
-                             [this, &state, &next = batch.trials[i + 1]] { return build(state, next); });
+          ahead = start_beside(overlapped_, [this, &state, &next = batch.trials[i + 1]] { return build(state, next); });
         }
         run_trial(state, batch, trial, built);
       }

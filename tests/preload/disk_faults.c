@@ -31,8 +31,17 @@ void tw_disk_set_fault(struct tw_disk_fault fault) { planned = fault; }
 int64_t tw_disk_count(enum tw_disk_call call) { return counts[call]; }
 void tw_disk_listen(void (*listener)(const struct tw_disk_event*)) { listening = listener; }
 
+static const char* const names[TW_DISK_CALLS] = {"open", "write", "sync", "truncate", "map", "link", "unlink"};
+
+__attribute__((destructor)) static void write_counts(void) {
+  const char* path = getenv("TW_DISK_COUNTS");
+  FILE* file = path ? fopen(path, "w") : NULL;
+  if (!file) return;
+  for (int call = 0; call < TW_DISK_CALLS; ++call) fprintf(file, "%s %lld\n", names[call], (long long)counts[call]);
+  fclose(file);
+}
+
 __attribute__((constructor)) static void read_environment(void) {
-  static const char* const names[TW_DISK_CALLS] = {"open", "write", "sync", "truncate", "map", "link", "unlink"};
   const char *folder = getenv("TW_DISK_FOLDER"), *fault = getenv("TW_DISK_FAULT"), *error = getenv("TW_DISK_ERRNO");
   if (folder) tw_disk_watch(folder);
   if (!folder || !fault) return;

@@ -1,6 +1,7 @@
 // disk_faults: stands between a program and the C library's file calls, for the files of one folder. It makes the n-th call of a kind
 // fail, or writes down every call so that a test can play a power cut. Linked into a test, or preloaded into a whole program
-// (LD_PRELOAD) and then set up by TW_DISK_FOLDER, TW_DISK_FAULT="KIND:N" or "KIND:N+" (from the N-th on) and TW_DISK_ERRNO.
+// (LD_PRELOAD) and then set up by TW_DISK_FOLDER, TW_DISK_FAULT="KIND:N" or "KIND:N+" (from the N-th on) and TW_DISK_ERRNO; at the end it
+// writes the counts into the file TW_DISK_COUNTS.
 #pragma once
 #include <stdint.h>
 

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <boost/json/src.hpp>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -401,6 +403,80 @@ TEST_F(TuneRobustness, AFlippedBitCostsItsRecordAndIsReported) {
   before.erase(before.rbegin()->first);
   expect_kept(before, after);
   EXPECT_EQ(count_trials(after), count_trials(before) + 4);
+}
+
+// ---- system calls that fail
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kCanPreload = false;
+#else
+constexpr bool kCanPreload = true;
+#endif
+constexpr const char* kWhyNotPreloaded = "a sanitizer's runtime must come first: nothing can be preloaded before it";
+
+// Less than half a second a run.
+constexpr const char* kQuick = R"yaml(version: 1
+target: {kind: cpu, threads: 1}
+budget: {trials: 4}
+database: small.db
+tasks:
+  - {name: rows, op: softmax, args: {M: 16, N: 64}}
+)yaml";
+
+// A sample of all calls; TW_EVERY_FAULT=1 tries each of them.
+TEST_F(TuneRobustness, AFailingDiskCallIsSurvived) {
+  if (!kCanPreload) GTEST_SKIP() << kWhyNotPreloaded;
+  write("small.yaml", kQuick);
+  const char* every = std::getenv("TW_EVERY_FAULT");
+  const std::string preload = "LD_PRELOAD=" TW_BINARY_DIR "/tests/libdisk_faults.so";
+  std::map<std::string, i64> counts;
+  ASSERT_EQ(tune({}, {.environment = {preload, "TW_DISK_FOLDER=" + folder_.path(), "TW_DISK_COUNTS=" + path("counts")}}).code, 0);
+  std::ifstream file(path("counts"));
+  i64 total = 0, count = 0;
+  for (std::string name; file >> name >> count; total += count) counts[name] = count;
+  EXPECT_GT(counts["write"], 30);
+  EXPECT_GT(counts["sync"], 4) << "one for each trial at least";
+  Rng rng(1994);
+  int ended = 0, runs = 0;
+  for (const auto& [name, most] : counts) {
+    i64 tries = std::min<i64>(most, every ? 2 * most : 3);
+    for (i64 i = 0; i < tries; ++i, ++runs) {
+      i64 at = every ? i / 2 + 1 : rng.below(most) + 1;
+      std::string fault = cat(name, ":", at, i % 2 ? "+" : "");
+      for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
+      Finished finished = tune({}, {.environment = {preload, "TW_DISK_FOLDER=" + folder_.path(), "TW_DISK_FAULT=" + fault,
+                                                    cat("TW_DISK_ERRNO=", name == "write" ? ENOSPC : EIO)}});
+      ended += finished.code == 3;
+      EXPECT_TRUE(finished.code == 0 || finished.code == 3) << fault << ": " << finished.code << " " << finished.err;
+      EXPECT_EQ(finished.code == 3, finished.err.find("database small.db") != std::string::npos) << fault << ": " << finished.err;
+      std::map<i64, Record> before = records();
+      ASSERT_EQ(tune({}).code, 0) << fault;
+      std::map<i64, Record> after = records();
+      expect_kept(before, after);
+      expect_nothing_measured_twice(after);
+      EXPECT_EQ(count_trials(after), 4) << fault;
+    }
+  }
+  std::printf("%d runs with a failing call of %lld, %d of them ended with a message\n", runs, static_cast<long long>(total), ended);
+  EXPECT_GT(ended, 0);
+  expect_good();
+}
+
+TEST_F(TuneRobustness, WithoutThreadsOrProcessesItWorksOrSaysWhy) {
+  if (!kCanPreload) GTEST_SKIP() << kWhyNotPreloaded;
+  write("small.yaml", kQuick);
+  for (const char* fault : {"thread:1", "thread:2", "thread:7", "thread:1+", "thread:4+", "spawn:1", "spawn:1+", "socket:1", "socket:1+"}) {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
+    Finished finished = tune({"--json"}, {.environment = {"LD_PRELOAD=" TW_BINARY_DIR "/tests/libprocess_faults.so", cat("TW_PROCESS_FAULT=", fault)}});
+    bool is_for_ever = std::string(fault).back() == '+', is_thread = fault[0] == 't';
+    if (is_thread || !is_for_ever) {
+      EXPECT_EQ(report(finished).at("measured").as_int64(), 4) << fault;
+    } else {
+      EXPECT_EQ(finished.code, 3) << fault;
+      EXPECT_NE(finished.err.find("Resource temporarily unavailable"), std::string::npos) << fault << ": " << finished.err;
+      EXPECT_NE(finished.err.find("`tracewright doctor` says what is missing"), std::string::npos) << fault << ": " << finished.err;
+    }
+  }
 }
 
 // ---- kernels that all fail
