@@ -10,13 +10,13 @@ mkdir -p "$scratch"
 git archive HEAD | tar -x -m -C "$scratch"
 cd "$scratch"
 # Debian's LibTorch and the peers have nothing to do with what is planted.
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTRACEWRIGHT_TORCH=OFF -DTRACEWRIGHT_BENCH=OFF -Wno-dev >/dev/null
+cmake --preset release -DTRACEWRIGHT_TORCH=OFF -DTRACEWRIGHT_BENCH=OFF -Wno-dev >/dev/null
 log=$scratch/log
 
 build_and_run() {  # what is said about the fault, tests
   local test noticed=()
-  cmake --build build -j "${JOBS-2}" --target "$2" >"$log" 2>&1 || { echo "does not build, see $log"; return 2; }
-  timeout 300 "build/tests/$2" --gtest_brief=1 >"$log" 2>&1 && return 1
+  cmake --build build/release -j "${JOBS-2}" --target "$2" >"$log" 2>&1 || { echo "does not build, see $log"; return 2; }
+  timeout 300 "build/release/tests/$2" --gtest_brief=1 >"$log" 2>&1 && return 1
   mapfile -t noticed < <(sed -n 's/^\[  FAILED  \] \([A-Za-z]*\.[A-Za-z]*\).*/\1/p' "$log" | sort -u)
   echo "${noticed[*]:-$2 died or hung}"
 }
