@@ -178,6 +178,9 @@ int bench_list(const Options& options) {
   int vector_bits = list->list.target.value.vector_bits;
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     if (!options.task.empty() && list->tasks[i].name != options.task) continue;
+    if (int threads = list->tasks[i].target.threads; threads > usable_threads())
+      say(cat(list->tasks[i].name, ": ", threads, " threads share ", usable_threads(),
+              " of the machine's cores; these times say little about as many cores"));
     std::optional<BenchTask> task = prepare(*database, list->list.tasks[i], list->tasks[i]);
     BenchResult result;
     if (task) result = bench_task(*task, *libraries, options.pairs);
