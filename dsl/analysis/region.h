@@ -27,8 +27,11 @@ struct Access {
 };
 
 // All accesses in the init and body of a block, in program order, reads of a statement before its writes. A block that
-// accumulates (it has R iters or an init) does not count as a reader of what it writes.
+// accumulates (it has R iters or an init) does not count as a reader of what it writes. Reads of buffers whose names stand in
+// the block's annotation kHiddenMark (separated by spaces; parameters that nobody writes) do not count either.
+inline constexpr std::string_view kHiddenMark = "hidden";
 std::vector<Access> accesses_of(const Block* block);
+bool is_hidden(const Block* block, const Buffer* buffer);
 bool accumulates(const Block* block);
 bool reads_buffer(const Block* block, const Buffer* buffer);
 bool writes_buffer(const Block* block, const Buffer* buffer);

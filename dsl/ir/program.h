@@ -37,6 +37,11 @@ inline bool is_param(const Program& program, const Buffer* buffer) { return find
 bool is_constant_param(const Program& program, const Buffer* buffer);
 bool is_output(const Program& program, const Buffer* buffer);
 
+// The layout "ring d": along dimension d only what one iteration of a loop touches is kept when the program is lowered, and index
+// i is stored at the remainder of i (rolling_buffer). Nothing for other layouts.
+inline constexpr std::string_view kRingLayout = "ring ";
+std::optional<std::size_t> ring_axis(const Buffer* buffer);
+
 i64 elements_of(const Buffer* buffer);
 // Row-major, in elements, with the stride rules of the buffer obeyed; and the elements from the first to the last one.
 std::vector<i64> strides_of(const Buffer* buffer);

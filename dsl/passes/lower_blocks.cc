@@ -45,7 +45,13 @@ class BlockLowering {
     return {this, [](void* self, const Expr* e) { return static_cast<BlockLowering*>(self)->expr(e); },
             [](void* self, const Stmt* s) { return static_cast<BlockLowering*>(self)->stmt(s); }};
   }
-  const Expr* expr(const Expr* e) { return simplify(arena_, substitute(arena_, e, iters_), ranges_); }
+  const Expr* expr(const Expr* e) {
+    const Expr* plain = rewrite_exprs(arena_, e, [](const Expr* part) {
+      const Call* claim = as_within(part);
+      return claim ? claim->arguments[0] : part;
+    });
+    return simplify(arena_, substitute(arena_, plain, iters_), ranges_);
+  }
 
   const Stmt* loop(const For* loop) {
     if (const Stmt* decomposed = run_init_first(loop)) return stmt(decomposed);

@@ -49,13 +49,25 @@ int last_child_with(const std::vector<const Stmt*>& children, const std::vector<
   return -1;
 }
 
+namespace {
+
+// Does the index depend on memory, in a way of which nothing is known?
+bool looks_up(const Expr* index) {
+  bool found = false;
+  walk(index, [&](const Node* node) {
+    found |= node->kind == Kind::Load;
+    return !found && !as_within(node);
+  });
+  return found;
+}
+
+}  // namespace
+
 Status reads_known_places(const Block* block, const Buffer* buffer) {
   for (const Access& access : accesses_of(block)) {
     if (access.buffer != buffer || access.kind != AccessKind::Read) continue;
     for (const Expr* index : access.indices) {
-      bool looked_up = false;
-      for_each<Load>(index, [&](const Load*) { looked_up = true; });
-      if (!looked_up) continue;
+      if (!looks_up(index)) continue;
       return reject("block `{a}` looks up in memory where it reads `{b}`", block->name, buffer->name)
           .about_block(block->id.value);
     }
