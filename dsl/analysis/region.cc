@@ -310,6 +310,9 @@ class RegionFinder {
     Substitution bindings;
     bool ready = false;
     std::vector<Bound> bounds;
+    std::vector<const For*> inside = loops_inside(block);
+    add_ranges(inner_, inside);
+    add_ranges(all_, inside);
     for (const Access& access : accesses_of(block)) {
       if (access.buffer != buffer_ || access.kind != kind_) continue;
       if (!ready) {
@@ -319,10 +322,15 @@ class RegionFinder {
       }
       add(access, bindings, bounds, understands(block->predicate));
     }
+    inner_.shrink(inner_.size() - inside.size());
+    all_.shrink(all_.size() - inside.size());
   }
   // The block alone: its iters are symbols.
   void visit_inside(const Block* block) {
     for (const IterVar& iter : block->iters) all_.set_extent(iter.var, iter.extent);
+    std::vector<const For*> inside = loops_inside(block);
+    add_ranges(inner_, inside);
+    add_ranges(all_, inside);
     for (const Access& access : accesses_of(block)) {
       if (access.buffer == buffer_ && access.kind == kind_) add(access, {}, {}, true);
     }
@@ -377,6 +385,18 @@ std::vector<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
 }
 
 }  // namespace
+
+std::vector<const For*> loops_inside(const Block* block) {
+  std::vector<const For*> loops;
+  for (const Stmt* part : {block->init, block->body}) {
+    if (part && part->kind != Kind::Store) for_each<For>(part, [&](const For* loop) { loops.push_back(loop); });
+  }
+  return loops;
+}
+
+void add_ranges(VarRanges& ranges, const std::vector<const For*>& loops) {
+  for (const For* loop : loops) ranges.set_extent(loop->var, loop->extent);
+}
 
 bool accumulates(const Block* block) {
   return block->init ||

@@ -132,6 +132,7 @@ std::vector<const Expr*> written_indices(Arena& arena, const Block* block, const
 Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may) {
   const Block* block = static_cast<const Block*>(path.back());
   VarRanges ranges = ranges_around(path);
+  add_ranges(ranges, loops_inside(block));
   std::vector<const Var*> fixed, moving;
   for (int i = 0; i <= to; ++i) {
     const For* loop = as<For>(path[i]);
@@ -180,9 +181,11 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
 
 std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region) {
   std::vector<Range> ranges;
+  VarRanges inside;
+  add_ranges(inside, loops_inside(block));
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Write || access.buffer != buffer) continue;
-    std::vector<Range> here = iter_ranges(arena, block, access.indices, region);
+    std::vector<Range> here = iter_ranges(arena, block, access.indices, region, inside);
     if (ranges.empty())
       ranges = here;
     else
