@@ -216,6 +216,7 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
+  TW_TRY_STATUS(codegen::check_intrinsics(program, *machine, module));
   codegen::ModuleEmitter(module, program, symbol, target.vector_bits, target.cpu, target.features).emit();
   double built = now_ms();
   times.build_ms = built - start;
