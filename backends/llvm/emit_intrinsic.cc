@@ -62,7 +62,7 @@ Status check(const Intrinsic& intrinsic, const llvm::TargetMachine& machine, llv
 
 }  // namespace
 
-Status check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module) {
+Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module) {
   std::vector<const Intrinsic*> checked;
   Status status = ok();
   for (const Stmt* body : {program.run.body, program.prepack.body}) {
@@ -74,7 +74,12 @@ Status check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine
       status = check(*intrinsic, machine, module);
     });
   }
-  return status;
+  if (!status) return status.rejected();
+  int widest = 0;
+  for (const Intrinsic* intrinsic : checked) {
+    for (const IntrinsicStep& step : intrinsic->steps) widest = std::max(widest, 8 * bytes_of(step.type.dtype) * step.type.lanes);
+  }
+  return widest;
 }
 
 void FunctionEmitter::intrinsic(const For& nest, const Intrinsic& intrinsic) {

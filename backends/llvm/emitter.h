@@ -51,8 +51,8 @@ LiveIns live_ins(const Stmt* stmt);
 class FunctionEmitter;
 
 // Can the target do all intrinsics of the program? The types in calls of LLVM's intrinsics are checked too. Uses the module for
-// declarations.
-Status check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module);
+// declarations. The result is the width of their widest vector in bits, 0 if there is none: LLVM must know it beforehand.
+Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module);
 
 // One module: <symbol>_run, <symbol>_prepack, and internal functions.
 class ModuleEmitter {
