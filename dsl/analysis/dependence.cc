@@ -113,10 +113,10 @@ bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const 
   return covered && all_own;
 }
 
-// A block of several statements (blockize) may hand on what it writes from point to point.
+// A block of several statements may hand on what it writes from point to point.
 Status keep_nothing(const std::vector<const Block*>& blocks, const For* loop) {
   for (const Block* block : blocks) {
-    if (block->body->kind == Kind::Store || accumulates(block)) continue;
+    if (!is_composite(block)) continue;
     for (const Buffer* buffer : buffers_read(block)) {
       if (!writes_buffer(block, buffer)) continue;
       return reject("block `{a}` reads elements of `{b}` that may come from another iteration", block->name, buffer->name)

@@ -15,7 +15,7 @@
 
 using namespace tw;
 
-PRIMITIVE(annotate_buffer_access, Unit(BlockId block, i64 buffer_index, Str access, IndexMap map))
+PRIMITIVE(annotate_buffer_access, Unit(BlockId block, i64 buffer_index, Str access, IndexMap box))
 
 namespace {
 

@@ -134,10 +134,8 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index) {
   plan.block = static_cast<const Block*>(path.back());
   TW_TRY(plan.buffer, local_written_by(state, plan.block, write_index));
   TW_TRY_STATUS(is_complete(state.program().body, plan.block));
-  if (buffers_written(plan.block).size() > 1) {
-    return reject("block `{a}` writes several buffers, whose elements come and go together", plan.block->name)
-        .about_block(id.value);
-  }
+  if (!single_store(plan.block))
+    return reject("expected block `{a}` to be one store", plan.block->name).about_block(id.value);
   if (!plan.buffer->layout.empty()) return reject("`{a}` has a layout of its own already", plan.buffer->name);
   TW_TRY(plan.loop, shared_loop(state, plan.block, path));
   TW_TRY_STATUS(is_serial(plan.loop));
@@ -158,7 +156,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index) {
   Substitution bindings;
   for (std::size_t i = 0; i < plan.block->iters.size(); ++i)
     bindings.set(plan.block->iters[i].var, plan.block->bindings[i]);
-  const StoreTarget& target = as<Store>(plan.block->body)->targets[0];
+  const StoreTarget& target = single_store(plan.block)->targets[0];
   plan.index = simplify(arena, substitute(arena, target.indices[plan.axis], bindings), plan.ranges);
   const Range& window = written.dims[plan.axis];
   plan.first_new = state.build().add(window.min, window.extent - moving.second);

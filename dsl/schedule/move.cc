@@ -51,23 +51,29 @@ int last_child_with(const std::vector<const Stmt*>& children, const std::vector<
 
 namespace {
 
-// Does the index depend on memory, in a way of which nothing is known?
-bool looks_up(const Expr* index) {
+// Does the index depend on memory? What is said to be within a box is taken as known, if it may.
+bool looks_up(const Expr* index, bool boxes_count) {
   bool found = false;
   walk(index, [&](const Node* node) {
-    found |= node->kind == Kind::Load;
-    return !found && !as_within(node);
+    bool boxed = as_within(node) != nullptr;
+    found |= node->kind == Kind::Load || (boxed && !boxes_count);
+    return !found && !boxed;
   });
   return found;
 }
 
 }  // namespace
 
-Status reads_known_places(const Block* block, const Buffer* buffer) {
+Status reads_known_places(const Block* block, const Buffer* buffer, bool boxes_count) {
   for (const Access& access : accesses_of(block)) {
     if (access.buffer != buffer || access.kind != AccessKind::Read) continue;
     for (const Expr* index : access.indices) {
-      if (!looks_up(index)) continue;
+      if (!looks_up(index, boxes_count)) continue;
+      if (as_within(index)) {
+        return reject("block `{a}` reads `{b}` somewhere in a box, parts of which may not be written", block->name,
+                      buffer->name)
+            .about_block(block->id.value);
+      }
       return reject("block `{a}` looks up in memory where it reads `{b}`", block->name, buffer->name)
           .about_block(block->id.value);
     }
