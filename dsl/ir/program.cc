@@ -39,6 +39,19 @@ std::optional<std::size_t> ring_axis(const Buffer* buffer) {
   return is_axis ? std::optional(axis) : std::nullopt;
 }
 
+bool has_free_layout(const Program& program, const Buffer* buffer) {
+  const Param* param = find_param(program, buffer);
+  if (!param || param->role != Role::Input) return false;
+  const Annotation* mark = find_annotation(program.annotations, "layout_free");
+  return mark && mark->integer == 1;
+}
+
+void mark_free_layout(OwnedProgram& owned) {
+  std::vector<Annotation> marks(owned.program.annotations.begin(), owned.program.annotations.end());
+  marks.push_back({.key = "layout_free", .integer = 1});
+  owned.program.annotations = owned.arena->copy(marks);
+}
+
 i64 elements_of(const Buffer* buffer) {
   i64 count = 1;
   for (i64 extent : buffer->shape) count *= extent;
