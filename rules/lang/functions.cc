@@ -343,9 +343,11 @@ FunctionResult panel_map(const Context& c, const Values& v) {
 }
 
 FunctionResult mark(const Context& c, const Values& v) {
-  TW_BLOCK(block);
+  const For* loop = v[0].tag == Tag::Loop ? c.state.find_loop(v[0].loop()) : nullptr;
+  const Block* block = block_of(c, v[0]);
+  if (!block && !loop) return fail("expected a block or a loop that exists");
   if (v[1].tag != Tag::Text) return fail("expected the name of a mark");
-  const Annotation* found = find_annotation(block->annotations, v[1].text);
+  const Annotation* found = find_annotation(block ? block->annotations : loop->annotations, v[1].text);
   if (!found) return give(RuleValue::none());
   return give(found->is_text ? RuleValue::of(std::string(found->text)) : RuleValue::of(found->integer));
 }
@@ -400,7 +402,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"is_reduction", "(block) -> bool", "Does the block have reduction iters?", 1, is_reduction},
       {"is_serial", "(loop) -> bool", "Is the loop neither parallel, vectorized, unrolled nor bound?", 1, is_serial},
       {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1, kind},
-      {"mark", "(block, text) -> value?", "An annotation of the block.", 2, mark},
+      {"mark", "(block or loop, text) -> value?", "What annotate() put there; open if it depends on a sample.", 2, mark},
       {"n_reads", "(block) -> int", "How many buffers the block reads besides its own output.", 1, reads_count},
       {"name", "(block) -> text", "The block's name.", 1, name_of_block},
       {"needs_tiling", "(block) -> bool", "The reference's test for multi-level tiling (inventory 4.2).", 1, needs_tiling},

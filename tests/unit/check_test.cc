@@ -96,7 +96,7 @@ TEST_F(Check, ErrorsInAModuleAreDiagnosticsAndExitCode2) {
   EXPECT_EQ(finished.out, "");
   EXPECT_EQ(finished.err,
             "bad.tw:2:7: error: unknown function or instruction `splitt`\n    2 |   x = splitt(b)\n      |       ^~~~~~\n"
-            "note: did you mean `split`?\nrule `a` is left out\n");
+            "note: did you mean `split`?\n");
   EXPECT_EQ(run({"check", "none.tw"}).code, 2);
   EXPECT_EQ(run({"check", "bad.tw", "--op", "dens"}).code, 2);
 }

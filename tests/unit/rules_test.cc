@@ -106,7 +106,7 @@ rules s { open }
             "my.tw:3:6: error: this condition depends on a sample, so the space would depend on a draw\n"
             "    3 |   if r > 1 { skip }\n"
             "      |      ^~~~~\n"
-            "note: `if`, `when` and `either` take fixed values only; use `require`, or a list of sketches\nrule `open` is left out\n");
+            "note: `if`, `when` and `either` take fixed values only; use `require`, or a list of sketches\n");
 }
 
 TEST(RuleLanguage, ErrorsNamePlaceAndSuggestion) {
