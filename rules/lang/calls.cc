@@ -68,7 +68,8 @@ std::optional<RuleValue> Evaluator::call_user(const Module& home, const UserFunc
 std::optional<RuleValue> Evaluator::call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span) {
   auto apply = [&](const RuleValue& f, const RuleValue& x) { return call_lambda(f, {x}, span); };
   FunctionResult result = function.call(arena(), values, apply);
-  if (!result.error.empty()) return failed_ ? std::nullopt : error(span, cat(function.name, ": ", result.error));
+  if (result.error == function_failed) return std::nullopt;
+  if (!result.error.empty()) return error(span, cat(function.name, ": ", result.error));
   return result.value;
 }
 

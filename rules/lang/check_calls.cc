@@ -91,7 +91,7 @@ Type TypeChecker::call_list_function(const ListFunction& function, const ast::Ca
   if (name == "prefix") {
     if (is_list(0) && values.size() == 2 && values[1].is(Kind::Function)) {
       Type holds = call_lambda(values[1], {values[0].item()}, n->span);
-      if (holds.openness == Openness::Open) error(n->arguments[1].value->span, "prefix: expected a function that gives a boolean");
+      if (holds.openness == Openness::Open) error(n->arguments[1].value->span, open_condition_message, open_condition_note);
     }
     return Type::list(is_list(0) ? values[0].item() : Type::any());
   }
@@ -113,7 +113,7 @@ Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Cal
     if (std::any_of(wanted.begin(), wanted.end(), fits) && !(is_handle && values[i].openness == Openness::Open)) continue;
     std::vector<std::string> names;
     for (const Type& type : wanted) names.push_back(name_of(type));
-    return type_error(n->arguments[i].value->span, cat(function.name, ": ", join(names, " or ")), values[i]);
+    return error(n->arguments[i].value->span, cat(function.name, ": expected ", join(names, " or "), ", found ", name_of(values[i]))), Type::any();
   }
   Type result = signature.result;
   std::string_view name = function.name;
@@ -168,16 +168,15 @@ void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& p
                              {"Blocks", {Kind::List}, "a list of blocks"},
                              {"Ints", {Kind::List}, "a list of integers"},
                              {"Factors", {Kind::List}, "a list of factors"},
-                             {"IndexMap", {Kind::Function, Kind::Map}, "an index map, e.g. (i, j) -> (j, i)"}};
+                             {"IndexMap", {Kind::Function, Kind::Map}, "an index map"}};
   if (value.is(Kind::Any)) return;
   for (const Row& row : rows) {
     if (row.type != parameter.type) continue;
     bool fits = std::find(row.kinds.begin(), row.kinds.end(), value.kind) != row.kinds.end();
     fits |= value.is(Kind::None) && !parameter.fallback.empty();
-    if (!fits) {
-      type_error(span, cat(row.expected, " for `", parameter.name, "` of ", kind.name), value);
-      return;
-    }
+    if (fits) continue;
+    type_error(span, cat(row.expected, " for `", parameter.name, "` of ", kind.name), value);
+    return;
   }
   bool is_number = value.is(Kind::Int) || value.is(Kind::Bool);
   if (is_number && value.openness == Openness::Open && !may_be_open(kind, parameter)) {

@@ -63,7 +63,7 @@ Type TypeChecker::type_of_comprehension(const ast::Comprehension* n, const TypeS
   inner->parent = scope;
   Type item = over.item();
   bool whole = n->names.size() == 1;
-  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any)) item = type_error(n->over->span, cat("a list of lists of ", n->names.size()), over);
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any)) item = type_error(n->over->span, cat("a list of ", n->names.size(), " in this list"), item);
   for (const ast::Name* name : n->names) inner->names[std::string(name->name)] = whole ? item : item.item();
   if (n->condition) check_condition(n->condition, inner);
   return Type::list(type_of(n->value, inner), n->condition ? -1 : over.size);
@@ -142,8 +142,7 @@ void TypeChecker::check_condition(const ast::Expr* e, const TypeScopePtr& scope)
   if (!type.is(Kind::Bool)) {
     type_error(e->span, "a condition", type);
   } else if (type.openness == Openness::Open) {
-    error(e->span, "this condition depends on a sample, so the space would depend on a draw",
-          "`if`, `when` and `either` take fixed values only; use `require`, or a list of sketches");
+    error(e->span, open_condition_message, open_condition_note);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/build.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/types.h"
 
 namespace tw::rules {
 
@@ -217,8 +218,7 @@ std::optional<bool> Evaluator::condition(const ast::Expr* e, const std::shared_p
   if (!value) return std::nullopt;
   if (value->tag == Tag::Bool) return value->integer != 0;
   if (value->tag == Tag::Open) {
-    error(e->span, "this condition depends on a sample, so the space would depend on a draw",
-          "`if`, `when` and `either` take fixed values only; use `require`, or a list of sketches");
+    error(e->span, open_condition_message, open_condition_note);
     return std::nullopt;
   }
   type_error(e->span, "a condition", *value);

@@ -78,7 +78,8 @@ class ModuleParser {
     if (!argument || !parser_.expect(":")) return false;
     if (parser_.accept("program")) {
       rule.visits_program = true;
-    } else if (!parser_.expect("block")) {
+    } else if (!parser_.accept("block")) {
+      parser_.error_expected("`block` or `program`");
       return false;
     }
     if (!parser_.expect(")")) return false;
@@ -153,7 +154,13 @@ class ModuleParser {
     std::size_t begin = parser_.here();
     std::optional<Token> name = parser_.expect_name("the name of the rule set");
     if (!name) return false;
-    set.name = text(name->text);
+    std::string words(name->text);
+    while (parser_.accept("-")) {
+      std::optional<Token> word = parser_.expect_name("the rest of the name");
+      if (!word) return false;
+      words += cat("-", word->text);
+    }
+    set.name = text(words);
     set.span = parser_.span_from(begin);
     if (parser_.accept("doc")) {
       std::optional<Str> doc = parser_.expect_text("a text in quotes");

@@ -61,6 +61,9 @@ TypedSignature parse_signature(std::string_view signature);
 bool may_be_open(const InstructionKind& kind, const Parameter& parameter);
 // What is said where an open value stands in the place of a fixed one.
 std::string open_argument_message(const InstructionKind& kind, const Parameter& parameter);
+inline constexpr const char* open_condition_message = "this condition depends on a sample, so the space would depend on a draw";
+inline constexpr const char* open_condition_note =
+    "`if`, `when` and `either` take fixed values only; use `require`, or a list of sketches";
 inline constexpr const char* open_argument_note = "only numbers that are filled in may be open: factors, paddings, index maps, marks";
 
 // The arguments and results of an instruction in the words of the language: "(loop: loop, factors: ~[int or _]) -> [loop]".
