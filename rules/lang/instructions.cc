@@ -103,6 +103,15 @@ std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
 }
 
 std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span) {
+  // Loops that all have handles need no other query.
+  if (auto loops = sink_.state().loops_around(id)) {
+    std::vector<RuleValue> known;
+    for (const For* loop : *loops) {
+      if (!find_handle(Value::Tag::Loop, loop->id.value)) break;
+      known.push_back(RuleValue::of(loop->id));
+    }
+    if (known.size() == loops->size() && !known.empty()) return RuleValue::of(std::move(known));
+  }
   std::optional<Arg> block = block_arg(id, span);
   if (!block) return std::nullopt;
   Arg arguments[] = {*block};
