@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dsl/base/text.h"
 #include "dsl/text/parse_expr.h"
 #include "rules/lang/module.h"
@@ -290,7 +292,7 @@ class ModuleParser {
           return false;
         }
       }
-      return (s.value = parser_.expr()) != nullptr;
+      return (s.value = assigned()) != nullptr;
     }
     if (exprs->size() != 1) {
       parser_.error_expected("`=`");
@@ -303,6 +305,16 @@ class ModuleParser {
       return false;
     }
     return true;
+  }
+
+  // What is behind `=`: one value, or several, which are a tuple.
+  const ast::Expr* assigned() {
+    std::size_t begin = parser_.here();
+    std::optional<std::vector<const ast::Expr*>> values = parser_.exprs();
+    if (!values || values->size() == 1) return values ? (*values)[0] : nullptr;
+    int height = 1;
+    for (const ast::Expr* value : *values) height = std::max(height, value->height + 1);
+    return module_->arena->make<ast::Tuple>(ast::Expr{ast::Kind::Tuple, parser_.span_from(begin), height}, module_->arena->copy(*values));
   }
 
   Str text(std::string_view characters) { return module_->arena->text(characters); }
