@@ -218,7 +218,7 @@ class Tuner {
   void add_first_trials(TaskState& state, const Rng& rng, Batch& batch, HashSet& taken) {
     Trial baseline;
     baseline.is_baseline = true;
-    baseline.candidate.program = structural_hash(state.space.base);
+    baseline.candidate.program = normalized_hash(state.space.base);
     taken.insert(baseline.candidate.program);
     batch.trials.push_back(std::move(baseline));
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
@@ -342,6 +342,7 @@ class Tuner {
         options.first_pairs = options.pairs = options.max_pairs = 1;
       }
       measured = measurer_->measure(state.worker_task, *built.kernel, options);
+      if (measured.status == MeasureStatus::Noisy) measured = measurer_->measure(state.worker_task, *built.kernel, options);
       // On a busy machine one measurement may be far off: a leap is believed only if a second one confirms it.
       if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < kLeap) {
         MeasureResult again = measurer_->measure(state.worker_task, *built.kernel, options);
