@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/passes/conditions.h"
 #include "dsl/passes/cost.h"
+#include "dsl/passes/thread_axes.h"
 
 namespace tw {
 namespace {
@@ -164,7 +165,7 @@ class Partition {
   };
 
   const Stmt* loop(const For* loop) {
-    if (loop->loop_kind == LoopKind::Parallel) return parallel(loop);
+    if (is_concurrent(loop)) return concurrent(loop);
     Interval range{0, loop->extent - 1};
     std::vector<const Stmt*> out;
     for (const Piece& piece : pieces(loop->var, range, loop->body)) out.push_back(rebuild(loop, piece));
@@ -218,11 +219,11 @@ class Partition {
     return out;
   }
 
-  // Parallel loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
-  const Stmt* parallel(const For* outermost) {
+  // Parallel and bound loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
+  const Stmt* concurrent(const For* outermost) {
     std::vector<const For*> nest;
     const Stmt* inner = outermost;
-    for (const For* loop = outermost; loop && loop->loop_kind == LoopKind::Parallel; loop = as<For>(inner)) {
+    for (const For* loop = outermost; loop && is_concurrent(loop); loop = as<For>(inner)) {
       nest.push_back(loop);
       inner = loop->body;
     }
