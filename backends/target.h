@@ -40,6 +40,8 @@ struct Target {
   bool operator==(const Target&) const = default;
 };
 
+inline bool is_device(const Target& target) { return target.kind != TargetKind::Cpu; }
+
 // One `key: value` of a target, as the user wrote it. `span` is where the value stands.
 struct TargetOption {
   std::string key, value;

@@ -45,11 +45,20 @@ struct Printer {
 template <Emit What>
 std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt,
                                       std::string& error) {
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_of(recipe.file)));
+  Target target = target_of(recipe.file);
+  if (is_device(target)) return error = cat("a kernel for `", name_of(target.kind), "` has no such code; --emit source prints it"), std::nullopt;
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   Result<std::string> text = compiler->emit(rebuilt.lowered, recipe.name, What);
   if (!text) return error = to_string(text.rejected()), std::nullopt;
   return std::move(*text);
+}
+
+std::optional<std::string> print_source(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
+  Target target = target_of(recipe.file);
+  if (!is_device(target)) return error = "a kernel for processors has no source text; --emit llvm or asm prints it", std::nullopt;
+  std::optional<Kernel> kernel = compile(rebuilt, target, recipe.name, error);
+  return kernel ? std::optional(kernel->code) : std::nullopt;
 }
 
 std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, std::string&) {
@@ -65,6 +74,7 @@ constexpr Printer printers[] = {
        return std::optional(print(r.scheduled));
      }},
     {"passes", "the program after each lowering pass", print_passes},
+    {"source", "for devices: OpenCL C or CUDA C", print_source},
     {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
     {"asm", "assembly", print_code<Emit::Assembly>},
     {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},
@@ -215,7 +225,7 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   bool is_measured = options.check || options.run || (!printer && !options.hash);
   WorkerStart worker;
   if (is_measured) {
-    worker = start_worker();
+    worker = start_worker(worker_options(target_of(recipes[0].file)));
     if (!worker.measurer) return say(worker.error), Environment;
   }
   int code = Ok;
