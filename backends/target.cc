@@ -238,8 +238,9 @@ bool check_cpu(const Target& target, Span span, Diagnostics& diagnostics) {
 Target device_defaults(TargetKind kind) {
   Target target;
   target.kind = kind;
-  target.vector_bits = kind == TargetKind::Cuda ? 128 : 256;
-  target.vector_registers = kind == TargetKind::Cuda ? 64 : 16;
+  // OpenCL's widest float vector, and the registers of a processor that has such vectors; narrower machines split it.
+  target.vector_bits = kind == TargetKind::Cuda ? 128 : 512;
+  target.vector_registers = kind == TargetKind::Cuda ? 64 : 32;
   if (kind == TargetKind::Cuda) target.group_threads = 1024, target.shared_bytes = 48 << 10, target.arch = "sm_80";
   return target;
 }

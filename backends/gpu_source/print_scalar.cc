@@ -1,4 +1,5 @@
 // One lane of an expression.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -117,7 +118,8 @@ std::string KernelPrinter::divide(const Binary* e, int lane) {
 }
 
 std::string KernelPrinter::helper(const std::string& name, const std::string& definition) {
-  helpers_.emplace(name, cat(language_.function_prefix, definition));
+  bool is_known = std::any_of(helpers_.begin(), helpers_.end(), [&](const auto& known) { return known.first == name; });
+  if (!is_known) helpers_.emplace_back(name, cat(language_.function_prefix, definition));
   return name;
 }
 

@@ -14,8 +14,8 @@
 
 namespace tw::gpu {
 
-// Functions that the kernels of one source text need, by name.
-using Helpers = std::map<std::string, std::string>;
+// Functions that the kernels of one source text need: name and definition, those that others call first.
+using Helpers = std::vector<std::pair<std::string, std::string>>;
 
 class KernelPrinter {
  public:

@@ -10,6 +10,8 @@
 namespace tw {
 namespace {
 
+constexpr i64 kMaxGroupScratch = i64{256} << 20;  // bytes
+
 // One dimension of a private buffer as its accesses index it: sum of coefficient * threadIdx + [min, max].
 struct PrivateDim {
   std::array<i64, 3> coefficients{};
@@ -135,11 +137,13 @@ class ScopeAssignment {
     return store ? retarget(store) : rebuilt;
   }
   const std::optional<Reject>& rejected() const { return rejected_; }
+  const std::vector<const Buffer*>& group_scratch() const { return group_scratch_; }
 
  private:
   struct Change {
     const Buffer *from, *to;
     std::vector<PrivateDim> dims;  // empty: indices stay
+    const Expr* group = nullptr;   // not null: the first index, in front of them
   };
 
   ChildMap map() {
@@ -152,8 +156,10 @@ class ScopeAssignment {
     std::size_t known = ranges_.size();
     ranges_.set_extent(loop->var, loop->extent);
     if (is_thread) threads_.push(loop), ++thread_depth_;
+    else if (axis_of(loop)) groups_.push_back(loop);
     const Stmt* body = stmt(loop->body);
     if (is_thread) threads_.pop(), --thread_depth_;
+    else if (axis_of(loop)) groups_.pop_back();
     ranges_.shrink(known);
     return build_.with_body(loop, body);
   }
@@ -162,18 +168,40 @@ class ScopeAssignment {
     bool alone = extents_.threads_of_group() == 1;
     Change change{alloc->buffer, alloc->buffer, {}};
     Scope scope = alloc->buffer->scope;
+    bool fits = shared_bytes_ + bytes_of(alloc->buffer) <= limits_.shared_bytes;
     if (thread_depth_ > 0 || (alone && (scope == Scope::Register || bytes_of(alloc->buffer) <= limits_.private_bytes / 2))) {
       change.to = with(alloc->buffer, scope == Scope::Register ? scope : Scope::Local, alloc->buffer->shape);
+    } else if (scope == Scope::Global && !fits) {
+      move_to_scratch(alloc->buffer, change);
     } else if (alone || scope == Scope::Global || scope == Scope::Shared) {
       change.to = with(alloc->buffer, Scope::Shared, alloc->buffer->shape);
     } else {
       make_private(alloc, change);
     }
-    account(change.to);
+    if (!change.group) account(change.to);
     changes_.push_back(change);
     const Stmt* body = stmt(alloc->body);
     changes_.pop_back();
-    return build_.alloc(change.to, body);
+    return change.group ? body : build_.alloc(change.to, body);
+  }
+
+  void move_to_scratch(const Buffer* buffer, Change& change) {
+    i64 groups = 1;
+    change.group = build_.integer(0);
+    for (const For* loop : groups_) {
+      change.group = build_.add(build_.mul(change.group, loop->extent), loop->var);
+      groups *= loop->extent;
+    }
+    std::vector<i64> shape{groups};
+    shape.insert(shape.end(), buffer->shape.begin(), buffer->shape.end());
+    std::vector<StrideRule> rules(buffer->stride_rules.begin(), buffer->stride_rules.end());
+    for (StrideRule& rule : rules) ++rule.axis;
+    Buffer* copy = arena_.make<Buffer>(*buffer);
+    copy->shape = arena_.copy(shape);
+    copy->stride_rules = arena_.copy(rules);
+    if (bytes_of(copy) > kMaxGroupScratch) rejected_ = reject("`{a}` would need {0} bytes of scratch memory for all work-groups", buffer->name, bytes_of(copy));
+    change.to = copy;
+    group_scratch_.push_back(copy);
   }
 
   void make_private(const Alloc* alloc, Change& change) {
@@ -213,8 +241,13 @@ class ScopeAssignment {
   }
 
   Array<const Expr*> inner_indices(const Change& change, Array<const Expr*> indices) {
-    if (change.dims.empty()) return indices;
+    if (change.dims.empty() && !change.group) return indices;
     std::vector<const Expr*> out;
+    if (change.group) {
+      out.push_back(change.group);
+      out.insert(out.end(), indices.begin(), indices.end());
+      return arena_.copy(out);
+    }
     for (std::size_t d = 0; d < indices.size(); ++d) {
       Sum inner = threads_.split(indices[d]).inner;
       inner.add_constant(-change.dims[d].inner.min);
@@ -247,17 +280,19 @@ class ScopeAssignment {
   ThreadVars threads_;
   int thread_depth_ = 0;
   std::vector<Change> changes_;
+  std::vector<const For*> groups_;  // blockIdx loops around
+  std::vector<const Buffer*> group_scratch_;
   i64 shared_bytes_ = 0, private_bytes_ = 0;
   std::optional<Reject> rejected_;
 };
 
 }  // namespace
 
-Result<Program> device_scopes(Arena& arena, Program program, const GpuLimits& limits) {
+Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimits& limits) {
   ScopeAssignment assignment(arena, program.body, limits);
   program.body = assignment.stmt(program.body);
   if (assignment.rejected()) return *assignment.rejected();
-  return program;
+  return ScopedProgram{program, arena.copy(assignment.group_scratch())};
 }
 
 }  // namespace tw

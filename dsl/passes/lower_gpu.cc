@@ -36,13 +36,17 @@ struct GpuLowering {
   const GpuLimits& limits;
   std::vector<PassDump>* dumps;
 
-  Result<GpuKernel> kernel(const SplitKernel& split) {
+  // `scratch_bytes`: what all kernels share; grows by what this one needs for itself.
+  Result<GpuKernel> kernel(SplitKernel split, i64& scratch_bytes) {
     Pipeline at(split.program, dumps);
     TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
     TW_TRY_STATUS(at.step("bind_threads", bind_threads(arena, at.program(), limits)));
     TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, /*scratch_allowed=*/false));
     TW_TRY_STATUS(at.step("place_buffers", placed.program));
-    TW_TRY_STATUS(at.step("device_scopes", device_scopes(arena, at.program(), limits)));
+    TW_TRY(ScopedProgram scoped, device_scopes(arena, at.program(), limits));
+    for (const Buffer* buffer : scoped.group_scratch) split.params.push_back({true, take_scratch(buffer, scratch_bytes)});
+    scoped.program.params = with_outputs(scoped.program.params, scoped.group_scratch);
+    TW_TRY_STATUS(at.step("device_scopes", scoped.program));
     TW_TRY_STATUS(at.step("unroll_register_loops", unroll_register_loops(arena, at.program())));
     LaunchExtents extents = extents_of(at.program().body);
     TW_TRY_STATUS(at.step("partition_loops", partition_loops(arena, at.program(), options)));
@@ -61,14 +65,21 @@ struct GpuLowering {
     return out;
   }
 
+  Array<Param> with_outputs(Array<Param> params, Array<const Buffer*> more) {
+    std::vector<Param> out(params.begin(), params.end());
+    for (const Buffer* buffer : more) out.push_back({buffer, Role::Output});
+    return arena.copy(out);
+  }
+
   Result<Array<GpuKernel>> entry(const Program& entry, i64& scratch_bytes) {
     Pipeline at(entry, dumps);
     TW_TRY_STATUS(at.step("skip_identity_terms", skip_identity_terms(arena, at.program())));
     TW_TRY(SplitKernels split, split_kernels(arena, at.program()));
-    scratch_bytes = std::max(scratch_bytes, split.scratch_bytes);
     std::vector<GpuKernel> kernels;
     for (const SplitKernel& one : split.kernels) {
-      TW_TRY(GpuKernel lowered, kernel(one));
+      i64 bytes = split.scratch_bytes;
+      TW_TRY(GpuKernel lowered, kernel(one, bytes));
+      scratch_bytes = std::max(scratch_bytes, bytes);
       if (lowered.body) kernels.push_back(lowered);
     }
     return arena.copy(kernels);

@@ -45,13 +45,18 @@ Result<std::map<const Buffer*, i64>> place_scratch(const Program& entry, const s
     if (local->scope != Scope::Global) {
       return reject("buffer `{a}` in scope {b} is used by several kernels; only global memory outlives one", local->name, Str(name_of(local->scope)));
     }
-    offsets[local] = bytes;
-    bytes += (bytes_of(local) + kAlignment - 1) / kAlignment * kAlignment;
+    offsets[local] = take_scratch(local, bytes);
   }
   return offsets;
 }
 
 }  // namespace
+
+i64 take_scratch(const Buffer* buffer, i64& bytes) {
+  i64 offset = bytes;
+  bytes += (bytes_of(buffer) + kAlignment - 1) / kAlignment * kAlignment;
+  return offset;
+}
 
 Result<SplitKernels> split_kernels(Arena& arena, const Program& entry) {
   std::vector<const Stmt*> nests;

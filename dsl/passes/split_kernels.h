@@ -18,6 +18,8 @@ struct SplitKernels {
   std::vector<SplitKernel> kernels;
   i64 scratch_bytes = 0;
 };
+// Room in scratch memory behind `bytes`, which grows; the offset.
+i64 take_scratch(const Buffer* buffer, i64& bytes);
 Result<SplitKernels> split_kernels(Arena& arena, const Program& entry);
 
 }  // namespace tw
