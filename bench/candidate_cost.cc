@@ -54,7 +54,7 @@ class Stages {
       TW_CHECK(apply_post(post, space_.library->functions(), state, space_.facts, diagnostics), "postprocessed before");
     }
     if (stages < 3) return;
-    sum_ += structural_hash(state.program()).low;
+    sum_ += normalized_hash(state.program()).low;
     if (stages < 4) return;
     sum_ += draft_.seconds(state.program()) > 0;
     if (stages < 5) return;

@@ -22,7 +22,7 @@ struct Record {
   u64 seed = 0;         // of the run that made it
   i64 generation = 0;   // of the search in that run
   std::string task;     // name in the task list
-  std::string program;  // structural hash of the program that the trace gives, 32 hex digits
+  std::string program;  // normalized hash of the program that the trace gives, 32 hex digits
   std::string object;   // hash of its object code, 32 hex digits; "" if there is none
   std::string version;  // of tracewright
   std::string host;     // description of the machine that measured

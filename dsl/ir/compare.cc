@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tw {
@@ -11,6 +12,9 @@ namespace {
 // are numbered as they are first met. Lookup tables are small vectors: programs have tens of variables.
 class Canonical {
  public:
+  enum class Form { Exact, Normalized };
+  explicit Canonical(Form form = Form::Exact) : form_(form) {}
+
   std::vector<u64> words;
 
   void program(const Program& p) {
@@ -70,7 +74,50 @@ class Canonical {
     for (const Expr* e : list) expr(e);
   }
 
+  // ---- normal form: constant + sum of coefficient * variable, with the variables of unit loops left out
+
+  struct Affine {
+    i64 constant = 0;
+    std::vector<std::pair<u64, i64>> terms;  // number of the variable, coefficient
+  };
+
+  bool add_affine(const Expr* e, i64 factor, Affine& sum) {
+    if (e->kind == Kind::IntImm) return sum.constant += factor * static_cast<const IntImm*>(e)->value, true;
+    if (e->kind == Kind::Var) {
+      auto* v = static_cast<const Var*>(e);
+      if (std::find(unit_vars_.begin(), unit_vars_.end(), v) == unit_vars_.end()) sum.terms.emplace_back(number(vars_, v).first, factor);
+      return true;
+    }
+    if (e->kind != Kind::Binary) return false;
+    auto* n = static_cast<const Binary*>(e);
+    if (n->op == BinaryOp::Add) return add_affine(n->a, factor, sum) && add_affine(n->b, factor, sum);
+    if (n->op == BinaryOp::Sub) return add_affine(n->a, factor, sum) && add_affine(n->b, -factor, sum);
+    if (n->op != BinaryOp::Mul) return false;
+    if (n->b->kind == Kind::IntImm) return add_affine(n->a, factor * static_cast<const IntImm*>(n->b)->value, sum);
+    if (n->a->kind == Kind::IntImm) return add_affine(n->b, factor * static_cast<const IntImm*>(n->a)->value, sum);
+    return false;
+  }
+
+  bool put_affine(const Expr* e) {
+    Affine sum;
+    if (!add_affine(e, 1, sum)) return false;
+    std::sort(sum.terms.begin(), sum.terms.end());
+    put(kAffine);
+    put(static_cast<u64>(sum.constant));
+    for (std::size_t i = 0; i < sum.terms.size();) {
+      u64 variable = sum.terms[i].first;
+      i64 coefficient = 0;
+      for (; i < sum.terms.size() && sum.terms[i].first == variable; ++i) coefficient += sum.terms[i].second;
+      if (coefficient == 0) continue;
+      put(variable);
+      put(static_cast<u64>(coefficient));
+    }
+    put(kAffine);
+    return true;
+  }
+
   void expr(const Expr* e) {
+    if (form_ == Form::Normalized && e->type.dtype == DType::I64 && e->type.lanes == 1 && put_affine(e)) return;
     put(static_cast<u64>(e->kind) << 32 | static_cast<u64>(e->type.dtype) << 16 | e->type.lanes);
     switch (e->kind) {
       case Kind::IntImm: return put(static_cast<u64>(static_cast<const IntImm*>(e)->value));
@@ -114,7 +161,18 @@ class Canonical {
     }
   }
 
+  // A loop of one iteration on no thread axis and without annotations.
+  static bool is_unit_loop(const Stmt* s) {
+    if (s->kind != Kind::For) return false;
+    auto* loop = static_cast<const For*>(s);
+    return loop->extent == 1 && loop->thread.empty() && loop->annotations.empty();
+  }
+
   void stmt(const Stmt* s) {
+    if (form_ == Form::Normalized && is_unit_loop(s)) {
+      unit_vars_.push_back(static_cast<const For*>(s)->var);
+      return stmt(static_cast<const For*>(s)->body);
+    }
     put(static_cast<u64>(s->kind) << 48);
     switch (s->kind) {
       case Kind::Store: {
@@ -173,9 +231,16 @@ class Canonical {
     stmt(n->body);
   }
 
-  std::vector<const Var*> vars_;
+  static constexpr u64 kAffine = 0xaff1'0000'0000'0000;
+  const Form form_;
+  std::vector<const Var*> vars_, unit_vars_;
   std::vector<const Buffer*> buffers_;
 };
+
+Hash128 hash_of(const std::vector<u64>& words) {
+  XXH128_hash_t hash = XXH3_128bits(words.data(), words.size() * sizeof(u64));
+  return {hash.low64, hash.high64};
+}
 
 }  // namespace
 
@@ -205,8 +270,13 @@ std::optional<Hash128> parse_hash(std::string_view hex) {
 Hash128 structural_hash(const Program& program) {
   Canonical canonical;
   canonical.program(program);
-  XXH128_hash_t hash = XXH3_128bits(canonical.words.data(), canonical.words.size() * sizeof(u64));
-  return {hash.low64, hash.high64};
+  return hash_of(canonical.words);
+}
+
+Hash128 normalized_hash(const Program& program) {
+  Canonical canonical(Canonical::Form::Normalized);
+  canonical.program(program);
+  return hash_of(canonical.words);
 }
 
 bool structurally_equal(const Program& a, const Program& b) {

@@ -16,7 +16,11 @@ std::optional<Hash128> parse_hash(std::string_view hex);
 // Of the whole program: parameters (role, type, shape), locals, body, tolerance.
 Hash128 structural_hash(const Program& program);
 
-// Equal hashes are confirmed with this.
+// The same of the program without its unit loops, and with affine indices in normal form: programs that differ only in where loops
+// of one iteration stand compile to the same code. What the search calls one candidate.
+Hash128 normalized_hash(const Program& program);
+
+// Equal structural hashes are confirmed with this.
 bool structurally_equal(const Program& a, const Program& b);
 
 }  // namespace tw

@@ -88,7 +88,7 @@ Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float
     TW_TRY_STATUS(apply_post(post, space_.library->functions(), state_, space_.facts, diagnostics));
   }
   laps.lap(seconds_.postprocess);
-  candidate.program = structural_hash(state_.program());
+  candidate.program = normalized_hash(state_.program());
   laps.lap(seconds_.hash);
   if (!rows) {
     candidate.draft = draft_.seconds(state_.program());

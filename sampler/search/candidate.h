@@ -9,7 +9,7 @@ namespace tw {
 struct Candidate {
   int sketch = 0;
   std::vector<Decision> decisions;  // one per sample of the sketch; open ones are drawn by build()
-  Hash128 program;                  // structural hash of what it gives
+  Hash128 program;                  // normalized hash of what it gives
   double draft = 0;                 // seconds, by the draft model
   float score = 0;                  // by the learned model; higher is faster
 };

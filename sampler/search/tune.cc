@@ -218,7 +218,7 @@ class Tuner {
   void add_first_trials(TaskState& state, const Rng& rng, Batch& batch, HashSet& taken) {
     Trial baseline;
     baseline.is_baseline = true;
-    baseline.candidate.program = structural_hash(state.space.base);
+    baseline.candidate.program = normalized_hash(state.space.base);
     taken.insert(baseline.candidate.program);
     batch.trials.push_back(std::move(baseline));
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
