@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/simplify.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -11,9 +12,15 @@ constexpr Str kBlock = "blockIdx.", kThread = "threadIdx.", kDimensions = "xyz";
 
 const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
   Build build{arena};
+  Substitution first;
+  for_each<For>(body, [&](const For* loop) {
+    if (loop->extent == 1 && loop->annotations.empty()) first.set(loop->var, build.integer(0));
+  });
+  if (!first.entries.empty()) body = simplify(arena, substitute(arena, body, first));
   return rewrite_stmts(arena, body, [&](const Stmt* s) -> const Stmt* {
     const For* loop = as<For>(s);
     if (!loop) return s;
+    if (loop->extent == 1 && loop->annotations.empty()) return loop->body;
     if (loop->loop_kind == LoopKind::Parallel) return build.with_kind(loop, LoopKind::Serial);
     if (loop->loop_kind != LoopKind::Bind) return s;
     if (!axis_of(loop)) return build.with_kind(loop, LoopKind::Unroll);

@@ -1,5 +1,5 @@
 // Pass bind_threads: the loops that are bound to axes of the device's grid, in the form that kernels have.
-// Input: one nest. Output: `vthread` loops are unrolled, parallel ones and bound ones of one iteration are serial; blockIdx loops
+// Input: one nest. Output: loops of one iteration are gone unless they are annotated; `vthread` loops are unrolled, parallel ones are serial; blockIdx loops
 // have only each other around them. Rejects where an axis is inside of itself, a group inside of a thread, or a group has too many
 // threads. Loops of one axis may differ in extent: the grid has the largest, the others leave work-items idle.
 #pragma once

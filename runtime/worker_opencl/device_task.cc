@@ -11,7 +11,8 @@ namespace tw {
 namespace {
 
 constexpr u8 kPoison = 0xff;          // NaN in every float type
-constexpr double kBuildSeconds = 60;  // drivers may compile at the first launch only
+constexpr double kBuildSeconds = 60;
+constexpr double kFirstLaunch = 10;   // drivers may compile at the first launch: so many times the limit of a call
 constexpr int kDeviceTimings = 3;
 
 bool is_data(const KernelArgument& argument) { return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant; }
@@ -199,7 +200,7 @@ MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbe
   }
   if (loaded) {
     latest_ = loaded;
-    expect(kBuildSeconds + options.timeout_seconds, "return", options.timeout_seconds);  // the first launch may compile
+    expect(kFirstLaunch * options.timeout_seconds, "return", kFirstLaunch * options.timeout_seconds);
     i64 first = monotonic_nanoseconds();
     bool good = check(candidate, *loaded, 0, "", result);
     double took = static_cast<double>(monotonic_nanoseconds() - first) * 1e-9;
@@ -213,7 +214,7 @@ MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbe
       expect(10 * options.timeout_seconds, "end its timing", 10 * options.timeout_seconds);
       good = time(*loaded, other.get(), incumbent_seconds, options, result);
     }
-    expect(options.timeout_seconds + 10, "return in a second check", options.timeout_seconds);
+    expect(kFirstLaunch * options.timeout_seconds, "return in a second check", kFirstLaunch * options.timeout_seconds);
     if (good) good = inputs_intact(0, result);
     if (good) good = check(candidate, *loaded, 1, ", in a second check after timing", result);
     if (good) inputs_intact(1, result);

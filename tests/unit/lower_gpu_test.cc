@@ -96,8 +96,8 @@ TEST(GpuSource, OpenClText) {
 // C_store_0: 1 x 2 x 1 work-groups
 __attribute__((reqd_work_group_size(2, 2, 1)))
 __kernel void mm_run_0(__global const float* restrict A, __global const float* restrict B, __global float* restrict C) {
-  __local float B_shared[32] __attribute__((aligned(64)));
   __local float A_shared[4] __attribute__((aligned(64)));
+  __local float B_shared[16] __attribute__((aligned(64)));
   {
     const int i_0 = get_group_id(1);
     {
@@ -123,7 +123,7 @@ __kernel void mm_run_0(__global const float* restrict A, __global const float* r
           {
             const int k_j_2 = get_local_id(0);
             for (int k_j_0 = 0; k_j_0 < 4; ++k_j_0) {
-              B_shared[(((k_0 * 16) + (k_j_1 * 2)) + k_j_2) + (k_j_0 * 4)] = B[(((k_0 * 16) + (k_j_1 * 2)) + k_j_2) + (k_j_0 * 4)];
+              B_shared[((k_j_1 * 2) + k_j_2) + (k_j_0 * 4)] = B[(((k_0 * 16) + (k_j_1 * 2)) + k_j_2) + (k_j_0 * 4)];
             }
           }
         }
@@ -132,8 +132,8 @@ __kernel void mm_run_0(__global const float* restrict A, __global const float* r
           const int i_1 = get_local_id(1);
           {
             const int j_1 = get_local_id(0);
-            C_register_0 = C_register_0 + ((float4)(A_shared[i_1 * 2]) * *(const __local float4*)(B_shared + (k_0 * 16) + (j_1 * 4)));
-            C_register_0 = C_register_0 + ((float4)(A_shared[(i_1 * 2) + 1]) * *(const __local float4*)(B_shared + ((k_0 * 16) + (j_1 * 4)) + 8));
+            C_register_0 = C_register_0 + ((float4)(A_shared[i_1 * 2]) * *(const __local float4*)(B_shared + j_1 * 4));
+            C_register_0 = C_register_0 + ((float4)(A_shared[(i_1 * 2) + 1]) * *(const __local float4*)(B_shared + (j_1 * 4) + 8));
           }
         }
       }
