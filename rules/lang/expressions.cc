@@ -159,7 +159,8 @@ std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n) {
   static constexpr Row rows[] = {{"vector_bits", &TargetFacts::vector_bits}, {"vector_registers", &TargetFacts::vector_registers},
                                  {"threads", &TargetFacts::threads},         {"l1_bytes", &TargetFacts::l1_bytes},
                                  {"l2_bytes", &TargetFacts::l2_bytes},       {"l3_bytes", &TargetFacts::l3_bytes},
-                                 {"cache_line", &TargetFacts::cache_line}};
+                                 {"cache_line", &TargetFacts::cache_line},   {"group_threads", &TargetFacts::group_threads},
+                                 {"shared_bytes", &TargetFacts::shared_bytes}};
   if (!base || base->name != "target") return error(n->span, "only `target` has members");
   std::vector<std::string> names;
   for (const Row& row : rows) {
