@@ -45,6 +45,15 @@ WorkerOptions worker_options(const Target& target) {
   return {};
 }
 
+Status can_be_lowered(Arena& arena, const Program& program, const Target& target) {
+  if (is_device(target)) {
+    TW_TRY_STATUS(lower_gpu(arena, program, lowering_options(target), gpu_limits(target)));
+  } else {
+    TW_TRY_STATUS(lower(arena, program, lowering_options(target)));
+  }
+  return ok();
+}
+
 Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol) {
   return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, symbol);
 }

@@ -29,6 +29,9 @@ struct BuiltKernel {
   std::string problem;
 };
 
+// Does lowering for the target accept a scheduled program?
+Status can_be_lowered(Arena& arena, const Program& program, const Target& target);
+
 // The source of a lowered program in the language of its device.
 Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol);
 

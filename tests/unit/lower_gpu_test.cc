@@ -1,10 +1,10 @@
 // Lowering for devices and the printed source: what it means (by the interpreter), and how it looks.
 #include <gtest/gtest.h>
 
+#include "backends/device_form.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/rng.h"
 #include "dsl/passes/lower_gpu.h"
-#include "support/device_form.h"
 #include "support/device_schedules.h"
 #include "support/meaning.h"
 #include "support/scheduled.h"
@@ -24,7 +24,7 @@ std::string difference(const std::string& use, const std::string& schedule, cons
   Arena arena;
   Result<LoweredGpuProgram> kernels = lowered(arena, after.program(), limits);
   if (!kernels) return "rejected: " + to_string(kernels.rejected());
-  return test::difference(before.program(), test::as_interpreted(arena, *kernels), 1);
+  return test::difference(before.program(), as_interpreted(arena, *kernels), 1);
 }
 
 std::string source(const std::string& use, const std::string& schedule, SourceLanguage language) {
@@ -63,7 +63,7 @@ TEST(LowerGpu, StagesThatShareABufferAreKernelsWithScratch) {
   ASSERT_TRUE(kernels);
   EXPECT_GT(kernels->run.size(), 2u);
   EXPECT_GT(kernels->scratch_bytes, 0);
-  EXPECT_EQ(test::difference(softmax.program(), test::as_interpreted(arena, *kernels), 1), "");
+  EXPECT_EQ(test::difference(softmax.program(), as_interpreted(arena, *kernels), 1), "");
 }
 
 TEST(LowerGpu, GroupBuffersThatDoNotFitGoToScratchMemory) {

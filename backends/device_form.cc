@@ -1,10 +1,10 @@
-#include "support/device_form.h"
+#include "backends/device_form.h"
 
 #include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/thread_axes.h"
 
-namespace tw::test {
+namespace tw {
 namespace {
 
 // Private buffers outside of steps, one copy for each work-item.
@@ -120,4 +120,4 @@ LoweredProgram as_interpreted(Arena& arena, const LoweredGpuProgram& program) {
   return out;
 }
 
-}  // namespace tw::test
+}  // namespace tw
