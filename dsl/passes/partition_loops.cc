@@ -238,12 +238,20 @@ class Partition {
   const Stmt* choose(const std::vector<const For*>& nest, std::size_t depth, const Stmt* body) {
     if (depth == nest.size()) return stmt(body);
     const Var* var = nest[depth]->var;
-    Cuts cuts = find_cuts(var, {0, nest[depth]->extent - 1}, body);
+    Cuts cuts = holds_steps(nest[depth]) ? Cuts{} : find_cuts(var, {0, nest[depth]->extent - 1}, body);
     if (!cuts.at.empty()) {
       const Stmt* out = choose_piece(nest, depth, cuts, body);
       if (!out || cost_of(out, options_).code <= options_.max_instructions) return out;
     }
     return choose(nest, depth + 1, body);
+  }
+
+  // Barriers between steps must not stand under a condition: not every driver gets that right (PoCL 3.1 does not).
+  static bool holds_steps(const For* groups) {
+    bool found = false;
+    if (is_thread_loop(groups)) return false;
+    for_each<For>(groups->body, [&](const For* loop) { found |= is_thread_loop(loop); });
+    return found;
   }
 
   const Stmt* choose_piece(const std::vector<const For*>& nest, std::size_t depth, const Cuts& cuts, const Stmt* body) {
