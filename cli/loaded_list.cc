@@ -225,6 +225,7 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
   for (const TaskEntry& entry : out.list.tasks) {
     std::optional<OwnedProgram> program = maker.make(entry);
     if (!program) continue;
+    if (entry.layout.value == TaskLayout::Free) mark_free_layout(*program);
     const Target& target = entry.target.given ? entry.target.value : out.list.target.value;
     out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
   }

@@ -52,7 +52,7 @@ std::string argument_lines(const std::vector<KernelArgument>& arguments, bool is
     for (i64 extent : argument.shape) shape += cat("[", extent, "]");
     const char* role =
         argument.role == ArgumentRole::Packed
-            ? (is_prepack ? "written: a packed constant" : "a packed constant, made by prepack")
+            ? (is_prepack ? "written: a packed operand" : "a packed operand, made by prepack")
         : argument.role == ArgumentRole::Output ? "output"
         : argument.role == ArgumentRole::Input  ? "input"
                                                 : "constant";
@@ -70,7 +70,7 @@ std::string task_declaration(const ExportPlan& plan, const ExportedTask& task) {
   if (!manifest.prepack.empty()) {
     out += cat(
         " * Buffers of ", name,
-        "_prepack, to be called once before the first run, and whenever the constants change:\n",
+        "_prepack, to be called once before the first run, and whenever what it reads changes:\n",
         argument_lines(manifest.prepack, true));
   }
   out += manifest.parallel

@@ -28,6 +28,19 @@ bool is_output(const Program& program, const Buffer* buffer) {
   return param && param->role == Role::Output;
 }
 
+bool has_free_layout(const Program& program, const Buffer* buffer) {
+  const Param* param = find_param(program, buffer);
+  if (!param || param->role != Role::Input) return false;
+  const Annotation* mark = find_annotation(program.annotations, "layout_free");
+  return mark && mark->integer == 1;
+}
+
+void mark_free_layout(OwnedProgram& owned) {
+  std::vector<Annotation> marks(owned.program.annotations.begin(), owned.program.annotations.end());
+  marks.push_back({.key = "layout_free", .integer = 1});
+  owned.program.annotations = owned.arena->copy(marks);
+}
+
 i64 elements_of(const Buffer* buffer) {
   i64 count = 1;
   for (i64 extent : buffer->shape) count *= extent;

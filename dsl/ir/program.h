@@ -36,6 +36,10 @@ const Param* find_param(const Program& program, const Buffer* buffer);
 inline bool is_param(const Program& program, const Buffer* buffer) { return find_param(program, buffer) != nullptr; }
 bool is_constant_param(const Program& program, const Buffer* buffer);
 bool is_output(const Program& program, const Buffer* buffer);
+// An input of a program that is marked `layout_free = 1`: its layout is the kernel's choice, so that copying it into another one
+// happens before the kernel runs.
+bool has_free_layout(const Program& program, const Buffer* buffer);
+void mark_free_layout(OwnedProgram& owned);
 
 i64 elements_of(const Buffer* buffer);
 // Row-major, in elements, with the stride rules of the buffer obeyed; and the elements from the first to the last one.

@@ -57,14 +57,43 @@ Result<Nests> divide(const Stmt* body) {
   return out;
 }
 
+// A load, or a load inside bounds and a number outside of them.
+bool is_copied(const Expr* value) {
+  if (const Select* select = as<Select>(value)) {
+    return as<Load>(select->then) && (as<FloatImm>(select->otherwise) || as<IntImm>(select->otherwise));
+  }
+  return as<Load>(value) != nullptr;
+}
+
+// What depends on an input with a free layout may be moved before the run, not computed there.
+Status check_copies(const Program& program, const Accesses& accesses, const Stmt* prepack) {
+  bool has_inputs = std::any_of(accesses.read.begin(), accesses.read.end(), [&](const Buffer* b) { return has_free_layout(program, b); });
+  if (!has_inputs) return ok();
+  const Block* wrong = nullptr;
+  for_each<Block>(prepack, [&](const Block* block) {
+    bool computes = false, reads_input = false;
+    walk(block, [&](const Node* node) {
+      if (const Store* store = as<Store>(node)) {
+        for (const Expr* value : store->values) computes |= !is_copied(value);
+      }
+      if (const Load* load = as<Load>(node)) reads_input |= !is_constant_param(program, load->buffer);
+      return true;
+    });
+    if (computes && reads_input) wrong = block;
+  });
+  if (!wrong) return ok();
+  return reject("prepack: block `{a}` computes with an input; of inputs with a free layout it may only make copies", wrong->name)
+      .about_block(wrong->id.value);
+}
+
 Status check_prepack(const Program& program, const Accesses& prepack, const Accesses& run) {
   for (const Buffer* buffer : prepack.written) {
     if (is_param(program, buffer)) return reject("prepack: writes `{a}`, which is a parameter; it may write locals only", buffer->name);
     if (contains(run.written, buffer)) return reject("prepack: `{a}` is also written outside of prepack", buffer->name);
   }
   for (const Buffer* buffer : prepack.read) {
-    if (is_constant_param(program, buffer) || contains(prepack.written, buffer)) continue;
-    return reject("prepack: reads `{a}`, which is not constant", buffer->name);
+    if (is_constant_param(program, buffer) || has_free_layout(program, buffer) || contains(prepack.written, buffer)) continue;
+    return reject("prepack: reads `{a}`, which is not constant and has no free layout", buffer->name);
   }
   return ok();
 }
@@ -72,9 +101,9 @@ Status check_prepack(const Program& program, const Accesses& prepack, const Acce
 Array<Param> run_params(Arena& arena, const Program& program, const Accesses& prepack, const Accesses& run) {
   std::vector<Param> inputs, constants, packed, outputs;
   for (const Param& param : program.params) {
-    if (param.role == Role::Input) inputs.push_back(param);
     if (param.role == Role::Output) outputs.push_back(param);
     bool moved = contains(prepack.read, param.buffer) && !contains(run.read, param.buffer);
+    if (param.role == Role::Input && !moved) inputs.push_back(param);
     if (param.role == Role::Constant && !moved) constants.push_back(param);
   }
   for (const Buffer* buffer : prepack.written) {
@@ -105,6 +134,7 @@ Result<EntryPoints> split_entry_points(Arena& arena, const Program& program) {
   out.run.body = build.seq(nests.run);
   Accesses prepack = accesses_of(out.prepack.body), run = accesses_of(out.run.body);
   TW_TRY_STATUS(check_prepack(program, prepack, run));
+  TW_TRY_STATUS(check_copies(program, prepack, out.prepack.body));
   out.run.params = run_params(arena, program, prepack, run);
   out.prepack.params = prepack_params(arena, program, prepack);
   Buffers locals;

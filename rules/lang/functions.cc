@@ -286,12 +286,15 @@ FunctionResult operand_with(const Context& c, const Values& v, Wanted wanted) {
   return give(RuleValue::none());
 }
 
-FunctionResult const_operand_with(const Context& c, const Values& v) {
-  return operand_with(c, v, [&](const Buffer* b) { return is_constant_param(c.state.program(), b); });
+// May it be laid out before the kernel runs?
+bool is_prepackable(const Program& program, const Buffer* buffer) { return is_constant_param(program, buffer) || has_free_layout(program, buffer); }
+
+FunctionResult prepackable_operand_with(const Context& c, const Values& v) {
+  return operand_with(c, v, [&](const Buffer* b) { return is_prepackable(c.state.program(), b); });
 }
 
 FunctionResult run_time_operand_with(const Context& c, const Values& v) {
-  return operand_with(c, v, [&](const Buffer* b) { return !is_constant_param(c.state.program(), b); });
+  return operand_with(c, v, [&](const Buffer* b) { return !is_prepackable(c.state.program(), b); });
 }
 
 // Does the loop step through consecutive elements of that operand (innermost dimension, step 1, nowhere else)?
@@ -311,8 +314,18 @@ FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   return yes_or_no(true);
 }
 
-// (p0, ...) -> (batch dimensions, p_axis // f, reduction dimensions, p_axis % f) for an operand: panels of f consecutive elements of
-// the axis that the loop moves along.
+// Does every operand of the block, and what it writes, move with the iter?
+bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands, const IterVar& iter) {
+  bool everywhere = true;
+  for (const Load* operand : operands) everywhere &= any_uses(operand->indices, iter.var);
+  for_each<Store>(block->body, [&](const Store* store) {
+    for (const StoreTarget& target : store->targets) everywhere &= any_uses(target.indices, iter.var);
+  });
+  return everywhere;
+}
+
+// (p0, ...) -> (batch dimensions, p_axis // f, other dimensions, p_axis % f) for an operand: panels of f consecutive elements of the
+// axis that the loop moves along.
 FunctionResult panel_map(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
@@ -322,22 +335,22 @@ FunctionResult panel_map(const Context& c, const Values& v) {
   Array<const Expr*> indices = operands[v[1].integer]->indices;
   std::vector<const IterVar*> fed = fed_by(block, loop);
   Arena& arena = c.state.arena();
-  std::vector<Arg> batch, reduced;
+  std::vector<Arg> batch, others;
   std::optional<Arg> axis;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     Arg param{.tag = Arg::Tag::Param, .integer = static_cast<i64>(d)};
     bool is_axis = std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return uses(indices[d], iter->var); });
-    bool has_r = std::any_of(block->iters.begin(), block->iters.end(),
-                             [&](const IterVar& iter) { return iter.kind == IterKind::R && uses(indices[d], iter.var); });
+    bool is_batch = std::any_of(block->iters.begin(), block->iters.end(),
+                                [&](const IterVar& iter) { return uses(indices[d], iter.var) && is_batch_iter(block, operands, iter); });
     if (is_axis && axis) return fail("the loop moves along two dimensions of the operand");
     if (is_axis) axis = param;
-    else (has_r ? reduced : batch).push_back(param);
+    else (is_batch ? batch : others).push_back(param);
   }
   if (!axis) return fail("the loop does not move along the operand");
   Arg factor = v[3].tag == Tag::Open ? v[3].open : Arg::of_int(v[3].integer);
   std::vector<Arg> results = batch;
   results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = arena.list<Arg>({*axis, factor})});
-  results.insert(results.end(), reduced.begin(), reduced.end());
+  results.insert(results.end(), others.begin(), others.end());
   results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = arena.list<Arg>({*axis, factor})});
   return give(RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}));
 }
@@ -383,7 +396,6 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"bits", "(block) -> int", "Bits of one element of what the block writes.", 1, bits},
       {"blocks", "() -> [block]", "All blocks, in program order.", 0, blocks},
       {"common_loop", "(block, block) -> loop?", "The innermost loop around both.", 2, common_loop},
-      {"const_operand_with", "(block, loop) -> int?", "Index of the first constant operand that moves with the loop.", 2, const_operand_with},
       {"consumers", "(block) -> [block]", "Blocks that read what the block writes.", 1, consumers},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
@@ -405,9 +417,12 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"name", "(block) -> text", "The block's name.", 1, name_of_block},
       {"needs_tiling", "(block) -> bool", "The reference's test for multi-level tiling (inventory 4.2).", 1, needs_tiling},
       {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4, panel_map},
+      {"prepackable_operand_with", "(block, loop) -> int?",
+       "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or an input whose layout is free.", 2,
+       prepackable_operand_with},
       {"producers", "(block) -> [block]", "Blocks that write what the block reads.", 1, producers},
       {"reduction_loops", "(block) -> [loop]", "The loops that feed reduction iters only, outermost first.", 1, loops_of_kind<IterKind::R>},
-      {"run_time_operand_with", "(block, loop) -> int?", "Index of the first operand that is no constant and moves with the loop.", 2, run_time_operand_with},
+      {"run_time_operand_with", "(block, loop) -> int?", "Index of the first operand that moves with the loop and can only be laid out while the kernel runs.", 2, run_time_operand_with},
       {"spatial_loops", "(block) -> [loop]", "The loops that feed data-parallel iters only, outermost first.", 1, loops_of_kind<IterKind::S>},
       {"uses_register", "(block) -> bool", "Does the block touch a register buffer?", 1, writes_register},
       {"vector_axis", "(block) -> loop?", "The serial loop that steps through consecutive elements of the output.", 1, vector_axis},

@@ -183,6 +183,8 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   result.upper_quartile = has_incumbent ? ratio.upper : time.upper;
   if (incumbent_seconds > 0) best_incumbent = std::min(best_incumbent, incumbent_seconds);
   result.seconds = has_incumbent ? ratio.median * best_incumbent : result.min_seconds;
+  // The ratio of disturbed samples may say anything: such a kernel is no faster than it was seen to be.
+  if (noisy) result.seconds = std::max(result.seconds, result.min_seconds);
   result.status = noisy ? MeasureStatus::Noisy : MeasureStatus::Ok;
   if (noisy) result.message = "every sample was disturbed by other processes";
 }

@@ -342,6 +342,7 @@ class Tuner {
         options.first_pairs = options.pairs = options.max_pairs = 1;
       }
       measured = measurer_->measure(state.worker_task, *built.kernel, options);
+      if (measured.status == MeasureStatus::Noisy) measured = measurer_->measure(state.worker_task, *built.kernel, options);
       // On a busy machine one measurement may be far off: a leap is believed only if a second one confirms it.
       if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < kLeap) {
         MeasureResult again = measurer_->measure(state.worker_task, *built.kernel, options);

@@ -256,7 +256,42 @@ TEST(Lower, PackedConstantsBecomeArguments) {
   Program wrong = m.finish(b.seq({pack(m.load(X, {b.integer(0)})), use()}));
   Result<LoweredProgram> rejected = lower(m.arena, wrong, {});
   ASSERT_FALSE(rejected);
-  EXPECT_EQ(to_string(rejected.rejected()), "prepack: reads `X`, which is not constant");
+  EXPECT_EQ(to_string(rejected.rejected()), "prepack: reads `X`, which is not constant and has no free layout");
+}
+
+// An input whose layout is the kernel's choice arrives as a copy; arithmetic on it belongs to the run.
+TEST(Lower, InputsWithAFreeLayoutMayBeCopiedBefore) {
+  ProgramMaker m;
+  const Build& b = m.build;
+  const Buffer *X = m.param("X", {12}, Role::Input), *Y = m.param("Y", {12}, Role::Output), *P = m.local("P", {3, 4});
+  auto program = [&](auto value_of, bool free) {
+    const Stmt* pack = m.loop("i", 12, [&](const Var* i) {
+      return m.block("P", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
+        return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}, value_of(m.load(X, {v[0]})));
+      }, nullptr, {{.key = "prepack", .integer = 1}});
+    });
+    const Stmt* use = m.loop("i", 12, [&](const Var* i) {
+      return m.block("Y", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
+        return m.store(Y, v, b.add(m.load(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}), m.number(1)));
+      });
+    });
+    Program made = m.finish(b.seq({pack, use}));
+    if (free) made.annotations = m.arena.list<Annotation>({{.key = "layout_free", .integer = 1}});
+    return made;
+  };
+  auto copied = [](const Expr* x) { return x; };
+  auto doubled = [&](const Expr* x) { return b.add(x, x); };
+  Result<LoweredProgram> lowered = lower(m.arena, program(copied, true), {});
+  ASSERT_TRUE(lowered) << to_string(lowered.rejected());
+  std::vector<std::string> names;
+  for (const LoweredArgument& a : lowered->run_arguments) names.push_back(std::string(a.name) + (a.is_packed ? "!" : ""));
+  EXPECT_EQ(names, (std::vector<std::string>{"P!", "Y"}));
+  expect_same_results(m.arena, program(copied, true));
+  Result<LoweredProgram> fixed = lower(m.arena, program(copied, false), {}), computed = lower(m.arena, program(doubled, true), {});
+  ASSERT_FALSE(fixed);
+  ASSERT_FALSE(computed);
+  EXPECT_EQ(to_string(fixed.rejected()), "prepack: reads `X`, which is not constant and has no free layout");
+  EXPECT_EQ(to_string(computed.rejected()), "prepack: block `P` computes with an input; of inputs with a free layout it may only make copies");
 }
 
 TEST(Lower, VectorRemaindersStridesAndLongLoops) {

@@ -102,8 +102,18 @@ class Search : public testing::Test {
     EXPECT_TRUE(opened) << opened.error();
     return std::move(opened).operator*();
   }
-  TuneResult run(const TuneOptions& options, Database& database, Measurer* measurer, Watcher& watcher) const {
-    return tune(tasks_, library(), options, database, measurer, watcher, watcher.stop);
+  TuneResult run(const TuneOptions& options, Database& database, Measurer* measurer, Watcher& watcher,
+                 const rules::Library& rules = library()) const {
+    return tune(tasks_, rules, options, database, measurer, watcher, watcher.stop);
+  }
+  // The built-in rules and those of a module.
+  static rules::Library library_with(const std::string& text) {
+    auto source = std::make_shared<Source>(Source{"my.tw", text});
+    Diagnostics diagnostics(*source);
+    rules::Library made = rules::Library::built_in();
+    std::shared_ptr<const rules::Module> module = rules::parse_module(source, diagnostics);
+    EXPECT_TRUE(module && made.add(module, diagnostics)) << diagnostics.render();
+    return made;
   }
   static std::vector<Record> records(Database& database) {
     std::vector<Record> list;
@@ -191,7 +201,7 @@ TEST_F(Search, MoreIsCountedFromEachTasksOwnTrials) {
   for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.wanted == task.trials) << task.name;
 }
 
-// The space holds programs that differ and compile to the same code.
+// The space holds programs that differ, by a note that no code depends on, and compile to the same code.
 TEST_F(Search, NoCodeIsMeasuredTwice) {
   Database file = database("codes");
   std::set<std::string> codes;
@@ -200,13 +210,26 @@ TEST_F(Search, NoCodeIsMeasuredTwice) {
     return time_of(kernel);
   });
   Watcher watcher;
-  TuneResult first = run(options(), file, &measurer, watcher);
+  rules::Library noted = library_with(R"(
+rule note(b: block)
+  when is_reduction(b)
+{
+  either { annotate(b, "note", 1) } or { annotate(b, "note", 2) }
+}
+rules noted {
+  register_tiling
+  note
+}
+)");
+  TuneOptions chosen = options();
+  chosen.rules = "noted";
+  TuneResult first = run(chosen, file, &measurer, watcher, noted);
   EXPECT_GT(first.same_code, 0);
   EXPECT_EQ(first.measured, measurer.calls);
   // Also by a later run, which knows the codes from the database.
-  TuneOptions more = options();
+  TuneOptions more = chosen;
   more.more = 30;
-  TuneResult second = run(more, file, &measurer, watcher);
+  TuneResult second = run(more, file, &measurer, watcher, noted);
   EXPECT_EQ(second.measured + first.measured, static_cast<i64>(codes.size()));
   std::map<std::string, i64> trials;
   std::map<std::string, std::string> objects;  // code -> record
