@@ -25,25 +25,6 @@ namespace {
 // Where this code lies, to find the worker beside it.
 const int kAnchor = 0;
 
-std::string find_worker(const WorkerOptions& options, std::string& error) {
-  std::vector<std::string> places;
-  const char* named = options.device < 0 ? std::getenv("TRACEWRIGHT_WORKER") : nullptr;
-  if (!options.executable.empty() || named) {
-    places = {options.executable.empty() ? named : options.executable};
-  } else {
-    Dl_info info{};
-    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
-    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
-    for (const char* place : {"/", "/../bin/", "/../"}) places.push_back(cat(folder, place, options.program));
-  }
-  for (const std::string& place : places) {
-    if (access(place.c_str(), X_OK) == 0) return place;
-  }
-  error = cat("the worker was not found at ", join(places, ", "),
-              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : "; it is built where CL/cl.h is installed (opencl-c-headers)");
-  return "";
-}
-
 // The worker process at the other end of a socket.
 class WorkerProcess {
  public:
@@ -232,9 +213,28 @@ class WorkerMeasurer final : public Measurer {
 
 }  // namespace
 
+std::string worker_path(const WorkerOptions& options, std::string& error) {
+  std::vector<std::string> places;
+  const char* named = options.device < 0 ? std::getenv("TRACEWRIGHT_WORKER") : nullptr;
+  if (!options.executable.empty() || named) {
+    places = {options.executable.empty() ? named : options.executable};
+  } else {
+    Dl_info info{};
+    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
+    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
+    for (const char* place : {"/", "/../bin/", "/../"}) places.push_back(cat(folder, place, options.program));
+  }
+  for (const std::string& place : places) {
+    if (access(place.c_str(), X_OK) == 0) return place;
+  }
+  error = cat("the worker was not found at ", join(places, ", "),
+              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : "; it is built where CL/cl.h is installed (opencl-c-headers)");
+  return "";
+}
+
 WorkerStart start_worker(const WorkerOptions& options) {
   WorkerStart out;
-  std::string executable = find_worker(options, out.error);
+  std::string executable = worker_path(options, out.error);
   if (!out.error.empty()) return out;
   auto measurer = std::make_unique<WorkerMeasurer>(executable, options);
   if (measurer->ensure_worker(out.error)) out.measurer = std::move(measurer);

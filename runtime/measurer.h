@@ -123,5 +123,7 @@ struct WorkerStart {
   std::string error;
 };
 WorkerStart start_worker(const WorkerOptions& options = {});
+// The executable that start_worker would start; "" with where it was looked for in `error`.
+std::string worker_path(const WorkerOptions& options, std::string& error);
 
 }  // namespace tw

@@ -61,7 +61,9 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       return cat("(", scalar(select->condition, lane), " ? ", scalar(select->then, lane), " : ", scalar(select->otherwise, lane), ")");
     }
     case Kind::Call: return scalar_call(static_cast<const Call*>(e), lane);
-    case Kind::Load: return element(static_cast<const Load*>(e)->buffer, static_cast<const Load*>(e)->indices[0], lane);
+    case Kind::Load:
+      if (auto ahead = loaded_.find(static_cast<const Load*>(e)); ahead != loaded_.end()) return cat(ahead->second, ".", "xyzw"[lane]);
+      return element(static_cast<const Load*>(e)->buffer, static_cast<const Load*>(e)->indices[0], lane);
     default: break;
   }
   TW_CHECK(false, "an expression that lowering does not make");

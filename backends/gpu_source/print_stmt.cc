@@ -103,6 +103,9 @@ void KernelPrinter::store(const Store* s) {
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1) return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});
   open("");
+  if (!language_.has_vectors) {
+    for (const Expr* value : s->values) load_ahead(value);
+  }
   std::vector<std::vector<std::string>> values;
   for (std::size_t t = 0; t < s->targets.size(); ++t) {
     const Expr* value = s->values[t];
@@ -114,9 +117,36 @@ void KernelPrinter::store(const Store* s) {
   }
   for (std::size_t t = 0; t < s->targets.size(); ++t) write_lanes(s->targets[t], values[t]);
   close();
+  loaded_.clear();
+}
+
+bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std::string& at) {
+  int lanes = index->type.lanes;
+  const Expr* first = first_index(index);
+  bool has_type = buffer->dtype == DType::F32 || buffer->dtype == DType::I32 || buffer->dtype == DType::F64;
+  if (!first || !has_type || (lanes != 2 && lanes != 4) || lanes * bytes_of(buffer->dtype) > 16) return false;
+  bool is_aligned = false;
+  at = pointer(buffer, first, lanes, is_aligned);
+  return is_aligned;
+}
+
+void KernelPrinter::load_ahead(const Expr* e) {
+  if (e->kind == Kind::Select) return;  // not all of it is evaluated
+  for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
+  const Load* load = as<Load>(e);
+  std::string at;
+  if (!load || load->type.lanes == 1 || !is_wide_access(load->buffer, load->indices[0], at)) return;
+  std::string wide = type(load->type.dtype, load->type.lanes), name = cat("w", temporaries_++);
+  line(cat("const ", wide, " ", name, " = *(const ", wide, "*)(", at, ");"));
+  loaded_[load] = name;
 }
 
 void KernelPrinter::write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes) {
+  std::string at;
+  if (!language_.has_vectors && lanes.size() > 1 && is_wide_access(target.buffer, target.indices[0], at)) {
+    std::string wide = type(target.buffer->dtype, static_cast<int>(lanes.size()));
+    return line(cat("*(", wide, "*)(", at, ") = make_", wide, "(", join(lanes, ", "), ");"));
+  }
   for (std::size_t i = 0; i < lanes.size(); ++i) line(cat(element(target.buffer, target.indices[0], static_cast<int>(i)), " = ", lanes[i], ";"));
 }
 

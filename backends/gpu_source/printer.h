@@ -77,6 +77,9 @@ class KernelPrinter {
   void store(const Store* s);
   void write(const StoreTarget& target, const Expr* value);
   void write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes);
+  // Where only loads and stores are wide: the wide loads of an expression as variables, and whether an access can be one.
+  void load_ahead(const Expr* e);
+  bool is_wide_access(const Buffer* buffer, const Expr* index, std::string& at);
   void line(const std::string& text);
   void open(const std::string& head);
   void close();
@@ -88,6 +91,7 @@ class KernelPrinter {
   std::set<std::string> taken_;
   std::map<const Var*, std::string> vars_;
   std::map<const Buffer*, Place> places_;
+  std::map<const Load*, std::string> loaded_;  // by load_ahead, for the statement at hand
   VarRanges ranges_;
   std::string index_type_;
   std::string shared_, text_;  // declarations at the top; the statements
