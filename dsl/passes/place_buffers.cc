@@ -6,6 +6,7 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/conditions.h"
+#include "dsl/passes/thread_axes.h"
 
 namespace tw {
 namespace {
@@ -41,7 +42,7 @@ struct Usage {
   const For* carrier = nullptr;     // of a ring: the loop inside of `loops` whose iterations hand elements on
 
   bool is_worker() const {
-    return std::any_of(loops.begin(), loops.end(), [](const For* loop) { return loop->loop_kind == LoopKind::Parallel; });
+    return std::any_of(loops.begin(), loops.end(), is_concurrent);
   }
 };
 
@@ -263,7 +264,7 @@ class BufferPlacement {
 
   // The whole buffer, one per iteration of a parallel loop, since values do not pass between these.
   static void keep_whole(Usage& usage) {
-    while (!usage.loops.empty() && usage.loops.back()->loop_kind != LoopKind::Parallel) usage.loops.pop_back();
+    while (!usage.loops.empty() && !is_concurrent(usage.loops.back())) usage.loops.pop_back();
     for (Span& span : usage.spans) span.whole = true;
   }
 
@@ -313,6 +314,7 @@ class BufferPlacement {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
       if (!usage.seen) continue;
+      if (options_.is_device) continue;  // device_scopes has limits of its own
       if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
         return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
       }
