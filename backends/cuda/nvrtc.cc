@@ -121,7 +121,7 @@ std::optional<Compiled> compile(const std::string& source, const std::string& ar
   void* program = nullptr;
   int result = nvrtc->create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr);
   std::string architecture = cat("--gpu-architecture=", arch);
-  const char* options[] = {architecture.c_str(), "--std=c++17", "-default-device", "--ptxas-options=-v"};
+  const char* options[] = {architecture.c_str(), "--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177"};
   if (result == 0) result = nvrtc->compile(program, static_cast<int>(std::size(options)), options);
   Compiled out;
   if (program) out.log = text_of(program, nvrtc->log_size, nvrtc->log, true);
