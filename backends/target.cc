@@ -129,12 +129,6 @@ Caches host_caches() {
   return caches;
 }
 
-int usable_threads() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
 Target detect_host() {
   Target target;
   target.cpu = host_cpu().name;
@@ -368,6 +362,12 @@ std::optional<Target> parse_target(std::string_view text, std::size_t offset,
   std::optional<Target> target =
       resolve_target(options, {offset, offset + text.size()}, diagnostics);
   return good ? target : std::nullopt;
+}
+
+int usable_threads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
 }
 
 std::string host_description() {

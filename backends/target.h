@@ -71,6 +71,9 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
 // "AMD EPYC, 2 of 2 cores, L3 32 MiB, Linux 6.1": for people, stored with records; never compared.
 std::string host_description();
 
+// CPUs that this process may run on (taskset, cgroups' cpusets); at least 1.
+int usable_threads();
+
 // What a backend knows about cpus. Without one, only cpus of the built-in table are accepted.
 // is_cpu: does the backend have this cpu for this triple ("" = host)? Set once, before targets are
 // parsed.

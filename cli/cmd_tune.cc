@@ -44,6 +44,7 @@ void catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a long search goes on when nobody reads its progress any more
 }
 
 // Trials that the database holds already, per task; nothing if there is no database yet.
@@ -165,7 +166,7 @@ boost::json::object to_json(const TuneResult& result) {
 }
 
 std::string outcome_of(const TuneResult& result) {
-  if (!result.error.empty()) return "database error: " + result.error;
+  if (!result.error.empty()) return "ended by an error: " + result.error;
   return cat(result.interrupted ? "interrupted after " : "finished, ", result.measured, " trials");
 }
 
@@ -213,8 +214,7 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
-  if (DatabaseStatus finished = database->finish_run(*run, outcome_of(result)); !finished)
-    say(finished.error());
+  bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
   if (!result.error.empty()) say(cat(result.error, "\nwhat was measured before is safe"));
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
@@ -224,7 +224,8 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
     say(cat("interrupted; everything measured is stored in ", path,
             ". Go on with\n  tracewright tune ", options.file, " --database ", path));
   }
-  return exit_code_of(result);
+  int code = exit_code_of(result);
+  return code == Ok && !is_noted ? Environment : code;
 }
 
 bool check_model(const std::string& name) {

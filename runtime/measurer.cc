@@ -1,6 +1,7 @@
 #include "runtime/measurer.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -24,6 +25,26 @@ namespace {
 
 // Where this code lies, to find the worker beside it.
 const int kAnchor = 0;
+
+cpu_set_t usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof cores, &cores);
+  return cores;
+}
+
+// A process that is started inherits the cores of the calling thread, which may be the few that the
+// search keeps to while another core measures. While this lives, it has these.
+class AllCores {
+ public:
+  explicit AllCores(const cpu_set_t& cores) { sched_setaffinity(0, sizeof cores, &cores); }
+  ~AllCores() { sched_setaffinity(0, sizeof before_, &before_); }
+  AllCores(const AllCores&) = delete;
+  AllCores& operator=(const AllCores&) = delete;
+
+ private:
+  cpu_set_t before_ = usable_cores();
+};
 
 // The worker process at the other end of a socket.
 class WorkerProcess {
@@ -104,28 +125,20 @@ class WorkerMeasurer final : public Measurer {
   WorkerMeasurer(std::string executable, const WorkerOptions& options)
       : executable_(std::move(executable)), options_(options) {}
 
-  // Starts the worker if there is none, with all open tasks but `except`.
+  // Starts the worker if there is none, with all open tasks but `except`. It may be killed while it
+  // starts, too: some attempts.
   bool ensure_worker(std::string& error, int except = -1) {
-    if (worker_) return true;
-    error.clear();
-    worker_.emplace(
-        executable_,
-        HelloMessage{options_.core, options_.device, options_.memory_bytes, options_.reference_timeout_seconds},
-        error);
-    for (auto& [id, task] : tasks_) {
-      if (!error.empty()) break;
-      task.incumbent_sent = false;
-      if (id != except) error = send_task(task.begin).error;
-    }
-    if (!error.empty()) worker_.reset();
-    return error.empty();
+    for (int attempt = 0; attempt < kStartAttempts && !worker_; ++attempt) start(error, except);
+    return worker_.has_value();
   }
 
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
-    int id = next_task_++;
+    int id = next_task_++, attempt = 0;
     tasks_[id].begin = {id, reference, tolerance, seed};
     TaskStart started;
-    if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+    do {
+      if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+    } while (!worker_ && ++attempt < kStartAttempts);
     if (started.task < 0) tasks_.erase(id);
     return started;
   }
@@ -139,7 +152,8 @@ class WorkerMeasurer final : public Measurer {
     auto found = tasks_.find(task);
     TW_CHECK(found != tasks_.end(), "measure for a task that is not open");
     MeasureResult result;
-    if (!ensure_worker(result.message)) return result;
+    result.was_tried = ensure_worker(result.message);
+    if (!result.was_tried) return result;
     OpenTask& open = found->second;
     MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0};
     if (options.incumbent) {
@@ -185,6 +199,21 @@ class WorkerMeasurer final : public Measurer {
     double incumbent_seconds = 0;  // smallest so far
   };
 
+  void start(std::string& error, int except) {
+    error.clear();
+    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.reference_timeout_seconds};
+    {
+      AllCores affinity(cores_);
+      worker_.emplace(executable_, hello, error);
+    }
+    for (auto& [id, task] : tasks_) {
+      if (!error.empty()) break;
+      task.incumbent_sent = false;
+      if (id != except) error = send_task(task.begin).error;
+    }
+    if (!error.empty()) worker_.reset();
+  }
+
   bool exchange(MessageKind kind, const std::string& request, MessageKind wanted,
                 std::string& answer, double limit_seconds) {
     MessageKind got{};
@@ -204,8 +233,11 @@ class WorkerMeasurer final : public Measurer {
     return {-1, "the worker process was lost while it ran the reference", 0};
   }
 
+  static constexpr int kStartAttempts = 3;
+
   std::string executable_;
   WorkerOptions options_;
+  cpu_set_t cores_ = usable_cores();
   std::optional<WorkerProcess> worker_;
   std::map<int, OpenTask> tasks_;
   int next_task_ = 0;

@@ -61,6 +61,7 @@ struct MeasureOptions {
 struct MeasureResult {
   MeasureStatus status = MeasureStatus::WorkerLost;
   std::string message;  // one sentence; empty if Ok
+  bool was_tried = true;  // false: there is no worker and none could be started (WorkerLost)
   // The score: time of one call. With an incumbent: ratio x the incumbent's smallest time so far in
   // this task; without: the smallest sample. 0 if nothing was timed.
   double seconds = 0;

@@ -206,7 +206,8 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
-  codegen::ModuleEmitter(module, program, symbol, target.vector_bits, target.cpu, target.features).emit();
+  TW_TRY(int widest, codegen::check_intrinsics(program, *machine, module));
+  codegen::ModuleEmitter(module, program, symbol, std::max(target.vector_bits, widest), target.cpu, target.features).emit();
   double built = now_ms();
   times.build_ms = built - start;
   if (verify) {

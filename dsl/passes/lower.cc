@@ -1,6 +1,7 @@
 #include "dsl/passes/lower.h"
 
 #include "dsl/ir/walk.h"
+#include "dsl/passes/check_intrinsics.h"
 #include "dsl/passes/flatten_buffers.h"
 #include "dsl/passes/lower_blocks.h"
 #include "dsl/passes/parallel_loops.h"
@@ -37,6 +38,7 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
   TW_TRY_STATUS(at.step("flatten_buffers", flatten_buffers(arena, at.program())));
   TW_TRY_STATUS(at.step("vectorize_loops", vectorize_loops(arena, at.program(), options)));
   TW_TRY_STATUS(at.step("unroll_loops", unroll_loops(arena, at.program(), options)));
+  TW_TRY_STATUS(check_intrinsics(arena, at.program().body));
   const Program& flat = at.program();
   LoweredEntry out{{.body = flat.body}, placed.shared_bytes, placed.worker_bytes};
   std::vector<Placement> arguments, scratch;

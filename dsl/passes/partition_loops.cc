@@ -5,6 +5,7 @@
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/check_intrinsics.h"
 #include "dsl/passes/conditions.h"
 #include "dsl/passes/cost.h"
 #include "dsl/passes/thread_axes.h"
@@ -181,7 +182,7 @@ class Partition {
     const Expr* first = build_.integer(piece.range.min);
     shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
     const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
-    if (extent == 1 && !find_annotation(loop->annotations, "hide_address")) return body;
+    if (extent == 1 && !find_annotation(loop->annotations, "hide_address") && !is_tensorized(loop)) return body;
     For* copy = arena_.make<For>(*loop);
     copy->extent = extent;
     copy->body = body;

@@ -105,8 +105,10 @@ class Evaluator {
   std::optional<RuleValue> eval_call(const ast::Call* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> unknown_function(const ast::Name* callee);
   std::optional<RuleValue> call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span);
-  std::optional<RuleValue> call_user(const UserFunction& function, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_user(const Module& home, const UserFunction& function, const std::vector<RuleValue>& values, Span span);
   std::optional<RuleValue> call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span);
+  // What annotate() put there, if it depends on a sample: an open value, not what the draw at hand has put there.
+  std::optional<RuleValue> open_mark(const AnalysisFunction& function, const std::vector<RuleValue>& values);
   std::optional<RuleValue> call_analysis(const AnalysisFunction& function, const std::vector<RuleValue>& values, Span span);
 
   // ---- instructions
@@ -146,7 +148,7 @@ class Evaluator {
   Sink sink_;
   const TargetFacts& target_;
   const Limits& limits_;
-  Diagnostics& diagnostics_;
+  Diagnostics* diagnostics_;  // about the text that is being evaluated
   i64 steps_left_;
   int depth_ = 0, nesting_ = 0;
   std::vector<std::shared_ptr<Scope>> captured_;  // by function values: they may refer to themselves

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/types.h"
 
 namespace tw::rules {
 
@@ -19,6 +20,11 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (index >= kind.parameters.size()) {
       return error(argument.value->span, argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
                                                                : cat(kind.name, " has no parameter `", argument.name, "`"));
+    }
+    const Parameter& parameter = kind.parameters[index];
+    bool is_number = values[i].tag == Tag::Open && (parameter.type == "i64" || parameter.type == "bool");
+    if (is_number && sink_.records() && !may_be_open(kind, parameter)) {
+      return error(argument.value->span, open_argument_message(kind, parameter), open_argument_note);
     }
     std::optional<Arg> arg = to_arg(values[i], argument.value->span);
     if (!arg) return std::nullopt;
@@ -97,6 +103,15 @@ std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
 }
 
 std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span) {
+  // Loops that all have handles need no other query.
+  if (auto loops = sink_.state().loops_around(id)) {
+    std::vector<RuleValue> known;
+    for (const For* loop : *loops) {
+      if (!find_handle(Value::Tag::Loop, loop->id.value)) break;
+      known.push_back(RuleValue::of(loop->id));
+    }
+    if (known.size() == loops->size() && !known.empty()) return RuleValue::of(std::move(known));
+  }
   std::optional<Arg> block = block_arg(id, span);
   if (!block) return std::nullopt;
   Arg arguments[] = {*block};
@@ -177,7 +192,7 @@ void Evaluator::note_loops(bool open) {
 }
 
 std::nullopt_t Evaluator::error(Span span, std::string message, std::string note) {
-  diagnostics_.error(span, std::move(message), std::move(note));
+  diagnostics_->error(span, std::move(message), std::move(note));
   return std::nullopt;
 }
 

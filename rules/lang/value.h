@@ -67,4 +67,11 @@ struct TargetFacts {
   i64 group_threads = 1, shared_bytes = 0;  // of devices
 };
 
+struct TargetMember {
+  const char* name;
+  i64 TargetFacts::*field;
+  const char* doc;
+};
+const std::vector<TargetMember>& target_members();
+
 }  // namespace tw::rules
