@@ -4,6 +4,8 @@
 
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
+#include "sampler/search/candidate.h"
+#include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/scheduled.h"
 
@@ -46,6 +48,45 @@ TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, Nvrtc, ::testing::Values("sm_80", "sm_90a"));
+
+// Tiled draws of the rule set `cuda`: each compiles, and keeps its accumulators in registers.
+TEST(NvrtcSpace, DrawsOfTheSetCompile) {
+  std::string error, errors;
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  Target target;
+  target.kind = TargetKind::Cuda;
+  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  test::Scheduled plain("matmul(M = 500, N = 512, K = 256)", {}, "");
+  rules::Library library = rules::Library::built_in();
+  CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
+  ASSERT_EQ(errors, "");
+  CandidateBuilder builder(space);
+  int tiled = 0;
+  for (std::size_t sketch = 0; sketch < space.space.sketches.size(); ++sketch) {
+    for (u64 seed = 0; seed < 6; ++seed) {
+      Rng rng(seed, sketch);
+      Candidate candidate;
+      ASSERT_TRUE(builder.draw(static_cast<int>(sketch), candidate, rng));
+      Result<Program> program = builder.build(candidate, &rng);
+      ASSERT_TRUE(program) << to_string(program.rejected());
+      Arena arena;
+      Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+      if (!lowered) continue;  // too much code or memory: refused before anything is compiled
+      Result<Kernel> kernel = device_source(*lowered, target, "mm");
+      ASSERT_TRUE(kernel);
+      std::optional<cuda::Compiled> compiled = cuda::compile(kernel->code, "sm_80", error);
+      ASSERT_TRUE(compiled) << error << "\n" << kernel->code;
+      for (const cuda::KernelUse& use : compiled->kernels) {
+        if (use.shared_bytes == 0) continue;
+        ++tiled;
+        EXPECT_EQ(use.stack_bytes, 0) << "accumulators are not in registers:\n" << kernel->code;
+        EXPECT_GT(cuda::opcodes_of(compiled->cubin, use.name)[kFfma], 0);
+      }
+    }
+  }
+  EXPECT_GE(tiled, 3);
+}
 
 TEST(NvrtcLog, SaysRegistersAndSpills) {
   std::vector<cuda::KernelUse> uses = cuda::parse_log(
