@@ -46,7 +46,9 @@ class Expansion {
     return {this, [](void* self, const Expr* e) { return static_cast<Expansion*>(self)->expr(e); },
             [](void* self, const Stmt* s) { return static_cast<Expansion*>(self)->stmt(s); }};
   }
-  static bool is_private(const Buffer* buffer) { return buffer->scope == Scope::Local || buffer->scope == Scope::Register; }
+  static bool is_private(const Buffer* buffer) {
+    return buffer->scope == Scope::Local || buffer->scope == Scope::Register;
+  }
 
   const Expr* expr(const Expr* e) {
     const Expr* out = with_children(arena_, e, map());
@@ -108,8 +110,10 @@ LoweredFunction function_of(Arena& arena, Array<GpuKernel> kernels, Array<Lowere
   for (const GpuKernel& kernel : kernels) {
     const Stmt* body = Expansion(arena, kernel.extents).stmt(kernel.body);
     for (const KernelParam& param : kernel.params) {
-      if (param.is_scratch) scratch.push_back({param.buffer, Place::SharedScratch, param.at});
-      else body = replace_buffer(arena, body, param.buffer, arguments[static_cast<std::size_t>(param.at)].buffer);
+      if (param.is_scratch)
+        scratch.push_back({param.buffer, Place::SharedScratch, param.at});
+      else
+        body = replace_buffer(arena, body, param.buffer, arguments[static_cast<std::size_t>(param.at)].buffer);
     }
     bodies.push_back(body);
   }

@@ -1,4 +1,5 @@
-// The command on an OpenCL device, from a task list to a checked, printed and exported kernel. Skipped where there is no device.
+// The command on an OpenCL device, from a task list to a checked, printed and exported kernel. Skipped where there is
+// no device.
 #include <gtest/gtest.h>
 
 #include "support/run_program.h"
@@ -26,7 +27,8 @@ tasks:
   EXPECT_NE(checked.out.find("mm: right"), std::string::npos) << checked.out;
   test::Finished source = test::tracewright({"replay", "list.yaml", "--emit", "source"}, options);
   EXPECT_NE(source.out.find("__kernel void mm_run_0"), std::string::npos) << source.err;
-  test::Finished cuda = test::tracewright({"replay", "list.yaml", "--emit", "source", "--target", "cuda -arch=sm_80"}, options);
+  test::Finished cuda =
+      test::tracewright({"replay", "list.yaml", "--emit", "source", "--target", "cuda -arch=sm_80"}, options);
   EXPECT_NE(cuda.out.find("__global__"), std::string::npos) << cuda.err;
   test::Finished exported = test::tracewright({"export", "list.yaml", "--output", "out"}, options);
   EXPECT_EQ(exported.code, 0) << exported.err;

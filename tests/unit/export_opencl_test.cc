@@ -1,4 +1,5 @@
-// An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped where there is none.
+// An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped
+// where there is none.
 #include <gtest/gtest.h>
 
 #include "runtime/export_device.h"
@@ -42,21 +43,25 @@ int main(void) {
 // A library with one kernel and a program that calls it, compiled in a folder of its own.
 class Exported {
  public:
-  Exported(const std::string& use, const std::string& schedule, const std::string& program, const std::string& without = "") {
+  Exported(const std::string& use, const std::string& schedule, const std::string& program,
+           const std::string& without = "") {
     Target target;
     target.kind = TargetKind::OpenCl;
     test::Scheduled scheduled(use, {}, schedule);
     Arena arena;
-    Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
+    Result<LoweredGpuProgram> lowered =
+        lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
     EXPECT_TRUE(lowered);
     ExportedTask task{.name = "mm", .doc = "a product", .target = target, .trace_file = "none\n"};
     Result<Kernel> kernel = device_source(*lowered, target, kernel_symbol("lib", "mm"));
     EXPECT_TRUE(kernel);
     task.kernel = *kernel;
-    for (std::size_t at; !without.empty() && (at = task.kernel.code.find(without)) != std::string::npos;) task.kernel.code.erase(at, without.size());
+    for (std::size_t at; !without.empty() && (at = task.kernel.code.find(without)) != std::string::npos;)
+      task.kernel.code.erase(at, without.size());
     EXPECT_EQ(write_device_export({"lib", {task}}, folder_.path()).error, "");
     test::write_file(folder_.path() + "/main.c", program);
-    test::Finished compiled = run({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o", "main", "main.c", "lib.c", "-l:libOpenCL.so.1"});
+    test::Finished compiled = run({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
+                                   "main", "main.c", "lib.c", "-l:libOpenCL.so.1"});
     problem = compiled.code == 0 ? "" : compiled.err;
   }
   test::Finished run(const std::vector<std::string>& words) {
@@ -69,7 +74,8 @@ class Exported {
 };
 
 TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
-  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}), kProgram);
+  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}),
+                   kProgram);
   if (library.problem.find("OpenCL") != std::string::npos) GTEST_SKIP() << library.problem;
   ASSERT_EQ(library.problem, "");
   test::Finished ran = library.run({"./main"});
@@ -80,7 +86,8 @@ TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
 // Oclgrind runs kernels one work-item at a time and watches every access. Small shapes: it is slow.
 TEST(ExportOpenCl, OclgrindFindsNoRaceAndFindsThatOfAMissingBarrier) {
   std::string program = kProgram;
-  program.replace(program.find("lib_mm_prepack(kernel, queue, bw) || lib_mm_run(kernel, queue, bx, by)"), 70, "lib_mm_run(kernel, queue, bx, bw, by)");
+  program.replace(program.find("lib_mm_prepack(kernel, queue, bw) || lib_mm_run(kernel, queue, bx, by)"), 70,
+                  "lib_mm_run(kernel, queue, bx, bw, by)");
   const char* use = "matmul(M = 19, N = 24, K = 13)";
   std::string schedule = test::gpu_gemm_schedule({.ty = 2, .tx = 3, .rows = 2, .columns = 4, .depth = 4});
   Exported library(use, schedule, program);

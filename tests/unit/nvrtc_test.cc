@@ -1,8 +1,9 @@
-// CUDA C by NVRTC: every kernel of a tiled product compiles to machine code with the instructions that it promises. No device, no driver.
-// Skipped where NVRTC is not installed.
+// CUDA C by NVRTC: every kernel of a tiled product compiles to machine code with the instructions that it promises. No
+// device, no driver. Skipped where NVRTC is not installed.
+#include "backends/cuda/nvrtc.h"
+
 #include <gtest/gtest.h>
 
-#include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
@@ -18,7 +19,8 @@ std::string cuda_source() {
   test::Scheduled scheduled("matmul(M = 256, N = 256, K = 64)", {},
                             test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}));
   Arena arena;
-  Result<LoweredGpuProgram> kernels = lower_gpu(arena, scheduled.program(), {.vector_bits = 128, .vector_registers = 64}, {});
+  Result<LoweredGpuProgram> kernels =
+      lower_gpu(arena, scheduled.program(), {.vector_bits = 128, .vector_registers = 64}, {});
   EXPECT_TRUE(kernels);
   Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "mm");
   EXPECT_TRUE(printed);
@@ -90,7 +92,8 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
 
 TEST(NvrtcLog, SaysRegistersAndSpills) {
   std::vector<cuda::KernelUse> uses = cuda::parse_log(
-      "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : Function properties for k\n"
+      "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : "
+      "Function properties for k\n"
       "    40 bytes stack frame, 36 bytes spill stores, 52 bytes spill loads\n"
       "ptxas info    : Used 255 registers, used 1 barriers, 4096 bytes smem, 376 bytes cmem[0]\n");
   ASSERT_EQ(uses.size(), 1u);
