@@ -42,8 +42,8 @@ std::string open(const std::string& path, Opened& out) {
   return "";
 }
 
-// In the child: opens the plugin, makes its rules, and writes what is wrong.
-[[noreturn]] void probe_here(const std::string& path, int to, int seconds) {
+// In the child: opens the plugin, makes its rules, and writes what is wrong. An exception of the plugin must end it here.
+[[noreturn]] void probe_here(const std::string& path, int to, int seconds) noexcept {
   alarm(static_cast<unsigned>(seconds));
   Opened opened;
   std::string wrong = open(path, opened);
