@@ -1,6 +1,5 @@
 // tracewright bench: the best kernels of a task list, measured side by side with other libraries.
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
@@ -63,6 +62,7 @@ PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
 
 // nullopt after a message.
 std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, const TuneTask& task) {
+  if (is_device(task.target)) return say(cat(task.name, ": bench calls kernels in this process, which runs none of `", name_of(task.target.kind), "`; use replay --run")), std::nullopt;
   TaskKey key = key_of(task);
   std::optional<Record> best = best_record(database, key.workload, key.target);
   if (!best) return std::nullopt;
@@ -153,15 +153,10 @@ struct Report {
   }
 };
 
-int usable_cpus() {
-  cpu_set_t allowed;
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
-
 boost::json::object peaks_of(Report& report, int vector_bits) {
   boost::json::object peaks;
   for (int threads : {1, 2}) {
-    if (threads > usable_cpus()) continue;
+    if (threads > usable_threads()) continue;
     if (!report.peaks.count(threads))
       report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
   }
@@ -184,6 +179,9 @@ int bench_list(const Options& options) {
   int vector_bits = list->list.target.value.vector_bits;
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     if (!options.task.empty() && list->tasks[i].name != options.task) continue;
+    if (int threads = list->tasks[i].target.threads; threads > usable_threads())
+      say(cat(list->tasks[i].name, ": ", threads, " threads share ", usable_threads(),
+              " of the machine's cores; these times say little about as many cores"));
     std::optional<BenchTask> task = prepare(*database, list->list.tasks[i], list->tasks[i]);
     BenchResult result;
     if (task) result = bench_task(*task, *libraries, options.pairs);

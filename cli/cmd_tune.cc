@@ -17,6 +17,7 @@
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "runtime/measurer.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
@@ -43,6 +44,7 @@ void catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a long search goes on when nobody reads its progress any more
 }
 
 // Trials that the database holds already, per task; nothing if there is no database yet.
@@ -164,7 +166,7 @@ boost::json::object to_json(const TuneResult& result) {
 }
 
 std::string outcome_of(const TuneResult& result) {
-  if (!result.error.empty()) return "database error: " + result.error;
+  if (!result.error.empty()) return "ended by an error: " + result.error;
   return cat(result.interrupted ? "interrupted after " : "finished, ", result.measured, " trials");
 }
 
@@ -177,13 +179,26 @@ int exit_code_of(const TuneResult& result) {
   return Ok;
 }
 
+// One run measures with one worker.
+bool have_one_worker(const LoadedList& list) {
+  const Target& first = list.tasks[0].target;
+  for (const TuneTask& task : list.tasks) {
+    if (task.target.kind == TargetKind::Cuda) return say("CUDA kernels cannot be measured by `tune` yet; --emit source of `replay` prints them"), false;
+    if (task.target.kind == first.kind && task.target.device == first.device) continue;
+    return say(cat("one run measures on one device, but ", task.name, " is for `", to_string(task.target), "` and ", list.tasks[0].name, " for `",
+                   to_string(first), "`; write a list for each")),
+           false;
+  }
+  return true;
+}
+
 int run_search(const LoadedList& list, const TuneOptions& tuning, const std::string& path,
                const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
   WorkerStart worker;
-  if (!tuning.replay_measurements) worker = start_worker();
+  if (!tuning.replay_measurements) worker = start_worker(worker_options(list.tasks[0].target));
   if (!tuning.replay_measurements && !worker.measurer) {
     say(cat(worker.error, "\n`tracewright doctor` says what is missing"));
     return Environment;
@@ -199,8 +214,7 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
-  if (DatabaseStatus finished = database->finish_run(*run, outcome_of(result)); !finished)
-    say(finished.error());
+  bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
   if (!result.error.empty()) say(cat(result.error, "\nwhat was measured before is safe"));
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
@@ -210,7 +224,8 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
     say(cat("interrupted; everything measured is stored in ", path,
             ". Go on with\n  tracewright tune ", options.file, " --database ", path));
   }
-  return exit_code_of(result);
+  int code = exit_code_of(result);
+  return code == Ok && !is_noted ? Environment : code;
 }
 
 bool check_model(const std::string& name) {
@@ -236,6 +251,7 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
+  if (!have_one_worker(*list)) return Usage;
   if (options.dry_run) return dry_run(*list, *stored, tuning, options.json);
   return run_search(*list, tuning, path, options);
 }

@@ -1,5 +1,10 @@
 // The `tracewright` command: finds the subcommand in a table and runs it. Starting costs little:
 // LLVM is initialized when something is compiled, LibTorch is opened when its cost model is used.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -78,6 +83,20 @@ int main_of(int count, char** words) {
   return unknown_command(word);
 }
 
+// A closed descriptor 0, 1 or 2 would be given to the next file that is opened, and messages written into that.
+void open_standard_files() {
+  int file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDWR);
+  if (file >= 0) close(file);
+}
+
+// What was printed may not have arrived: a full disk, a pipe that nobody reads.
+int flush_output(int code) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  std::fprintf(stderr, "tracewright: standard output cannot be written: %s\n", std::strerror(errno));
+  return code == Ok ? Environment : code;
+}
+
 }  // namespace
 
 int run_version(int, char**) {
@@ -87,4 +106,8 @@ int run_version(int, char**) {
 
 }  // namespace tw::cli
 
-int main(int count, char** words) { return tw::cli::main_of(count, words); }
+int main(int count, char** words) {
+  tw::cli::open_standard_files();
+  signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the call that meets it
+  return tw::cli::flush_output(tw::cli::main_of(count, words));
+}

@@ -1,6 +1,7 @@
 #include "runtime/measurer.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -25,24 +26,25 @@ namespace {
 // Where this code lies, to find the worker beside it.
 const int kAnchor = 0;
 
-std::string find_worker(const std::string& wanted, std::string& error) {
-  std::vector<std::string> places;
-  if (const char* named = std::getenv("TRACEWRIGHT_WORKER"); !wanted.empty() || named) {
-    places = {wanted.empty() ? named : wanted};
-  } else {
-    Dl_info info{};
-    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
-    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
-    places = {folder + "/tracewright-worker", folder + "/../bin/tracewright-worker",
-              folder + "/../tracewright-worker"};
-  }
-  for (const std::string& place : places) {
-    if (access(place.c_str(), X_OK) == 0) return place;
-  }
-  error = cat("the worker was not found at ", join(places, ", "),
-              " (set TRACEWRIGHT_WORKER to its path)");
-  return "";
+cpu_set_t usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof cores, &cores);
+  return cores;
 }
+
+// A process that is started inherits the cores of the calling thread, which may be the few that the
+// search keeps to while another core measures. While this lives, it has these.
+class AllCores {
+ public:
+  explicit AllCores(const cpu_set_t& cores) { sched_setaffinity(0, sizeof cores, &cores); }
+  ~AllCores() { sched_setaffinity(0, sizeof before_, &before_); }
+  AllCores(const AllCores&) = delete;
+  AllCores& operator=(const AllCores&) = delete;
+
+ private:
+  cpu_set_t before_ = usable_cores();
+};
 
 // The worker process at the other end of a socket.
 class WorkerProcess {
@@ -59,8 +61,9 @@ class WorkerProcess {
     posix_spawn_file_actions_addclosefrom_np(&actions,
                                              kWorkerSocket + 1);  // no database, no other socket
     char* arguments[] = {const_cast<char*>(executable.c_str()), nullptr};
-    char* environment[] = {nullptr};
-    int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments, environment);
+    char* nothing[] = {nullptr};
+    int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments,
+                             hello.device < 0 ? nothing : environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     socket_ = ends[0];
@@ -80,6 +83,18 @@ class WorkerProcess {
     }
   }
   int socket() const { return socket_; }
+  // The signal that ended it, or 0. Waits a moment for the end of one that has closed its socket.
+  int ending_signal() {
+    int status = 0;
+    for (int i = 0; i < 20 && pid_ > 0; ++i) {
+      if (waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      }
+      usleep(5000);
+    }
+    return 0;
+  }
 
  private:
   pid_t pid_ = -1;
@@ -99,7 +114,9 @@ bool is_same(const Kernel& a, const Kernel& b) {
   };
   return x.symbol == y.symbol && x.parallel == y.parallel &&
          x.scratch_shared_bytes == y.scratch_shared_bytes &&
-         x.scratch_worker_bytes == y.scratch_worker_bytes && same_list(x.run, y.run) &&
+         x.scratch_worker_bytes == y.scratch_worker_bytes &&
+         // Of sources launches follow from the text.
+         x.run_launches.size() == y.run_launches.size() && same_list(x.run, y.run) &&
          same_list(x.prepack, y.prepack) && a.code == b.code;
 }
 
@@ -108,28 +125,20 @@ class WorkerMeasurer final : public Measurer {
   WorkerMeasurer(std::string executable, const WorkerOptions& options)
       : executable_(std::move(executable)), options_(options) {}
 
-  // Starts the worker if there is none, with all open tasks but `except`.
+  // Starts the worker if there is none, with all open tasks but `except`. It may be killed while it
+  // starts, too: some attempts.
   bool ensure_worker(std::string& error, int except = -1) {
-    if (worker_) return true;
-    error.clear();
-    worker_.emplace(
-        executable_,
-        HelloMessage{options_.core, options_.memory_bytes, options_.reference_timeout_seconds},
-        error);
-    for (auto& [id, task] : tasks_) {
-      if (!error.empty()) break;
-      task.incumbent_sent = false;
-      if (id != except) error = send_task(task.begin).error;
-    }
-    if (!error.empty()) worker_.reset();
-    return error.empty();
+    for (int attempt = 0; attempt < kStartAttempts && !worker_; ++attempt) start(error, except);
+    return worker_.has_value();
   }
 
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
-    int id = next_task_++;
+    int id = next_task_++, attempt = 0;
     tasks_[id].begin = {id, reference, tolerance, seed};
     TaskStart started;
-    if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+    do {
+      if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+    } while (!worker_ && ++attempt < kStartAttempts);
     if (started.task < 0) tasks_.erase(id);
     return started;
   }
@@ -143,7 +152,8 @@ class WorkerMeasurer final : public Measurer {
     auto found = tasks_.find(task);
     TW_CHECK(found != tasks_.end(), "measure for a task that is not open");
     MeasureResult result;
-    if (!ensure_worker(result.message)) return result;
+    result.was_tried = ensure_worker(result.message);
+    if (!result.was_tried) return result;
     OpenTask& open = found->second;
     MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0};
     if (options.incumbent) {
@@ -158,15 +168,22 @@ class WorkerMeasurer final : public Measurer {
     }
     std::string payload;
     // Load, check, timing (three attempts), second check.
-    double limit = 30 + 40 * options.timeout_seconds;
+    double limit = (options_.device < 0 ? 30 : 150) + 40 * options.timeout_seconds;
     bool good =
         exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit) &&
         decode(payload, result);
     if (!good) {
+      int signal = options_.device >= 0 ? worker_->ending_signal() : 0;
       worker_.reset();
       result = {};
       result.message = "the worker process was lost during this measurement";
+      if (signal != 0) {
+        result.status = MeasureStatus::Crash;
+        result.message = cat("the worker of the device died of signal ", signal, " (", strsignal(signal), ")");
+      }
     }
+    // After a hang the worker has ended itself.
+    if (options_.device >= 0 && result.status == MeasureStatus::Timeout) worker_.reset();
     double& smallest = open.incumbent_seconds;
     if (result.incumbent_seconds > 0)
       smallest =
@@ -181,6 +198,21 @@ class WorkerMeasurer final : public Measurer {
     bool incumbent_sent = false;   // to the worker that runs now
     double incumbent_seconds = 0;  // smallest so far
   };
+
+  void start(std::string& error, int except) {
+    error.clear();
+    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.reference_timeout_seconds};
+    {
+      AllCores affinity(cores_);
+      worker_.emplace(executable_, hello, error);
+    }
+    for (auto& [id, task] : tasks_) {
+      if (!error.empty()) break;
+      task.incumbent_sent = false;
+      if (id != except) error = send_task(task.begin).error;
+    }
+    if (!error.empty()) worker_.reset();
+  }
 
   bool exchange(MessageKind kind, const std::string& request, MessageKind wanted,
                 std::string& answer, double limit_seconds) {
@@ -201,8 +233,11 @@ class WorkerMeasurer final : public Measurer {
     return {-1, "the worker process was lost while it ran the reference", 0};
   }
 
+  static constexpr int kStartAttempts = 3;
+
   std::string executable_;
   WorkerOptions options_;
+  cpu_set_t cores_ = usable_cores();
   std::optional<WorkerProcess> worker_;
   std::map<int, OpenTask> tasks_;
   int next_task_ = 0;
@@ -210,9 +245,28 @@ class WorkerMeasurer final : public Measurer {
 
 }  // namespace
 
+std::string worker_path(const WorkerOptions& options, std::string& error) {
+  std::vector<std::string> places;
+  const char* named = options.device < 0 ? std::getenv("TRACEWRIGHT_WORKER") : nullptr;
+  if (!options.executable.empty() || named) {
+    places = {options.executable.empty() ? named : options.executable};
+  } else {
+    Dl_info info{};
+    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
+    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
+    for (const char* place : {"/", "/../bin/", "/../"}) places.push_back(cat(folder, place, options.program));
+  }
+  for (const std::string& place : places) {
+    if (access(place.c_str(), X_OK) == 0) return place;
+  }
+  error = cat("the worker was not found at ", join(places, ", "),
+              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : "; it is built where CL/cl.h is installed (opencl-c-headers)");
+  return "";
+}
+
 WorkerStart start_worker(const WorkerOptions& options) {
   WorkerStart out;
-  std::string executable = find_worker(options.executable, out.error);
+  std::string executable = worker_path(options, out.error);
   if (!out.error.empty()) return out;
   auto measurer = std::make_unique<WorkerMeasurer>(executable, options);
   if (measurer->ensure_worker(out.error)) out.measurer = std::move(measurer);

@@ -102,13 +102,24 @@ constexpr Hint kHints[] = {{"openblas", "libopenblas-dev"},
                            {"libtorch", "libtorch-dev"},
                            {"fma", ""}};
 
+std::string way_to_get(const Hint& hint) {
+  return cat("install the package ", hint.package, " and build again");
+}
+
+// For a peer that was built and does not start: most likely its library was removed since.
+std::string start_hint(const std::string& library) {
+  for (const Hint& hint : kHints) {
+    if (library == hint.library && *hint.package) return cat("; ", way_to_get(hint));
+  }
+  return "";
+}
+
 // Why a peer is missing, and what to do.
 std::string missing_message(const std::string& library) {
   for (const Hint& hint : kHints) {
     if (library != hint.library) continue;
     if (!*hint.package) return "the FMA probe was not built: it needs an x86-64 CPU";
-    return cat("no peer for ", library, " was built; install the package ", hint.package,
-               " and build again");
+    return cat("no peer for ", library, " was built; ", way_to_get(hint));
   }
   const std::string near = closest(library, peer_libraries());
   return cat("unknown library ", library, near.empty() ? "" : cat(": did you mean ", near, "?"),
@@ -142,7 +153,8 @@ PeerResult<std::unique_ptr<Peer>> Peer::start(const std::string& library,
   const std::string program = find_program(library, options.folder);
   if (program.empty()) return {PeerStatus::Missing, missing_message(library), {}};
   std::unique_ptr<Peer> peer(new Peer(library, options));
-  const PeerResult<std::string> ready = peer->launch(program);
+  PeerResult<std::string> ready = peer->launch(program);
+  if (ready.status == PeerStatus::Died) ready.message += start_hint(library);
   if (!ready) return fail<std::unique_ptr<Peer>>(ready);
   peer->version_ = ready.value;
   return {PeerStatus::Ok, "", std::move(peer)};

@@ -108,6 +108,21 @@ Status may_be_inside(const Path& path) {
   return ok();
 }
 
+const Stmt* with_fresh_loops(State& state, const Stmt* part) {
+  Substitution vars;
+  for_each<For>(part, [&](const For* loop) { vars.set(loop->var, state.fresh_var(loop->var->name)); });
+  if (vars.entries.empty()) return part;
+  const Stmt* renamed = substitute(state.arena(), part, vars);
+  return rewrite_stmts(state.arena(), renamed, [&](const Stmt* s) -> const Stmt* {
+    const For* loop = as<For>(s);
+    if (!loop) return s;
+    For* copy = state.arena().make<For>(*loop);
+    copy->id = state.fresh_loop();
+    copy->var = static_cast<const Var*>(vars.find(loop->var));
+    return copy;
+  });
+}
+
 const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges) {
   return Rebinder(arena, map, std::move(ranges)).stmt(body);
 }
@@ -192,9 +207,38 @@ const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>
   return nest;
 }
 
+namespace {
+
+// index = c * iter + part, where part depends on loops inside the block alone: the values of the iter for which any
+// value of the part hits the range.
+std::optional<Range> solve_tile(Build build, const Sum& index, const Var* iter, const Range& range,
+                                const VarRanges& inside) {
+  i64 c = 0;
+  Sum part;
+  part.add_constant(index.constant);
+  for (const Sum::Term& term : index.terms) {
+    if (term.atom == iter)
+      c = term.coefficient;
+    else
+      part.add_atom(term.atom, term.coefficient);
+  }
+  std::optional<Interval> reach = interval_of(part, inside);
+  if (c <= 0 || !reach) return std::nullopt;
+  const Expr* first = build.floor_div(build.add(range.min, c - 1 - reach->max), build.integer(c));
+  return Range{first, floor_div(range.extent - 1 + reach->max - reach->min, c) + 1};
+}
+
+}  // namespace
+
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
+  return solve(arena, index, iter, range, {});
+}
+
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range,
+                           const VarRanges& inside) {
   Build build{arena};
   Sum sum = sum_of(index);
+  if (sum.exact && sum.terms.size() > 1) return solve_tile(build, sum, iter, range, inside);
   if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
   const Expr* low = build.add(range.min, -sum.constant);
   const Expr* atom = sum.terms[0].atom;
@@ -206,13 +250,14 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
   return Range{build.mul(low, *c), range.extent * *c};
 }
 
-std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region) {
+std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
+                               const VarRanges& inside) {
   std::vector<Range> ranges;
   for (const IterVar& iter : block->iters) {
     Range range{Build{arena}.integer(0), iter.extent};
     for (std::size_t d = 0; d < indices.size(); ++d) {
       if (is_whole_dimension(region.dims[d], region.buffer->shape[d])) continue;
-      std::optional<Range> solved = solve(arena, indices[d], iter.var, region.dims[d]);
+      std::optional<Range> solved = solve(arena, indices[d], iter.var, region.dims[d], inside);
       if (solved && solved->extent < range.extent) range = *solved;
     }
     ranges.push_back(range);

@@ -14,9 +14,11 @@ const char* name_of(RuleValue::Tag tag) {
 const std::vector<TargetMember>& target_members() {
   static const std::vector<TargetMember> members = {
       {"cache_line", &TargetFacts::cache_line, "Bytes of a cache line."},
+      {"group_threads", &TargetFacts::group_threads, "Most threads of a work-group of a device."},
       {"l1_bytes", &TargetFacts::l1_bytes, "Bytes of the first data cache of a core."},
       {"l2_bytes", &TargetFacts::l2_bytes, "Bytes of the second cache of a core."},
       {"l3_bytes", &TargetFacts::l3_bytes, "Bytes of the last cache; 0 = none."},
+      {"shared_bytes", &TargetFacts::shared_bytes, "Bytes of memory that a work-group of a device shares."},
       {"threads", &TargetFacts::threads, "Threads that a kernel may use."},
       {"vector_bits", &TargetFacts::vector_bits, "Bits of a vector register."},
       {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."}};

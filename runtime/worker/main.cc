@@ -16,5 +16,7 @@ int main() {
     return 2;
   }
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the tuner, which lets the trial at hand finish
+  // What the tuner ignores is inherited; kernels are to die of it.
+  for (int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
   return tw::Server().serve();
 }

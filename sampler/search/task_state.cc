@@ -105,6 +105,10 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
     state.progress.problem = cat("there is no rule set `", options.rules, "`; there are ", join(names, ", "));
     return;
   }
+  if (int cores = usable_threads(); task.target.threads > cores) {
+    observer.on_message(cat(task.name, ": its target has ", task.target.threads, " threads, but this process may use ", cores,
+                            cores == 1 ? " core" : " cores", " only; its times will be those of threads that wait for each other"));
+  }
   std::string errors;
   state.space.base = task.program.program;
   state.space.facts = facts_of(task.target);

@@ -1,18 +1,17 @@
 #include "sampler/search/tune.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <future>
 #include <limits>
-#include <thread>
 
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
+#include "sampler/search/other_cores.h"
+#include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
 #include "sampler/search/task_state.h"
 #include "sampler/search/trial.h"
@@ -37,29 +36,6 @@ struct Batch {
   std::vector<Trial> trials;
 };
 
-// Keeps this thread, and those that it starts, off the core on which the worker measures (the last one); gives it back in the end.
-class OtherCores {
- public:
-  explicit OtherCores(bool wanted) : active_(wanted && sched_getaffinity(0, sizeof before_, &before_) == 0) {
-    if (!active_) return;
-    cpu_set_t others = before_;
-    for (int core = CPU_SETSIZE - 1; core >= 0; --core) {
-      if (!CPU_ISSET(core, &others)) continue;
-      CPU_CLR(core, &others);
-      break;
-    }
-    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
-  }
-  ~OtherCores() {
-    if (active_) sched_setaffinity(0, sizeof before_, &before_);
-  }
-  OtherCores(const OtherCores&) = delete;
-
- private:
-  cpu_set_t before_;
-  bool active_;
-};
-
 class Tuner {
  public:
   Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options, Database& database,
@@ -67,8 +43,8 @@ class Tuner {
       : tasks_(tasks), library_(library), options_(options), database_(database), measurer_(measurer), observer_(observer), stop_(stop),
         begin_(now()) {
     // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
-    int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) { return t.target.threads == 1; });
+    int cores = usable_threads();
+    overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) { return t.target.threads == 1 && !is_device(t.target); });
     evolution_.threads = options.threads > 0 ? options.threads : overlapped_ ? cores - 1 : cores;
   }
 
@@ -94,7 +70,7 @@ class Tuner {
       in_flight_ = true;
       shown_.clear();
       for (const TaskState& state : states_) shown_.push_back(state.progress);
-      measured = std::async(overlapped_ ? std::launch::async : std::launch::deferred, [this, &measuring] { measure(measuring); });
+      measured = start_beside(overlapped_, [this, &measuring] { measure(measuring); });
       train();
     }
     close_tasks();
@@ -117,6 +93,10 @@ class Tuner {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
       if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
+    }
+    if (database_.damaged() > 0) {
+      observer_.on_message(cat(database_.damaged(), " damaged rows of ", database_.path(), " were left out; `tracewright db verify ",
+                               database_.path(), "` says more"));
     }
     result_.profile.space = now() - begin;
   }
@@ -235,7 +215,7 @@ class Tuner {
     if (!options_.replay_measurements && !start_worker_task(state)) return;
     std::future<BuiltKernel> ahead;
     for (std::size_t i = 0; i < batch.trials.size(); ++i) {
-      if (stop_ || !database_error_.empty()) return;
+      if (stop_ || !machine_error_.empty()) return;
       if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return;
       Trial& trial = batch.trials[i];
       if (options_.replay_measurements) {
@@ -244,8 +224,7 @@ class Tuner {
         BuiltKernel built = ahead.valid() ? ahead.get() : build(state, trial);
         // The next kernel is compiled while this one is measured, unless that needs all cores.
         if (i + 1 < batch.trials.size()) {
-          ahead = std::async(overlapped_ ? std::launch::async : std::launch::deferred,
-                             [this, &state, &next = batch.trials[i + 1]] { return build(state, next); });
+          ahead = start_beside(overlapped_, [this, &state, &next = batch.trials[i + 1]] { return build(state, next); });
         }
         run_trial(state, batch, trial, built);
       }
@@ -310,6 +289,13 @@ class Tuner {
     record.trace = trace->print(0);
   }
 
+  // Once more if the worker was lost: somebody may have killed it. A kernel that kills it twice is a failed one.
+  MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options) {
+    MeasureResult measured = measurer_->measure(state.worker_task, kernel, options);
+    if (measured.status == MeasureStatus::WorkerLost) measured = measurer_->measure(state.worker_task, kernel, options);
+    return measured;
+  }
+
   // One at a time: the compiler is not shared between threads.
   BuiltKernel build(const TaskState& state, const Trial& trial) {
     BuildTimes times;
@@ -341,14 +327,18 @@ class Tuner {
         options.single_call_seconds = 0.25;
         options.first_pairs = options.pairs = options.max_pairs = 1;
       }
-      measured = measurer_->measure(state.worker_task, *built.kernel, options);
-      if (measured.status == MeasureStatus::Noisy) measured = measurer_->measure(state.worker_task, *built.kernel, options);
+      measured = measure_kernel(state, *built.kernel, options);
+      if (measured.status == MeasureStatus::Noisy) measured = measure_kernel(state, *built.kernel, options);
       // On a busy machine one measurement may be far off: a leap is believed only if a second one confirms it.
       if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < kLeap) {
-        MeasureResult again = measurer_->measure(state.worker_task, *built.kernel, options);
+        MeasureResult again = measure_kernel(state, *built.kernel, options);
         if (again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
       }
       result_.profile.measure += now() - begin;
+      if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) {
+        machine_error_ = cat("kernels cannot be measured any more: ", measured.message);
+        return;
+      }
     } else {
       measured.status = MeasureStatus::BuildError;
       measured.message = built.problem;
@@ -393,7 +383,7 @@ class Tuner {
     auto id = database_.add_record(trial.record);
     result_.profile.database += now() - begin;
     if (!id) {
-      database_error_ = id.error();
+      machine_error_ = id.error();
       return;
     }
     trial.record.id = *id;
@@ -448,7 +438,7 @@ class Tuner {
     }
     history_[batch.task].best.push_back(state.progress.best_seconds);
     if (!task_problem_.empty()) give_up(batch.task, std::exchange(task_problem_, {}));
-    if (!database_error_.empty()) result_.error = database_error_;
+    if (!machine_error_.empty()) result_.error = machine_error_;
     if (state.progress.trials >= state.progress.wanted) end_task(batch.task);
     else if (state.progress.problem.empty()) history_[batch.task].alive = true;
     batch = {};
@@ -510,7 +500,7 @@ class Tuner {
   std::unique_ptr<LlvmCompiler> compiler_;
   Target compiler_target_;
   double best_in_batch_ = 0;
-  std::string task_problem_, database_error_;  // set by the measuring thread, read after it is done
+  std::string task_problem_, machine_error_;  // of the database or the worker; set by the measuring thread, read after it is done
 };
 
 }  // namespace

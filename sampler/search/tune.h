@@ -74,7 +74,7 @@ struct TuneResult {
   double candidates_per_second() const { return search_seconds > 0 ? static_cast<double>(candidates) / search_seconds : 0; }
   TuneProfile profile;
   bool interrupted = false;       // `stop` was set: everything measured is stored
-  std::string error;              // the database failed: what was stored is safe
+  std::string error;              // the database failed or the worker cannot be started again: what was stored is safe
 };
 
 class TuneObserver {

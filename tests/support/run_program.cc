@@ -48,6 +48,7 @@ class Terminal {
   dup2(in_file, 0), dup2(out_file, 1), dup2(err_file, 2);
   close_range(3, ~0u, 0);
   if (options.closed_input) close(0);
+  if (options.closed_output) close(1), close(2);
   if (chdir(options.folder.c_str()) == 0) execvp(arguments[0], arguments.data());
   _exit(127);
 }

@@ -18,6 +18,7 @@ struct RunOptions {
   std::function<void(int pid)> meanwhile;  // called once it runs
   bool closed_input = false;               // no standard input at all, instead of an empty one
   bool terminal_output = false;            // standard output is a terminal
+  bool closed_output = false;              // neither standard output nor standard error
 };
 
 Finished run_program(const std::vector<std::string>& words, const RunOptions& options = {});

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/workload.h"
@@ -106,6 +107,22 @@ TEST(PerfectTile, EveryFactorisationIsEquallyLikely) {
   EXPECT_LT(chi_square, 50);  // 17 degrees of freedom: exceeded once in 30,000 seeds
 }
 
+// Counted by hand, also for squares of primes and tiles of exactly the limit.
+TEST(PerfectTile, EveryFactorisationWithinTheLimitIsDrawn) {
+  Rng rng(15);
+  for (i64 extent : {4, 9, 36, 49, 60}) {
+    for (i64 limit : {2, 4, 9, 12}) {
+      std::set<std::vector<i64>> expected, drawn;
+      for (i64 inner = 1; inner <= limit; ++inner) {
+        if (extent % inner == 0) expected.insert({extent / inner, inner});
+      }
+      OneSample sample(extent, cat("t0, t1 = sample_perfect_tile(i, 2, max_innermost = ", limit, ")"));
+      for (int i = 0; i < 1000; ++i) drawn.insert(sample.draw(rng));
+      EXPECT_EQ(drawn, expected) << extent << " within " << limit;
+    }
+  }
+}
+
 TEST(PerfectTile, IllegalDecisions) {
   OneSample sample(12, "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 16)");
   EXPECT_EQ(sample.strict({2, 2, 3}), "");
@@ -176,6 +193,18 @@ TEST(Tile, CoversTheExtentWithAnyFactor) {
     EXPECT_EQ(*innermost.begin(), 1);
     EXPECT_EQ(*innermost.rbegin(), std::min<i64>(extent, 16));
   }
+}
+
+TEST(Tile, AboutHalfArePerfectByDesign) {
+  Rng rng(16);
+  OneSample sample(48, "t0, t1 = sample_tile(i, 2)");
+  int perfect = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::vector<i64> tile = sample.draw(rng);
+    perfect += tile[0] * tile[1] == 48;
+  }
+  // All of one half; of the other, log-uniform one the divisors have 53 %.
+  EXPECT_NEAR(perfect, 4000 * (0.5 + 0.5 * 0.535), 150);
 }
 
 TEST(Tile, IllegalDecisions) {
@@ -281,6 +310,39 @@ TEST(JointPrior, NoDrawIfNothingIsValid) {
   EXPECT_FALSE(JointPrior(trace).draw(decisions, rng));
 }
 
+TEST(JointPrior, WeightsOfTiedSamplesMultiply) {
+  Rng rng(14);
+  Trace trace = parse(
+      "r = sample_categorical([1, 2, 3], weights = [1, 2, 5])\nv = sample_categorical([1, 2], weights = [3, 1])\nrequire(r + v <= 4)\n");
+  JointPrior prior(trace);
+  std::map<std::pair<i64, i64>, double> counts;
+  for (int i = 0; i < 27000; ++i) {
+    std::vector<Decision> decisions(2);
+    ASSERT_TRUE(prior.draw(decisions, rng));
+    ++counts[{decisions[0].values[0] + 1, decisions[1].values[0] + 1}];
+  }
+  const std::map<std::pair<i64, i64>, double> weights = {{{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 15}, {{1, 2}, 1}, {{2, 2}, 2}};  // together 27
+  EXPECT_EQ(counts.size(), weights.size());
+  for (const auto& [pair, weight] : weights) EXPECT_NEAR(counts[pair], 1000 * weight, 410) << pair.first << ", " << pair.second;
+}
+
+TEST(JointPrior, ARedrawnFreeSampleChanges) {
+  Rng rng(18);
+  Trace trace = parse("r = sample_categorical([1, 2, 3])\n");
+  JointPrior prior(trace);
+  for (i64 old = 0; old < 3; ++old) {
+    std::set<i64> drawn;
+    for (int i = 0; i < 100; ++i) {
+      std::vector<Decision> decisions{Decision::of(old)};
+      ASSERT_TRUE(prior.redraw(0, decisions, rng));
+      drawn.insert(decisions[0].values[0]);
+    }
+    std::set<i64> others{0, 1, 2};
+    others.erase(old);
+    EXPECT_EQ(drawn, others);
+  }
+}
+
 TEST(JointPrior, PreferWeighsTheDraw) {
   Rng rng(11);
   Trace trace = parse(
@@ -327,6 +389,53 @@ TEST(Permutation, EveryOrderIsEquallyLikely) {
   EXPECT_EQ(sample.adapted({2, 2, 2}), (std::vector<i64>{0, 1, 2}));
 }
 
+// Places of block `name` of a small product with epilogues: what is drawn, and what a given decision becomes ("" = rejected).
+class Places {
+ public:
+  Places(i64 rows, i64 columns, const std::vector<std::string>& epilogues, const std::string& name)
+      : program_(matmul(rows, columns, 4, epilogues)), trace_(parse(cat("b = get_block(\"", name, "\")\nat = sample_compute_location(b)\n"))) {}
+  std::set<i64> drawn() const {
+    Rng rng(19);
+    std::set<i64> places;
+    for (int i = 0; i < 200; ++i) {
+      std::vector<Decision> decisions(1);
+      EXPECT_EQ(replayed(program_.program, trace_, decisions, ReplayMode::Strict, &rng), "");
+      places.insert(decisions[0].values[0]);
+    }
+    return places;
+  }
+  std::string strict(i64 place) const {
+    std::vector<Decision> decisions{Decision::of(place)};
+    return replayed(program_.program, trace_, decisions, ReplayMode::Strict, nullptr);
+  }
+  i64 adapted(i64 place) const {
+    std::vector<Decision> decisions{Decision::of(place)};
+    EXPECT_EQ(replayed(program_.program, trace_, decisions, ReplayMode::Adapt, nullptr), "");
+    return decisions[0].values[0];
+  }
+
+ private:
+  OwnedProgram program_;
+  Trace trace_;
+};
+
+TEST(ComputeLocation, LegalPlacesAreDrawnAndOthersBecomeTheNearestSmallerOne) {
+  Places sum(8, 6, {"relu"}, "C");  // a reduction cannot be inlined
+  EXPECT_EQ(sum.drawn(), (std::set<i64>{-1, 0, 1}));
+  EXPECT_EQ(sum.strict(1), "");
+  EXPECT_NE(sum.strict(-2), "");
+  EXPECT_NE(sum.strict(2), "");
+  EXPECT_EQ(sum.adapted(7), 1);
+  EXPECT_EQ(sum.adapted(0), 0);
+  EXPECT_EQ(sum.adapted(-2), -1);
+  Places column(8, 1, {"relu"}, "C");  // loops of extent 1 are no places
+  EXPECT_EQ(column.drawn(), (std::set<i64>{-1, 0}));
+  EXPECT_EQ(column.adapted(1), 0);
+  Places stage(8, 6, {"relu", "gelu"}, "relu");
+  EXPECT_EQ(stage.drawn(), (std::set<i64>{-2, -1, 0, 1}));
+  EXPECT_EQ(stage.strict(-2), "");
+}
+
 // Something for every mutator.
 const char* const kTiled =
     "c = get_block(\"C\")\n"
@@ -367,6 +476,80 @@ TEST(Mutators, GiveDecisionsThatReplay) {
       ASSERT_EQ(replayed(program.program, trace, after, ReplayMode::Strict, nullptr), "") << mutator.name << ": adapted decisions are not legal";
     }
     EXPECT_GT(applied, 100) << mutator.name;
+  }
+}
+
+TEST(Mutators, AreTriedAsOftenAsTheirWeightsSay) {
+  OwnedProgram program = matmul(24, 20, 8, {"relu"});
+  Trace trace = parse(kTiled);
+  JointPrior prior(trace);
+  Rng rng(20);
+  std::vector<Decision> before(trace.sample_count());
+  ASSERT_EQ(replayed(program.program, trace, before, ReplayMode::Strict, &rng), "");
+  std::vector<double> changed(before.size());
+  const int mutations = 4000;
+  for (int i = 0; i < mutations; ++i) {
+    std::vector<Decision> after = before;
+    ASSERT_TRUE(mutate(trace, prior, after, rng));
+    for (std::size_t sample = 0; sample < after.size(); ++sample) changed[sample] += !(after[sample] == before[sample]);
+  }
+  // Samples: three tiles, an order, a categorical that says how far to unroll, a place. Weights together: 1.05.
+  EXPECT_NEAR((changed[0] + changed[1] + changed[2]) / mutations, (0.5 + 0.02) / 1.05, 0.04);
+  EXPECT_NEAR(changed[3] / mutations, 0.05 / 1.05, 0.02);
+  EXPECT_NEAR(changed[4] / mutations, (0.4 + 0.03) / 1.05, 0.04);
+  EXPECT_NEAR(changed[5] / mutations, 0.05 / 1.05, 0.02);
+}
+
+const Mutator& mutator_named(const std::string& name) {
+  for (const Mutator& mutator : mutators()) {
+    if (mutator.name == name) return mutator;
+  }
+  ADD_FAILURE() << "no mutator " << name;
+  return mutators()[0];
+}
+
+TEST(Mutators, UnrollChangesOnlyWhatIsUnrolled) {
+  Trace trace = parse(
+      "c = get_block(\"C\")\nm = sample_categorical([1, 2, 3])\nrequire(m <= 3)\nn = sample_categorical([0, 16, 64])\nannotate(c, \"unroll\", n)\n");
+  JointPrior prior(trace);
+  Rng rng(21);
+  for (int i = 0; i < 100; ++i) {
+    std::vector<Decision> before{Decision::of(1), Decision::of(1)}, after = before;
+    ASSERT_TRUE(mutator_named("mutate_unroll").mutate(trace, prior, after, rng));
+    EXPECT_EQ(after[0], before[0]);
+    EXPECT_NE(after[1], before[1]);
+  }
+}
+
+TEST(Mutators, ParallelNeedsAParallelLoop) {
+  std::string tiles = "c = get_block(\"C\")\ni, j, k = get_loops(c)\nt0, t1 = sample_tile(i, 2)\ni0, i1 = split(i, [t0, t1])\n";
+  Trace serial = parse(tiles), parallel = parse(tiles + "parallel(i0)\n");
+  Rng rng(22);
+  int changed = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::vector<Decision> decisions{decision_of({4, 6})};
+    EXPECT_FALSE(mutator_named("mutate_parallel").mutate(serial, JointPrior(serial), decisions, rng));
+    changed += mutator_named("mutate_parallel").mutate(parallel, JointPrior(parallel), decisions, rng);
+  }
+  EXPECT_GT(changed, 50);
+}
+
+// A moved factor keeps the product, the limit of the innermost tile and the inner part.
+TEST(Mutators, MovedFactorsKeepWhatTheSamplePromises) {
+  OwnedProgram program = matmul(48, 4, 4);
+  Trace perfect = parse("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 4)\n");
+  Trace partitioned = parse("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)\n");
+  Rng rng(23);
+  for (int i = 0; i < 500; ++i) {
+    for (const Trace* trace : {&perfect, &partitioned}) {
+      JointPrior prior(*trace);
+      std::vector<Decision> decisions(1);
+      ASSERT_EQ(replayed(program.program, *trace, decisions, ReplayMode::Strict, &rng), "");
+      if (!mutator_named("mutate_tile_size").mutate(*trace, prior, decisions, rng)) continue;
+      const i64* tile = decisions[0].values;
+      EXPECT_EQ(tile[0] * tile[1] * tile[2], 48);
+      EXPECT_TRUE(trace == &perfect ? tile[2] <= 4 : tile[1] * tile[2] % 8 == 0) << tile[0] << " " << tile[1] << " " << tile[2];
+    }
   }
 }
 

@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <thread>
 
 #include "dsl/base/text.h"
 #include "runtime/fma_probe.h"
+#include "support/processes.h"
 #include "tests/unit/test_kernels.h"
 
 namespace tw {
@@ -264,34 +264,26 @@ TEST_F(MeasurerTest, FasterThanTheMachine) {
   }
 }
 
-// The children of a process with one thread, or of a process's first thread.
-std::vector<pid_t> children(pid_t parent) {
-  std::vector<pid_t> out;
-  std::ifstream file(cat("/proc/", parent, "/task/", parent, "/children"));
-  for (pid_t child; file >> child;) out.push_back(child);
-  return out;
-}
-
 TEST_F(MeasurerTest, KilledWorkerIsReplaced) {
   int task = begin_matmul();
-  std::vector<pid_t> workers = children(getpid());
+  std::vector<pid_t> workers = test::children_of(getpid());
   ASSERT_EQ(workers.size(), 1u);
   kill(workers[0], SIGKILL);
   MeasureResult lost = measurer_->measure(task, matmul_kernel("honest", "matmul"), {});
   EXPECT_EQ(lost.status, MeasureStatus::WorkerLost) << show(lost);
   MeasureResult next = measurer_->measure(task, matmul_kernel("honest", "matmul"), {});
   EXPECT_TRUE(is_measured(next)) << show(next);
-  ASSERT_EQ(children(getpid()).size(), 1u);
-  EXPECT_NE(children(getpid())[0], workers[0]);
+  ASSERT_EQ(test::children_of(getpid()).size(), 1u);
+  EXPECT_NE(test::children_of(getpid())[0], workers[0]);
 }
 
 // The worker dies while its child runs: the caller hears of it at once, and the child dies too.
 TEST_F(MeasurerTest, KilledWorkerTakesItsChildAlong) {
   int task = begin_vector();
-  pid_t worker = children(getpid()).at(0), child = 0;
+  pid_t worker = test::children_of(getpid()).at(0), child = 0;
   std::thread killer([&] {
-    while (children(worker).empty()) usleep(1000);
-    child = children(worker).at(0);
+    while (test::children_of(worker).empty()) usleep(1000);
+    child = test::children_of(worker).at(0);
     kill(worker, SIGKILL);
   });
   MeasureOptions options;
@@ -299,22 +291,14 @@ TEST_F(MeasurerTest, KilledWorkerTakesItsChildAlong) {
   MeasureResult lost = measurer_->measure(task, vector_kernel("faulty", "endless"), options);
   killer.join();
   EXPECT_EQ(lost.status, MeasureStatus::WorkerLost) << show(lost);
-  // Reaped by whoever inherits it; a zombie counts as dead.
-  auto is_alive = [&] {
-    std::string state, word;
-    std::ifstream status(cat("/proc/", child, "/status"));
-    while (status >> word && word != "State:") {
-    }
-    return static_cast<bool>(status >> state) && state != "Z" && state != "X";
-  };
-  for (int i = 0; i < 5000 && is_alive(); ++i) usleep(1000);
-  EXPECT_FALSE(is_alive());
+  // Reaped by whoever inherits it.
+  EXPECT_TRUE(test::wait_until([&] { return !test::is_alive(child); }));
 }
 
 TEST_F(MeasurerTest, NothingIsLeftBehind) {
   begin_matmul();
   measurer_.reset();
-  EXPECT_TRUE(children(getpid()).empty());
+  EXPECT_TRUE(test::children_of(getpid()).empty());
 }
 
 TEST(StartWorker, SaysWhereItLooked) {

@@ -1,14 +1,17 @@
 // The search with a measurer whose times follow from the kernel's code alone: no process, no clock.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
 #include "runtime/database.h"
+#include "sampler/search/evolution.h"
 #include "sampler/search/task_scheduler.h"
 #include "sampler/search/tune.h"
 #include "support/support.h"
@@ -333,6 +336,248 @@ TEST_F(Search, StopsAfterTheTrialAtHand) {
   std::size_t stored = trials(file).size();
   EXPECT_TRUE(stored == 5 || stored == 6) << stored;
   EXPECT_EQ(result.measured, static_cast<i64>(stored));
+}
+
+// Times alone are not comparable on a busy machine: a candidate is timed in turn with the best one so far, also after a resume.
+TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
+  struct Best {
+    std::string code;  // of the fastest candidate; empty = none was faster than the untuned program
+    double seconds = 0;
+    bool is_begun = false;
+  };
+  std::map<int, Best> bests;
+  class WithIncumbent : public FakeMeasurer {
+   public:
+    explicit WithIncumbent(std::map<int, Best>& bests) : bests_(bests) {}
+    MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
+      Best& best = bests_[task];
+      EXPECT_EQ(options.incumbent ? options.incumbent->code : "", best.code) << "task " << task;
+      MeasureResult result = FakeMeasurer::measure(task, candidate, options);
+      bool is_untuned = !std::exchange(best.is_begun, true);
+      if (!is_untuned && result.seconds < best.seconds) best.code = candidate.code;
+      if (is_untuned || result.seconds < best.seconds) best.seconds = result.seconds;
+      return result;
+    }
+
+   private:
+    std::map<int, Best>& bests_;
+  };
+  tasks_.pop_back();
+  Database file = database("incumbent");
+  Watcher watcher;
+  WithIncumbent first(bests), second(bests);
+  run(options(), file, &first, watcher);
+  EXPECT_NE(bests[0].code, "");
+  run(options(1, 1, kTrials + 20), file, &second, watcher);
+  EXPECT_EQ(second.calls, 20);
+}
+
+TEST_F(Search, ALeapIsBelievedIfASecondMeasurementConfirmsIt) {
+  tasks_.pop_back();
+  Database file = database("leaps");
+  std::map<std::string, int> calls;  // by code
+  // Each looks twice as fast as the incumbent; at the second look half of them are slower, the others faster still.
+  FakeMeasurer measurer([&](const Kernel& kernel) {
+    MeasureResult result = time_of(kernel);
+    bool is_second = ++calls[kernel.code] == 2, is_slower = hash_of(kernel) % 2 == 0;
+    result.seconds = !is_second ? 5e-6 : is_slower ? 9e-6 : 3e-6;
+    result.ratio = 0.5;
+    return result;
+  });
+  Watcher watcher;
+  run(options(), file, &measurer, watcher);
+  std::map<i64, int> times;
+  for (const Record& record : trials(file)) ++times[to_picoseconds(record.seconds)];
+  for (const auto& [code, count] : calls) EXPECT_EQ(count, 2);
+  EXPECT_EQ(times.size(), 2u);
+  EXPECT_GT(times[5000000], 5) << "the second look was faster: the first one counts";
+  EXPECT_GT(times[9000000], 5);
+}
+
+TEST_F(Search, ALostWorkerIsNotTheKernelsFault) {
+  Database file = database("lost");
+  std::map<std::string, int> calls;  // by code
+  auto is_deadly = [](const Kernel& kernel) { return hash_of(kernel) % 5 == 0; };
+  FakeMeasurer measurer([&](const Kernel& kernel) {
+    bool is_lost = ++calls[kernel.code] == 1 || is_deadly(kernel);
+    return is_lost ? failure(MeasureStatus::WorkerLost, "gone") : time_of(kernel);
+  });
+  Watcher watcher;
+  run(options(), file, &measurer, watcher);
+  std::map<i64, std::string> status;
+  for (const Record& record : records(file)) status[record.id] = record.status;
+  i64 ok = 0, lost = 0;
+  for (const Record& record : records(file)) {
+    ok += record.ok(), lost += record.status == "worker lost";
+    if (record.is_trial()) continue;
+    EXPECT_EQ(status[std::stoll(record.error.substr(10))], "ok") << record.error << ": nothing is known about that code";
+  }
+  EXPECT_EQ(ok + lost, kTrials + kSoftmaxSpace);
+  EXPECT_GT(ok, kTrials / 2) << "what was lost once was measured again";
+  EXPECT_GT(lost, 0) << "and what kills twice is stored";
+}
+
+TEST_F(Search, WithoutAWorkerTheRunEndsAndNoCandidateHasFailed) {
+  Database file = database("workerless");
+  int left = 5;
+  FakeMeasurer measurer([&](const Kernel& kernel) {
+    if (left-- > 0) return time_of(kernel);
+    MeasureResult none = failure(MeasureStatus::WorkerLost, "the worker does not start: no such file");
+    none.was_tried = false;
+    return none;
+  });
+  Watcher watcher;
+  TuneResult result = run(options(), file, &measurer, watcher);
+  EXPECT_EQ(result.error, "kernels cannot be measured any more: the worker does not start: no such file");
+  EXPECT_EQ(trials(file).size(), 5u);
+  for (const Record& record : records(file)) EXPECT_TRUE(record.ok() || !record.is_trial()) << record.status;
+}
+
+// A trial takes 0.1 s at least, so that no more than these begin in time; a whole batch would be 32.
+TEST_F(Search, StopsWhenItsTimeIsOver) {
+  tasks_.pop_back();
+  Database file = database("time");
+  FakeMeasurer measurer([&](const Kernel& kernel) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return time_of(kernel);
+  });
+  Watcher watcher;
+  TuneOptions limited = options(1, 1, 100000);
+  limited.seconds = 1.5;
+  TuneResult result = run(limited, file, &measurer, watcher);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_LE(measurer.calls, 16);
+}
+
+// Times that the draft model cannot know, but the learned one can: by the size of the code.
+TEST_F(Search, LearnsFromWhatItMeasured) {
+  auto mean_of_late_trials = [&](const std::string& model) {
+    Database file = database("learning-" + model);
+    FakeMeasurer measurer([](const Kernel& kernel) {
+      MeasureResult result = time_of(kernel);
+      result.seconds = 1e-12 * static_cast<double>(kernel.code.size() * kernel.code.size());
+      return result;
+    });
+    Watcher watcher;
+    TuneOptions learning = options(1, 1, 96);
+    learning.cost_model = model;
+    run(learning, file, &measurer, watcher);
+    std::vector<Record> all = trials(file);
+    double sum = 0;
+    for (std::size_t i = all.size() - 32; i < all.size(); ++i) sum += all[i].seconds;
+    return sum / 32;
+  };
+  tasks_.clear();
+  tasks_.push_back(task_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}}));
+  double learned = mean_of_late_trials("tree"), random = mean_of_late_trials("random");
+  std::printf("mean time of the last 32 trials: %g us with the learned model, %g us at random\n", learned * 1e6, random * 1e6);
+  EXPECT_LT(learned, 0.5 * random);
+}
+
+// ---- evolution
+
+class Evolve : public testing::Test {
+ protected:
+  std::vector<Candidate> run(EvolutionOptions options, int count, const std::vector<Candidate>& elites = {}, const CostModel* model = nullptr,
+                             u64 seed = 3) const {
+    KnownCandidates known;
+    EvolutionStats stats;
+    HashSet measured;
+    for (const Candidate& elite : elites) measured.insert(elite.program);
+    return evolve(space_, elites, measured, model, count, Rng(seed), options, known, stats);
+  }
+  Candidate any_candidate() const {
+    Rng rng(17);
+    Candidate candidate;
+    CandidateBuilder builder(space_);
+    EXPECT_TRUE(builder.draw(0, candidate, rng));
+    EXPECT_TRUE(builder.build(candidate, &rng));
+    return candidate;
+  }
+
+  rules::Library library_ = rules::Library::built_in();
+  TuneTask task_ = task_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}});
+  CandidateSpace space_ = [this] {
+    std::string errors;
+    CandidateSpace space = make_candidate_space(task_.program.program, *library_.find_set("cpu"), library_, task_.target, errors);
+    EXPECT_EQ(errors, "");
+    return space;
+  }();
+};
+
+TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
+  std::vector<Candidate> best = run({.epsilon = 0}, 64), mixed = run({.epsilon = 0.25}, 64);
+  ASSERT_EQ(best.size(), 64u);
+  ASSERT_EQ(mixed.size(), 64u);
+  for (std::size_t i = 1; i < best.size(); ++i) EXPECT_GE(best[i - 1].score, best[i].score);
+  HashSet top;
+  for (const Candidate& candidate : best) top.insert(candidate.program);
+  int random = 0;
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    EXPECT_TRUE(i >= 48 || mixed[i].program == best[i].program) << i;
+    random += top.count(mixed[i].program) == 0;
+  }
+  EXPECT_GT(random, 8) << "of 16 that come from the whole pool";
+  // By the draft model the best of the search is far better than a draw.
+  EXPECT_LT(best[0].draft, any_candidate().draft);
+}
+
+TEST_F(Evolve, WhatIsMeasuredIsNotProposed) {
+  Candidate elite = any_candidate();
+  for (const Candidate& candidate : run({}, 1 << 20, {elite})) EXPECT_NE(candidate.program, elite.program);
+}
+
+TEST_F(Evolve, EveryGenerationDrawsAnew) {
+  constexpr int all = 1 << 20;
+  std::size_t one = run({.population = 128, .draws = 128, .generations = 1, .mutate_probability = 0}, all).size();
+  std::size_t four = run({.population = 128, .draws = 128, .generations = 4, .mutate_probability = 0}, all).size();
+  EXPECT_GT(four, one * 3 / 2);
+}
+
+// 1 for candidates with these features, 0 for all others.
+class OneIsGood : public CostModel {
+ public:
+  explicit OneIsGood(std::vector<float> features) : features_(std::move(features)) {}
+  const char* name() const override { return "one is good"; }
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores;
+    for (int i = 0; i < batch.size(); ++i) {
+      std::vector<float> features(batch.row(batch.first_row[i]), batch.row(batch.first_row[i + 1]));
+      scores.push_back(features == features_ ? 1.0f : 0.0f);
+    }
+    return scores;
+  }
+  TrainReport update(const Dataset&, Effort) override { return {}; }
+  std::string save() const override { return ""; }
+  Status load(std::string_view) override { return Unit{}; }
+
+ private:
+  std::vector<float> features_;
+};
+
+// One decision differs, or none.
+bool is_relative(const Candidate& a, const Candidate& b) {
+  if (a.sketch != b.sketch) return false;
+  int different = 0;
+  for (std::size_t i = 0; i < a.decisions.size(); ++i) different += !(a.decisions[i] == b.decisions[i]);
+  return different <= 1;
+}
+
+TEST_F(Evolve, GoodOnesHaveMoreChildren) {
+  Candidate elite = any_candidate();
+  std::vector<float> features;
+  CandidateBuilder builder(space_);
+  ASSERT_TRUE(builder.build(elite, nullptr, &features));
+  OneIsGood model(features);
+  constexpr int all = 1 << 20;
+  auto relatives = [&](const std::vector<Candidate>& elites) {
+    int count = 0;
+    for (u64 seed = 1; seed <= 5; ++seed) {
+      for (const Candidate& candidate : run({}, all, elites, &model, seed)) count += is_relative(candidate, elite);
+    }
+    return count;
+  };
+  EXPECT_GT(relatives({elite}), 10 + 2 * relatives({}));
 }
 
 TEST(TaskScheduler, EachTaskHasARoundFirst) {

@@ -1,0 +1,67 @@
+// An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped where there is none.
+#include <gtest/gtest.h>
+
+#include "runtime/export_device.h"
+#include "sampler/search/trial.h"
+#include "support/run_program.h"
+#include "support/scheduled.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+constexpr const char* kProgram = R"c(
+#include <stdio.h>
+#include "lib.h"
+enum { M = 19, N = 24, K = 13 };
+static float x[M * K], w[K * N], y[M * N];
+int main(void) {
+  cl_platform_id platform; cl_device_id device; cl_int error;
+  if (clGetPlatformIDs(1, &platform, NULL) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL)) return puts("no device"), 0;
+  cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+  cl_command_queue queue = clCreateCommandQueue(context, device, 0, &error);
+  for (int i = 0; i < M * K; ++i) x[i] = (float)(i % 7 - 3);
+  for (int i = 0; i < K * N; ++i) w[i] = (float)(i % 5 - 2);
+  cl_mem bx = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof x, x, &error);
+  cl_mem bw = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof w, w, &error);
+  cl_mem by = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof y, NULL, &error);
+  lib_mm* kernel = lib_mm_create(context, device, &error);
+  if (!kernel) return printf("create: %d\n", error), 1;
+  if (lib_mm_prepack(kernel, queue, bw) || lib_mm_run(kernel, queue, bx, by)) return puts("launch"), 1;
+  clEnqueueReadBuffer(queue, by, CL_TRUE, 0, sizeof y, y, 0, NULL, NULL);
+  for (int i = 0; i < M; ++i) for (int j = 0; j < N; ++j) {
+    float sum = 0;
+    for (int k = 0; k < K; ++k) sum += x[i * K + k] * w[k * N + j];
+    if (sum != y[i * N + j]) return printf("Y[%d, %d] is %g, expected %g\n", i, j, y[i * N + j], sum), 1;
+  }
+  lib_mm_free(kernel);
+  return puts("right"), 0;
+}
+)c";
+
+TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
+  Target target;
+  target.kind = TargetKind::OpenCl;
+  test::Scheduled scheduled("dense(M = 19, N = 24, K = 13)", {}, test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}));
+  Arena arena;
+  Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
+  ASSERT_TRUE(lowered);
+  ExportedTask task{.name = "mm", .doc = "a product", .target = target, .trace_file = "none\n"};
+  Result<Kernel> kernel = device_source(*lowered, target, kernel_symbol("lib", "mm"));
+  ASSERT_TRUE(kernel);
+  task.kernel = *kernel;
+  test::TemporaryDirectory folder, cache;
+  ExportResult result = write_device_export({"lib", {task}}, folder.path());
+  ASSERT_EQ(result.error, "");
+  test::write_file(folder.path() + "/main.c", kProgram);
+  test::RunOptions options{.folder = folder.path(), .environment = {"POCL_CACHE_DIR=" + cache.path()}};
+  test::Finished compiled = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", "lib.c", "-l:libOpenCL.so.1"}, options);
+  if (compiled.code != 0 && compiled.err.find("OpenCL") != std::string::npos) GTEST_SKIP() << compiled.err;
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  test::Finished ran = test::run_program({"./main"}, options);
+  if (ran.out == "no device\n") GTEST_SKIP() << "no OpenCL device";
+  EXPECT_EQ(ran.out, "right\n") << ran.err;
+}
+
+}  // namespace
+}  // namespace tw
