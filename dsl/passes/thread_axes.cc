@@ -88,6 +88,7 @@ std::optional<ThreadAxis> axis_of(const For* loop) {
 
 bool is_step(const Stmt* s) {
   if (s->kind == Kind::Store) return true;
+  if (const If* branch = as<If>(s)) return !branch->otherwise && is_step(branch->then);
   const For* loop = as<For>(s);
   if (!loop || is_thread_loop(loop)) return loop != nullptr;
   if (axis_of(loop)) return false;
