@@ -174,11 +174,11 @@ FunctionResult calls(const Context& c, const Values& v) {
   return yes_or_no(found);
 }
 
-FunctionResult is_constant(const Context& c, const Values& v) {
+FunctionResult is_prepackable(const Context& c, const Values& v) {
   const Block* block = block_of(c, v);
   const Load* load = block ? operand_of(block, v) : nullptr;
   if (!load) return fail("expected a block that exists, and the index of an operand");
-  return yes_or_no(is_constant_param(c.state.program(), load->buffer));
+  return yes_or_no(is_constant_param(c.state.program(), load->buffer) || has_free_layout(c.state.program(), load->buffer));
 }
 
 FunctionResult n_writes(const Context& c, const Values& v) {

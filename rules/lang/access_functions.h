@@ -7,10 +7,10 @@ namespace tw::rules {
 
 FunctionResult calls(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult contiguous_loops(const FunctionContext& c, const std::vector<RuleValue>& v);
-FunctionResult is_constant(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_direct(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_injective(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_ordered(const FunctionContext& c, const std::vector<RuleValue>& v);
+FunctionResult is_prepackable(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult loop_order_map(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult n_elements(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult n_writes(const FunctionContext& c, const std::vector<RuleValue>& v);

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/plugin.h"
 
 namespace tw::rules {
 
@@ -50,8 +51,28 @@ std::unordered_set<u32> open_loops_of(const Schedule& schedule) {
 
 }  // namespace
 
+namespace {
+
+RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block, const TargetFacts& target, const Limits& limits,
+                         Diagnostics& diagnostics) {
+  RuleOutcome outcome;
+  const NativeRule& rule = *use.rule->native;
+  outcome.unmet = rule.unmet(base.state(), *base.state().find_block(block), target);
+  outcome.applied = outcome.unmet.empty();
+  if (!outcome.applied) return outcome;
+  std::vector<Reject> rejects;
+  outcome.schedules = rule.apply(base, block, target, rejects);
+  for (const Reject& why : rejects) outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, why.reason});
+  if (static_cast<int>(outcome.schedules.size()) <= limits.forks_per_block) return outcome;
+  diagnostics.error(use.rule->span, cat("the rule makes more than ", limits.forks_per_block, " sketches of one block"));
+  return {};
+}
+
+}  // namespace
+
 RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block, const TargetFacts& target,
                        const Limits& limits, Diagnostics& diagnostics) {
+  if (use.rule->native) return apply_native(use, base, block, target, limits, diagnostics);
   RuleOutcome outcome;
   std::vector<Evaluator::Choice> choices;
   std::unordered_set<u32> open = open_loops_of(base);

@@ -6,7 +6,7 @@
 //   ```yaml                         a task list: every task's space is built
 //   ```sh                           commands, run by bash with `tracewright` in the path; the exit code must be 0
 //   ```text output                  what the commands before printed; `...` stands for anything
-//   ```cpp FILE                     that file of the source, as it is
+//   ```cpp FILE  ```cmake FILE      that file of the source, as it is
 //   skip="reason" behind the language: not run; the reason is in the text for readers, too
 // All files of a page are written before its first command runs. So that this takes seconds, the numbers of trials and draws of the
 // text are replaced by small ones. TW_BLESS=1 rewrites the tables.
@@ -131,7 +131,7 @@ class Page {
 
   void run(const std::vector<Block>& blocks) {
     for (const Block& block : blocks) {
-      if (block.name.empty() || block.language == "text" || block.language == "cpp" || !block.skip.empty()) continue;
+      if (block.name.empty() || block.language == "text" || block.language == "cpp" || block.language == "cmake" || !block.skip.empty()) continue;
       std::filesystem::create_directories(std::filesystem::path(at(block.name)).parent_path());
       test::write_file(at(block.name), block.language == "yaml" ? shortened(block.text) : block.text);
     }
@@ -149,7 +149,7 @@ class Page {
       EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n" << printed_ << "and expected\n" << block.text;
       return;
     }
-    if (block.language == "cpp" && !block.name.empty()) {
+    if (!block.name.empty() && (block.language == "cpp" || block.language == "cmake")) {
       EXPECT_EQ(block.text, test::read_file(cat(TW_SOURCE_DIR "/", block.name)));
       return;
     }

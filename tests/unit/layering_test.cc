@@ -91,7 +91,8 @@ const std::vector<Row> kSdkTable = {
     {"sqlite3.h", {"runtime/sqlite_rows.h", "tests"}},
     {"yaml-cpp", {"runtime/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
-    {"CL", {"backends/opencl"}},
+    {"boost/dll", {"rules/lang/load_plugin.cc"}},
+    {"CL", {"backends/opencl", "runtime/opencl_launcher.h"}},  // the launcher is shipped, not compiled here
     {"cblas.h", {"bench/peers"}},
     {"dnnl.hpp", {"bench/peers"}},
     {"oneapi", {"bench/peers"}},
