@@ -3,7 +3,7 @@
 //   ->   B[i] = A[within(min(max(I[i], 2 * i), 2 * i + 3), 2 * i, 4)]
 // The map gives, for the block's iters, minimum and extent of each dimension. Each access must be proved to lie in its
 // box, from its indices or by trying every point of the iters (up to 65,536; what is looked up in memory may be
-// anything). An extent is a number. A claim that was there before is replaced. What a block that accumulates reads of its
+// anything). An extent is a number: 1, unless the index is looked up. A claim that was there before is replaced. What a block that accumulates reads of its
 // own output counts as written. Source: AnnotateBufferAccess of TensorIR, which believes what it is told.
 #include <algorithm>
 #include <limits>
@@ -108,6 +108,13 @@ Status all_lie_inside(const Claim& claim) {
   for (const Access& access : accesses_of(claim.block)) {
     if (access.buffer != claim.buffer || access.kind != claim.kind) continue;
     for (std::size_t d = 0; d < claim.box.size(); ++d) {
+      bool looked_up = false;
+      for_each<Load>(access.indices[d], [&](const Load*) { looked_up = true; });
+      if (!looked_up && claim.box[d].extent != 1) {
+        return reject("index {0} of `{b}` in block `{a}` is one place for each point; expected extent 1", claim.block->name,
+                      claim.buffer->name, static_cast<i64>(d))
+            .about_block(claim.block->id.value);
+      }
       if (is_proved(claim.block, access.indices[d], claim.box[d])) continue;
       return reject("cannot prove that index {0} of `{b}` in block `{a}` stays in the box", claim.block->name,
                     claim.buffer->name, static_cast<i64>(d))
