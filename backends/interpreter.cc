@@ -108,6 +108,7 @@ class Interpreter {
       }
       case Kind::Call: {
         auto* n = static_cast<const Call*>(e);
+        if (n->function == Function::Within) return within(n);
         if (std::optional<BinaryOp> op = combined_by(n->function)) {
           Scalar all = eval(n->arguments[0], 0);
           for (int i = 1; i < n->arguments[0]->type.lanes; ++i) all = apply_binary(*op, e->type.dtype, all, eval(n->arguments[0], i));
@@ -126,6 +127,15 @@ class Interpreter {
       case Kind::Broadcast: return eval(static_cast<const Broadcast*>(e)->value, 0);
       default: fail("an expression of an unknown kind"); return {};
     }
+  }
+
+  Scalar within(const Call* claim) {
+    Scalar index = eval(claim->arguments[0], 0);
+    i64 min = eval(claim->arguments[1], 0).i, extent = eval(claim->arguments[2], 0).i;
+    if (!failed() && (index.i < min || index.i >= min + extent)) {
+      fail("an index is ", index.i, ", said to be within [", min, ", ", min + extent, ")");
+    }
+    return index;
   }
 
   Scalar variable(const Var* var) {

@@ -116,6 +116,7 @@ double function_result(Function function, double a, double b) {
     case Function::Round: return std::nearbyint(a);
     case Function::Pow: return std::pow(a, b);
     case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: return a;  // of one lane
+    case Function::Within: return a;
   }
   return a;
 }

@@ -1,6 +1,7 @@
 // Kernel: a compiled program behind the kernel ABI: machine code (or source) and the manifest that says how to call it.
 // Made by backends, run by runtime, written out by export.
 #pragma once
+#include <array>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,19 @@ struct KernelArgument {
   i64 bytes = 0;
 };
 
+// One kernel of a device, to be run after those before it.
+struct KernelLaunch {
+  // What a parameter points to: an argument of the entry point by index, or `bytes` of scratch memory from an offset.
+  struct Pointer {
+    bool is_scratch = false;
+    i64 at = 0;
+    i64 bytes = 0;
+  };
+  std::string name;
+  std::array<i64, 3> groups{1, 1, 1}, threads{1, 1, 1};  // x, y, z: work-groups, and work-items of each
+  std::vector<Pointer> pointers;
+};
+
 struct KernelManifest {
   std::string symbol;                    // prefix of the entry points: <symbol>_run, <symbol>_prepack
   std::vector<KernelArgument> run;       // inputs, constants that stay as they are, packed constants, outputs
@@ -27,6 +41,8 @@ struct KernelManifest {
   i64 scratch_shared_bytes = 0;          // scratch = shared + workers * per_worker
   i64 scratch_worker_bytes = 0;          // a multiple of TW_ALIGNMENT
   bool parallel = false;                 // calls parallel_for
+  // Of source text for devices, in place of entry points. Scratch is then scratch_shared_bytes.
+  std::vector<KernelLaunch> run_launches, prepack_launches;
   i64 scratch_bytes(i64 workers) const { return scratch_shared_bytes + workers * scratch_worker_bytes; }
 };
 

@@ -16,6 +16,10 @@ namespace {
 
 bool (*is_cpu_of_backend)(const std::string& triple, const std::string& cpu) = nullptr;
 
+// Sets of target kinds.
+constexpr int kOnCpu = 1 << static_cast<int>(TargetKind::Cpu), kOnOpenCl = 1 << static_cast<int>(TargetKind::OpenCl),
+              kOnCuda = 1 << static_cast<int>(TargetKind::Cuda), kOnAll = kOnCpu | kOnOpenCl | kOnCuda;
+
 // One row per field. `flag` is the name in the canonical text; numbers have a range.
 struct Field {
   const char* key;
@@ -24,6 +28,7 @@ struct Field {
   int Target::*number;
   i64 Target::*bytes;
   i64 least, most;
+  int kinds = kOnCpu;  // that have it
 };
 
 const std::vector<Field>& fields() {
@@ -33,12 +38,16 @@ const std::vector<Field>& fields() {
       {"cpu", "mcpu", &Target::cpu, nullptr, nullptr, 0, 0},
       {"features", "mattr", &Target::features, nullptr, nullptr, 0, 0},
       {"threads", "threads", nullptr, &Target::threads, nullptr, 1, 4096},
-      {"vector_bits", "vector-bits", nullptr, &Target::vector_bits, nullptr, 32, 4096},
-      {"vector_registers", "vector-registers", nullptr, &Target::vector_registers, nullptr, 2, 256},
+      {"vector_bits", "vector-bits", nullptr, &Target::vector_bits, nullptr, 32, 4096, kOnAll},
+      {"vector_registers", "vector-registers", nullptr, &Target::vector_registers, nullptr, 2, 256, kOnAll},
       {"l1_bytes", "l1-bytes", nullptr, nullptr, &Target::l1_bytes, 0, most_bytes},
       {"l2_bytes", "l2-bytes", nullptr, nullptr, &Target::l2_bytes, 0, most_bytes},
       {"l3_bytes", "l3-bytes", nullptr, nullptr, &Target::l3_bytes, 0, most_bytes},
       {"cache_line", "cache-line", nullptr, &Target::cache_line, nullptr, 16, 1024},
+      {"device", "device", nullptr, &Target::device, nullptr, 0, 255, kOnOpenCl},
+      {"arch", "arch", &Target::arch, nullptr, nullptr, 0, 0, kOnCuda},
+      {"group_threads", "group-threads", nullptr, &Target::group_threads, nullptr, 1, 4096, kOnOpenCl | kOnCuda},
+      {"shared_bytes", "shared-bytes", nullptr, nullptr, &Target::shared_bytes, 0, most_bytes, kOnOpenCl | kOnCuda},
   };
   return rows;
 }
@@ -49,7 +58,7 @@ std::string value_of(const Field& field, const Target& target) {
 }
 
 const std::vector<std::string>& target_kinds() {
-  static const std::vector<std::string> kinds = {"cpu"};
+  static const std::vector<std::string> kinds = {"cpu", "opencl", "cuda"};
   return kinds;
 }
 
@@ -181,9 +190,22 @@ bool check_name(std::string_view name, const std::vector<std::string>& known, co
   return false;
 }
 
+bool has_field(TargetKind kind, const Field& field) { return (field.kinds >> static_cast<int>(kind) & 1) != 0; }
+
+std::optional<TargetKind> kind_named(std::string_view name) {
+  const std::vector<std::string>& kinds = target_kinds();
+  auto found = std::find(kinds.begin(), kinds.end(), name);
+  if (found == kinds.end()) return std::nullopt;
+  return static_cast<TargetKind>(found - kinds.begin());
+}
+
 bool check_keys(const std::vector<TargetOption>& options, Diagnostics& diagnostics) {
+  const TargetOption* given = find_option(options, "kind");
+  TargetKind kind = given ? kind_named(given->value).value_or(TargetKind::Cpu) : TargetKind::Cpu;
   std::vector<std::string> known = {"kind"};
-  for (const Field& field : fields()) known.push_back(field.key);
+  for (const Field& field : fields()) {
+    if (has_field(kind, field)) known.push_back(field.key);
+  }
   bool good = true;
   for (const TargetOption& option : options) {
     if (!check_name(option.key, known, "target key", option.key_span, diagnostics)) {
@@ -204,6 +226,32 @@ bool check_cpu(const Target& target, Span span, Diagnostics& diagnostics) {
     if (model.arch == arch) names.push_back(model.name);
   }
   return check_name(target.cpu, names, "cpu", span, diagnostics);
+}
+
+// What a device is taken to be where nothing is said. Not asked of the device: the same text means the same everywhere.
+Target device_defaults(TargetKind kind) {
+  Target target;
+  target.kind = kind;
+  // OpenCL's widest float vector, and the registers of a processor that has such vectors; narrower machines split it.
+  target.vector_bits = kind == TargetKind::Cuda ? 128 : 512;
+  target.vector_registers = kind == TargetKind::Cuda ? 64 : 32;
+  if (kind == TargetKind::Cuda) target.group_threads = 1024, target.shared_bytes = 48 << 10, target.arch = "sm_80";
+  return target;
+}
+
+constexpr const char* kCudaArchs[] = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120"};
+
+std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOption>& options, bool good, Diagnostics& diagnostics) {
+  Target target = device_defaults(kind);
+  for (const Field& field : fields()) {
+    const TargetOption* option = find_option(options, field.key);
+    if (option && has_field(kind, field)) good = set_field(field, *option, target, diagnostics) && good;
+  }
+  const TargetOption* arch = find_option(options, "arch");
+  std::vector<std::string> archs(std::begin(kCudaArchs), std::end(kCudaArchs));
+  if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, archs, "arch", arch->span, diagnostics) && good;
+  if (!good) return std::nullopt;
+  return target;
 }
 
 // Splits "cpu -mcpu=x -threads=1" into options with their places. False = something was reported.
@@ -257,14 +305,14 @@ void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& 
 }
 
 std::string to_string(const Target& target) {
-  Target implied = with_derived(target);
-  implied.triple = implied.features = "";
-  implied.cpu = "";
-  implied.threads = 0;
+  bool is_cpu = target.kind == TargetKind::Cpu;
+  Target implied = is_cpu ? with_derived(target) : device_defaults(target.kind);
+  if (!is_cpu) implied.device = -1, implied.arch = "";  // always shown
+  if (is_cpu) implied.triple = implied.features = implied.cpu = "", implied.threads = 0;
   std::string out = name_of(target.kind);
   for (const Field& field : fields()) {
     std::string value = value_of(field, target);
-    if (value != value_of(field, implied)) out += cat(" -", field.flag, "=", value);
+    if (has_field(target.kind, field) && value != value_of(field, implied)) out += cat(" -", field.flag, "=", value);
   }
   return out;
 }
@@ -280,6 +328,8 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
     diagnostics.error(whole, "a target needs `kind`", cat("one of: ", join(target_kinds(), ", ")));
     good = false;
   }
+  std::optional<TargetKind> named = kind ? kind_named(kind->value) : std::nullopt;
+  if (named && *named != TargetKind::Cpu) return resolve_device(*named, options, good, diagnostics);
   const TargetOption* cpu = find_option(options, "cpu");
   const TargetOption* triple = find_option(options, "triple");
   Target target = host_target();

@@ -13,7 +13,7 @@
 
 namespace tw {
 
-enum class TargetKind : u8 { Cpu };
+enum class TargetKind : u8 { Cpu, OpenCl, Cuda };
 const char* name_of(TargetKind kind);
 
 // `host_target()`, `parse_target` and `resolve_target` return it resolved: names are explicit,
@@ -31,9 +31,16 @@ struct Target {
   i64 l2_bytes = 256 << 10;  // of one core
   i64 l3_bytes = 0;          // nominal, of one core complex; 0 = none or not known
   int cache_line = 64;
+  // Of devices only: they have neither triple nor cpu nor features.
+  int device = 0;            // opencl: which of the machine's devices, counted over all platforms
+  std::string arch;          // cuda: "sm_80"
+  int group_threads = 256;   // work-items of a work-group at most
+  i64 shared_bytes = 32 << 10;  // memory of a work-group
 
   bool operator==(const Target&) const = default;
 };
+
+inline bool is_device(const Target& target) { return target.kind != TargetKind::Cpu; }
 
 // One `key: value` of a target, as the user wrote it. `span` is where the value stands.
 struct TargetOption {
@@ -54,7 +61,8 @@ std::optional<Target> parse_target(std::string_view text, std::size_t offset,
                                    Diagnostics& diagnostics);
 
 // The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits,
-// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line. What is not given comes from this
+// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line. `{kind: opencl, device: 0}` and `{kind: cuda, arch: sm_80}` take
+// device or arch, vector_bits, vector_registers, group_threads, shared_bytes; no device is asked for them. What is not given comes from this
 // machine, or from the cpu's entry if a cpu or triple is given (then threads is 1). `whole` is the
 // place of errors about what is missing.
 std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,

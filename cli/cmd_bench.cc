@@ -62,6 +62,7 @@ PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
 
 // nullopt after a message.
 std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, const TuneTask& task) {
+  if (is_device(task.target)) return say(cat(task.name, ": bench calls kernels in this process, which runs none of `", name_of(task.target.kind), "`; use replay --run")), std::nullopt;
   TaskKey key = key_of(task);
   std::optional<Record> best = best_record(database, key.workload, key.target);
   if (!best) return std::nullopt;

@@ -19,7 +19,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, rule, target = "cpu";
+  std::string file, rule, workload, use, target = "cpu";
   std::vector<std::string> operators;
   int draws = 200;
   u64 seed = 1;
@@ -49,7 +49,30 @@ std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& mod
   return subjects;
 }
 
-std::optional<std::vector<TrialProgram>> chosen_programs(const std::vector<std::string>& operators) {
+// A use of a workload of the user's own.
+std::optional<std::vector<TrialProgram>> own_program(const std::string& file, const std::string& use_text) {
+  std::optional<std::string> text = read_file(file);
+  if (!text) return std::nullopt;
+  Source source{file, *text}, use_source{"--use", use_text};
+  Diagnostics diagnostics(source), use_diagnostics(use_source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  std::optional<WorkloadUse> use = parse_use(use_source, use_diagnostics);
+  std::optional<OwnedProgram> program;
+  if (use && !diagnostics.has_errors()) {
+    std::vector<CallProblem> problems = check_call(module, use->workload, use->arguments, {});
+    for (const CallProblem& problem : problems) use_diagnostics.error({0, use_text.size()}, problem.message, problem.note);
+    if (problems.empty()) program = instantiate(module, use->workload, use->arguments, {}, diagnostics);
+  }
+  std::fputs((diagnostics.render() + use_diagnostics.render()).c_str(), stderr);
+  if (!program) return std::nullopt;
+  std::vector<TrialProgram> programs;
+  programs.push_back({use_text, std::move(*program)});
+  return programs;
+}
+
+std::optional<std::vector<TrialProgram>> chosen_programs(const Options& options) {
+  if (!options.use.empty()) return own_program(options.workload, options.use);
+  const std::vector<std::string>& operators = options.operators;
   std::vector<TrialProgram> all = trial_programs(), chosen;
   if (operators.empty()) return all;
   for (const std::string& name : operators) {
@@ -150,7 +173,7 @@ int check_module(const Options& options, const Target& target) {
   std::shared_ptr<const rules::Module> module = modules.add_file(options.file);
   std::fputs(modules.errors().c_str(), stderr);
   if (!module) return Usage;
-  std::optional<std::vector<TrialProgram>> programs = chosen_programs(options.operators);
+  std::optional<std::vector<TrialProgram>> programs = chosen_programs(options);
   if (!programs) return Usage;
   std::vector<Subject> subjects = subjects_of(module, library, options.rule);
   if (subjects.empty()) return say(cat(options.file, ": nothing to check")), Usage;
@@ -186,6 +209,9 @@ int run_check(int count, char** words) {
   app->add_option("FILE", options.file, "the rule module (.tw)")->required();
   app->add_option("--rule", options.rule, "only the rule or set of this name");
   app->add_option("--op", options.operators, "only this operator of the library; may be repeated");
+  auto* workload = app->add_option("--workload", options.workload, "instead of the library: a workload file");
+  app->add_option("--use", options.use, "how to use it, e.g. \"banded(M = 16, B = 2)\"")->needs(workload);
+  workload->needs("--use");
   app->add_option("--draws", options.draws, "draws to compare for each rule and set")
       ->check(CLI::Range(1, 1000000));
   app->add_option("--target", options.target, "what rules see of the machine");

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "backends/backend.h"
+#include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -154,9 +155,32 @@ Finding check_peer(const std::string& library, const std::string& package) {
 
 Finding check_library(const std::string& name, const char* file, const std::string& fix) {
   void* handle = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-  std::string why = handle ? cat(file, " opens (no backend uses it in this version)") : dlerror();
+  std::string why = handle ? cat(file, " opens") : dlerror();
   if (handle) dlclose(handle);
   return {name, Need::Optional, handle != nullptr, why, fix};
+}
+
+// Its worker lists the devices: drivers are not loaded into this process.
+Finding check_opencl() {
+  Finding finding{"opencl", Need::Optional, false, "", "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again"};
+  std::string path = worker_path({.program = "tracewright-worker-opencl", .device = 0}, finding.detail);
+  if (path.empty()) return finding;
+  std::FILE* listing = popen(cat("'", path, "' --list 2>&1").c_str(), "r");
+  char line[512];
+  while (listing && std::fgets(line, sizeof line, listing)) {
+    std::string text = line;
+    if (text.ends_with("\n")) text.pop_back();
+    finding.detail += cat(finding.detail.empty() ? "" : ", ", text);
+  }
+  finding.ok = listing && pclose(listing) == 0;
+  if (finding.ok) finding.detail = cat("devices: ", finding.detail);
+  return finding;
+}
+
+Finding check_nvrtc() {
+  std::string error;
+  std::optional<std::string> version = cuda::nvrtc_version(error);
+  return {"nvrtc", Need::Optional, version.has_value(), version.value_or(error), "install the CUDA toolkit; CUDA source can be printed without it"};
 }
 
 std::vector<Finding> examine() {
@@ -169,10 +193,10 @@ std::vector<Finding> examine() {
                                                           {"libtorch", "libtorch-dev"}};
   for (const auto& [library, package] : packages) out.push_back(check_peer(library, package));
   out.push_back(check_peer("fma", ""));
-  out.push_back(check_library("opencl", "libOpenCL.so.1",
-                              "sudo apt install ocl-icd-libopencl1 pocl-opencl-icd"));
+  out.push_back(check_opencl());
+  out.push_back(check_nvrtc());
   out.push_back(
-      check_library("cuda", "libcuda.so.1",
+      check_library("cuda driver", "libcuda.so.1",
                     "install the driver of your NVIDIA GPU: sudo apt install nvidia-driver"));
   return out;
 }

@@ -53,8 +53,9 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
   std::printf("# task %s\n", task.c_str());
   std::vector<std::vector<std::string>> rules, rejects;
   for (const RuleRow& row : explained.rules) {
-    std::string outcome = row.applied ? fmt::format("{} of {} forks kept", row.kept, row.kept + row.dropped)
-                                      : cat("`", row.unmet, "` is false");
+    std::string outcome = !row.applied                ? cat("`", row.unmet, "` is false")
+                          : row.kept + row.dropped > 0 ? fmt::format("{} of {} forks kept", row.kept, row.kept + row.dropped)
+                                                       : "every fork was rejected";
     rules.push_back({row.rule, row.block.empty() ? "(program)" : row.block, row.applied ? "yes" : "no", outcome});
   }
   print_table({"rule", "block", "applied", "outcome"}, rules);

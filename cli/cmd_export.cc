@@ -11,7 +11,7 @@
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/export.h"
+#include "runtime/export_device.h"
 
 namespace tw::cli {
 namespace {
@@ -79,11 +79,12 @@ int export_list(const Options& options) {
   for (const TuneTask& task : list->tasks) {
     std::optional<ExportedTask> exported = export_task(*database, task, plan.library);
     if (!exported) return TargetMissed;
-    if (!plan.tasks.empty() && plan.tasks[0].target.triple != task.target.triple)
-      return say("one library cannot hold kernels for different triples"), Usage;
+    bool fits = plan.tasks.empty() || (plan.tasks[0].target.triple == task.target.triple && plan.tasks[0].target.kind == task.target.kind);
+    if (!fits) return say("one library cannot hold kernels for different triples or kinds of targets"), Usage;
     plan.tasks.push_back(std::move(*exported));
   }
-  ExportResult result = write_export(plan, options.output);
+  bool for_device = is_device(plan.tasks[0].target);
+  ExportResult result = for_device ? write_device_export(plan, options.output) : write_export(plan, options.output);
   if (!result.note.empty()) say(result.note);
   if (!result.error.empty()) return say(result.error), Environment;
   for (const std::string& file : result.files)

@@ -5,6 +5,7 @@
 #include <boost/json/object.hpp>
 #include <cstdio>
 
+#include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
@@ -22,7 +23,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, task, emit, output;
+  std::string file, database, task, target, emit, output;
   i64 record = 0;
   bool check = false, run = false, hash = false, json = false;
 };
@@ -45,11 +46,30 @@ struct Printer {
 template <Emit What>
 std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt,
                                       std::string& error) {
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_of(recipe.file)));
+  Target target = target_of(recipe.file);
+  if (is_device(target)) return error = cat("a kernel for `", name_of(target.kind), "` has no such code; --emit source prints it"), std::nullopt;
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   Result<std::string> text = compiler->emit(rebuilt.lowered, recipe.name, What);
   if (!text) return error = to_string(text.rejected()), std::nullopt;
   return std::move(*text);
+}
+
+std::optional<std::string> print_source(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
+  Target target = target_of(recipe.file);
+  if (!is_device(target)) return error = "a kernel for processors has no source text; --emit llvm or asm prints it", std::nullopt;
+  std::optional<Kernel> kernel = compile(rebuilt, target, recipe.name, error);
+  return kernel ? std::optional(kernel->code) : std::nullopt;
+}
+
+// For CUDA: what NVRTC makes of the source.
+template <std::string cuda::Compiled::*What>
+std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
+  Target target = target_of(recipe.file);
+  if (target.kind != TargetKind::Cuda) return error = "only kernels for `cuda` have such code", std::nullopt;
+  std::optional<Kernel> kernel = compile(rebuilt, target, recipe.name, error);
+  std::optional<cuda::Compiled> compiled = kernel ? cuda::compile(kernel->code, target.arch, error) : std::nullopt;
+  return compiled ? std::optional((*compiled).*What) : std::nullopt;
 }
 
 std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, std::string&) {
@@ -65,6 +85,9 @@ constexpr Printer printers[] = {
        return std::optional(print(r.scheduled));
      }},
     {"passes", "the program after each lowering pass", print_passes},
+    {"source", "for devices: OpenCL C or CUDA C", print_source},
+    {"ptx", "for cuda: PTX, by NVRTC", print_cuda<&cuda::Compiled::ptx>},
+    {"cubin", "for cuda: machine code, by NVRTC", print_cuda<&cuda::Compiled::cubin>, /*is_binary=*/true},
     {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
     {"asm", "assembly", print_code<Emit::Assembly>},
     {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},
@@ -142,6 +165,16 @@ std::optional<std::vector<Recipe>> find_recipes(const Options& options) {
   return options.file.ends_with(".tw") ? from_trace_file(options.file) : from_list(options);
 }
 
+bool change_target(std::vector<Recipe>& recipes, const std::string& text) {
+  Source source{"--target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(text, 0, diagnostics);
+  std::fputs(diagnostics.render().c_str(), stderr);
+  if (!target) return false;
+  for (Recipe& recipe : recipes) recipe.file.target = to_string(*target);
+  return true;
+}
+
 // ---- what is done with one
 
 int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options,
@@ -215,7 +248,7 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   bool is_measured = options.check || options.run || (!printer && !options.hash);
   WorkerStart worker;
   if (is_measured) {
-    worker = start_worker();
+    worker = start_worker(worker_options(target_of(recipes[0].file)));
     if (!worker.measurer) return say(worker.error), Environment;
   }
   int code = Ok;
@@ -257,12 +290,14 @@ int run_replay(int count, char** words) {
   app->add_option("--task", options.task, "of a task list: only this task");
   app->add_flag("--check", options.check, "compare with the reference result, and time it");
   app->add_flag("--run", options.run, "the same with many more samples");
+  app->add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
   app->add_option("--emit", options.emit, "print " + join(kinds, ", "));
   app->add_option("--output", options.output, "file for --emit, instead of standard output");
   app->add_flag("--hash", options.hash, "print the hashes of program and object code");
   app->add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::optional<std::vector<Recipe>> recipes = find_recipes(options);
+  if (recipes && !options.target.empty() && !change_target(*recipes, options.target)) return Usage;
   return recipes ? replay_all(*recipes, options) : Usage;
 }
 

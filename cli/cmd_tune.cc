@@ -17,6 +17,7 @@
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "runtime/measurer.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
@@ -178,13 +179,26 @@ int exit_code_of(const TuneResult& result) {
   return Ok;
 }
 
+// One run measures with one worker.
+bool have_one_worker(const LoadedList& list) {
+  const Target& first = list.tasks[0].target;
+  for (const TuneTask& task : list.tasks) {
+    if (task.target.kind == TargetKind::Cuda) return say("CUDA kernels cannot be measured by `tune` yet; --emit source of `replay` prints them"), false;
+    if (task.target.kind == first.kind && task.target.device == first.device) continue;
+    return say(cat("one run measures on one device, but ", task.name, " is for `", to_string(task.target), "` and ", list.tasks[0].name, " for `",
+                   to_string(first), "`; write a list for each")),
+           false;
+  }
+  return true;
+}
+
 int run_search(const LoadedList& list, const TuneOptions& tuning, const std::string& path,
                const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
   WorkerStart worker;
-  if (!tuning.replay_measurements) worker = start_worker();
+  if (!tuning.replay_measurements) worker = start_worker(worker_options(list.tasks[0].target));
   if (!tuning.replay_measurements && !worker.measurer) {
     say(cat(worker.error, "\n`tracewright doctor` says what is missing"));
     return Environment;
@@ -237,6 +251,7 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
+  if (!have_one_worker(*list)) return Usage;
   if (options.dry_run) return dry_run(*list, *stored, tuning, options.json);
   return run_search(*list, tuning, path, options);
 }

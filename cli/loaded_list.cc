@@ -219,6 +219,7 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
   Diagnostics diagnostics(source);
   LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in()};
   if (!rules.empty()) out.list.rules.value = rules;
+  else if (!out.list.rules.given && is_device(out.list.target.value)) out.list.rules.value = name_of(out.list.target.value.kind);
   check_tasks(out.list, operator_signatures(), diagnostics);
   TaskMaker maker(std::filesystem::path(path).parent_path().string(), diagnostics);
   for (const TaskEntry& entry : out.list.tasks) {

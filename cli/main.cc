@@ -38,6 +38,7 @@ constexpr Command commands[] = {
     {"explain", "which rules applied where, and which steps were rejected, how often and why",
      run_explain},
     {"reduce", "shrink a failing trace to a few lines that fail in the same way", run_reduce},
+    {"language", "the words of the rule language: instructions, functions, limits", run_language},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
     {"db", "verify, export, import a database; list its best records", run_db},
     {"version", "print the version", run_version},

@@ -7,10 +7,23 @@
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
+namespace {
+
+Status lower_for_processor(Rebuilt& out, const Target& target) {
+  TW_TRY(out.lowered, lower(*out.arena, out.scheduled, lowering_options(target), &out.dumps));
+  return ok();
+}
+
+Status lower_for_device(Rebuilt& out, const Target& target) {
+  TW_TRY(out.lowered_device, lower_gpu(*out.arena, out.scheduled, lowering_options(target), gpu_limits(target), &out.dumps));
+  return ok();
+}
+
+}  // namespace
 
 std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace,
                                const Target& target, std::string& error) {
-  Rebuilt out{std::make_shared<Arena>(), program, trace, {}, {}, {}};
+  Rebuilt out{std::make_shared<Arena>(), program, trace, {}, {}, {}, {}};
   State state(*out.arena, program.program);
   Status replayed = replay(trace, state, ReplayMode::Strict);
   if (!replayed) {
@@ -18,18 +31,21 @@ std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace,
     return std::nullopt;
   }
   out.scheduled = state.program();
-  Result<LoweredProgram> lowered =
-      lower(*out.arena, out.scheduled, lowering_options(target), &out.dumps);
+  Status lowered = is_device(target) ? lower_for_device(out, target) : lower_for_processor(out, target);
   if (!lowered) {
     error = explain(lowered.rejected(), state);
     return std::nullopt;
   }
-  out.lowered = *lowered;
   return out;
 }
 
 std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol,
                               std::string& error) {
+  if (is_device(target)) {
+    Result<Kernel> source = device_source(rebuilt.lowered_device, target, symbol);
+    if (!source) error = to_string(source.rejected());
+    return source ? std::optional(std::move(*source)) : std::nullopt;
+  }
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) {
     error = to_string(compiler.rejected());

@@ -8,6 +8,7 @@
 
 #include "backends/backend.h"
 #include "backends/target.h"
+#include "dsl/passes/lower_gpu.h"
 #include "runtime/database.h"
 #include "runtime/trace_file.h"
 
@@ -19,7 +20,8 @@ struct Rebuilt {
   OwnedProgram base;             // the unscheduled program, whose nodes the others share
   Trace trace;                   // its texts live on in the scheduled program
   Program scheduled;
-  LoweredProgram lowered;
+  LoweredProgram lowered;           // for processors
+  LoweredGpuProgram lowered_device; // for devices
   std::vector<PassDump> dumps;  // text after each lowering pass that changed something
 };
 

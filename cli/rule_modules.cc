@@ -4,6 +4,7 @@
 
 #include "cli/output.h"
 #include "dsl/base/text.h"
+#include "rules/lang/load_plugin.h"
 
 namespace tw::cli {
 namespace {
@@ -21,6 +22,7 @@ bool leads_out(const std::filesystem::path& path) {
 std::shared_ptr<const rules::Module> RuleModules::add_file(const std::string& path) {
   auto [known, is_new] = done_.try_emplace(path);
   if (!is_new) return known->second;
+  if (rules::is_plugin(path)) return done_[path] = add_plugin(path);
   std::optional<std::string> text = read_file(path);
   if (!text) return nullptr;
   auto source = std::make_shared<const Source>(Source{path, *text});
@@ -29,6 +31,16 @@ std::shared_ptr<const rules::Module> RuleModules::add_file(const std::string& pa
   bool is_good = module && add_imports(path, *module, diagnostics) && library_.add(module, diagnostics);
   errors_ += diagnostics.render();
   if (is_good) done_[path] = module;
+  return is_good ? module : nullptr;
+}
+
+std::shared_ptr<const rules::Module> RuleModules::add_plugin(const std::string& path) {
+  std::string error;
+  std::shared_ptr<const rules::Module> module = rules::load_plugin(path, error);
+  if (!module) return errors_ += cat(path, ": error: the plugin is not loaded: ", error, "\n"), nullptr;
+  Diagnostics diagnostics(*module->source);
+  bool is_good = library_.add(module, diagnostics);
+  errors_ += diagnostics.render();
   return is_good ? module : nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Rule modules from files into a library, with the modules that they import. Used by task lists and by `check`. A module may import
+// Rule modules, text or plugins (*.so), from files into a library, with the modules that they import. Used by task lists and by `check`. A module may import
 // files of its own folder and below only; nothing else of the file system can be reached from a module.
 #pragma once
 #include <map>
@@ -19,6 +19,7 @@ class RuleModules {
   const std::string& errors() const { return errors_; }
 
  private:
+  std::shared_ptr<const rules::Module> add_plugin(const std::string& path);
   bool add_imports(const std::string& path, const rules::Module& module, Diagnostics& diagnostics);
 
   rules::Library& library_;

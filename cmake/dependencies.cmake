@@ -1,4 +1,4 @@
-# Every find_package of the project. Required: Boost, yaml-cpp, SQLite, xxHash, CLI11, fmt. Optional: LLVM, LibTorch, seccomp.
+# Every find_package of the project. Required: Boost, yaml-cpp, SQLite, xxHash, CLI11, fmt. Optional: LLVM, LibTorch, seccomp, OpenCL.
 option(TRACEWRIGHT_LLVM "build the LLVM backend" ON)
 option(TRACEWRIGHT_TORCH "build the LibTorch cost model plugin if LibTorch is found" ON)
 
@@ -27,4 +27,10 @@ if(TRACEWRIGHT_TORCH)
     message(STATUS "LibTorch not found: the learned cost model falls back to the built-in one")
     set(TRACEWRIGHT_TORCH OFF)
   endif()
+endif()
+
+# Headers only: the ICD loader is opened at run time.
+find_path(OPENCL_HEADERS CL/cl.h)
+if(NOT OPENCL_HEADERS)
+  message(STATUS "CL/cl.h not found: no OpenCL devices")
 endif()

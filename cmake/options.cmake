@@ -1,6 +1,7 @@
 # Compiler set-up. ccache and mold are used where they are installed; nothing needs them.
 option(TRACEWRIGHT_TESTS "build the tests" ON)
 option(TRACEWRIGHT_BENCH "build the benchmarks" ON)
+option(TRACEWRIGHT_FUZZ "build the fuzzers of the parsers (Clang)" OFF)
 set(TRACEWRIGHT_SANITIZE "" CACHE STRING "value for -fsanitize, e.g. address,undefined")
 
 if(NOT CMAKE_BUILD_TYPE)

@@ -18,6 +18,7 @@ double simple_operations(Function function) {
     case Function::Erf: return 32;
     case Function::Pow: return 45;
     case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: return 4;  // log2(16) steps
+    case Function::Within: return 0;
   }
   return 1;
 }

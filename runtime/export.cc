@@ -14,8 +14,8 @@
 
 #include "backends/kernel_abi.h"
 #include "dsl/base/check.h"
-#include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
+#include "runtime/export_files.h"
 
 extern char** environ;
 
@@ -186,34 +186,11 @@ std::string task_definition(const ExportPlan& plan, const ExportedTask& task) {
                    "_run(buffers, scratch, parallel_for, pool) : 1;\n}\n\n");
 }
 
-boost::json::array manifest_arguments(const std::vector<KernelArgument>& arguments) {
-  boost::json::array out;
-  for (const KernelArgument& argument : arguments) {
-    boost::json::array shape(argument.shape.begin(), argument.shape.end());
-    out.push_back({{"name", argument.name},
-                   {"role", name_of(argument.role)},
-                   {"dtype", name_of(argument.dtype)},
-                   {"shape", shape},
-                   {"layout", "row-major"},
-                   {"bytes", argument.bytes},
-                   {"alignment", TW_ALIGNMENT}});
-  }
-  return out;
-}
-
 // ---- the files
-
-std::string embedded(std::string_view path) {
-  for (const EmbeddedText& text : embedded_texts()) {
-    if (text.path == path) return std::string(text.text);
-  }
-  TW_CHECK(false, "a text is not embedded");
-  return "";
-}
 
 // The sources beside the library, with the names that they have there.
 std::string shipped(std::string_view path) {
-  std::string text = embedded(path);
+  std::string text = embedded_file(path);
   const std::pair<std::string, std::string> names[] = {
       {"\"backends/kernel_abi.h\"", "\"tw_kernel_abi.h\""},
       {"\"runtime/thread_pool.h\"", "\"tw_thread_pool.h\""}};
@@ -223,33 +200,6 @@ std::string shipped(std::string_view path) {
   }
   return text;
 }
-
-class Folder {
- public:
-  Folder(std::string path, ExportResult& result) : path_(std::move(path)), result_(result) {}
-
-  bool make() {
-    std::error_code error;
-    for (const char* part : {"", "traces", "objects"}) {
-      std::filesystem::create_directories(std::filesystem::path(path_) / part, error);
-      if (error) result_.error = cat("cannot make the folder ", path_, ": ", error.message());
-    }
-    return result_.error.empty();
-  }
-  bool write(const std::string& name, const std::string& text) {
-    std::ofstream out(at(name), std::ios::binary);
-    out << text;
-    out.close();
-    if (!out.good()) result_.error = cat("cannot write ", at(name), ": ", std::strerror(errno));
-    if (out.good()) result_.files.push_back(name);
-    return out.good();
-  }
-  std::string at(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-  ExportResult& result_;
-};
 
 // 0, the exit code, or 127 if there is no such program. Its messages go to our standard error.
 int run_program(const std::vector<std::string>& words) {
@@ -266,7 +216,7 @@ int run_program(const std::vector<std::string>& words) {
 }
 
 // Joins objects and source into the libraries that are wanted.
-void make_libraries(const ExportPlan& plan, const Folder& folder, ExportResult& result) {
+void make_libraries(const ExportPlan& plan, const ExportFolder& folder, ExportResult& result) {
   std::string source = folder.at(plan.library + ".c"),
               glue = folder.at("objects/" + plan.library + "_glue.o");
   int code = run_program({"cc", "-std=c99", "-O2", "-fPIC", "-c", source, "-o", glue});
@@ -349,11 +299,11 @@ std::string export_manifest(const ExportPlan& plan) {
                               {"target", to_string(task.target)},
                               {"record", task.record}};
     entry["microseconds"] = task.seconds * 1e6;
-    entry["run"] = {{"symbol", name + "_run"}, {"buffers", manifest_arguments(manifest.run)}};
+    entry["run"] = {{"symbol", name + "_run"}, {"buffers", export_arguments(manifest.run)}};
     entry["prepack"] = nullptr;
     if (!manifest.prepack.empty())
       entry["prepack"] = {{"symbol", name + "_prepack"},
-                          {"buffers", manifest_arguments(manifest.prepack)}};
+                          {"buffers", export_arguments(manifest.prepack)}};
     entry["scratch"] = {{"shared_bytes", manifest.scratch_shared_bytes},
                         {"bytes_per_worker", manifest.scratch_worker_bytes},
                         {"alignment", TW_ALIGNMENT}};
@@ -375,8 +325,8 @@ std::string export_manifest(const ExportPlan& plan) {
 ExportResult write_export(const ExportPlan& plan, const std::string& path) {
   TW_CHECK(!plan.tasks.empty(), "an export without tasks");
   ExportResult result;
-  Folder folder(path, result);
-  bool good = folder.make() && folder.write(plan.library + ".h", export_header(plan)) &&
+  ExportFolder folder(path, result);
+  bool good = folder.make({"", "traces", "objects"}) && folder.write(plan.library + ".h", export_header(plan)) &&
               folder.write(plan.library + ".c", export_source(plan)) &&
               folder.write("manifest.json", export_manifest(plan)) &&
               folder.write("tw_kernel_abi.h", shipped("backends/kernel_abi.h")) &&

@@ -26,25 +26,6 @@ namespace {
 // Where this code lies, to find the worker beside it.
 const int kAnchor = 0;
 
-std::string find_worker(const std::string& wanted, std::string& error) {
-  std::vector<std::string> places;
-  if (const char* named = std::getenv("TRACEWRIGHT_WORKER"); !wanted.empty() || named) {
-    places = {wanted.empty() ? named : wanted};
-  } else {
-    Dl_info info{};
-    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
-    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
-    places = {folder + "/tracewright-worker", folder + "/../bin/tracewright-worker",
-              folder + "/../tracewright-worker"};
-  }
-  for (const std::string& place : places) {
-    if (access(place.c_str(), X_OK) == 0) return place;
-  }
-  error = cat("the worker was not found at ", join(places, ", "),
-              " (set TRACEWRIGHT_WORKER to its path)");
-  return "";
-}
-
 cpu_set_t usable_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -80,8 +61,9 @@ class WorkerProcess {
     posix_spawn_file_actions_addclosefrom_np(&actions,
                                              kWorkerSocket + 1);  // no database, no other socket
     char* arguments[] = {const_cast<char*>(executable.c_str()), nullptr};
-    char* environment[] = {nullptr};
-    int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments, environment);
+    char* nothing[] = {nullptr};
+    int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments,
+                             hello.device < 0 ? nothing : environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     socket_ = ends[0];
@@ -101,6 +83,18 @@ class WorkerProcess {
     }
   }
   int socket() const { return socket_; }
+  // The signal that ended it, or 0. Waits a moment for the end of one that has closed its socket.
+  int ending_signal() {
+    int status = 0;
+    for (int i = 0; i < 20 && pid_ > 0; ++i) {
+      if (waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      }
+      usleep(5000);
+    }
+    return 0;
+  }
 
  private:
   pid_t pid_ = -1;
@@ -120,7 +114,9 @@ bool is_same(const Kernel& a, const Kernel& b) {
   };
   return x.symbol == y.symbol && x.parallel == y.parallel &&
          x.scratch_shared_bytes == y.scratch_shared_bytes &&
-         x.scratch_worker_bytes == y.scratch_worker_bytes && same_list(x.run, y.run) &&
+         x.scratch_worker_bytes == y.scratch_worker_bytes &&
+         // Of sources launches follow from the text.
+         x.run_launches.size() == y.run_launches.size() && same_list(x.run, y.run) &&
          same_list(x.prepack, y.prepack) && a.code == b.code;
 }
 
@@ -172,15 +168,22 @@ class WorkerMeasurer final : public Measurer {
     }
     std::string payload;
     // Load, check, timing (three attempts), second check.
-    double limit = 30 + 40 * options.timeout_seconds;
+    double limit = (options_.device < 0 ? 30 : 150) + 40 * options.timeout_seconds;
     bool good =
         exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit) &&
         decode(payload, result);
     if (!good) {
+      int signal = options_.device >= 0 ? worker_->ending_signal() : 0;
       worker_.reset();
       result = {};
       result.message = "the worker process was lost during this measurement";
+      if (signal != 0) {
+        result.status = MeasureStatus::Crash;
+        result.message = cat("the worker of the device died of signal ", signal, " (", strsignal(signal), ")");
+      }
     }
+    // After a hang the worker has ended itself.
+    if (options_.device >= 0 && result.status == MeasureStatus::Timeout) worker_.reset();
     double& smallest = open.incumbent_seconds;
     if (result.incumbent_seconds > 0)
       smallest =
@@ -198,7 +201,7 @@ class WorkerMeasurer final : public Measurer {
 
   void start(std::string& error, int except) {
     error.clear();
-    HelloMessage hello{options_.core, options_.memory_bytes, options_.reference_timeout_seconds};
+    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.reference_timeout_seconds};
     {
       AllCores affinity(cores_);
       worker_.emplace(executable_, hello, error);
@@ -242,9 +245,28 @@ class WorkerMeasurer final : public Measurer {
 
 }  // namespace
 
+std::string worker_path(const WorkerOptions& options, std::string& error) {
+  std::vector<std::string> places;
+  const char* named = options.device < 0 ? std::getenv("TRACEWRIGHT_WORKER") : nullptr;
+  if (!options.executable.empty() || named) {
+    places = {options.executable.empty() ? named : options.executable};
+  } else {
+    Dl_info info{};
+    std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
+    folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
+    for (const char* place : {"/", "/../bin/", "/../"}) places.push_back(cat(folder, place, options.program));
+  }
+  for (const std::string& place : places) {
+    if (access(place.c_str(), X_OK) == 0) return place;
+  }
+  error = cat("the worker was not found at ", join(places, ", "),
+              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : "; it is built where CL/cl.h is installed (opencl-c-headers)");
+  return "";
+}
+
 WorkerStart start_worker(const WorkerOptions& options) {
   WorkerStart out;
-  std::string executable = find_worker(options.executable, out.error);
+  std::string executable = worker_path(options, out.error);
   if (!out.error.empty()) return out;
   auto measurer = std::make_unique<WorkerMeasurer>(executable, options);
   if (measurer->ensure_worker(out.error)) out.measurer = std::move(measurer);

@@ -74,6 +74,7 @@ struct MeasureResult {
   int disturbed = 0;             // samples thrown away
   double max_error = 0;          // largest |actual - expected| in the checked outputs
   double prepack_seconds = 0;
+  double device_seconds = 0;  // of the kernels alone, by the clock of a device; 0 on processors
   double spent_seconds = 0;  // wall time of the whole measurement
 };
 
@@ -101,8 +102,13 @@ class Measurer {
 };
 
 struct WorkerOptions {
-  // Empty: $TRACEWRIGHT_WORKER, else tracewright-worker beside this library or in its ../bin.
+  // Empty: $TRACEWRIGHT_WORKER, else `program` beside this library or in its ../bin.
   std::string executable;
+  std::string program = "tracewright-worker";
+  // A device's index, with a program that measures on devices: then the worker gets this process's
+  // environment (drivers look there), and a new one is started after a kernel that hangs or crashes
+  // it. -1 = measures on the processor.
+  int device = -1;
   // CPU for the measuring thread; -1 = the last one this process may use. Further kernel threads
   // take the others.
   int core = -1;
@@ -118,5 +124,7 @@ struct WorkerStart {
   std::string error;
 };
 WorkerStart start_worker(const WorkerOptions& options = {});
+// The executable that start_worker would start; "" with where it was looked for in `error`.
+std::string worker_path(const WorkerOptions& options, std::string& error);
 
 }  // namespace tw

@@ -73,6 +73,12 @@ auto visit_argument = [](auto& archive, auto& argument) {
   archive.list(argument.shape, [](auto& inner, auto& extent) { inner.number(extent); });
 };
 
+auto visit_launch = [](auto& archive, auto& launch) {
+  archive.text(launch.name);
+  for (auto* list : {&launch.groups, &launch.threads}) numbers(archive, (*list)[0], (*list)[1], (*list)[2]);
+  archive.list(launch.pointers, [](auto& inner, auto& pointer) { numbers(inner, pointer.is_scratch, pointer.at, pointer.bytes); });
+};
+
 auto visit_kernel = [](auto& archive, auto& kernel) {
   auto& manifest = kernel.manifest;
   archive.text(kernel.code);
@@ -80,6 +86,8 @@ auto visit_kernel = [](auto& archive, auto& kernel) {
   archive.list(manifest.run, visit_argument);
   archive.list(manifest.prepack, visit_argument);
   numbers(archive, manifest.scratch_shared_bytes, manifest.scratch_worker_bytes, manifest.parallel);
+  archive.list(manifest.run_launches, visit_launch);
+  archive.list(manifest.prepack_launches, visit_launch);
 };
 
 // The fields of each message; `M` is the message, const when it is written.
@@ -89,7 +97,7 @@ void visit(Archive& archive, M& m) {
   if constexpr (std::is_same_v<Message, int>) {
     archive.number(m);
   } else if constexpr (std::is_same_v<Message, HelloMessage>) {
-    numbers(archive, m.core, m.memory_bytes, m.reference_timeout_seconds);
+    numbers(archive, m.core, m.device, m.memory_bytes, m.reference_timeout_seconds);
   } else if constexpr (std::is_same_v<Message, BeginTaskMessage>) {
     archive.number(m.task);
     visit_kernel(archive, m.reference);
@@ -110,9 +118,23 @@ void visit(Archive& archive, M& m) {
     static_assert(std::is_same_v<Message, MeasureResult>);
     numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,
             m.min_seconds, m.median_seconds, m.incumbent_seconds, m.pairs, m.disturbed, m.max_error,
-            m.prepack_seconds, m.spent_seconds);
+            m.prepack_seconds, m.device_seconds, m.spent_seconds);
     archive.text(m.message);
   }
+}
+
+bool are_valid(const std::vector<KernelLaunch>& launches, std::size_t arguments, i64 scratch_bytes) {
+  for (const KernelLaunch& launch : launches) {
+    for (std::size_t d = 0; d < 3; ++d) {
+      if (launch.groups[d] < 1 || launch.threads[d] < 1) return false;
+    }
+    for (const KernelLaunch::Pointer& pointer : launch.pointers) {
+      bool inside = pointer.is_scratch ? pointer.bytes >= 0 && pointer.at + pointer.bytes <= scratch_bytes
+                                       : pointer.at < static_cast<i64>(arguments);
+      if (pointer.at < 0 || !inside) return false;
+    }
+  }
+  return true;
 }
 
 // Enumerations and sizes in range; what else a message says is checked where it is used.
@@ -125,7 +147,9 @@ bool is_valid(const Kernel& kernel) {
       if (!in_range) return false;
     }
   }
-  return manifest.scratch_shared_bytes >= 0 && manifest.scratch_worker_bytes >= 0;
+  return are_valid(manifest.run_launches, manifest.run.size(), manifest.scratch_shared_bytes) &&
+         are_valid(manifest.prepack_launches, manifest.prepack.size(), manifest.scratch_shared_bytes) &&
+         manifest.scratch_shared_bytes >= 0 && manifest.scratch_worker_bytes >= 0;
 }
 bool is_valid(int) { return true; }
 bool is_valid(const HelloMessage&) { return true; }

@@ -31,7 +31,7 @@ struct FrameHeader {
 
 // Tuner to worker, first of all; no answer.
 struct HelloMessage {
-  int core = -1;
+  int core = -1, device = -1;
   i64 memory_bytes = 0;
   double reference_timeout_seconds = 0;
 };

@@ -25,6 +25,7 @@
 #include <mutex>
 
 #include "backends/backend.h"
+#include "backends/kernel_arguments.h"
 #include "backends/llvm/emitter.h"
 #include "dsl/base/check.h"
 
@@ -119,19 +120,8 @@ std::vector<std::string> enabled_features(const CodegenTarget& target) {
 KernelManifest manifest_of(const LoweredProgram& program, std::string_view symbol) {
   KernelManifest manifest;
   manifest.symbol = symbol;
-  auto convert = [](Array<LoweredArgument> from, std::vector<KernelArgument>& to) {
-    for (const LoweredArgument& argument : from) {
-      ArgumentRole role = argument.is_packed     ? ArgumentRole::Packed
-                          : argument.is_output   ? ArgumentRole::Output
-                          : argument.is_constant ? ArgumentRole::Constant
-                                                 : ArgumentRole::Input;
-      i64 bytes = bytes_of(argument.dtype);
-      for (i64 extent : argument.shape) bytes *= extent;
-      to.push_back({std::string(argument.name), role, argument.dtype, {argument.shape.begin(), argument.shape.end()}, bytes});
-    }
-  };
-  convert(program.run_arguments, manifest.run);
-  if (program.prepack.body) convert(program.prepack_arguments, manifest.prepack);
+  manifest.run = kernel_arguments(program.run_arguments);
+  if (program.prepack.body) manifest.prepack = kernel_arguments(program.prepack_arguments);
   manifest.scratch_shared_bytes = program.scratch_shared_bytes;
   manifest.scratch_worker_bytes = program.scratch_worker_bytes;
   manifest.parallel = program.parallel;
@@ -216,7 +206,8 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
-  codegen::ModuleEmitter(module, program, symbol, target.vector_bits, target.cpu, target.features).emit();
+  TW_TRY(int widest, codegen::check_intrinsics(program, *machine, module));
+  codegen::ModuleEmitter(module, program, symbol, std::max(target.vector_bits, widest), target.cpu, target.features).emit();
   double built = now_ms();
   times.build_ms = built - start;
   if (verify) {

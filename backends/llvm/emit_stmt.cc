@@ -117,6 +117,7 @@ void FunctionEmitter::branch(const If& node) {
 void FunctionEmitter::loop(const For& node) {
   TW_CHECK(node.loop_kind == LoopKind::Serial || node.loop_kind == LoopKind::Parallel, "a loop that lowering does not make");
   if (node.extent <= 0) return;
+  if (const Annotation* mark = find_annotation(node.annotations, kIntrinsicMark)) return intrinsic(node, *find_intrinsic(mark->text));
   if (node.loop_kind == LoopKind::Parallel && parallel_for_ && node.extent > 1) return parallel_loop(node);
   counted_loop(node);
 }

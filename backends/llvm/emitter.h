@@ -10,7 +10,12 @@
 
 #include "backends/llvm/vector_functions.h"
 #include "dsl/analysis/affine.h"
+#include "dsl/intrinsics/intrinsic.h"
 #include "dsl/passes/lower.h"
+
+namespace llvm {
+class TargetMachine;
+}
 
 namespace tw::codegen {
 
@@ -45,6 +50,10 @@ LiveIns live_ins(const Stmt* stmt);
 
 class FunctionEmitter;
 
+// Can the target do all intrinsics of the program? The types in calls of LLVM's intrinsics are checked too. Uses the module for
+// declarations. The result is the width of their widest vector in bits, 0 if there is none: LLVM must know it beforehand.
+Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module);
+
 // One module: <symbol>_run, <symbol>_prepack, and internal functions.
 class ModuleEmitter {
  public:
@@ -53,6 +62,7 @@ class ModuleEmitter {
   void emit();
 
   llvm::Module& module() { return module_; }
+  Arena& arena() { return arena_; }  // for expressions made on the way
   llvm::Function* make_function(llvm::FunctionType* type, const std::string& name, bool is_entry);
   // The task function of a parallel loop: (context, index, worker). The context is a struct of the live-ins in order, with the
   // scratch pointer first.
@@ -72,6 +82,7 @@ class ModuleEmitter {
                  llvm::Value* scratch);
 
   llvm::Module& module_;
+  Arena arena_;
   const LoweredProgram& program_;
   std::string symbol_;
   int vector_bits_;
@@ -121,6 +132,11 @@ class FunctionEmitter {
   llvm::AllocaInst* local(llvm::Type* type);  // in the entry block
   void enter_scope(bool hides_addresses);
   void leave_scope(bool hides_addresses);
+
+  // Tensorized loop nests: emit_intrinsic.cc
+  void intrinsic(const For& nest, const Intrinsic& intrinsic);
+  llvm::Value* intrinsic_step(const IntrinsicStep& step, const std::vector<IntrinsicOperand>& operands,
+                              const std::vector<llvm::Value*>& values);
 
   // Memory: emit_memory.cc
   llvm::Value* load(const Load& load);

@@ -221,6 +221,16 @@ MaybeInterval interval_of_binary(const Binary* e, const VarRanges& ranges) {
   }
 }
 
+// Of within(x, min, extent); nothing for null.
+MaybeInterval interval_of_claim(const Call* claim, const VarRanges& ranges) {
+  MaybeInterval min = claim ? interval_of(claim->arguments[1], ranges) : std::nullopt;
+  MaybeInterval extent = min ? interval_of(claim->arguments[2], ranges) : std::nullopt;
+  if (!extent) return std::nullopt;
+  Interval said{min->min, min->max + extent->max - 1};
+  MaybeInterval known = interval_of(claim->arguments[0], ranges);
+  return known ? Interval{std::max(said.min, known->min), std::min(said.max, known->max)} : said;
+}
+
 }  // namespace
 
 std::optional<Interval> interval_of(const Sum& sum, const VarRanges& ranges) {
@@ -261,6 +271,7 @@ std::optional<Interval> interval_of(const Expr* expr, const VarRanges& ranges) {
       MaybeInterval a = interval_of(select->then, ranges), b = interval_of(select->otherwise, ranges);
       return a && b ? MaybeInterval({std::min(a->min, b->min), std::max(a->max, b->max)}) : std::nullopt;
     }
+    case Kind::Call: return interval_of_claim(as_within(expr), ranges);
     case Kind::Binary: {
       DType dtype = expr->type.dtype;
       if (dtype != DType::I64 && dtype != DType::Bool) return std::nullopt;

@@ -101,6 +101,8 @@ bool has_trivial_bindings(const Block* block) {
   return true;
 }
 
+bool is_composite(const Block* block) { return block->body->kind != Kind::Store && !accumulates(block); }
+
 const Store* single_store(const Block* block) {
   const Store* store = as<Store>(block->body);
   return store && store->targets.size() == 1 ? store : nullptr;

@@ -55,6 +55,7 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
   for_each<For>(loop, [&](const For* inside) {
     if (is_inside(inside, block)) ranges.set_extent(inside->var, inside->extent);
   });
+  add_ranges(ranges, loops_inside(block));
   Substitution bindings;
   for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
   for (const Access& access : accesses_of(block)) {
@@ -112,9 +113,24 @@ bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const 
   return covered && all_own;
 }
 
+// A block of several statements may hand on what it writes from point to point.
+Status keep_nothing(const std::vector<const Block*>& blocks, const For* loop) {
+  for (const Block* block : blocks) {
+    if (!is_composite(block)) continue;
+    for (const Buffer* buffer : buffers_read(block)) {
+      if (!writes_buffer(block, buffer)) continue;
+      return reject("block `{a}` reads elements of `{b}` that may come from another iteration", block->name, buffer->name)
+          .about_block(block->id.value)
+          .about_loop(loop->id.value);
+    }
+  }
+  return ok();
+}
+
 Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around,
                    int repeating) {
   std::vector<const Block*> blocks = blocks_in(body);
+  TW_TRY_STATUS(keep_nothing(blocks, fixed.back()));
   if (blocks.size() < 2) return ok();
   for (const For* loop : fixed) around.set_extent(loop->var, loop->extent);
   for (const Block* reader : blocks) {

@@ -51,8 +51,9 @@ bool mentions(const Expr* expr, const VarRanges& vars) {
   return found;
 }
 
-// What is looked up in memory is known to nobody outside of the block: no box can begin there.
+// What is looked up in memory is known to nobody outside of the block: no box can begin there, unless it is said where it lies.
 bool reads_memory(const Expr* expr) {
+  if (const Call* claim = as_within(expr)) return reads_memory(claim->arguments[1]);
   bool found = false;
   for_each<Load>(expr, [&](const Load*) { found = true; });
   return found;
@@ -83,8 +84,10 @@ bool is_dense(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>&
 // One access seen from outside the relaxed loops.
 class Relaxation {
  public:
-  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const std::vector<Bound>& bounds)
-      : arena_(arena), inner_(inner), all_(all), bounds_(bounds) {}
+  // `implied`: further bounds, on relaxed variables alone.
+  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const std::vector<Bound>& bounds,
+             const std::vector<Bound>& implied)
+      : arena_(arena), inner_(inner), all_(all), bounds_(bounds), implied_(implied) {}
 
   Range relax(const Expr* index, i64 dimension) {
     Sum sum = sum_of(index);
@@ -131,23 +134,25 @@ class Relaxation {
     Sum inside;
     for (const Sum::Term& term : sum.terms) {
       if (reads_memory(term.atom)) return std::nullopt;
-      if (!mentions(term.atom, inner_)) {
+      if (const Call* claim = as_within(term.atom)) {
+        std::optional<Part> said = relax_sum(sum_of(claim->arguments[1]));
+        if (!said) return std::nullopt;
+        said->interval.max += *constant_of(claim->arguments[2]) - 1;
+        add_mixed(out, *said, term.coefficient);
+      } else if (!mentions(term.atom, inner_)) {
         out.outer.add_atom(term.atom, term.coefficient);
       } else if (mentions_only(term.atom, inner_) && interval_of(term.atom, inner_)) {
         inside.add_atom(term.atom, term.coefficient);
         note_digit(term.atom);
       } else if (std::optional<Part> mixed = relax_mixed(term.atom)) {
-        out.outer.add(mixed->outer, term.coefficient);
-        i64 a = mixed->interval.min * term.coefficient, b = mixed->interval.max * term.coefficient;
-        out.interval.min += std::min(a, b);
-        out.interval.max += std::max(a, b);
-        out.dense = false;
+        add_mixed(out, *mixed, term.coefficient);
       } else {
         return std::nullopt;
       }
     }
     std::optional<Interval> interval = bounded_interval(inside, inner_, bounds_);
     if (!interval || !out.outer.exact) return std::nullopt;
+    if (!implied_.empty()) interval->max = std::min(interval->max, bounded_interval(inside, inner_, implied_)->max);
     if (out.outer.terms.empty()) {  // nothing is fixed: what the predicate says about the whole applies too
       if (std::optional<Interval> total = bounded_interval(sum, all_, bounds_))
         interval->max = std::min(interval->max, total->max - sum.constant);
@@ -156,6 +161,15 @@ class Relaxation {
     out.interval.max += interval->max;
     out.dense = out.dense && is_dense(inside, inner_, bounds_);
     return out;
+  }
+
+  // factor * part, of which it is not known which values are taken.
+  static void add_mixed(Part& out, const Part& part, i64 factor) {
+    out.outer.add(part.outer, factor);
+    i64 a = part.interval.min * factor, b = part.interval.max * factor;
+    out.interval.min += std::min(a, b);
+    out.interval.max += std::max(a, b);
+    out.dense = false;
   }
 
   // x // c and x % c where x has fixed and relaxed variables.
@@ -178,8 +192,20 @@ class Relaxation {
     return out;
   }
 
+  // Is it made of variables, sums, // and % alone, whose values are taken one after the other?
+  static bool is_digits(const Expr* atom) {
+    if (atom->kind == Kind::Var) return true;
+    bool plain = true;
+    walk(atom, [&](const Node* node) {
+      const Binary* binary = as<Binary>(node);
+      bool is_leaf = node->kind == Kind::Var || node->kind == Kind::IntImm;
+      plain &= is_leaf || (binary && binary->op != BinaryOp::Min && binary->op != BinaryOp::Max);
+      return plain;
+    });
+    return plain;
+  }
   void note_digit(const Expr* atom) {
-    std::optional<Digit> digit = digit_of(atom, inner_);
+    std::optional<Digit> digit = is_digits(atom) ? digit_of(atom, inner_) : std::nullopt;
     if (!digit)
       exact_ = false;
     else if (digit->count > 1)
@@ -239,6 +265,7 @@ class Relaxation {
   const VarRanges& inner_;
   const VarRanges& all_;
   const std::vector<Bound>& bounds_;
+  const std::vector<Bound>& implied_;
   std::vector<Digit> digits_;
   std::vector<Sum> indices_;
   bool exact_ = true;
@@ -287,6 +314,9 @@ class RegionFinder {
     Substitution bindings;
     bool ready = false;
     std::vector<Bound> bounds;
+    std::vector<const For*> inside = loops_inside(block);
+    add_ranges(inner_, inside);
+    add_ranges(all_, inside);
     for (const Access& access : accesses_of(block)) {
       if (access.buffer != buffer_ || access.kind != kind_) continue;
       if (!ready) {
@@ -296,10 +326,15 @@ class RegionFinder {
       }
       add(access, bindings, bounds, understands(block->predicate));
     }
+    inner_.shrink(inner_.size() - inside.size());
+    all_.shrink(all_.size() - inside.size());
   }
   // The block alone: its iters are symbols.
   void visit_inside(const Block* block) {
     for (const IterVar& iter : block->iters) all_.set_extent(iter.var, iter.extent);
+    std::vector<const For*> inside = loops_inside(block);
+    add_ranges(inner_, inside);
+    add_ranges(all_, inside);
     for (const Access& access : accesses_of(block)) {
       if (access.buffer == buffer_ && access.kind == kind_) add(access, {}, {}, true);
     }
@@ -320,8 +355,20 @@ class RegionFinder {
     inner_.shrink(inner_.size() - 1);
     all_.shrink(all_.size() - 1);
   }
+  // What bounds on fixed and relaxed variables say about the relaxed ones, whatever the values of the others.
+  std::vector<Bound> implied_by(const std::vector<Bound>& bounds) const {
+    std::vector<Bound> out;
+    for (const Bound& bound : bounds) {
+      Sum relaxed, fixed;
+      for (const Sum::Term& term : bound.sum.terms) (mentions(term.atom, inner_) ? relaxed : fixed).add_atom(term.atom, term.coefficient);
+      std::optional<Interval> reach = fixed.terms.empty() ? std::nullopt : interval_of(fixed, all_);
+      if (reach && !relaxed.terms.empty()) out.push_back({relaxed, bound.bound - reach->min});
+    }
+    return out;
+  }
   void add(const Access& access, const Substitution& bindings, const std::vector<Bound>& bounds, bool understood) {
-    Relaxation relaxation(arena_, inner_, all_, bounds);
+    std::vector<Bound> implied = implied_by(bounds);
+    Relaxation relaxation(arena_, inner_, all_, bounds, implied);
     Region region{buffer_, {}, false};
     for (std::size_t d = 0; d < access.indices.size(); ++d) {
       const Expr* index = substitute(arena_, access.indices[d], bindings);
@@ -355,15 +402,41 @@ std::vector<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
 
 }  // namespace
 
+std::vector<const For*> loops_inside(const Block* block) {
+  std::vector<const For*> loops;
+  for (const Stmt* part : {block->init, block->body}) {
+    if (part && part->kind != Kind::Store) for_each<For>(part, [&](const For* loop) { loops.push_back(loop); });
+  }
+  return loops;
+}
+
+void add_ranges(VarRanges& ranges, const std::vector<const For*>& loops) {
+  for (const For* loop : loops) ranges.set_extent(loop->var, loop->extent);
+}
+
 bool accumulates(const Block* block) {
   return block->init ||
          std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
+}
+
+bool is_hidden(const Block* block, const Buffer* buffer) {
+  const Annotation* hidden = find_annotation(block->annotations, kHiddenMark);
+  std::string_view rest = hidden ? std::string_view(hidden->text) : std::string_view();
+  while (!rest.empty()) {
+    std::string_view name = rest.substr(0, rest.find(' '));
+    if (name == buffer->name) return true;
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+  }
+  return false;
 }
 
 std::vector<Access> accesses_of(const Block* block) {
   std::vector<Access> all;
   if (block->init) collect(block->init, all);
   collect(block->body, all);
+  if (find_annotation(block->annotations, kHiddenMark)) {
+    std::erase_if(all, [&](const Access& a) { return a.kind == AccessKind::Read && is_hidden(block, a.buffer); });
+  }
   if (!accumulates(block)) return all;
   auto is_own = [&](const Access& access) {
     return access.kind == AccessKind::Read && writes_buffer(block, access.buffer);
@@ -387,7 +460,7 @@ bool reads_buffer(const Block* block, const Buffer* buffer) {
   auto visit = [&](const Load* load) { found |= load->buffer == buffer; };
   if (block->init) for_each<Load>(block->init, visit);
   for_each<Load>(block->body, visit);
-  return found && !(accumulates(block) && writes_buffer(block, buffer));
+  return found && !(accumulates(block) && writes_buffer(block, buffer)) && !is_hidden(block, buffer);
 }
 
 std::vector<const Buffer*> buffers_read(const Block* block) { return distinct(block, AccessKind::Read); }

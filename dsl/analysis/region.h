@@ -22,13 +22,20 @@ struct Region {
 enum class AccessKind : u8 { Read, Write };
 struct Access {
   const Buffer* buffer;
-  Array<const Expr*> indices;
+  Array<const Expr*> indices;  // over the iters of the block and the variables of loops inside it
   AccessKind kind;
 };
 
+// The loops inside a block (blockize), in its init and its body: they run over their whole range in each of its points.
+std::vector<const For*> loops_inside(const Block* block);
+void add_ranges(VarRanges& ranges, const std::vector<const For*>& loops);
+
 // All accesses in the init and body of a block, in program order, reads of a statement before its writes. A block that
-// accumulates (it has R iters or an init) does not count as a reader of what it writes.
+// accumulates (it has R iters or an init) does not count as a reader of what it writes. Reads of buffers whose names stand in
+// the block's annotation kHiddenMark (separated by spaces; parameters that nobody writes) do not count either.
+inline constexpr std::string_view kHiddenMark = "hidden";
 std::vector<Access> accesses_of(const Block* block);
+bool is_hidden(const Block* block, const Buffer* buffer);
 bool accumulates(const Block* block);
 bool reads_buffer(const Block* block, const Buffer* buffer);
 bool writes_buffer(const Block* block, const Buffer* buffer);

@@ -12,7 +12,8 @@ struct FunctionRow {
 };
 constexpr FunctionRow kFunctions[] = {{"exp", 1}, {"log", 1}, {"sqrt", 1}, {"rsqrt", 1}, {"tanh", 1}, {"erf", 1},
                                       {"sigmoid", 1}, {"abs", 1}, {"floor", 1}, {"ceil", 1}, {"round", 1}, {"pow", 2},
-                                      {"reduce_add", 1}, {"reduce_mul", 1}, {"reduce_min", 1}, {"reduce_max", 1}};
+                                      {"reduce_add", 1}, {"reduce_mul", 1}, {"reduce_min", 1}, {"reduce_max", 1},
+                                      {"within", 3}};
 struct ReductionRow {
   Function function;
   BinaryOp op;
@@ -42,6 +43,11 @@ std::optional<BinaryOp> combined_by(Function f) {
     if (row.function == f) return row.op;
   }
   return std::nullopt;
+}
+
+const Call* as_within(const Node* node) {
+  const Call* call = as<Call>(node);
+  return call && call->function == Function::Within ? call : nullptr;
 }
 
 std::optional<Function> parse_function(std::string_view name) {

@@ -62,9 +62,10 @@ struct Binary : Expr {
 struct Select : Expr {  // only the chosen side is evaluated
   const Expr *condition, *then, *otherwise;
 };
-// ReduceX combines the lanes of a vector into one scalar; lowered programs only.
+// ReduceX combines the lanes of a vector into one scalar; lowered programs only. Within(x, min, extent) is the index x, of which it
+// is known that it lies in [min, min + extent): a fact for analysis, which the interpreter checks and lowering drops.
 enum class Function : u8 {
-  Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Abs, Floor, Ceil, Round, Pow, ReduceAdd, ReduceMul, ReduceMin, ReduceMax,
+  Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Abs, Floor, Ceil, Round, Pow, ReduceAdd, ReduceMul, ReduceMin, ReduceMax, Within,
 };
 struct Call : Expr {
   Function function;
@@ -195,6 +196,8 @@ int arity_of(Function f);
 // The function that combines lanes with this operation (+ * min max), and the operation of such a function.
 std::optional<Function> reduction_by(BinaryOp op);
 std::optional<BinaryOp> combined_by(Function f);
+// A call of Within, or null.
+const Call* as_within(const Node* node);
 const char* name_of(LoopKind kind);  // "serial", "parallel", "vectorize", "unroll", "bind"
 const char* name_of(Scope scope);    // "global"
 std::optional<Scope> parse_scope(std::string_view name);

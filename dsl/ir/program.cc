@@ -1,5 +1,6 @@
 #include "dsl/ir/program.h"
 
+#include <charconv>
 #include <unordered_map>
 
 #include "dsl/ir/walk.h"
@@ -26,6 +27,16 @@ bool is_constant_param(const Program& program, const Buffer* buffer) {
 bool is_output(const Program& program, const Buffer* buffer) {
   const Param* param = find_param(program, buffer);
   return param && param->role == Role::Output;
+}
+
+std::optional<std::size_t> ring_axis(const Buffer* buffer) {
+  std::string_view layout = buffer->layout;
+  if (!layout.starts_with(kRingLayout)) return std::nullopt;
+  layout.remove_prefix(kRingLayout.size());
+  std::size_t axis = 0;
+  auto [end, error] = std::from_chars(layout.data(), layout.data() + layout.size(), axis);
+  bool is_axis = error == std::errc() && end == layout.data() + layout.size() && axis < buffer->shape.size();
+  return is_axis ? std::optional(axis) : std::nullopt;
 }
 
 bool has_free_layout(const Program& program, const Buffer* buffer) {

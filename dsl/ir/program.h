@@ -41,6 +41,11 @@ bool is_output(const Program& program, const Buffer* buffer);
 bool has_free_layout(const Program& program, const Buffer* buffer);
 void mark_free_layout(OwnedProgram& owned);
 
+// The layout "ring d": along dimension d only what one iteration of a loop touches is kept when the program is lowered, and index
+// i is stored at the remainder of i (rolling_buffer). Nothing for other layouts.
+inline constexpr std::string_view kRingLayout = "ring ";
+std::optional<std::size_t> ring_axis(const Buffer* buffer);
+
 i64 elements_of(const Buffer* buffer);
 // Row-major, in elements, with the stride rules of the buffer obeyed; and the elements from the first to the last one.
 std::vector<i64> strides_of(const Buffer* buffer);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -65,6 +66,10 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
   } else if (const Alloc* alloc = as<Alloc>(stmt)) {
     add(alloc->body);
   } else if (const For* loop = as<For>(stmt)) {
+    if (const Annotation* mark = find_annotation(loop->annotations, kIntrinsicMark)) {
+      const Intrinsic* intrinsic = find_intrinsic(mark->text);
+      if (intrinsic) return {intrinsic->cost, intrinsic->cost};
+    }
     add(loop->body);
     if (loop->loop_kind == LoopKind::Unroll) return times(total, loop->extent, loop->extent);
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);

@@ -1,11 +1,12 @@
 #include "dsl/passes/lower.h"
 
-#include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/check_intrinsics.h"
 #include "dsl/passes/flatten_buffers.h"
 #include "dsl/passes/lower_blocks.h"
 #include "dsl/passes/parallel_loops.h"
 #include "dsl/passes/partition_loops.h"
+#include "dsl/passes/pipeline.h"
 #include "dsl/passes/place_buffers.h"
 #include "dsl/passes/register_loops.h"
 #include "dsl/passes/skip_identity_terms.h"
@@ -15,25 +16,6 @@
 
 namespace tw {
 namespace {
-
-// Runs passes over one program and keeps the text after each that changed it.
-class Pipeline {
- public:
-  Pipeline(Program program, std::vector<PassDump>* dumps) : program_(program), dumps_(dumps) {}
-
-  Status step(const char* pass, Result<Program> result) {
-    if (!result) return result.rejected();
-    bool changed = result->body != program_.body;
-    program_ = *result;
-    if (changed && dumps_) dumps_->push_back({pass, print(program_)});
-    return ok();
-  }
-  const Program& program() const { return program_; }
-
- private:
-  Program program_;
-  std::vector<PassDump>* dumps_;
-};
 
 struct LoweredEntry {
   LoweredFunction function;
@@ -56,6 +38,7 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
   TW_TRY_STATUS(at.step("flatten_buffers", flatten_buffers(arena, at.program())));
   TW_TRY_STATUS(at.step("vectorize_loops", vectorize_loops(arena, at.program(), options)));
   TW_TRY_STATUS(at.step("unroll_loops", unroll_loops(arena, at.program(), options)));
+  TW_TRY_STATUS(check_intrinsics(arena, at.program().body));
   const Program& flat = at.program();
   LoweredEntry out{{.body = flat.body}, placed.shared_bytes, placed.worker_bytes};
   std::vector<Placement> arguments, scratch;
@@ -68,7 +51,15 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
   return out;
 }
 
-std::vector<LoweredArgument> arguments_of(Arena& arena, const Program& entry, const Program& original) {
+bool has_parallel_loop(const Stmt* body) {
+  bool found = false;
+  for_each<For>(body, [&](const For* loop) { found |= loop->loop_kind == LoopKind::Parallel; });
+  return found;
+}
+
+}  // namespace
+
+std::vector<LoweredArgument> lowered_arguments(Arena& arena, const Program& entry, const Program& original) {
   std::vector<LoweredArgument> out;
   for (const Param& param : entry.params) {
     bool is_original = is_param(original, param.buffer);
@@ -84,27 +75,19 @@ std::vector<LoweredArgument> arguments_of(Arena& arena, const Program& entry, co
   return out;
 }
 
-bool has_parallel_loop(const Stmt* body) {
-  bool found = false;
-  for_each<For>(body, [&](const For* loop) { found |= loop->loop_kind == LoopKind::Parallel; });
-  return found;
-}
-
-}  // namespace
-
 Result<LoweredProgram> lower(Arena& arena, const Program& program, const LoweringOptions& options, std::vector<PassDump>* dumps) {
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
   LoweredProgram out;
   TW_TRY(LoweredEntry run, lower_entry(arena, entries.run, true, options, dumps));
   out.run = run.function;
-  out.run_arguments = arena.copy(arguments_of(arena, entries.run, program));
+  out.run_arguments = arena.copy(lowered_arguments(arena, entries.run, program));
   out.scratch_shared_bytes = run.shared_bytes;
   out.scratch_worker_bytes = run.worker_bytes;
   out.parallel = has_parallel_loop(run.function.body);
   if (!entries.prepack.body) return out;
   TW_TRY(LoweredEntry prepack, lower_entry(arena, entries.prepack, false, options, dumps));
   out.prepack = prepack.function;
-  out.prepack_arguments = arena.copy(arguments_of(arena, entries.prepack, program));
+  out.prepack_arguments = arena.copy(lowered_arguments(arena, entries.prepack, program));
   return out;
 }
 

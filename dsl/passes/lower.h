@@ -14,6 +14,7 @@ struct LoweringOptions {
   int vector_bits = 256;       // a loop of kind Vectorize becomes vectors of at most this width
   int vector_registers = 16;   // budget of Register buffers, in vectors; over it the candidate is rejected
   i64 max_instructions = 2000; // cap on unrolled and partitioned code, in vector operations per function
+  bool is_device = false;      // bound loops stay, scopes Shared and Local exist: see lower_gpu.h
 };
 
 enum class Place : u8 {

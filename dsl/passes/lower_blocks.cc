@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/analysis/simplify.h"
+#include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/conditions.h"
 
@@ -29,7 +30,7 @@ bool has(const Conjunction& parts, const Expr* wanted) {
 
 class BlockLowering {
  public:
-  explicit BlockLowering(Arena& arena) : arena_(arena), build_{arena} {}
+  BlockLowering(Arena& arena, Program& program) : arena_(arena), build_{arena}, program_(program) {}
 
   const Stmt* stmt(const Stmt* s) {
     switch (s->kind) {
@@ -45,7 +46,13 @@ class BlockLowering {
     return {this, [](void* self, const Expr* e) { return static_cast<BlockLowering*>(self)->expr(e); },
             [](void* self, const Stmt* s) { return static_cast<BlockLowering*>(self)->stmt(s); }};
   }
-  const Expr* expr(const Expr* e) { return simplify(arena_, substitute(arena_, e, iters_), ranges_); }
+  const Expr* expr(const Expr* e) {
+    const Expr* plain = rewrite_exprs(arena_, e, [](const Expr* part) {
+      const Call* claim = as_within(part);
+      return claim ? claim->arguments[0] : part;
+    });
+    return simplify(arena_, substitute(arena_, plain, iters_), ranges_);
+  }
 
   const Stmt* loop(const For* loop) {
     if (const Stmt* decomposed = run_init_first(loop)) return stmt(decomposed);
@@ -94,9 +101,21 @@ class BlockLowering {
     std::size_t before = iters_.entries.size();
     for (std::size_t i = 0; i < values.size(); ++i) iters_.set(block->iters[i].var, values[i]);
     const Stmt* init = block->init ? build_.if_then(join_conjunction(arena_, at_first), stmt(block->init)) : nullptr;
-    const Stmt* body = stmt(block->body);
+    const Stmt* body = with_mark(block, stmt(block->body));
     iters_.entries.resize(before);
     return build_.if_then(predicate, build_.seq({init, body}));
+  }
+
+  // A tensorized block leaves its mark on the outermost loop of its body, or on a loop of one iteration where there is none left
+  // and check_intrinsics will find no match.
+  const Stmt* with_mark(const Block* block, const Stmt* body) {
+    const Annotation* mark = find_annotation(block->annotations, kIntrinsicMark);
+    if (!mark || !body) return body;
+    const For* nest = as<For>(body);
+    if (!nest) nest = build_.loop({program_.next_loop++}, build_.var(program_.next_var++, "once"), 1, body);
+    For* marked = arena_.make<For>(*nest);
+    marked->annotations = with_annotation(arena_, nest->annotations, *mark);
+    return marked;
   }
 
   // For a reduction loop that is directly around its block, alone or with other loops in between:
@@ -149,11 +168,14 @@ class BlockLowering {
       if (block->iters[i].kind != IterKind::R || constant_of(bindings[i])) continue;
       predicate = build_.both(predicate, build_.binary(BinaryOp::Eq, bindings[i], build_.integer(0)));
     }
-    return build_.with_bindings(build_.with_body(block, nullptr, block->init), arena_.copy(bindings), predicate);
+    Block* init = arena_.make<Block>(*build_.with_bindings(build_.with_body(block, nullptr, block->init), arena_.copy(bindings), predicate));
+    init->annotations = without_annotation(arena_, init->annotations, kIntrinsicMark);
+    return init;
   }
 
   Arena& arena_;
   Build build_;
+  Program& program_;  // for fresh ids
   Substitution iters_;
   VarRanges ranges_;
 };
@@ -161,7 +183,7 @@ class BlockLowering {
 }  // namespace
 
 Program lower_blocks(Arena& arena, Program program) {
-  if (program.body) program.body = BlockLowering(arena).stmt(program.body);
+  if (program.body) program.body = BlockLowering(arena, program).stmt(program.body);
   return program;
 }
 

@@ -5,8 +5,10 @@
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/check_intrinsics.h"
 #include "dsl/passes/conditions.h"
 #include "dsl/passes/cost.h"
+#include "dsl/passes/thread_axes.h"
 
 namespace tw {
 namespace {
@@ -164,7 +166,7 @@ class Partition {
   };
 
   const Stmt* loop(const For* loop) {
-    if (loop->loop_kind == LoopKind::Parallel) return parallel(loop);
+    if (is_concurrent(loop)) return concurrent(loop);
     Interval range{0, loop->extent - 1};
     std::vector<const Stmt*> out;
     for (const Piece& piece : pieces(loop->var, range, loop->body)) out.push_back(rebuild(loop, piece));
@@ -180,7 +182,7 @@ class Partition {
     const Expr* first = build_.integer(piece.range.min);
     shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
     const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
-    if (extent == 1 && !find_annotation(loop->annotations, "hide_address")) return body;
+    if (extent == 1 && !find_annotation(loop->annotations, "hide_address") && !is_tensorized(loop)) return body;
     For* copy = arena_.make<For>(*loop);
     copy->extent = extent;
     copy->body = body;
@@ -218,11 +220,11 @@ class Partition {
     return out;
   }
 
-  // Parallel loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
-  const Stmt* parallel(const For* outermost) {
+  // Parallel and bound loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
+  const Stmt* concurrent(const For* outermost) {
     std::vector<const For*> nest;
     const Stmt* inner = outermost;
-    for (const For* loop = outermost; loop && loop->loop_kind == LoopKind::Parallel; loop = as<For>(inner)) {
+    for (const For* loop = outermost; loop && is_concurrent(loop); loop = as<For>(inner)) {
       nest.push_back(loop);
       inner = loop->body;
     }
@@ -237,12 +239,20 @@ class Partition {
   const Stmt* choose(const std::vector<const For*>& nest, std::size_t depth, const Stmt* body) {
     if (depth == nest.size()) return stmt(body);
     const Var* var = nest[depth]->var;
-    Cuts cuts = find_cuts(var, {0, nest[depth]->extent - 1}, body);
+    Cuts cuts = holds_steps(nest[depth]) ? Cuts{} : find_cuts(var, {0, nest[depth]->extent - 1}, body);
     if (!cuts.at.empty()) {
       const Stmt* out = choose_piece(nest, depth, cuts, body);
       if (!out || cost_of(out, options_).code <= options_.max_instructions) return out;
     }
     return choose(nest, depth + 1, body);
+  }
+
+  // Barriers between steps must not stand under a condition: not every driver gets that right (PoCL 3.1 does not).
+  static bool holds_steps(const For* groups) {
+    bool found = false;
+    if (is_thread_loop(groups)) return false;
+    for_each<For>(groups->body, [&](const For* loop) { found |= is_thread_loop(loop); });
+    return found;
   }
 
   const Stmt* choose_piece(const std::vector<const For*>& nest, std::size_t depth, const Cuts& cuts, const Stmt* body) {

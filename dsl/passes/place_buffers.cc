@@ -6,6 +6,7 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/conditions.h"
+#include "dsl/passes/thread_axes.h"
 
 namespace tw {
 namespace {
@@ -37,9 +38,11 @@ struct Usage {
   std::size_t first_nest = 0, last_nest = 0;  // which statements of the program's body
   std::vector<Span> spans;
   const Buffer* shrunk = nullptr;
+  std::optional<std::size_t> ring;  // the dimension whose indices become remainders
+  const For* carrier = nullptr;     // of a ring: the loop inside of `loops` whose iterations hand elements on
 
   bool is_worker() const {
-    return std::any_of(loops.begin(), loops.end(), [](const For* loop) { return loop->loop_kind == LoopKind::Parallel; });
+    return std::any_of(loops.begin(), loops.end(), is_concurrent);
   }
 };
 
@@ -47,7 +50,7 @@ class BufferPlacement {
  public:
   BufferPlacement(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed)
       : arena_(arena), build_{arena}, program_(program), options_(options), scratch_allowed_(scratch_allowed) {
-    for (const Buffer* local : program.locals) usages_.push_back({.buffer = local});
+    for (const Buffer* local : program.locals) usages_.push_back({.buffer = local, .ring = ring_axis(local)});
   }
 
   Result<PlacedProgram> run() {
@@ -55,6 +58,7 @@ class BufferPlacement {
     for (Usage& usage : usages_) usage.spans.resize(usage.buffer->shape.size());
     for_each_nest([&](const Stmt* nest) { find_regions(nest); });
     for (Usage& usage : usages_) {
+      if (usage.seen) TW_TRY_STATUS(check_ring(usage));
       if (!is_rewritten(usage)) keep_whole(usage);
       usage.shrunk = shrink(usage);
     }
@@ -111,12 +115,15 @@ class BufferPlacement {
       usage->seen = true;
       usage->first_nest = nest_;
       usage->loops = private_loops(condition, is_read);
+      usage->carrier = loop_inside(usage->loops.size());
       return;
     }
     std::size_t common = 0;
     while (common < usage->loops.size() && common < loops_.size() && usage->loops[common] == loops_[common]) ++common;
     usage->loops.resize(common);
+    if (loop_inside(common) != usage->carrier) usage->carrier = nullptr;
   }
+  const For* loop_inside(std::size_t depth) const { return depth < loops_.size() ? loops_[depth] : nullptr; }
 
   // The loops of which each iteration may have a buffer of its own: from the outside in, up to one that carries values from
   // iteration to iteration (its first access is a read, or a write in the first iteration only), or whose iterations run at once
@@ -199,7 +206,11 @@ class BufferPlacement {
     Sum base, inner;
     Sum sum = sum_of(index);
     inner.add_constant(sum.constant);
-    for (const Sum::Term& term : sum.terms) (is_outside(term.atom, usage.loops) ? base : inner).add_atom(term.atom, term.coefficient);
+    const For* carrier = usage.ring == dimension ? usage.carrier : nullptr;
+    for (const Sum::Term& term : sum.terms) {
+      bool is_base = is_outside(term.atom, usage.loops) || (carrier && term.atom == carrier->var);
+      (is_base ? base : inner).add_atom(term.atom, term.coefficient);
+    }
     MaybeInterval constants = sum.exact ? bounds_of(inner) : std::nullopt;
     // What runs stays inside of the buffer.
     if (constants && base.terms.empty()) constants = Interval{std::max<i64>(constants->min, 0), std::min(constants->max, usage.buffer->shape[dimension] - 1)};
@@ -225,6 +236,20 @@ class BufferPlacement {
     });
   }
 
+  // A ring holds what one iteration of the carrier touches, all of which is written by then. The boxes of iterations move forward, so
+  // whatever is still needed lies in each box between its first and its last use, where no two elements have equal remainders.
+  Status check_ring(const Usage& usage) const {
+    if (!usage.ring) return ok();
+    const Span& span = usage.spans[*usage.ring];
+    bool moves_forward = false;
+    for (const Sum::Term& term : span.base.terms) moves_forward |= usage.carrier && term.atom == usage.carrier->var && term.coefficient > 0;
+    bool is_kept = span.read && span.written && span.written->min <= span.read->min && span.read->max <= span.written->max;
+    bool in_order = usage.carrier && usage.carrier->loop_kind != LoopKind::Parallel && usage.carrier->loop_kind != LoopKind::Vectorize;
+    if (!span.whole && moves_forward && is_kept && in_order && is_rewritten(usage)) return ok();
+    return reject("buffer `{a}` is a ring along dimension {0}, but its accesses are not in one loop whose iterations move forward there",
+                  usage.buffer->name, static_cast<i64>(*usage.ring));
+  }
+
   // Do all variables of the atom belong to the shared loops?
   static bool is_outside(const Expr* atom, const std::vector<const For*>& loops) {
     bool outside = true;
@@ -239,7 +264,7 @@ class BufferPlacement {
 
   // The whole buffer, one per iteration of a parallel loop, since values do not pass between these.
   static void keep_whole(Usage& usage) {
-    while (!usage.loops.empty() && usage.loops.back()->loop_kind != LoopKind::Parallel) usage.loops.pop_back();
+    while (!usage.loops.empty() && !is_concurrent(usage.loops.back())) usage.loops.pop_back();
     for (Span& span : usage.spans) span.whole = true;
   }
 
@@ -289,6 +314,7 @@ class BufferPlacement {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
       if (!usage.seen) continue;
+      if (options_.is_device) continue;  // device_scopes has limits of its own
       if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
         return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
       }
@@ -388,6 +414,10 @@ class BufferPlacement {
       const Span& span = usage.spans[d];
       if (span.whole) {
         out.push_back(indices[d]);
+        continue;
+      }
+      if (usage.ring == d) {
+        out.push_back(build_.floor_mod(indices[d], build_.integer(usage.shrunk->shape[d])));
         continue;
       }
       Sum sum = sum_of(indices[d]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/ir/walk.h"
+#include "dsl/passes/check_intrinsics.h"
 
 namespace tw {
 namespace {
@@ -19,6 +20,15 @@ void add_vars(Array<const Expr*> indices, Vars& out) {
   }
 }
 
+// The loops of tensorized nests, whose accesses to registers are those of the intrinsic.
+Vars tensorized_vars(const Stmt* body) {
+  Vars out;
+  for_each<For>(body, [&](const For* nest) {
+    if (is_tensorized(nest)) for_each<For>(nest, [&](const For* loop) { out.push_back(loop->var); });
+  });
+  return out;
+}
+
 Vars register_vars(const Stmt* body) {
   Vars out;
   walk(body, [&](const Node* node) {
@@ -31,6 +41,8 @@ Vars register_vars(const Stmt* body) {
     }
     return true;
   });
+  Vars inside = tensorized_vars(body);
+  std::erase_if(out, [&](const Var* var) { return contains(inside, var); });
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "dsl/passes/unroll_loops.h"
 
 #include "dsl/ir/walk.h"
+#include "dsl/passes/check_intrinsics.h"
 #include "dsl/passes/cost.h"
 
 namespace tw {
@@ -80,6 +81,8 @@ Status check_registers(const Stmt* body) {
     if (buffer->scope == Scope::Register && !is_fixed(indices[0])) wrong = buffer;
   };
   walk(body, [&](const Node* node) {
+    const For* loop = as<For>(node);
+    if (loop && is_tensorized(loop)) return false;  // check_intrinsics looks at these
     if (const Load* load = as<Load>(node)) check(load->buffer, load->indices);
     if (const Store* store = as<Store>(node)) {
       for (const StoreTarget& target : store->targets) check(target.buffer, target.indices);

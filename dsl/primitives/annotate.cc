@@ -1,5 +1,6 @@
 // Puts a mark on a loop or a block: a key with an integer or a text. A mark that is there already is replaced.
 //   for i in 8 { B[i] }   annotate(i, "unroll_limit", 16)   ->   for i in 8 @unroll_limit = 16 { B[i] }
+#include "dsl/analysis/region.h"
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;
@@ -8,6 +9,7 @@ PRIMITIVE(annotate, Unit(LoopOrBlock at, Str key, Literal value))
 
 static Result<Unit> apply(State& state, LoopOrBlock at, Str key, Literal value) {
   if (key.empty()) return reject("expected a key that is not empty");
+  if (key == kHiddenMark) return reject("the mark `hidden` is made by hide_buffer_access, which checks what it hides");
   Arena& arena = state.arena();
   Annotation added{arena.text(key), value.integer, arena.text(value.text), value.is_text};
   if (at.loop.value) {

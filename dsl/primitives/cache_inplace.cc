@@ -24,6 +24,10 @@ static Status updates_in_place(const Block* block, const Buffer* buffer) {
     return reject("block `{a}` writes `{b}` but does not read it", block->name, buffer->name)
         .about_block(block->id.value);
   }
+  if (is_composite(block)) {
+    return reject("block `{a}` has several statements; expected one that updates `{b}`", block->name, buffer->name)
+        .about_block(block->id.value);
+  }
   TW_TRY_STATUS(only_indices(block, buffer));
   return ok();
 }

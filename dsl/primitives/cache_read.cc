@@ -23,13 +23,13 @@ static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope
   if (at < 0)
     return reject("block `{a}` writes `{b}`, which it reads", block->name, buffer->name).about_block(id.value);
   TW_TRY_STATUS(is_written_before(state, block, buffer));
-  TW_TRY_STATUS(reads_known_places(block, buffer));
+  TW_TRY_STATUS(reads_known_places(block, buffer, is_param(state.program(), buffer)));
 
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), path[at], buffer, AccessKind::Read, around, block);
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
                                           buffer->shape, scope);
-  const Block* mover = copy_block(state, copy->name, buffer, copy, block);
+  const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);
   const Stmt* nest =
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
   Program before = state.program();

@@ -23,7 +23,7 @@ static Status all_consumers_below(const State& state, const Block* block, const 
           .about_block(reader->id.value)
           .about_loop(loop->id.value);
     }
-    for (const Buffer* buffer : buffers_written(block)) TW_TRY_STATUS(reads_known_places(reader, buffer));
+    for (const Buffer* buffer : buffers_written(block)) TW_TRY_STATUS(reads_known_places(reader, buffer, true));
   }
   return ok();
 }

@@ -89,8 +89,8 @@ class Copier {
     out->bindings = state_.arena().copy(bindings);
     out->predicate =
         block->predicate ? substitute(state_.arena(), block->predicate, vars_) : nullptr;
-    out->init = block->init ? substitute(state_.arena(), block->init, iters) : nullptr;
-    out->body = substitute(state_.arena(), block->body, iters);
+    out->init = block->init ? with_fresh_loops(state_, substitute(state_.arena(), block->init, iters)) : nullptr;
+    out->body = with_fresh_loops(state_, substitute(state_.arena(), block->body, iters));
     return out;
   }
 

@@ -5,7 +5,7 @@
 // touches a box of constant size that starts at a multiple of its size. If reduction loops are outside, or the init was
 // decomposed before, the tile is loaded instead of initialised, except where these loops are at their first value.
 // Tails: rows that a predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are
-// unrolled, the one along the rows of the output is vectorized.
+// unrolled, the one along the rows of the output is vectorized; bound ones stay bound.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -123,14 +123,18 @@ Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> ind
   return arena.copy(out);
 }
 
-// The loops of a new block: unrolled, and vectorized where consecutive values are consecutive in the output; that one
-// innermost.
+// The loops of a new block: bound ones stay with the work-items that compute the tile; the others unrolled, and vectorized where
+// consecutive values are consecutive in the output, that one innermost.
 const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* block, const Expr* last_index) {
   Build build = state.build();
   const For* vector = nullptr;
-  std::vector<const For*> loops;
+  std::vector<const For*> bound, loops;
   for (std::size_t i = 0; i < mirror.fresh.size(); ++i) {
     const For* loop = mirror.fresh[i];
+    if (mirror.mirrored[i]->loop_kind == LoopKind::Bind) {
+      bound.push_back(build.with_kind(loop, LoopKind::Bind, mirror.mirrored[i]->thread));
+      continue;
+    }
     std::optional<LinearForm> form = linear_form(last_index);
     bool unit_stride = form && form->coefficient(loop->var) == 1;
     if (unit_stride && loop->extent > 1 && mirror.mirrored[i]->loop_kind != LoopKind::Unroll) {
@@ -140,7 +144,8 @@ const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* bloc
     }
   }
   const Stmt* nest = vector ? static_cast<const Stmt*>(build.with_body(vector, block)) : block;
-  for (std::size_t i = loops.size(); i-- > 0;) nest = build.with_body(loops[i], nest);
+  bound.insert(bound.end(), loops.begin(), loops.end());
+  for (std::size_t i = bound.size(); i-- > 0;) nest = build.with_body(bound[i], nest);
   return nest;
 }
 

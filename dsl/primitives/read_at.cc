@@ -29,14 +29,14 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 read_
   }
   for (const Block* reader : readers) {
     TW_TRY_STATUS(is_written_before(state, reader, buffer));
-    TW_TRY_STATUS(reads_known_places(reader, buffer));
+    TW_TRY_STATUS(reads_known_places(reader, buffer, is_param(state.program(), buffer)));
   }
 
   VarRanges around = ranges_to(path, path.index_of(loop) + 1);
   Region region = *region_of(state.arena(), loop->body, buffer, AccessKind::Read, around);
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
                                           buffer->shape, scope);
-  const Block* mover = copy_block(state, copy->name, buffer, copy, block);
+  const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);
   const Stmt* nest =
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), readers, around));
   std::vector<const Stmt*> children = children_of(loop);

@@ -126,6 +126,19 @@ const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer
   return block;
 }
 
+const Block* of_what_is_written(State& state, const Block* copy, const Buffer* from) {
+  std::optional<Region> written = region_of(state.arena(), state.program().body, from, AccessKind::Write, {});
+  if (!written) return copy;
+  std::vector<IterVar> iters(copy->iters.begin(), copy->iters.end());
+  for (std::size_t d = 0; d < iters.size(); ++d) {
+    std::optional<i64> min = constant_of(written->dims[d].min);
+    if (min) iters[d].extent = std::min(iters[d].extent, *min + written->dims[d].extent);
+  }
+  Block* out = state.arena().make<Block>(*copy);
+  out->iters = state.arena().copy(iters);
+  return out;
+}
+
 const Block* redirect_loads(Arena& arena, const Block* block, const Buffer* from, const Buffer* to) {
   Build build{arena};
   auto change = [&](const Expr* e) {

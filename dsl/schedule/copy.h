@@ -33,6 +33,8 @@ Status is_written_before(const State& state, const Block* block, const Buffer* b
 // A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
 // `like` where it uses them as indices.
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like);
+// The same copy, of a domain without the ends of the buffer that nobody writes.
+const Block* of_what_is_written(State& state, const Block* copy, const Buffer* from);
 // The block with its loads, not its stores, going to another buffer.
 const Block* redirect_loads(Arena& arena, const Block* block, const Buffer* from, const Buffer* to);
 

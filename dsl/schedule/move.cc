@@ -49,13 +49,31 @@ int last_child_with(const std::vector<const Stmt*>& children, const std::vector<
   return -1;
 }
 
-Status reads_known_places(const Block* block, const Buffer* buffer) {
+namespace {
+
+// Does the index depend on memory? What is said to be within a box is taken as known, if it may.
+bool looks_up(const Expr* index, bool boxes_count) {
+  bool found = false;
+  walk(index, [&](const Node* node) {
+    bool boxed = as_within(node) != nullptr;
+    found |= node->kind == Kind::Load || (boxed && !boxes_count);
+    return !found && !boxed;
+  });
+  return found;
+}
+
+}  // namespace
+
+Status reads_known_places(const Block* block, const Buffer* buffer, bool boxes_count) {
   for (const Access& access : accesses_of(block)) {
     if (access.buffer != buffer || access.kind != AccessKind::Read) continue;
     for (const Expr* index : access.indices) {
-      bool looked_up = false;
-      for_each<Load>(index, [&](const Load*) { looked_up = true; });
-      if (!looked_up) continue;
+      if (!looks_up(index, boxes_count)) continue;
+      if (as_within(index)) {
+        return reject("block `{a}` reads `{b}` somewhere in a box, parts of which may not be written", block->name,
+                      buffer->name)
+            .about_block(block->id.value);
+      }
       return reject("block `{a}` looks up in memory where it reads `{b}`", block->name, buffer->name)
           .about_block(block->id.value);
     }
@@ -120,6 +138,7 @@ std::vector<const Expr*> written_indices(Arena& arena, const Block* block, const
 Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may) {
   const Block* block = static_cast<const Block*>(path.back());
   VarRanges ranges = ranges_around(path);
+  add_ranges(ranges, loops_inside(block));
   std::vector<const Var*> fixed, moving;
   for (int i = 0; i <= to; ++i) {
     const For* loop = as<For>(path[i]);
@@ -168,9 +187,11 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
 
 std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region) {
   std::vector<Range> ranges;
+  VarRanges inside;
+  add_ranges(inside, loops_inside(block));
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Write || access.buffer != buffer) continue;
-    std::vector<Range> here = iter_ranges(arena, block, access.indices, region);
+    std::vector<Range> here = iter_ranges(arena, block, access.indices, region, inside);
     if (ranges.empty())
       ranges = here;
     else

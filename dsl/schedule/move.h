@@ -17,8 +17,9 @@ int first_child_with(const std::vector<const Stmt*>& children, const std::vector
 int last_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
 
 // The block does not look up in memory where it reads the buffer: else it cannot be told which part is needed, and there
-// may be parts that nobody has computed.
-Status reads_known_places(const Block* block, const Buffer* buffer);
+// may be parts that nobody has computed. `boxes_count`: it is enough to know a box (annotate_buffer_access), because all of
+// it is there or will be computed.
+Status reads_known_places(const Block* block, const Buffer* buffer, bool boxes_count);
 // The loop is not around the block that `from` leads to.
 Status is_outside(const Path& from, const For* loop, const Block* block);
 // What the block reads was written before it, by blocks in front of it.

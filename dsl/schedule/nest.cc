@@ -108,6 +108,21 @@ Status may_be_inside(const Path& path) {
   return ok();
 }
 
+const Stmt* with_fresh_loops(State& state, const Stmt* part) {
+  Substitution vars;
+  for_each<For>(part, [&](const For* loop) { vars.set(loop->var, state.fresh_var(loop->var->name)); });
+  if (vars.entries.empty()) return part;
+  const Stmt* renamed = substitute(state.arena(), part, vars);
+  return rewrite_stmts(state.arena(), renamed, [&](const Stmt* s) -> const Stmt* {
+    const For* loop = as<For>(s);
+    if (!loop) return s;
+    For* copy = state.arena().make<For>(*loop);
+    copy->id = state.fresh_loop();
+    copy->var = static_cast<const Var*>(vars.find(loop->var));
+    return copy;
+  });
+}
+
 const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarRanges ranges) {
   return Rebinder(arena, map, std::move(ranges)).stmt(body);
 }
@@ -135,15 +150,46 @@ const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts) 
   return all;
 }
 
-const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around) {
-  std::vector<const Expr*> common;
-  for (const Expr* conjunct : conjuncts_of(blocks.front()->predicate)) {
-    bool is_outside = true;
-    for_each<Var>(conjunct, [&](const Var* var) { is_outside &= around.find(var) != nullptr; });
-    if (is_outside) common.push_back(conjunct);
+namespace {
+
+bool is_outside(const Expr* e, const VarRanges& around) {
+  bool outside = true;
+  for_each<Var>(e, [&](const Var* var) { outside &= around.find(var) != nullptr; });
+  return outside;
+}
+
+// What `sum < limit` says about the variables of `around`, if loop variables further in, which are not negative, are left
+// out; null if that is nothing.
+const Expr* without_inner_loops(Build build, const Expr* conjunct, const VarRanges& around) {
+  std::vector<Bound> bounds = bounds_of(conjunct, around);
+  if (bounds.size() != 1 || !understands(conjunct)) return nullptr;
+  Sum outer;
+  for (const Sum::Term& term : bounds[0].sum.terms) {
+    if (is_outside(term.atom, around))
+      outer.add_atom(term.atom, term.coefficient);
+    else if (!as<Var>(term.atom) || term.coefficient < 0)
+      return nullptr;
   }
+  const Expr* condition = build.lt(to_expr(build.arena, outer), bounds[0].bound + 1);
+  return outer.terms.empty() || decide(condition, around) ? nullptr : condition;
+}
+
+// The conjuncts of a block's predicate as far as they speak of the loops around.
+std::vector<const Expr*> conditions_outside(Build build, const Block* block, const VarRanges& around) {
+  std::vector<const Expr*> out;
+  for (const Expr* conjunct : conjuncts_of(block->predicate)) {
+    const Expr* outside = is_outside(conjunct, around) ? conjunct : without_inner_loops(build, conjunct, around);
+    if (outside) out.push_back(outside);
+  }
+  return out;
+}
+
+}  // namespace
+
+const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around) {
+  std::vector<const Expr*> common = conditions_outside(build, blocks.front(), around);
   for (const Block* block : blocks) {
-    std::vector<const Expr*> here = conjuncts_of(block->predicate);
+    std::vector<const Expr*> here = conditions_outside(build, block, around);
     std::erase_if(common, [&](const Expr* conjunct) {
       return std::none_of(here.begin(), here.end(), [&](const Expr* other) { return same_expr(conjunct, other); });
     });
@@ -192,9 +238,38 @@ const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>
   return nest;
 }
 
+namespace {
+
+// index = c * iter + part, where part depends on loops inside the block alone: the values of the iter for which any
+// value of the part hits the range.
+std::optional<Range> solve_tile(Build build, const Sum& index, const Var* iter, const Range& range,
+                                const VarRanges& inside) {
+  i64 c = 0;
+  Sum part;
+  part.add_constant(index.constant);
+  for (const Sum::Term& term : index.terms) {
+    if (term.atom == iter)
+      c = term.coefficient;
+    else
+      part.add_atom(term.atom, term.coefficient);
+  }
+  std::optional<Interval> reach = interval_of(part, inside);
+  if (c <= 0 || !reach) return std::nullopt;
+  const Expr* first = build.floor_div(build.add(range.min, c - 1 - reach->max), build.integer(c));
+  return Range{first, floor_div(range.extent - 1 + reach->max - reach->min, c) + 1};
+}
+
+}  // namespace
+
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range) {
+  return solve(arena, index, iter, range, {});
+}
+
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range,
+                           const VarRanges& inside) {
   Build build{arena};
   Sum sum = sum_of(index);
+  if (sum.exact && sum.terms.size() > 1) return solve_tile(build, sum, iter, range, inside);
   if (!sum.exact || sum.terms.size() != 1 || sum.terms[0].coefficient != 1) return std::nullopt;
   const Expr* low = build.add(range.min, -sum.constant);
   const Expr* atom = sum.terms[0].atom;
@@ -206,13 +281,14 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
   return Range{build.mul(low, *c), range.extent * *c};
 }
 
-std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region) {
+std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
+                               const VarRanges& inside) {
   std::vector<Range> ranges;
   for (const IterVar& iter : block->iters) {
     Range range{Build{arena}.integer(0), iter.extent};
     for (std::size_t d = 0; d < indices.size(); ++d) {
       if (is_whole_dimension(region.dims[d], region.buffer->shape[d])) continue;
-      std::optional<Range> solved = solve(arena, indices[d], iter.var, region.dims[d]);
+      std::optional<Range> solved = solve(arena, indices[d], iter.var, region.dims[d], inside);
       if (solved && solved->extent < range.extent) range = *solved;
     }
     ranges.push_back(range);

@@ -26,6 +26,9 @@ const Stmt* rebind(Arena& arena, const Stmt* body, const Substitution& map, VarR
 // Every block below also needs `index < extent`, unless its predicate says so already. `ranges` as in rebind.
 const Stmt* with_limit(Arena& arena, const Stmt* body, const Expr* index, i64 extent, VarRanges ranges);
 
+// A copy of a part of a block in which the loops have handles and variables of their own.
+const Stmt* with_fresh_loops(State& state, const Stmt* part);
+
 // The conjuncts of a predicate (none for null), and back.
 std::vector<const Expr*> conjuncts_of(const Expr* predicate);
 const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
@@ -42,9 +45,14 @@ const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>
 
 // The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range);
+// The same for c * iter + what loops inside the block add, whose ranges these are.
+std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range,
+                           const VarRanges& inside);
 // The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose
-// position in the region is not understood runs over its domain.
-std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region);
+// position in the region is not understood runs over its domain. With ranges of loops inside the block, points that touch
+// the region in a part only count too.
+std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
+                               const VarRanges& inside = {});
 
 // `added` is put before (after) `anchor`, which stands somewhere in the program.
 void insert_before(State& state, const Stmt* anchor, const Stmt* added);

@@ -65,6 +65,7 @@ Result<Loops> ArgReader::convert(const Arg& arg, Loops*) {
 }
 
 Result<Blocks> ArgReader::convert(const Arg& arg, Blocks*) {
+  if (arg.tag == Arg::Tag::None) return Blocks{};
   if (arg.tag != Arg::Tag::List) return reject("expected a list of blocks");
   BlockId* out = static_cast<BlockId*>(state_.arena().allocate(sizeof(BlockId) * (arg.items.size() + 1), alignof(BlockId)));
   for (std::size_t i = 0; i < arg.items.size(); ++i) {

@@ -158,6 +158,7 @@ std::optional<te::Value> ValueLowering::call(const ast::Call* e, const Names& sc
 
 std::optional<te::Value> ValueLowering::builtin(const ast::Call* e, Str name, const std::vector<te::Value>& arguments) {
   std::optional<Function> function = parse_function(name);
+  if (function && (combined_by(*function) || *function == Function::Within)) function.reset();  // not in workloads
   bool is_min = name == "min", is_max = name == "max";
   if (!function && !is_min && !is_max) return user_function(e, name, arguments);
   std::size_t arity = function ? static_cast<std::size_t>(arity_of(*function)) : 2;

@@ -169,9 +169,11 @@ const Expr* ProgramExprs::call(const ast::Call* e) {
   std::optional<std::vector<const Expr*>> list = arguments(e, static_cast<std::size_t>(arity_of(*function)));
   if (!list) return nullptr;
   for (const Expr* argument : *list) {
-    bool fits = is_float(argument->type.dtype) || (*function == Function::Abs && argument->type.dtype != DType::Bool);
+    bool is_index = *function == Function::Within;
+    bool fits = is_index ? argument->type.dtype == DType::I64
+                         : is_float(argument->type.dtype) || (*function == Function::Abs && argument->type.dtype != DType::Bool);
     if (!fits || argument->type != list->front()->type) {
-      return fail(e->span, cat("expected ", fits ? "arguments of one type" : "floats", " at `", callee->name, "`, found ", to_string(argument->type)));
+      return fail(e->span, cat("expected ", fits ? "arguments of one type" : is_index ? "i64" : "floats", " at `", callee->name, "`, found ", to_string(argument->type)));
     }
   }
   return build_.call(*function, build_.arena.copy(*list));

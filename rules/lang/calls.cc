@@ -1,4 +1,5 @@
 #include "rules/lang/evaluator.h"
+#include "rules/lang/type_checker.h"
 
 namespace tw::rules {
 
@@ -19,21 +20,16 @@ std::optional<RuleValue> Evaluator::eval_call(const ast::Call* n, const std::sha
   }
   if (RuleValue* local = scope->find(callee->name); local && local->tag == Tag::Lambda) return call_lambda(*local, values, n->span);
   for (std::size_t i = functions_.size(); i-- > 0;) {
-    if (functions_[i].first == callee->name) return call_user(*functions_[i].second.second, values, n->span);
+    if (functions_[i].first == callee->name) return call_user(*functions_[i].second.first, *functions_[i].second.second, values, n->span);
   }
-  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return loops_of(values[0].block(), n->span);
+  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return without_drawn_order(values, loops_of(values[0].block(), n->span), n->span);
   if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, values, n->span);
-  if (const AnalysisFunction* function = find_function(callee->name)) return call_analysis(*function, values, n->span);
+  if (const AnalysisFunction* function = find_function(callee->name)) return without_drawn_order(values, call_analysis(*function, values, n->span), n->span);
   return unknown_function(callee);
 }
 
 std::optional<RuleValue> Evaluator::unknown_function(const ast::Name* callee) {
-  std::vector<std::string> names;
-  for (const InstructionKind* kind : instruction_kinds()) names.emplace_back(kind->name);
-  for (const AnalysisFunction& function : analysis_functions()) names.emplace_back(function.name);
-  for (const auto& [name, function] : functions_) names.push_back(name);
-  std::string near = closest(callee->name, names);
-  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));
+  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, functions_));
 }
 
 std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span) {
@@ -50,7 +46,7 @@ std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const s
   return value;
 }
 
-std::optional<RuleValue> Evaluator::call_user(const UserFunction& function, const std::vector<RuleValue>& values, Span span) {
+std::optional<RuleValue> Evaluator::call_user(const Module& home, const UserFunction& function, const std::vector<RuleValue>& values, Span span) {
   if (function.parameters.size() != values.size()) {
     return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size()));
   }
@@ -58,15 +54,22 @@ std::optional<RuleValue> Evaluator::call_user(const UserFunction& function, cons
   ++depth_;
   auto inner = std::make_shared<Scope>();
   for (std::size_t i = 0; i < values.size(); ++i) inner->set(function.parameters[i], values[i]);
+  // Spans inside belong to the function's text, which may be another module's.
+  Diagnostics inside(*home.source), *outside = diagnostics_;
+  bool is_elsewhere = &outside->source() != home.source.get();
+  if (is_elsewhere) diagnostics_ = &inside;
   std::optional<RuleValue> value = eval(function.body, inner);
+  diagnostics_ = outside;
   --depth_;
+  if (inside.has_errors()) return error(span, cat("in `", function.name, "` of ", home.source->name, ": ", inside.all()[0].message), inside.all()[0].note);
   return value;
 }
 
 std::optional<RuleValue> Evaluator::call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span) {
   auto apply = [&](const RuleValue& f, const RuleValue& x) { return call_lambda(f, {x}, span); };
   FunctionResult result = function.call(arena(), values, apply);
-  if (!result.error.empty()) return failed_ ? std::nullopt : error(span, cat(function.name, ": ", result.error));
+  if (result.error == function_failed) return std::nullopt;
+  if (!result.error.empty()) return error(span, cat(function.name, ": ", result.error));
   return result.value;
 }
 
@@ -74,6 +77,7 @@ std::optional<RuleValue> Evaluator::call_analysis(const AnalysisFunction& functi
   if (static_cast<int>(values.size()) != function.arity) {
     return error(span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ", values.size()));
   }
+  if (std::optional<RuleValue> drawn = open_mark(function, values)) return drawn;
   FunctionContext context{sink_.state(), target_, [&](LoopId id) { return is_open(id); }};
   FunctionResult result = function.call(context, values);
   if (!result.error.empty()) return error(span, cat(function.name, ": ", result.error));
@@ -84,6 +88,21 @@ std::optional<RuleValue> Evaluator::call_analysis(const AnalysisFunction& functi
     result.value.open = {.tag = Arg::Tag::Extent, .items = arena().list<Arg>({*handle})};
   }
   return result.value;
+}
+
+std::optional<RuleValue> Evaluator::open_mark(const AnalysisFunction& function, const std::vector<RuleValue>& values) {
+  bool is_mark = std::string_view(function.name) == "mark" && values[1].tag == Tag::Text;
+  if (!is_mark || !sink_.records() || use_.rule->is_post) return std::nullopt;
+  const std::vector<Instruction>& instructions = sink_.schedule().trace().instructions();
+  for (std::size_t i = instructions.size(); i-- > 0;) {
+    const Instruction& set = instructions[i];
+    bool is_set = std::string_view(set.kind->name) == "annotate" && set.arguments[1].text == values[1].text;
+    if (!is_set || !is_open(set.arguments[2]) || set.arguments[0].tag != Arg::Tag::Value) continue;
+    const Value& on = sink_.state().values()[set.arguments[0].integer];
+    bool is_loop = on.tag == Value::Tag::Loop && values[0].tag == Tag::Loop, is_block = on.tag == Value::Tag::Block && values[0].tag == Tag::Block;
+    if ((is_loop || is_block) && on.payload == values[0].integer) return RuleValue::of_open(set.arguments[2]);
+  }
+  return std::nullopt;
 }
 
 }  // namespace tw::rules

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/plugin.h"
 
 namespace tw::rules {
 
@@ -10,9 +11,23 @@ const char* name_of(RuleValue::Tag tag) {
   return names[static_cast<int>(tag)];
 }
 
+const std::vector<TargetMember>& target_members() {
+  static const std::vector<TargetMember> members = {
+      {"cache_line", &TargetFacts::cache_line, "Bytes of a cache line."},
+      {"group_threads", &TargetFacts::group_threads, "Most threads of a work-group of a device."},
+      {"l1_bytes", &TargetFacts::l1_bytes, "Bytes of the first data cache of a core."},
+      {"l2_bytes", &TargetFacts::l2_bytes, "Bytes of the second cache of a core."},
+      {"l3_bytes", &TargetFacts::l3_bytes, "Bytes of the last cache; 0 = none."},
+      {"shared_bytes", &TargetFacts::shared_bytes, "Bytes of memory that a work-group of a device shares."},
+      {"threads", &TargetFacts::threads, "Threads that a kernel may use."},
+      {"vector_bits", &TargetFacts::vector_bits, "Bits of a vector register."},
+      {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."}};
+  return members;
+}
+
 Evaluator::Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
                      Diagnostics& diagnostics, i64 steps)
-    : use_(use), functions_(functions), sink_(sink), target_(target), limits_(limits), diagnostics_(diagnostics), steps_left_(steps) {
+    : use_(use), functions_(functions), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), steps_left_(steps) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) { known_loops_.insert(loop->id.value); });
 }
@@ -36,8 +51,28 @@ std::unordered_set<u32> open_loops_of(const Schedule& schedule) {
 
 }  // namespace
 
+namespace {
+
+RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block, const TargetFacts& target, const Limits& limits,
+                         Diagnostics& diagnostics) {
+  RuleOutcome outcome;
+  const NativeRule& rule = *use.rule->native;
+  outcome.unmet = rule.unmet(base.state(), *base.state().find_block(block), target);
+  outcome.applied = outcome.unmet.empty();
+  if (!outcome.applied) return outcome;
+  std::vector<Reject> rejects;
+  outcome.schedules = rule.apply(base, block, target, rejects);
+  for (const Reject& why : rejects) outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, why.reason});
+  if (static_cast<int>(outcome.schedules.size()) <= limits.forks_per_block) return outcome;
+  diagnostics.error(use.rule->span, cat("the rule makes more than ", limits.forks_per_block, " sketches of one block"));
+  return {};
+}
+
+}  // namespace
+
 RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block, const TargetFacts& target,
                        const Limits& limits, Diagnostics& diagnostics) {
+  if (use.rule->native) return apply_native(use, base, block, target, limits, diagnostics);
   RuleOutcome outcome;
   std::vector<Evaluator::Choice> choices;
   std::unordered_set<u32> open = open_loops_of(base);
@@ -50,6 +85,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
     Evaluator evaluator(use, functions, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
     evaluator.choices = choices;
     evaluator.assume_open(open);
+    evaluator.assume_drawn(base.trace());
     Flow flow = evaluator.run(block);
     outcome.steps = limits.steps - evaluator.steps_left();
     outcome.applied |= evaluator.applied();

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/build.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/types.h"
 
 namespace tw::rules {
 
@@ -152,19 +153,11 @@ std::optional<RuleValue> Evaluator::eval_index(const ast::Index* n, const std::s
 
 std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n) {
   auto* base = ast::as<ast::Name>(n->value);
-  struct Row {
-    const char* name;
-    i64 TargetFacts::*field;
-  };
-  static constexpr Row rows[] = {{"vector_bits", &TargetFacts::vector_bits}, {"vector_registers", &TargetFacts::vector_registers},
-                                 {"threads", &TargetFacts::threads},         {"l1_bytes", &TargetFacts::l1_bytes},
-                                 {"l2_bytes", &TargetFacts::l2_bytes},       {"l3_bytes", &TargetFacts::l3_bytes},
-                                 {"cache_line", &TargetFacts::cache_line}};
   if (!base || base->name != "target") return error(n->span, "only `target` has members");
   std::vector<std::string> names;
-  for (const Row& row : rows) {
-    if (n->name == row.name) return RuleValue::of(target_.*row.field);
-    names.emplace_back(row.name);
+  for (const TargetMember& member : target_members()) {
+    if (n->name == member.name) return RuleValue::of(target_.*member.field);
+    names.emplace_back(member.name);
   }
   std::string near = closest(n->name, names);
   return error(n->span, cat("a target has no `", n->name, "`"), near.empty() ? cat("it has ", join(names, ", ")) : cat("did you mean `", near, "`?"));
@@ -225,8 +218,7 @@ std::optional<bool> Evaluator::condition(const ast::Expr* e, const std::shared_p
   if (!value) return std::nullopt;
   if (value->tag == Tag::Bool) return value->integer != 0;
   if (value->tag == Tag::Open) {
-    error(e->span, "this condition depends on a sample, so the space would depend on a draw",
-          "`if`, `when` and `either` take fixed values only; use `require`, or a list of sketches");
+    error(e->span, open_condition_message, open_condition_note);
     return std::nullopt;
   }
   type_error(e->span, "a condition", *value);

@@ -4,6 +4,7 @@
 
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
+#include "rules/lang/access_functions.h"
 
 namespace tw::rules {
 namespace {
@@ -32,28 +33,9 @@ const StoreTarget& write_of(const Block* block) {
   return store->targets[0];
 }
 
-bool writes(const Block* block, const Buffer* buffer) {
-  bool found = false;
-  for_each<Store>(block->body, [&](const Store* s) {
-    for (const StoreTarget& target : s->targets) found |= target.buffer == buffer;
-  });
-  return found;
-}
-
 bool reads(const Block* block, const Buffer* buffer) {
   bool found = false;
   for_each<Load>(block->body, [&](const Load* load) { found |= load->buffer == buffer; });
-  return found;
-}
-
-// One load per buffer that the block reads and does not write, in order of appearance (the order of cache_read's read_index).
-std::vector<const Load*> reads_of(const Block* block) {
-  std::vector<const Load*> found;
-  for_each<Load>(block->body, [&](const Load* load) {
-    bool known = writes(block, load->buffer) ||
-                 std::any_of(found.begin(), found.end(), [&](const Load* other) { return other->buffer == load->buffer; });
-    if (!known) found.push_back(load);
-  });
   return found;
 }
 
@@ -101,7 +83,7 @@ const For* contiguous_loop_of(const Context& c, const Block* block) {
 
 i64 reuse_of(const Block* block) {
   i64 reuse = 0;
-  for (const Load* load : reads_of(block)) {
+  for (const Load* load : operands_of(block)) {
     for (const IterVar& iter : block->iters) reuse += iter.kind == IterKind::S && iter.extent > 1 && !any_uses(load->indices, iter.var);
   }
   return reuse;
@@ -169,7 +151,7 @@ FunctionResult exists(const Context& c, const Values& v) {
 FunctionResult needs_tiling(const Context& c, const Values& v) {
   TW_BLOCK(block);
   bool tiled = find_annotation(block->annotations, "tiled") != nullptr;
-  return yes_or_no(!tiled && has_reduction(block) && has_trivial_bindings(block) && !reads_of(block).empty() && reuse_of(block) > 0);
+  return yes_or_no(!tiled && has_reduction(block) && has_trivial_bindings(block) && !operands_of(block).empty() && reuse_of(block) > 0);
 }
 
 FunctionResult has_trivial_binding(const Context& c, const Values& v) {
@@ -269,7 +251,7 @@ FunctionResult bits(const Context& c, const Values& v) {
 
 FunctionResult reads_count(const Context& c, const Values& v) {
   TW_BLOCK(block);
-  return give(RuleValue::of(static_cast<i64>(reads_of(block).size())));
+  return give(RuleValue::of(static_cast<i64>(operands_of(block).size())));
 }
 
 // Index of the first operand that `wanted` accepts and that moves with the loop.
@@ -277,7 +259,7 @@ template <class Wanted>
 FunctionResult operand_with(const Context& c, const Values& v, Wanted wanted) {
   TW_BLOCK(block);
   TW_LOOP(loop, 1);
-  std::vector<const Load*> operands = reads_of(block);
+  std::vector<const Load*> operands = operands_of(block);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     bool moves = false;
     for (const IterVar* iter : fed_by(block, loop)) moves |= any_uses(operands[i]->indices, iter->var);
@@ -301,7 +283,7 @@ FunctionResult run_time_operand_with(const Context& c, const Values& v) {
 FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
-  std::vector<const Load*> operands = reads_of(block);
+  std::vector<const Load*> operands = operands_of(block);
   if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
   Array<const Expr*> indices = operands[v[1].integer]->indices;
   for (const IterVar* iter : fed_by(block, loop)) {
@@ -329,7 +311,7 @@ bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands,
 FunctionResult panel_map(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
-  std::vector<const Load*> operands = reads_of(block);
+  std::vector<const Load*> operands = operands_of(block);
   if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
   if (v[3].tag != Tag::Int && v[3].tag != Tag::Open) return fail("expected the width of a panel");
   Array<const Expr*> indices = operands[v[1].integer]->indices;
@@ -356,9 +338,11 @@ FunctionResult panel_map(const Context& c, const Values& v) {
 }
 
 FunctionResult mark(const Context& c, const Values& v) {
-  TW_BLOCK(block);
+  const For* loop = v[0].tag == Tag::Loop ? c.state.find_loop(v[0].loop()) : nullptr;
+  const Block* block = block_of(c, v[0]);
+  if (!block && !loop) return fail("expected a block or a loop that exists");
   if (v[1].tag != Tag::Text) return fail("expected the name of a mark");
-  const Annotation* found = find_annotation(block->annotations, v[1].text);
+  const Annotation* found = find_annotation(block ? block->annotations : loop->annotations, v[1].text);
   if (!found) return give(RuleValue::none());
   return give(found->is_text ? RuleValue::of(std::string(found->text)) : RuleValue::of(found->integer));
 }
@@ -395,8 +379,10 @@ const std::vector<AnalysisFunction>& analysis_functions() {
   static const std::vector<AnalysisFunction> table = {
       {"bits", "(block) -> int", "Bits of one element of what the block writes.", 1, bits},
       {"blocks", "() -> [block]", "All blocks, in program order.", 0, blocks},
+      {"calls", "(block, text) -> bool", "Does the body call that function, e.g. \"exp\"?", 2, calls},
       {"common_loop", "(block, block) -> loop?", "The innermost loop around both.", 2, common_loop},
       {"consumers", "(block) -> [block]", "Blocks that read what the block writes.", 1, consumers},
+      {"contiguous_loops", "(block) -> int", "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
       {"has_branch", "(block) -> bool", "Does the body contain `if`?", 1, has_branch},
@@ -404,18 +390,25 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"has_reuse", "(block) -> bool", "Does some operand stay the same while an output axis moves?", 1, has_reuse},
       {"has_trivial_bindings", "(block) -> bool", "Is each iter bound to one loop variable or a constant?", 1, has_trivial_binding},
       {"is_contiguous_in", "(block, int, loop) -> bool", "Does the loop step through consecutive elements of that operand?", 3, is_contiguous_in},
+      {"is_direct", "(block, int) -> bool", "Is that operand indexed by iters of the output alone, without constants and offsets?", 2, is_direct},
       {"is_elementwise", "(block) -> bool", "No reduction, and the output is indexed by the iters themselves.", 1, is_elementwise},
       {"is_expensive", "(block) -> bool", "Does the body call exp, erf, ...?", 1, is_expensive},
+      {"is_injective", "(block, int) -> bool", "Is that operand indexed by iters of the output, none of them twice?", 2, is_injective},
       {"is_only_child", "(loop) -> bool", "Is the body of the loop one statement?", 1, is_only_child},
       {"is_open", "(loop) -> bool", "Does the extent depend on a sample?", 1, is_open},
+      {"is_ordered", "(block, int) -> bool", "Is that operand indexed by iters of the output, in its order?", 2, is_ordered},
       {"is_output", "(block) -> bool", "Does the block write an output of the program?", 1, is_output_block},
+      {"is_prepackable", "(block, int) -> bool", "May that operand be laid out before the kernel runs: is it constant, or its layout free?", 2, tw::rules::is_prepackable},
       {"is_reduction", "(block) -> bool", "Does the block have reduction iters?", 1, is_reduction},
       {"is_serial", "(loop) -> bool", "Is the loop neither parallel, vectorized, unrolled nor bound?", 1, is_serial},
       {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1, kind},
-      {"mark", "(block, text) -> value?", "An annotation of the block.", 2, mark},
+      {"loop_order_map", "(block, int) -> map?", "The layout in which that operand lies in the order in which the loops read it; none if it does.", 2, loop_order_map},
+      {"mark", "(block or loop, text) -> value?", "What annotate() put there; open if it depends on a sample.", 2, mark},
+      {"n_elements", "(block) -> int", "Elements of the buffer that the block writes.", 1, n_elements},
       {"n_reads", "(block) -> int", "How many buffers the block reads besides its own output.", 1, reads_count},
+      {"n_writes", "(block) -> int", "How many buffers the block writes.", 1, n_writes},
       {"name", "(block) -> text", "The block's name.", 1, name_of_block},
-      {"needs_tiling", "(block) -> bool", "The reference's test for multi-level tiling (inventory 4.2).", 1, needs_tiling},
+      {"needs_tiling", "(block) -> bool", "A reduction with reuse that no rule has tiled: the reference's test for multi-level tiling.", 1, needs_tiling},
       {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4, panel_map},
       {"prepackable_operand_with", "(block, loop) -> int?",
        "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or an input whose layout is free.", 2,

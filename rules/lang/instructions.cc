@@ -2,6 +2,7 @@
 
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/types.h"
 
 namespace tw::rules {
 
@@ -19,6 +20,11 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (index >= kind.parameters.size()) {
       return error(argument.value->span, argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
                                                                : cat(kind.name, " has no parameter `", argument.name, "`"));
+    }
+    const Parameter& parameter = kind.parameters[index];
+    bool is_number = values[i].tag == Tag::Open && (parameter.type == "i64" || parameter.type == "bool");
+    if (is_number && sink_.records() && !may_be_open(kind, parameter)) {
+      return error(argument.value->span, open_argument_message(kind, parameter), open_argument_note);
     }
     std::optional<Arg> arg = to_arg(values[i], argument.value->span);
     if (!arg) return std::nullopt;
@@ -97,6 +103,15 @@ std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
 }
 
 std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span) {
+  // Loops that all have handles need no other query.
+  if (auto loops = sink_.state().loops_around(id)) {
+    std::vector<RuleValue> known;
+    for (const For* loop : *loops) {
+      if (!find_handle(Value::Tag::Loop, loop->id.value)) break;
+      known.push_back(RuleValue::of(loop->id));
+    }
+    if (known.size() == loops->size() && !known.empty()) return RuleValue::of(std::move(known));
+  }
   std::optional<Arg> block = block_arg(id, span);
   if (!block) return std::nullopt;
   Arg arguments[] = {*block};
@@ -120,6 +135,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
     return std::nullopt;
   }
   note_loops(open && !kind.pure);
+  if (sink_.records()) note_drawn_order(kind, arguments);
   if (kind.samples || (open && std::string_view(kind.name) == "choose")) note_drawn_handles(*first);
   return result_of(kind, *first);
 }
@@ -169,6 +185,72 @@ void Evaluator::note_drawn_handles(u32 first) {
   for (u32 i = first; sink_.records() && i < sink_.state().values().size(); ++i) open_values_.insert(i);
 }
 
+namespace {
+
+// Instructions that leave all loops where they are.
+bool keeps_loops(const InstructionKind& kind) {
+  static constexpr std::string_view kNames[] = {"annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"};
+  return kind.pure || kind.samples || std::find(std::begin(kNames), std::end(kNames), kind.name) != std::end(kNames);
+}
+
+template <class Visit>
+void for_each_value(const Arg& arg, Visit visit) {
+  if (arg.tag == Arg::Tag::Value) visit(arg);
+  for (const Arg& item : arg.items) for_each_value(item, visit);
+}
+
+}  // namespace
+
+bool Evaluator::is_drawn_loop(const Arg& arg) const {
+  bool drawn = false;
+  for_each_value(arg, [&](const Arg& value) {
+    bool is_loop = sink_.state().values()[static_cast<std::size_t>(value.integer)].tag == Value::Tag::Loop;
+    drawn |= is_loop && open_values_.count(static_cast<u32>(value.integer));
+  });
+  return drawn;
+}
+
+void Evaluator::note_drawn_order(const InstructionKind& kind, Array<Arg> arguments) {
+  bool drawn = std::any_of(arguments.begin(), arguments.end(), [&](const Arg& arg) { return is_drawn_loop(arg); });
+  if (!drawn || keeps_loops(kind)) return;
+  auto note = [&](const Arg& arg) {
+    const Value& value = sink_.state().values()[static_cast<std::size_t>(arg.integer)];
+    if (value.tag == Value::Tag::Block) drawn_blocks_.insert(static_cast<u32>(value.payload));
+    if (value.tag != Value::Tag::Loop) return;
+    const For* loop = sink_.state().find_loop({static_cast<u32>(value.payload)});
+    // The loops of this draw that are gone have made others, which count as open.
+    for (const Block* block : sink_.state().blocks()) {
+      bool below = false;
+      if (loop) for_each<Block>(loop, [&](const Block* inside) { below |= inside == block; });
+      if (below || (!loop && block_is_open(block->id))) drawn_blocks_.insert(block->id.value);
+    }
+  };
+  for (const Arg& arg : arguments) for_each_value(arg, note);
+}
+
+void Evaluator::assume_drawn(const Trace& trace) {
+  for (const Instruction& step : trace.instructions()) {
+    bool chosen = std::string_view(step.kind->name) == "choose" && step.arguments[1].tag != Arg::Tag::Int;
+    for (u32 i = 0; (step.kind->samples || chosen) && i < step.results; ++i) open_values_.insert(step.first_result + i);
+    note_drawn_order(*step.kind, step.arguments);
+  }
+}
+
+std::optional<RuleValue> Evaluator::without_drawn_order(const std::vector<RuleValue>& of, std::optional<RuleValue> value, Span span) {
+  if (!value || drawn_blocks_.empty() || use_.rule->is_post) return value;
+  bool shows_loops = value->tag == Tag::Loop;
+  if (value->tag == Tag::List) {
+    for (const RuleValue& item : *value->list) shows_loops |= item.tag == Tag::Loop;
+  }
+  for (const RuleValue& argument : of) {
+    if (!shows_loops || argument.tag != Tag::Block || !drawn_blocks_.count(argument.block().value)) continue;
+    const Block* block = sink_.state().find_block(argument.block());
+    return error(span, cat("which loops are around block `", block ? block->name : Str(), "`, and in which order, depends on a draw"),
+                 "use handles from before the instruction that was given a drawn loop, or a postprocessor");
+  }
+  return value;
+}
+
 void Evaluator::note_loops(bool open) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) {
@@ -177,7 +259,7 @@ void Evaluator::note_loops(bool open) {
 }
 
 std::nullopt_t Evaluator::error(Span span, std::string message, std::string note) {
-  diagnostics_.error(span, std::move(message), std::move(note));
+  diagnostics_->error(span, std::move(message), std::move(note));
   return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
+#include "rules/lang/check_types.h"
 #include "rules/lang/list_functions.h"
 
 namespace tw::rules {
@@ -28,7 +29,8 @@ Library Library::built_in() {
   }
   for (const auto& module : modules) {
     Diagnostics diagnostics(*module->source);
-    check(library.add_sets(module, diagnostics), diagnostics);
+    check_types(*module, library.functions_, diagnostics);
+    check(library.add_sets(module, diagnostics) && !diagnostics.has_errors(), diagnostics);
   }
   return library;
 }
@@ -53,7 +55,9 @@ std::string Library::near_rule(std::string_view name) const {
 
 bool Library::add(std::shared_ptr<const Module> module, Diagnostics& diagnostics) {
   Library before = *this;
-  bool good = add_rules(module, diagnostics) && add_sets(module, diagnostics);
+  bool good = add_rules(module, diagnostics);
+  if (good) check_types(*module, functions_, diagnostics);
+  good = good && add_sets(module, diagnostics);
   if (good) rearrange_sets(module, diagnostics);
   good = good && !diagnostics.has_errors();
   if (!good) *this = std::move(before);

@@ -99,7 +99,7 @@ FunctionResult prefix(Arena&, const Values& v, const Apply& apply) {
   Values out;
   for (const RuleValue& item : *v[0].list) {
     std::optional<RuleValue> holds = apply(v[1], item);
-    if (!holds) return fail("the function failed");
+    if (!holds) return fail(function_failed);
     if (holds->tag != Tag::Bool) return fail("expected a function that gives a boolean");
     if (!holds->integer) break;
     out.push_back(item);

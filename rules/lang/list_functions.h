@@ -16,6 +16,9 @@ struct ListFunction {
                          const std::function<std::optional<RuleValue>(const RuleValue&, const RuleValue&)>& apply);
 };
 
+// The error of a call in which `apply` failed: nothing is to be said about it.
+inline constexpr const char* function_failed = "the function failed";
+
 const std::vector<ListFunction>& list_functions();
 const ListFunction* find_list_function(std::string_view name);
 

@@ -31,6 +31,8 @@
 
 namespace tw::rules {
 
+class NativeRule;
+
 enum class StatementKind : u8 { Assign, Expression, If, For, Either, Require, Try, Skip, Drop };
 
 struct Statement;
@@ -78,6 +80,7 @@ struct Rule {
   Statements body;
   bool replaces = false;
   Placement placement = {};
+  std::shared_ptr<const NativeRule> native = {};  // instead of `when` and body: a rule in C++ (rules/lang/plugin.h)
 };
 
 struct UserFunction {
@@ -115,6 +118,7 @@ struct Import {
 };
 
 struct Module {
+  std::shared_ptr<void> library = {};    // that holds the code of native rules; goes last
   std::shared_ptr<Arena> arena;          // of the tree
   std::shared_ptr<const Source> source;  // of the spans
   std::vector<Rule> rules;

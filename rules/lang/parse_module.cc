@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dsl/base/text.h"
 #include "dsl/text/parse_expr.h"
 #include "rules/lang/module.h"
@@ -78,7 +80,8 @@ class ModuleParser {
     if (!argument || !parser_.expect(":")) return false;
     if (parser_.accept("program")) {
       rule.visits_program = true;
-    } else if (!parser_.expect("block")) {
+    } else if (!parser_.accept("block")) {
+      parser_.error_expected("`block` or `program`");
       return false;
     }
     if (!parser_.expect(")")) return false;
@@ -153,7 +156,13 @@ class ModuleParser {
     std::size_t begin = parser_.here();
     std::optional<Token> name = parser_.expect_name("the name of the rule set");
     if (!name) return false;
-    set.name = text(name->text);
+    std::string words(name->text);
+    while (parser_.accept("-")) {
+      std::optional<Token> word = parser_.expect_name("the rest of the name");
+      if (!word) return false;
+      words += cat("-", word->text);
+    }
+    set.name = text(words);
     set.span = parser_.span_from(begin);
     if (parser_.accept("doc")) {
       std::optional<Str> doc = parser_.expect_text("a text in quotes");
@@ -283,7 +292,7 @@ class ModuleParser {
           return false;
         }
       }
-      return (s.value = parser_.expr()) != nullptr;
+      return (s.value = assigned()) != nullptr;
     }
     if (exprs->size() != 1) {
       parser_.error_expected("`=`");
@@ -296,6 +305,16 @@ class ModuleParser {
       return false;
     }
     return true;
+  }
+
+  // What is behind `=`: one value, or several, which are a tuple.
+  const ast::Expr* assigned() {
+    std::size_t begin = parser_.here();
+    std::optional<std::vector<const ast::Expr*>> values = parser_.exprs();
+    if (!values || values->size() == 1) return values ? (*values)[0] : nullptr;
+    int height = 1;
+    for (const ast::Expr* value : *values) height = std::max(height, value->height + 1);
+    return module_->arena->make<ast::Tuple>(ast::Expr{ast::Kind::Tuple, parser_.span_from(begin), height}, module_->arena->copy(*values));
   }
 
   Str text(std::string_view characters) { return module_->arena->text(characters); }

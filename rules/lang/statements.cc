@@ -32,7 +32,12 @@ bool Evaluator::bind_params(Scope& scope) {
     for (const ast::Argument& argument : use_.arguments) {
       if (argument.name == param.name) value = argument.value;
     }
+    // Spans of what a set gives belong to the module of the set.
+    Diagnostics inside(*use_.set_module->source), *outside = diagnostics_;
+    if (value != param.value && use_.set_module != use_.module) diagnostics_ = &inside;
     std::optional<RuleValue> made = eval(value, empty);
+    diagnostics_ = outside;
+    if (inside.has_errors()) error(use_.rule->span, cat("parameter `", param.name, "`, as ", use_.set_module->source->name, " sets it: ", inside.all()[0].message));
     if (!made) return false;
     scope.set(param.name, std::move(*made));
   }

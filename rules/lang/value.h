@@ -64,6 +64,14 @@ struct Scope {
 // What rules may ask about the target, as `target.name`. A small copy, so that rules see no backend.
 struct TargetFacts {
   i64 vector_bits = 256, vector_registers = 16, threads = 1, l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0, cache_line = 64;
+  i64 group_threads = 1, shared_bytes = 0;  // of devices
 };
+
+struct TargetMember {
+  const char* name;
+  i64 TargetFacts::*field;
+  const char* doc;
+};
+const std::vector<TargetMember>& target_members();
 
 }  // namespace tw::rules

@@ -56,7 +56,7 @@ BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
 }
 
 CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
-    : space_(space), arena_(1 << 18), state_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
+    : space_(space), arena_(1 << 18), replay_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
   for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch.trace));
 }
 
@@ -69,36 +69,34 @@ bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
 
 Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
   Laps laps;
-  arena_.reset();
-  state_.restart(space_.base);
-  Status status = replay(space_.space.sketches[candidate.sketch].trace, state_, candidate.decisions, ReplayMode::Adapt, rng, 0,
-                         decided_[candidate.sketch]);
+  Status status = replay_.replay(space_.space.sketches[candidate.sketch].trace, candidate.decisions, rng, decided_[candidate.sketch]);
   laps.lap(seconds_.replay);
   return status;
 }
 
 Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows) {
   Laps laps;
-  Status replayed = replay(space_.space.sketches[candidate.sketch].trace, state_, candidate.decisions, ReplayMode::Adapt, nullptr,
+  State& state = replay_.state();
+  Status replayed = replay(space_.space.sketches[candidate.sketch].trace, state, candidate.decisions, ReplayMode::Adapt, nullptr,
                            decided_[candidate.sketch]);
   laps.lap(seconds_.replay);
   TW_TRY_STATUS(std::move(replayed));
   for (const rules::RuleUse& post : space_.posts) {
     Diagnostics diagnostics(*post.module->source);
-    TW_TRY_STATUS(apply_post(post, space_.library->functions(), state_, space_.facts, diagnostics));
+    TW_TRY_STATUS(apply_post(post, space_.library->functions(), state, space_.facts, diagnostics));
   }
   laps.lap(seconds_.postprocess);
-  candidate.program = normalized_hash(state_.program());
+  candidate.program = normalized_hash(state.program());
   laps.lap(seconds_.hash);
   if (!rows) {
-    candidate.draft = draft_.seconds(state_.program());
+    candidate.draft = draft_.seconds(state.program());
     laps.lap(seconds_.draft);
-    return state_.program();
+    return state.program();
   }
-  extractor_.extract(state_.program(), *rows);
+  extractor_.extract(state.program(), *rows);
   candidate.draft = extractor_.draft_seconds();
   laps.lap(seconds_.features);
-  return state_.program();
+  return state.program();
 }
 
 Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng, std::vector<float>* rows) {

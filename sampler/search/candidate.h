@@ -2,6 +2,7 @@
 #pragma once
 #include "costmodel/draft_model.h"
 #include "costmodel/features.h"
+#include "sampler/draw/prefix_replay.h"
 #include "sampler/search/space.h"
 
 namespace tw {
@@ -46,7 +47,8 @@ class CandidateBuilder {
 
   // A candidate from the prior: constrained decisions jointly, the others open until build(). False: the sketch has no valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const;
-  // Replays in adapting mode up to the last sample, so that no decision is open any more.
+  // Replays in adapting mode up to the last sample, so that no decision is open any more. Cheaper after a candidate of the same
+  // sketch with the same first decisions.
   Status decide(Candidate& candidate, Rng* rng);
   // Goes on where decide() stopped: replays the rest, postprocesses, and sets program and draft.
   // rows: receives the features, if not null. The program lives until the next candidate.
@@ -58,7 +60,7 @@ class CandidateBuilder {
  private:
   const CandidateSpace& space_;
   Arena arena_;
-  State state_;
+  PrefixReplay replay_;
   std::vector<std::size_t> decided_;  // by sketch: number of instructions up to the last sample
   FeatureExtractor extractor_;
   DraftModel draft_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/device_form.h"
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
@@ -78,13 +79,19 @@ Result<Trace> draw_trace(const Trial& trial, Rng& rng, std::string& errors) {
 }
 
 // "" or what is wrong with what the trace gives; nothing if it cannot be replayed or lowered.
+Result<LoweredProgram> lowered_for_interpreter(Arena& arena, const Program& program, const Target& target) {
+  if (!is_device(target)) return lower(arena, program, lowering_options(target));
+  TW_TRY(LoweredGpuProgram kernels, lower_gpu(arena, program, lowering_options(target), gpu_limits(target)));
+  return as_interpreted(arena, kernels);
+}
+
 Result<std::string> judge_trace(const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
   Arena arena;
   State state(arena, program);
   TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
   std::string wrong = judge.difference(state.program());
   if (!wrong.empty()) return wrong;
-  TW_TRY(LoweredProgram lowered, lower(arena, state.program(), lowering_options(target)));
+  TW_TRY(LoweredProgram lowered, lowered_for_interpreter(arena, state.program(), target));
   return judge.difference(lowered);
 }
 

@@ -38,8 +38,7 @@ class Explainer {
     Arena second;
     State replayed(second, space_.base);
     if (Status status = replay(*whole, replayed); !status) return note(status.rejected(), from);
-    Result<LoweredProgram> lowered = lower(second, replayed.program(), lowering_options(target_));
-    if (!lowered) note(lowered.rejected(), from, "lowering");
+    if (Status lowered = can_be_lowered(second, replayed.program(), target_); !lowered) note(lowered.rejected(), from, "lowering");
   }
 
   SpaceExplanation finish() {

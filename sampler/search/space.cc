@@ -102,7 +102,8 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
 
 rules::TargetFacts facts_of(const Target& target) {
   return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
-          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line,
+          .group_threads = target.group_threads, .shared_bytes = target.shared_bytes};
 }
 
 double log10_points(const Sketch& sketch) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "backends/gpu_source/source.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
 #include "sampler/search/reference.h"
@@ -15,6 +16,17 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+BuiltKernel build_device_kernel(const Program& program, const Target& target, BuildTimes* times) {
+  Arena arena(1 << 18);
+  double begin = now();
+  Result<LoweredGpuProgram> lowered = lower_gpu(arena, program, lowering_options(target), gpu_limits(target));
+  if (!lowered) return {{}, to_string(lowered.rejected())};
+  Result<Kernel> kernel = device_source(*lowered, target, "kernel");
+  if (!kernel) return {{}, to_string(kernel.rejected())};
+  if (times) times->lower_seconds += now() - begin;
+  return {std::move(*kernel), {}};
+}
+
 }  // namespace
 
 LoweringOptions lowering_options(const Target& target) {
@@ -22,10 +34,32 @@ LoweringOptions lowering_options(const Target& target) {
 }
 
 CodegenTarget codegen_target(const Target& target) {
+  if (is_device(target)) return codegen_target(host_target());
   return {.triple = target.triple, .cpu = target.cpu, .features = target.features, .vector_bits = target.vector_bits};
 }
 
+GpuLimits gpu_limits(const Target& target) { return {.threads = target.group_threads, .shared_bytes = target.shared_bytes}; }
+
+WorkerOptions worker_options(const Target& target) {
+  if (target.kind == TargetKind::OpenCl) return {.program = "tracewright-worker-opencl", .device = target.device};
+  return {};
+}
+
+Status can_be_lowered(Arena& arena, const Program& program, const Target& target) {
+  if (is_device(target)) {
+    TW_TRY_STATUS(lower_gpu(arena, program, lowering_options(target), gpu_limits(target)));
+  } else {
+    TW_TRY_STATUS(lower(arena, program, lowering_options(target)));
+  }
+  return ok();
+}
+
+Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol) {
+  return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, symbol);
+}
+
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times) {
+  if (is_device(target)) return build_device_kernel(program, target, times);
   Arena arena(1 << 18);
   double begin = now();
   Result<LoweredProgram> lowered = lower(arena, program, lowering_options(target));
@@ -43,7 +77,7 @@ BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompi
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {
   Arena arena(1 << 18);
   Schedule schedule = reference_schedule(widen_to_f64(arena, program));
-  return build_kernel(schedule.program(), target, compiler);
+  return build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
 }
 
 Hash128 object_hash(const Kernel& kernel) {

@@ -7,13 +7,17 @@
 #include "backends/target.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/program.h"
-#include "dsl/passes/lower.h"
+#include "dsl/passes/lower_gpu.h"
 #include "runtime/measurer.h"
 
 namespace tw {
 
 LoweringOptions lowering_options(const Target& target);
+// Of a device: this machine, on which its references run.
 CodegenTarget codegen_target(const Target& target);
+GpuLimits gpu_limits(const Target& target);
+// The worker that measures kernels for a target.
+WorkerOptions worker_options(const Target& target);
 
 struct BuildTimes {
   double lower_seconds = 0, compile_seconds = 0;
@@ -25,7 +29,13 @@ struct BuiltKernel {
   std::string problem;
 };
 
-// Lowers and compiles a scheduled program.
+// Does lowering for the target accept a scheduled program?
+Status can_be_lowered(Arena& arena, const Program& program, const Target& target);
+
+// The source of a lowered program in the language of its device.
+Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol);
+
+// Lowers and compiles a scheduled program; for a device it becomes source text, which the worker's driver compiles.
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times = nullptr);
 
 // The reference kernel: see reference.h.

@@ -55,6 +55,12 @@ workload stencil(A: int, B: int, C: int, R: int) {
   E[i: A, j: B] = D[i, j] + D[i + R, j]
   output F[i: A, j: B] = max(E[i, j], 2)
 }
+workload waves(A: int, B: int, C: int, R: int) {
+  input X: f32[A + R + 1, B]
+  D[i: A + R + 1, j: B] = X[i, j] - 1
+  E[i: A + R, j: B] = D[i, j] * D[i + 1, j]
+  output F[i: A, j: B] = E[i, j] + E[i + R, j]
+}
 workload centred(A: int, B: int, C: int, R: int) {
   input X: f32[A, B]
   M[i: A] = max(j: B) X[i, j]

@@ -7,6 +7,8 @@
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/region.h"
+#include "dsl/base/text.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw::test {
 namespace {
@@ -25,9 +27,23 @@ class ArgumentMaker {
         {"i64", &ArgumentMaker::integer},       {"bool", &ArgumentMaker::boolean},
         {"Str", &ArgumentMaker::text},          {"Literal", &ArgumentMaker::literal},
         {"Location", &ArgumentMaker::location}, {"LoopOrBlock", &ArgumentMaker::loop_or_block},
-        {"IndexMap", &ArgumentMaker::map},      {"Ints", &ArgumentMaker::integers}};
+        {"IndexMap", &ArgumentMaker::map},      {"Ints", &ArgumentMaker::integers},
+        {"Blocks", &ArgumentMaker::blocks}};
     auto maker = makers.find(parameter.type);
     return maker == makers.end() ? std::nullopt : (this->*maker->second)(parameter);
+  }
+
+  // Before most draws for instructions that rarely find what they apply to: other instructions make it. False if it cannot be made.
+  bool prepare(std::string_view kind) {
+    static const std::map<std::string_view, bool (ArgumentMaker::*)()> preparations = {
+        {"rolling_buffer", &ArgumentMaker::prepare_rolling},
+        {"cache_inplace", &ArgumentMaker::prepare_inplace},
+        {"unannotate", &ArgumentMaker::prepare_unannotate},
+        {"decompose_padding", &ArgumentMaker::prepare_padding},
+        {"blockize", &ArgumentMaker::prepare_blockize},
+        {"tensorize", &ArgumentMaker::prepare_tensorize}};
+    auto found = preparations.find(kind);
+    return found == preparations.end() || chance(0.1) || (this->*found->second)();
   }
 
  private:
@@ -36,6 +52,100 @@ class ArgumentMaker {
     return list[static_cast<std::size_t>(rng_.below(static_cast<i64>(list.size())))];
   }
   bool chance(double p) { return rng_.uniform() < p; }
+
+  // ---- preparations: they leave a block, and perhaps one of its loops, for the arguments to come
+
+  LoopId loop_of(const Arg& value) const {
+    return {static_cast<u32>(schedule_.state().values()[static_cast<std::size_t>(value.integer)].payload)};
+  }
+  // A producer in a loop of its consumer.
+  bool prepare_rolling() {
+    std::vector<const Block*> producers;
+    for (const Block* block : schedule_.state().blocks()) {
+      if (is_complete(schedule_.program().body, block) && !consumers(schedule_.program().body, block).empty()) producers.push_back(block);
+    }
+    if (producers.empty()) return false;
+    BlockId id = pick(producers)->id;
+    block_ = schedule_.state().find_block(id);
+    std::vector<Arg> loops = loops_of(pick(consumers(schedule_.program().body, block_)));
+    if (loops.empty() || !handle_of(block_)) return false;
+    bool moved = static_cast<bool>(schedule_.compute_at(id, {Location::Place::Loop, loop_of(pick(loops))}));
+    block_ = schedule_.state().find_block(id);
+    return moved;
+  }
+  // A reduction whose init is a block of its own.
+  bool prepare_inplace() {
+    std::vector<const Block*> reductions;
+    for (const Block* block : schedule_.state().blocks()) {
+      if (block->init) reductions.push_back(block);
+    }
+    if (reductions.empty()) return chance(0.5);
+    BlockId id = pick(reductions)->id;
+    std::vector<Arg> loops = loops_of(schedule_.state().find_block(id));
+    if (loops.empty()) return false;
+    bool decomposed = static_cast<bool>(schedule_.decompose_reduction(id, loop_of(loops[0])));
+    block_ = schedule_.state().find_block(id);
+    return decomposed;
+  }
+  bool prepare_unannotate() {
+    block_ = any_block();
+    BlockId id = block_->id;
+    std::vector<Arg> loops = loops_of(block_);
+    LoopOrBlock at{.block = id};
+    wants_block_ = loops.empty() || chance(0.5);
+    if (!wants_block_) at = {.loop = wanted_ = loop_of(pick(loops))};
+    bool marked = handle_of(block_) && schedule_.annotate(at, "mark", {.integer = 1});
+    block_ = schedule_.state().find_block(id);
+    return marked;
+  }
+  bool prepare_padding() {
+    std::vector<const Block*> padding;
+    for (const Block* block : schedule_.state().blocks()) {
+      const Store* store = single_store(block);
+      if (store && as<Select>(store->values[0]) && is_complete(schedule_.program().body, block)) padding.push_back(block);
+    }
+    if (padding.empty()) return false;
+    block_ = pick(padding);
+    Array<const For*> loops = *schedule_.state().loops_around(block_->id);
+    if (!loops.empty()) wanted_ = pick(loops)->id;
+    return true;
+  }
+  // A loop near the block, or two neighbours.
+  bool prepare_blockize() {
+    Array<const Block*> all = schedule_.state().blocks();
+    std::size_t at = static_cast<std::size_t>(rng_.below(static_cast<i64>(all.size())));
+    block_ = all[at];
+    wants_block_ = at + 1 < all.size() && chance(0.5);
+    if (wants_block_) {
+      neighbour_ = all[at + 1];
+      return true;
+    }
+    Array<const For*> loops = *schedule_.state().loops_around(block_->id);
+    if (loops.empty()) return false;
+    i64 outwards = rng_.below(std::min<i64>(2, static_cast<i64>(loops.size())));
+    wanted_ = loops[loops.size() - 1 - static_cast<std::size_t>(outwards)]->id;
+    return true;
+  }
+  // Two iterations of a loop innermost, which is what the intrinsics of the test take.
+  bool prepare_tensorize() {
+    block_ = any_block();
+    BlockId id = block_->id;
+    (void)loops_of(block_);
+    std::vector<const For*> even;
+    Array<const For*> around = *schedule_.state().loops_around(id);
+    for (const For* loop : around) {
+      if (loop->extent % 2 == 0) even.push_back(loop);
+    }
+    if (even.empty()) return false;
+    auto parts = schedule_.split(pick(even)->id, {schedule_arena().list<i64>({Factors::kHole, 2})});
+    if (!parts) return false;
+    wanted_ = (*parts)[1];
+    Array<const For*> now = *schedule_.state().loops_around(id);
+    LoopId last = now[now.size() - 1]->id;
+    bool innermost = last == wanted_ || schedule_.reorder(schedule_arena().list<LoopId>({last, wanted_}));
+    block_ = schedule_.state().find_block(id);
+    return innermost;
+  }
 
   static Arg last_value(const Schedule& schedule) {
     return Arg::of_value(static_cast<u32>(schedule.state().values().size() - 1));
@@ -84,6 +194,10 @@ class ArgumentMaker {
     if (!block_) block_ = around;
     std::vector<Arg> all = loops_of(around);
     if (all.empty()) return std::nullopt;
+    for (const Arg& one : all) {
+      bool meant = schedule_.state().values()[static_cast<std::size_t>(one.integer)].payload == static_cast<i64>(wanted_.value);
+      if (wanted_.value && meant) return one;
+    }
     return pick(all);
   }
   // Loops at one depth around neighbouring blocks.
@@ -117,7 +231,12 @@ class ArgumentMaker {
     return pick(all);
   }
   std::optional<Arg> loop_or_block(const Parameter& parameter) {
-    return chance(0.5) ? loop(parameter) : block(parameter);
+    if (wants_block_) return handle_of(block_);
+    return wanted_.value || chance(0.5) ? loop(parameter) : block(parameter);
+  }
+  std::optional<Arg> blocks(const Parameter&) {
+    std::optional<Arg> other = neighbour_ ? handle_of(neighbour_) : std::nullopt;
+    return other ? list({*other}) : list({});
   }
   std::optional<Arg> factors(const Parameter&) {
     std::vector<Arg> some;
@@ -129,10 +248,12 @@ class ArgumentMaker {
   }
   std::optional<Arg> integer(const Parameter& parameter) {
     if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
-    return Arg::of_int(chance(0.7) ? 0 : rng_.below(4) - 1);
+    number_ = chance(0.7) ? 0 : rng_.below(4) - 1;
+    return Arg::of_int(number_);
   }
   // One number per iter of the block drawn before: a permutation, or sizes.
   std::optional<Arg> integers(const Parameter& parameter) {
+    if (parameter.name == "buffer_indices") return list({Arg::of_int(rng_.below(2))});
     i64 count = block_ ? static_cast<i64>(block_->iters.size()) : 1 + rng_.below(3);
     std::vector<Arg> some;
     for (i64 i = 0; i < count; ++i) {
@@ -148,17 +269,20 @@ class ArgumentMaker {
   std::optional<Arg> boolean(const Parameter&) { return Arg::of_int(rng_.below(2)); }
   std::optional<Arg> literal(const Parameter&) { return Arg::of_int(rng_.below(3)); }
   std::optional<Arg> text(const Parameter& parameter) {
-    static const std::map<std::string, std::vector<Str>> words = {
+    const std::map<std::string, std::vector<Str>> words = {
         {"scope", {"global", "global", "global", "local"}},
         {"access", {"read", "write"}},
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
         {"dtype", {"f64", "f64", "f32", "i32"}},
-        {"key", {"mark"}}};
+        {"key", {"mark"}},
+        {"intrinsic", block_ && accumulates(block_) ? std::vector<Str>{"test_fma2"} : std::vector<Str>{"test_scale2", "test_add2"}}};
     auto known = words.find(parameter.name);
-    return Arg::of_text(known == words.end() ? Str("word") : pick(known->second));
+    word_ = known == words.end() ? Str("word") : pick(known->second);
+    return Arg::of_text(word_);
   }
   // A permutation of the parameters with some of them tiled. Maps of a block's iters mostly use those of one access.
   std::optional<Arg> map(const Parameter& parameter) {
+    if (parameter.name == "box") return box();
     i64 rank = 1 + rng_.below(3);
     bool of_iters = block_ && parameter.name == "iter_map";
     std::vector<Access> accesses = of_iters ? accesses_of(block_) : std::vector<Access>{};
@@ -192,6 +316,31 @@ class ArgumentMaker {
     return Arg{.tag = Arg::Tag::Map, .integer = rank, .items = schedule_arena().copy(results)};
   }
 
+  // Minimum and extent of each dimension of the buffer that was drawn: the iter that stands there, or everything.
+  std::optional<Arg> box() {
+    if (!block_) return std::nullopt;
+    AccessKind kind = word_ == "read" ? AccessKind::Read : AccessKind::Write;
+    std::vector<const Buffer*> buffers = kind == AccessKind::Read ? buffers_read(block_) : buffers_written(block_);
+    if (number_ < 0 || number_ >= static_cast<i64>(buffers.size())) return std::nullopt;
+    const Buffer* buffer = buffers[static_cast<std::size_t>(number_)];
+    std::vector<Arg> results;
+    for (std::size_t d = 0; d < buffer->shape.size(); ++d) {
+      std::optional<i64> iter = chance(0.7) ? iter_at(buffer, kind, d) : std::nullopt;
+      results.push_back(iter ? Arg{.tag = Arg::Tag::Param, .integer = *iter} : Arg::of_int(0));
+      results.push_back(Arg::of_int(iter ? 1 + rng_.below(2) : buffer->shape[d]));
+    }
+    return Arg{.tag = Arg::Tag::Map, .integer = static_cast<i64>(block_->iters.size()), .items = schedule_arena().copy(results)};
+  }
+  std::optional<i64> iter_at(const Buffer* buffer, AccessKind kind, std::size_t dimension) const {
+    for (const Access& access : accesses_of(block_)) {
+      if (access.buffer != buffer || access.kind != kind) continue;
+      for (std::size_t i = 0; i < block_->iters.size(); ++i) {
+        if (access.indices[dimension] == block_->iters[i].var) return static_cast<i64>(i);
+      }
+    }
+    return std::nullopt;
+  }
+
   std::optional<Arg> list(const std::vector<Arg>& items) {
     return Arg{.tag = Arg::Tag::List, .items = schedule_arena().copy(items)};
   }
@@ -200,7 +349,32 @@ class ArgumentMaker {
   Schedule& schedule_;
   Rng& rng_;
   const Block* block_ = nullptr;
+  // From preparations: a loop, the block, and its neighbour.
+  LoopId wanted_ = {};
+  bool wants_block_ = false;
+  const Block* neighbour_ = nullptr;
+  // The latest number and word drawn.
+  i64 number_ = 0;
+  Str word_ = {};
 };
+
+// Small ones, which the random programs have a use for.
+void declare_test_intrinsics() {
+  static const bool declared = [] {
+    std::string text;
+    for (const auto& [name, value] : {std::pair("fma2", "C[i] + A[0] * B[i]"), {"scale2", "A[i] * B[i]"}, {"add2", "A[i] + B[i]"}}) {
+      const char* a = std::string_view(name) == "fma2" ? "f32[1]" : "f32[2]";
+      text += cat("intrinsic test_", name, " {\n  arch \"none\"\n  program d(A: input ", a, ", B: input f32[2], C: output f32[2]) {\n",
+                  "    for i in 2 {\n      C[i] = ", value, "\n    }\n  }\n  implementation {\n    store(C, load(B, f32x2))\n  }\n}\n");
+    }
+    Source source{"intrinsics of the test", text};
+    Diagnostics diagnostics(source);
+    bool good = declare_intrinsics(source, diagnostics);
+    EXPECT_TRUE(good) << diagnostics.render();
+    return good;
+  }();
+  (void)declared;
+}
 
 }  // namespace
 
@@ -213,7 +387,9 @@ std::vector<const InstructionKind*> changing_kinds() {
 }
 
 bool apply_random(Schedule& schedule, const InstructionKind& kind, Rng& rng, Acceptance& acceptance) {
+  declare_test_intrinsics();
   ArgumentMaker maker(schedule, rng);
+  if (!maker.prepare(kind.name)) return false;
   std::vector<Arg> arguments;
   for (const Parameter& parameter : kind.parameters) {
     std::optional<Arg> arg = maker.make(parameter);

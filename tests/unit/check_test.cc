@@ -96,7 +96,7 @@ TEST_F(Check, ErrorsInAModuleAreDiagnosticsAndExitCode2) {
   EXPECT_EQ(finished.out, "");
   EXPECT_EQ(finished.err,
             "bad.tw:2:7: error: unknown function or instruction `splitt`\n    2 |   x = splitt(b)\n      |       ^~~~~~\n"
-            "note: did you mean `split`?\nrule `a` is left out\n");
+            "note: did you mean `split`?\n");
   EXPECT_EQ(run({"check", "none.tw"}).code, 2);
   EXPECT_EQ(run({"check", "bad.tw", "--op", "dens"}).code, 2);
 }
@@ -175,6 +175,36 @@ rules odd_only { odd }
     EXPECT_EQ(row.at("instruction"), "split");
     EXPECT_EQ(row.at("count").as_int64(), rejected);
   }
+}
+
+// ---- space
+
+TEST_F(Check, SpaceAsJsonHasTracesPointsAndRulesAndNothingElse) {
+  write("list.yaml", "version: 1\ntasks:\n  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n  - {name: h, op: softmax, args: {M: 8, N: 8}}\n");
+  auto keys = [](const boost::json::value& value) {
+    std::vector<std::string> out;
+    for (const auto& entry : value.as_object()) out.emplace_back(entry.key());
+    return out;
+  };
+  boost::json::object json = json_of(run({"space", "list.yaml", "--rules", "reference-cpu", "--json"}));
+  EXPECT_EQ(keys(json), std::vector<std::string>{"tasks"});
+  ASSERT_EQ(json.at("tasks").as_array().size(), 2u);
+  for (const boost::json::value& task : json.at("tasks").as_array()) {
+    EXPECT_EQ(keys(task), (std::vector<std::string>{"name", "sketches"}));
+    for (const boost::json::value& sketch : task.at("sketches").as_array()) {
+      EXPECT_EQ(keys(sketch), (std::vector<std::string>{"trace", "log10_points", "rules"}));
+      Source source{"trace", std::string(sketch.at("trace").as_string())};
+      Diagnostics diagnostics(source);
+      std::optional<Trace> trace = parse_schedule(source, diagnostics);
+      ASSERT_TRUE(trace) << diagnostics.render();
+      for (const Decision& decision : trace->decisions()) EXPECT_TRUE(decision.open()) << source.text;
+      EXPECT_GT(sketch.at("log10_points").as_double(), 0);
+      EXPECT_FALSE(sketch.at("rules").as_array().empty());
+    }
+  }
+  EXPECT_EQ(json.at("tasks").at(0).at("name"), "g");
+  EXPECT_EQ(json.at("tasks").at(0).at("sketches").as_array().size(), 3u);
+  EXPECT_EQ(json.at("tasks").at(0).at("sketches").at(0).at("rules").at(0), "multi_level_tiling");
 }
 
 // ---- reduce

@@ -29,7 +29,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }
 
 const std::vector<std::string> kProgram = {"dsl/base", "dsl/ir"};
-const std::vector<std::string> kMiddle = {"dsl/te", "dsl/text", "dsl/analysis", "dsl/passes"};
+const std::vector<std::string> kMiddle = {"dsl/te", "dsl/text", "dsl/analysis", "dsl/intrinsics", "dsl/passes"};
 const std::vector<std::string> kSchedule =
     kProgram + kMiddle + std::vector<std::string>{"dsl/schedule"};
 const std::vector<std::string> kSpace =
@@ -45,7 +45,8 @@ const std::vector<Row> kTable = {
     {"dsl/analysis", kProgram},
     {"dsl/te", kProgram + std::vector<std::string>{"dsl/analysis"}},
     {"dsl/text", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/te"}},
-    {"dsl/passes", kProgram + std::vector<std::string>{"dsl/analysis"}},
+    {"dsl/intrinsics", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/text"}},
+    {"dsl/passes", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/intrinsics"}},
     {"dsl/schedule", kProgram + kMiddle},
     // Primitives and samples share nothing with each other; what both need belongs to dsl/analysis
     // or dsl/schedule.
@@ -55,7 +56,7 @@ const std::vector<Row> kTable = {
     // Cost models read schedules for draft features; they never draw, and know no rules.
     {"costmodel", kSchedule},
     // Backends see programs, never schedules or traces.
-    {"backends", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/passes"}},
+    {"backends", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/intrinsics", "dsl/passes"}},
     {"backends/kernel_abi.h", {}},
     {"backends/kernel.h", {}},
     {"runtime", kRuntime},
@@ -64,6 +65,11 @@ const std::vector<Row> kTable = {
     {"runtime/worker",
      {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/fma_probe.h", "runtime/measurer.h",
       "runtime/object_loader.h", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
+    // Nor does the worker of a device.
+    {"backends/opencl", {"backends/kernel.h", "dsl/base"}},
+    {"runtime/worker_opencl",
+     {"backends/kernel_abi.h", "backends/kernel.h", "backends/opencl/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
+      "runtime/worker", "runtime/worker_protocol.h"}},
     {"sampler/search", kRuntime},
     {"cli", kAll},
     {"bench", kAll},
@@ -85,6 +91,8 @@ const std::vector<Row> kSdkTable = {
     {"sqlite3.h", {"runtime/sqlite_rows.h", "tests"}},
     {"yaml-cpp", {"runtime/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
+    {"boost/dll", {"rules/lang/load_plugin.cc"}},
+    {"CL", {"backends/opencl", "runtime/opencl_launcher.h"}},  // the launcher is shipped, not compiled here
     {"cblas.h", {"bench/peers"}},
     {"dnnl.hpp", {"bench/peers"}},
     {"oneapi", {"bench/peers"}},

@@ -431,7 +431,8 @@ TEST(Functions, EveryFunctionOfEveryFloat) {
       case Function::Ceil: return std::ceil(x);
       case Function::Round: return std::nearbyint(x);
       case Function::Pow: return std::pow(std::abs(x), 1.5);
-      case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: break;
+      case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax:
+      case Function::Within: break;
     }
     return 0.0;
   };

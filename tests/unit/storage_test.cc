@@ -1,4 +1,4 @@
-// What lowering makes of primitives that say how buffers are stored: the form of the lowered program, and the compiled kernel against
+// What lowering makes of primitives that say how buffers are stored, and of parts of loops: the form of the lowered program, and the compiled kernel against
 // the interpreter on the unscheduled program.
 #include <gtest/gtest.h>
 
@@ -59,7 +59,59 @@ constexpr const char* kDense = R"(program dense(X: input f32[5, 9], W: const f32
   }
 })";
 
+constexpr const char* kStencil = R"(program stencil(A: input f32[42, 20], C: output f32[40, 20]) {
+  local B: f32[42, 20]
+  for y in 42 {
+    for x in 20 {
+      block B(y: S 42 = y, x: S 20 = x) {
+        B[y, x] = A[y, x] * 2.0
+      }
+    }
+  }
+  for y in 40 {
+    for x in 20 {
+      block C(y: S 40 = y, x: S 20 = x) {
+        C[y, x] = B[y, x] - B[y + 1, x] + B[y + 2, x]
+      }
+    }
+  }
+})";
+constexpr const char* kPool = R"(program pool(A: input f32[3, 601], C: output f32[3, 300]) {
+  local B: f32[3, 601]
+  for n in 3 {
+    for x in 601 {
+      block B(n: S 3 = n, x: S 601 = x) {
+        B[n, x] = A[n, x] + 1.0
+      }
+    }
+  }
+  for n in 3 {
+    for x in 300 {
+      for r in 3 {
+        block C(n: S 3 = n, x: S 300 = x, r: R 3 = r) {
+          init {
+            C[n, x] = -1e30
+          }
+          C[n, x] = max(C[n, x], B[n, x * 2 + r])
+        }
+      }
+    }
+  }
+})";
+
 const Stored kCases[] = {
+    {"ring_of_rows", kStencil, "b = get_block(\"B\")\nc = get_block(\"C\")\ny, x = get_loops(c)\ncompute_at(b, y)\nrolling_buffer(b, 0)",
+     {"B: f32[60]", "% 3"}, 0},
+    {"ring_of_blocks_of_rows", kStencil, "b = get_block(\"B\")\nc = get_block(\"C\")\ny, x = get_loops(c)\ny0, y1 = split(y, [_, 7])\n"
+     "compute_at(b, y0)\nrolling_buffer(b, 0)\nvectorize(x)", {"B: f32[180]", "% 9"}, 0},
+    {"ring_anew_in_each_row", kPool, "b = get_block(\"B\")\nc = get_block(\"C\")\nn, x, r = get_loops(c)\ncompute_at(b, x)\n"
+     "rolling_buffer(b, 0)\nx0, x1 = split(x, [_, 4])", {"B: f32[9]", "% 9"}, 0},
+    {"parts_of_a_loop", kDense, "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nj_0, j_1, j_2 = loop_partition(j, [1, 4, _])\nvectorize(j_1)",
+     {"for j in 2", "ramp("}, 0},
+    {"parts_of_a_reduction", kDense, "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nk_0, k_1 = loop_partition(k, [_, 2])\nunroll(k_1)",
+     {"for k in 7", "W[j + 56]"}, 0},
+    {"parts_of_a_parallel_loop", kTransposed, "b = get_block(\"B\")\ni, j = get_loops(b)\ni_0, i_1 = loop_partition(i, [16, _])\nparallel(i_0)\n"
+     "parallel(i_1)", {"parallel for i in 16", "parallel for i in 24"}, 1600},
     {"padded_rows", kTransposed, "b = get_block(\"B\")\nstorage_align(b, 0, 0, 16, 3)", {"B: f32[751]", "i * 19"}, 39 * 76 + 40 + 4},
     {"padded_elements", kTransposed, "b = get_block(\"B\")\nstorage_align(b, 0, 1, 4, 1)\nstorage_align(b, 0, 1, 2, 0)",
      {"B: f32[799]", "j * 2"}, 3200},

@@ -76,6 +76,21 @@ TEST(Target, EveryFieldShowsInTheText) {
   for (const Target& target : changed) EXPECT_NE(to_string(target), to_string(base));
 }
 
+TEST(Target, DevicesHaveFieldsOfTheirOwn) {
+  Target opencl = *parse("opencl").target;
+  EXPECT_EQ(to_string(opencl), "opencl -device=0");
+  EXPECT_EQ(*parse("opencl -device=2 -vector-bits=128 -group-threads=64 -shared-bytes=65536").target,
+            *parse(to_string(*parse("opencl -shared-bytes=65536 -group-threads=64 -device=2 -vector-bits=128").target)).target);
+  EXPECT_EQ(to_string(*parse("cuda -arch=sm_90a").target), "cuda -arch=sm_90a");
+  EXPECT_EQ(parse("cuda -arch=sm_81").errors, R"(target:1:12: error: unknown arch `sm_81`
+    1 | cuda -arch=sm_81
+      |            ^~~~~
+note: did you mean `sm_80`?
+)");
+  EXPECT_NE(parse("opencl -threads=2").errors, "") << "a device has no such option";
+  EXPECT_NE(parse("cpu -device=1").errors, "");
+}
+
 TEST(Target, CpuNameImpliesVectorsAndCaches) {
 #if defined(__x86_64__)
   Target zen3 = *parse("cpu -mcpu=znver3").target, zen5 = *parse("cpu -mcpu=znver5").target;

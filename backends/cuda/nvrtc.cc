@@ -1,0 +1,189 @@
+#include "backends/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "dsl/base/text.h"
+
+namespace tw::cuda {
+namespace {
+
+// NVRTC's C interface, as far as it is used; results are 0 for success.
+struct Api {
+  int (*version)(int* major, int* minor);
+  const char* (*error_text)(int result);
+  int (*create)(void** program, const char* source, const char* name, int headers, const char* const* texts,
+                const char* const* names);
+  int (*compile)(void* program, int options, const char* const* texts);
+  int (*log_size)(void* program, std::size_t* bytes);
+  int (*log)(void* program, char* text);
+  int (*ptx_size)(void* program, std::size_t* bytes);
+  int (*ptx)(void* program, char* text);
+  int (*cubin_size)(void* program, std::size_t* bytes);
+  int (*cubin)(void* program, char* code);
+  int (*destroy)(void** program);
+};
+
+std::vector<std::string> places() {
+  std::vector<std::string> folders = {""};
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* home = std::getenv(name)) folders.insert(folders.end(), {cat(home, "/lib64/"), cat(home, "/lib/")});
+  }
+  folders.insert(folders.end(), {"/usr/local/cuda/lib64/", "/usr/local/cuda/lib/", "/usr/local/cuda-13.0/lib64/",
+                                 "/usr/local/cuda-13.0/lib/"});
+  std::vector<std::string> out;
+  for (const std::string& folder : folders) {
+    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) out.push_back(folder + name);
+  }
+  return out;
+}
+
+struct Loading {
+  Api api{};
+  std::string error, place;
+
+  Loading() {
+    void* library = nullptr;
+    for (const std::string& path : places()) {
+      library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      place = path;
+      if (library) break;
+    }
+    if (!library) {
+      error =
+          "NVRTC (libnvrtc.so) was not found in the library path, $CUDA_HOME or /usr/local/cuda; it is part of the "
+          "CUDA toolkit";
+      return;
+    }
+    auto load = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      if (!function) error = cat(place, " has no ", name, "; CUDA 12 or newer is needed");
+    };
+    load(api.version, "nvrtcVersion");
+    load(api.error_text, "nvrtcGetErrorString");
+    load(api.create, "nvrtcCreateProgram");
+    load(api.compile, "nvrtcCompileProgram");
+    load(api.log_size, "nvrtcGetProgramLogSize");
+    load(api.log, "nvrtcGetProgramLog");
+    load(api.ptx_size, "nvrtcGetPTXSize");
+    load(api.ptx, "nvrtcGetPTX");
+    load(api.cubin_size, "nvrtcGetCUBINSize");
+    load(api.cubin, "nvrtcGetCUBIN");
+    load(api.destroy, "nvrtcDestroyProgram");
+  }
+};
+
+const Api* api(std::string& error, std::string* place = nullptr) {
+  static const Loading loading;
+  error = loading.error;
+  if (place) *place = loading.place;
+  return error.empty() ? &loading.api : nullptr;
+}
+
+std::string text_of(void* program, int (*size)(void*, std::size_t*), int (*get)(void*, char*), bool is_text) {
+  std::size_t bytes = 0;
+  if (size(program, &bytes) != 0 || bytes == 0) return "";
+  std::string out(bytes, 0);
+  if (get(program, out.data()) != 0) return "";
+  if (is_text && !out.empty() && out.back() == 0) out.pop_back();
+  return out;
+}
+
+i64 number_before(std::string_view line, std::string_view unit) {
+  std::size_t end = line.find(unit);
+  if (end == std::string_view::npos) return 0;
+  std::size_t begin = end;
+  while (begin > 0 && std::isdigit(static_cast<unsigned char>(line[begin - 1]))) --begin;
+  return std::atoll(std::string(line.substr(begin, end - begin)).c_str());
+}
+
+// A little-endian number of `bytes` bytes.
+u64 read_number(std::string_view data, u64 at, int bytes) {
+  u64 value = 0;
+  for (int i = bytes; i-- > 0;) {
+    if (at + static_cast<u64>(i) >= data.size()) return 0;
+    value = value << 8 | static_cast<u8>(data[at + static_cast<u64>(i)]);
+  }
+  return value;
+}
+
+}  // namespace
+
+std::optional<std::string> nvrtc_version(std::string& error) {
+  std::string place;
+  const Api* nvrtc = api(error, &place);
+  int major = 0, minor = 0;
+  if (!nvrtc || nvrtc->version(&major, &minor) != 0) return std::nullopt;
+  return cat(major, ".", minor, " (", place, ")");
+}
+
+std::optional<Compiled> compile(const std::string& source, const std::string& arch, std::string& error) {
+  const Api* nvrtc = api(error);
+  if (!nvrtc) return std::nullopt;
+  void* program = nullptr;
+  int result = nvrtc->create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr);
+  std::string architecture = cat("--gpu-architecture=", arch);
+  const char* options[] = {architecture.c_str(), "--std=c++17", "-default-device", "--ptxas-options=-v",
+                           "--diag-suppress=177"};
+  if (result == 0) result = nvrtc->compile(program, static_cast<int>(std::size(options)), options);
+  Compiled out;
+  if (program) out.log = text_of(program, nvrtc->log_size, nvrtc->log, true);
+  if (result == 0) {
+    out.ptx = text_of(program, nvrtc->ptx_size, nvrtc->ptx, true);
+    out.cubin = text_of(program, nvrtc->cubin_size, nvrtc->cubin, false);
+    out.kernels = parse_log(out.log);
+  } else {
+    error = cat("NVRTC does not compile the source: ", nvrtc->error_text(result), ": ", out.log.substr(0, 400));
+  }
+  if (program) nvrtc->destroy(&program);
+  return result == 0 ? std::optional(std::move(out)) : std::nullopt;
+}
+
+std::vector<KernelUse> parse_log(std::string_view log) {
+  std::vector<KernelUse> out;
+  std::istringstream lines{std::string(log)};
+  constexpr std::string_view kEntry = "Compiling entry function '";
+  for (std::string line; std::getline(lines, line);) {
+    if (std::size_t at = line.find(kEntry); at != std::string::npos) {
+      std::size_t begin = at + kEntry.size();
+      out.push_back({.name = line.substr(begin, line.find('\'', begin) - begin)});
+    }
+    if (out.empty()) continue;
+    KernelUse& use = out.back();
+    if (line.find("spill stores") != std::string::npos) {
+      use.stack_bytes = number_before(line, " bytes stack");
+      use.spill_store_bytes = number_before(line, " bytes spill stores");
+      use.spill_load_bytes = number_before(line, " bytes spill loads");
+    }
+    if (line.find("Used ") != std::string::npos) {
+      use.registers = static_cast<int>(number_before(line, " registers"));
+      use.shared_bytes = number_before(line, " bytes smem");
+    }
+  }
+  return out;
+}
+
+// ELF64: the section `.text.<kernel>`.
+std::map<int, int> opcodes_of(std::string_view cubin, const std::string& kernel) {
+  std::map<int, int> out;
+  u64 sections = read_number(cubin, 40, 8), size = read_number(cubin, 58, 2), count = read_number(cubin, 60, 2),
+      names = read_number(cubin, 62, 2);
+  auto field = [&](u64 section, u64 offset, int bytes) {
+    return read_number(cubin, sections + section * size + offset, bytes);
+  };
+  u64 texts = field(names, 24, 8);
+  std::string wanted = ".text." + kernel;
+  for (u64 s = 0; s < count; ++s) {
+    u64 at = texts + field(s, 0, 4), begin = field(s, 24, 8), bytes = field(s, 32, 8);
+    if (at >= cubin.size() ||
+        cubin.substr(at, wanted.size() + 1) != std::string_view(wanted.c_str(), wanted.size() + 1))
+      continue;
+    for (u64 i = begin; i + 16 <= begin + bytes && i + 16 <= cubin.size(); i += 16)
+      ++out[static_cast<int>(read_number(cubin, i, 2) & 0xfff)];
+  }
+  return out;
+}
+
+}  // namespace tw::cuda

@@ -1,0 +1,75 @@
+#include "backends/gpu_source/language.h"
+
+#include "dsl/base/text.h"
+
+namespace tw::gpu {
+namespace {
+
+// In the order of DType.
+constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, nullptr, nullptr, "float", "double"};
+constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
+                                             nullptr,         nullptr,       "float",         "double"};
+
+struct FunctionRow {
+  Function function;
+  const char* name;  // in OpenCL C for every type, in CUDA C for f64; there f32 ends in `f`
+};
+constexpr FunctionRow kFunctions[] = {
+    {Function::Exp, "exp"},   {Function::Log, "log"},    {Function::Sqrt, "sqrt"}, {Function::Rsqrt, "rsqrt"},
+    {Function::Tanh, "tanh"}, {Function::Erf, "erf"},    {Function::Abs, "fabs"},  {Function::Floor, "floor"},
+    {Function::Ceil, "ceil"}, {Function::Round, "rint"}, {Function::Pow, "pow"},
+};
+
+}  // namespace
+
+const Language& opencl_c() {
+  static const Language language = {
+      .kernel_prefix = "__attribute__((reqd_work_group_size(%x, %y, %z)))\n__kernel void ",
+      .pointer = "__global ",
+      .restrict_word = "restrict",
+      .shared = "__local ",
+      .function_prefix = "static inline ",
+      .group = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
+      .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
+      .barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+      .infinity = "INFINITY",
+      .nan = "NAN",
+      .wide_int = "long",
+      .has_vectors = true,
+      .prelude = "#pragma OPENCL FP_CONTRACT ON\n",
+  };
+  return language;
+}
+
+const Language& cuda_c() {
+  static const Language language = {
+      .kernel_prefix = "extern \"C\" __global__ void __launch_bounds__(%n) ",
+      .pointer = "",
+      .restrict_word = "__restrict__",
+      .shared = "__shared__ ",
+      .function_prefix = "static __device__ __forceinline__ ",
+      .group = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
+      .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},
+      .barrier = "__syncthreads();",
+      .infinity = "__int_as_float(0x7f800000)",
+      .nan = "__int_as_float(0x7fc00000)",
+      .wide_int = "long long",
+      .has_vectors = false,
+      .prelude = "",
+  };
+  return language;
+}
+
+const char* type_name(const Language& language, DType type) {
+  if (type == DType::I64) return language.wide_int;
+  return (language.has_vectors ? kTypes : kCudaTypes)[static_cast<int>(type)];
+}
+
+std::string function_name(const Language& language, Function function, DType type) {
+  for (const FunctionRow& row : kFunctions) {
+    if (row.function == function) return cat(row.name, !language.has_vectors && type == DType::F32 ? "f" : "");
+  }
+  return "";
+}
+
+}  // namespace tw::gpu

@@ -1,0 +1,192 @@
+// Statements.
+#include <algorithm>
+
+#include "backends/gpu_source/printer.h"
+#include "dsl/base/check.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
+
+namespace tw::gpu {
+
+void KernelPrinter::line(const std::string& text) {
+  text_ += cat(std::string(static_cast<std::size_t>(2 * indent_), ' '), text, "\n");
+}
+void KernelPrinter::open(const std::string& head) { line(head + "{"), ++indent_; }
+void KernelPrinter::close() { --indent_, line("}"); }
+
+void KernelPrinter::stmt(const Stmt* s) {
+  if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end())
+    line(language_.barrier);
+  const For* loop = as<For>(s);
+  bool has_threads = kernel_.extents.threads_of_group() > 1;
+  if (has_threads && !in_step_ && (s->kind == Kind::Store || (loop && is_thread_loop(loop)))) return step(s);
+  switch (s->kind) {
+    case Kind::Seq:
+      for (const Stmt* one : as<Seq>(s)->stmts) stmt(one);
+      return;
+    case Kind::If: {
+      const If* branch = as<If>(s);
+      open(cat("if (", bare(scalar(branch->condition)), ") "));
+      stmt(branch->then);
+      if (branch->otherwise) {
+        --indent_, line("} else {"), ++indent_;
+        stmt(branch->otherwise);
+      }
+      return close();
+    }
+    case Kind::For:
+      return this->loop(loop);
+    case Kind::Alloc:
+      return alloc(as<Alloc>(s));
+    case Kind::Store:
+      return store(as<Store>(s));
+    default:
+      break;
+  }
+  TW_CHECK(false, "a statement that lowering does not make");
+}
+
+// Along axes of the group that it does not use, one work-item takes it; all of them where the result is their own.
+void KernelPrinter::step(const Stmt* s) {
+  bool used[3] = {};
+  for_each<For>(s, [&](const For* loop) {
+    if (is_thread_loop(loop)) used[axis_of(loop)->dimension] = true;
+  });
+  const Store* store = as<Store>(s);
+  bool is_own = store && std::all_of(store->targets.begin(), store->targets.end(), [](const StoreTarget& target) {
+                  return target.buffer->scope == Scope::Local || target.buffer->scope == Scope::Register;
+                });
+  std::vector<std::string> conditions;
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (!used[d] && !is_own && kernel_.extents.threads[d] > 1) conditions.push_back(cat(language_.thread[d], " == 0"));
+  }
+  in_step_ = true;
+  if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
+  stmt(s);
+  if (!conditions.empty()) close();
+  in_step_ = false;
+}
+
+void KernelPrinter::loop(const For* loop) {
+  std::size_t known = ranges_.size();
+  ranges_.set_extent(loop->var, loop->extent);
+  std::string var = vars_[loop->var] = fresh(loop->var->name);
+  std::optional<ThreadAxis> axis = axis_of(loop);
+  if (axis) {
+    auto d = static_cast<std::size_t>(axis->dimension);
+    i64 extent = (axis->is_thread ? kernel_.extents.threads : kernel_.extents.groups)[d];
+    open("");
+    line(cat("const ", index_type_, " ", var, " = ", axis->is_thread ? language_.thread[d] : language_.group[d], ";"));
+    if (loop->extent < extent) open(cat("if (", var, " < ", loop->extent, ") "));
+    stmt(loop->body);
+    if (loop->extent < extent) close();
+  } else {
+    open(cat("for (", index_type_, " ", var, " = 0; ", var, " < ", loop->extent, "; ++", var, ") "));
+    stmt(loop->body);
+  }
+  close();
+  taken_.erase(var);
+  ranges_.shrink(known);
+}
+
+void KernelPrinter::alloc(const Alloc* alloc) {
+  const Buffer* buffer = alloc->buffer;
+  bool is_new = places_.count(buffer) == 0;
+  Place& found = place(buffer);
+  std::string declaration = cat(type(buffer->dtype, 1), " ", found.name, "[", elements_of(buffer), "]");
+  if (buffer->scope == Scope::Shared) {
+    if (is_new) shared_ += cat("  ", language_.shared, declaration, " __attribute__((aligned(64)));\n");
+    return stmt(alloc->body);
+  }
+  open("");
+  if (found.pieces.empty()) line(declaration + ";");
+  for (const auto& [offset, lanes] : found.pieces)
+    line(cat(type(buffer->dtype, lanes), " ", found.name, "_", offset, ";"));
+  stmt(alloc->body);
+  close();
+}
+
+// All values are computed before any target is written.
+void KernelPrinter::store(const Store* s) {
+  if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
+  if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
+    return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});
+  open("");
+  if (!language_.has_vectors) {
+    for (const Expr* value : s->values) load_ahead(value);
+  }
+  std::vector<std::vector<std::string>> values;
+  for (std::size_t t = 0; t < s->targets.size(); ++t) {
+    const Expr* value = s->values[t];
+    values.emplace_back();
+    for (int i = 0; i < s->targets[t].indices[0]->type.lanes; ++i) {
+      values.back().push_back(cat("t", temporaries_++));
+      line(cat("const ", type(value->type.dtype, 1), " ", values.back().back(), " = ", bare(scalar(value, i)), ";"));
+    }
+  }
+  for (std::size_t t = 0; t < s->targets.size(); ++t) write_lanes(s->targets[t], values[t]);
+  close();
+  loaded_.clear();
+}
+
+bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std::string& at) {
+  int lanes = index->type.lanes;
+  const Expr* first = first_index(index);
+  bool has_type = buffer->dtype == DType::F32 || buffer->dtype == DType::I32 || buffer->dtype == DType::F64;
+  if (!first || !has_type || (lanes != 2 && lanes != 4) || lanes * bytes_of(buffer->dtype) > 16) return false;
+  bool is_aligned = false;
+  at = pointer(buffer, first, lanes, is_aligned);
+  return is_aligned;
+}
+
+void KernelPrinter::load_ahead(const Expr* e) {
+  if (e->kind == Kind::Select) return;  // not all of it is evaluated
+  for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
+  const Load* load = as<Load>(e);
+  std::string at;
+  if (!load || load->type.lanes == 1 || !is_wide_access(load->buffer, load->indices[0], at)) return;
+  std::string wide = type(load->type.dtype, load->type.lanes), name = cat("w", temporaries_++);
+  line(cat("const ", wide, " ", name, " = *(const ", wide, "*)(", at, ");"));
+  loaded_[load] = name;
+}
+
+void KernelPrinter::write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes) {
+  std::string at;
+  if (!language_.has_vectors && lanes.size() > 1 && is_wide_access(target.buffer, target.indices[0], at)) {
+    std::string wide = type(target.buffer->dtype, static_cast<int>(lanes.size()));
+    return line(cat("*(", wide, "*)(", at, ") = make_", wide, "(", join(lanes, ", "), ");"));
+  }
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    line(cat(element(target.buffer, target.indices[0], static_cast<int>(i)), " = ", lanes[i], ";"));
+}
+
+void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
+  const Expr* index = target.indices[0];
+  int lanes = index->type.lanes;
+  if (lanes == 1) return write_lanes(target, {bare(scalar(value))});
+  DType dtype = target.buffer->dtype;
+  const Expr* first = first_index(index);
+  bool has_width = lanes == 2 || lanes == 4 || lanes == 8 || lanes == 16;
+  std::string text = value->type.dtype == DType::Bool ? "" : bare(vector(value));
+  Place& found = place(target.buffer);
+  std::optional<Piece> piece =
+      found.pieces.empty() || !first ? std::nullopt : piece_at(target.buffer, *constant_of(first));
+  if (piece && piece->offset == *constant_of(first) && piece->lanes == lanes && !text.empty())
+    return line(cat(piece->name, " = ", text, ";"));
+  if (!first || !found.pieces.empty() || !has_width || text.empty()) {
+    open("");
+    std::vector<std::string> values;
+    for (int i = 0; i < lanes; ++i) {
+      values.push_back(cat("t", temporaries_++));
+      line(cat("const ", type(dtype, 1), " ", values.back(), " = ", bare(scalar(value, i)), ";"));
+    }
+    write_lanes(target, values);
+    return close();
+  }
+  bool is_aligned = false;
+  std::string at = pointer(target.buffer, first, lanes, is_aligned);
+  if (is_aligned) return line(cat("*(", found.space, type(dtype, lanes), "*)(", at, ") = ", text, ";"));
+  line(cat("vstore", lanes, "(", text, ", 0, ", at, ");"));
+}
+
+}  // namespace tw::gpu

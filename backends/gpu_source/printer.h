@@ -1,0 +1,108 @@
+// Prints one kernel. Private to this folder. Expressions become text of one lane (`scalar`), or of all lanes where the
+// language has vectors (`vector`); what has no vector form is put together from its lanes.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "backends/gpu_source/language.h"
+#include "dsl/analysis/affine.h"
+#include "dsl/base/result.h"
+#include "dsl/passes/lower_gpu.h"
+#include "dsl/passes/thread_axes.h"
+
+namespace tw::gpu {
+
+// Functions that the kernels of one source text need: name and definition, those that others call first.
+using Helpers = std::vector<std::pair<std::string, std::string>>;
+
+class KernelPrinter {
+ public:
+  KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers);
+  // The kernel as a function definition.
+  std::string print();
+
+ private:
+  // What a buffer is in the text. A Register buffer whose accesses fit together is a set of variables, one per piece.
+  struct Place {
+    std::string name;
+    const char* space = "";     // for pointers into it
+    bool is_aligned = false;    // its start, for every vector
+    std::map<i64, int> pieces;  // offset -> lanes; empty = an array
+  };
+  struct Piece {
+    std::string name;
+    i64 offset;
+    int lanes;
+  };
+
+  // ---- names (printer.cc)
+  std::string fresh(Str wanted);
+  const std::string& name(const Var* var);
+  Place& place(const Buffer* buffer);
+  void find_pieces();
+  std::optional<Piece> piece_at(const Buffer* buffer, i64 position);
+  std::string signature();
+
+  // ---- one lane (print_scalar.cc)
+  std::string scalar(const Expr* e, int lane = 0);
+  std::string scalar_binary(const Binary* e, int lane);
+  std::string scalar_call(const Call* e, int lane);
+  std::string divide(const Binary* e, int lane);
+  std::string element(const Buffer* buffer, const Expr* index, int lane);
+  std::string number(const Expr* e) const;
+  std::string reduce(const Call* e);
+  bool is_nonnegative(const Expr* e) const;
+  // A function of the prelude, made when it is first needed; its name.
+  std::string helper(const std::string& name, const std::string& definition);
+  std::string pick(BinaryOp op, DType type, int lanes);
+  std::string sigmoid(DType type, int lanes);
+
+  // ---- all lanes (print_vector.cc)
+  std::string vector(const Expr* e);
+  std::string by_lanes(const Expr* e);
+  bool has_vector_form(const Expr* e) const;
+  bool has_mask_form(const Expr* e) const;
+  std::string vector_call(const Call* e);
+  std::string vector_load(const Load* e);
+  std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
+  std::string type(DType dtype, int lanes) const;
+
+  // ---- statements (print_stmt.cc)
+  void stmt(const Stmt* s);
+  void loop(const For* loop);
+  void step(const Stmt* s);
+  void alloc(const Alloc* alloc);
+  void store(const Store* s);
+  void write(const StoreTarget& target, const Expr* value);
+  void write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes);
+  // Where only loads and stores are wide: the wide loads of an expression as variables, and whether an access can be
+  // one.
+  void load_ahead(const Expr* e);
+  bool is_wide_access(const Buffer* buffer, const Expr* index, std::string& at);
+  void line(const std::string& text);
+  void open(const std::string& head);
+  void close();
+
+  const Language& language_;
+  const GpuKernel& kernel_;
+  std::string name_;
+  Helpers& helpers_;
+  std::set<std::string> taken_;
+  std::map<const Var*, std::string> vars_;
+  std::map<const Buffer*, Place> places_;
+  std::map<const Load*, std::string> loaded_;  // by load_ahead, for the statement at hand
+  VarRanges ranges_;
+  std::string index_type_;
+  std::string shared_, text_;  // declarations at the top; the statements
+  int indent_ = 1, temporaries_ = 0;
+  bool in_step_ = false;
+};
+
+// "(x)" without the parentheses that enclose all of it.
+std::string bare(std::string text);
+// The place of a contiguous or scalar access: its first index; null if lanes lie apart.
+const Expr* first_index(const Expr* index);
+
+}  // namespace tw::gpu

@@ -1,0 +1,84 @@
+#include "backends/gpu_source/source.h"
+
+#include <algorithm>
+
+#include "backends/gpu_source/printer.h"
+#include "backends/kernel_arguments.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
+
+namespace tw {
+namespace {
+
+Status has_types(const gpu::Language& language, const Array<GpuKernel>& kernels, bool& has_doubles) {
+  const Buffer* wrong = nullptr;
+  auto look = [&](const Buffer* buffer) {
+    if (!gpu::type_name(language, buffer->dtype)) wrong = buffer;
+  };
+  for (const GpuKernel& kernel : kernels) {
+    for (const KernelParam& param : kernel.params) look(param.buffer);
+    walk(kernel.body, [&](const Node* node) {
+      if (const Alloc* alloc = as<Alloc>(node)) look(alloc->buffer);
+      if (node->kind < Kind::Store) has_doubles |= static_cast<const Expr*>(node)->type.dtype == DType::F64;
+      return true;
+    });
+  }
+  if (wrong)
+    return reject("buffer `{a}` is of type {b}, which device code does not compute with yet", wrong->name,
+                  Str(name_of(wrong->dtype)));
+  return ok();
+}
+
+class SourcePrinter {
+ public:
+  SourcePrinter(const gpu::Language& language, std::string symbol) : language_(language), symbol_(std::move(symbol)) {}
+
+  std::vector<KernelLaunch> print(const Array<GpuKernel>& kernels, const char* entry) {
+    std::vector<KernelLaunch> launches;
+    for (const GpuKernel& kernel : kernels) {
+      KernelLaunch launch{.name = cat(symbol_, "_", entry, "_", launches.size()),
+                          .groups = kernel.extents.groups,
+                          .threads = kernel.extents.threads};
+      for (const KernelParam& param : kernel.params)
+        launch.pointers.push_back({param.is_scratch, param.at, bytes_of(param.buffer)});
+      const auto& g = launch.groups;
+      text_ += cat("\n// ", kernel.name, ": ", g[0], " x ", g[1], " x ", g[2], " work-groups\n");
+      text_ += gpu::KernelPrinter(language_, kernel, launch.name, helpers_).print();
+      launches.push_back(std::move(launch));
+    }
+    return launches;
+  }
+
+  std::string text(bool has_doubles) const {
+    std::string out = language_.prelude;
+    if (has_doubles && language_.has_vectors) out += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+    for (const auto& [name, definition] : helpers_) out += definition;
+    return out + text_;
+  }
+
+ private:
+  const gpu::Language& language_;
+  std::string symbol_, text_;
+  gpu::Helpers helpers_;
+};
+
+}  // namespace
+
+Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol) {
+  const gpu::Language& chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
+  bool has_doubles = false;
+  TW_TRY_STATUS(has_types(chosen, program.run, has_doubles));
+  TW_TRY_STATUS(has_types(chosen, program.prepack, has_doubles));
+  Kernel out;
+  out.manifest = {.symbol = std::string(symbol),
+                  .run = kernel_arguments(program.run_arguments),
+                  .prepack = kernel_arguments(program.prepack_arguments),
+                  .scratch_shared_bytes = program.scratch_bytes};
+  SourcePrinter printer(chosen, std::string(symbol));
+  out.manifest.prepack_launches = printer.print(program.prepack, "prepack");
+  out.manifest.run_launches = printer.print(program.run, "run");
+  out.code = printer.text(has_doubles);
+  return out;
+}
+
+}  // namespace tw

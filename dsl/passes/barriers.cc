@@ -1,0 +1,88 @@
+#include "dsl/passes/barriers.h"
+
+#include <algorithm>
+#include <set>
+
+#include "dsl/ir/walk.h"
+#include "dsl/passes/thread_axes.h"
+
+namespace tw {
+namespace {
+
+// What was touched since the last barrier.
+struct Touched {
+  std::set<const Buffer*> read, written;
+  void add(const Touched& other) {
+    read.insert(other.read.begin(), other.read.end());
+    written.insert(other.written.begin(), other.written.end());
+  }
+};
+
+bool meet(const std::set<const Buffer*>& a, const std::set<const Buffer*>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Buffer* buffer) { return b.count(buffer) > 0; });
+}
+
+bool is_seen_by_group(const Buffer* buffer) { return buffer->scope == Scope::Shared || buffer->scope == Scope::Global; }
+
+Touched touched_by(const Stmt* step) {
+  Touched out;
+  walk(step, [&](const Node* node) {
+    if (const Load* load = as<Load>(node); load && is_seen_by_group(load->buffer)) out.read.insert(load->buffer);
+    if (const Store* store = as<Store>(node)) {
+      for (const StoreTarget& target : store->targets) {
+        if (is_seen_by_group(target.buffer)) out.written.insert(target.buffer);
+      }
+    }
+    return true;
+  });
+  return out;
+}
+
+class BarrierFinder {
+ public:
+  void visit(const Stmt* s) {
+    const For* loop = as<For>(s);
+    if (s->kind == Kind::Store || (loop && is_thread_loop(loop))) return step(s);
+    if (const If* branch = as<If>(s)) return either(branch);
+    int rounds = loop && !axis_of(loop) && loop->extent > 1 ? 2 : 1;
+    for (int round = 0; round < rounds; ++round) {
+      for_each_child(s, [&](const Node* child) {
+        if (child->kind >= Kind::Store) visit(static_cast<const Stmt*>(child));
+      });
+    }
+  }
+  std::vector<const Stmt*> found;
+
+ private:
+  void step(const Stmt* s) {
+    Touched now = touched_by(s);
+    bool is_found = std::find(found.begin(), found.end(), s) != found.end();
+    if (!is_found &&
+        (meet(now.written, pending_.read) || meet(now.written, pending_.written) || meet(now.read, pending_.written))) {
+      found.push_back(s);
+      is_found = true;
+    }
+    if (is_found) pending_ = {};
+    pending_.add(now);
+  }
+
+  void either(const If* branch) {
+    Touched before = pending_;
+    visit(branch->then);
+    Touched then = std::exchange(pending_, before);
+    if (branch->otherwise) visit(branch->otherwise);
+    pending_.add(then);
+  }
+
+  Touched pending_;
+};
+
+}  // namespace
+
+std::vector<const Stmt*> steps_behind_barriers(const Stmt* kernel) {
+  BarrierFinder finder;
+  finder.visit(kernel);
+  return finder.found;
+}
+
+}  // namespace tw

@@ -1,0 +1,316 @@
+#include "dsl/passes/device_scopes.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/simplify.h"
+#include "dsl/analysis/sum.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/thread_axes.h"
+
+namespace tw {
+namespace {
+
+constexpr i64 kMaxGroupScratch = i64{256} << 20;  // bytes
+
+// One dimension of a private buffer as its accesses index it: sum of coefficient * threadIdx + [min, max].
+struct PrivateDim {
+  std::array<i64, 3> coefficients{};
+  Interval inner{0, 0};
+  i64 width() const { return inner.max - inner.min + 1; }
+};
+
+// The index of an access, with what the threads select taken out.
+struct SplitIndex {
+  std::array<i64, 3> coefficients{};
+  Sum inner;
+};
+
+// Loops around a place, by variable.
+class ThreadVars {
+ public:
+  void push(const For* loop) { loops_.push_back(loop); }
+  void pop() { loops_.pop_back(); }
+  SplitIndex split(const Expr* index) const {
+    SplitIndex out;
+    Sum sum = sum_of(index);
+    out.inner.exact = sum.exact;
+    out.inner.add_constant(sum.constant);
+    for (const Sum::Term& term : sum.terms) {
+      if (const For* loop = thread_loop(term.atom))
+        out.coefficients[static_cast<std::size_t>(axis_of(loop)->dimension)] += term.coefficient;
+      else
+        out.inner.add_atom(term.atom, term.coefficient);
+    }
+    return out;
+  }
+
+ private:
+  const For* thread_loop(const Expr* atom) const {
+    for (const For* loop : loops_) {
+      if (loop->var == atom) return loop;
+    }
+    return nullptr;
+  }
+  std::vector<const For*> loops_;  // threadIdx loops only
+};
+
+// Looks at every access of one buffer.
+class PrivateRegion {
+ public:
+  PrivateRegion(const Buffer* buffer, VarRanges ranges)
+      : buffer_(buffer), ranges_(std::move(ranges)), dims(buffer->shape.size()) {}
+
+  void visit(const Node* node) {
+    const For* loop = as<For>(node);
+    std::size_t known = ranges_.size();
+    if (loop) ranges_.set_extent(loop->var, loop->extent);
+    if (loop && is_thread_loop(loop)) threads_.push(loop);
+    for_each_child(node, [&](const Node* child) { visit(child); });
+    if (const Load* load = as<Load>(node); load && load->buffer == buffer_) extend(load->indices);
+    if (const Store* store = as<Store>(node)) {
+      for (const StoreTarget& target : store->targets) {
+        if (target.buffer == buffer_) extend(target.indices);
+      }
+    }
+    if (loop && is_thread_loop(loop)) threads_.pop();
+    ranges_.shrink(known);
+  }
+
+  // Has every work-item elements of its own, whatever it does with them?
+  bool is_private(const LaunchExtents& extents) const {
+    if (!agrees_) return false;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      bool selects =
+          std::any_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return dim.coefficients[axis] != 0; });
+      if (extents.threads[axis] > 1 && !selects) return false;
+    }
+    return std::all_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return has_digits(dim, extents); });
+  }
+
+ private:
+  // Each value of the sum comes from one combination of threads only.
+  static bool has_digits(const PrivateDim& dim, const LaunchExtents& extents) {
+    std::vector<std::pair<i64, i64>> digits;  // coefficient, extent
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      if (dim.coefficients[axis] != 0) digits.emplace_back(dim.coefficients[axis], extents.threads[axis]);
+    }
+    std::sort(digits.begin(), digits.end());
+    i64 width = dim.width();
+    for (const auto& [coefficient, extent] : digits) {
+      if (coefficient < width) return false;
+      width += coefficient * (extent - 1);
+    }
+    return true;
+  }
+
+  void extend(Array<const Expr*> indices) {
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      SplitIndex index = threads_.split(indices[d]);
+      std::optional<Interval> inner = index.inner.exact ? interval_of(index.inner, ranges_) : std::nullopt;
+      if (!inner || (seen_ && index.coefficients != dims[d].coefficients)) {
+        agrees_ = false;
+        continue;
+      }
+      // A tail may reach over the end of the whole buffer; what runs does not.
+      if (index.coefficients == std::array<i64, 3>{})
+        inner = Interval{std::max<i64>(inner->min, 0), std::min(inner->max, buffer_->shape[d] - 1)};
+      dims[d].coefficients = index.coefficients;
+      dims[d].inner =
+          seen_ ? Interval{std::min(dims[d].inner.min, inner->min), std::max(dims[d].inner.max, inner->max)} : *inner;
+    }
+    seen_ = true;
+  }
+
+  const Buffer* buffer_;
+  VarRanges ranges_;
+  ThreadVars threads_;
+  bool seen_ = false, agrees_ = true;
+
+ public:
+  std::vector<PrivateDim> dims;
+};
+
+class ScopeAssignment {
+ public:
+  ScopeAssignment(Arena& arena, const Stmt* kernel, const GpuLimits& limits)
+      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)) {}
+
+  const Stmt* stmt(const Stmt* s) {
+    if (const For* loop = as<For>(s)) return this->loop(loop);
+    if (const Alloc* alloc = as<Alloc>(s)) return this->alloc(alloc);
+    const Stmt* rebuilt = with_children(arena_, s, map());
+    const Store* store = as<Store>(rebuilt);
+    return store ? retarget(store) : rebuilt;
+  }
+  const std::optional<Reject>& rejected() const { return rejected_; }
+  const std::vector<const Buffer*>& group_scratch() const { return group_scratch_; }
+
+ private:
+  struct Change {
+    const Buffer *from, *to;
+    std::vector<PrivateDim> dims;  // empty: indices stay
+    const Expr* group = nullptr;   // not null: the first index, in front of them
+  };
+
+  ChildMap map() {
+    return {this, [](void* self, const Expr* e) { return static_cast<ScopeAssignment*>(self)->expr(e); },
+            [](void* self, const Stmt* s) { return static_cast<ScopeAssignment*>(self)->stmt(s); }};
+  }
+
+  const Stmt* loop(const For* loop) {
+    bool is_thread = is_thread_loop(loop);
+    std::size_t known = ranges_.size();
+    ranges_.set_extent(loop->var, loop->extent);
+    if (is_thread)
+      threads_.push(loop), ++thread_depth_;
+    else if (axis_of(loop))
+      groups_.push_back(loop);
+    const Stmt* body = stmt(loop->body);
+    if (is_thread)
+      threads_.pop(), --thread_depth_;
+    else if (axis_of(loop))
+      groups_.pop_back();
+    ranges_.shrink(known);
+    return build_.with_body(loop, body);
+  }
+
+  const Stmt* alloc(const Alloc* alloc) {
+    bool alone = extents_.threads_of_group() == 1;
+    Change change{alloc->buffer, alloc->buffer, {}};
+    Scope scope = alloc->buffer->scope;
+    bool fits = shared_bytes_ + bytes_of(alloc->buffer) <= limits_.shared_bytes;
+    if (thread_depth_ > 0 ||
+        (alone && (scope == Scope::Register || bytes_of(alloc->buffer) <= limits_.private_bytes / 2))) {
+      change.to = with(alloc->buffer, scope == Scope::Register ? scope : Scope::Local, alloc->buffer->shape);
+    } else if (scope == Scope::Global && !fits) {
+      move_to_scratch(alloc->buffer, change);
+    } else if (alone || scope == Scope::Global || scope == Scope::Shared) {
+      change.to = with(alloc->buffer, Scope::Shared, alloc->buffer->shape);
+    } else {
+      make_private(alloc, change);
+    }
+    if (!change.group) account(change.to);
+    changes_.push_back(change);
+    const Stmt* body = stmt(alloc->body);
+    changes_.pop_back();
+    return change.group ? body : build_.alloc(change.to, body);
+  }
+
+  void move_to_scratch(const Buffer* buffer, Change& change) {
+    i64 groups = 1;
+    change.group = build_.integer(0);
+    for (const For* loop : groups_) {
+      change.group = build_.add(build_.mul(change.group, loop->extent), loop->var);
+      groups *= loop->extent;
+    }
+    std::vector<i64> shape{groups};
+    shape.insert(shape.end(), buffer->shape.begin(), buffer->shape.end());
+    std::vector<StrideRule> rules(buffer->stride_rules.begin(), buffer->stride_rules.end());
+    for (StrideRule& rule : rules) ++rule.axis;
+    Buffer* copy = arena_.make<Buffer>(*buffer);
+    copy->shape = arena_.copy(shape);
+    copy->stride_rules = arena_.copy(rules);
+    if (bytes_of(copy) > kMaxGroupScratch)
+      rejected_ =
+          reject("`{a}` would need {0} bytes of scratch memory for all work-groups", buffer->name, bytes_of(copy));
+    change.to = copy;
+    group_scratch_.push_back(copy);
+  }
+
+  void make_private(const Alloc* alloc, Change& change) {
+    PrivateRegion region(alloc->buffer, ranges_);
+    region.visit(alloc->body);
+    if (!region.is_private(extents_)) {
+      rejected_ = reject("work-items would share elements of `{a}`, which is in scope {b}", alloc->buffer->name,
+                         Str(name_of(alloc->buffer->scope)));
+      return;
+    }
+    std::vector<i64> shape;
+    for (const PrivateDim& dim : region.dims) shape.push_back(dim.width());
+    change.dims = std::move(region.dims);
+    change.to = with(alloc->buffer, alloc->buffer->scope, arena_.copy(shape));
+  }
+
+  const Buffer* with(const Buffer* buffer, Scope scope, Array<i64> shape) {
+    if (buffer->scope == scope && std::equal(shape.begin(), shape.end(), buffer->shape.begin(), buffer->shape.end()))
+      return buffer;
+    Buffer* copy = arena_.make<Buffer>(*buffer);
+    copy->scope = scope;
+    copy->shape = shape;
+    return copy;
+  }
+
+  // Allocs beside each other could share memory; that they do not is on the safe side.
+  void account(const Buffer* buffer) {
+    i64& total = buffer->scope == Scope::Shared ? shared_bytes_ : private_bytes_;
+    i64 limit = buffer->scope == Scope::Shared ? limits_.shared_bytes : limits_.private_bytes;
+    total += bytes_of(buffer);
+    if (total > limit)
+      rejected_ = reject("with `{a}` a kernel has {0} bytes in scope {b}, more than {1}", buffer->name,
+                         Str(name_of(buffer->scope)), total, limit);
+  }
+
+  const Change* find(const Buffer* buffer) const {
+    for (std::size_t i = changes_.size(); i-- > 0;) {
+      if (changes_[i].from == buffer) return &changes_[i];
+    }
+    return nullptr;
+  }
+
+  Array<const Expr*> inner_indices(const Change& change, Array<const Expr*> indices) {
+    if (change.dims.empty() && !change.group) return indices;
+    std::vector<const Expr*> out;
+    if (change.group) {
+      out.push_back(change.group);
+      out.insert(out.end(), indices.begin(), indices.end());
+      return arena_.copy(out);
+    }
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      Sum inner = threads_.split(indices[d]).inner;
+      inner.add_constant(-change.dims[d].inner.min);
+      out.push_back(simplify(arena_, to_expr(arena_, inner), ranges_));
+    }
+    return arena_.copy(out);
+  }
+
+  const Stmt* retarget(const Store* store) {
+    std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+    for (StoreTarget& target : targets) {
+      if (const Change* change = find(target.buffer)) target = {change->to, inner_indices(*change, target.indices)};
+    }
+    return build_.store(arena_.copy(targets), store->values);
+  }
+
+  const Expr* expr(const Expr* e) {
+    ChildMap below{this, [](void* self, const Expr* child) { return static_cast<ScopeAssignment*>(self)->expr(child); },
+                   nullptr};
+    const Expr* out = with_children(arena_, e, below);
+    const Load* load = as<Load>(out);
+    const Change* change = load ? find(load->buffer) : nullptr;
+    return change ? build_.load(change->to, inner_indices(*change, load->indices)) : out;
+  }
+
+  Arena& arena_;
+  Build build_;
+  const GpuLimits& limits_;
+  LaunchExtents extents_;
+  VarRanges ranges_;
+  ThreadVars threads_;
+  int thread_depth_ = 0;
+  std::vector<Change> changes_;
+  std::vector<const For*> groups_;  // blockIdx loops around
+  std::vector<const Buffer*> group_scratch_;
+  i64 shared_bytes_ = 0, private_bytes_ = 0;
+  std::optional<Reject> rejected_;
+};
+
+}  // namespace
+
+Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimits& limits) {
+  ScopeAssignment assignment(arena, program.body, limits);
+  program.body = assignment.stmt(program.body);
+  if (assignment.rejected()) return *assignment.rejected();
+  return ScopedProgram{program, arena.copy(assignment.group_scratch())};
+}
+
+}  // namespace tw

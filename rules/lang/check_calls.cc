@@ -1,0 +1,218 @@
+#include <algorithm>
+
+#include "dsl/base/text.h"
+#include "rules/lang/type_checker.h"
+
+namespace tw::rules {
+
+std::string near_function(std::string_view name, const FunctionTable& functions) {
+  std::vector<std::string> names = {"loops"};
+  for (const InstructionKind* kind : instruction_kinds()) names.emplace_back(kind->name);
+  for (const AnalysisFunction& function : analysis_functions()) names.emplace_back(function.name);
+  for (const ListFunction& function : list_functions()) names.emplace_back(function.name);
+  for (const auto& [known, function] : functions) names.push_back(known);
+  std::string near = closest(name, names);
+  return near.empty() ? "" : cat("did you mean `", near, "`?");
+}
+
+Type TypeChecker::type_of_call(const ast::Call* n, const TypeScopePtr& scope) {
+  auto* callee = ast::as<ast::Name>(n->callee);
+  if (!callee) return error(n->callee->span, "expected the name of a function or an instruction"), Type::any();
+  std::vector<Type> values;
+  for (const ast::Argument& argument : n->arguments) values.push_back(type_of(argument.value, scope));
+  if (const InstructionKind* kind = find_kind(callee->name)) return call_instruction(*kind, n, values);
+  for (const ast::Argument& argument : n->arguments) {
+    if (!argument.name.empty()) return error(argument.name_span, "only instructions take named arguments"), Type::any();
+  }
+  return call_function(callee, n, values, scope);
+}
+
+Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values, const TypeScopePtr& scope) {
+  if (Type* local = scope->find(callee->name)) {
+    if (local->is(Kind::Function)) return call_lambda(*local, values, n->span);
+    if (local->is(Kind::Any)) return Type::any();
+  }
+  for (std::size_t i = functions_.size(); i-- > 0;) {
+    if (functions_[i].first == callee->name) return call_user(*functions_[i].second.second, values, n->span);
+  }
+  if (callee->name == "loops") {
+    static const AnalysisFunction loops{"loops", "(block) -> [loop]", "", 1, nullptr};
+    return call_analysis(loops, n, values);
+  }
+  if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, n, values);
+  if (const AnalysisFunction* function = find_function(callee->name)) return call_analysis(*function, n, values);
+  error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, functions_));
+  return Type::any();
+}
+
+Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type>& values, Span span) {
+  if (function.parameters.size() != values.size()) {
+    return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size())), Type::any();
+  }
+  if (depth_ >= 8) return Type::any();
+  auto inner = std::make_shared<TypeScope>();
+  for (std::size_t i = 0; i < values.size(); ++i) inner->names[std::string(function.parameters[i])] = values[i];
+  // What is wrong inside may be in another module's text; the evaluator names it where it runs.
+  Diagnostics inside(diagnostics_.source());
+  TypeChecker checker(functions_, inside);
+  checker.depth_ = depth_ + 1;
+  checker.work_left_ = work_left_;
+  Type result = checker.type_of(function.body, inner);
+  work_left_ = checker.work_left_;
+  return inside.has_errors() ? Type::any() : result;
+}
+
+Type TypeChecker::call_lambda(const Type& lambda, const std::vector<Type>& values, Span span) {
+  if (lambda.lambda->parameters.size() != values.size()) {
+    return error(span, cat("the function takes ", lambda.lambda->parameters.size(), " arguments, found ", values.size())), Type::any();
+  }
+  if (depth_ >= 8) return Type::any();
+  auto inner = std::make_shared<TypeScope>();
+  inner->parent = std::const_pointer_cast<TypeScope>(lambda.scope);
+  for (std::size_t i = 0; i < values.size(); ++i) inner->names[std::string(lambda.lambda->parameters[i]->name)] = values[i];
+  ++depth_;
+  Type result = type_of(lambda.lambda->body, inner);
+  --depth_;
+  return result;
+}
+
+Type TypeChecker::call_list_function(const ListFunction& function, const ast::Call* n, const std::vector<Type>& values) {
+  std::string_view name = function.name;
+  auto is_list = [&](std::size_t i) { return i < values.size() && values[i].is(Kind::List); };
+  bool is_open = std::any_of(values.begin(), values.end(), [](const Type& t) { return t.openness == Openness::Open; });
+  if (name == "range") {
+    if (is_open) error(n->span, "range: expected one or two fixed integers");
+    return Type::list(Type::of(Kind::Int));
+  }
+  if (name == "len" || name == "contains") return Type::of(name == "len" ? Kind::Int : Kind::Bool);
+  if (name == "flat") return Type::list(is_list(0) ? values[0].item().item() : Type::any());
+  if (name == "rev") return is_list(0) ? values[0] : Type::any();
+  if (name == "enumerate" || name == "zip") return Type::list(Type::list(Type::any(), 2), is_list(0) && name == "enumerate" ? values[0].size : -1);
+  if (name == "prefix") {
+    if (is_list(0) && values.size() == 2 && values[1].is(Kind::Function)) {
+      Type holds = call_lambda(values[1], {values[0].item()}, n->span);
+      if (holds.openness == Openness::Open) error(n->arguments[1].value->span, open_condition_message, open_condition_note);
+    }
+    return Type::list(is_list(0) ? values[0].item() : Type::any());
+  }
+  Openness openness = Openness::Fixed;
+  for (const Type& value : values) openness = combine_openness(openness, value.is(Kind::List) ? value.item().openness : value.openness);
+  if (values.size() == 1 && is_list(0) && values[0].size == 0) openness = Openness::Fixed;
+  return Type::of(Kind::Int, openness);
+}
+
+Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Call* n, const std::vector<Type>& values) {
+  if (static_cast<int>(values.size()) != function.arity) {
+    return error(n->span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ", values.size())), Type::any();
+  }
+  TypedSignature signature = parse_signature(function.signature);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::vector<Type>& wanted = signature.parameters[i];
+    auto fits = [&](const Type& t) { return t.is(Kind::Any) || values[i].is(Kind::Any) || t.kind == values[i].kind; };
+    bool is_handle = values[i].is(Kind::Loop) || values[i].is(Kind::Block);
+    if (std::any_of(wanted.begin(), wanted.end(), fits) && !(is_handle && values[i].openness == Openness::Open)) continue;
+    std::vector<std::string> names;
+    for (const Type& type : wanted) names.push_back(name_of(type));
+    return error(n->arguments[i].value->span, cat(function.name, ": expected ", join(names, " or "), ", found ", name_of(values[i]))), Type::any();
+  }
+  Type result = signature.result;
+  std::string_view name = function.name;
+  if (name == "extent" && values[0].is(Kind::Loop)) result.openness = values[0].extent;
+  else if (name == "mark" || name == "extent") result.openness = Openness::Unknown;
+  return result;
+}
+
+Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values) {
+  if (is_post_ && kind.samples) {
+    error(n->span, "a postprocessor may not draw: it runs on a program whose decisions have been taken", "draw in a rule, and leave a mark with annotate()");
+  }
+  std::vector<const Type*> given(kind.parameters.size(), nullptr);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const ast::Argument& argument = n->arguments[i];
+    std::size_t index = i;
+    if (!argument.name.empty()) {
+      auto named = [&](const Parameter& parameter) { return parameter.name == argument.name; };
+      index = static_cast<std::size_t>(std::find_if(kind.parameters.begin(), kind.parameters.end(), named) - kind.parameters.begin());
+    }
+    if (index >= kind.parameters.size()) {
+      error(argument.value->span, argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
+                                                        : cat(kind.name, " has no parameter `", argument.name, "`"),
+            cat(kind.name, signature_text(kind)));
+      return Type::any();
+    }
+    given[index] = &values[i];
+    check_argument(kind, kind.parameters[index], values[i], argument.value->span);
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] || !kind.parameters[i].fallback.empty()) continue;
+    error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"), cat(kind.name, signature_text(kind)));
+  }
+  return result_of(kind, n, given);
+}
+
+void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value, Span span) {
+  struct Row {
+    std::string_view type;
+    std::vector<Kind> kinds;
+    const char* expected;
+  };
+  static const Row rows[] = {{"LoopId", {Kind::Loop}, "a loop"},
+                             {"BlockId", {Kind::Block}, "a block"},
+                             {"LoopOrBlock", {Kind::Loop, Kind::Block}, "a loop or a block"},
+                             {"Location", {Kind::Loop, Kind::Location}, "a loop or a drawn location"},
+                             {"i64", {Kind::Int, Kind::Bool}, "an integer"},
+                             {"bool", {Kind::Bool, Kind::Int}, "a boolean"},
+                             {"Str", {Kind::Text}, "a text"},
+                             {"Literal", {Kind::Int, Kind::Bool, Kind::Text}, "an integer or a text"},
+                             {"Loops", {Kind::List}, "a list of loops"},
+                             {"Blocks", {Kind::List}, "a list of blocks"},
+                             {"Ints", {Kind::List}, "a list of integers"},
+                             {"Factors", {Kind::List}, "a list of factors"},
+                             {"IndexMap", {Kind::Function, Kind::Map}, "an index map"}};
+  if (value.is(Kind::Any)) return;
+  for (const Row& row : rows) {
+    if (row.type != parameter.type) continue;
+    bool fits = std::find(row.kinds.begin(), row.kinds.end(), value.kind) != row.kinds.end();
+    fits |= value.is(Kind::None) && !parameter.fallback.empty();
+    if (fits) continue;
+    type_error(span, cat(row.expected, " for `", parameter.name, "` of ", kind.name), value);
+    return;
+  }
+  bool is_number = value.is(Kind::Int) || value.is(Kind::Bool);
+  if (is_number && value.openness == Openness::Open && !may_be_open(kind, parameter)) {
+    error(span, open_argument_message(kind, parameter), open_argument_note);
+  }
+}
+
+Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n, const std::vector<const Type*>& arguments) const {
+  Openness openness = Openness::Fixed;
+  int list_size = -1;
+  for (const Type* argument : arguments) {
+    if (!argument) continue;
+    const Type& value = argument->is(Kind::List) ? argument->item() : *argument;
+    if (argument->is(Kind::List) && (list_size = argument->size) == 0) continue;
+    openness = combine_openness(openness, combine_openness(value.openness, value.is(Kind::Loop) ? value.extent : Openness::Fixed));
+  }
+  std::string_view name = kind.name;
+  bool is_drawn_handle = (name == "choose" && openness == Openness::Open) || name == "sample_permutation";
+  Type loop = Type::loop(kind.pure && !kind.samples ? Openness::Unknown : openness);
+  if (is_drawn_handle) loop.openness = Openness::Open;
+  if (kind.result == "LoopId") return loop;
+  if (kind.result == "Loops") return Type::list(loop, name == "get_loops" ? -1 : list_size);
+  if (kind.result == "BlockId") return Type::of(Kind::Block);
+  if (kind.result == "Blocks") return Type::list(Type::of(Kind::Block));
+  if (kind.result == "i64") return Type::of(Kind::Int, Openness::Open);
+  if (kind.result == "Location") return Type::of(Kind::Location, Openness::Open);
+  if (kind.result == "Ints") {
+    // sample_tile(loop, n): n as it is written.
+    const ast::Int* count = nullptr;
+    for (std::size_t i = 0; i < n->arguments.size(); ++i) {
+      bool is_count = n->arguments[i].name.empty() ? i == 1 : n->arguments[i].name == "n";
+      if (is_count) count = ast::as<ast::Int>(n->arguments[i].value);
+    }
+    return Type::list(Type::of(Kind::Int, Openness::Open), count ? static_cast<int>(count->value) : -1);
+  }
+  return kind.result == "Unit" ? Type::of(Kind::None) : Type::any();
+}
+
+}  // namespace tw::rules

@@ -1,0 +1,100 @@
+#include "rules/lang/load_plugin.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#define BOOST_DLL_USE_STD_FS
+#include <boost/dll/shared_library.hpp>
+
+#include "dsl/base/text.h"
+#include "rules/lang/plugin.h"
+
+namespace tw::rules {
+namespace {
+
+struct Opened {
+  std::shared_ptr<boost::dll::shared_library> library;
+  const PluginEntry* entry = nullptr;
+};
+
+// The loader's own words, without the path that we say ourselves.
+std::string reason_of(const std::string& message, const std::string& path) {
+  std::size_t at = message.find(path + ": ");
+  return at == std::string::npos ? message : message.substr(at + path.size() + 2);
+}
+
+// Opens the library and asks for its version. "" or what is wrong.
+std::string open(const std::string& path, Opened& out) {
+  boost::dll::fs::error_code error;
+  auto library = std::make_shared<boost::dll::shared_library>();
+  library->load(std::filesystem::absolute(path), error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+  if (error) return cat("it cannot be loaded: ", reason_of(error.message(), path));
+  if (!library->has(plugin_symbol)) return cat("it is no plugin: it does not export `", plugin_symbol, "`; write TW_PLUGIN(...) in one of its files");
+  const PluginEntry* entry = library->get<const PluginEntry*()>(plugin_symbol)();
+  if (!entry) return "its entry point gives nothing";
+  if (entry->interface != plugin_interface || std::strcmp(entry->version, TW_VERSION) != 0) {
+    return cat("it was built for tracewright ", entry->version, " (interface ", entry->interface, "), this is ", TW_VERSION, " (interface ",
+               plugin_interface, "); build it again");
+  }
+  out = {std::move(library), entry};
+  return "";
+}
+
+// In the child: opens the plugin, makes its rules, and writes what is wrong. An exception of the plugin must end it here.
+[[noreturn]] void probe_here(const std::string& path, int to, int seconds) noexcept {
+  alarm(static_cast<unsigned>(seconds));
+  Opened opened;
+  std::string wrong = open(path, opened);
+  if (wrong.empty() && opened.entry->make().empty()) wrong = "it has no rules";
+  bool is_written = write(to, wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
+  _exit(is_written ? 0 : 1);
+}
+
+// "" if the plugin survives being loaded, else what is wrong.
+std::string probe(const std::string& path, int seconds) {
+  int ends[2];
+  if (pipe(ends) != 0) return cat("no pipe to a process that tries it: ", std::strerror(errno));
+  pid_t child = fork();
+  if (child == 0) probe_here(path, ends[1], seconds);
+  close(ends[1]);
+  std::string wrong;
+  char buffer[512];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) wrong.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return "the process that tries it could not be started";
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return cat("its entry point takes longer than ", seconds, " seconds");
+  if (WIFSIGNALED(status)) return cat("its entry point crashes: ", strsignal(WTERMSIG(status)));
+  if (wrong.empty() && WEXITSTATUS(status) != 0) return cat("its entry point ends the process with code ", WEXITSTATUS(status));
+  return wrong;
+}
+
+}  // namespace
+
+std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error, int seconds) {
+  Opened opened;
+  error = probe(path, seconds);
+  if (error.empty()) error = open(path, opened);
+  if (!error.empty()) return nullptr;
+  auto module = std::make_shared<Module>();
+  module->library = opened.library;
+  module->arena = std::make_shared<Arena>();
+  std::string text;
+  for (const std::shared_ptr<const NativeRule>& native : opened.entry->make()) {
+    Rule rule{.name = module->arena->text(native->name()), .argument = "b"};
+    rule.doc = module->arena->text(native->doc());
+    rule.span = {text.size(), text.size() + rule.name.size()};
+    rule.native = native;
+    text += cat(rule.name, "\n");
+    module->rules.push_back(std::move(rule));
+  }
+  // Errors about a rule of a plugin show its name as the text.
+  module->source = std::make_shared<const Source>(Source{path, text});
+  return module;
+}
+
+bool is_plugin(const std::string& path) { return path.ends_with(".so"); }
+
+}  // namespace tw::rules

@@ -1,0 +1,44 @@
+// Rules in C++, for what the rule language cannot say: what a plugin implements, and how it says which tracewright it was built for.
+// A plugin is a shared library that links libtracewright; task lists name it under `modules:` like a text module. It is no sandbox:
+// what it does in apply() it does in the process of the search. docs/cpp_api.md has an example.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsl/schedule/schedule.h"
+#include "rules/lang/value.h"
+
+namespace tw::rules {
+
+// One rule, tried on every block. Instances are shared between threads and must not change.
+class NativeRule {
+ public:
+  virtual ~NativeRule() = default;
+  virtual std::string name() const = 0;  // a name as in the language, `pack_twice`
+  virtual std::string doc() const = 0;   // one sentence
+  // "" if the rule fits the block, else what is missing: it is printed by `check` and `explain`.
+  virtual std::string unmet(const State& state, const Block& block, const TargetFacts& target) const = 0;
+  // The sketches that the rule makes of `base`: forks of it with further instructions. An instruction that was rejected goes to
+  // `rejects`, its fork nowhere. How many there are must not depend on what was drawn: pass samples on as Arg::of_value.
+  virtual std::vector<Schedule> apply(const Schedule& base, BlockId block, const TargetFacts& target,
+                                      std::vector<Reject>& rejects) const = 0;
+};
+
+// What a plugin exports; the first two fields stay as they are in every version.
+struct PluginEntry {
+  int interface;
+  const char* version;  // of tracewright at the time of building
+  std::vector<std::shared_ptr<const NativeRule>> (*make)();
+};
+inline constexpr int plugin_interface = 1;
+inline constexpr const char* plugin_symbol = "tracewright_plugin";
+
+}  // namespace tw::rules
+
+// In one file of a plugin: TW_PLUGIN(make), where `make` gives the rules.
+#define TW_PLUGIN(make_rules)                                                                            \
+  extern "C" __attribute__((visibility("default"))) const tw::rules::PluginEntry* tracewright_plugin() { \
+    static const tw::rules::PluginEntry entry{tw::rules::plugin_interface, TW_VERSION, make_rules};      \
+    return &entry;                                                                                       \
+  }

@@ -1,0 +1,91 @@
+// The type checker of rules, shared by check_types.cc (statements) and check_expressions.cc. Private to rules/lang; others call
+// check_types.h. A value of which nothing is known is Any and fits everywhere.
+#pragma once
+#include <map>
+#include <string>
+
+#include "rules/lang/check_types.h"
+#include "rules/lang/functions.h"
+#include "rules/lang/list_functions.h"
+#include "rules/lang/types.h"
+
+namespace tw::rules {
+
+// The types of the names in scope, as the evaluator's Scope: a child sees and changes its parent's.
+struct TypeScope {
+  std::shared_ptr<TypeScope> parent;
+  std::map<std::string, Type, std::less<>> names;
+  Type* find(std::string_view name) {
+    for (TypeScope* scope = this; scope; scope = scope->parent.get()) {
+      if (auto at = scope->names.find(name); at != scope->names.end()) return &at->second;
+    }
+    return nullptr;
+  }
+};
+using TypeScopePtr = std::shared_ptr<TypeScope>;
+
+class TypeChecker {
+ public:
+  TypeChecker(const FunctionTable& functions, Diagnostics& diagnostics) : functions_(functions), diagnostics_(diagnostics) {}
+
+  void check(const Rule& rule);
+  void check(const UserFunction& function);
+  void check(const RuleSet& set);
+
+ private:
+  using Kind = Type::Kind;
+  // The names in all scopes from here outwards, by value: to go back to, or to join with.
+  using Snapshot = std::vector<std::map<std::string, Type, std::less<>>>;
+
+  // ---- statements
+  void run(const Statements& statements, const TypeScopePtr& scope);
+  void run(const Statement& s, const TypeScopePtr& scope);
+  void for_loop(const Statement& s, const TypeScopePtr& scope);
+  void either(const Statement& s, const TypeScopePtr& scope);
+  void assign(const Statement& s, const TypeScopePtr& scope);
+  void assign_one(const ast::Expr* target, const Type& value, const TypeScopePtr& scope);
+  static Snapshot take(const TypeScopePtr& scope);
+  static void restore(const TypeScopePtr& scope, const Snapshot& names);
+  // What holds if either `scope` as it is or `other` was reached.
+  static void join_with(const TypeScopePtr& scope, const Snapshot& other);
+
+  // ---- expressions
+  Type type_of(const ast::Expr* e, const TypeScopePtr& scope);
+  Type type_of_kind(const ast::Expr* e, const TypeScopePtr& scope);
+  Type type_of_name(const ast::Name* n, const TypeScopePtr& scope);
+  Type type_of_items(Array<const ast::Expr*> items, const TypeScopePtr& scope);
+  Type type_of_comprehension(const ast::Comprehension* n, const TypeScopePtr& scope);
+  Type type_of_index(const ast::Index* n, const TypeScopePtr& scope);
+  Type type_of_member(const ast::Member* n);
+  Type type_of_unary(const ast::Unary* n, const TypeScopePtr& scope);
+  Type type_of_binary(const ast::Binary* n, const TypeScopePtr& scope);
+  Type type_of_lambda(const ast::Lambda* n, const TypeScopePtr& scope);
+  void check_condition(const ast::Expr* e, const TypeScopePtr& scope);
+  void check_fixed_integer(const ast::Expr* e, const TypeScopePtr& scope);
+  Type list_of(const ast::Expr* e, const TypeScopePtr& scope);  // a list, else an error
+
+  // ---- calls
+  Type type_of_call(const ast::Call* n, const TypeScopePtr& scope);
+  Type call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values, const TypeScopePtr& scope);
+  Type call_user(const UserFunction& function, const std::vector<Type>& values, Span span);
+  Type call_lambda(const Type& lambda, const std::vector<Type>& values, Span span);
+  Type call_list_function(const ListFunction& function, const ast::Call* n, const std::vector<Type>& values);
+  Type call_analysis(const AnalysisFunction& function, const ast::Call* n, const std::vector<Type>& values);
+  Type call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values);
+  void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value, Span span);
+  Type result_of(const InstructionKind& kind, const ast::Call* n, const std::vector<const Type*>& arguments) const;
+
+  void error(Span span, std::string message, std::string note = "");
+  Type type_error(Span span, std::string_view expected, const Type& found);
+
+  const FunctionTable& functions_;
+  Diagnostics& diagnostics_;
+  bool is_post_ = false;  // of a postprocessor: nothing is open
+  int depth_ = 0;         // functions inside functions
+  i64 work_left_ = 20000; // expressions of one rule; beyond that all is Any
+};
+
+// Instructions, functions of modules and built-in functions: what a misspelt one may have meant, as a note; "" if nothing is near.
+std::string near_function(std::string_view name, const FunctionTable& functions);
+
+}  // namespace tw::rules

@@ -1,0 +1,248 @@
+#include "runtime/worker_opencl/device_task.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dsl/base/text.h"
+#include "runtime/object_loader.h"
+#include "runtime/worker/sampling.h"
+
+namespace tw {
+namespace {
+
+constexpr u8 kPoison = 0xff;  // NaN in every float type
+constexpr double kBuildSeconds = 60;
+constexpr double kFirstLaunch = 10;  // drivers may compile at the first launch: so many times the limit of a call
+constexpr int kDeviceTimings = 3;
+
+bool is_data(const KernelArgument& argument) {
+  return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
+}
+
+bool fail(MeasureResult& result, MeasureStatus status, std::string message) {
+  result.status = status;
+  result.message = std::move(message);
+  return false;
+}
+
+// What the sampler calls.
+std::int32_t run_loaded(void* const*, void*, tw_parallel_for, void* kernel) {
+  return static_cast<opencl::LoadedKernel*>(kernel)->run();
+}
+
+BoundKernel sampled(opencl::LoadedKernel& kernel) { return {.run = run_loaded, .pool = &kernel}; }
+
+}  // namespace
+
+DeviceTask::DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds,
+                       std::string& error)
+    : worker_(worker) {
+  data_ = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, error);
+  if (error.empty()) error = run_reference(message.reference, reference_seconds);
+}
+
+// Our own code for a program without a schedule: run in this process. Layout i holds set i from here on.
+std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) {
+  std::string error;
+  LoadedObject object = load_object(reference.code, error);
+  const KernelManifest& manifest = reference.manifest;
+  tw_run_function run = error.empty() ? object.run(manifest.symbol) : nullptr;
+  tw_prepack_function prepack = error.empty() ? object.prepack(manifest.symbol) : nullptr;
+  if (!run) return error.empty() ? "the reference has no entry point" : error;
+  for (int layout = 0; layout < kLayouts; ++layout) {
+    BufferList own;
+    KernelBinding binding;
+    if (!data_->bind(manifest, layout, 1, own, binding, error)) return error;
+    i64 begin = monotonic_nanoseconds();
+    if (prepack) prepack(binding.prepack.data());
+    run(binding.run.data(), binding.scratch, nullptr, nullptr);
+    seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+    if (!data_->keep_reference(layout, manifest, error)) return error;
+    for (const auto* list : {&manifest.run, &manifest.prepack}) {
+      const std::vector<void*>& pointers = list == &manifest.run ? binding.run : binding.prepack;
+      for (std::size_t i = 0; i < list->size(); ++i) {
+        const KernelArgument& argument = (*list)[i];
+        if (!is_data(argument)) continue;
+        host_inputs_[layout][argument.name] = static_cast<const char*>(pointers[i]);
+        std::unique_ptr<opencl::Memory>& memory = inputs_[argument.name];
+        if (!memory) memory = std::make_unique<opencl::Memory>(worker_.device, argument.bytes);
+        if (!memory->is_there())
+          return cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+      }
+    }
+  }
+  return "";
+}
+
+opencl::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& owner, std::string& error) {
+  if (is_data(argument)) {
+    auto found = inputs_.find(argument.name);
+    if (found != inputs_.end() && found->second->bytes() == argument.bytes) return found->second.get();
+    error = cat("argument `", argument.name, "` with ", argument.bytes, " bytes is not an input of the reference");
+    return nullptr;
+  }
+  bool is_packed = argument.role == ArgumentRole::Packed;
+  std::unique_ptr<opencl::Memory>& memory =
+      is_packed ? owner.packed[argument.name] : outputs_[cat(argument.name, "/", argument.bytes)];
+  if (!memory) memory = std::make_unique<opencl::Memory>(worker_.device, argument.bytes);
+  if (memory->is_there()) return memory.get();
+  error = cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+  memory.reset();
+  return nullptr;
+}
+
+std::shared_ptr<DeviceTask::Loaded> DeviceTask::load(const Kernel& kernel, MeasureResult& result) {
+  for (const std::shared_ptr<Loaded>& known : {latest_, incumbent_}) {
+    if (known && known->code == kernel.code) return known;
+  }
+  auto loaded = std::make_shared<Loaded>();
+  loaded->code = kernel.code;
+  std::vector<opencl::Memory*> pointers[2];
+  std::string error;
+  const KernelManifest& manifest = kernel.manifest;
+  for (int entry = 0; entry < 2; ++entry) {
+    for (const KernelArgument& argument : entry == 0 ? manifest.prepack : manifest.run) {
+      opencl::Memory* memory = memory_for(argument, *loaded, error);
+      if (!memory) return fail(result, MeasureStatus::OutOfMemory, error), nullptr;
+      pointers[entry].push_back(memory);
+    }
+  }
+  if (i64 bytes = manifest.scratch_bytes(1); bytes > 0) {
+    loaded->scratch = std::make_unique<opencl::Memory>(worker_.device, bytes);
+    if (bytes > worker_.memory_bytes || !loaded->scratch->is_there())
+      return fail(result, MeasureStatus::OutOfMemory, cat("the device has no memory for ", bytes, " bytes of scratch")),
+             nullptr;
+  }
+  loaded->kernel = std::make_unique<opencl::LoadedKernel>(worker_.device, kernel, pointers[0], pointers[1],
+                                                          loaded->scratch.get(), error);
+  if (!error.empty()) return fail(result, MeasureStatus::BuildError, error), nullptr;
+  return loaded;
+}
+
+bool DeviceTask::upload(int set) {
+  if (set_on_device_ == set) return true;
+  for (const auto& [name, memory] : inputs_) {
+    if (!memory->write(host_inputs_[set].at(name))) return false;
+  }
+  set_on_device_ = set;
+  return true;
+}
+
+bool DeviceTask::check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result) {
+  bool good = upload(set);
+  for (const auto& [name, memory] : outputs_) good = good && memory->fill(kPoison);
+  for (const auto& [name, memory] : loaded.packed) good = good && memory->fill(kPoison);
+  if (loaded.scratch) good = good && loaded.scratch->fill(kPoison);
+  if (!good) return fail(result, MeasureStatus::WorkerLost, "the device does not take data any more");
+  i64 begin = monotonic_nanoseconds();
+  int code = loaded.kernel->prepack();
+  result.prepack_seconds =
+      candidate.manifest.prepack_launches.empty() ? 0 : static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+  if (code == 0) code = loaded.kernel->run();
+  if (code != 0)
+    return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", code));
+  std::vector<std::pair<std::string, opencl::Memory*>> written;
+  for (const auto& [name, memory] : outputs_) written.emplace_back(name.substr(0, name.find('/')), memory.get());
+  for (const auto& [name, memory] : loaded.packed) written.emplace_back(name, memory.get());
+  if (loaded.scratch) written.emplace_back("scratch", loaded.scratch.get());
+  for (const auto& [name, memory] : written) {
+    if (!memory->bands_intact())
+      return fail(result, MeasureStatus::OutOfBounds, cat("wrote beside `", name, "`", when));
+  }
+  // The layout's own output buffers on the host take what the device computed, to be compared there.
+  BufferList own;
+  KernelBinding binding;
+  std::string error;
+  if (!data_->bind(candidate.manifest, set, 1, own, binding, error))
+    return fail(result, MeasureStatus::BuildError, error);
+  for (std::size_t i = 0; i < candidate.manifest.run.size(); ++i) {
+    const KernelArgument& argument = candidate.manifest.run[i];
+    if (argument.role == ArgumentRole::Output && !memory_for(argument, loaded, error)->read(binding.run[i]))
+      return fail(result, MeasureStatus::WorkerLost, "the device does not give its results");
+  }
+  std::string wrong = data_->check(set, candidate.manifest, result.max_error);
+  return wrong.empty() || fail(result, MeasureStatus::WrongResult, cat(wrong, when));
+}
+
+bool DeviceTask::inputs_intact(int set, MeasureResult& result) {
+  for (const auto& [name, memory] : inputs_) {
+    std::vector<char> now(static_cast<std::size_t>(memory->bytes()));
+    if (!memory->read(now.data())) return fail(result, MeasureStatus::WorkerLost, "the device does not give its data");
+    if (memory->bands_intact() && std::memcmp(now.data(), host_inputs_[set].at(name), now.size()) == 0) continue;
+    set_on_device_ = -1;
+    memory->fill(0);
+    return fail(result, MeasureStatus::Cheat, cat("wrote to the input `", name, "` or beside it"));
+  }
+  return true;
+}
+
+bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
+                      MeasureResult& result) {
+  auto log = std::make_unique<SampleLog>();
+  BoundKernel timed = sampled(*candidate.kernel), other;
+  if (incumbent) other = sampled(*incumbent->kernel);
+  take_samples(timed, incumbent ? &other : nullptr, options, worker_.schedstat, *log);
+  if (log->returned != 0)
+    return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", log->returned));
+  std::vector<Sample> samples(log->samples, log->samples + log->count);
+  evaluate_samples(samples, options, incumbent != nullptr, incumbent_seconds, result);
+  for (int i = 0; i < kDeviceTimings; ++i) {
+    double seconds = 0;
+    if (candidate.kernel->run(seconds) != 0) break;
+    result.device_seconds = i == 0 ? seconds : std::min(result.device_seconds, seconds);
+  }
+  return true;
+}
+
+// If what follows takes longer than `seconds`, the tuner is told so.
+void DeviceTask::expect(double seconds, const char* doing, double limit) {
+  MeasureResult late;
+  late.status = MeasureStatus::Timeout;
+  late.message = cat("did not ", doing, " within ", limit, " s");
+  worker_.watchdog.expect(seconds, MessageKind::Measured, encode(late));
+}
+
+MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
+                                  const MeasureOptions& options) {
+  MeasureResult result;
+  i64 begin = monotonic_nanoseconds();
+  expect(kBuildSeconds, "compile", kBuildSeconds);
+  std::shared_ptr<Loaded> loaded = load(candidate, result), other;
+  if (loaded && incumbent && options.time) {
+    MeasureResult ignored;
+    other = load(*incumbent, ignored);
+    // Its packed operands must hold the data that is on the device.
+    if (other && other != incumbent_ && upload(0)) other->kernel->prepack(), other->kernel->run();
+    incumbent_ = other;
+  }
+  if (loaded) {
+    latest_ = loaded;
+    expect(kFirstLaunch * options.timeout_seconds, "return", kFirstLaunch * options.timeout_seconds);
+    i64 first = monotonic_nanoseconds();
+    bool good = check(candidate, *loaded, 0, "", result);
+    double took = static_cast<double>(monotonic_nanoseconds() - first) * 1e-9;
+    if (good) result.status = MeasureStatus::Ok;
+    if (good && options.single_call_seconds > 0 && took > options.single_call_seconds) {
+      double seconds = 0;
+      good = loaded->kernel->run(seconds) == 0;
+      result.seconds = result.min_seconds = result.median_seconds = result.lower_quartile = result.upper_quartile =
+          result.device_seconds = seconds;
+      result.pairs = 1;
+    } else if (good && options.time) {
+      expect(10 * options.timeout_seconds, "end its timing", 10 * options.timeout_seconds);
+      good = time(*loaded, other.get(), incumbent_seconds, options, result);
+    }
+    expect(kFirstLaunch * options.timeout_seconds, "return in a second check", kFirstLaunch * options.timeout_seconds);
+    if (good) good = inputs_intact(0, result);
+    if (good) good = check(candidate, *loaded, 1, ", in a second check after timing", result);
+    if (good) inputs_intact(1, result);
+    // The incumbent's packed operands belong to set 0.
+    upload(0);
+    if (incumbent_ && incumbent_ == loaded) incumbent_->kernel->prepack();
+  }
+  worker_.watchdog.rest();
+  result.spent_seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+  return result;
+}
+
+}  // namespace tw

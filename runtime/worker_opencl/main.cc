@@ -1,0 +1,118 @@
+// tracewright-worker-opencl: runs kernels on one OpenCL device for the Measurer (runtime/measurer.h), which speaks
+// runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
+// devices. It never forks: drivers do not survive that.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "runtime/worker_opencl/device_task.h"
+
+namespace tw {
+namespace {
+
+struct OpenTask {
+  std::unique_ptr<DeviceTask> data;
+  Kernel incumbent;
+};
+
+class DeviceServer {
+ public:
+  int serve() {
+    MessageKind kind{};
+    std::string payload;
+    while (receive_frame(kWorkerSocket, kind, payload, -1)) {
+      if (!answer(kind, payload)) return 1;
+    }
+    return 0;
+  }
+
+ private:
+  bool answer(MessageKind kind, std::string_view payload) {
+    if (kind == MessageKind::Hello) {
+      HelloMessage message;
+      return decode(payload, message) && hello(message);
+    }
+    if (kind == MessageKind::BeginTask) {
+      BeginTaskMessage message;
+      return decode(payload, message) && begin_task(message);
+    }
+    if (kind == MessageKind::EndTask) {
+      int task = 0;
+      return decode(payload, task) && tasks_.erase(task) == 1;
+    }
+    MeasureMessage message;
+    return kind == MessageKind::Measure && decode(payload, message) && measure(message);
+  }
+
+  bool hello(const HelloMessage& message) {
+    hello_ = message;
+    device_ = std::make_unique<opencl::Device>(message.device, error_);
+    if (error_.empty()) {
+      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*device_, watchdog_, message.memory_bytes,
+                                                            message.reference_timeout_seconds,
+                                                            open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC)});
+    }
+    return true;
+  }
+
+  bool begin_task(const BeginTaskMessage& message) {
+    TaskStart started;
+    started.error = error_;
+    if (worker_) {
+      TaskStart late{-1, "the reference did not return in time", 0};
+      watchdog_.expect(2 * hello_.reference_timeout_seconds, MessageKind::TaskStarted, encode(late));
+      auto task = std::make_unique<DeviceTask>(*worker_, message, started.reference_seconds, started.error);
+      watchdog_.rest();
+      if (started.error.empty()) {
+        started.task = message.task;
+        tasks_[message.task].data = std::move(task);
+      }
+    }
+    return send_frame(kWorkerSocket, MessageKind::TaskStarted, encode(started));
+  }
+
+  bool measure(MeasureMessage& message) {
+    auto found = tasks_.find(message.task);
+    if (found == tasks_.end()) return false;
+    OpenTask& task = found->second;
+    if (!message.new_incumbent.empty()) task.incumbent = std::move(message.new_incumbent[0]);
+    MeasureResult result = task.data->measure(message.candidate, message.has_incumbent ? &task.incumbent : nullptr,
+                                              message.incumbent_seconds, message.options);
+    return send_frame(kWorkerSocket, MessageKind::Measured, encode(result));
+  }
+
+  Watchdog watchdog_;
+  HelloMessage hello_;
+  std::string error_;
+  std::unique_ptr<opencl::Device> device_;
+  std::unique_ptr<DeviceWorker> worker_;
+  std::map<int, OpenTask> tasks_;
+};
+
+int list_devices() {
+  std::string error;
+  std::vector<std::string> names = opencl::device_names(error);
+  for (std::size_t i = 0; i < names.size(); ++i) std::printf("%zu %s\n", i, names[i].c_str());
+  if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
+  return error.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tw
+
+int main(int count, char** words) {
+  if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::list_devices();
+  struct stat about{};
+  if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
+    std::fprintf(stderr,
+                 "tracewright-worker-opencl: started by hand; tracewright starts it when it measures kernels\n");
+    return 2;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the tuner, which lets the trial at hand finish
+  return tw::DeviceServer().serve();
+}

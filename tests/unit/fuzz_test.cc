@@ -1,0 +1,46 @@
+// Every parser reads its seeds, and thousands of them damaged: the fuzzers' targets, without a fuzzer.
+#include <gtest/gtest.h>
+
+#include "dsl/base/rng.h"
+#include "fuzz/fuzz_targets.h"
+
+namespace tw {
+namespace {
+
+std::string damaged(const std::string& text, const std::string& other, Rng& rng) {
+  auto below = [&](std::size_t n) { return static_cast<std::size_t>(rng.below(static_cast<i64>(n) + 1)); };
+  std::string out = text;
+  for (int i = 0; i < 3; ++i) {
+    std::size_t at = below(out.size()), length = below(std::min<std::size_t>(20, out.size() - at));
+    switch (rng.below(5)) {
+      case 0: out.erase(at, length); break;
+      case 1: out.insert(at, out.substr(below(out.size()), length)); break;
+      case 2: if (at < out.size()) out[at] = static_cast<char>(rng.below(256)); break;
+      case 3: out.resize(at); break;
+      default: out.insert(at, other.substr(below(other.size()), 30));
+    }
+  }
+  return out;
+}
+
+class Parsers : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Parsers, SurviveDamagedSeeds) {
+  const fuzz::Target& target = fuzz::targets()[GetParam()];
+  ASSERT_FALSE(target.seeds.empty());
+  for (const std::string& seed : target.seeds) target.run(seed);
+  Rng rng(7, GetParam());
+  for (int i = 0; i < 3000; ++i) {
+    const std::string& seed = target.seeds[rng.below(static_cast<i64>(target.seeds.size()))];
+    const std::string& other = target.seeds[rng.below(static_cast<i64>(target.seeds.size()))];
+    std::string text = damaged(seed, other, rng);
+    SCOPED_TRACE(text);
+    target.run(text);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Parsers, testing::Range<std::size_t>(0, fuzz::targets().size()),
+                         [](const auto& info) { return fuzz::targets()[info.param].name; });
+
+}  // namespace
+}  // namespace tw

@@ -1,0 +1,123 @@
+// The OpenCL worker on a real device (PoCL on machines without a GPU), with a fresh cache of compiled kernels. Skipped
+// where there is none.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "backends/gpu_source/source.h"
+#include "runtime/measurer.h"
+#include "sampler/search/trial.h"
+#include "support/device_schedules.h"
+#include "support/scheduled.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+const char* kUse = "matmul(M = 20, N = 24, K = 12)";
+
+class OpenCl : public ::testing::Test {
+ protected:
+  static Target target() {
+    Target target;
+    target.kind = TargetKind::OpenCl;
+    return target;
+  }
+
+  void SetUp() override {
+    setenv("POCL_CACHE_DIR", cache_.path().c_str(), 1);
+    WorkerStart started = start_worker(worker_options(target()));
+    if (!started.measurer) GTEST_SKIP() << started.error;
+    measurer_ = std::move(started.measurer);
+  }
+
+  // The task of a workload, or -1.
+  int begin(const std::string& use) {
+    test::Scheduled plain(use, {}, "");
+    Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+    BuiltKernel reference = build_reference(plain.program(), target(), *compiler);
+    TaskStart start = measurer_->begin_task(*reference.kernel, tolerance_of(plain.program()), 1);
+    error_ = start.error;
+    return start.task;
+  }
+
+  static Kernel kernel(const std::string& use, const std::string& schedule) {
+    test::Scheduled scheduled(use, {}, schedule);
+    Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+    BuiltKernel built = build_kernel(scheduled.program(), target(), *compiler);
+    EXPECT_TRUE(built.kernel) << built.problem;
+    return *built.kernel;
+  }
+
+  // The tiled kernel with one piece of its source exchanged.
+  static Kernel changed(const std::string& from, const std::string& to) {
+    Kernel out = kernel(kUse, test::gpu_gemm_schedule({}));
+    std::size_t at = out.code.rfind(from);
+    EXPECT_NE(at, std::string::npos) << out.code;
+    out.code.replace(at, from.size(), to);
+    return out;
+  }
+
+  test::TemporaryDirectory cache_;
+  std::unique_ptr<Measurer> measurer_;
+  std::string error_;
+};
+
+TEST_F(OpenCl, RunsSharedTilesWithTails) {
+  int task = begin(kUse);
+  if (task < 0) GTEST_SKIP() << error_;
+  MeasureResult result = measurer_->measure(
+      task, kernel(kUse, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})), {});
+  EXPECT_TRUE(result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy) << result.message;
+  EXPECT_GT(result.seconds, 0);
+  EXPECT_GT(result.device_seconds, 0);
+}
+
+TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
+  const char* use = "dense(M = 37, N = 40, K = 24)";
+  int task = begin(use);
+  if (task < 0) GTEST_SKIP() << error_;
+  test::TileOptions options{.rows = 4, .columns = 16, .unroll = 2};
+  Kernel first = kernel(use, test::dense_schedule(options));
+  options.rows = 6;
+  Kernel second = kernel(use, test::dense_schedule(options));
+  EXPECT_FALSE(first.manifest.prepack_launches.empty());
+  EXPECT_GT(measurer_->measure(task, first, {}).seconds, 0);
+  MeasureResult result = measurer_->measure(task, second, {.incumbent = &first});
+  EXPECT_GT(result.ratio, 0) << result.message;
+}
+
+TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
+  int task = begin(kUse);
+  if (task < 0) GTEST_SKIP() << error_;
+  struct Row {
+    const char *from, *to;
+    MeasureStatus status;
+  };
+  const Row rows[] = {
+      {"(float4)(0.0f)", "(float4)(1.0f)", MeasureStatus::WrongResult},
+      {"float4", "float5", MeasureStatus::BuildError},
+      {"(C + ", "(C + 8 + ", MeasureStatus::OutOfBounds},
+      {"float4 C_register_0;", "float4 C_register_0; while (get_global_size(0) > 0) {}", MeasureStatus::Timeout},
+      {"float4 C_register_0;", "float4 C_register_0; *(volatile __global int*)(long)(get_global_size(0) > 100000) = 1;",
+       MeasureStatus::Crash},
+  };
+  for (const Row& row : rows) {
+    MeasureResult result = measurer_->measure(task, changed(row.from, row.to),
+                                              {.timeout_seconds = row.status == MeasureStatus::Timeout ? 0.3 : 5});
+    EXPECT_EQ(name_of(result.status), name_of(row.status)) << row.to << "\n" << result.message;
+    result = measurer_->measure(task, kernel(kUse, test::gpu_gemm_schedule({})), {.time = false});
+    EXPECT_EQ(name_of(result.status), name_of(MeasureStatus::Ok)) << "after " << row.to << "\n" << result.message;
+  }
+}
+
+TEST_F(OpenCl, ADeviceThatIsNotThereIsNamed) {
+  WorkerOptions options = worker_options(target());
+  options.device = 200;
+  measurer_ = start_worker(options).measurer;
+  EXPECT_EQ(begin(kUse), -1);
+  EXPECT_NE(error_.find("OpenCL device"), std::string::npos) << error_;
+}
+
+}  // namespace
+}  // namespace tw

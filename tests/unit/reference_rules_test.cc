@@ -1,0 +1,110 @@
+// The set `reference-cpu`: the sketches that the reference has for the operators of its own benchmark, and what its postprocessors do.
+#include <gtest/gtest.h>
+
+#include "dsl/ir/print.h"
+#include "dsl/text/parse_program.h"
+#include "dsl/text/workload.h"
+#include "sampler/search/candidate.h"
+
+namespace tw {
+namespace {
+
+// The reference's benchmark at its first shapes (case 0 of each operator), and how many sketches its tests for CPUs list.
+struct Row {
+  const char* op;
+  WorkloadArguments arguments;
+  std::size_t sketches;
+};
+const std::vector<Row>& benchmark() {
+  static const std::vector<Row> rows = {
+      {"conv1d", {{"N", i64{1}}, {"L", i64{256}}, {"CI", i64{64}}, {"CO", i64{128}}, {"K", i64{3}}, {"stride", i64{2}}, {"padding", i64{1}}}, 3},
+      {"conv2d", {{"N", i64{1}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}, 3},
+      {"conv3d", {{"N", i64{1}}, {"D", i64{16}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}, 3},
+      {"batch_matmul", {{"B", i64{1}}, {"M", i64{128}}, {"N", i64{128}}, {"K", i64{128}}}, 3},
+      {"depthwise_conv2d", {{"N", i64{1}}, {"H", i64{112}}, {"W", i64{112}}, {"C", i64{32}}, {"K", i64{3}}, {"padding", i64{1}}}, 3},
+      {"conv2d_transposed", {{"N", i64{1}}, {"H", i64{4}}, {"W", i64{4}}, {"CI", i64{512}}, {"CO", i64{256}}, {"K", i64{4}}, {"stride", i64{2}}, {"padding", i64{1}}}, 3},
+      {"capsule_conv2d", {{"N", i64{1}}, {"H", i64{16}}, {"W", i64{16}}, {"CI", i64{32}}, {"CO", i64{32}}, {"K", i64{3}}, {"stride", i64{2}}, {"padding", i64{1}}}, 3},
+      {"norm", {{"B", i64{1}}, {"M", i64{256}}, {"N", i64{256}}}, 3},
+      {"softmax", {{"M", i64{256}}, {"N", i64{256}}}, 9},
+      {"conv2d_bn_relu", {{"N", i64{1}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}, 3},
+      {"transpose_batch_matmul", {{"B", i64{1}}, {"S", i64{128}}, {"H", i64{12}}, {"D", i64{64}}}, 3}};
+  return rows;
+}
+
+OwnedProgram made(const std::string& op, const WorkloadArguments& arguments, const std::vector<std::string>& epilogues = {}) {
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> program = instantiate(operator_library(), op, arguments, epilogues, diagnostics);
+  EXPECT_TRUE(program) << diagnostics.render();
+  return std::move(*program);
+}
+
+TEST(ReferenceRules, GiveAsManySketchesAsTheReference) {
+  rules::Library library = rules::Library::built_in();
+  for (const Row& row : benchmark()) {
+    OwnedProgram program = made(row.op, row.arguments);
+    std::string errors;
+    Space space = build_space(program.program, *library.find_set("reference-cpu"), library, {.threads = 32}, errors);
+    EXPECT_EQ(errors, "") << row.op;
+    EXPECT_EQ(space.sketches.size(), row.sketches) << row.op << "\n" << space.sketches[0].trace.print();
+    for (const Sketch& sketch : space.sketches) {
+      std::string text = sketch.trace.print();
+      EXPECT_NE(text.find("sample_categorical([0, 16, 64, 512])"), std::string::npos) << row.op << "\n" << text;
+    }
+  }
+}
+
+// What draw `n` of a sketch gives, postprocessed; its trace.
+struct Built {
+  std::string program, trace;
+};
+Built build(const OwnedProgram& program, std::size_t sketch, int threads) {
+  static const rules::Library library = rules::Library::built_in();
+  Source source{"target", "cpu -mcpu=znver3 -threads=" + std::to_string(threads)};
+  Diagnostics diagnostics(source);
+  Target machine = *parse_target(source.text, 0, diagnostics);
+  std::string errors;
+  CandidateSpace space = make_candidate_space(program.program, *library.find_set("reference-cpu"), library, machine, errors);
+  EXPECT_EQ(errors, "");
+  CandidateBuilder builder(space);
+  Candidate candidate;
+  Rng rng(7);
+  EXPECT_TRUE(builder.draw(static_cast<int>(sketch), candidate, rng));
+  Result<Program> built = builder.build(candidate, &rng);
+  EXPECT_TRUE(built) << to_string(built.rejected());
+  Result<Trace> trace = full_trace(space, candidate);
+  EXPECT_TRUE(trace) << to_string(trace.rejected());
+  return {print(*built), trace->print()};
+}
+
+TEST(ReferenceRules, PostprocessingFusesOuterLoopsForThreadsAndInnerOnesForVectors) {
+  Built built = build(made("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}}), 0, 4);
+  EXPECT_NE(built.trace.find("enter_postproc()"), std::string::npos) << built.trace;
+  std::string behind = built.trace.substr(built.trace.find("enter_postproc()"));
+  EXPECT_NE(behind.find("parallel("), std::string::npos) << built.trace;
+  EXPECT_NE(behind.find("decompose_reduction("), std::string::npos) << built.trace;
+  EXPECT_EQ(built.program.find("unroll_steps"), std::string::npos) << built.program;
+  EXPECT_NE(built.program.find("parallel for"), std::string::npos) << built.program;
+}
+
+TEST(ReferenceRules, AnElementwiseProgramIsOneFusedLoopOfVectors) {
+  Source source{"p", "program p(X: input f32[8, 16], Y: output f32[8, 16]) {\n  for i in 8 {\n    for j in 16 {\n      block Y(i: S 8 = i, j: S 16 = j) {\n"
+                     "        Y[i, j] = X[i, j] * 2.0\n      }\n    }\n  }\n}\n"};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  EXPECT_EQ(build(*program, 0, 2).trace,
+            "  enter_postproc()\n  b_Y = get_block(\"Y\")\n  i, j = get_loops(b_Y)\n  i_j = fuse([i, j])\n"
+            "  top, inner = split(i_j, [_, 16])\n  parallel(top)\n  vectorize(inner)\n");
+}
+
+TEST(ReferenceRules, WeightsAreStoredInTheOrderOfTheLoops) {
+  Built built = build(made("dense", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}}), 0, 1);
+  EXPECT_NE(built.trace.find("transform_layout("), std::string::npos) << built.trace;
+  EXPECT_NE(built.program.find("prepack"), std::string::npos) << built.program;
+  // Run-time operands stay where they are.
+  Built both = build(made("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}}), 0, 1);
+  EXPECT_EQ(both.trace.find("transform_layout("), std::string::npos) << both.trace;
+}
+
+}  // namespace
+}  // namespace tw
