@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/rng.h"
-#include "fuzz/fuzz_targets.h"
+#include "tests/fuzz/fuzz_targets.h"
 
 namespace tw {
 namespace {
