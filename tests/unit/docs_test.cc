@@ -171,6 +171,11 @@ class Page {
     EXPECT_EQ(finished.code, 0) << block.text << finished.err;
   }
 
+  // What a rule module begins with.
+  static bool is_declaration(const std::string& word) {
+    const char* words[] = {"rule", "replace", "import", "intrinsic", "rules", "post", "mark"};
+    return std::find(std::begin(words), std::end(words), word) != std::end(words);
+  }
   void run_text(const std::string& text) {
     Source source{name_, text};
     Diagnostics diagnostics(source);
@@ -179,7 +184,7 @@ class Page {
     while (in >> word && word == "#") std::getline(in, word);
     if (word == "workload" || word == "epilogue") {
       parse_workloads(source, diagnostics);
-    } else if (word == "rule" || word == "replace" || word == "import" || word == "rules" || word == "post" || word == "mark") {
+    } else if (is_declaration(word)) {
       test::write_file(at("module_in_the_text.tw"), text);
       Finished finished = test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"}, {.folder = folder_.path()});
       EXPECT_EQ(finished.code, 0) << text << finished.out << finished.err;
