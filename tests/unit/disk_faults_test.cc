@@ -310,6 +310,32 @@ std::vector<Step> record_session(const Folder& folder) {
   return steps;
 }
 
+void play(const Step& step, Disk& disk) {
+  tw_disk_event event = step.event;
+  event.path = step.path.c_str(), event.other = step.other.c_str(), event.data = step.data.data();
+  disk.play(event);
+}
+
+TEST(PowerCut, ADatabaseThatWasMadeStays) {
+  Folder source;
+  std::vector<Step> steps;
+  recorded_steps = &steps;
+  tw_disk_watch(source.path().c_str());
+  tw_disk_listen(record_step);
+  EXPECT_TRUE(Database::open(source.database(), DatabaseMode::Write));
+  tw_disk_listen(nullptr);
+  tw_disk_watch("");
+  Disk disk(source.path());
+  for (const Step& step : steps) play(step, disk);
+  Rng rng(2027);
+  for (int round = 0; round < 20; ++round) {
+    Folder after;
+    disk.write_remains(after.path(), rng);
+    ASSERT_TRUE(std::filesystem::exists(after.database()));
+    ASSERT_NO_FATAL_FAILURE(expect_whole(after.database(), {}, cat("round ", round)));
+  }
+}
+
 TEST(PowerCut, NothingAcknowledgedIsLost) {
   Folder source;
   const std::vector<Step> steps = record_session(source);
@@ -322,10 +348,8 @@ TEST(PowerCut, NothingAcknowledgedIsLost) {
     std::map<i64, i64> acknowledged;
     for (std::size_t i = 0; i < end; ++i) {
       const Step& step = steps[i];
-      tw_disk_event event = step.event;
-      event.path = step.path.c_str(), event.other = step.other.c_str(), event.data = step.data.data();
       if (step.id > 0) acknowledged[step.id] = step.number;
-      else disk.play(event);
+      else play(step, disk);
     }
     Folder after;
     disk.write_remains(after.path(), rng);
