@@ -1,6 +1,7 @@
 // The set `reference-cpu`: the sketches that the reference has for the operators of its own benchmark, and what its postprocessors do.
 #include <gtest/gtest.h>
 
+#include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
@@ -95,6 +96,48 @@ TEST(ReferenceRules, AnElementwiseProgramIsOneFusedLoopOfVectors) {
   EXPECT_EQ(build(*program, 0, 2).trace,
             "  enter_postproc()\n  b_Y = get_block(\"Y\")\n  i, j = get_loops(b_Y)\n  i_j = fuse([i, j])\n"
             "  top, inner = split(i_j, [_, 16])\n  parallel(top)\n  vectorize(inner)\n");
+}
+
+// Bytes times bytes: as many sketches as without, each of them with the instruction; floats are tiled as ever.
+TEST(ReferenceRules, DotProductsOfBytesBecomeInstructions) {
+  rules::Library library = rules::Library::built_in();
+  Source source{"mine.tw", R"(
+workload bytes(M: int, N: int, K: int, A: type, B: type) {
+  input X: A[M, K]
+  const W: B[K, N]
+  output Y: i32[i: M, j: N] = sum(k: K) in i32 i32(X[i, k]) * i32(W[k, j])
+}
+)"};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  struct Row {
+    const char* set;
+    DType a, b;
+    i64 n;
+    const char* intrinsic;  // "": the plain tiles
+  };
+  const Row rows[] = {{"reference-cpu-vnni", DType::U8, DType::I8, 64, "dot_u8i8x16_avx512vnni"},
+                      {"reference-cpu-vnni", DType::U8, DType::I8, 60, ""},
+                      {"reference-cpu-vnni", DType::I8, DType::I8, 64, ""},
+                      {"reference-cpu", DType::U8, DType::I8, 64, ""},
+                      {"reference-arm-dotprod", DType::I8, DType::I8, 64, "dot_i8i8x4_neon"},
+                      {"reference-arm-dotprod", DType::U8, DType::U8, 64, "dot_u8u8x4_neon"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(cat(row.set, " ", row.intrinsic));
+    auto program = instantiate(module, "bytes", {{"M", i64{64}}, {"N", row.n}, {"K", i64{64}}, {"A", row.a}, {"B", row.b}}, {}, diagnostics);
+    ASSERT_TRUE(program) << diagnostics.render();
+    std::string errors;
+    Space space = build_space(program->program, *library.find_set(row.set), library, {}, errors);
+    EXPECT_EQ(errors, "");
+    EXPECT_EQ(space.sketches.size(), 3u);
+    for (const Sketch& sketch : space.sketches) {
+      std::string text = sketch.trace.print();
+      std::string wanted = cat(", \"", row.intrinsic, "\")\n");
+      bool is_plain = std::string_view(row.intrinsic).empty(), has_it = text.find("tensorize(") != std::string::npos;
+      EXPECT_EQ(has_it, !is_plain) << text;
+      EXPECT_TRUE(is_plain || text.find(wanted) != std::string::npos) << text;
+    }
+  }
 }
 
 TEST(ReferenceRules, WeightsAreStoredInTheOrderOfTheLoops) {
