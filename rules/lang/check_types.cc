@@ -68,11 +68,13 @@ void TypeChecker::run(const Statement& s, const TypeScopePtr& scope) {
 }
 
 void TypeChecker::for_loop(const Statement& s, const TypeScopePtr& scope) {
-  Type list = list_of(s.value, scope);
+  Type item = list_of(s.value, scope).item();
+  bool whole = s.variables.size() == 1;
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any)) item = type_error(s.value->span, cat("a list of ", s.variables.size(), " in this list"), item);
   auto body = [&] {
     auto inner = std::make_shared<TypeScope>();
     inner->parent = scope;
-    inner->names[std::string(s.variable)] = list.item();
+    for (Str name : s.variables) inner->names[std::string(name)] = whole ? item : item.item();
     run(s.body, inner);
   };
   // Twice: what the first iteration assigns the second one sees. Errors of the second are those of the first, or new ones.
