@@ -7,6 +7,8 @@
 namespace tw {
 namespace {
 
+constexpr u32 kFirstUnused = 1u << 30;  // ids of arguments that no kernel touches
+
 // Private buffers outside of steps, one copy for each work-item.
 class Expansion {
  public:
@@ -44,7 +46,9 @@ class Expansion {
     return {this, [](void* self, const Expr* e) { return static_cast<Expansion*>(self)->expr(e); },
             [](void* self, const Stmt* s) { return static_cast<Expansion*>(self)->stmt(s); }};
   }
-  static bool is_private(const Buffer* buffer) { return buffer->scope == Scope::Local || buffer->scope == Scope::Register; }
+  static bool is_private(const Buffer* buffer) {
+    return buffer->scope == Scope::Local || buffer->scope == Scope::Register;
+  }
 
   const Expr* expr(const Expr* e) {
     const Expr* out = with_children(arena_, e, map());
@@ -92,7 +96,13 @@ LoweredFunction function_of(Arena& arena, Array<GpuKernel> kernels, Array<Lowere
   for (std::size_t i = 0; i < described.size(); ++i) {
     i64 elements = 1;
     for (i64 extent : described[i].shape) elements *= extent;
-    auto* buffer = arena.make<Buffer>(BufferId{static_cast<u32>(1000 + i)}, described[i].name, described[i].dtype, arena.list<i64>({elements}),
+    BufferId id{static_cast<u32>(kFirstUnused + i)};
+    for (const GpuKernel& kernel : kernels) {
+      for (const KernelParam& param : kernel.params) {
+        if (!param.is_scratch && param.at == static_cast<i64>(i)) id = param.buffer->id;
+      }
+    }
+    auto* buffer = arena.make<Buffer>(id, described[i].name, described[i].dtype, arena.list<i64>({elements}),
                                       Scope::Global, Str{});
     arguments.push_back({buffer, Place::Argument, static_cast<i64>(i)});
   }
@@ -100,8 +110,10 @@ LoweredFunction function_of(Arena& arena, Array<GpuKernel> kernels, Array<Lowere
   for (const GpuKernel& kernel : kernels) {
     const Stmt* body = Expansion(arena, kernel.extents).stmt(kernel.body);
     for (const KernelParam& param : kernel.params) {
-      if (param.is_scratch) scratch.push_back({param.buffer, Place::SharedScratch, param.at});
-      else body = replace_buffer(arena, body, param.buffer, arguments[static_cast<std::size_t>(param.at)].buffer);
+      if (param.is_scratch)
+        scratch.push_back({param.buffer, Place::SharedScratch, param.at});
+      else
+        body = replace_buffer(arena, body, param.buffer, arguments[static_cast<std::size_t>(param.at)].buffer);
     }
     bodies.push_back(body);
   }

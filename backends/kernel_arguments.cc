@@ -11,7 +11,8 @@ std::vector<KernelArgument> kernel_arguments(Array<LoweredArgument> arguments) {
                                                : ArgumentRole::Input;
     i64 bytes = bytes_of(argument.dtype);
     for (i64 extent : argument.shape) bytes *= extent;
-    out.push_back({std::string(argument.name), role, argument.dtype, {argument.shape.begin(), argument.shape.end()}, bytes});
+    out.push_back(
+        {std::string(argument.name), role, argument.dtype, {argument.shape.begin(), argument.shape.end()}, bytes});
   }
   return out;
 }

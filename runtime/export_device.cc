@@ -28,7 +28,8 @@ std::string parameters_of(const std::vector<KernelArgument>& arguments) {
 // What prepack writes, in its order: the places of packed operands in the kernel object.
 int packed_place(const KernelManifest& manifest, const std::string& name) {
   std::vector<const KernelArgument*> packed = arguments_with(manifest.prepack, true);
-  auto found = std::find_if(packed.begin(), packed.end(), [&](const KernelArgument* argument) { return argument->name == name; });
+  auto found = std::find_if(packed.begin(), packed.end(),
+                            [&](const KernelArgument* argument) { return argument->name == name; });
   TW_CHECK(found != packed.end(), "a packed operand that nothing packs");
   return static_cast<int>(found - packed.begin());
 }
@@ -38,7 +39,8 @@ std::string argument_comment(const std::vector<KernelArgument>& arguments) {
   for (const KernelArgument* argument : arguments_with(arguments, false)) {
     std::string shape;
     for (i64 extent : argument->shape) shape += cat("[", extent, "]");
-    out += cat(" *   ", argument->name, ": ", name_of(argument->role), ", ", name_of(argument->dtype), " ", shape, ", row-major, ", argument->bytes, " bytes\n");
+    out += cat(" *   ", argument->name, ": ", name_of(argument->role), ", ", name_of(argument->dtype), " ", shape,
+               ", row-major, ", argument->bytes, " bytes\n");
   }
   return out;
 }
@@ -63,11 +65,12 @@ std::string launch_tables(const std::string& name, const std::vector<KernelLaunc
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const KernelLaunch& launch = launches[i];
     std::vector<std::string> pointers;
-    for (const KernelLaunch::Pointer& p : launch.pointers) pointers.push_back(cat("{", p.is_scratch ? 1 : 0, ", ", p.at, ", ", p.bytes, "}"));
+    for (const KernelLaunch::Pointer& p : launch.pointers)
+      pointers.push_back(cat("{", p.is_scratch ? 1 : 0, ", ", p.at, ", ", p.bytes, "}"));
     out += cat("static const tw_cl_pointer ", name, "_", entry, "_", i, "[] = {", join(pointers, ", "), "};\n");
     const auto &g = launch.groups, &t = launch.threads;
-    rows += cat("    {\"", launch.name, "\", {", g[0] * t[0], ", ", g[1] * t[1], ", ", g[2] * t[2], "}, {", t[0], ", ", t[1], ", ", t[2], "}, ",
-                launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
+    rows += cat("    {\"", launch.name, "\", {", g[0] * t[0], ", ", g[1] * t[1], ", ", g[2] * t[2], "}, {", t[0], ", ",
+                t[1], ", ", t[2], "}, ", launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
   }
   if (launches.empty()) return "";
   return out + cat("static const tw_cl_launch ", name, "_", entry, "_launches[] = {\n", rows, "};\n");
@@ -78,29 +81,37 @@ std::string entry_function(const std::string& name, const KernelManifest& manife
   std::vector<std::string> memory;
   for (const KernelArgument& argument : arguments) {
     bool is_packed = argument.role == ArgumentRole::Packed;
-    memory.push_back(is_packed ? cat("kernel->inner->packed[", packed_place(manifest, argument.name), "]") : argument.name);
+    memory.push_back(is_packed ? cat("kernel->inner->packed[", packed_place(manifest, argument.name), "]")
+                               : argument.name);
   }
-  return cat("cl_int ", name, is_run ? "_run" : "_prepack", "(", name, "* kernel, cl_command_queue queue", parameters_of(arguments),
-             ") {\n  const cl_mem arguments[] = {", join(memory, ", "), "};\n  return tw_cl_launch_all(kernel->inner, ", is_run ? 1 : 0,
-             ", queue, arguments);\n}\n\n");
+  return cat("cl_int ", name, is_run ? "_run" : "_prepack", "(", name, "* kernel, cl_command_queue queue",
+             parameters_of(arguments), ") {\n  const cl_mem arguments[] = {", join(memory, ", "),
+             "};\n  return tw_cl_launch_all(kernel->inner, ", is_run ? 1 : 0, ", queue, arguments);\n}\n\n");
 }
 
 std::string task_source(const ExportPlan& plan, const ExportedTask& task) {
   const KernelManifest& manifest = task.kernel.manifest;
   std::string name = cat(plan.library, "_", task.name);
   std::vector<std::string> packed;
-  for (const KernelArgument* argument : arguments_with(manifest.prepack, true)) packed.push_back(std::to_string(argument->bytes));
-  std::string out = cat("/* ", task.name, " */\n", launch_tables(name, manifest.prepack_launches, "prepack"), launch_tables(name, manifest.run_launches, "run"));
+  for (const KernelArgument* argument : arguments_with(manifest.prepack, true))
+    packed.push_back(std::to_string(argument->bytes));
+  std::string out = cat("/* ", task.name, " */\n", launch_tables(name, manifest.prepack_launches, "prepack"),
+                        launch_tables(name, manifest.run_launches, "run"));
   if (!packed.empty()) out += cat("static const size_t ", name, "_packed[] = {", join(packed, ", "), "};\n");
-  out += cat("static const tw_cl_table ", name, "_table = {\n", as_literals(task.kernel.code), "    ,\n    ", manifest.scratch_shared_bytes, ", ", packed.size(), ", ",
-             packed.empty() ? "NULL" : name + "_packed", ", {", manifest.prepack_launches.size(), ", ", manifest.run_launches.size(), "}, {",
-             manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name, "_run_launches}};\n\n");
-  out += cat("struct ", name, " {\n  tw_cl_kernel* inner;\n};\n\n", name, "* ", name, "_create(cl_context context, cl_device_id device, cl_int* error) {\n  ", name,
-             "* kernel = (", name, "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = tw_cl_create(&", name,
-             "_table, context, device, error);\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
+  out +=
+      cat("static const tw_cl_table ", name, "_table = {\n", as_literals(task.kernel.code), "    ,\n    ",
+          manifest.scratch_shared_bytes, ", ", packed.size(), ", ", packed.empty() ? "NULL" : name + "_packed", ", {",
+          manifest.prepack_launches.size(), ", ", manifest.run_launches.size(), "}, {",
+          manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name, "_run_launches}};\n\n");
+  out += cat("struct ", name, " {\n  tw_cl_kernel* inner;\n};\n\n", name, "* ", name,
+             "_create(cl_context context, cl_device_id device, cl_int* error) {\n  ", name, "* kernel = (", name,
+             "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = tw_cl_create(&", name,
+             "_table, context, device, error);\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = "
+             "NULL;\n  }\n  return kernel;\n}\n\n");
   if (!manifest.prepack.empty()) out += entry_function(name, manifest, false);
   out += entry_function(name, manifest, true);
-  return out + cat("void ", name, "_free(", name, "* kernel) {\n  if (kernel) tw_cl_free(kernel->inner);\n  free(kernel);\n}\n\n");
+  return out + cat("void ", name, "_free(", name,
+                   "* kernel) {\n  if (kernel) tw_cl_free(kernel->inner);\n  free(kernel);\n}\n\n");
 }
 
 boost::json::array launches_json(const std::vector<KernelLaunch>& launches) {
@@ -108,8 +119,9 @@ boost::json::array launches_json(const std::vector<KernelLaunch>& launches) {
   for (const KernelLaunch& launch : launches) {
     boost::json::array pointers;
     for (const KernelLaunch::Pointer& pointer : launch.pointers) {
-      pointers.push_back(pointer.is_scratch ? boost::json::object{{"scratch_offset", pointer.at}, {"bytes", pointer.bytes}}
-                                            : boost::json::object{{"buffer", pointer.at}});
+      pointers.push_back(pointer.is_scratch
+                             ? boost::json::object{{"scratch_offset", pointer.at}, {"bytes", pointer.bytes}}
+                             : boost::json::object{{"buffer", pointer.at}});
     }
     out.push_back({{"kernel", launch.name},
                    {"groups", boost::json::array(launch.groups.begin(), launch.groups.end())},
@@ -122,26 +134,33 @@ boost::json::array launches_json(const std::vector<KernelLaunch>& launches) {
 }  // namespace
 
 std::string opencl_header(const ExportPlan& plan) {
-  std::string out = cat("/* Written by tracewright export: OpenCL kernels. Compile ", plan.library, ".c into your program and link it with -lOpenCL.\n",
-                        " * Buffers are cl_mem objects of the bytes stated, dense and row-major. */\n#ifndef TW_", plan.library, "_H\n#define TW_", plan.library,
-                        "_H\n#ifndef CL_TARGET_OPENCL_VERSION\n#define CL_TARGET_OPENCL_VERSION 120\n#endif\n#include <CL/cl.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+  std::string out = cat("/* Written by tracewright export: OpenCL kernels. Compile ", plan.library,
+                        ".c into your program and link it with -lOpenCL.\n",
+                        " * Buffers are cl_mem objects of the bytes stated, dense and row-major. */\n#ifndef TW_",
+                        plan.library, "_H\n#define TW_", plan.library,
+                        "_H\n#ifndef CL_TARGET_OPENCL_VERSION\n#define CL_TARGET_OPENCL_VERSION 120\n#endif\n#include "
+                        "<CL/cl.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
   for (const ExportedTask& task : plan.tasks) {
     const KernelManifest& manifest = task.kernel.manifest;
     std::string name = cat(plan.library, "_", task.name);
-    out += cat("/* ", task.name, ": ", task.doc, " */\ntypedef struct ", name, " ", name, ";\n/* Compiles for a device. NULL with an OpenCL error code in *error. */\n",
-               name, "* ", name, "_create(cl_context context, cl_device_id device, cl_int* error);\n");
+    out += cat("/* ", task.name, ": ", task.doc, " */\ntypedef struct ", name, " ", name,
+               ";\n/* Compiles for a device. NULL with an OpenCL error code in *error. */\n", name, "* ", name,
+               "_create(cl_context context, cl_device_id device, cl_int* error);\n");
     if (!manifest.prepack.empty()) {
-      out += cat("/* Enqueues the packing of constants: once before the first run, and whenever they change.\n", argument_comment(manifest.prepack), " */\ncl_int ", name,
-                 "_prepack(", name, "* kernel, cl_command_queue queue", parameters_of(manifest.prepack), ");\n");
+      out += cat("/* Enqueues the packing of constants: once before the first run, and whenever they change.\n",
+                 argument_comment(manifest.prepack), " */\ncl_int ", name, "_prepack(", name,
+                 "* kernel, cl_command_queue queue", parameters_of(manifest.prepack), ");\n");
     }
-    out += cat("/* Enqueues the kernels on an in-order queue; does not wait.\n", argument_comment(manifest.run), " */\ncl_int ", name, "_run(", name,
-               "* kernel, cl_command_queue queue", parameters_of(manifest.run), ");\nvoid ", name, "_free(", name, "* kernel);\n\n");
+    out += cat("/* Enqueues the kernels on an in-order queue; does not wait.\n", argument_comment(manifest.run),
+               " */\ncl_int ", name, "_run(", name, "* kernel, cl_command_queue queue", parameters_of(manifest.run),
+               ");\nvoid ", name, "_free(", name, "* kernel);\n\n");
   }
   return out + "#ifdef __cplusplus\n}\n#endif\n#endif\n";
 }
 
 std::string opencl_source(const ExportPlan& plan) {
-  std::string out = cat("/* Written by tracewright export. */\n#include \"", plan.library, ".h\"\n#include \"tw_opencl_launcher.h\"\n\n");
+  std::string out = cat("/* Written by tracewright export. */\n#include \"", plan.library,
+                        ".h\"\n#include \"tw_opencl_launcher.h\"\n\n");
   for (const ExportedTask& task : plan.tasks) out += task_source(plan, task);
   return out;
 }
@@ -151,16 +170,18 @@ std::string device_manifest(const ExportPlan& plan) {
   const char* extension = plan.tasks[0].target.kind == TargetKind::Cuda ? ".cu" : ".cl";
   for (const ExportedTask& task : plan.tasks) {
     const KernelManifest& manifest = task.kernel.manifest;
-    tasks.push_back({{"name", task.name},
-                     {"doc", task.doc},
-                     {"target", to_string(task.target)},
-                     {"record", task.record},
-                     {"microseconds", task.seconds * 1e6},
-                     {"source", cat("sources/", task.name, extension)},
-                     {"trace", cat("traces/", task.name, ".tw")},
-                     {"scratch_bytes", manifest.scratch_shared_bytes},
-                     {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", launches_json(manifest.run_launches)}}},
-                     {"prepack", {{"buffers", export_arguments(manifest.prepack)}, {"launches", launches_json(manifest.prepack_launches)}}}});
+    tasks.push_back(
+        {{"name", task.name},
+         {"doc", task.doc},
+         {"target", to_string(task.target)},
+         {"record", task.record},
+         {"microseconds", task.seconds * 1e6},
+         {"source", cat("sources/", task.name, extension)},
+         {"trace", cat("traces/", task.name, ".tw")},
+         {"scratch_bytes", manifest.scratch_shared_bytes},
+         {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", launches_json(manifest.run_launches)}}},
+         {"prepack",
+          {{"buffers", export_arguments(manifest.prepack)}, {"launches", launches_json(manifest.prepack_launches)}}}});
   }
   boost::json::object out{{"format", 1}, {"tracewright", TW_VERSION}, {"library", plan.library}, {"tasks", tasks}};
   return boost::json::serialize(out) + "\n";
@@ -173,7 +194,8 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
   bool is_opencl = plan.tasks[0].target.kind == TargetKind::OpenCl;
   bool good = folder.make({"", "traces", "sources"}) && folder.write("manifest.json", device_manifest(plan));
   if (is_opencl) {
-    good = good && folder.write(plan.library + ".h", opencl_header(plan)) && folder.write(plan.library + ".c", opencl_source(plan)) &&
+    good = good && folder.write(plan.library + ".h", opencl_header(plan)) &&
+           folder.write(plan.library + ".c", opencl_source(plan)) &&
            folder.write("tw_opencl_launcher.h", embedded_file("runtime/opencl_launcher.h"));
   }
   for (const ExportedTask& task : plan.tasks) {

@@ -1,5 +1,5 @@
-// Export of kernels for devices: their source, a manifest with launches, the traces; for OpenCL also a small launcher in C with its
-// header, to be compiled into any OpenCL host program. Needs nothing of tracewright and no device.
+// Export of kernels for devices: their source, a manifest with launches, the traces; for OpenCL also a small launcher
+// in C with its header, to be compiled into any OpenCL host program. Needs nothing of tracewright and no device.
 #pragma once
 #include "runtime/export.h"
 

@@ -1,4 +1,5 @@
-// What both exports write with: the folder, the texts that are built in, arguments as JSON. For runtime/export*.cc only.
+// What both exports write with: the folder, the texts that are built in, arguments as JSON. For runtime/export*.cc
+// only.
 #pragma once
 #include <boost/json/array.hpp>
 #include <initializer_list>

@@ -1,5 +1,6 @@
-/* Runs exported OpenCL kernels: compiles their source, keeps scratch memory and packed operands, enqueues launches. In C99, for a copy
- * beside each exported library, whose own file holds the tables. One thread at a time per kernel object; nothing here waits.
+/* Runs exported OpenCL kernels: compiles their source, keeps scratch memory and packed operands, enqueues launches. In
+ * C99, for a copy beside each exported library, whose own file holds the tables. One thread at a time per kernel
+ * object; nothing here waits.
  */
 #ifndef TRACEWRIGHT_OPENCL_LAUNCHER_H
 #define TRACEWRIGHT_OPENCL_LAUNCHER_H
@@ -127,7 +128,8 @@ static cl_int tw_cl_launch_all(tw_cl_kernel* kernel, int entry, cl_command_queue
       }
     }
     if (error == CL_SUCCESS) {
-      error = clEnqueueNDRangeKernel(queue, kernel->kernels[entry][i], 3, NULL, launch->global, launch->local, 0, NULL, NULL);
+      error = clEnqueueNDRangeKernel(queue, kernel->kernels[entry][i], 3, NULL, launch->global, launch->local, 0, NULL,
+                                     NULL);
     }
   }
   return error;

@@ -14,7 +14,8 @@ namespace {
 struct Api {
   int (*version)(int* major, int* minor);
   const char* (*error_text)(int result);
-  int (*create)(void** program, const char* source, const char* name, int headers, const char* const* texts, const char* const* names);
+  int (*create)(void** program, const char* source, const char* name, int headers, const char* const* texts,
+                const char* const* names);
   int (*compile)(void* program, int options, const char* const* texts);
   int (*log_size)(void* program, std::size_t* bytes);
   int (*log)(void* program, char* text);
@@ -30,7 +31,8 @@ std::vector<std::string> places() {
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char* home = std::getenv(name)) folders.insert(folders.end(), {cat(home, "/lib64/"), cat(home, "/lib/")});
   }
-  folders.insert(folders.end(), {"/usr/local/cuda/lib64/", "/usr/local/cuda/lib/", "/usr/local/cuda-13.0/lib64/", "/usr/local/cuda-13.0/lib/"});
+  folders.insert(folders.end(), {"/usr/local/cuda/lib64/", "/usr/local/cuda/lib/", "/usr/local/cuda-13.0/lib64/",
+                                 "/usr/local/cuda-13.0/lib/"});
   std::vector<std::string> out;
   for (const std::string& folder : folders) {
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) out.push_back(folder + name);
@@ -50,7 +52,9 @@ struct Loading {
       if (library) break;
     }
     if (!library) {
-      error = "NVRTC (libnvrtc.so) was not found in the library path, $CUDA_HOME or /usr/local/cuda; it is part of the CUDA toolkit";
+      error =
+          "NVRTC (libnvrtc.so) was not found in the library path, $CUDA_HOME or /usr/local/cuda; it is part of the "
+          "CUDA toolkit";
       return;
     }
     auto load = [&](auto& function, const char* name) {
@@ -121,7 +125,8 @@ std::optional<Compiled> compile(const std::string& source, const std::string& ar
   void* program = nullptr;
   int result = nvrtc->create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr);
   std::string architecture = cat("--gpu-architecture=", arch);
-  const char* options[] = {architecture.c_str(), "--std=c++17", "-default-device", "--ptxas-options=-v"};
+  const char* options[] = {architecture.c_str(), "--std=c++17", "-default-device", "--ptxas-options=-v",
+                           "--diag-suppress=177"};
   if (result == 0) result = nvrtc->compile(program, static_cast<int>(std::size(options)), options);
   Compiled out;
   if (program) out.log = text_of(program, nvrtc->log_size, nvrtc->log, true);
@@ -163,14 +168,20 @@ std::vector<KernelUse> parse_log(std::string_view log) {
 // ELF64: the section `.text.<kernel>`.
 std::map<int, int> opcodes_of(std::string_view cubin, const std::string& kernel) {
   std::map<int, int> out;
-  u64 sections = read_number(cubin, 40, 8), size = read_number(cubin, 58, 2), count = read_number(cubin, 60, 2), names = read_number(cubin, 62, 2);
-  auto field = [&](u64 section, u64 offset, int bytes) { return read_number(cubin, sections + section * size + offset, bytes); };
+  u64 sections = read_number(cubin, 40, 8), size = read_number(cubin, 58, 2), count = read_number(cubin, 60, 2),
+      names = read_number(cubin, 62, 2);
+  auto field = [&](u64 section, u64 offset, int bytes) {
+    return read_number(cubin, sections + section * size + offset, bytes);
+  };
   u64 texts = field(names, 24, 8);
   std::string wanted = ".text." + kernel;
   for (u64 s = 0; s < count; ++s) {
     u64 at = texts + field(s, 0, 4), begin = field(s, 24, 8), bytes = field(s, 32, 8);
-    if (at >= cubin.size() || cubin.substr(at, wanted.size() + 1) != std::string_view(wanted.c_str(), wanted.size() + 1)) continue;
-    for (u64 i = begin; i + 16 <= begin + bytes && i + 16 <= cubin.size(); i += 16) ++out[static_cast<int>(read_number(cubin, i, 2) & 0xfff)];
+    if (at >= cubin.size() ||
+        cubin.substr(at, wanted.size() + 1) != std::string_view(wanted.c_str(), wanted.size() + 1))
+      continue;
+    for (u64 i = begin; i + 16 <= begin + bytes && i + 16 <= cubin.size(); i += 16)
+      ++out[static_cast<int>(read_number(cubin, i, 2) & 0xfff)];
   }
   return out;
 }

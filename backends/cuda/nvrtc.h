@@ -1,6 +1,6 @@
-// CUDA C to PTX and machine code with NVRTC, opened at run time: no toolkit is needed to build or start, and no driver to compile.
-// Used by replay; what the compiler says about registers and spills, and the instructions in the machine code, are read here. Runs
-// nothing on a device.
+// CUDA C to PTX and machine code with NVRTC, opened at run time: no toolkit is needed to build or start, and no driver
+// to compile. Used by replay; what the compiler says about registers and spills, and the instructions in the machine
+// code, are read here. Runs nothing on a device.
 #pragma once
 #include <map>
 #include <optional>
@@ -34,8 +34,9 @@ std::optional<Compiled> compile(const std::string& source, const std::string& ar
 // Reads ptxas's verbose log.
 std::vector<KernelUse> parse_log(std::string_view log);
 
-// How often each opcode (the low 12 bits of an instruction) occurs in a kernel of a cubin; empty if there is no such kernel.
-// FFMA 0x223, LDS 0x984, STS 0x388, LDG 0x981, STG 0x986, LDL 0x983, STL 0x387, BAR 0xb1d, HMMA 0x23c, LDSM 0x83b, LDGSTS 0xfae.
+// How often each opcode (the low 12 bits of an instruction) occurs in a kernel of a cubin; empty if there is no such
+// kernel. FFMA 0x223, LDS 0x984, STS 0x388, LDG 0x981, STG 0x986, LDL 0x983, STL 0x387, BAR 0xb1d, HMMA 0x23c, LDSM
+// 0x83b, LDGSTS 0xfae.
 std::map<int, int> opcodes_of(std::string_view cubin, const std::string& kernel);
 
 }  // namespace tw::cuda

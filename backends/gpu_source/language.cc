@@ -7,16 +7,17 @@ namespace {
 
 // In the order of DType.
 constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, nullptr, nullptr, "float", "double"};
-constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int", nullptr, nullptr, nullptr, "float", "double"};
+constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
+                                             nullptr,         nullptr,       "float",         "double"};
 
 struct FunctionRow {
   Function function;
   const char* name;  // in OpenCL C for every type, in CUDA C for f64; there f32 ends in `f`
 };
 constexpr FunctionRow kFunctions[] = {
-    {Function::Exp, "exp"},     {Function::Log, "log"},     {Function::Sqrt, "sqrt"},   {Function::Rsqrt, "rsqrt"}, {Function::Tanh, "tanh"},
-    {Function::Erf, "erf"},     {Function::Abs, "fabs"},    {Function::Floor, "floor"}, {Function::Ceil, "ceil"},   {Function::Round, "rint"},
-    {Function::Pow, "pow"},
+    {Function::Exp, "exp"},   {Function::Log, "log"},    {Function::Sqrt, "sqrt"}, {Function::Rsqrt, "rsqrt"},
+    {Function::Tanh, "tanh"}, {Function::Erf, "erf"},    {Function::Abs, "fabs"},  {Function::Floor, "floor"},
+    {Function::Ceil, "ceil"}, {Function::Round, "rint"}, {Function::Pow, "pow"},
 };
 
 }  // namespace

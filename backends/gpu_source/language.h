@@ -1,4 +1,5 @@
-// What OpenCL C and CUDA C write differently, as tables. For the printer in this folder; a further C-like language is a further row.
+// What OpenCL C and CUDA C write differently, as tables. For the printer in this folder; a further C-like language is a
+// further row.
 #pragma once
 #include <string>
 
@@ -7,19 +8,19 @@
 namespace tw::gpu {
 
 struct Language {
-  const char* kernel_prefix;    // before `name(`; %x %y %z are the extents of a work-group, %n their product
-  const char* pointer;          // qualifiers before the type of a kernel's parameter
+  const char* kernel_prefix;  // before `name(`; %x %y %z are the extents of a work-group, %n their product
+  const char* pointer;        // qualifiers before the type of a kernel's parameter
   const char* restrict_word;
   const char* shared;           // qualifier of a Shared buffer's declaration
   const char* function_prefix;  // of functions in the prelude
   const char* group[3];         // the work-group's place in the grid
   const char* thread[3];
   const char* barrier;
-  const char* infinity;         // of type float
+  const char* infinity;  // of type float
   const char* nan;
-  const char* wide_int;         // for indices beyond 2^31, and I64 data
-  bool has_vectors;             // arithmetic on vectors, vloadN, convert_T, select
-  const char* prelude;          // text in front of everything
+  const char* wide_int;  // for indices beyond 2^31, and I64 data
+  bool has_vectors;      // arithmetic on vectors, vloadN, convert_T, select
+  const char* prelude;   // text in front of everything
 };
 const Language& opencl_c();
 const Language& cuda_c();

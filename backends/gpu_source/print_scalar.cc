@@ -15,19 +15,32 @@ bool is_narrow(DType type) { return type == DType::I8 || type == DType::U8; }
 
 const char* operator_of(BinaryOp op) {
   switch (op) {
-    case BinaryOp::Add: return " + ";
-    case BinaryOp::Sub: return " - ";
-    case BinaryOp::Mul: return " * ";
-    case BinaryOp::Div: return " / ";
-    case BinaryOp::Lt: return " < ";
-    case BinaryOp::Le: return " <= ";
-    case BinaryOp::Gt: return " > ";
-    case BinaryOp::Ge: return " >= ";
-    case BinaryOp::Eq: return " == ";
-    case BinaryOp::Ne: return " != ";
-    case BinaryOp::And: return " && ";
-    case BinaryOp::Or: return " || ";
-    default: return nullptr;
+    case BinaryOp::Add:
+      return " + ";
+    case BinaryOp::Sub:
+      return " - ";
+    case BinaryOp::Mul:
+      return " * ";
+    case BinaryOp::Div:
+      return " / ";
+    case BinaryOp::Lt:
+      return " < ";
+    case BinaryOp::Le:
+      return " <= ";
+    case BinaryOp::Gt:
+      return " > ";
+    case BinaryOp::Ge:
+      return " >= ";
+    case BinaryOp::Eq:
+      return " == ";
+    case BinaryOp::Ne:
+      return " != ";
+    case BinaryOp::And:
+      return " && ";
+    case BinaryOp::Or:
+      return " || ";
+    default:
+      return nullptr;
   }
 }
 
@@ -35,8 +48,11 @@ const char* operator_of(BinaryOp op) {
 
 std::string KernelPrinter::scalar(const Expr* e, int lane) {
   switch (e->kind) {
-    case Kind::IntImm: case Kind::FloatImm: return number(e);
-    case Kind::Var: return name(static_cast<const Var*>(e));
+    case Kind::IntImm:
+    case Kind::FloatImm:
+      return number(e);
+    case Kind::Var:
+      return name(static_cast<const Var*>(e));
     case Kind::Ramp: {
       auto* ramp = static_cast<const Ramp*>(e);
       if (lane == 0) return scalar(ramp->base);
@@ -44,7 +60,8 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       std::string offset = stride ? std::to_string(*stride * lane) : cat(scalar(ramp->stride), " * ", lane);
       return cat("(", bare(scalar(ramp->base)), " + ", offset, ")");
     }
-    case Kind::Broadcast: return scalar(static_cast<const Broadcast*>(e)->value);
+    case Kind::Broadcast:
+      return scalar(static_cast<const Broadcast*>(e)->value);
     case Kind::Cast: {
       auto* cast = static_cast<const Cast*>(e);
       std::string value = scalar(cast->value, lane);
@@ -55,16 +72,21 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       auto* unary = static_cast<const Unary*>(e);
       return cat("(", unary->op == UnaryOp::Not ? "!" : "-", scalar(unary->value, lane), ")");
     }
-    case Kind::Binary: return scalar_binary(static_cast<const Binary*>(e), lane);
+    case Kind::Binary:
+      return scalar_binary(static_cast<const Binary*>(e), lane);
     case Kind::Select: {
       auto* select = static_cast<const Select*>(e);
-      return cat("(", scalar(select->condition, lane), " ? ", scalar(select->then, lane), " : ", scalar(select->otherwise, lane), ")");
+      return cat("(", scalar(select->condition, lane), " ? ", scalar(select->then, lane), " : ",
+                 scalar(select->otherwise, lane), ")");
     }
-    case Kind::Call: return scalar_call(static_cast<const Call*>(e), lane);
+    case Kind::Call:
+      return scalar_call(static_cast<const Call*>(e), lane);
     case Kind::Load:
-      if (auto ahead = loaded_.find(static_cast<const Load*>(e)); ahead != loaded_.end()) return cat(ahead->second, ".", "xyzw"[lane]);
+      if (auto ahead = loaded_.find(static_cast<const Load*>(e)); ahead != loaded_.end())
+        return cat(ahead->second, ".", "xyzw"[lane]);
       return element(static_cast<const Load*>(e)->buffer, static_cast<const Load*>(e)->indices[0], lane);
-    default: break;
+    default:
+      break;
   }
   TW_CHECK(false, "an expression that lowering does not make");
 }
@@ -91,7 +113,8 @@ std::string KernelPrinter::number(const Expr* e) const {
 std::string KernelPrinter::scalar_binary(const Binary* e, int lane) {
   if (e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod) return divide(e, lane);
   std::string a = scalar(e->a, lane), b = scalar(e->b, lane);
-  if (e->op == BinaryOp::Min || e->op == BinaryOp::Max) return cat(pick(e->op, e->type.dtype, 1), "(", bare(a), ", ", bare(b), ")");
+  if (e->op == BinaryOp::Min || e->op == BinaryOp::Max)
+    return cat(pick(e->op, e->type.dtype, 1), "(", bare(a), ", ", bare(b), ")");
   std::string text = cat("(", a, operator_of(e->op), b, ")");
   return is_narrow(e->type.dtype) ? cat("(", type(e->type.dtype, 1), ")", text) : text;
 }
@@ -110,12 +133,17 @@ bool KernelPrinter::is_nonnegative(const Expr* e) const {
 std::string KernelPrinter::divide(const Binary* e, int lane) {
   bool is_quotient = e->op == BinaryOp::FloorDiv;
   std::string a = scalar(e->a, lane), b = scalar(e->b, lane);
-  if (e->type.dtype == DType::U8 || (is_nonnegative(e->a) && is_nonnegative(e->b))) return cat("(", a, is_quotient ? " / " : " % ", b, ")");
+  if (e->type.dtype == DType::U8 || (is_nonnegative(e->a) && is_nonnegative(e->b)))
+    return cat("(", a, is_quotient ? " / " : " % ", b, ")");
   bool is_index = e->type.dtype == DType::I64 && index_type_ == "int";
   std::string t = is_index ? std::string("int") : type(e->type.dtype, 1);
-  std::string name = cat("tw_floor_", is_quotient ? "div_" : "mod_", t == "long long" ? "long" : t == "signed char" ? "char" : t);
+  std::string name = cat("tw_floor_", is_quotient ? "div_" : "mod_",
+                         t == "long long"     ? "long"
+                         : t == "signed char" ? "char"
+                                              : t);
   std::string result = is_quotient ? "q - (r != 0 && (r < 0) != (b < 0))" : "r != 0 && (r < 0) != (b < 0) ? r + b : r";
-  return cat(helper(name, cat(t, " ", name, "(", t, " a, ", t, " b) {\n  ", t, " q = a / b, r = a - q * b;\n  return ", result, ";\n}\n")),
+  return cat(helper(name, cat(t, " ", name, "(", t, " a, ", t, " b) {\n  ", t, " q = a / b, r = a - q * b;\n  return ",
+                              result, ";\n}\n")),
              "(", bare(a), ", ", bare(b), ")");
 }
 
@@ -131,20 +159,23 @@ std::string KernelPrinter::pick(BinaryOp op, DType dtype, int lanes) {
   std::string name = cat("tw_", op == BinaryOp::Min ? "min_" : "max_", t == "long long" ? "long" : t);
   for (char& c : name) c = c == ' ' ? '_' : c;
   std::string condition = cat("a ", op == BinaryOp::Min ? "<" : ">", " b");
-  return helper(name, cat(t, " ", name, "(", t, " a, ", t, " b) { return ", lanes == 1 ? cat(condition, " ? a : b") : cat("select(b, a, ", condition, ")"), "; }\n"));
+  return helper(name, cat(t, " ", name, "(", t, " a, ", t, " b) { return ",
+                          lanes == 1 ? cat(condition, " ? a : b") : cat("select(b, a, ", condition, ")"), "; }\n"));
 }
 
 std::string KernelPrinter::sigmoid(DType dtype, int lanes) {
   std::string t = type(dtype, lanes), name = cat("tw_sigmoid_", t);
   std::string one = dtype == DType::F32 ? "1.0f" : "1.0";
-  return helper(name, cat(t, " ", name, "(", t, " x) { return ", one, " / (", one, " + ", function_name(language_, Function::Exp, dtype), "(-x)); }\n"));
+  return helper(name, cat(t, " ", name, "(", t, " x) { return ", one, " / (", one, " + ",
+                          function_name(language_, Function::Exp, dtype), "(-x)); }\n"));
 }
 
 std::string KernelPrinter::scalar_call(const Call* e, int lane) {
   if (combined_by(e->function)) return reduce(e);
   std::vector<std::string> arguments;
   for (const Expr* argument : e->arguments) arguments.push_back(bare(scalar(argument, lane)));
-  std::string name = e->function == Function::Sigmoid ? sigmoid(e->type.dtype, 1) : function_name(language_, e->function, e->type.dtype);
+  std::string name = e->function == Function::Sigmoid ? sigmoid(e->type.dtype, 1)
+                                                      : function_name(language_, e->function, e->type.dtype);
   return cat(name, "(", join(arguments, ", "), ")");
 }
 
@@ -172,9 +203,15 @@ std::string KernelPrinter::reduce(const Call* e) {
     for (int i = 0; i < lanes; ++i) parts.push_back(scalar(argument, i));
     return tree(parts);
   }
-  std::string t = type(e->type.dtype, lanes), name = cat("tw_", op == BinaryOp::Add ? "sum_" : op == BinaryOp::Mul ? "product_" : op == BinaryOp::Min ? "least_" : "largest_", t);
+  std::string t = type(e->type.dtype, lanes), name = cat("tw_",
+                                                         op == BinaryOp::Add   ? "sum_"
+                                                         : op == BinaryOp::Mul ? "product_"
+                                                         : op == BinaryOp::Min ? "least_"
+                                                                               : "largest_",
+                                                         t);
   for (int i = 0; i < lanes; ++i) parts.push_back(cat("v.s", "0123456789abcdef"[i]));
-  return cat(helper(name, cat(type(e->type.dtype, 1), " ", name, "(", t, " v) { return ", bare(tree(parts)), "; }\n")), "(", bare(vector(argument)), ")");
+  return cat(helper(name, cat(type(e->type.dtype, 1), " ", name, "(", t, " v) { return ", bare(tree(parts)), "; }\n")),
+             "(", bare(vector(argument)), ")");
 }
 
 std::string KernelPrinter::element(const Buffer* buffer, const Expr* index, int lane) {

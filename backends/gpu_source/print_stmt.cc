@@ -8,12 +8,15 @@
 
 namespace tw::gpu {
 
-void KernelPrinter::line(const std::string& text) { text_ += cat(std::string(static_cast<std::size_t>(2 * indent_), ' '), text, "\n"); }
+void KernelPrinter::line(const std::string& text) {
+  text_ += cat(std::string(static_cast<std::size_t>(2 * indent_), ' '), text, "\n");
+}
 void KernelPrinter::open(const std::string& head) { line(head + "{"), ++indent_; }
 void KernelPrinter::close() { --indent_, line("}"); }
 
 void KernelPrinter::stmt(const Stmt* s) {
-  if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end()) line(language_.barrier);
+  if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end())
+    line(language_.barrier);
   const For* loop = as<For>(s);
   bool has_threads = kernel_.extents.threads_of_group() > 1;
   if (has_threads && !in_step_ && (s->kind == Kind::Store || (loop && is_thread_loop(loop)))) return step(s);
@@ -31,10 +34,14 @@ void KernelPrinter::stmt(const Stmt* s) {
       }
       return close();
     }
-    case Kind::For: return this->loop(loop);
-    case Kind::Alloc: return alloc(as<Alloc>(s));
-    case Kind::Store: return store(as<Store>(s));
-    default: break;
+    case Kind::For:
+      return this->loop(loop);
+    case Kind::Alloc:
+      return alloc(as<Alloc>(s));
+    case Kind::Store:
+      return store(as<Store>(s));
+    default:
+      break;
   }
   TW_CHECK(false, "a statement that lowering does not make");
 }
@@ -47,8 +54,8 @@ void KernelPrinter::step(const Stmt* s) {
   });
   const Store* store = as<Store>(s);
   bool is_own = store && std::all_of(store->targets.begin(), store->targets.end(), [](const StoreTarget& target) {
-    return target.buffer->scope == Scope::Local || target.buffer->scope == Scope::Register;
-  });
+                  return target.buffer->scope == Scope::Local || target.buffer->scope == Scope::Register;
+                });
   std::vector<std::string> conditions;
   for (std::size_t d = 0; d < 3; ++d) {
     if (!used[d] && !is_own && kernel_.extents.threads[d] > 1) conditions.push_back(cat(language_.thread[d], " == 0"));
@@ -93,7 +100,8 @@ void KernelPrinter::alloc(const Alloc* alloc) {
   }
   open("");
   if (found.pieces.empty()) line(declaration + ";");
-  for (const auto& [offset, lanes] : found.pieces) line(cat(type(buffer->dtype, lanes), " ", found.name, "_", offset, ";"));
+  for (const auto& [offset, lanes] : found.pieces)
+    line(cat(type(buffer->dtype, lanes), " ", found.name, "_", offset, ";"));
   stmt(alloc->body);
   close();
 }
@@ -101,7 +109,8 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
-  if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1) return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});
+  if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
+    return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});
   open("");
   if (!language_.has_vectors) {
     for (const Expr* value : s->values) load_ahead(value);
@@ -147,7 +156,8 @@ void KernelPrinter::write_lanes(const StoreTarget& target, const std::vector<std
     std::string wide = type(target.buffer->dtype, static_cast<int>(lanes.size()));
     return line(cat("*(", wide, "*)(", at, ") = make_", wide, "(", join(lanes, ", "), ");"));
   }
-  for (std::size_t i = 0; i < lanes.size(); ++i) line(cat(element(target.buffer, target.indices[0], static_cast<int>(i)), " = ", lanes[i], ";"));
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    line(cat(element(target.buffer, target.indices[0], static_cast<int>(i)), " = ", lanes[i], ";"));
 }
 
 void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
@@ -159,8 +169,10 @@ void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
   bool has_width = lanes == 2 || lanes == 4 || lanes == 8 || lanes == 16;
   std::string text = value->type.dtype == DType::Bool ? "" : bare(vector(value));
   Place& found = place(target.buffer);
-  std::optional<Piece> piece = found.pieces.empty() || !first ? std::nullopt : piece_at(target.buffer, *constant_of(first));
-  if (piece && piece->offset == *constant_of(first) && piece->lanes == lanes && !text.empty()) return line(cat(piece->name, " = ", text, ";"));
+  std::optional<Piece> piece =
+      found.pieces.empty() || !first ? std::nullopt : piece_at(target.buffer, *constant_of(first));
+  if (piece && piece->offset == *constant_of(first) && piece->lanes == lanes && !text.empty())
+    return line(cat(piece->name, " = ", text, ";"));
   if (!first || !found.pieces.empty() || !has_width || text.empty()) {
     open("");
     std::vector<std::string> values;

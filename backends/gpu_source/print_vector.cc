@@ -40,12 +40,18 @@ bool KernelPrinter::has_vector_form(const Expr* e) const {
   if (!has_register_width(e->type.lanes)) return false;
   DType dtype = e->type.dtype;
   switch (e->kind) {
-    case Kind::IntImm: case Kind::FloatImm: case Kind::Broadcast: return dtype != DType::I64 && dtype != DType::Bool;
-    case Kind::Load: return dtype != DType::Bool && dtype != DType::I64;
-    case Kind::Unary: return as<Unary>(e)->op == UnaryOp::Neg && dtype != DType::I64 && has_vector_form(as<Unary>(e)->value);
+    case Kind::IntImm:
+    case Kind::FloatImm:
+    case Kind::Broadcast:
+      return dtype != DType::I64 && dtype != DType::Bool;
+    case Kind::Load:
+      return dtype != DType::Bool && dtype != DType::I64;
+    case Kind::Unary:
+      return as<Unary>(e)->op == UnaryOp::Neg && dtype != DType::I64 && has_vector_form(as<Unary>(e)->value);
     case Kind::Binary: {
       const Binary* op = as<Binary>(e);
-      bool fits = is_arithmetic(op->op) && dtype != DType::I64 && (is_word(dtype) || (op->op != BinaryOp::Min && op->op != BinaryOp::Max));
+      bool fits = is_arithmetic(op->op) && dtype != DType::I64 &&
+                  (is_word(dtype) || (op->op != BinaryOp::Min && op->op != BinaryOp::Max));
       return fits && has_vector_form(op->a) && has_vector_form(op->b);
     }
     case Kind::Select: {
@@ -55,14 +61,17 @@ bool KernelPrinter::has_vector_form(const Expr* e) const {
     }
     case Kind::Cast: {
       DType from = as<Cast>(e)->value->type.dtype;
-      bool widens = (is_word(dtype) || dtype == DType::F64) && (from == DType::I8 || from == DType::U8 || is_word(from) || from == DType::F64);
+      bool widens = (is_word(dtype) || dtype == DType::F64) &&
+                    (from == DType::I8 || from == DType::U8 || is_word(from) || from == DType::F64);
       return widens && !(dtype == DType::I32 && is_float(from)) && has_vector_form(as<Cast>(e)->value);
     }
     case Kind::Call: {
       const Call* call = as<Call>(e);
-      return is_float(dtype) && std::all_of(call->arguments.begin(), call->arguments.end(), [&](const Expr* a) { return has_vector_form(a); });
+      return is_float(dtype) && std::all_of(call->arguments.begin(), call->arguments.end(),
+                                            [&](const Expr* a) { return has_vector_form(a); });
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -84,30 +93,39 @@ std::string KernelPrinter::vector(const Expr* e) {
   if (!has_vector_form(e)) return by_lanes(e);
   std::string t = type(e->type.dtype, e->type.lanes);
   switch (e->kind) {
-    case Kind::IntImm: case Kind::FloatImm: return cat("(", t, ")(", bare(number(e)), ")");
-    case Kind::Broadcast: return cat("(", t, ")(", bare(scalar(as<Broadcast>(e)->value)), ")");
-    case Kind::Load: return vector_load(as<Load>(e));
-    case Kind::Unary: return cat("(-", vector(as<Unary>(e)->value), ")");
+    case Kind::IntImm:
+    case Kind::FloatImm:
+      return cat("(", t, ")(", bare(number(e)), ")");
+    case Kind::Broadcast:
+      return cat("(", t, ")(", bare(scalar(as<Broadcast>(e)->value)), ")");
+    case Kind::Load:
+      return vector_load(as<Load>(e));
+    case Kind::Unary:
+      return cat("(-", vector(as<Unary>(e)->value), ")");
     case Kind::Binary: {
       const Binary* op = as<Binary>(e);
       std::string a = vector(op->a), b = vector(op->b);
-      if (op->op == BinaryOp::Min || op->op == BinaryOp::Max) return cat(pick(op->op, e->type.dtype, e->type.lanes), "(", bare(a), ", ", bare(b), ")");
+      if (op->op == BinaryOp::Min || op->op == BinaryOp::Max)
+        return cat(pick(op->op, e->type.dtype, e->type.lanes), "(", bare(a), ", ", bare(b), ")");
       return cat("(", a, " ", name_of(op->op), " ", b, ")");
     }
     case Kind::Select: {
       const Select* select = as<Select>(e);
-      return cat("select(", bare(vector(select->otherwise)), ", ", bare(vector(select->then)), ", ", bare(vector(select->condition)), ")");
+      return cat("select(", bare(vector(select->otherwise)), ", ", bare(vector(select->then)), ", ",
+                 bare(vector(select->condition)), ")");
     }
-    case Kind::Cast: return cat("convert_", t, "(", bare(vector(as<Cast>(e)->value)), ")");
-    default: return vector_call(as<Call>(e));
+    case Kind::Cast:
+      return cat("convert_", t, "(", bare(vector(as<Cast>(e)->value)), ")");
+    default:
+      return vector_call(as<Call>(e));
   }
 }
 
 std::string KernelPrinter::vector_call(const Call* e) {
   std::vector<std::string> arguments;
   for (const Expr* argument : e->arguments) arguments.push_back(bare(vector(argument)));
-  std::string name =
-      e->function == Function::Sigmoid ? sigmoid(e->type.dtype, e->type.lanes) : function_name(language_, e->function, e->type.dtype);
+  std::string name = e->function == Function::Sigmoid ? sigmoid(e->type.dtype, e->type.lanes)
+                                                      : function_name(language_, e->function, e->type.dtype);
   return cat(name, "(", join(arguments, ", "), ")");
 }
 

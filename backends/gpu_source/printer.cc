@@ -10,13 +10,16 @@ namespace tw::gpu {
 namespace {
 
 constexpr const char* kReserved[] = {
-    "auto",   "bool",     "break",   "case",   "char",   "const",  "constant", "continue", "default",  "do",       "double", "else",   "enum",
-    "extern", "float",    "for",     "global", "goto",   "half",   "if",       "inline",   "int",      "kernel",   "local",  "long",   "private",
-    "region", "register", "restrict","return", "short",  "signed", "sizeof",   "static",   "struct",   "switch",   "typedef","uchar",  "uint",
-    "ulong",  "union",    "unsigned","ushort", "void",   "volatile","while",   "size_t",   "barrier",  "select",   "convert","exp",    "expf",
-    "log",    "logf",     "sqrt",    "sqrtf",  "rsqrt",  "rsqrtf", "tanh",     "tanhf",    "erf",      "erff",     "fabs",   "fabsf",  "floor",
-    "floorf", "ceil",     "ceilf",   "rint",   "rintf",  "pow",    "powf",     "blockIdx", "threadIdx","blockDim", "gridDim","class",  "template",
-    "new",    "delete",   "this",    "y0",     "y1",     "j0",     "j1",       "yn",       "jn",       "gamma",    "INFINITY","NAN",   "event_t"};
+    "auto",   "bool",     "break",    "case",      "char",     "const",   "constant", "continue", "default",  "do",
+    "double", "else",     "enum",     "extern",    "float",    "for",     "global",   "goto",     "half",     "if",
+    "inline", "int",      "kernel",   "local",     "long",     "private", "region",   "register", "restrict", "return",
+    "short",  "signed",   "sizeof",   "static",    "struct",   "switch",  "typedef",  "uchar",    "uint",     "ulong",
+    "union",  "unsigned", "ushort",   "void",      "volatile", "while",   "size_t",   "barrier",  "select",   "convert",
+    "exp",    "expf",     "log",      "logf",      "sqrt",     "sqrtf",   "rsqrt",    "rsqrtf",   "tanh",     "tanhf",
+    "erf",    "erff",     "fabs",     "fabsf",     "floor",    "floorf",  "ceil",     "ceilf",    "rint",     "rintf",
+    "pow",    "powf",     "blockIdx", "threadIdx", "blockDim", "gridDim", "class",    "template", "new",      "delete",
+    "this",   "y0",       "y1",       "j0",        "j1",       "yn",      "jn",       "gamma",    "INFINITY", "NAN",
+    "event_t"};
 
 bool fits_int(const Buffer* buffer) { return elements_of(buffer) < (i64{1} << 31); }
 
@@ -37,12 +40,15 @@ void add_access(Accesses& accesses, const Expr* index) {
   int lanes = index->type.lanes;
   if (const Expr* first = first_index(index)) {
     std::optional<i64> at = constant_of(first);
-    if (!at) accesses.fit = false;
-    else accesses.all.emplace(*at, lanes);
+    if (!at)
+      accesses.fit = false;
+    else
+      accesses.all.emplace(*at, lanes);
     return;
   }
   const Ramp* ramp = as<Ramp>(index);
-  std::optional<i64> base = ramp ? constant_of(ramp->base) : std::nullopt, stride = ramp ? constant_of(ramp->stride) : std::nullopt;
+  std::optional<i64> base = ramp ? constant_of(ramp->base) : std::nullopt,
+                     stride = ramp ? constant_of(ramp->stride) : std::nullopt;
   if (!base || !stride) {
     accesses.fit = false;
     return;
@@ -56,10 +62,14 @@ std::map<i64, int> pieces_of(const Accesses& accesses, bool only_scalars) {
   if (!accesses.fit) return out;
   std::vector<std::pair<int, i64>> by_lanes;
   for (const auto& [at, lanes] : accesses.all) {
-    if (!only_scalars && is_power_of_two(lanes)) by_lanes.emplace_back(lanes, at);
-    else for (int i = 0; i < lanes; ++i) by_lanes.emplace_back(1, at + i);
+    if (!only_scalars && is_power_of_two(lanes))
+      by_lanes.emplace_back(lanes, at);
+    else
+      for (int i = 0; i < lanes; ++i) by_lanes.emplace_back(1, at + i);
   }
-  std::sort(by_lanes.begin(), by_lanes.end(), [](const auto& a, const auto& b) { return a.first > b.first || (a.first == b.first && a.second < b.second); });
+  std::sort(by_lanes.begin(), by_lanes.end(), [](const auto& a, const auto& b) {
+    return a.first > b.first || (a.first == b.first && a.second < b.second);
+  });
   for (const auto& [lanes, at] : by_lanes) {
     auto after = out.upper_bound(at);
     bool inside = after != out.begin() && std::prev(after)->first + std::prev(after)->second >= at + lanes;
@@ -91,8 +101,13 @@ const Expr* first_index(const Expr* index) {
 }
 
 KernelPrinter::KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers)
-    : language_(language), kernel_(kernel), name_(std::move(name)), helpers_(helpers), taken_(std::begin(kReserved), std::end(kReserved)) {
-  bool is_narrow = std::all_of(kernel.params.begin(), kernel.params.end(), [](const KernelParam& param) { return fits_int(param.buffer); });
+    : language_(language),
+      kernel_(kernel),
+      name_(std::move(name)),
+      helpers_(helpers),
+      taken_(std::begin(kReserved), std::end(kReserved)) {
+  bool is_narrow = std::all_of(kernel.params.begin(), kernel.params.end(),
+                               [](const KernelParam& param) { return fits_int(param.buffer); });
   index_type_ = is_narrow ? "int" : language.wide_int;
 }
 
@@ -154,11 +169,12 @@ std::string KernelPrinter::signature() {
     if (std::size_t at = prefix.find(hole); at != std::string::npos) prefix.replace(at, 2, std::to_string(value));
   };
   const std::array<i64, 3>& threads = kernel_.extents.threads;
-  fill("%x", threads[0]), fill("%y", threads[1]), fill("%z", threads[2]), fill("%n", kernel_.extents.threads_of_group());
+  fill("%x", threads[0]), fill("%y", threads[1]), fill("%z", threads[2]),
+      fill("%n", kernel_.extents.threads_of_group());
   std::vector<std::string> params;
   for (const KernelParam& param : kernel_.params) {
-    params.push_back(cat(language_.pointer, param.is_written ? "" : "const ", type(param.buffer->dtype, 1), "* ", language_.restrict_word, " ",
-                         place(param.buffer).name));
+    params.push_back(cat(language_.pointer, param.is_written ? "" : "const ", type(param.buffer->dtype, 1), "* ",
+                         language_.restrict_word, " ", place(param.buffer).name));
   }
   return cat(prefix, name_, "(", join(params, ", "), ")");
 }

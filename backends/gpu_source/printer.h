@@ -1,5 +1,5 @@
-// Prints one kernel. Private to this folder. Expressions become text of one lane (`scalar`), or of all lanes where the language has
-// vectors (`vector`); what has no vector form is put together from its lanes.
+// Prints one kernel. Private to this folder. Expressions become text of one lane (`scalar`), or of all lanes where the
+// language has vectors (`vector`); what has no vector form is put together from its lanes.
 #pragma once
 #include <map>
 #include <optional>
@@ -77,7 +77,8 @@ class KernelPrinter {
   void store(const Store* s);
   void write(const StoreTarget& target, const Expr* value);
   void write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes);
-  // Where only loads and stores are wide: the wide loads of an expression as variables, and whether an access can be one.
+  // Where only loads and stores are wide: the wide loads of an expression as variables, and whether an access can be
+  // one.
   void load_ahead(const Expr* e);
   bool is_wide_access(const Buffer* buffer, const Expr* index, std::string& at);
   void line(const std::string& text);

@@ -23,7 +23,9 @@ Status has_types(const gpu::Language& language, const Array<GpuKernel>& kernels,
       return true;
     });
   }
-  if (wrong) return reject("buffer `{a}` is of type {b}, which device code does not compute with yet", wrong->name, Str(name_of(wrong->dtype)));
+  if (wrong)
+    return reject("buffer `{a}` is of type {b}, which device code does not compute with yet", wrong->name,
+                  Str(name_of(wrong->dtype)));
   return ok();
 }
 
@@ -34,8 +36,11 @@ class SourcePrinter {
   std::vector<KernelLaunch> print(const Array<GpuKernel>& kernels, const char* entry) {
     std::vector<KernelLaunch> launches;
     for (const GpuKernel& kernel : kernels) {
-      KernelLaunch launch{.name = cat(symbol_, "_", entry, "_", launches.size()), .groups = kernel.extents.groups, .threads = kernel.extents.threads};
-      for (const KernelParam& param : kernel.params) launch.pointers.push_back({param.is_scratch, param.at, bytes_of(param.buffer)});
+      KernelLaunch launch{.name = cat(symbol_, "_", entry, "_", launches.size()),
+                          .groups = kernel.extents.groups,
+                          .threads = kernel.extents.threads};
+      for (const KernelParam& param : kernel.params)
+        launch.pointers.push_back({param.is_scratch, param.at, bytes_of(param.buffer)});
       const auto& g = launch.groups;
       text_ += cat("\n// ", kernel.name, ": ", g[0], " x ", g[1], " x ", g[2], " work-groups\n");
       text_ += gpu::KernelPrinter(language_, kernel, launch.name, helpers_).print();
@@ -65,7 +70,9 @@ Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLangu
   TW_TRY_STATUS(has_types(chosen, program.run, has_doubles));
   TW_TRY_STATUS(has_types(chosen, program.prepack, has_doubles));
   Kernel out;
-  out.manifest = {.symbol = std::string(symbol), .run = kernel_arguments(program.run_arguments), .prepack = kernel_arguments(program.prepack_arguments),
+  out.manifest = {.symbol = std::string(symbol),
+                  .run = kernel_arguments(program.run_arguments),
+                  .prepack = kernel_arguments(program.prepack_arguments),
                   .scratch_shared_bytes = program.scratch_bytes};
   SourcePrinter printer(chosen, std::string(symbol));
   out.manifest.prepack_launches = printer.print(program.prepack, "prepack");

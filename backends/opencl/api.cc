@@ -14,7 +14,8 @@ struct Loading {
   Loading() {
     void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-      error = "there is no OpenCL loader (libOpenCL.so.1); install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd";
+      error =
+          "there is no OpenCL loader (libOpenCL.so.1); install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd";
       return;
     }
     auto load = [&](auto& function, const char* name) {

@@ -1,4 +1,5 @@
-// The OpenCL functions that are used, found in the ICD loader at run time: the program starts without OpenCL. For this folder only.
+// The OpenCL functions that are used, found in the ICD loader at run time: the program starts without OpenCL. For this
+// folder only.
 #pragma once
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

@@ -39,13 +39,15 @@ std::vector<FoundDevice> find_devices(std::string& error) {
   std::vector<cl_platform_id> platforms(count);
   if (count > 0) found->get_platform_ids(count, platforms.data(), nullptr);
   for (cl_platform_id platform : platforms) {
-    std::string platform_name = text_of([&](auto... rest) { return found->get_platform_info(platform, CL_PLATFORM_NAME, rest...); });
+    std::string platform_name =
+        text_of([&](auto... rest) { return found->get_platform_info(platform, CL_PLATFORM_NAME, rest...); });
     cl_uint devices = 0;
     if (found->get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS) continue;
     std::vector<cl_device_id> ids(devices);
     found->get_device_ids(platform, CL_DEVICE_TYPE_ALL, devices, ids.data(), nullptr);
     for (cl_device_id id : ids) {
-      out.push_back({id, cat(text_of([&](auto... rest) { return found->get_device_info(id, CL_DEVICE_NAME, rest...); }), " (", platform_name, ")")});
+      out.push_back({id, cat(text_of([&](auto... rest) { return found->get_device_info(id, CL_DEVICE_NAME, rest...); }),
+                             " (", platform_name, ")")});
     }
   }
   if (out.empty()) error = "there is no OpenCL device; install a driver, for processors pocl-opencl-icd";
@@ -74,7 +76,8 @@ Device::Device(int index, std::string& error) {
   device_ = id;
   name_ = found[static_cast<std::size_t>(index)].name;
   context_ = cl().create_context(nullptr, 1, &id, nullptr, nullptr, &code);
-  if (context_) queue_ = cl().create_command_queue(static_cast<cl_context>(context_), id, CL_QUEUE_PROFILING_ENABLE, &code);
+  if (context_)
+    queue_ = cl().create_command_queue(static_cast<cl_context>(context_), id, CL_QUEUE_PROFILING_ENABLE, &code);
   if (!queue_) error = cat("the OpenCL device ", name_, " cannot be used: error ", code);
 }
 
@@ -86,7 +89,8 @@ Device::~Device() {
 Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
   cl_int code = CL_SUCCESS;
   std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes, 1));
-  handle_ = cl().create_buffer(static_cast<cl_context>(device.context_), CL_MEM_READ_WRITE, data + 2 * kBand, nullptr, &code);
+  handle_ =
+      cl().create_buffer(static_cast<cl_context>(device.context_), CL_MEM_READ_WRITE, data + 2 * kBand, nullptr, &code);
   if (handle_ && !fill(0)) {
     cl().release_memory(static_cast<cl_mem>(handle_));
     handle_ = nullptr;
@@ -98,20 +102,22 @@ Memory::~Memory() {
 }
 
 bool Memory::write(const void* data) {
-  return bytes_ == 0 || cl().write_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, kBand,
-                                          static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
+  return bytes_ == 0 ||
+         cl().write_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, kBand,
+                           static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::read(void* data) const {
-  return bytes_ == 0 || cl().read_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, kBand,
-                                         static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
+  return bytes_ == 0 ||
+         cl().read_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, kBand,
+                          static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::fill(u8 byte) {
   std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
   auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
-    return cl().fill_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), &value, 1, at, bytes, 0, nullptr, nullptr) ==
-           CL_SUCCESS;
+    return cl().fill_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), &value, 1, at,
+                            bytes, 0, nullptr, nullptr) == CL_SUCCESS;
   };
   return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
          cl().finish(static_cast<cl_command_queue>(device_.queue_)) == CL_SUCCESS;
@@ -120,16 +126,16 @@ bool Memory::fill(u8 byte) {
 bool Memory::bands_intact() const {
   std::vector<u8> band(kBand);
   for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
-    if (cl().read_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, at, kBand, band.data(), 0, nullptr,
-                         nullptr) != CL_SUCCESS)
+    if (cl().read_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, at,
+                         kBand, band.data(), 0, nullptr, nullptr) != CL_SUCCESS)
       return false;
     if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
   }
   return true;
 }
 
-LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run,
-                           Memory* scratch, std::string& error)
+LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
+                           const std::vector<Memory*>& run, Memory* scratch, std::string& error)
     : device_(device) {
   const char* text = kernel.code.data();
   std::size_t bytes = kernel.code.size();
@@ -139,7 +145,8 @@ LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vect
   cl_device_id id = static_cast<cl_device_id>(device.device_);
   code = program ? cl().build_program(program, 1, &id, "-cl-std=CL1.2", nullptr, nullptr) : code;
   if (code != CL_SUCCESS) {
-    std::string log = text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
+    std::string log =
+        text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
     error = cat("the driver does not compile the source (error ", code, "): ", log.substr(0, 400));
     return;
   }
@@ -157,8 +164,8 @@ LoadedKernel::~LoadedKernel() {
   if (program_) cl().release_program(static_cast<cl_program>(program_));
 }
 
-bool LoadedKernel::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
-                        std::vector<Launch>& out, std::string& error) {
+bool LoadedKernel::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments,
+                        Memory* scratch, std::vector<Launch>& out, std::string& error) {
   for (const KernelLaunch& launch : launches) {
     cl_int code = CL_SUCCESS;
     Launch made;
@@ -173,7 +180,8 @@ bool LoadedKernel::bind(const std::vector<KernelLaunch>& launches, const std::ve
       Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
       i64 offset = pointer.is_scratch ? pointer.at : 0;
       cl_buffer_region region{kBand + static_cast<std::size_t>(offset), static_cast<std::size_t>(pointer.bytes)};
-      cl_mem part = cl().create_sub_buffer(static_cast<cl_mem>(memory->handle_), CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+      cl_mem part = cl().create_sub_buffer(static_cast<cl_mem>(memory->handle_), CL_MEM_READ_WRITE,
+                                           CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
       if (code != CL_SUCCESS) break;
       parts_.push_back(part);
       code = cl().set_kernel_arg(static_cast<cl_kernel>(made.kernel), static_cast<cl_uint>(i), sizeof part, &part);

@@ -1,5 +1,6 @@
-// An OpenCL device: memory with guard bands, kernels from source, launches and their times. Used by the OpenCL worker only, which is a
-// process of its own: drivers have an LLVM of their own, and a bad kernel may take the process with it. One thread at a time.
+// An OpenCL device: memory with guard bands, kernels from source, launches and their times. Used by the OpenCL worker
+// only, which is a process of its own: drivers have an LLVM of their own, and a bad kernel may take the process with
+// it. One thread at a time.
 #pragma once
 #include <memory>
 #include <string>
@@ -39,9 +40,10 @@ class Memory {
 // A compiled source text with its launches bound to memory.
 class LoadedKernel {
  public:
-  // `prepack` and `run` are the pointers of the entry points' arguments. On failure `error` says why, with the driver's log.
-  LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run, Memory* scratch,
-               std::string& error);
+  // `prepack` and `run` are the pointers of the entry points' arguments. On failure `error` says why, with the driver's
+  // log.
+  LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
+               const std::vector<Memory*>& run, Memory* scratch, std::string& error);
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
   ~LoadedKernel();
@@ -56,8 +58,8 @@ class LoadedKernel {
     void* kernel = nullptr;
     std::size_t global[3], local[3];
   };
-  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch, std::vector<Launch>& out,
-            std::string& error);
+  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
+            std::vector<Launch>& out, std::string& error);
   int launch(const std::vector<Launch>& launches, double* device_seconds);
 
   Device& device_;

@@ -84,8 +84,10 @@ bool is_dense(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>&
 // One access seen from outside the relaxed loops.
 class Relaxation {
  public:
-  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const std::vector<Bound>& bounds)
-      : arena_(arena), inner_(inner), all_(all), bounds_(bounds) {}
+  // `implied`: further bounds, on relaxed variables alone.
+  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const std::vector<Bound>& bounds,
+             const std::vector<Bound>& implied)
+      : arena_(arena), inner_(inner), all_(all), bounds_(bounds), implied_(implied) {}
 
   Range relax(const Expr* index, i64 dimension) {
     Sum sum = sum_of(index);
@@ -150,6 +152,7 @@ class Relaxation {
     }
     std::optional<Interval> interval = bounded_interval(inside, inner_, bounds_);
     if (!interval || !out.outer.exact) return std::nullopt;
+    if (!implied_.empty()) interval->max = std::min(interval->max, bounded_interval(inside, inner_, implied_)->max);
     if (out.outer.terms.empty()) {  // nothing is fixed: what the predicate says about the whole applies too
       if (std::optional<Interval> total = bounded_interval(sum, all_, bounds_))
         interval->max = std::min(interval->max, total->max - sum.constant);
@@ -262,6 +265,7 @@ class Relaxation {
   const VarRanges& inner_;
   const VarRanges& all_;
   const std::vector<Bound>& bounds_;
+  const std::vector<Bound>& implied_;
   std::vector<Digit> digits_;
   std::vector<Sum> indices_;
   bool exact_ = true;
@@ -351,8 +355,20 @@ class RegionFinder {
     inner_.shrink(inner_.size() - 1);
     all_.shrink(all_.size() - 1);
   }
+  // What bounds on fixed and relaxed variables say about the relaxed ones, whatever the values of the others.
+  std::vector<Bound> implied_by(const std::vector<Bound>& bounds) const {
+    std::vector<Bound> out;
+    for (const Bound& bound : bounds) {
+      Sum relaxed, fixed;
+      for (const Sum::Term& term : bound.sum.terms) (mentions(term.atom, inner_) ? relaxed : fixed).add_atom(term.atom, term.coefficient);
+      std::optional<Interval> reach = fixed.terms.empty() ? std::nullopt : interval_of(fixed, all_);
+      if (reach && !relaxed.terms.empty()) out.push_back({relaxed, bound.bound - reach->min});
+    }
+    return out;
+  }
   void add(const Access& access, const Substitution& bindings, const std::vector<Bound>& bounds, bool understood) {
-    Relaxation relaxation(arena_, inner_, all_, bounds);
+    std::vector<Bound> implied = implied_by(bounds);
+    Relaxation relaxation(arena_, inner_, all_, bounds, implied);
     Region region{buffer_, {}, false};
     for (std::size_t d = 0; d < access.indices.size(); ++d) {
       const Expr* index = substitute(arena_, access.indices[d], bindings);

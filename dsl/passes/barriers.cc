@@ -57,7 +57,8 @@ class BarrierFinder {
   void step(const Stmt* s) {
     Touched now = touched_by(s);
     bool is_found = std::find(found.begin(), found.end(), s) != found.end();
-    if (!is_found && (meet(now.written, pending_.read) || meet(now.written, pending_.written) || meet(now.read, pending_.written))) {
+    if (!is_found &&
+        (meet(now.written, pending_.read) || meet(now.written, pending_.written) || meet(now.read, pending_.written))) {
       found.push_back(s);
       is_found = true;
     }

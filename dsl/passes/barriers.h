@@ -1,7 +1,7 @@
-// Where the work-items of a group must wait for each other. Input: the body of a kernel with several work-items to a group.
-// A step touches memory that work-items share (Shared and Global). Before a step that touches what an earlier one since the last
-// barrier wrote, or writes what an earlier one read, stands a barrier; a serial loop around steps is gone through twice, so
-// that steps of its next iteration count as later ones.
+// Where the work-items of a group must wait for each other. Input: the body of a kernel with several work-items to a
+// group. A step touches memory that work-items share (Shared and Global). Before a step that touches what an earlier
+// one since the last barrier wrote, or writes what an earlier one read, stands a barrier; a serial loop around steps is
+// gone through twice, so that steps of its next iteration count as later ones.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
 

@@ -36,8 +36,10 @@ class ThreadVars {
     out.inner.exact = sum.exact;
     out.inner.add_constant(sum.constant);
     for (const Sum::Term& term : sum.terms) {
-      if (const For* loop = thread_loop(term.atom)) out.coefficients[static_cast<std::size_t>(axis_of(loop)->dimension)] += term.coefficient;
-      else out.inner.add_atom(term.atom, term.coefficient);
+      if (const For* loop = thread_loop(term.atom))
+        out.coefficients[static_cast<std::size_t>(axis_of(loop)->dimension)] += term.coefficient;
+      else
+        out.inner.add_atom(term.atom, term.coefficient);
     }
     return out;
   }
@@ -55,7 +57,8 @@ class ThreadVars {
 // Looks at every access of one buffer.
 class PrivateRegion {
  public:
-  PrivateRegion(const Buffer* buffer, VarRanges ranges) : buffer_(buffer), ranges_(std::move(ranges)), dims(buffer->shape.size()) {}
+  PrivateRegion(const Buffer* buffer, VarRanges ranges)
+      : buffer_(buffer), ranges_(std::move(ranges)), dims(buffer->shape.size()) {}
 
   void visit(const Node* node) {
     const For* loop = as<For>(node);
@@ -77,7 +80,8 @@ class PrivateRegion {
   bool is_private(const LaunchExtents& extents) const {
     if (!agrees_) return false;
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      bool selects = std::any_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return dim.coefficients[axis] != 0; });
+      bool selects =
+          std::any_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return dim.coefficients[axis] != 0; });
       if (extents.threads[axis] > 1 && !selects) return false;
     }
     return std::all_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return has_digits(dim, extents); });
@@ -108,9 +112,11 @@ class PrivateRegion {
         continue;
       }
       // A tail may reach over the end of the whole buffer; what runs does not.
-      if (index.coefficients == std::array<i64, 3>{}) inner = Interval{std::max<i64>(inner->min, 0), std::min(inner->max, buffer_->shape[d] - 1)};
+      if (index.coefficients == std::array<i64, 3>{})
+        inner = Interval{std::max<i64>(inner->min, 0), std::min(inner->max, buffer_->shape[d] - 1)};
       dims[d].coefficients = index.coefficients;
-      dims[d].inner = seen_ ? Interval{std::min(dims[d].inner.min, inner->min), std::max(dims[d].inner.max, inner->max)} : *inner;
+      dims[d].inner =
+          seen_ ? Interval{std::min(dims[d].inner.min, inner->min), std::max(dims[d].inner.max, inner->max)} : *inner;
     }
     seen_ = true;
   }
@@ -155,11 +161,15 @@ class ScopeAssignment {
     bool is_thread = is_thread_loop(loop);
     std::size_t known = ranges_.size();
     ranges_.set_extent(loop->var, loop->extent);
-    if (is_thread) threads_.push(loop), ++thread_depth_;
-    else if (axis_of(loop)) groups_.push_back(loop);
+    if (is_thread)
+      threads_.push(loop), ++thread_depth_;
+    else if (axis_of(loop))
+      groups_.push_back(loop);
     const Stmt* body = stmt(loop->body);
-    if (is_thread) threads_.pop(), --thread_depth_;
-    else if (axis_of(loop)) groups_.pop_back();
+    if (is_thread)
+      threads_.pop(), --thread_depth_;
+    else if (axis_of(loop))
+      groups_.pop_back();
     ranges_.shrink(known);
     return build_.with_body(loop, body);
   }
@@ -169,7 +179,8 @@ class ScopeAssignment {
     Change change{alloc->buffer, alloc->buffer, {}};
     Scope scope = alloc->buffer->scope;
     bool fits = shared_bytes_ + bytes_of(alloc->buffer) <= limits_.shared_bytes;
-    if (thread_depth_ > 0 || (alone && (scope == Scope::Register || bytes_of(alloc->buffer) <= limits_.private_bytes / 2))) {
+    if (thread_depth_ > 0 ||
+        (alone && (scope == Scope::Register || bytes_of(alloc->buffer) <= limits_.private_bytes / 2))) {
       change.to = with(alloc->buffer, scope == Scope::Register ? scope : Scope::Local, alloc->buffer->shape);
     } else if (scope == Scope::Global && !fits) {
       move_to_scratch(alloc->buffer, change);
@@ -199,7 +210,9 @@ class ScopeAssignment {
     Buffer* copy = arena_.make<Buffer>(*buffer);
     copy->shape = arena_.copy(shape);
     copy->stride_rules = arena_.copy(rules);
-    if (bytes_of(copy) > kMaxGroupScratch) rejected_ = reject("`{a}` would need {0} bytes of scratch memory for all work-groups", buffer->name, bytes_of(copy));
+    if (bytes_of(copy) > kMaxGroupScratch)
+      rejected_ =
+          reject("`{a}` would need {0} bytes of scratch memory for all work-groups", buffer->name, bytes_of(copy));
     change.to = copy;
     group_scratch_.push_back(copy);
   }
@@ -208,7 +221,8 @@ class ScopeAssignment {
     PrivateRegion region(alloc->buffer, ranges_);
     region.visit(alloc->body);
     if (!region.is_private(extents_)) {
-      rejected_ = reject("work-items would share elements of `{a}`, which is in scope {b}", alloc->buffer->name, Str(name_of(alloc->buffer->scope)));
+      rejected_ = reject("work-items would share elements of `{a}`, which is in scope {b}", alloc->buffer->name,
+                         Str(name_of(alloc->buffer->scope)));
       return;
     }
     std::vector<i64> shape;
@@ -218,7 +232,8 @@ class ScopeAssignment {
   }
 
   const Buffer* with(const Buffer* buffer, Scope scope, Array<i64> shape) {
-    if (buffer->scope == scope && std::equal(shape.begin(), shape.end(), buffer->shape.begin(), buffer->shape.end())) return buffer;
+    if (buffer->scope == scope && std::equal(shape.begin(), shape.end(), buffer->shape.begin(), buffer->shape.end()))
+      return buffer;
     Buffer* copy = arena_.make<Buffer>(*buffer);
     copy->scope = scope;
     copy->shape = shape;
@@ -230,7 +245,9 @@ class ScopeAssignment {
     i64& total = buffer->scope == Scope::Shared ? shared_bytes_ : private_bytes_;
     i64 limit = buffer->scope == Scope::Shared ? limits_.shared_bytes : limits_.private_bytes;
     total += bytes_of(buffer);
-    if (total > limit) rejected_ = reject("with `{a}` a kernel has {0} bytes in scope {b}, more than {1}", buffer->name, Str(name_of(buffer->scope)), total, limit);
+    if (total > limit)
+      rejected_ = reject("with `{a}` a kernel has {0} bytes in scope {b}, more than {1}", buffer->name,
+                         Str(name_of(buffer->scope)), total, limit);
   }
 
   const Change* find(const Buffer* buffer) const {
@@ -265,7 +282,8 @@ class ScopeAssignment {
   }
 
   const Expr* expr(const Expr* e) {
-    ChildMap below{this, [](void* self, const Expr* child) { return static_cast<ScopeAssignment*>(self)->expr(child); }, nullptr};
+    ChildMap below{this, [](void* self, const Expr* child) { return static_cast<ScopeAssignment*>(self)->expr(child); },
+                   nullptr};
     const Expr* out = with_children(arena_, e, below);
     const Load* load = as<Load>(out);
     const Change* change = load ? find(load->buffer) : nullptr;

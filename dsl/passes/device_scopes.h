@@ -1,8 +1,9 @@
 // Pass device_scopes: every local buffer of a kernel gets the memory that its work-items can share it in.
-// Input: Allocs as place_buffers leaves them. Output: inside of a step a buffer belongs to the work-item: Register, else Local.
-// Outside, Shared and Global buffers belong to the group: Shared; Global ones that do not fit there any more move to scratch memory,
-// with a part for each group. Register and Local ones, of which each work-item uses a part of its
-// own, shrink to that part: their indices lose what the threadIdx loops select. Rejects where work-items would share such a part.
+// Input: Allocs as place_buffers leaves them. Output: inside of a step a buffer belongs to the work-item: Register,
+// else Local. Outside, Shared and Global buffers belong to the group: Shared; Global ones that do not fit there any
+// more move to scratch memory, with a part for each group. Register and Local ones, of which each work-item uses a part
+// of its own, shrink to that part: their indices lose what the threadIdx loops select. Rejects where work-items would
+// share such a part.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
 

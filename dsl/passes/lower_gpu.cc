@@ -44,7 +44,8 @@ struct GpuLowering {
     TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, /*scratch_allowed=*/false));
     TW_TRY_STATUS(at.step("place_buffers", placed.program));
     TW_TRY(ScopedProgram scoped, device_scopes(arena, at.program(), limits));
-    for (const Buffer* buffer : scoped.group_scratch) split.params.push_back({true, take_scratch(buffer, scratch_bytes)});
+    for (const Buffer* buffer : scoped.group_scratch)
+      split.params.push_back({true, take_scratch(buffer, scratch_bytes)});
     scoped.program.params = with_outputs(scoped.program.params, scoped.group_scratch);
     TW_TRY_STATUS(at.step("device_scopes", scoped.program));
     TW_TRY_STATUS(at.step("unroll_register_loops", unroll_register_loops(arena, at.program())));
@@ -88,8 +89,8 @@ struct GpuLowering {
 
 }  // namespace
 
-Result<LoweredGpuProgram> lower_gpu(Arena& arena, const Program& program, const LoweringOptions& options, const GpuLimits& limits,
-                                    std::vector<PassDump>* dumps) {
+Result<LoweredGpuProgram> lower_gpu(Arena& arena, const Program& program, const LoweringOptions& options,
+                                    const GpuLimits& limits, std::vector<PassDump>* dumps) {
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
   GpuLowering lowering{arena, options, limits, dumps};
   lowering.options.is_device = true;

@@ -1,14 +1,18 @@
-// Lowering for devices: a scheduled program becomes kernels, in the one form that OpenCL C and CUDA C are printed from. Used by
-// backends/gpu_source and the tests. `-d passes` prints it like the CPU's. It knows no language and no device but its limits.
+// Lowering for devices: a scheduled program becomes kernels, in the one form that OpenCL C and CUDA C are printed from.
+// Used by backends/gpu_source and the tests. `-d passes` prints it like the CPU's. It knows no language and no device
+// but its limits.
 //
 // Every top-level loop nest is a kernel; nests run one after another. In a kernel
 //   - loops of kind Bind with a blockIdx axis are outermost: one iteration is one work-group;
-//   - a loop of kind Bind with a threadIdx axis is a step that all work-items of the group take together. A step is never inside of
-//     another one along the same axis. Steps follow each other in program order; where a later one needs what an earlier one of
-//     another work-item did, a barrier stands before it (`barriers`). So running the loops as loops gives the same result, where every
-//     work-item keeps its own private buffers;
-//   - all else has the shape of LoweredFunction's body: rank 1, no Block, vectors explicit, Register buffers at constant indices.
-// An Alloc of scope Shared belongs to the group, of scope Local or Register to the work-item, also where it stands outside a step.
+//   - a loop of kind Bind with a threadIdx axis is a step that all work-items of the group take together. A step is
+//   never inside of
+//     another one along the same axis. Steps follow each other in program order; where a later one needs what an
+//     earlier one of another work-item did, a barrier stands before it (`barriers`). So running the loops as loops
+//     gives the same result, where every work-item keeps its own private buffers;
+//   - all else has the shape of LoweredFunction's body: rank 1, no Block, vectors explicit, Register buffers at
+//   constant indices.
+// An Alloc of scope Shared belongs to the group, of scope Local or Register to the work-item, also where it stands
+// outside a step.
 #pragma once
 #include <array>
 
@@ -17,16 +21,16 @@
 namespace tw {
 
 struct GpuLimits {
-  i64 threads = 256;            // of one work-group
-  i64 shared_bytes = 32 << 10;  // of one work-group
-  i64 private_bytes = 16 << 10; // of Local buffers of one work-item
+  i64 threads = 256;             // of one work-group
+  i64 shared_bytes = 32 << 10;   // of one work-group
+  i64 private_bytes = 16 << 10;  // of Local buffers of one work-item
 };
 
 // One pointer that a kernel takes.
 struct KernelParam {
   const Buffer* buffer;  // rank 1
   bool is_scratch;
-  i64 at;                // index of the entry point's argument, or offset in bytes into scratch memory
+  i64 at;  // index of the entry point's argument, or offset in bytes into scratch memory
   bool is_written;
 };
 
@@ -36,11 +40,11 @@ struct LaunchExtents {
 };
 
 struct GpuKernel {
-  Str name;                       // of the first block in it; unique in its entry point
+  Str name;  // of the first block in it; unique in its entry point
   Array<KernelParam> params;
   LaunchExtents extents;
   const Stmt* body = nullptr;
-  Array<const Stmt*> barriers;    // statements before which all work-items of the group wait for each other
+  Array<const Stmt*> barriers;  // statements before which all work-items of the group wait for each other
 };
 
 struct LoweredGpuProgram {
@@ -48,10 +52,10 @@ struct LoweredGpuProgram {
   Array<LoweredArgument> run_arguments;
   Array<GpuKernel> prepack;  // empty = none
   Array<LoweredArgument> prepack_arguments;
-  i64 scratch_bytes = 0;     // of run and prepack alike
+  i64 scratch_bytes = 0;  // of run and prepack alike
 };
 
-Result<LoweredGpuProgram> lower_gpu(Arena& arena, const Program& program, const LoweringOptions& options, const GpuLimits& limits,
-                                    std::vector<PassDump>* dumps = nullptr);
+Result<LoweredGpuProgram> lower_gpu(Arena& arena, const Program& program, const LoweringOptions& options,
+                                    const GpuLimits& limits, std::vector<PassDump>* dumps = nullptr);
 
 }  // namespace tw

@@ -13,7 +13,9 @@ constexpr i64 kAlignment = 256;  // bytes; of buffers in scratch memory
 
 using Buffers = std::vector<const Buffer*>;
 
-bool contains(const Buffers& list, const Buffer* buffer) { return std::find(list.begin(), list.end(), buffer) != list.end(); }
+bool contains(const Buffers& list, const Buffer* buffer) {
+  return std::find(list.begin(), list.end(), buffer) != list.end();
+}
 
 Buffers buffers_in(const Stmt* nest) {
   Buffers out;
@@ -37,13 +39,16 @@ Str name_of_nest(Arena& arena, const Stmt* nest, std::size_t position) {
 }
 
 // Offsets of the locals that several nests touch.
-Result<std::map<const Buffer*, i64>> place_scratch(const Program& entry, const std::vector<Buffers>& touched, i64& bytes) {
+Result<std::map<const Buffer*, i64>> place_scratch(const Program& entry, const std::vector<Buffers>& touched,
+                                                   i64& bytes) {
   std::map<const Buffer*, i64> offsets;
   for (const Buffer* local : entry.locals) {
-    auto users = std::count_if(touched.begin(), touched.end(), [&](const Buffers& list) { return contains(list, local); });
+    auto users =
+        std::count_if(touched.begin(), touched.end(), [&](const Buffers& list) { return contains(list, local); });
     if (users < 2) continue;
     if (local->scope != Scope::Global) {
-      return reject("buffer `{a}` in scope {b} is used by several kernels; only global memory outlives one", local->name, Str(name_of(local->scope)));
+      return reject("buffer `{a}` in scope {b} is used by several kernels; only global memory outlives one",
+                    local->name, Str(name_of(local->scope)));
     }
     offsets[local] = take_scratch(local, bytes);
   }
@@ -60,8 +65,10 @@ i64 take_scratch(const Buffer* buffer, i64& bytes) {
 
 Result<SplitKernels> split_kernels(Arena& arena, const Program& entry) {
   std::vector<const Stmt*> nests;
-  if (const Seq* seq = as<Seq>(entry.body)) nests.assign(seq->stmts.begin(), seq->stmts.end());
-  else if (entry.body) nests.push_back(entry.body);
+  if (const Seq* seq = as<Seq>(entry.body))
+    nests.assign(seq->stmts.begin(), seq->stmts.end());
+  else if (entry.body)
+    nests.push_back(entry.body);
   std::vector<Buffers> touched;
   for (const Stmt* nest : nests) touched.push_back(buffers_in(nest));
   SplitKernels out;

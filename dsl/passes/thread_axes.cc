@@ -41,7 +41,8 @@ Status check_step(const For* loop) {
   bool has_inner = false;
   for_each<For>(loop->body, [&](const For* inner) { has_inner |= is_thread_loop(inner); });
   if (!has_inner || is_thread_nest(loop->body)) return ok();
-  return reject("loop `{a}` is bound to {b} and has loops over threads inside that are not directly in it", loop->var->name, loop->thread)
+  return reject("loop `{a}` is bound to {b} and has loops over threads inside that are not directly in it",
+                loop->var->name, loop->thread)
       .about_loop(loop->id.value);
 }
 
@@ -57,10 +58,13 @@ Status check_nesting(const Stmt* s, Around around) {
   std::optional<ThreadAxis> axis = loop ? axis_of(loop) : std::nullopt;
   if (axis) {
     bool& taken = around.axes[axis->is_thread][axis->dimension];
-    if (taken) return reject("loop `{a}` is inside of another loop that is bound to {b}", loop->var->name, loop->thread).about_loop(loop->id.value);
+    if (taken)
+      return reject("loop `{a}` is inside of another loop that is bound to {b}", loop->var->name, loop->thread)
+          .about_loop(loop->id.value);
     taken = true;
     if (!axis->is_thread && around.is_serial) {
-      return reject("loop `{a}` is bound to {b}, but something other than loops over groups is around it", loop->var->name, loop->thread)
+      return reject("loop `{a}` is bound to {b}, but something other than loops over groups is around it",
+                    loop->var->name, loop->thread)
           .about_loop(loop->id.value);
     }
     if (axis->is_thread) TW_TRY_STATUS(check_step(loop));
@@ -86,7 +90,8 @@ Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& lim
   program.body = with_device_kinds(arena, program.body);
   TW_TRY_STATUS(check_nesting(program.body, {}));
   i64 threads = extents_of(program.body).threads_of_group();
-  if (threads > limits.threads) return reject("a work-group has {0} work-items, more than {1}", threads, limits.threads);
+  if (threads > limits.threads)
+    return reject("a work-group has {0} work-items, more than {1}", threads, limits.threads);
   return program;
 }
 

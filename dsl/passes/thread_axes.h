@@ -1,7 +1,8 @@
 // Pass bind_threads: the loops that are bound to axes of the device's grid, in the form that kernels have.
-// Input: one nest. Output: loops of one iteration are gone unless they are annotated; `vthread` loops are unrolled, parallel ones are serial; blockIdx loops
-// have only each other around them. Rejects where an axis is inside of itself, a group inside of a thread, or a group has too many
-// threads. Loops of one axis may differ in extent: the grid has the largest, the others leave work-items idle.
+// Input: one nest. Output: loops of one iteration are gone unless they are annotated; `vthread` loops are unrolled,
+// parallel ones are serial; blockIdx loops have only each other around them. Rejects where an axis is inside of itself,
+// a group inside of a thread, or a group has too many threads. Loops of one axis may differ in extent: the grid has the
+// largest, the others leave work-items idle.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
 
@@ -14,7 +15,9 @@ struct ThreadAxis {
 // Nothing for `vthread` and loops that are not bound.
 std::optional<ThreadAxis> axis_of(const For* loop);
 // Do its iterations run at once, on workers or on a device?
-inline bool is_concurrent(const For* loop) { return loop->loop_kind == LoopKind::Parallel || loop->loop_kind == LoopKind::Bind; }
+inline bool is_concurrent(const For* loop) {
+  return loop->loop_kind == LoopKind::Parallel || loop->loop_kind == LoopKind::Bind;
+}
 inline bool is_thread_loop(const For* loop) {
   std::optional<ThreadAxis> axis = axis_of(loop);
   return axis && axis->is_thread;

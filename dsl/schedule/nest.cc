@@ -150,15 +150,46 @@ const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts) 
   return all;
 }
 
-const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around) {
-  std::vector<const Expr*> common;
-  for (const Expr* conjunct : conjuncts_of(blocks.front()->predicate)) {
-    bool is_outside = true;
-    for_each<Var>(conjunct, [&](const Var* var) { is_outside &= around.find(var) != nullptr; });
-    if (is_outside) common.push_back(conjunct);
+namespace {
+
+bool is_outside(const Expr* e, const VarRanges& around) {
+  bool outside = true;
+  for_each<Var>(e, [&](const Var* var) { outside &= around.find(var) != nullptr; });
+  return outside;
+}
+
+// What `sum < limit` says about the variables of `around`, if loop variables further in, which are not negative, are left
+// out; null if that is nothing.
+const Expr* without_inner_loops(Build build, const Expr* conjunct, const VarRanges& around) {
+  std::vector<Bound> bounds = bounds_of(conjunct, around);
+  if (bounds.size() != 1 || !understands(conjunct)) return nullptr;
+  Sum outer;
+  for (const Sum::Term& term : bounds[0].sum.terms) {
+    if (is_outside(term.atom, around))
+      outer.add_atom(term.atom, term.coefficient);
+    else if (!as<Var>(term.atom) || term.coefficient < 0)
+      return nullptr;
   }
+  const Expr* condition = build.lt(to_expr(build.arena, outer), bounds[0].bound + 1);
+  return outer.terms.empty() || decide(condition, around) ? nullptr : condition;
+}
+
+// The conjuncts of a block's predicate as far as they speak of the loops around.
+std::vector<const Expr*> conditions_outside(Build build, const Block* block, const VarRanges& around) {
+  std::vector<const Expr*> out;
+  for (const Expr* conjunct : conjuncts_of(block->predicate)) {
+    const Expr* outside = is_outside(conjunct, around) ? conjunct : without_inner_loops(build, conjunct, around);
+    if (outside) out.push_back(outside);
+  }
+  return out;
+}
+
+}  // namespace
+
+const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around) {
+  std::vector<const Expr*> common = conditions_outside(build, blocks.front(), around);
   for (const Block* block : blocks) {
-    std::vector<const Expr*> here = conjuncts_of(block->predicate);
+    std::vector<const Expr*> here = conditions_outside(build, block, around);
     std::erase_if(common, [&](const Expr* conjunct) {
       return std::none_of(here.begin(), here.end(), [&](const Expr* other) { return same_expr(conjunct, other); });
     });

@@ -85,6 +85,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
     Evaluator evaluator(use, functions, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
     evaluator.choices = choices;
     evaluator.assume_open(open);
+    evaluator.assume_drawn(base.trace());
     Flow flow = evaluator.run(block);
     outcome.steps = limits.steps - evaluator.steps_left();
     outcome.applied |= evaluator.applied();

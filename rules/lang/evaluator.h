@@ -57,6 +57,8 @@ class Evaluator {
   Reject rejected;
   // Loops whose extent depends on a sample, carried from rule to rule by the caller through the trace.
   void assume_open(const std::unordered_set<u32>& open) { open_loops_ = open; }
+  // What earlier rules left: handles that samples made, and blocks around which the order of loops depends on a sample.
+  void assume_drawn(const Trace& trace);
 
   Flow run(BlockId block);
   // Did `when` hold? If not, which part of it is false.
@@ -135,6 +137,11 @@ class Evaluator {
   void note_loops(bool open);
   // Which loop a drawn handle is depends on the draw: it stands for itself, not for the loop that it happens to be.
   void note_drawn_handles(u32 first);
+  // What is done to a drawn loop is done to another loop in another draw: which loops are around the blocks below is not known then.
+  void note_drawn_order(const InstructionKind& kind, Array<Arg> arguments);
+  bool is_drawn_loop(const Arg& arg) const;
+  // A value that shows loops around such a block is an error.
+  std::optional<RuleValue> without_drawn_order(const std::vector<RuleValue>& of, std::optional<RuleValue> value, Span span);
 
   // ---- small things
   Arena& arena() { return sink_.state().arena(); }
@@ -159,6 +166,7 @@ class Evaluator {
   std::vector<std::string> wanted_names_;  // of the results of the next instruction
   std::unordered_set<u32> known_loops_, open_loops_;
   std::unordered_set<u32> open_values_;  // handles made by samples and by choose
+  std::unordered_set<u32> drawn_blocks_;
 };
 
 }  // namespace tw::rules

@@ -135,6 +135,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
     return std::nullopt;
   }
   note_loops(open && !kind.pure);
+  if (sink_.records()) note_drawn_order(kind, arguments);
   if (kind.samples || (open && std::string_view(kind.name) == "choose")) note_drawn_handles(*first);
   return result_of(kind, *first);
 }
@@ -182,6 +183,72 @@ bool Evaluator::block_is_open(BlockId id) const {
 
 void Evaluator::note_drawn_handles(u32 first) {
   for (u32 i = first; sink_.records() && i < sink_.state().values().size(); ++i) open_values_.insert(i);
+}
+
+namespace {
+
+// Instructions that leave all loops where they are.
+bool keeps_loops(const InstructionKind& kind) {
+  static constexpr std::string_view kNames[] = {"annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"};
+  return kind.pure || kind.samples || std::find(std::begin(kNames), std::end(kNames), kind.name) != std::end(kNames);
+}
+
+template <class Visit>
+void for_each_value(const Arg& arg, Visit visit) {
+  if (arg.tag == Arg::Tag::Value) visit(arg);
+  for (const Arg& item : arg.items) for_each_value(item, visit);
+}
+
+}  // namespace
+
+bool Evaluator::is_drawn_loop(const Arg& arg) const {
+  bool drawn = false;
+  for_each_value(arg, [&](const Arg& value) {
+    bool is_loop = sink_.state().values()[static_cast<std::size_t>(value.integer)].tag == Value::Tag::Loop;
+    drawn |= is_loop && open_values_.count(static_cast<u32>(value.integer));
+  });
+  return drawn;
+}
+
+void Evaluator::note_drawn_order(const InstructionKind& kind, Array<Arg> arguments) {
+  bool drawn = std::any_of(arguments.begin(), arguments.end(), [&](const Arg& arg) { return is_drawn_loop(arg); });
+  if (!drawn || keeps_loops(kind)) return;
+  auto note = [&](const Arg& arg) {
+    const Value& value = sink_.state().values()[static_cast<std::size_t>(arg.integer)];
+    if (value.tag == Value::Tag::Block) drawn_blocks_.insert(static_cast<u32>(value.payload));
+    if (value.tag != Value::Tag::Loop) return;
+    const For* loop = sink_.state().find_loop({static_cast<u32>(value.payload)});
+    // The loops of this draw that are gone have made others, which count as open.
+    for (const Block* block : sink_.state().blocks()) {
+      bool below = false;
+      if (loop) for_each<Block>(loop, [&](const Block* inside) { below |= inside == block; });
+      if (below || (!loop && block_is_open(block->id))) drawn_blocks_.insert(block->id.value);
+    }
+  };
+  for (const Arg& arg : arguments) for_each_value(arg, note);
+}
+
+void Evaluator::assume_drawn(const Trace& trace) {
+  for (const Instruction& step : trace.instructions()) {
+    bool chosen = std::string_view(step.kind->name) == "choose" && step.arguments[1].tag != Arg::Tag::Int;
+    for (u32 i = 0; (step.kind->samples || chosen) && i < step.results; ++i) open_values_.insert(step.first_result + i);
+    note_drawn_order(*step.kind, step.arguments);
+  }
+}
+
+std::optional<RuleValue> Evaluator::without_drawn_order(const std::vector<RuleValue>& of, std::optional<RuleValue> value, Span span) {
+  if (!value || drawn_blocks_.empty() || use_.rule->is_post) return value;
+  bool shows_loops = value->tag == Tag::Loop;
+  if (value->tag == Tag::List) {
+    for (const RuleValue& item : *value->list) shows_loops |= item.tag == Tag::Loop;
+  }
+  for (const RuleValue& argument : of) {
+    if (!shows_loops || argument.tag != Tag::Block || !drawn_blocks_.count(argument.block().value)) continue;
+    const Block* block = sink_.state().find_block(argument.block());
+    return error(span, cat("which loops are around block `", block ? block->name : Str(), "`, and in which order, depends on a draw"),
+                 "use handles from before the instruction that was given a drawn loop, or a postprocessor");
+  }
+  return value;
 }
 
 void Evaluator::note_loops(bool open) {

@@ -10,12 +10,14 @@
 namespace tw {
 namespace {
 
-constexpr u8 kPoison = 0xff;          // NaN in every float type
+constexpr u8 kPoison = 0xff;  // NaN in every float type
 constexpr double kBuildSeconds = 60;
-constexpr double kFirstLaunch = 10;   // drivers may compile at the first launch: so many times the limit of a call
+constexpr double kFirstLaunch = 10;  // drivers may compile at the first launch: so many times the limit of a call
 constexpr int kDeviceTimings = 3;
 
-bool is_data(const KernelArgument& argument) { return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant; }
+bool is_data(const KernelArgument& argument) {
+  return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
+}
 
 bool fail(MeasureResult& result, MeasureStatus status, std::string message) {
   result.status = status;
@@ -24,13 +26,17 @@ bool fail(MeasureResult& result, MeasureStatus status, std::string message) {
 }
 
 // What the sampler calls.
-std::int32_t run_loaded(void* const*, void*, tw_parallel_for, void* kernel) { return static_cast<opencl::LoadedKernel*>(kernel)->run(); }
+std::int32_t run_loaded(void* const*, void*, tw_parallel_for, void* kernel) {
+  return static_cast<opencl::LoadedKernel*>(kernel)->run();
+}
 
 BoundKernel sampled(opencl::LoadedKernel& kernel) { return {.run = run_loaded, .pool = &kernel}; }
 
 }  // namespace
 
-DeviceTask::DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds, std::string& error) : worker_(worker) {
+DeviceTask::DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds,
+                       std::string& error)
+    : worker_(worker) {
   data_ = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, error);
   if (error.empty()) error = run_reference(message.reference, reference_seconds);
 }
@@ -60,7 +66,8 @@ std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) 
         host_inputs_[layout][argument.name] = static_cast<const char*>(pointers[i]);
         std::unique_ptr<opencl::Memory>& memory = inputs_[argument.name];
         if (!memory) memory = std::make_unique<opencl::Memory>(worker_.device, argument.bytes);
-        if (!memory->is_there()) return cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+        if (!memory->is_there())
+          return cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
       }
     }
   }
@@ -75,7 +82,8 @@ opencl::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& o
     return nullptr;
   }
   bool is_packed = argument.role == ArgumentRole::Packed;
-  std::unique_ptr<opencl::Memory>& memory = is_packed ? owner.packed[argument.name] : outputs_[cat(argument.name, "/", argument.bytes)];
+  std::unique_ptr<opencl::Memory>& memory =
+      is_packed ? owner.packed[argument.name] : outputs_[cat(argument.name, "/", argument.bytes)];
   if (!memory) memory = std::make_unique<opencl::Memory>(worker_.device, argument.bytes);
   if (memory->is_there()) return memory.get();
   error = cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
@@ -102,9 +110,11 @@ std::shared_ptr<DeviceTask::Loaded> DeviceTask::load(const Kernel& kernel, Measu
   if (i64 bytes = manifest.scratch_bytes(1); bytes > 0) {
     loaded->scratch = std::make_unique<opencl::Memory>(worker_.device, bytes);
     if (bytes > worker_.memory_bytes || !loaded->scratch->is_there())
-      return fail(result, MeasureStatus::OutOfMemory, cat("the device has no memory for ", bytes, " bytes of scratch")), nullptr;
+      return fail(result, MeasureStatus::OutOfMemory, cat("the device has no memory for ", bytes, " bytes of scratch")),
+             nullptr;
   }
-  loaded->kernel = std::make_unique<opencl::LoadedKernel>(worker_.device, kernel, pointers[0], pointers[1], loaded->scratch.get(), error);
+  loaded->kernel = std::make_unique<opencl::LoadedKernel>(worker_.device, kernel, pointers[0], pointers[1],
+                                                          loaded->scratch.get(), error);
   if (!error.empty()) return fail(result, MeasureStatus::BuildError, error), nullptr;
   return loaded;
 }
@@ -126,21 +136,25 @@ bool DeviceTask::check(const Kernel& candidate, Loaded& loaded, int set, const c
   if (!good) return fail(result, MeasureStatus::WorkerLost, "the device does not take data any more");
   i64 begin = monotonic_nanoseconds();
   int code = loaded.kernel->prepack();
-  result.prepack_seconds = candidate.manifest.prepack_launches.empty() ? 0 : static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+  result.prepack_seconds =
+      candidate.manifest.prepack_launches.empty() ? 0 : static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
   if (code == 0) code = loaded.kernel->run();
-  if (code != 0) return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", code));
+  if (code != 0)
+    return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", code));
   std::vector<std::pair<std::string, opencl::Memory*>> written;
   for (const auto& [name, memory] : outputs_) written.emplace_back(name.substr(0, name.find('/')), memory.get());
   for (const auto& [name, memory] : loaded.packed) written.emplace_back(name, memory.get());
   if (loaded.scratch) written.emplace_back("scratch", loaded.scratch.get());
   for (const auto& [name, memory] : written) {
-    if (!memory->bands_intact()) return fail(result, MeasureStatus::OutOfBounds, cat("wrote beside `", name, "`", when));
+    if (!memory->bands_intact())
+      return fail(result, MeasureStatus::OutOfBounds, cat("wrote beside `", name, "`", when));
   }
   // The layout's own output buffers on the host take what the device computed, to be compared there.
   BufferList own;
   KernelBinding binding;
   std::string error;
-  if (!data_->bind(candidate.manifest, set, 1, own, binding, error)) return fail(result, MeasureStatus::BuildError, error);
+  if (!data_->bind(candidate.manifest, set, 1, own, binding, error))
+    return fail(result, MeasureStatus::BuildError, error);
   for (std::size_t i = 0; i < candidate.manifest.run.size(); ++i) {
     const KernelArgument& argument = candidate.manifest.run[i];
     if (argument.role == ArgumentRole::Output && !memory_for(argument, loaded, error)->read(binding.run[i]))
@@ -162,12 +176,14 @@ bool DeviceTask::inputs_intact(int set, MeasureResult& result) {
   return true;
 }
 
-bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options, MeasureResult& result) {
+bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
+                      MeasureResult& result) {
   auto log = std::make_unique<SampleLog>();
   BoundKernel timed = sampled(*candidate.kernel), other;
   if (incumbent) other = sampled(*incumbent->kernel);
   take_samples(timed, incumbent ? &other : nullptr, options, worker_.schedstat, *log);
-  if (log->returned != 0) return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", log->returned));
+  if (log->returned != 0)
+    return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", log->returned));
   std::vector<Sample> samples(log->samples, log->samples + log->count);
   evaluate_samples(samples, options, incumbent != nullptr, incumbent_seconds, result);
   for (int i = 0; i < kDeviceTimings; ++i) {
@@ -186,7 +202,8 @@ void DeviceTask::expect(double seconds, const char* doing, double limit) {
   worker_.watchdog.expect(seconds, MessageKind::Measured, encode(late));
 }
 
-MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options) {
+MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
+                                  const MeasureOptions& options) {
   MeasureResult result;
   i64 begin = monotonic_nanoseconds();
   expect(kBuildSeconds, "compile", kBuildSeconds);
@@ -208,7 +225,8 @@ MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbe
     if (good && options.single_call_seconds > 0 && took > options.single_call_seconds) {
       double seconds = 0;
       good = loaded->kernel->run(seconds) == 0;
-      result.seconds = result.min_seconds = result.median_seconds = result.lower_quartile = result.upper_quartile = result.device_seconds = seconds;
+      result.seconds = result.min_seconds = result.median_seconds = result.lower_quartile = result.upper_quartile =
+          result.device_seconds = seconds;
       result.pairs = 1;
     } else if (good && options.time) {
       expect(10 * options.timeout_seconds, "end its timing", 10 * options.timeout_seconds);

@@ -1,8 +1,8 @@
-// DeviceTask: one workload in the OpenCL worker: its data and reference outputs on the host, its memory on the device, the kernels that
-// are loaded. And one measurement of a candidate:
+// DeviceTask: one workload in the OpenCL worker: its data and reference outputs on the host, its memory on the device,
+// the kernels that are loaded. And one measurement of a candidate:
 //   check     outputs, packed operands and scratch poisoned; run; outputs compared, bands beside all memory looked at
-//   time      samples by wall clock, launches and waiting included (runtime/worker/sampling.h); then the device's own clock
-//   recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
+//   time      samples by wall clock, launches and waiting included (runtime/worker/sampling.h); then the device's own
+//   clock recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
 #pragma once
 #include <map>
 #include <memory>
@@ -27,7 +27,8 @@ class DeviceTask {
   // Draws the data and runs the reference, on the host. On failure `error` says why.
   DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds, std::string& error);
 
-  MeasureResult measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options);
+  MeasureResult measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
+                        const MeasureOptions& options);
 
  private:
   // A kernel on the device with memory of its own for packed operands and scratch.
@@ -41,7 +42,8 @@ class DeviceTask {
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
   opencl::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
-  bool time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options, MeasureResult& result);
+  bool time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
+            MeasureResult& result);
   bool inputs_intact(int set, MeasureResult& result);
   bool upload(int set);
   void expect(double seconds, const char* doing, double limit);
@@ -49,7 +51,7 @@ class DeviceTask {
   DeviceWorker& worker_;
   std::unique_ptr<Task> data_;
   std::map<std::string, std::unique_ptr<opencl::Memory>> inputs_, outputs_;  // outputs by name and size
-  std::map<std::string, const char*> host_inputs_[kSets];                   // of each layout, which holds the set of its number
+  std::map<std::string, const char*> host_inputs_[kSets];  // of each layout, which holds the set of its number
   int set_on_device_ = -1;
   std::shared_ptr<Loaded> incumbent_, latest_;
 };

@@ -1,6 +1,6 @@
 // tracewright-worker-opencl: runs kernels on one OpenCL device for the Measurer (runtime/measurer.h), which speaks
-// runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the devices.
-// It never forks: drivers do not survive that.
+// runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
+// devices. It never forks: drivers do not survive that.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -52,7 +52,8 @@ class DeviceServer {
     hello_ = message;
     device_ = std::make_unique<opencl::Device>(message.device, error_);
     if (error_.empty()) {
-      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*device_, watchdog_, message.memory_bytes, message.reference_timeout_seconds,
+      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*device_, watchdog_, message.memory_bytes,
+                                                            message.reference_timeout_seconds,
                                                             open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC)});
     }
     return true;
@@ -79,8 +80,8 @@ class DeviceServer {
     if (found == tasks_.end()) return false;
     OpenTask& task = found->second;
     if (!message.new_incumbent.empty()) task.incumbent = std::move(message.new_incumbent[0]);
-    MeasureResult result = task.data->measure(message.candidate, message.has_incumbent ? &task.incumbent : nullptr, message.incumbent_seconds,
-                                              message.options);
+    MeasureResult result = task.data->measure(message.candidate, message.has_incumbent ? &task.incumbent : nullptr,
+                                              message.incumbent_seconds, message.options);
     return send_frame(kWorkerSocket, MessageKind::Measured, encode(result));
   }
 
@@ -105,9 +106,10 @@ int list_devices() {
 
 int main(int count, char** words) {
   if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::list_devices();
-  struct stat about {};
+  struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
-    std::fprintf(stderr, "tracewright-worker-opencl: started by hand; tracewright starts it when it measures kernels\n");
+    std::fprintf(stderr,
+                 "tracewright-worker-opencl: started by hand; tracewright starts it when it measures kernels\n");
     return 2;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);

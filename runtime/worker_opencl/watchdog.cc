@@ -21,7 +21,8 @@ void Watchdog::expect(double seconds, MessageKind kind, std::string payload) {
   {
     std::lock_guard lock(mutex_);
     active_ = true;
-    deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+    deadline_ = std::chrono::steady_clock::now() +
+                std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
     kind_ = kind;
     payload_ = std::move(payload);
   }

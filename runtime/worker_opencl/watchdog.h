@@ -1,5 +1,5 @@
-// Watchdog: a thread that answers the tuner and ends the process when a step takes too long. A kernel that hangs a driver cannot be
-// stopped otherwise; the tuner starts a new worker.
+// Watchdog: a thread that answers the tuner and ends the process when a step takes too long. A kernel that hangs a
+// driver cannot be stopped otherwise; the tuner starts a new worker.
 #pragma once
 #include <condition_variable>
 #include <mutex>

@@ -13,10 +13,10 @@ cd "$scratch"
 cmake --preset release -DTRACEWRIGHT_TORCH=OFF -DTRACEWRIGHT_BENCH=OFF -Wno-dev >/dev/null
 log=$scratch/log
 
-build_and_run() {  # what is said about the fault, tests
+build_and_run() {  # says which test notices first
   local test noticed=()
   cmake --build build/release -j "${JOBS-2}" --target "$2" >"$log" 2>&1 || { echo "does not build, see $log"; return 2; }
-  timeout 300 "build/release/tests/$2" --gtest_brief=1 >"$log" 2>&1 && return 1
+  timeout 300 "build/release/tests/$2" --gtest_brief=1 --gtest_fail_fast >"$log" 2>&1 && return 1
   mapfile -t noticed < <(sed -n 's/^\[  FAILED  \] \([A-Za-z]*\.[A-Za-z]*\).*/\1/p' "$log" | sort -u)
   echo "${noticed[*]:-$2 died or hung}"
 }

@@ -1,8 +1,10 @@
-// An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped where there is none.
+// An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped
+// where there is none.
 #include <gtest/gtest.h>
 
 #include "runtime/export_device.h"
 #include "sampler/search/trial.h"
+#include "support/device_schedules.h"
 #include "support/run_program.h"
 #include "support/scheduled.h"
 #include "support/support.h"
@@ -10,9 +12,8 @@
 namespace tw {
 namespace {
 
-constexpr const char* kProgram = R"c(
+const std::string kProgram = std::string("#include \"lib.h\"\n") + R"c(
 #include <stdio.h>
-#include "lib.h"
 enum { M = 19, N = 24, K = 13 };
 static float x[M * K], w[K * N], y[M * N];
 int main(void) {
@@ -39,28 +40,65 @@ int main(void) {
 }
 )c";
 
+// A library with one kernel and a program that calls it, compiled in a folder of its own.
+class Exported {
+ public:
+  Exported(const std::string& use, const std::string& schedule, const std::string& program,
+           const std::string& without = "") {
+    Target target;
+    target.kind = TargetKind::OpenCl;
+    test::Scheduled scheduled(use, {}, schedule);
+    Arena arena;
+    Result<LoweredGpuProgram> lowered =
+        lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
+    EXPECT_TRUE(lowered);
+    ExportedTask task{.name = "mm", .doc = "a product", .target = target, .trace_file = "none\n"};
+    Result<Kernel> kernel = device_source(*lowered, target, kernel_symbol("lib", "mm"));
+    EXPECT_TRUE(kernel);
+    task.kernel = *kernel;
+    for (std::size_t at; !without.empty() && (at = task.kernel.code.find(without)) != std::string::npos;)
+      task.kernel.code.erase(at, without.size());
+    EXPECT_EQ(write_device_export({"lib", {task}}, folder_.path()).error, "");
+    test::write_file(folder_.path() + "/main.c", program);
+    test::Finished compiled = run({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
+                                   "main", "main.c", "lib.c", "-l:libOpenCL.so.1"});
+    problem = compiled.code == 0 ? "" : compiled.err;
+  }
+  test::Finished run(const std::vector<std::string>& words) {
+    return test::run_program(words, {.folder = folder_.path(), .environment = {"POCL_CACHE_DIR=" + cache_.path()}});
+  }
+  std::string problem;  // of the C compiler or linker
+
+ private:
+  test::TemporaryDirectory folder_, cache_;
+};
+
 TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
-  Target target;
-  target.kind = TargetKind::OpenCl;
-  test::Scheduled scheduled("dense(M = 19, N = 24, K = 13)", {}, test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}));
-  Arena arena;
-  Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
-  ASSERT_TRUE(lowered);
-  ExportedTask task{.name = "mm", .doc = "a product", .target = target, .trace_file = "none\n"};
-  Result<Kernel> kernel = device_source(*lowered, target, kernel_symbol("lib", "mm"));
-  ASSERT_TRUE(kernel);
-  task.kernel = *kernel;
-  test::TemporaryDirectory folder, cache;
-  ExportResult result = write_device_export({"lib", {task}}, folder.path());
-  ASSERT_EQ(result.error, "");
-  test::write_file(folder.path() + "/main.c", kProgram);
-  test::RunOptions options{.folder = folder.path(), .environment = {"POCL_CACHE_DIR=" + cache.path()}};
-  test::Finished compiled = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", "lib.c", "-l:libOpenCL.so.1"}, options);
-  if (compiled.code != 0 && compiled.err.find("OpenCL") != std::string::npos) GTEST_SKIP() << compiled.err;
-  ASSERT_EQ(compiled.code, 0) << compiled.err;
-  test::Finished ran = test::run_program({"./main"}, options);
+  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}),
+                   kProgram);
+  if (library.problem.find("OpenCL") != std::string::npos) GTEST_SKIP() << library.problem;
+  ASSERT_EQ(library.problem, "");
+  test::Finished ran = library.run({"./main"});
   if (ran.out == "no device\n") GTEST_SKIP() << "no OpenCL device";
   EXPECT_EQ(ran.out, "right\n") << ran.err;
+}
+
+// Oclgrind runs kernels one work-item at a time and watches every access. Small shapes: it is slow.
+TEST(ExportOpenCl, OclgrindFindsNoRaceAndFindsThatOfAMissingBarrier) {
+  std::string program = kProgram;
+  program.replace(program.find("lib_mm_prepack(kernel, queue, bw) || lib_mm_run(kernel, queue, bx, by)"), 70,
+                  "lib_mm_run(kernel, queue, bx, bw, by)");
+  const char* use = "matmul(M = 19, N = 24, K = 13)";
+  std::string schedule = test::gpu_gemm_schedule({.ty = 2, .tx = 3, .rows = 2, .columns = 4, .depth = 4});
+  Exported library(use, schedule, program);
+  if (library.problem.find("OpenCL") != std::string::npos) GTEST_SKIP() << library.problem;
+  ASSERT_EQ(library.problem, "");
+  test::Finished ran = library.run({"oclgrind", "--data-races", "./main"});
+  if (ran.code == 127) GTEST_SKIP() << "oclgrind is not installed";
+  EXPECT_EQ(ran.out, "right\n");
+  EXPECT_EQ(ran.err, "");
+  Exported racing(use, schedule, program, "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+  EXPECT_NE(racing.run({"oclgrind", "--data-races", "./main"}).err.find("race"), std::string::npos);
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // Lowering for devices and the printed source: what it means (by the interpreter), and how it looks.
+#include "dsl/passes/lower_gpu.h"
+
 #include <gtest/gtest.h>
 
 #include "backends/device_form.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/rng.h"
-#include "dsl/passes/lower_gpu.h"
 #include "support/device_schedules.h"
 #include "support/meaning.h"
 #include "support/scheduled.h"
@@ -67,7 +68,8 @@ TEST(LowerGpu, StagesThatShareABufferAreKernelsWithScratch) {
 }
 
 TEST(LowerGpu, GroupBuffersThatDoNotFitGoToScratchMemory) {
-  // Without room in shared memory the operand tiles stay there or are refused; a plain cache of a row block moves to scratch memory.
+  // Without room in shared memory the operand tiles stay there or are refused; a plain cache of a row block moves to
+  // scratch memory.
   std::string schedule = R"(b = get_block("C")
 i, j, k = get_loops(b)
 c = cache_read(b, 0, "global")
@@ -79,19 +81,38 @@ bind(j, "threadIdx.x")
   EXPECT_EQ(difference("matmul(M = 4, N = 8, K = 16)", schedule), "");
 }
 
+TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
+  std::string schedule = R"(b = get_block("C")
+i, j, k = get_loops(b)
+i0, i1 = split(i, [_, 4])
+reorder([i1, i0])
+bind(i1, "threadIdx.x")
+bind(i0, "vthread")
+)";
+  EXPECT_EQ(difference("matmul(M = 12, N = 4, K = 5)", schedule), "");
+  std::string text = source("matmul(M = 12, N = 4, K = 5)", schedule, SourceLanguage::OpenClC);
+  EXPECT_NE(text.find("reqd_work_group_size(4, 1, 1)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("vthread"), std::string::npos);
+}
+
 TEST(LowerGpu, RefusesWhatADeviceCannotDo) {
   std::string start = "b = get_block(\"C\")\ni, j, k = get_loops(b)\n";
-  auto refusal = [&](const std::string& schedule) { return difference("matmul(M = 8, N = 8, K = 8)", start + schedule, {.threads = 16}); };
+  auto refusal = [&](const std::string& schedule) {
+    return difference("matmul(M = 8, N = 8, K = 8)", start + schedule, {.threads = 16});
+  };
   EXPECT_EQ(refusal("bind(i, \"threadIdx.x\")\nbind(j, \"threadIdx.x\")\n"),
             "rejected: loop `j` is inside of another loop that is bound to threadIdx.x");
   EXPECT_EQ(refusal("bind(i, \"threadIdx.x\")\nbind(j, \"blockIdx.x\")\n"),
             "rejected: loop `j` is bound to blockIdx.x, but something other than loops over groups is around it");
-  EXPECT_EQ(refusal("bind(i, \"threadIdx.x\")\nbind(j, \"threadIdx.y\")\n"), "rejected: a work-group has 64 work-items, more than 16");
+  EXPECT_EQ(refusal("bind(i, \"threadIdx.x\")\nbind(j, \"threadIdx.y\")\n"),
+            "rejected: a work-group has 64 work-items, more than 16");
 }
 
 TEST(GpuSource, OpenClText) {
-  EXPECT_EQ(source("matmul(M = 4, N = 8, K = 4)", test::gpu_gemm_schedule({.ty = 2, .tx = 2, .rows = 1, .columns = 4, .depth = 2}), SourceLanguage::OpenClC),
-            R"(#pragma OPENCL FP_CONTRACT ON
+  EXPECT_EQ(
+      source("matmul(M = 4, N = 8, K = 4)",
+             test::gpu_gemm_schedule({.ty = 2, .tx = 2, .rows = 1, .columns = 4, .depth = 2}), SourceLanguage::OpenClC),
+      R"(#pragma OPENCL FP_CONTRACT ON
 
 // C_store_0: 1 x 2 x 1 work-groups
 __attribute__((reqd_work_group_size(2, 2, 1)))
@@ -151,7 +172,8 @@ __kernel void mm_run_0(__global const float* restrict A, __global const float* r
 }
 
 TEST(GpuSource, CudaText) {
-  EXPECT_EQ(source("matmul(M = 4, N = 8, K = 4)", "b = get_block(\"C\")\ni, j, k = get_loops(b)\nbind(i, \"blockIdx.x\")\nbind(j, \"threadIdx.x\")\n",
+  EXPECT_EQ(source("matmul(M = 4, N = 8, K = 4)",
+                   "b = get_block(\"C\")\ni, j, k = get_loops(b)\nbind(i, \"blockIdx.x\")\nbind(j, \"threadIdx.x\")\n",
                    SourceLanguage::CudaC),
             R"(
 // C_0: 4 x 1 x 1 work-groups

@@ -1,4 +1,5 @@
-// The OpenCL worker on a real device (PoCL on machines without a GPU), with a fresh cache of compiled kernels. Skipped where there is none.
+// The OpenCL worker on a real device (PoCL on machines without a GPU), with a fresh cache of compiled kernels. Skipped
+// where there is none.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -62,13 +63,11 @@ class OpenCl : public ::testing::Test {
   std::string error_;
 };
 
-#define TW_BEGIN(task, use)    \
-  int task = begin(use);       \
-  if (task < 0) GTEST_SKIP() << error_
-
 TEST_F(OpenCl, RunsSharedTilesWithTails) {
-  TW_BEGIN(task, kUse);
-  MeasureResult result = measurer_->measure(task, kernel(kUse, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})), {});
+  int task = begin(kUse);
+  if (task < 0) GTEST_SKIP() << error_;
+  MeasureResult result = measurer_->measure(
+      task, kernel(kUse, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})), {});
   EXPECT_TRUE(result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy) << result.message;
   EXPECT_GT(result.seconds, 0);
   EXPECT_GT(result.device_seconds, 0);
@@ -76,7 +75,8 @@ TEST_F(OpenCl, RunsSharedTilesWithTails) {
 
 TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
   const char* use = "dense(M = 37, N = 40, K = 24)";
-  TW_BEGIN(task, use);
+  int task = begin(use);
+  if (task < 0) GTEST_SKIP() << error_;
   test::TileOptions options{.rows = 4, .columns = 16, .unroll = 2};
   Kernel first = kernel(use, test::dense_schedule(options));
   options.rows = 6;
@@ -88,7 +88,8 @@ TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
 }
 
 TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
-  TW_BEGIN(task, kUse);
+  int task = begin(kUse);
+  if (task < 0) GTEST_SKIP() << error_;
   struct Row {
     const char *from, *to;
     MeasureStatus status;
@@ -98,10 +99,12 @@ TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
       {"float4", "float5", MeasureStatus::BuildError},
       {"(C + ", "(C + 8 + ", MeasureStatus::OutOfBounds},
       {"float4 C_register_0;", "float4 C_register_0; while (get_global_size(0) > 0) {}", MeasureStatus::Timeout},
-      {"float4 C_register_0;", "float4 C_register_0; *(volatile __global int*)(long)(get_global_size(0) > 100000) = 1;", MeasureStatus::Crash},
+      {"float4 C_register_0;", "float4 C_register_0; *(volatile __global int*)(long)(get_global_size(0) > 100000) = 1;",
+       MeasureStatus::Crash},
   };
   for (const Row& row : rows) {
-    MeasureResult result = measurer_->measure(task, changed(row.from, row.to), {.timeout_seconds = row.status == MeasureStatus::Timeout ? 0.3 : 5});
+    MeasureResult result = measurer_->measure(task, changed(row.from, row.to),
+                                              {.timeout_seconds = row.status == MeasureStatus::Timeout ? 0.3 : 5});
     EXPECT_EQ(name_of(result.status), name_of(row.status)) << row.to << "\n" << result.message;
     result = measurer_->measure(task, kernel(kUse, test::gpu_gemm_schedule({})), {.time = false});
     EXPECT_EQ(name_of(result.status), name_of(MeasureStatus::Ok)) << "after " << row.to << "\n" << result.message;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "dsl/ir/print.h"
+#include "backends/device_form.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/space.h"
 #include "tests/unit/evaluate.h"
@@ -162,13 +163,21 @@ bool near(const OutputValues& a, const OutputValues& b) {
 }
 
 struct Drawn {
-  int draws = 0, rejected = 0;
+  int draws = 0, rejected = 0, lowered = 0;
 };
+
+// Sets for devices are lowered to kernels, which the interpreter runs.
+Result<LoweredProgram> lowered_for(std::string_view set, Arena& arena, const Program& program) {
+  LoweringOptions options{.max_instructions = 20000};
+  if (set != "opencl") return lower(arena, program, options);
+  TW_TRY(LoweredGpuProgram kernels, lower_gpu(arena, program, options, {}));
+  return as_interpreted(arena, kernels);
+}
 
 // Draws of every sketch compute what the operator computes.
 void check_space(const OwnedProgram& made, const std::string& what, const char* set, int threads, Drawn& drawn) {
   static const rules::Library library = rules::Library::built_in();
-  rules::TargetFacts target{.vector_bits = 256, .vector_registers = 16, .threads = threads};
+  rules::TargetFacts target{.vector_bits = 256, .vector_registers = 16, .threads = threads, .group_threads = 256, .shared_bytes = 32 << 10};
   std::string errors;
   Space space = build_space(made.program, *library.find_set(set), library, target, errors);
   ASSERT_EQ(errors, "") << what;
@@ -189,8 +198,9 @@ void check_space(const OwnedProgram& made, const std::string& what, const char* 
         continue;
       }
       EXPECT_TRUE(near(outputs_of(state.program(), 1), expected)) << what << "\n" << sketch.trace.with_decisions(decisions).print() << print(state.program());
-      Result<LoweredProgram> lowered = lower(arena, state.program(), {.max_instructions = 20000});
+      Result<LoweredProgram> lowered = lowered_for(set, arena, state.program());
       if (!lowered) continue;
+      ++drawn.lowered;
       EXPECT_TRUE(near(outputs_of(*lowered, 1), expected)) << what << " lowered\n" << sketch.trace.with_decisions(decisions).print();
     }
   }
@@ -212,6 +222,7 @@ TEST_P(EveryOperator, DrawsComputeTheSame) {
     check_space(free, std::string(signature.name) + " with free layouts", set, threads, drawn);
   }
   EXPECT_GT(drawn.draws, 50);
+  EXPECT_GE(drawn.lowered, drawn.draws * 9 / 10) << drawn.lowered << " of " << drawn.draws;
   // The space holds next to no point that an instruction rejects.
   EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.rejected << " of " << drawn.draws;
 }
@@ -220,6 +231,8 @@ INSTANTIATE_TEST_SUITE_P(Sets, EveryOperator, testing::Combine(testing::Values("
                          [](const auto& info) { std::string name = std::get<0>(info.param);
                            std::replace(name.begin(), name.end(), (char)45, (char)95);
                            return name + "_" + std::to_string(std::get<1>(info.param)); });
+
+INSTANTIATE_TEST_SUITE_P(Devices, EveryOperator, testing::Combine(testing::Values("opencl"), testing::Values(1)));
 
 TEST(Space, DoesNotDependOnTheSeed) {
   rules::Library library = rules::Library::built_in();

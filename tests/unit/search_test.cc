@@ -577,7 +577,7 @@ TEST_F(Evolve, GoodOnesHaveMoreChildren) {
     }
     return count;
   };
-  EXPECT_GT(relatives({elite}), 10 + 2 * relatives({}));
+  EXPECT_GT(relatives({elite}), 5 + relatives({}) * 3 / 2);
 }
 
 TEST(TaskScheduler, EachTaskHasARoundFirst) {

@@ -1,0 +1,55 @@
+// The command on an OpenCL device, from a task list to a checked, printed and exported kernel. Skipped where there is
+// no device.
+#include <gtest/gtest.h>
+
+#include "support/run_program.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+TEST(CliOpenCl, TunesReplaysAndExports) {
+  test::TemporaryDirectory folder, cache;
+  test::write_file(folder.path() + "/list.yaml", R"(version: 1
+target: {kind: opencl, device: 0}
+budget: {trials: 4}
+database: list.db
+tasks:
+  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}, epilogue: [bias, relu]}
+)");
+  test::RunOptions options{.folder = folder.path(), .environment = {"POCL_CACHE_DIR=" + cache.path()}};
+  test::Finished tuned = test::tracewright({"tune", "list.yaml", "--model", "tree", "--json"}, options);
+  if (tuned.code != 0 && tuned.err.find("OpenCL") != std::string::npos) GTEST_SKIP() << tuned.err;
+  ASSERT_EQ(tuned.code, 0) << tuned.out << tuned.err;
+  EXPECT_NE(tuned.out.find("\"measured\":4"), std::string::npos) << tuned.out;
+  test::Finished checked = test::tracewright({"replay", "list.yaml", "--check"}, options);
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_NE(checked.out.find("mm: right"), std::string::npos) << checked.out;
+  test::Finished source = test::tracewright({"replay", "list.yaml", "--emit", "source"}, options);
+  EXPECT_NE(source.out.find("__kernel void mm_run_0"), std::string::npos) << source.err;
+  test::Finished cuda =
+      test::tracewright({"replay", "list.yaml", "--emit", "source", "--target", "cuda -arch=sm_80"}, options);
+  EXPECT_NE(cuda.out.find("__global__"), std::string::npos) << cuda.err;
+  test::Finished exported = test::tracewright({"export", "list.yaml", "--output", "out"}, options);
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  EXPECT_NE(test::read_file(folder.path() + "/out/sources/mm.cl").find("__kernel"), std::string::npos);
+  EXPECT_NE(test::read_file(folder.path() + "/out/list.h").find("list_mm_run("), std::string::npos);
+}
+
+TEST(CliOpenCl, OneRunMeasuresOnOneDevice) {
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/list.yaml", R"(version: 1
+target: {kind: opencl, device: 0}
+budget: {trials: 4}
+database: list.db
+tasks:
+  - {name: a, op: dense, args: {M: 32, N: 48, K: 24}}
+  - {name: b, op: dense, args: {M: 32, N: 48, K: 24}, target: cpu}
+)");
+  test::Finished tuned = test::tracewright({"tune", "list.yaml"}, {.folder = folder.path()});
+  EXPECT_EQ(tuned.code, 2);
+  EXPECT_NE(tuned.err.find("one run measures on one device, but b is for `cpu"), std::string::npos) << tuned.err;
+}
+
+}  // namespace
+}  // namespace tw
