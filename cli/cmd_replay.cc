@@ -206,11 +206,13 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   json["us"] = result.seconds * 1e6;
   json["median_us"] = result.median_seconds * 1e6;
   json["max_error"] = result.max_error;
+  if (result.device_seconds > 0) json["device_us"] = result.device_seconds * 1e6;
   if (!options.json && is_right) {
     std::printf(
         "%s: right (largest difference from the reference %.3g), %s, median %s of %d samples\n",
         recipe.name.c_str(), result.max_error, show_time(result.seconds).c_str(),
         show_time(result.median_seconds).c_str(), result.pairs);
+    if (result.device_seconds > 0) std::printf("%s: %s of these by the device's own clock\n", recipe.name.c_str(), show_time(result.device_seconds).c_str());
   }
   if (!is_right) say(cat(recipe.name, ": ", name_of(result.status), ": ", result.message));
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;

@@ -19,7 +19,7 @@ void KernelPrinter::stmt(const Stmt* s) {
     line(language_.barrier);
   const For* loop = as<For>(s);
   bool has_threads = kernel_.extents.threads_of_group() > 1;
-  if (has_threads && !in_step_ && (s->kind == Kind::Store || (loop && is_thread_loop(loop)))) return step(s);
+  if (has_threads && !in_step_ && is_step(s)) return step(s);
   switch (s->kind) {
     case Kind::Seq:
       for (const Stmt* one : as<Seq>(s)->stmts) stmt(one);

@@ -14,11 +14,16 @@ namespace {
 
 llvm::Type* scalar_type(llvm::LLVMContext& context, DType dtype) {
   switch (dtype) {
-    case DType::F16: return llvm::Type::getHalfTy(context);
-    case DType::BF16: return llvm::Type::getBFloatTy(context);
-    case DType::F32: return llvm::Type::getFloatTy(context);
-    case DType::F64: return llvm::Type::getDoubleTy(context);
-    default: return llvm::Type::getIntNTy(context, static_cast<unsigned>(8 * bytes_of(dtype)));
+    case DType::F16:
+      return llvm::Type::getHalfTy(context);
+    case DType::BF16:
+      return llvm::Type::getBFloatTy(context);
+    case DType::F32:
+      return llvm::Type::getFloatTy(context);
+    case DType::F64:
+      return llvm::Type::getDoubleTy(context);
+    default:
+      return llvm::Type::getIntNTy(context, static_cast<unsigned>(8 * bytes_of(dtype)));
   }
 }
 
@@ -27,49 +32,60 @@ llvm::Type* llvm_type(llvm::LLVMContext& context, Type type) {
   return type.lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, type.lanes);
 }
 
-llvm::FunctionCallee declare(llvm::Module& module, const Intrinsic& intrinsic, const IntrinsicStep& step) {
+llvm::FunctionCallee declare(llvm::Module& module, const Intrinsic& intrinsic,
+                             const IntrinsicStep& step) {
   std::vector<llvm::Type*> arguments;
   for (int at : step.arguments)
-    arguments.push_back(llvm_type(module.getContext(), intrinsic.steps[static_cast<std::size_t>(at)].type));
+    arguments.push_back(
+        llvm_type(module.getContext(), intrinsic.steps[static_cast<std::size_t>(at)].type));
   llvm::Type* result = llvm_type(module.getContext(), step.type);
-  return module.getOrInsertFunction(step.function, llvm::FunctionType::get(result, arguments, false));
+  return module.getOrInsertFunction(step.function,
+                                    llvm::FunctionType::get(result, arguments, false));
 }
 
 // Does LLVM know the function, and with these types?
 bool is_known(llvm::FunctionCallee callee) {
   auto* function = llvm::dyn_cast<llvm::Function>(callee.getCallee());
-  if (!function || !function->isIntrinsic() || function->getFunctionType() != callee.getFunctionType()) return false;
+  if (!function || !function->isIntrinsic() ||
+      function->getFunctionType() != callee.getFunctionType())
+    return false;
   llvm::SmallVector<llvm::Type*, 4> overloads;
   if (!llvm::Intrinsic::getIntrinsicSignature(function, overloads)) return false;
-  return llvm::Intrinsic::getName(function->getIntrinsicID(), overloads, function->getParent(), function->getFunctionType()) ==
-         function->getName();
+  return llvm::Intrinsic::getName(function->getIntrinsicID(), overloads, function->getParent(),
+                                  function->getFunctionType()) == function->getName();
 }
 
 Status check(const Intrinsic& intrinsic, const llvm::TargetMachine& machine, llvm::Module& module) {
   const llvm::Triple& triple = machine.getTargetTriple();
   if (triple.getArchName() != intrinsic.arch)
-    return reject("intrinsic `{a}` is for `{b}`, another architecture than the target's", intrinsic.name, intrinsic.arch);
+    return reject("intrinsic `{a}` is for `{b}`, another architecture than the target's",
+                  intrinsic.name, intrinsic.arch);
   for (const std::string& feature : intrinsic.features) {
     if (machine.getMCSubtargetInfo()->checkFeatures("+" + feature)) continue;
-    return reject("intrinsic `{a}` needs `{b}`, which the target does not have", intrinsic.name, feature);
+    return reject("intrinsic `{a}` needs `{b}`, which the target does not have", intrinsic.name,
+                  feature);
   }
   for (const IntrinsicStep& step : intrinsic.steps) {
     if (step.op != IntrinsicStep::Op::Call || is_known(declare(module, intrinsic, step))) continue;
-    return reject("intrinsic `{a}`: LLVM has no `{b}` with these types", intrinsic.name, step.function);
+    return reject("intrinsic `{a}`: LLVM has no `{b}` with these types", intrinsic.name,
+                  step.function);
   }
   return ok();
 }
 
 }  // namespace
 
-Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module) {
+Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine,
+                             llvm::Module& module) {
   std::vector<const Intrinsic*> checked;
   Status status = ok();
   for (const Stmt* body : {program.run.body, program.prepack.body}) {
     for_each<For>(body, [&](const For* loop) {
       const Annotation* mark = find_annotation(loop->annotations, kIntrinsicMark);
       const Intrinsic* intrinsic = mark ? find_intrinsic(mark->text) : nullptr;
-      if (!intrinsic || !status || std::find(checked.begin(), checked.end(), intrinsic) != checked.end()) return;
+      if (!intrinsic || !status ||
+          std::find(checked.begin(), checked.end(), intrinsic) != checked.end())
+        return;
       checked.push_back(intrinsic);
       status = check(*intrinsic, machine, module);
     });
@@ -77,7 +93,8 @@ Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMa
   if (!status) return status.rejected();
   int widest = 0;
   for (const Intrinsic* intrinsic : checked) {
-    for (const IntrinsicStep& step : intrinsic->steps) widest = std::max(widest, 8 * bytes_of(step.type.dtype) * step.type.lanes);
+    for (const IntrinsicStep& step : intrinsic->steps)
+      widest = std::max(widest, 8 * bytes_of(step.type.dtype) * step.type.lanes);
   }
   return widest;
 }
@@ -98,10 +115,14 @@ void FunctionEmitter::intrinsic(const For& nest, const Intrinsic& intrinsic) {
   }
 }
 
-llvm::Value* FunctionEmitter::intrinsic_step(const IntrinsicStep& step, const std::vector<IntrinsicOperand>& operands,
+llvm::Value* FunctionEmitter::intrinsic_step(const IntrinsicStep& step,
+                                             const std::vector<IntrinsicOperand>& operands,
                                              const std::vector<llvm::Value*>& values) {
-  auto argument = [&](std::size_t at) { return values[static_cast<std::size_t>(step.arguments[at])]; };
-  if (step.op == IntrinsicStep::Op::Splat) return builder_.CreateVectorSplat(step.type.lanes, argument(0));
+  auto argument = [&](std::size_t at) {
+    return values[static_cast<std::size_t>(step.arguments[at])];
+  };
+  if (step.op == IntrinsicStep::Op::Splat)
+    return builder_.CreateVectorSplat(step.type.lanes, argument(0));
   llvm::Type* type = llvm_type(function_->getContext(), step.type);
   if (step.op == IntrinsicStep::Op::As) return builder_.CreateBitCast(argument(0), type);
   const IntrinsicOperand& operand = operands[static_cast<std::size_t>(step.operand)];

@@ -46,25 +46,30 @@ struct Pair {
 class Matcher {
  public:
   Matcher(const Intrinsic& intrinsic, const Stmt* nest, const VarRanges& around)
-      : intrinsic_(intrinsic), nest_(plain_nest(nest, around)), description_(plain_nest(intrinsic.description.program.body, {})) {}
+      : intrinsic_(intrinsic),
+        nest_(plain_nest(nest, around)),
+        description_(plain_nest(intrinsic.description.program.body, {})) {}
 
   Result<std::vector<IntrinsicOperand>> run(Arena& arena) {
     if (!nest_.store || !has_loops())
-      return reject("expected serial loops of the extents of intrinsic `{a}` around one store", intrinsic_.name);
+      return reject("expected serial loops of the extents of intrinsic `{a}` around one store",
+                    intrinsic_.name);
     bool same_form = false;
     // Operands of sums and products may be swapped: each bit decides for one of them.
     u32 swaps = 1;
     for (swaps_ = 0; swaps_ < swaps; ++swaps_) {
       pairs_.clear();
       commutative_ = 0;
-      const StoreTarget &target = nest_.store->targets[0], &described = description_.store->targets[0];
+      const StoreTarget &target = nest_.store->targets[0],
+                        &described = description_.store->targets[0];
       bool same = add_pair(target.buffer, target.indices, described.buffer, described.indices) &&
                   same_value(nest_.store->values[0], description_.store->values[0]);
       swaps = std::max(swaps, 1u << std::min(commutative_, kMaxCommutative));
       same_form |= same;
       if (same && find_loops()) return operands(arena);
     }
-    if (!same_form) return reject("what is computed is not what intrinsic `{a}` computes", intrinsic_.name);
+    if (!same_form)
+      return reject("what is computed is not what intrinsic `{a}` computes", intrinsic_.name);
     return reject("the operands do not lie in memory as intrinsic `{a}` expects", intrinsic_.name);
   }
 
@@ -78,7 +83,8 @@ class Matcher {
     return std::is_permutation(a.begin(), a.end(), b.begin(), b.end());
   }
 
-  bool add_pair(const Buffer* buffer, Array<const Expr*> indices, const Buffer* described, Array<const Expr*> described_indices) {
+  bool add_pair(const Buffer* buffer, Array<const Expr*> indices, const Buffer* described,
+                Array<const Expr*> described_indices) {
     if (buffer->dtype != described->dtype) return false;
     pairs_.push_back({buffer, described, place_of(buffer, indices, nest_.ranges),
                       place_of(described, described_indices, description_.ranges)});
@@ -88,14 +94,19 @@ class Matcher {
   bool same_value(const Expr* a, const Expr* b) {
     if (a->kind != b->kind || a->type != b->type) return false;
     switch (a->kind) {
-      case Kind::IntImm: case Kind::FloatImm: return same_expr(a, b);
+      case Kind::IntImm:
+      case Kind::FloatImm:
+        return same_expr(a, b);
       case Kind::Load: {
         auto *x = static_cast<const Load*>(a), *y = static_cast<const Load*>(b);
         return add_pair(x->buffer, x->indices, y->buffer, y->indices);
       }
-      case Kind::Cast: return same_value(static_cast<const Cast*>(a)->value, static_cast<const Cast*>(b)->value);
-      case Kind::Binary: return same_binary(static_cast<const Binary*>(a), static_cast<const Binary*>(b));
-      default: return false;
+      case Kind::Cast:
+        return same_value(static_cast<const Cast*>(a)->value, static_cast<const Cast*>(b)->value);
+      case Kind::Binary:
+        return same_binary(static_cast<const Binary*>(a), static_cast<const Binary*>(b));
+      default:
+        return false;
     }
   }
   bool same_binary(const Binary* a, const Binary* b) {
@@ -105,12 +116,14 @@ class Matcher {
     return same_value(a->a, swapped ? b->b : b->a) && same_value(a->b, swapped ? b->a : b->b);
   }
 
-  // Which loop of the nest is which loop of the description: the first order in which every access moves as described.
+  // Which loop of the nest is which loop of the description: the first order in which every access
+  // moves as described.
   bool find_loops() {
     order_.resize(nest_.loops.size());
     std::iota(order_.begin(), order_.end(), 0);
     do {
-      bool moves_alike = std::all_of(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return moves_as_described(pair); });
+      bool moves_alike = std::all_of(pairs_.begin(), pairs_.end(),
+                                     [&](const Pair& pair) { return moves_as_described(pair); });
       if (moves_alike) return true;
     } while (std::next_permutation(order_.begin(), order_.end()));
     return false;
@@ -119,7 +132,8 @@ class Matcher {
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const For *loop = nest_.loops[i], *described = description_.loops[order_[i]];
       if (loop->extent != described->extent) return false;
-      if (factor(pair.place, loop->var) != factor(pair.described_place, described->var)) return false;
+      if (factor(pair.place, loop->var) != factor(pair.described_place, described->var))
+        return false;
     }
     return true;
   }
@@ -127,8 +141,10 @@ class Matcher {
   static std::optional<i64> factor(const Sum& sum, const Var* var) {
     i64 found = 0;
     for (const Sum::Term& term : sum.terms) {
-      if (term.atom == var) found = term.coefficient;
-      else if (uses(term.atom, var)) return std::nullopt;
+      if (term.atom == var)
+        found = term.coefficient;
+      else if (uses(term.atom, var))
+        return std::nullopt;
     }
     return found;
   }
@@ -139,17 +155,21 @@ class Matcher {
     std::vector<Sum> firsts(params.size());
     for (const Pair& pair : pairs_) {
       auto is_meant = [&](const Param& param) { return param.buffer == pair.described; };
-      std::size_t at = static_cast<std::size_t>(std::find_if(params.begin(), params.end(), is_meant) - params.begin());
+      std::size_t at = static_cast<std::size_t>(
+          std::find_if(params.begin(), params.end(), is_meant) - params.begin());
       Sum first;
       first.add_constant(pair.place.constant - pair.described_place.constant);
       for (const Sum::Term& term : pair.place.terms) {
-        bool own = std::any_of(nest_.loops.begin(), nest_.loops.end(), [&](const For* loop) { return loop->var == term.atom; });
+        bool own = std::any_of(nest_.loops.begin(), nest_.loops.end(),
+                               [&](const For* loop) { return loop->var == term.atom; });
         if (!own) first.add_atom(term.atom, term.coefficient);
       }
       Sum difference = first;
       difference.add(firsts[at], -1);
-      bool other = out[at].buffer && (out[at].buffer != pair.buffer || !difference.terms.empty() || difference.constant != 0);
-      if (other) return reject("one operand of intrinsic `{a}` would lie in two places", intrinsic_.name);
+      bool other = out[at].buffer && (out[at].buffer != pair.buffer || !difference.terms.empty() ||
+                                      difference.constant != 0);
+      if (other)
+        return reject("one operand of intrinsic `{a}` would lie in two places", intrinsic_.name);
       out[at] = {pair.buffer, to_expr(arena, first)};
       firsts[at] = first;
     }
@@ -157,7 +177,8 @@ class Matcher {
       for (std::size_t j = 0; j < i; ++j) {
         bool written = params[i].role == Role::Output || params[j].role == Role::Output;
         if (written && out[i].buffer == out[j].buffer)
-          return reject("intrinsic `{a}` would read `{b}` while it writes it", intrinsic_.name, out[i].buffer->name);
+          return reject("intrinsic `{a}` would read `{b}` while it writes it", intrinsic_.name,
+                        out[i].buffer->name);
       }
     }
     return out;
@@ -173,8 +194,8 @@ class Matcher {
 
 }  // namespace
 
-Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic, const Stmt* nest,
-                                                      const VarRanges& around) {
+Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic,
+                                                      const Stmt* nest, const VarRanges& around) {
   return Matcher(intrinsic, nest, around).run(arena);
 }
 

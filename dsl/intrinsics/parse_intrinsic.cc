@@ -21,7 +21,8 @@ std::optional<Type> parse_type(std::string_view text) {
   bool is_vector = x != std::string_view::npos;
   int count = is_vector ? 0 : 1;
   auto [end, error] = std::from_chars(lanes.data(), lanes.data() + lanes.size(), count);
-  bool is_count = !is_vector || (error == std::errc() && end == lanes.data() + lanes.size() && count >= 2 && count <= 256);
+  bool is_count = !is_vector || (error == std::errc() && end == lanes.data() + lanes.size() &&
+                                 count >= 2 && count <= 256);
   if (!dtype || !is_count) return std::nullopt;
   return Type{*dtype, static_cast<std::uint16_t>(count)};
 }
@@ -41,7 +42,8 @@ class IntrinsicParser {
       if (!item()) return nullptr;
     }
     if (!made_->description.program.body || made_->steps.empty() || made_->arch.empty()) {
-      p_.error(name->span, cat("intrinsic `", made_->name, "` lacks its `arch`, its `program` or its `implementation`"));
+      p_.error(name->span, cat("intrinsic `", made_->name,
+                               "` lacks its `arch`, its `program` or its `implementation`"));
       return nullptr;
     }
     return made_;
@@ -51,7 +53,8 @@ class IntrinsicParser {
   bool item() {
     if (p_.accept("doc")) return text(made_->doc, "what the intrinsic does, in quotes");
     if (p_.accept("arch")) return text(made_->arch, "the architecture of LLVM's triple, in quotes");
-    if (p_.accept("needs")) return text(made_->features.emplace_back(), "a feature of the target, in quotes");
+    if (p_.accept("needs"))
+      return text(made_->features.emplace_back(), "a feature of the target, in quotes");
     if (p_.accept("cost")) {
       std::optional<i64> cost = p_.expect_integer("how many instructions it takes");
       made_->cost = cost.value_or(1);
@@ -86,12 +89,15 @@ class IntrinsicParser {
       fits = fits && is_used && is_target == (param.role == Role::Output);
     }
     made_->description = *program;
-    if (!fits) p_.error(at, "expected loops around one store to the only output, which use every parameter");
+    if (!fits)
+      p_.error(at, "expected loops around one store to the only output, which use every parameter");
     return fits;
   }
 
   bool implementation() {
-    if (!made_->description.program.body) return p_.error_expected("`program`, which names the operands, before `implementation`"), false;
+    if (!made_->description.program.body)
+      return p_.error_expected("`program`, which names the operands, before `implementation`"),
+             false;
     if (!p_.expect("{")) return false;
     while (!p_.accept("}")) {
       std::optional<Token> name = p_.peek(1).is("=") ? p_.expect_name("a name") : std::nullopt;
@@ -119,9 +125,13 @@ class IntrinsicParser {
     }
     auto* call = ast::as<ast::Call>(e);
     auto* callee = call ? ast::as<ast::Name>(call->callee) : nullptr;
-    static const std::map<std::string_view, std::optional<int> (IntrinsicParser::*)(const ast::Call*)> kOperations = {
-        {"load", &IntrinsicParser::load}, {"store", &IntrinsicParser::store}, {"splat", &IntrinsicParser::splat},
-        {"as", &IntrinsicParser::reinterpret}, {"call", &IntrinsicParser::call}};
+    static const std::map<std::string_view,
+                          std::optional<int> (IntrinsicParser::*)(const ast::Call*)>
+        kOperations = {{"load", &IntrinsicParser::load},
+                       {"store", &IntrinsicParser::store},
+                       {"splat", &IntrinsicParser::splat},
+                       {"as", &IntrinsicParser::reinterpret},
+                       {"call", &IntrinsicParser::call}};
     auto known = callee ? kOperations.find(callee->name) : kOperations.end();
     if (known == kOperations.end()) return fail(e->span, "expected load, store, splat, as or call");
     return (this->*known->second)(call);
@@ -158,8 +168,10 @@ class IntrinsicParser {
   // The offset behind the other arguments, and whether all of `type` lies in the operand.
   std::optional<i64> offset(const ast::Call* call, int operand, Type type) {
     auto* number = ast::as<ast::Int>(argument(call, 2));
-    if (call->arguments.size() > 3 || (argument(call, 2) && !number)) return fail(call->span, "expected an offset in elements");
-    const Buffer* buffer = made_->description.program.params[static_cast<std::size_t>(operand)].buffer;
+    if (call->arguments.size() > 3 || (argument(call, 2) && !number))
+      return fail(call->span, "expected an offset in elements");
+    const Buffer* buffer =
+        made_->description.program.params[static_cast<std::size_t>(operand)].buffer;
     i64 first = number ? number->value : 0;
     if (first < 0 || first * tw::bytes_of(buffer->dtype) + bytes_of(type) > tw::bytes_of(buffer))
       return fail(call->span, cat("this reaches beyond operand `", buffer->name, "`"));
@@ -171,7 +183,8 @@ class IntrinsicParser {
     std::optional<Type> as_type = from ? type(call, 1) : std::nullopt;
     std::optional<i64> first = as_type ? offset(call, *from, *as_type) : std::nullopt;
     if (!first) return std::nullopt;
-    return add({.op = IntrinsicStep::Op::Load, .type = *as_type, .operand = *from, .offset = *first});
+    return add(
+        {.op = IntrinsicStep::Op::Load, .type = *as_type, .operand = *from, .offset = *first});
   }
   std::optional<int> store(const ast::Call* call) {
     std::optional<int> to = operand(call), what = to ? value(call, 1) : std::nullopt;
@@ -179,29 +192,35 @@ class IntrinsicParser {
     if (!first) return std::nullopt;
     if (made_->description.program.params[static_cast<std::size_t>(*to)].role != Role::Output)
       return fail(call->span, "only the output is written");
-    return add({.op = IntrinsicStep::Op::Store, .operand = *to, .offset = *first, .arguments = {*what}});
+    return add(
+        {.op = IntrinsicStep::Op::Store, .operand = *to, .offset = *first, .arguments = {*what}});
   }
   std::optional<int> splat(const ast::Call* call) {
     auto* lanes = ast::as<ast::Int>(argument(call, 1));
     std::optional<int> of = value(call, 0);
     if (!of || !lanes || lanes->value < 2 || lanes->value > 256 || type_of(*of).lanes != 1)
       return fail(call->span, "expected splat(scalar, lanes)");
-    return add({.op = IntrinsicStep::Op::Splat, .type = {type_of(*of).dtype, static_cast<std::uint16_t>(lanes->value)}, .arguments = {*of}});
+    return add({.op = IntrinsicStep::Op::Splat,
+                .type = {type_of(*of).dtype, static_cast<std::uint16_t>(lanes->value)},
+                .arguments = {*of}});
   }
   std::optional<int> reinterpret(const ast::Call* call) {
     std::optional<Type> to = type(call, 0);
     std::optional<int> of = to ? value(call, 1) : std::nullopt;
     if (!of) return std::nullopt;
     if (bytes_of(*to) != bytes_of(type_of(*of)))
-      return fail(call->span, cat(to_string(*to), " has ", bytes_of(*to), " bytes, the value has ", bytes_of(type_of(*of))));
+      return fail(call->span, cat(to_string(*to), " has ", bytes_of(*to), " bytes, the value has ",
+                                  bytes_of(type_of(*of))));
     return add({.op = IntrinsicStep::Op::As, .type = *to, .arguments = {*of}});
   }
   std::optional<int> call(const ast::Call* call) {
     std::optional<Type> result = type(call, 0);
     auto* name = ast::as<ast::Text>(argument(call, 1));
     if (!result || !name) return fail(call->span, "expected call(type, \"llvm.name\", values)");
-    if (!name->value.starts_with("llvm.")) return fail(call->span, "only LLVM's intrinsics, llvm.*, are called");
-    IntrinsicStep made{.op = IntrinsicStep::Op::Call, .type = *result, .function = std::string(name->value)};
+    if (!name->value.starts_with("llvm."))
+      return fail(call->span, "only LLVM's intrinsics, llvm.*, are called");
+    IntrinsicStep made{
+        .op = IntrinsicStep::Op::Call, .type = *result, .function = std::string(name->value)};
     for (std::size_t i = 2; i < call->arguments.size(); ++i) {
       std::optional<int> one = value(call, i);
       if (!one) return std::nullopt;
@@ -221,14 +240,17 @@ struct Registry {
   std::map<std::string, std::shared_ptr<const Intrinsic>, std::less<>> known;
 };
 
-std::vector<std::shared_ptr<const Intrinsic>> parse_all(const Source& source, Diagnostics& diagnostics) {
+std::vector<std::shared_ptr<const Intrinsic>> parse_all(const Source& source,
+                                                        Diagnostics& diagnostics) {
   Arena scratch;
   Parser parser(source, scratch, diagnostics);
   std::vector<std::shared_ptr<const Intrinsic>> all;
   while (!parser.at_end()) {
     std::shared_ptr<const Intrinsic> made;
-    if (parser.at("intrinsic")) made = parse_intrinsic(parser);
-    else parser.error_expected("`intrinsic`");
+    if (parser.at("intrinsic"))
+      made = parse_intrinsic(parser);
+    else
+      parser.error_expected("`intrinsic`");
     if (!made) return {};
     all.push_back(made);
   }
@@ -252,8 +274,8 @@ Registry& registry() {
 }
 
 bool same_step(const IntrinsicStep& a, const IntrinsicStep& b) {
-  return a.op == b.op && a.type == b.type && a.function == b.function && a.operand == b.operand && a.offset == b.offset &&
-         a.arguments == b.arguments;
+  return a.op == b.op && a.type == b.type && a.function == b.function && a.operand == b.operand &&
+         a.offset == b.offset && a.arguments == b.arguments;
 }
 
 bool same_intrinsic(const Intrinsic& a, const Intrinsic& b) {
@@ -264,7 +286,9 @@ bool same_intrinsic(const Intrinsic& a, const Intrinsic& b) {
 
 }  // namespace
 
-std::shared_ptr<const Intrinsic> parse_intrinsic(Parser& parser) { return IntrinsicParser(parser).run(); }
+std::shared_ptr<const Intrinsic> parse_intrinsic(Parser& parser) {
+  return IntrinsicParser(parser).run();
+}
 
 bool declare_intrinsic(std::shared_ptr<const Intrinsic> intrinsic) {
   Registry& all = registry();

@@ -41,8 +41,8 @@ Touched touched_by(const Stmt* step) {
 class BarrierFinder {
  public:
   void visit(const Stmt* s) {
+    if (is_step(s)) return step(s);
     const For* loop = as<For>(s);
-    if (s->kind == Kind::Store || (loop && is_thread_loop(loop))) return step(s);
     if (const If* branch = as<If>(s)) return either(branch);
     int rounds = loop && !axis_of(loop) && loop->extent > 1 ? 2 : 1;
     for (int round = 0; round < rounds; ++round) {

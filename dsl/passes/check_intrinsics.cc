@@ -8,18 +8,22 @@ namespace {
 Status check(Arena& arena, const For* nest, const VarRanges& around) {
   const Annotation* mark = find_annotation(nest->annotations, kIntrinsicMark);
   const Intrinsic* intrinsic = find_intrinsic(mark->text);
-  if (!intrinsic) return reject("there is no intrinsic `{a}`", mark->text).about_loop(nest->id.value);
+  if (!intrinsic)
+    return reject("there is no intrinsic `{a}`", mark->text).about_loop(nest->id.value);
   TW_TRY(std::vector<IntrinsicOperand> operands, match_intrinsic(arena, *intrinsic, nest, around));
   for (const IntrinsicOperand& operand : operands) {
     if (operand.buffer->scope != Scope::Register || constant_of(operand.first)) continue;
-    return reject("intrinsic `{a}`: its place in register buffer `{b}` is not constant", intrinsic->name, operand.buffer->name);
+    return reject("intrinsic `{a}`: its place in register buffer `{b}` is not constant",
+                  intrinsic->name, operand.buffer->name);
   }
   return ok();
 }
 
 }  // namespace
 
-bool is_tensorized(const For* loop) { return find_annotation(loop->annotations, kIntrinsicMark) != nullptr; }
+bool is_tensorized(const For* loop) {
+  return find_annotation(loop->annotations, kIntrinsicMark) != nullptr;
+}
 
 Status check_intrinsics(Arena& arena, const Stmt* body) {
   VarRanges around;

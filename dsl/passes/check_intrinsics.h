@@ -1,5 +1,5 @@
-// Tensorized loop nests in lowered programs. A nest is marked by the annotation kIntrinsicMark on its outermost loop; its loops
-// are the meaning, and no pass takes them apart.
+// Tensorized loop nests in lowered programs. A nest is marked by the annotation kIntrinsicMark on
+// its outermost loop; its loops are the meaning, and no pass takes them apart.
 #pragma once
 #include "dsl/base/result.h"
 #include "dsl/intrinsics/intrinsic.h"
@@ -8,7 +8,8 @@ namespace tw {
 
 bool is_tensorized(const For* loop);
 
-// Every marked nest of a flat program still is what its intrinsic computes, with registers at constant places.
+// Every marked nest of a flat program still is what its intrinsic computes, with registers at
+// constant places.
 Status check_intrinsics(Arena& arena, const Stmt* body);
 
 }  // namespace tw

@@ -4,11 +4,11 @@
 //
 // Every top-level loop nest is a kernel; nests run one after another. In a kernel
 //   - loops of kind Bind with a blockIdx axis are outermost: one iteration is one work-group;
-//   - a loop of kind Bind with a threadIdx axis is a step that all work-items of the group take together. A step is
-//   never inside of
-//     another one along the same axis. Steps follow each other in program order; where a later one needs what an
-//     earlier one of another work-item did, a barrier stands before it (`barriers`). So running the loops as loops
-//     gives the same result, where every work-item keeps its own private buffers;
+//   - a loop of kind Bind with a threadIdx axis is a step that all work-items of the group take together; a store, or a
+//     serial loop without such loops inside, is one that a single work-item takes. A step is never inside of another one.
+//     Steps follow each other in program order; where a later one needs what an earlier one of another work-item did, a
+//     barrier stands before it (`barriers`). So running the loops as loops gives the same result, where every work-item
+//     keeps its own private buffers;
 //   - all else has the shape of LoweredFunction's body: rank 1, no Block, vectors explicit, Register buffers at
 //   constant indices.
 // An Alloc of scope Shared belongs to the group, of scope Local or Register to the work-item, also where it stands

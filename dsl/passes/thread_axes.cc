@@ -86,6 +86,17 @@ std::optional<ThreadAxis> axis_of(const For* loop) {
   return ThreadAxis{is_thread, static_cast<int>(kDimensions.find(loop->thread.back()))};
 }
 
+bool is_step(const Stmt* s) {
+  if (s->kind == Kind::Store) return true;
+  if (const If* branch = as<If>(s)) return !branch->otherwise && is_step(branch->then);
+  const For* loop = as<For>(s);
+  if (!loop || is_thread_loop(loop)) return loop != nullptr;
+  if (axis_of(loop)) return false;
+  bool holds_steps = false;
+  for_each<For>(loop->body, [&](const For* inner) { holds_steps |= is_thread_loop(inner); });
+  return !holds_steps;
+}
+
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits) {
   program.body = with_device_kinds(arena, program.body);
   TW_TRY_STATUS(check_nesting(program.body, {}));

@@ -23,6 +23,11 @@ inline bool is_thread_loop(const For* loop) {
   return axis && axis->is_thread;
 }
 
+// What the work-items of a group do between two places where they may wait: a nest of threadIdx loops, or, by one of them, a store or a
+// serial loop without such loops inside. For statements of a kernel that are not inside of a step.
+// A step under a condition is one too: its barrier stands outside of the condition.
+bool is_step(const Stmt* s);
+
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits);
 // The grid of a kernel after bind_threads.
 LaunchExtents extents_of(const Stmt* kernel);

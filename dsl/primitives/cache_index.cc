@@ -93,9 +93,13 @@ static const Stmt* make_table(State& state, const Block* block, const ComputedIn
   filler->id = state.fresh_block();
   filler->name = state.fresh_block_name(buffer->name);
   filler->iters = arena.copy(iters);
-  filler->body = build.store(buffer, arena.copy(inner), substitute(arena, index.expr, fresh));
+  // What is known of the index (annotate_buffer_access) holds where it is used, not for all entries.
+  const Call* claim = as_within(index.expr);
+  const Expr *value = claim ? claim->arguments[0] : index.expr, *entry = build.load(buffer, arena.copy(outer));
+  filler->body = build.store(buffer, arena.copy(inner), substitute(arena, value, fresh));
   made.push_back(filler->id);
-  table = {index.expr, build.load(buffer, arena.copy(outer))};
+  if (claim) entry = build.call(Function::Within, arena.list<const Expr*>({entry, claim->arguments[1], claim->arguments[2]}));
+  table = {index.expr, entry};
   return nest_over(state, filler, ranges, false, {}, nullptr);
 }
 

@@ -28,6 +28,30 @@ static Status all_consumers_below(const State& state, const Block* block, const 
   return ok();
 }
 
+// Where consumers read somewhere in a box (annotate_buffer_access), all of it is computed, from inputs that must be there.
+static Status has_inputs_for_boxes(const State& state, const Block* block, const Path& to) {
+  bool boxed = false;
+  for (const Block* reader : consumers(state.program().body, block)) {
+    for (const Access& access : accesses_of(reader)) {
+      bool meant = access.kind == AccessKind::Read && writes_buffer(block, access.buffer);
+      for (const Expr* index : access.indices) boxed |= meant && as_within(index);
+    }
+  }
+  std::vector<const Block*> sources = boxed ? producers(state.program().body, block) : std::vector<const Block*>{};
+  for (const Block* producer : sources) {
+    TW_TRY(Path other, state.path_to(producer->id));
+    for (int i = 0; i < to.size() && i < other.size() && to[i] == other[i]; ++i) {
+      const For* shared = as<For>(to[i]);
+      if (!shared || shared->extent == 1) continue;
+      return reject("block `{a}` would compute a whole box, but block `{b}` computes its inputs piece by piece", block->name,
+                    producer->name)
+          .about_block(producer->id.value)
+          .about_loop(shared->id.value);
+    }
+  }
+  return ok();
+}
+
 static Status comes_before(const State& state, const Block* block, const For* loop) {
   std::vector<const Block*> order = blocks_in(state.program().body);
   if (order_of(order, block) < first_order(order, loop)) return ok();
@@ -67,6 +91,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   TW_TRY_STATUS(comes_before(state, block, loop));
   TW_TRY_STATUS(reads_what_is_before(state, block));
   TW_TRY_STATUS(keeps_company(state, block, to));
+  TW_TRY_STATUS(has_inputs_for_boxes(state, block, to));
 
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);

@@ -37,6 +37,7 @@ static Result<BlockId> apply(State& state, BlockId id, LoopId loop_id) {
         .about_block(id.value);
   }
   TW_TRY_STATUS(is_reduction(state.program().body, block));
+  TW_TRY_STATUS(init_can_be_before(block, loop));
   TW_TRY_STATUS(no_reduction_outside(block, path, at));
   TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, at, path.size() - 1, true));
 

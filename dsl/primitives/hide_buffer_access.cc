@@ -1,8 +1,9 @@
 // Takes reads out of what a block is seen to read, so that they are not counted, cached or matched.
 //   B[i] = A[I[i]]     hide_buffer_access(B, "read", [0])   ->   @hidden = "I"
-// The numbers count what the block is seen to read. Applies to parameters that no block writes: nobody has to wait for
-// them, so nothing that depends on order is lost. The block goes on reading them. Source: UnsafeHideBufferAccess of
-// TensorIR, which hides any access; a write is always seen here.
+// The numbers count what the block is seen to read. Applies to parameters that no block writes:
+// nobody has to wait for them, so nothing that depends on order is lost. The block goes on reading
+// them. Source: UnsafeHideBufferAccess of TensorIR, which hides any access; a write is always seen
+// here.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -17,8 +18,8 @@ PRIMITIVE(hide_buffer_access, Unit(BlockId block, Str access, Ints buffer_indice
 static Status may_be_hidden(const State& state, const Block* block, const Buffer* buffer) {
   std::vector<const Block*> writers = writers_of(state.program().body, buffer);
   if (!writers.empty()) {
-    return reject("`{a}` is written by block `{b}`, for which a reader must be seen to wait", buffer->name,
-                  writers[0]->name)
+    return reject("`{a}` is written by block `{b}`, for which a reader must be seen to wait",
+                  buffer->name, writers[0]->name)
         .about_block(block->id.value);
   }
   if (is_param(state.program(), buffer)) return ok();
@@ -27,8 +28,10 @@ static Status may_be_hidden(const State& state, const Block* block, const Buffer
 
 static Result<Unit> apply(State& state, BlockId id, Str access, Ints buffer_indices) {
   TW_TRY(const Block* block, state.block(id));
-  if (access == "write") return reject("a write cannot be hidden: others depend on it").about_block(id.value);
-  if (access != "read") return reject("expected access \"read\", found \"{a}\"", state.arena().text(access));
+  if (access == "write")
+    return reject("a write cannot be hidden: others depend on it").about_block(id.value);
+  if (access != "read")
+    return reject("expected access \"read\", found \"{a}\"", state.arena().text(access));
   std::vector<const Buffer*> seen = buffers_read(block), hidden;
   for (i64 index : buffer_indices) {
     TW_TRY(const Buffer* buffer, buffer_at(block, seen, index, "read"));
@@ -38,7 +41,8 @@ static Result<Unit> apply(State& state, BlockId id, Str access, Ints buffer_indi
   if (hidden.empty()) return reject("expected the number of at least one buffer");
   const Annotation* before = find_annotation(block->annotations, kHiddenMark);
   std::string names(before ? std::string_view(before->text) : std::string_view());
-  for (const Buffer* buffer : hidden) names += (names.empty() ? "" : " ") + std::string(buffer->name);
+  for (const Buffer* buffer : hidden)
+    names += (names.empty() ? "" : " ") + std::string(buffer->name);
   Arena& arena = state.arena();
   Block* marked = arena.make<Block>(*block);
   Annotation mark{.key = kHiddenMark, .text = arena.text(names), .is_text = true};

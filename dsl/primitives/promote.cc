@@ -96,6 +96,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
     TW_TRY_STATUS(is_reduction(state.program().body, block));
     if (!as<Store>(block->init))
       return reject("expected the init of block `{a}` to be one store", block->name).about_block(id.value);
+    TW_TRY_STATUS(init_can_be_before(block, loop));
   }
   TW_TRY(plan.indices, only_indices(block, plan.buffer));
   TW_TRY_STATUS(accumulates_alone(loop, block, plan.buffer));

@@ -1,11 +1,14 @@
-// A producer inside a loop of its consumer keeps what the iteration before has computed, in a buffer that is a ring.
-//   for y { for r in 6 { B[y * 4 + r] = A[..] };  for r in 4 { C[y * 4 + r] = B[y * 4 + r] + B[y * 4 + r + 2] } }
-//   rolling_buffer(B, 0)   ->   B: layout "ring 0"; for y { for r in 6 { B[y * 4 + r] where y == 0 or r >= 2 };  .. }
-// Applies to a complete block in the innermost loop that it shares with all its consumers, all of which come behind it,
-// if from iteration to iteration the box that they read moves along one axis and overlaps the one before. Indices stay
-// those of the whole buffer: when the program is lowered, the axis gets as many elements as one iteration touches and
-// the index becomes a remainder, or the candidate is rejected, where a later step has changed what passes from iteration
-// to iteration. Source: RollingBuffer of TensorIR, which rewrites the indices.
+// A producer inside a loop of its consumer keeps what the iteration before has computed, in a
+// buffer that is a ring.
+//   for y { for r in 6 { B[y * 4 + r] = A[..] };  for r in 4 { C[y * 4 + r] = B[y * 4 + r] + B[y *
+//   4 + r + 2] } } rolling_buffer(B, 0)   ->   B: layout "ring 0"; for y { for r in 6 { B[y * 4 +
+//   r] where y == 0 or r >= 2 };  .. }
+// Applies to a complete block in the innermost loop that it shares with all its consumers, all of
+// which come behind it, if from iteration to iteration the box that they read moves along one axis
+// and overlaps the one before. Indices stay those of the whole buffer: when the program is lowered,
+// the axis gets as many elements as one iteration touches and the index becomes a remainder, or the
+// candidate is rejected, where a later step has changed what passes from iteration to iteration.
+// Source: RollingBuffer of TensorIR, which rewrites the indices.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -24,21 +27,24 @@ namespace {
 struct Plan {
   const Block* block;
   const Buffer* buffer;
-  const For* loop;         // from whose iterations to the next elements are kept
-  std::size_t axis = 0;    // along which the box moves
-  const Expr* index;       // of the write along the axis, over the loops around
-  const Expr* first_new;   // elements from here on are new in an iteration that is not the first
-  VarRanges ranges;        // of all loops around the block
+  const For* loop;        // from whose iterations to the next elements are kept
+  std::size_t axis = 0;   // along which the box moves
+  const Expr* index;      // of the write along the axis, over the loops around
+  const Expr* first_new;  // elements from here on are new in an iteration that is not the first
+  VarRanges ranges;       // of all loops around the block
 };
 
 // The innermost loop around the block that is also around all its consumers, which come later.
 Result<const For*> shared_loop(const State& state, const Block* block, const Path& path) {
-  std::vector<const Block*> readers = consumers(state.program().body, block), order = blocks_in(state.program().body);
+  std::vector<const Block*> readers = consumers(state.program().body, block),
+                            order = blocks_in(state.program().body);
   if (readers.empty())
-    return reject("block `{a}` has no consumer to keep elements for", block->name).about_block(block->id.value);
+    return reject("block `{a}` has no consumer to keep elements for", block->name)
+        .about_block(block->id.value);
   for (const Block* reader : readers) {
     if (order_of(order, reader) < order_of(order, block)) {
-      return reject("block `{b}` reads what block `{a}` writes only later", block->name, reader->name)
+      return reject("block `{b}` reads what block `{a}` writes only later", block->name,
+                    reader->name)
           .about_block(reader->id.value);
     }
   }
@@ -47,7 +53,8 @@ Result<const For*> shared_loop(const State& state, const Block* block, const Pat
     auto is_below = [&](const Block* reader) { return is_inside(loop, reader); };
     if (loop && std::all_of(readers.begin(), readers.end(), is_below)) return loop;
   }
-  return reject("block `{a}` shares no loop with all its consumers", block->name).about_block(block->id.value);
+  return reject("block `{a}` shares no loop with all its consumers", block->name)
+      .about_block(block->id.value);
 }
 
 // What the block reads must be finished when it reads it: it does not come back later.
@@ -55,22 +62,27 @@ Status inputs_are_finished(const State& state, const Block* block, const For* lo
   TW_TRY_STATUS(reads_what_is_before(state, block));
   for (const Block* producer : producers(state.program().body, block)) {
     if (!is_inside(loop, producer) || !feeds(loop, producer, IterKind::R)) continue;
-    return reject("block `{b}`, whose output block `{a}` reads, is not finished in an iteration of the loop",
-                  block->name, producer->name)
+    return reject(
+               "block `{b}`, whose output block `{a}` reads, is not finished in an iteration of "
+               "the loop",
+               block->name, producer->name)
         .about_block(producer->id.value)
         .about_loop(loop->id.value);
   }
   return ok();
 }
 
-// How far `range` moves from one iteration of the loop to the next; 0 = it stays, nothing = not understood.
+// How far `range` moves from one iteration of the loop to the next; 0 = it stays, nothing = not
+// understood.
 std::optional<i64> step_of(const Range& range, const For* loop) {
   Sum min = sum_of(range.min);
   if (!min.exact) return std::nullopt;
   i64 step = 0;
   for (const Sum::Term& term : min.terms) {
-    if (term.atom == loop->var) step = term.coefficient;
-    else if (uses(term.atom, loop->var)) return std::nullopt;
+    if (term.atom == loop->var)
+      step = term.coefficient;
+    else if (uses(term.atom, loop->var))
+      return std::nullopt;
   }
   return step;
 }
@@ -82,38 +94,46 @@ Result<std::pair<std::size_t, i64>> moving_axis(const Plan& plan, const Region& 
     std::optional<i64> step = step_of(read.dims[d], plan.loop);
     bool moves = !step || *step != 0;
     if (moves && (found || !step || *step < 0)) {
-      return reject("the box of `{a}` that an iteration of loop `{b}` reads does not move forward along one axis",
-                    plan.buffer->name, plan.loop->var->name)
+      return reject(
+                 "the box of `{a}` that an iteration of loop `{b}` reads does not move forward "
+                 "along one axis",
+                 plan.buffer->name, plan.loop->var->name)
           .about_loop(plan.loop->id.value);
     }
     if (moves) found = {d, *step};
   }
   if (!found || read.dims[found->first].extent <= found->second) {
-    return reject("iterations of loop `{b}` read nothing of `{a}` that the iteration before has read", plan.buffer->name,
-                  plan.loop->var->name)
+    return reject(
+               "iterations of loop `{b}` read nothing of `{a}` that the iteration before has read",
+               plan.buffer->name, plan.loop->var->name)
         .about_loop(plan.loop->id.value);
   }
   return *found;
 }
 
-// Conjuncts of the predicate may speak of the loops further out, or of the index alone: then an element that the
-// iteration before was to compute was really computed.
+// Conjuncts of the predicate may speak of the loops further out, or of the index alone: then an
+// element that the iteration before was to compute was really computed.
 Status predicate_moves_along(const Plan& plan, const std::vector<const For*>& own) {
   Sum index = sum_of(plan.index);
   for (const Expr* conjunct : conjuncts_of(plan.block->predicate)) {
-    bool is_outside = std::none_of(own.begin(), own.end(), [&](const For* loop) { return uses(conjunct, loop->var); });
+    bool is_outside = std::none_of(own.begin(), own.end(),
+                                   [&](const For* loop) { return uses(conjunct, loop->var); });
     std::vector<Bound> bounds = bounds_of(conjunct, plan.ranges);
-    bool is_index = bounds.size() == 1 && understands(conjunct) && factor_of(index, bounds[0].sum) &&
+    bool is_index = bounds.size() == 1 && understands(conjunct) &&
+                    factor_of(index, bounds[0].sum) &&
                     bounds[0].sum.terms.size() == index.terms.size();
-    bool is_other_axis = !uses(conjunct, plan.loop->var) &&
-                         std::none_of(index.terms.begin(), index.terms.end(), [&](const Sum::Term& term) {
-                           bool shared = false;
-                           for_each<Var>(term.atom, [&](const Var* var) { shared |= uses(conjunct, var); });
-                           return shared;
-                         });
+    bool is_other_axis =
+        !uses(conjunct, plan.loop->var) &&
+        std::none_of(index.terms.begin(), index.terms.end(), [&](const Sum::Term& term) {
+          bool shared = false;
+          for_each<Var>(term.atom, [&](const Var* var) { shared |= uses(conjunct, var); });
+          return shared;
+        });
     if (is_outside || is_index || is_other_axis) continue;
-    return reject("a condition of block `{a}` does not let it be told what the iteration before has computed",
-                  plan.block->name)
+    return reject(
+               "a condition of block `{a}` does not let it be told what the iteration before has "
+               "computed",
+               plan.block->name)
         .about_block(plan.block->id.value);
   }
   return ok();
@@ -136,7 +156,8 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index) {
   TW_TRY_STATUS(is_complete(state.program().body, plan.block));
   if (!single_store(plan.block))
     return reject("expected block `{a}` to be one store", plan.block->name).about_block(id.value);
-  if (!plan.buffer->layout.empty()) return reject("`{a}` has a layout of its own already", plan.buffer->name);
+  if (!plan.buffer->layout.empty())
+    return reject("`{a}` has a layout of its own already", plan.buffer->name);
   TW_TRY(plan.loop, shared_loop(state, plan.block, path));
   TW_TRY_STATUS(is_serial(plan.loop));
   TW_TRY_STATUS(inputs_are_finished(state, plan.block, plan.loop));
@@ -144,13 +165,15 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index) {
   VarRanges around = ranges_to(path, path.index_of(plan.loop) + 1);
   Arena& arena = state.arena();
   Region read = *region_of(arena, plan.loop->body, plan.buffer, AccessKind::Read, around);
-  Region written = *region_of(arena, plan.loop->body, plan.buffer, AccessKind::Write, around, plan.block);
+  Region written =
+      *region_of(arena, plan.loop->body, plan.buffer, AccessKind::Write, around, plan.block);
   using Axis = std::pair<std::size_t, i64>;
   TW_TRY(Axis moving, moving_axis(plan, read));
   plan.axis = moving.first;
-  if (!contains(written, read, around) || step_of(written.dims[plan.axis], plan.loop) != moving.second) {
-    return reject("an iteration of loop `{b}` does not write all of `{a}` that it reads", plan.buffer->name,
-                  plan.loop->var->name)
+  if (!contains(written, read, around) ||
+      step_of(written.dims[plan.axis], plan.loop) != moving.second) {
+    return reject("an iteration of loop `{b}` does not write all of `{a}` that it reads",
+                  plan.buffer->name, plan.loop->var->name)
         .about_loop(plan.loop->id.value);
   }
   Substitution bindings;
@@ -171,7 +194,8 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index) {
   Build build = state.build();
   Arena& arena = state.arena();
   const Expr* is_first = build.binary(BinaryOp::Eq, plan.loop->var, build.integer(0));
-  const Expr* is_new = simplify(arena, build.binary(BinaryOp::Ge, plan.index, plan.first_new), plan.ranges);
+  const Expr* is_new =
+      simplify(arena, build.binary(BinaryOp::Ge, plan.index, plan.first_new), plan.ranges);
   const Expr* needed = build.binary(BinaryOp::Or, is_first, is_new);
   Program before = state.program();
   state.replace(plan.block, build.with_bindings(plan.block, plan.block->bindings,
@@ -182,4 +206,5 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index) {
   return concurrent_loops_stay_legal(state, id, before);
 }
 
-REGISTER(rolling_buffer, "A producer keeps what the iteration before has computed, in a buffer that is a ring.")
+REGISTER(rolling_buffer,
+         "A producer keeps what the iteration before has computed, in a buffer that is a ring.")

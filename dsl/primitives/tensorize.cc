@@ -1,11 +1,12 @@
 // A block, or a loop nest that becomes one, is done by a tensor intrinsic of the machine.
 //   for io { for ii in 16 { for ki in 4 { C[io * 16 + ii] += i32(A[ki]) * i32(B[io, ii, ki]) } } }
-//   tensorize(ii, "dot_u8i8x16_avx512vnni")   ->   for io { C_o[io] @intrinsic = "..": the same loops }
-// Applies if what the block does, its init apart, is what the intrinsic's description does (dsl/intrinsics/intrinsic.h):
-// serial loops of its extents in any order around a store of the same value, operands that lie in memory as described.
-// The loops stay as the meaning; code is made of the intrinsic, if they still match when the program is lowered, else
-// the candidate is rejected. A loop is made a block first (blockize). The result is the block. Source: Tensorize of
-// TensorIR.
+//   tensorize(ii, "dot_u8i8x16_avx512vnni")   ->   for io { C_o[io] @intrinsic = "..": the same
+//   loops }
+// Applies if what the block does, its init apart, is what the intrinsic's description does
+// (dsl/intrinsics/intrinsic.h): serial loops of its extents in any order around a store of the same
+// value, operands that lie in memory as described. The loops stay as the meaning; code is made of
+// the intrinsic, if they still match when the program is lowered, else the candidate is rejected. A
+// loop is made a block first (blockize). The result is the block. Source: Tensorize of TensorIR.
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/schedule/blockize.h"
 #include "dsl/schedule/primitive.h"
@@ -44,4 +45,5 @@ static Result<BlockId> apply(State& state, LoopOrBlock at, Str name) {
   return id;
 }
 
-REGISTER(tensorize, "A block, or a loop nest that becomes one, is done by a tensor intrinsic of the machine.")
+REGISTER(tensorize,
+         "A block, or a loop nest that becomes one, is done by a tensor intrinsic of the machine.")

@@ -101,6 +101,20 @@ Status reads_what_is_before(const State& state, const Block* block) {
   return ok();
 }
 
+Status init_can_be_before(const Block* block, const For* loop) {
+  const Block* found = nullptr;
+  for_each<Load>(block->init, [&](const Load* load) {
+    for (const Block* writer : writers_of(loop, load->buffer)) {
+      if (writer != block) found = writer;
+    }
+  });
+  if (!found) return ok();
+  return reject("the init of block `{a}` reads what block `{b}` writes below the loop", block->name, found->name)
+      .about_block(block->id.value)
+      .about_block(found->id.value)
+      .about_loop(loop->id.value);
+}
+
 Status keeps_company(const State& state, const Block* block, const Path& to) {
   TW_TRY(Path from, state.path_to(block->id));
   for (const Block* producer : producers(state.program().body, block)) {

@@ -24,6 +24,8 @@ Status reads_known_places(const Block* block, const Buffer* buffer, bool boxes_c
 Status is_outside(const Path& from, const For* loop, const Block* block);
 // What the block reads was written before it, by blocks in front of it.
 Status reads_what_is_before(const State& state, const Block* block);
+// What the init of a block reads is written by nobody below the loop, before which the init shall run.
+Status init_can_be_before(const Block* block, const For* loop);
 // A producer that is computed piece by piece inside a loop together with `block` cannot be left behind: the loops that
 // they share must also be around the place that `to` leads to.
 Status keeps_company(const State& state, const Block* block, const Path& to);

@@ -10,6 +10,7 @@
 //   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
 //   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark()
 //   import "more.tw"                          another module, beside this one
+//   intrinsic NAME { ... }                    an instruction of a machine for tensorize (dsl/intrinsics/intrinsic.h)
 //
 // `replace rule NAME` and `replace rules NAME` put a definition in the place of one that is there. A rule with the clause
 // `before NAME` or `after NAME` joins every set that has the rule NAME.

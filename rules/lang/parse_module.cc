@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "dsl/intrinsics/intrinsic.h"
 #include "dsl/text/parse_expr.h"
 #include "rules/lang/module.h"
 
@@ -29,10 +30,21 @@ class ModuleParser {
     if (parser_.at("fn")) return function();
     if (parser_.at("mark")) return mark();
     if (parser_.at("import")) return import();
+    if (parser_.at("intrinsic")) return intrinsic();
     bool replaces = parser_.accept("replace");
     if (parser_.at("rule") || parser_.at("post")) return rule(replaces);
     if (parser_.at("rules")) return rule_set(replaces);
-    parser_.error_expected(replaces ? "`rule`, `post` or `rules`" : "`rule`, `post`, `fn`, `rules`, `mark`, `import` or `replace`");
+    parser_.error_expected(replaces ? "`rule`, `post` or `rules`" : "`rule`, `post`, `fn`, `rules`, `mark`, `import`, `intrinsic` or `replace`");
+    return false;
+  }
+
+  // Declared for the whole process, since a trace may name it after the module is gone.
+  bool intrinsic() {
+    std::size_t begin = parser_.here();
+    std::shared_ptr<const Intrinsic> made = parse_intrinsic(parser_);
+    if (!made) return false;
+    if (declare_intrinsic(made)) return true;
+    parser_.error(parser_.span_from(begin), cat("there is another intrinsic `", made->name, "`"));
     return false;
   }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fuzz/fuzz_targets.h"
+#include "tests/fuzz/fuzz_targets.h"
 
 namespace {
 const tw::fuzz::Target& target() {

@@ -1,4 +1,4 @@
-#include "fuzz/fuzz_targets.h"
+#include "tests/fuzz/fuzz_targets.h"
 
 #include <filesystem>
 #include <fstream>

@@ -325,9 +325,9 @@ class ArgumentMaker {
     const Buffer* buffer = buffers[static_cast<std::size_t>(number_)];
     std::vector<Arg> results;
     for (std::size_t d = 0; d < buffer->shape.size(); ++d) {
-      std::optional<i64> iter = chance(0.7) ? iter_at(buffer, kind, d) : std::nullopt;
+      std::optional<i64> iter = chance(0.95) ? iter_at(buffer, kind, d) : std::nullopt;
       results.push_back(iter ? Arg{.tag = Arg::Tag::Param, .integer = *iter} : Arg::of_int(0));
-      results.push_back(Arg::of_int(iter ? 1 + rng_.below(2) : buffer->shape[d]));
+      results.push_back(Arg::of_int(iter && chance(0.9) ? 1 : buffer->shape[d]));
     }
     return Arg{.tag = Arg::Tag::Map, .integer = static_cast<i64>(block_->iters.size()), .items = schedule_arena().copy(results)};
   }

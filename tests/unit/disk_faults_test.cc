@@ -16,7 +16,7 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "preload/disk_faults.h"
+#include "tests/preload/disk_faults.h"
 #include "runtime/database.h"
 
 namespace tw {

@@ -192,6 +192,11 @@ class Page {
     EXPECT_EQ(finished.code, 0) << block.text << finished.err;
   }
 
+  // What a rule module begins with.
+  static bool is_declaration(const std::string& word) {
+    const char* words[] = {"rule", "replace", "import", "intrinsic", "rules", "post", "mark"};
+    return std::find(std::begin(words), std::end(words), word) != std::end(words);
+  }
   void run_text(const std::string& text) {
     Source source{name_, text};
     Diagnostics diagnostics(source);
@@ -200,8 +205,12 @@ class Page {
     while (in >> word && word == "#") std::getline(in, word);
     if (word == "workload" || word == "epilogue") {
       parse_workloads(source, diagnostics);
+<<<<<<< HEAD
     } else if (word == "rule" || word == "replace" || word == "import" || word == "rules" ||
                word == "post" || word == "mark") {
+=======
+    } else if (is_declaration(word)) {
+>>>>>>> main
       test::write_file(at("module_in_the_text.tw"), text);
       Finished finished =
           test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"},

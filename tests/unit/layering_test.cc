@@ -146,7 +146,7 @@ std::string violation(const std::string& path, const Row& row, const Include& in
   }
   const bool ours = is_within_any(include.header, kAll);
   const bool generated = include.header == "primitives.inc";
-  const bool test_support = is_within(path, "tests") && is_within(include.header, "support");
+  const bool test_support = is_within(path, "tests") && is_within_any(include.header, {"support", "fuzz", "preload"});
   if (include.quoted && !ours && !generated && !test_support)
     return cat(what, ": write the path from the top of the tree");
   if (!ours || is_within_any(include.header, kSeenByAll)) return "";

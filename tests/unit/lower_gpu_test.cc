@@ -81,6 +81,26 @@ bind(j, "threadIdx.x")
   EXPECT_EQ(difference("matmul(M = 4, N = 8, K = 16)", schedule), "");
 }
 
+TEST(LowerGpu, WorkItemsShareARowThroughSharedMemory) {
+  std::string schedule = R"(b = get_block("Top")
+i, j = get_loops(b)
+j0, j1 = split(j, [_, 4])
+p = rfactor(j1, 1)
+set_scope(p, 0, "shared")
+row, part = get_loops(b)
+compute_at(p, row)
+bind(row, "blockIdx.x")
+i_p, j1_p, j0_p = get_loops(p)
+bind(j1_p, "threadIdx.x")
+)";
+  EXPECT_EQ(difference("softmax(M = 4, N = 10)", schedule), "");
+  std::string text = source("softmax(M = 4, N = 10)", schedule, SourceLanguage::CudaC);
+  std::size_t barrier = text.find("__syncthreads();");
+  ASSERT_NE(barrier, std::string::npos) << text;
+  EXPECT_EQ(text.find("__syncthreads();", barrier + 1), std::string::npos) << "one barrier is enough\n" << text;
+  EXPECT_NE(text.find("if (threadIdx.x == 0)", barrier), std::string::npos) << "one work-item combines\n" << text;
+}
+
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
   std::string schedule = R"(b = get_block("C")
 i, j, k = get_loops(b)

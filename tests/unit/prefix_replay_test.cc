@@ -70,7 +70,7 @@ TEST(PrefixReplay, GivesWhatReplayingFromTheStartGives) {
     Diagnostics diagnostics(*operator_library().source);
     std::optional<OwnedProgram> made = instantiate(operator_library(), op, arguments, {}, diagnostics);
     ASSERT_TRUE(made) << diagnostics.render();
-    for (const char* set : {"cpu", "reference_cpu"}) {
+    for (const char* set : {"cpu", "reference-cpu"}) {
       std::string errors;
       Space space = build_space(made->program, *library.find_set(set), library, {.threads = 2}, errors);
       ASSERT_EQ(errors, "");
