@@ -1,4 +1,5 @@
-// tracewright check: is a rule module sound? Its text, what it fits, what it adds, and a proof by running.
+// tracewright check: is a rule module sound? Its text, what it fits, what it adds, and a proof by
+// running.
 #include <fmt/core.h>
 
 #include <boost/json/array.hpp>
@@ -50,7 +51,8 @@ std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& mod
 }
 
 // A use of a workload of the user's own.
-std::optional<std::vector<TrialProgram>> own_program(const std::string& file, const std::string& use_text) {
+std::optional<std::vector<TrialProgram>> own_program(const std::string& file,
+                                                     const std::string& use_text) {
   std::optional<std::string> text = read_file(file);
   if (!text) return std::nullopt;
   Source source{file, *text}, use_source{"--use", use_text};
@@ -60,8 +62,10 @@ std::optional<std::vector<TrialProgram>> own_program(const std::string& file, co
   std::optional<OwnedProgram> program;
   if (use && !diagnostics.has_errors()) {
     std::vector<CallProblem> problems = check_call(module, use->workload, use->arguments, {});
-    for (const CallProblem& problem : problems) use_diagnostics.error({0, use_text.size()}, problem.message, problem.note);
-    if (problems.empty()) program = instantiate(module, use->workload, use->arguments, {}, diagnostics);
+    for (const CallProblem& problem : problems)
+      use_diagnostics.error({0, use_text.size()}, problem.message, problem.note);
+    if (problems.empty())
+      program = instantiate(module, use->workload, use->arguments, {}, diagnostics);
   }
   std::fputs((diagnostics.render() + use_diagnostics.render()).c_str(), stderr);
   if (!program) return std::nullopt;
@@ -84,8 +88,9 @@ std::optional<std::vector<TrialProgram>> chosen_programs(const Options& options)
     }
     if (chosen.size() > before) continue;
     std::string near = closest(name, names);
-    say(cat("--op: no operator `", name, "`; ",
-            near.empty() ? cat("there are ", join(names, ", ")) : cat("did you mean `", near, "`?")));
+    say(cat(
+        "--op: no operator `", name, "`; ",
+        near.empty() ? cat("there are ", join(names, ", ")) : cat("did you mean `", near, "`?")));
     return std::nullopt;
   }
   return chosen;
@@ -137,7 +142,8 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check,
 }
 
 void print_matches(const RuleCheck& check) {
-  if (check.matches.empty() && check.draws == 0) std::printf("  fits no block of the operator library\n");
+  if (check.matches.empty() && check.draws == 0)
+    std::printf("  fits no block of the operator library\n");
   for (const Match& match : check.matches)
     std::printf("  fits %s%s: %d %s\n", match.use.c_str(),
                 match.block.empty() ? "" : cat(", block ", match.block).c_str(), match.sketches,
@@ -154,8 +160,9 @@ void print_check(const Subject& subject, const RuleCheck& check,
               subject.doc.empty() ? "" : cat(": ", subject.doc).c_str());
   if (subject.kind != "set") print_matches(check);
   if (check.draws) {
-    std::printf("  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",
-                check.sketches, check.programs, check.draws, check.rejected, check.different);
+    std::printf(
+        "  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",
+        check.sketches, check.programs, check.draws, check.rejected, check.different);
   }
   if (check.tile_levels)
     std::printf("  %.0f %% of all drawn tile levels were above 1\n",
@@ -186,8 +193,10 @@ int check_module(const Options& options, const Target& target) {
     std::optional<Counterexample> small;
     if (check.counterexample) small = reduced(*check.counterexample, target);
     if (check.different || (check.draws && check.rejected == check.draws)) code = TargetMissed;
-    if (options.json) all.push_back(to_json(subject, check, small, target));
-    else print_check(subject, check, small, target);
+    if (options.json)
+      all.push_back(to_json(subject, check, small, target));
+    else
+      print_check(subject, check, small, target);
   }
   if (options.json) print_json({{"file", options.file}, {"checked", all}});
   return code;
@@ -203,14 +212,17 @@ int run_check(int count, char** words) {
       "not the others, the sketches that it\n"
       "makes, and a proof by running: random draws are compared with the program in the "
       "interpreter, scheduled and lowered.\n"
-      "Exit code 1: a draw computes something else (its trace is printed, reduced), or every draw is rejected.",
+      "Exit code 1: a draw computes something else (its trace is printed, reduced), or every draw "
+      "is rejected.",
       "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
       "--op dense --draws 1000 --json");
   app->add_option("FILE", options.file, "the rule module (.tw)")->required();
   app->add_option("--rule", options.rule, "only the rule or set of this name");
   app->add_option("--op", options.operators, "only this operator of the library; may be repeated");
-  auto* workload = app->add_option("--workload", options.workload, "instead of the library: a workload file");
-  app->add_option("--use", options.use, "how to use it, e.g. \"banded(M = 16, B = 2)\"")->needs(workload);
+  auto* workload =
+      app->add_option("--workload", options.workload, "instead of the library: a workload file");
+  app->add_option("--use", options.use, "how to use it, e.g. \"banded(M = 16, B = 2)\"")
+      ->needs(workload);
   workload->needs("--use");
   app->add_option("--draws", options.draws, "draws to compare for each rule and set")
       ->check(CLI::Range(1, 1000000));

@@ -98,7 +98,7 @@ struct FailureRow {
 std::vector<FailureRow> failures_of(const std::vector<Record>& records) {
   std::vector<FailureRow> rows;
   for (const Record& record : records) {
-    if (record.ok()) continue;
+    if (record.ok() || !record.is_trial()) continue;  // known without measuring: no failure
     std::string error = record.error.substr(0, record.error.find('\n'));
     auto known = std::find_if(rows.begin(), rows.end(), [&](const FailureRow& row) {
       return row.status == record.status && row.error == error;

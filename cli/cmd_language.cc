@@ -24,7 +24,8 @@ int print_word(const std::vector<rules::Table>& tables, const std::string& word)
   }
   std::string near = closest(word, names);
   say(cat("no word `", word, "`",
-          near.empty() ? "; `tracewright language` prints them all" : cat("; did you mean `", near, "`?")));
+          near.empty() ? "; `tracewright language` prints them all"
+                       : cat("; did you mean `", near, "`?")));
   return Usage;
 }
 
@@ -52,17 +53,20 @@ boost::json::object to_json(const std::vector<rules::Table>& tables) {
 int run_language(int count, char** words) {
   std::string word;
   bool json = false;
-  auto app = make_app("language",
-                      "The words of the rule language: instructions, functions, what rules may ask about the "
-                      "target, limits. docs/language.md says how\nthey are put together.",
-                      "examples:\n  tracewright language split\n  tracewright language --json");
+  auto app = make_app(
+      "language",
+      "The words of the rule language: instructions, functions, what rules may ask about the "
+      "target, limits. docs/language.md says how\nthey are put together.",
+      "examples:\n  tracewright language split\n  tracewright language --json");
   app->add_option("WORD", word, "only this instruction or function");
   app->add_flag("--json", json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::vector<rules::Table> tables = rules::language_tables();
   if (!word.empty()) return print_word(tables, word);
-  if (json) print_json(to_json(tables));
-  else print_tables(tables);
+  if (json)
+    print_json(to_json(tables));
+  else
+    print_tables(tables);
   return Ok;
 }
 

@@ -33,7 +33,7 @@ class Trace {
   std::vector<Decision> decisions() const;
   std::size_t sample_count() const;
 
-  // Without pure instructions whose results nobody uses (inventory, section 3: Simplified).
+  // Without pure instructions whose results nobody uses (Simplified, in MetaSchedule).
   Trace without_dead_code() const { return keeping(live()); }
   // One flag per instruction: does it change the program, or does one that stays use its results?
   std::vector<bool> live() const;

@@ -17,12 +17,15 @@ using Context = FunctionContext;
 FunctionResult fail(std::string why) { return {{}, std::move(why)}; }
 FunctionResult yes_or_no(bool value) { return {RuleValue::of(value), {}}; }
 
-const Block* block_of(const Context& c, const Values& v) { return v[0].tag == Tag::Block ? c.state.find_block(v[0].block()) : nullptr; }
+const Block* block_of(const Context& c, const Values& v) {
+  return v[0].tag == Tag::Block ? c.state.find_block(v[0].block()) : nullptr;
+}
 
 // The operand that v[1] counts; null if there is none.
 const Load* operand_of(const Block* block, const Values& v) {
   std::vector<const Load*> operands = operands_of(block);
-  bool is_there = v[1].tag == Tag::Int && v[1].integer >= 0 && v[1].integer < static_cast<i64>(operands.size());
+  bool is_there =
+      v[1].tag == Tag::Int && v[1].integer >= 0 && v[1].integer < static_cast<i64>(operands.size());
   return is_there ? operands[v[1].integer] : nullptr;
 }
 
@@ -37,12 +40,14 @@ const StoreTarget* target_of(const Block* block) {
   return store ? &store->targets[0] : nullptr;
 }
 
-// How an operand is indexed in terms of the output's dimensions (the pattern analysis of TVM's AutoInline).
+// How an operand is indexed in terms of the output's dimensions (the pattern analysis of TVM's
+// AutoInline).
 struct Pattern {
-  bool exists = false;       // each index is an iter that indexes the output, plus or minus a constant, or a constant
-  bool injective = true;     // no dimension of the output twice
-  bool ordered = true;       // in the order of the output
-  bool direct = true;        // neither constants nor offsets
+  bool exists = false;  // each index is an iter that indexes the output, plus or minus a constant,
+                        // or a constant
+  bool injective = true;  // no dimension of the output twice
+  bool ordered = true;    // in the order of the output
+  bool direct = true;     // neither constants nor offsets
 };
 
 Pattern pattern_of(const Block* block, const Load* load) {
@@ -74,7 +79,7 @@ Pattern pattern_of(const Block* block, const Load* load) {
   return pattern;
 }
 
-template <bool Pattern::*What>
+template <bool Pattern::* What>
 FunctionResult ask_pattern(const Context& c, const Values& v) {
   const Block* block = block_of(c, v);
   const Load* load = block ? operand_of(block, v) : nullptr;
@@ -91,26 +96,30 @@ std::optional<LinearForm> over_loops(const Block* block, const Expr* index) {
   for (auto [var, coefficient] : iters->terms) {
     std::size_t i = 0;
     while (i < block->iters.size() && block->iters[i].var != var) ++i;
-    std::optional<LinearForm> binding = i < block->iters.size() ? linear_form(block->bindings[i]) : std::nullopt;
+    std::optional<LinearForm> binding =
+        i < block->iters.size() ? linear_form(block->bindings[i]) : std::nullopt;
     if (!binding) return std::nullopt;
     out.constant += coefficient * binding->constant;
     for (auto [loop, factor] : binding->terms) {
-      if (out.coefficient(loop) != 0 || !out.terms.push_back({loop, coefficient * factor})) return std::nullopt;
+      if (out.coefficient(loop) != 0 || !out.terms.push_back({loop, coefficient * factor}))
+        return std::nullopt;
     }
   }
   return out;
 }
 
-// How many innermost loops step through an access without a gap: the first with step 1, each next one with what the ones inside
-// cover. Loops that the access does not depend on count.
-int contiguous_in(const Block* block, Array<const For*> loops, const Buffer* buffer, Array<const Expr*> indices) {
+// How many innermost loops step through an access without a gap: the first with step 1, each next
+// one with what the ones inside cover. Loops that the access does not depend on count.
+int contiguous_in(const Block* block, Array<const For*> loops, const Buffer* buffer,
+                  Array<const Expr*> indices) {
   LinearForm address;
   i64 stride = 1;
   for (std::size_t d = indices.size(); d-- > 0; stride *= buffer->shape[d]) {
     std::optional<LinearForm> form = over_loops(block, indices[d]);
     if (!form) return 0;
     for (auto [loop, coefficient] : form->terms) {
-      if (address.coefficient(loop) != 0 || !address.terms.push_back({loop, coefficient * stride})) return 0;
+      if (address.coefficient(loop) != 0 || !address.terms.push_back({loop, coefficient * stride}))
+        return 0;
     }
   }
   int count = 0;
@@ -131,7 +140,8 @@ struct Piece {
 };
 
 // The pieces of one dimension, if its loops cut it into exactly these.
-bool cut_dimension(const LinearForm& form, Array<const For*> loops, std::size_t dim, i64 size, std::vector<Piece>& pieces) {
+bool cut_dimension(const LinearForm& form, Array<const For*> loops, std::size_t dim, i64 size,
+                   std::vector<Piece>& pieces) {
   if (form.constant != 0) return false;
   std::vector<Piece> own;
   for (auto [var, coefficient] : form.terms) {
@@ -140,7 +150,9 @@ bool cut_dimension(const LinearForm& form, Array<const For*> loops, std::size_t 
     if (l == loops.size()) return false;
     own.push_back({l, dim, coefficient, loops[l]->extent});
   }
-  std::sort(own.begin(), own.end(), [](const Piece& a, const Piece& b) { return a.lower != b.lower ? a.lower < b.lower : a.extent < b.extent; });
+  std::sort(own.begin(), own.end(), [](const Piece& a, const Piece& b) {
+    return a.lower != b.lower ? a.lower < b.lower : a.extent < b.extent;
+  });
   i64 covered = 1;
   for (const Piece& piece : own) {
     if (piece.lower != covered) return false;
@@ -156,21 +168,29 @@ std::vector<const Load*> operands_of(const Block* block) {
   std::vector<const Load*> found;
   for_each<Load>(block->body, [&](const Load* load) {
     bool known = writes_buffer(block, load->buffer) ||
-                 std::any_of(found.begin(), found.end(), [&](const Load* other) { return other->buffer == load->buffer; });
+                 std::any_of(found.begin(), found.end(),
+                             [&](const Load* other) { return other->buffer == load->buffer; });
     if (!known) found.push_back(load);
   });
   return found;
 }
 
-FunctionResult is_injective(const Context& c, const Values& v) { return ask_pattern<&Pattern::injective>(c, v); }
-FunctionResult is_ordered(const Context& c, const Values& v) { return ask_pattern<&Pattern::ordered>(c, v); }
-FunctionResult is_direct(const Context& c, const Values& v) { return ask_pattern<&Pattern::direct>(c, v); }
+FunctionResult is_injective(const Context& c, const Values& v) {
+  return ask_pattern<&Pattern::injective>(c, v);
+}
+FunctionResult is_ordered(const Context& c, const Values& v) {
+  return ask_pattern<&Pattern::ordered>(c, v);
+}
+FunctionResult is_direct(const Context& c, const Values& v) {
+  return ask_pattern<&Pattern::direct>(c, v);
+}
 
 FunctionResult calls(const Context& c, const Values& v) {
   const Block* block = block_of(c, v);
   if (!block) return fail("expected a block that exists");
   bool found = false;
-  for_each<Call>(block->body, [&](const Call* call) { found |= name_of(call->function) == v[1].text; });
+  for_each<Call>(block->body,
+                 [&](const Call* call) { found |= name_of(call->function) == v[1].text; });
   return yes_or_no(found);
 }
 
@@ -178,7 +198,8 @@ FunctionResult is_prepackable(const Context& c, const Values& v) {
   const Block* block = block_of(c, v);
   const Load* load = block ? operand_of(block, v) : nullptr;
   if (!load) return fail("expected a block that exists, and the index of an operand");
-  return yes_or_no(is_constant_param(c.state.program(), load->buffer) || has_free_layout(c.state.program(), load->buffer));
+  return yes_or_no(is_constant_param(c.state.program(), load->buffer) ||
+                   has_free_layout(c.state.program(), load->buffer));
 }
 
 FunctionResult n_writes(const Context& c, const Values& v) {
@@ -200,12 +221,13 @@ FunctionResult contiguous_loops(const Context& c, const Values& v) {
   if (!block) return fail("expected a block that exists");
   Array<const For*> loops = loops_of(c, block);
   int count = static_cast<int>(loops.size());
-  for (const Access& access : accesses_of(block)) count = std::min(count, contiguous_in(block, loops, access.buffer, access.indices));
+  for (const Access& access : accesses_of(block))
+    count = std::min(count, contiguous_in(block, loops, access.buffer, access.indices));
   return {RuleValue::of(static_cast<i64>(count)), {}};
 }
 
-// The elements of an operand in the order in which the loops read them (SuggestIndexMap of TVM). None where loops do not cut its
-// dimensions into boxes, and where the order is that already.
+// The elements of an operand in the order in which the loops read them (SuggestIndexMap of TVM).
+// None where loops do not cut its dimensions into boxes, and where the order is that already.
 FunctionResult loop_order_map(const Context& c, const Values& v) {
   const Block* block = block_of(c, v);
   const Load* load = block ? operand_of(block, v) : nullptr;
@@ -220,20 +242,28 @@ FunctionResult loop_order_map(const Context& c, const Values& v) {
   for (const Piece& piece : pieces) {
     if (c.is_open_loop(loops[piece.loop]->id)) return none;
   }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.loop < b.loop; });
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.loop < b.loop; });
   bool is_same = pieces.size() == load->indices.size();
   Arena& arena = c.state.arena();
   std::vector<Arg> results;
   for (const Piece& piece : pieces) {
     is_same &= piece.dim == results.size();
     Arg part{.tag = Arg::Tag::Param, .integer = static_cast<i64>(piece.dim)};
-    auto with = [&](BinaryOp op, i64 by) { return Arg{.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({part, Arg::of_int(by)})}; };
+    auto with = [&](BinaryOp op, i64 by) {
+      return Arg{
+          .tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({part, Arg::of_int(by)})};
+    };
     if (piece.lower > 1) part = with(BinaryOp::FloorDiv, piece.lower);
-    if (piece.lower * piece.extent < load->buffer->shape[piece.dim]) part = with(BinaryOp::FloorMod, piece.extent);
+    if (piece.lower * piece.extent < load->buffer->shape[piece.dim])
+      part = with(BinaryOp::FloorMod, piece.extent);
     results.push_back(part);
   }
   if (is_same || results.empty()) return none;
-  return {RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(load->indices.size()), .items = arena.copy(results)}), {}};
+  return {RuleValue::of_open({.tag = Arg::Tag::Map,
+                              .integer = static_cast<i64>(load->indices.size()),
+                              .items = arena.copy(results)}),
+          {}};
 }
 
 }  // namespace tw::rules

@@ -1,5 +1,5 @@
-// Analysis functions about how a block accesses its buffers, for the table in functions.cc. An operand is a number below
-// n_reads(block). Private to rules/lang.
+// Analysis functions about how a block accesses its buffers, for the table in functions.cc. An
+// operand is a number below n_reads(block). Private to rules/lang.
 #pragma once
 #include "rules/lang/functions.h"
 
@@ -15,7 +15,8 @@ FunctionResult loop_order_map(const FunctionContext& c, const std::vector<RuleVa
 FunctionResult n_elements(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult n_writes(const FunctionContext& c, const std::vector<RuleValue>& v);
 
-// One load per buffer that the block reads and does not write, in order of appearance (the order of cache_read's read_index).
+// One load per buffer that the block reads and does not write, in order of appearance (the order of
+// cache_read's read_index).
 std::vector<const Load*> operands_of(const Block* block);
 
 }  // namespace tw::rules

@@ -17,41 +17,54 @@ std::string near_function(std::string_view name, const FunctionTable& functions)
 
 Type TypeChecker::type_of_call(const ast::Call* n, const TypeScopePtr& scope) {
   auto* callee = ast::as<ast::Name>(n->callee);
-  if (!callee) return error(n->callee->span, "expected the name of a function or an instruction"), Type::any();
+  if (!callee)
+    return error(n->callee->span, "expected the name of a function or an instruction"), Type::any();
   std::vector<Type> values;
-  for (const ast::Argument& argument : n->arguments) values.push_back(type_of(argument.value, scope));
-  if (const InstructionKind* kind = find_kind(callee->name)) return call_instruction(*kind, n, values);
+  for (const ast::Argument& argument : n->arguments)
+    values.push_back(type_of(argument.value, scope));
+  if (const InstructionKind* kind = find_kind(callee->name))
+    return call_instruction(*kind, n, values);
   for (const ast::Argument& argument : n->arguments) {
-    if (!argument.name.empty()) return error(argument.name_span, "only instructions take named arguments"), Type::any();
+    if (!argument.name.empty())
+      return error(argument.name_span, "only instructions take named arguments"), Type::any();
   }
   return call_function(callee, n, values, scope);
 }
 
-Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values, const TypeScopePtr& scope) {
+Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
+                                const std::vector<Type>& values, const TypeScopePtr& scope) {
   if (Type* local = scope->find(callee->name)) {
     if (local->is(Kind::Function)) return call_lambda(*local, values, n->span);
     if (local->is(Kind::Any)) return Type::any();
   }
   for (std::size_t i = functions_.size(); i-- > 0;) {
-    if (functions_[i].first == callee->name) return call_user(*functions_[i].second.second, values, n->span);
+    if (functions_[i].first == callee->name)
+      return call_user(*functions_[i].second.second, values, n->span);
   }
   if (callee->name == "loops") {
     static const AnalysisFunction loops{"loops", "(block) -> [loop]", "", 1, nullptr};
     return call_analysis(loops, n, values);
   }
-  if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, n, values);
-  if (const AnalysisFunction* function = find_function(callee->name)) return call_analysis(*function, n, values);
-  error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, functions_));
+  if (const ListFunction* function = find_list_function(callee->name))
+    return call_list_function(*function, n, values);
+  if (const AnalysisFunction* function = find_function(callee->name))
+    return call_analysis(*function, n, values);
+  error(callee->span, cat("unknown function or instruction `", callee->name, "`"),
+        near_function(callee->name, functions_));
   return Type::any();
 }
 
-Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type>& values, Span span) {
+Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type>& values,
+                            Span span) {
   if (function.parameters.size() != values.size()) {
-    return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size())), Type::any();
+    return error(span, cat(function.name, " takes ", function.parameters.size(),
+                           " arguments, found ", values.size())),
+           Type::any();
   }
   if (depth_ >= 8) return Type::any();
   auto inner = std::make_shared<TypeScope>();
-  for (std::size_t i = 0; i < values.size(); ++i) inner->names[std::string(function.parameters[i])] = values[i];
+  for (std::size_t i = 0; i < values.size(); ++i)
+    inner->names[std::string(function.parameters[i])] = values[i];
   // What is wrong inside may be in another module's text; the evaluator names it where it runs.
   Diagnostics inside(diagnostics_.source());
   TypeChecker checker(functions_, inside);
@@ -64,22 +77,27 @@ Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type
 
 Type TypeChecker::call_lambda(const Type& lambda, const std::vector<Type>& values, Span span) {
   if (lambda.lambda->parameters.size() != values.size()) {
-    return error(span, cat("the function takes ", lambda.lambda->parameters.size(), " arguments, found ", values.size())), Type::any();
+    return error(span, cat("the function takes ", lambda.lambda->parameters.size(),
+                           " arguments, found ", values.size())),
+           Type::any();
   }
   if (depth_ >= 8) return Type::any();
   auto inner = std::make_shared<TypeScope>();
   inner->parent = std::const_pointer_cast<TypeScope>(lambda.scope);
-  for (std::size_t i = 0; i < values.size(); ++i) inner->names[std::string(lambda.lambda->parameters[i]->name)] = values[i];
+  for (std::size_t i = 0; i < values.size(); ++i)
+    inner->names[std::string(lambda.lambda->parameters[i]->name)] = values[i];
   ++depth_;
   Type result = type_of(lambda.lambda->body, inner);
   --depth_;
   return result;
 }
 
-Type TypeChecker::call_list_function(const ListFunction& function, const ast::Call* n, const std::vector<Type>& values) {
+Type TypeChecker::call_list_function(const ListFunction& function, const ast::Call* n,
+                                     const std::vector<Type>& values) {
   std::string_view name = function.name;
   auto is_list = [&](std::size_t i) { return i < values.size() && values[i].is(Kind::List); };
-  bool is_open = std::any_of(values.begin(), values.end(), [](const Type& t) { return t.openness == Openness::Open; });
+  bool is_open = std::any_of(values.begin(), values.end(),
+                             [](const Type& t) { return t.openness == Openness::Open; });
   if (name == "range") {
     if (is_open) error(n->span, "range: expected one or two fixed integers");
     return Type::list(Type::of(Kind::Int));
@@ -87,44 +105,63 @@ Type TypeChecker::call_list_function(const ListFunction& function, const ast::Ca
   if (name == "len" || name == "contains") return Type::of(name == "len" ? Kind::Int : Kind::Bool);
   if (name == "flat") return Type::list(is_list(0) ? values[0].item().item() : Type::any());
   if (name == "rev") return is_list(0) ? values[0] : Type::any();
-  if (name == "enumerate" || name == "zip") return Type::list(Type::list(Type::any(), 2), is_list(0) && name == "enumerate" ? values[0].size : -1);
+  if (name == "enumerate" || name == "zip")
+    return Type::list(Type::list(Type::any(), 2),
+                      is_list(0) && name == "enumerate" ? values[0].size : -1);
   if (name == "prefix") {
     if (is_list(0) && values.size() == 2 && values[1].is(Kind::Function)) {
       Type holds = call_lambda(values[1], {values[0].item()}, n->span);
-      if (holds.openness == Openness::Open) error(n->arguments[1].value->span, open_condition_message, open_condition_note);
+      if (holds.openness == Openness::Open)
+        error(n->arguments[1].value->span, open_condition_message, open_condition_note);
     }
     return Type::list(is_list(0) ? values[0].item() : Type::any());
   }
   Openness openness = Openness::Fixed;
-  for (const Type& value : values) openness = combine_openness(openness, value.is(Kind::List) ? value.item().openness : value.openness);
+  for (const Type& value : values)
+    openness =
+        combine_openness(openness, value.is(Kind::List) ? value.item().openness : value.openness);
   if (values.size() == 1 && is_list(0) && values[0].size == 0) openness = Openness::Fixed;
   return Type::of(Kind::Int, openness);
 }
 
-Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Call* n, const std::vector<Type>& values) {
+Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Call* n,
+                                const std::vector<Type>& values) {
   if (static_cast<int>(values.size()) != function.arity) {
-    return error(n->span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ", values.size())), Type::any();
+    return error(n->span, cat(function.name, function.signature, " takes ", function.arity,
+                              " arguments, found ", values.size())),
+           Type::any();
   }
   TypedSignature signature = parse_signature(function.signature);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::vector<Type>& wanted = signature.parameters[i];
-    auto fits = [&](const Type& t) { return t.is(Kind::Any) || values[i].is(Kind::Any) || t.kind == values[i].kind; };
+    auto fits = [&](const Type& t) {
+      return t.is(Kind::Any) || values[i].is(Kind::Any) || t.kind == values[i].kind;
+    };
     bool is_handle = values[i].is(Kind::Loop) || values[i].is(Kind::Block);
-    if (std::any_of(wanted.begin(), wanted.end(), fits) && !(is_handle && values[i].openness == Openness::Open)) continue;
+    if (std::any_of(wanted.begin(), wanted.end(), fits) &&
+        !(is_handle && values[i].openness == Openness::Open))
+      continue;
     std::vector<std::string> names;
     for (const Type& type : wanted) names.push_back(name_of(type));
-    return error(n->arguments[i].value->span, cat(function.name, ": expected ", join(names, " or "), ", found ", name_of(values[i]))), Type::any();
+    return error(n->arguments[i].value->span, cat(function.name, ": expected ", join(names, " or "),
+                                                  ", found ", name_of(values[i]))),
+           Type::any();
   }
   Type result = signature.result;
   std::string_view name = function.name;
-  if (name == "extent" && values[0].is(Kind::Loop)) result.openness = values[0].extent;
-  else if (name == "mark" || name == "extent") result.openness = Openness::Unknown;
+  if (name == "extent" && values[0].is(Kind::Loop))
+    result.openness = values[0].extent;
+  else if (name == "mark" || name == "extent")
+    result.openness = Openness::Unknown;
   return result;
 }
 
-Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values) {
+Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call* n,
+                                   const std::vector<Type>& values) {
   if (is_post_ && kind.samples) {
-    error(n->span, "a postprocessor may not draw: it runs on a program whose decisions have been taken", "draw in a rule, and leave a mark with annotate()");
+    error(n->span,
+          "a postprocessor may not draw: it runs on a program whose decisions have been taken",
+          "draw in a rule, and leave a mark with annotate()");
   }
   std::vector<const Type*> given(kind.parameters.size(), nullptr);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -132,11 +169,14 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
     std::size_t index = i;
     if (!argument.name.empty()) {
       auto named = [&](const Parameter& parameter) { return parameter.name == argument.name; };
-      index = static_cast<std::size_t>(std::find_if(kind.parameters.begin(), kind.parameters.end(), named) - kind.parameters.begin());
+      index = static_cast<std::size_t>(
+          std::find_if(kind.parameters.begin(), kind.parameters.end(), named) -
+          kind.parameters.begin());
     }
     if (index >= kind.parameters.size()) {
-      error(argument.value->span, argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
-                                                        : cat(kind.name, " has no parameter `", argument.name, "`"),
+      error(argument.value->span,
+            argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
+                                  : cat(kind.name, " has no parameter `", argument.name, "`"),
             cat(kind.name, signature_text(kind)));
       return Type::any();
     }
@@ -145,30 +185,33 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] || !kind.parameters[i].fallback.empty()) continue;
-    error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"), cat(kind.name, signature_text(kind)));
+    error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"),
+          cat(kind.name, signature_text(kind)));
   }
   return result_of(kind, n, given);
 }
 
-void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value, Span span) {
+void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter,
+                                 const Type& value, Span span) {
   struct Row {
     std::string_view type;
     std::vector<Kind> kinds;
     const char* expected;
   };
-  static const Row rows[] = {{"LoopId", {Kind::Loop}, "a loop"},
-                             {"BlockId", {Kind::Block}, "a block"},
-                             {"LoopOrBlock", {Kind::Loop, Kind::Block}, "a loop or a block"},
-                             {"Location", {Kind::Loop, Kind::Location}, "a loop or a drawn location"},
-                             {"i64", {Kind::Int, Kind::Bool}, "an integer"},
-                             {"bool", {Kind::Bool, Kind::Int}, "a boolean"},
-                             {"Str", {Kind::Text}, "a text"},
-                             {"Literal", {Kind::Int, Kind::Bool, Kind::Text}, "an integer or a text"},
-                             {"Loops", {Kind::List}, "a list of loops"},
-                             {"Blocks", {Kind::List}, "a list of blocks"},
-                             {"Ints", {Kind::List}, "a list of integers"},
-                             {"Factors", {Kind::List}, "a list of factors"},
-                             {"IndexMap", {Kind::Function, Kind::Map}, "an index map"}};
+  static const Row rows[] = {
+      {"LoopId", {Kind::Loop}, "a loop"},
+      {"BlockId", {Kind::Block}, "a block"},
+      {"LoopOrBlock", {Kind::Loop, Kind::Block}, "a loop or a block"},
+      {"Location", {Kind::Loop, Kind::Location}, "a loop or a drawn location"},
+      {"i64", {Kind::Int, Kind::Bool}, "an integer"},
+      {"bool", {Kind::Bool, Kind::Int}, "a boolean"},
+      {"Str", {Kind::Text}, "a text"},
+      {"Literal", {Kind::Int, Kind::Bool, Kind::Text}, "an integer or a text"},
+      {"Loops", {Kind::List}, "a list of loops"},
+      {"Blocks", {Kind::List}, "a list of blocks"},
+      {"Ints", {Kind::List}, "a list of integers"},
+      {"Factors", {Kind::List}, "a list of factors"},
+      {"IndexMap", {Kind::Function, Kind::Map}, "an index map"}};
   if (value.is(Kind::Any)) return;
   for (const Row& row : rows) {
     if (row.type != parameter.type) continue;
@@ -184,17 +227,21 @@ void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& p
   }
 }
 
-Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n, const std::vector<const Type*>& arguments) const {
+Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n,
+                            const std::vector<const Type*>& arguments) const {
   Openness openness = Openness::Fixed;
   int list_size = -1;
   for (const Type* argument : arguments) {
     if (!argument) continue;
     const Type& value = argument->is(Kind::List) ? argument->item() : *argument;
     if (argument->is(Kind::List) && (list_size = argument->size) == 0) continue;
-    openness = combine_openness(openness, combine_openness(value.openness, value.is(Kind::Loop) ? value.extent : Openness::Fixed));
+    openness = combine_openness(
+        openness,
+        combine_openness(value.openness, value.is(Kind::Loop) ? value.extent : Openness::Fixed));
   }
   std::string_view name = kind.name;
-  bool is_drawn_handle = (name == "choose" && openness == Openness::Open) || name == "sample_permutation";
+  bool is_drawn_handle =
+      (name == "choose" && openness == Openness::Open) || name == "sample_permutation";
   Type loop = Type::loop(kind.pure && !kind.samples ? Openness::Unknown : openness);
   if (is_drawn_handle) loop.openness = Openness::Open;
   if (kind.result == "LoopId") return loop;
@@ -210,7 +257,8 @@ Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n, con
       bool is_count = n->arguments[i].name.empty() ? i == 1 : n->arguments[i].name == "n";
       if (is_count) count = ast::as<ast::Int>(n->arguments[i].value);
     }
-    return Type::list(Type::of(Kind::Int, Openness::Open), count ? static_cast<int>(count->value) : -1);
+    return Type::list(Type::of(Kind::Int, Openness::Open),
+                      count ? static_cast<int>(count->value) : -1);
   }
   return kind.result == "Unit" ? Type::of(Kind::None) : Type::any();
 }

@@ -12,29 +12,48 @@ Type TypeChecker::type_of(const ast::Expr* e, const TypeScopePtr& scope) {
 
 Type TypeChecker::type_of_kind(const ast::Expr* e, const TypeScopePtr& scope) {
   switch (e->kind) {
-    case ast::Kind::Int: return Type::of(Kind::Int);
-    case ast::Kind::Bool: return Type::of(Kind::Bool);
-    case ast::Kind::Text: return Type::of(Kind::Text);
-    case ast::Kind::None: return Type::of(Kind::None);
-    case ast::Kind::Hole: return Type::of(Kind::None);
-    case ast::Kind::Name: return type_of_name(ast::as<ast::Name>(e), scope);
-    case ast::Kind::List: return type_of_items(ast::as<ast::List>(e)->items, scope);
-    case ast::Kind::Tuple: return type_of_items(ast::as<ast::Tuple>(e)->items, scope);
-    case ast::Kind::Comprehension: return type_of_comprehension(ast::as<ast::Comprehension>(e), scope);
-    case ast::Kind::Index: return type_of_index(ast::as<ast::Index>(e), scope);
-    case ast::Kind::Member: return type_of_member(ast::as<ast::Member>(e));
-    case ast::Kind::Unary: return type_of_unary(ast::as<ast::Unary>(e), scope);
-    case ast::Kind::Binary: return type_of_binary(ast::as<ast::Binary>(e), scope);
-    case ast::Kind::Lambda: return type_of_lambda(ast::as<ast::Lambda>(e), scope);
-    case ast::Kind::Call: return type_of_call(ast::as<ast::Call>(e), scope);
-    case ast::Kind::Test: type_of(ast::as<ast::Test>(e)->value, scope); return Type::of(Kind::Bool);
+    case ast::Kind::Int:
+      return Type::of(Kind::Int);
+    case ast::Kind::Bool:
+      return Type::of(Kind::Bool);
+    case ast::Kind::Text:
+      return Type::of(Kind::Text);
+    case ast::Kind::None:
+      return Type::of(Kind::None);
+    case ast::Kind::Hole:
+      return Type::of(Kind::None);
+    case ast::Kind::Name:
+      return type_of_name(ast::as<ast::Name>(e), scope);
+    case ast::Kind::List:
+      return type_of_items(ast::as<ast::List>(e)->items, scope);
+    case ast::Kind::Tuple:
+      return type_of_items(ast::as<ast::Tuple>(e)->items, scope);
+    case ast::Kind::Comprehension:
+      return type_of_comprehension(ast::as<ast::Comprehension>(e), scope);
+    case ast::Kind::Index:
+      return type_of_index(ast::as<ast::Index>(e), scope);
+    case ast::Kind::Member:
+      return type_of_member(ast::as<ast::Member>(e));
+    case ast::Kind::Unary:
+      return type_of_unary(ast::as<ast::Unary>(e), scope);
+    case ast::Kind::Binary:
+      return type_of_binary(ast::as<ast::Binary>(e), scope);
+    case ast::Kind::Lambda:
+      return type_of_lambda(ast::as<ast::Lambda>(e), scope);
+    case ast::Kind::Call:
+      return type_of_call(ast::as<ast::Call>(e), scope);
+    case ast::Kind::Test:
+      type_of(ast::as<ast::Test>(e)->value, scope);
+      return Type::of(Kind::Bool);
     case ast::Kind::If: {
       auto* n = ast::as<ast::If>(e);
       check_condition(n->condition, scope);
       Type then = type_of(n->then, scope);
       return join_types(then, type_of(n->otherwise, scope));
     }
-    default: error(e->span, "not an expression of the rule language"); return Type::any();
+    default:
+      error(e->span, "not an expression of the rule language");
+      return Type::any();
   }
 }
 
@@ -46,14 +65,16 @@ Type TypeChecker::type_of_name(const ast::Name* n, const TypeScopePtr& scope) {
     for (const auto& [name, type] : at->names) names.push_back(name);
   }
   std::string near = n->name.size() < 3 ? "" : closest(n->name, names);
-  error(n->span, cat("`", n->name, "` is not defined here"), near.empty() ? "" : cat("did you mean `", near, "`?"));
+  error(n->span, cat("`", n->name, "` is not defined here"),
+        near.empty() ? "" : cat("did you mean `", near, "`?"));
   return Type::any();
 }
 
 Type TypeChecker::type_of_items(Array<const ast::Expr*> items, const TypeScopePtr& scope) {
   if (items.empty()) return {.kind = Kind::List, .size = 0};
   Type element = type_of(items[0], scope);
-  for (std::size_t i = 1; i < items.size(); ++i) element = join_types(element, type_of(items[i], scope));
+  for (std::size_t i = 1; i < items.size(); ++i)
+    element = join_types(element, type_of(items[i], scope));
   return Type::list(element, static_cast<int>(items.size()));
 }
 
@@ -63,15 +84,18 @@ Type TypeChecker::type_of_comprehension(const ast::Comprehension* n, const TypeS
   inner->parent = scope;
   Type item = over.item();
   bool whole = n->names.size() == 1;
-  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any)) item = type_error(n->over->span, cat("a list of ", n->names.size(), " in this list"), item);
-  for (const ast::Name* name : n->names) inner->names[std::string(name->name)] = whole ? item : item.item();
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
+    item = type_error(n->over->span, cat("a list of ", n->names.size(), " in this list"), item);
+  for (const ast::Name* name : n->names)
+    inner->names[std::string(name->name)] = whole ? item : item.item();
   if (n->condition) check_condition(n->condition, inner);
   return Type::list(type_of(n->value, inner), n->condition ? -1 : over.size);
 }
 
 Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) {
   Type list = type_of(n->value, scope);
-  if (!list.is(Kind::Any) && (!list.is(Kind::List) || n->indices.size() != 1)) return type_error(n->value->span, "a list", list);
+  if (!list.is(Kind::Any) && (!list.is(Kind::List) || n->indices.size() != 1))
+    return type_error(n->value->span, "a list", list);
   if (n->indices.size() != 1) return Type::any();
   if (auto* slice = ast::as<ast::Slice>(n->indices[0])) {
     if (slice->begin) check_fixed_integer(slice->begin, scope);
@@ -84,12 +108,14 @@ Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) 
 
 Type TypeChecker::type_of_member(const ast::Member* n) {
   auto* base = ast::as<ast::Name>(n->value);
-  if (!base || base->name != "target") return error(n->span, "only `target` has members"), Type::any();
+  if (!base || base->name != "target")
+    return error(n->span, "only `target` has members"), Type::any();
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) names.emplace_back(member.name);
   if (std::find(names.begin(), names.end(), n->name) != names.end()) return Type::of(Kind::Int);
   std::string near = closest(n->name, names);
-  error(n->span, cat("a target has no `", n->name, "`"), near.empty() ? cat("it has ", join(names, ", ")) : cat("did you mean `", near, "`?"));
+  error(n->span, cat("a target has no `", n->name, "`"),
+        near.empty() ? cat("it has ", join(names, ", ")) : cat("did you mean `", near, "`?"));
   return Type::any();
 }
 
@@ -106,22 +132,30 @@ Type TypeChecker::type_of_unary(const ast::Unary* n, const TypeScopePtr& scope) 
 Type TypeChecker::type_of_binary(const ast::Binary* n, const TypeScopePtr& scope) {
   Type a = type_of(n->a, scope), b = type_of(n->b, scope);
   if (n->op == BinaryOp::Div) return error(n->op_span, "integers divide with //"), Type::any();
-  auto number = [](const Type& t) { return t.is(Kind::Int) || t.is(Kind::Bool) || t.is(Kind::Any); };
-  bool is_logic = n->op == BinaryOp::And || n->op == BinaryOp::Or, is_equality = n->op == BinaryOp::Eq || n->op == BinaryOp::Ne;
-  bool is_comparison = is_equality || n->op == BinaryOp::Lt || n->op == BinaryOp::Le || n->op == BinaryOp::Gt || n->op == BinaryOp::Ge;
+  auto number = [](const Type& t) {
+    return t.is(Kind::Int) || t.is(Kind::Bool) || t.is(Kind::Any);
+  };
+  bool is_logic = n->op == BinaryOp::And || n->op == BinaryOp::Or,
+       is_equality = n->op == BinaryOp::Eq || n->op == BinaryOp::Ne;
+  bool is_comparison = is_equality || n->op == BinaryOp::Lt || n->op == BinaryOp::Le ||
+                       n->op == BinaryOp::Gt || n->op == BinaryOp::Ge;
   if (n->op == BinaryOp::Add && (a.is(Kind::List) || b.is(Kind::List))) {
     bool both = a.is(Kind::List) && b.is(Kind::List);
     bool other = a.is(Kind::Any) || b.is(Kind::Any);
     if (both) {
       int size = a.size < 0 || b.size < 0 ? -1 : a.size + b.size;
-      return Type::list(a.size == 0 ? b.item() : b.size == 0 ? a.item() : join_types(a.item(), b.item()), size);
+      return Type::list(a.size == 0   ? b.item()
+                        : b.size == 0 ? a.item()
+                                      : join_types(a.item(), b.item()),
+                        size);
     }
     if (other) return Type::list(Type::any());
   }
   if (number(a) && number(b)) {
     // `b` does not matter where `a` decides.
     Openness openness = combine_openness(a.openness, b.openness);
-    if (is_logic && a.openness != Openness::Open && openness == Openness::Open) openness = Openness::Unknown;
+    if (is_logic && a.openness != Openness::Open && openness == Openness::Open)
+      openness = Openness::Unknown;
     return Type::of(is_logic || is_comparison ? Kind::Bool : Kind::Int, openness);
   }
   if (is_equality) return Type::of(Kind::Bool);

@@ -6,7 +6,8 @@
 namespace tw::rules {
 
 void check_types(const Module& module, const FunctionTable& functions, Diagnostics& diagnostics) {
-  for (const UserFunction& function : module.functions) TypeChecker(functions, diagnostics).check(function);
+  for (const UserFunction& function : module.functions)
+    TypeChecker(functions, diagnostics).check(function);
   for (const Rule& rule : module.rules) TypeChecker(functions, diagnostics).check(rule);
   for (const RuleSet& set : module.sets) TypeChecker(functions, diagnostics).check(set);
 }
@@ -29,7 +30,8 @@ void TypeChecker::check(const Rule& rule) {
   auto scope = std::make_shared<TypeScope>();
   auto empty = std::make_shared<TypeScope>();
   is_post_ = rule.is_post;
-  scope->names[std::string(rule.argument)] = rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
+  scope->names[std::string(rule.argument)] =
+      rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
   for (const RuleParam& param : rule.params) {
     Type type = type_of(param.value, empty);
     type.size = -1;  // a set may give another one
@@ -45,10 +47,16 @@ void TypeChecker::run(const Statements& statements, const TypeScopePtr& scope) {
 
 void TypeChecker::run(const Statement& s, const TypeScopePtr& scope) {
   switch (s.kind) {
-    case StatementKind::Skip: case StatementKind::Drop: return;
-    case StatementKind::Assign: return assign(s, scope);
-    case StatementKind::Expression: type_of(s.value, scope); return;
-    case StatementKind::If: case StatementKind::Try: {
+    case StatementKind::Skip:
+    case StatementKind::Drop:
+      return;
+    case StatementKind::Assign:
+      return assign(s, scope);
+    case StatementKind::Expression:
+      type_of(s.value, scope);
+      return;
+    case StatementKind::If:
+    case StatementKind::Try: {
       if (s.value) check_condition(s.value, scope);
       Snapshot before = take(scope);
       run(s.body, scope);
@@ -57,25 +65,32 @@ void TypeChecker::run(const Statement& s, const TypeScopePtr& scope) {
       run(s.otherwise, scope);
       return join_with(scope, first);
     }
-    case StatementKind::For: return for_loop(s, scope);
-    case StatementKind::Either: return either(s, scope);
+    case StatementKind::For:
+      return for_loop(s, scope);
+    case StatementKind::Either:
+      return either(s, scope);
     case StatementKind::Require: {
       Type type = type_of(s.value, scope);
-      if (!type.is(Kind::Bool) && !type.is(Kind::Int) && !type.is(Kind::Any)) type_error(s.value->span, "a condition", type);
+      if (!type.is(Kind::Bool) && !type.is(Kind::Int) && !type.is(Kind::Any))
+        type_error(s.value->span, "a condition", type);
       return;
     }
   }
 }
 
 void TypeChecker::for_loop(const Statement& s, const TypeScopePtr& scope) {
-  Type list = list_of(s.value, scope);
+  Type item = list_of(s.value, scope).item();
+  bool whole = s.variables.size() == 1;
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
+    item = type_error(s.value->span, cat("a list of ", s.variables.size(), " in this list"), item);
   auto body = [&] {
     auto inner = std::make_shared<TypeScope>();
     inner->parent = scope;
-    inner->names[std::string(s.variable)] = list.item();
+    for (Str name : s.variables) inner->names[std::string(name)] = whole ? item : item.item();
     run(s.body, inner);
   };
-  // Twice: what the first iteration assigns the second one sees. Errors of the second are those of the first, or new ones.
+  // Twice: what the first iteration assigns the second one sees. Errors of the second are those of
+  // the first, or new ones.
   Snapshot before = take(scope);
   std::size_t errors = diagnostics_.all().size();
   body();
@@ -91,7 +106,8 @@ void TypeChecker::either(const Statement& s, const TypeScopePtr& scope) {
   std::optional<Snapshot> joined;
   for (const Alternative& alternative : s.alternatives) {
     restore(scope, before);
-    if (alternative.over) scope->names[std::string(alternative.variable)] = list_of(alternative.over, scope).item();
+    if (alternative.over)
+      scope->names[std::string(alternative.variable)] = list_of(alternative.over, scope).item();
     if (alternative.condition) check_condition(alternative.condition, scope);
     run(alternative.body, scope);
     if (joined) join_with(scope, *joined);
@@ -112,10 +128,13 @@ void TypeChecker::assign(const Statement& s, const TypeScopePtr& scope) {
   for (const ast::Expr* target : s.targets) assign_one(target, value.item(), scope);
 }
 
-void TypeChecker::assign_one(const ast::Expr* target, const Type& value, const TypeScopePtr& scope) {
+void TypeChecker::assign_one(const ast::Expr* target, const Type& value,
+                             const TypeScopePtr& scope) {
   if (auto* name = ast::as<ast::Name>(target)) {
-    if (Type* old = scope->find(name->name)) *old = value;
-    else scope->names[std::string(name->name)] = value;
+    if (Type* old = scope->find(name->name))
+      *old = value;
+    else
+      scope->names[std::string(name->name)] = value;
     return;
   }
   auto* index = ast::as<ast::Index>(target);
@@ -146,14 +165,18 @@ void TypeChecker::join_with(const TypeScopePtr& scope, const Snapshot& other) {
     // A name that only one branch assigns may be missing: then the evaluator says so.
     for (auto& [name, type] : at->names) {
       auto known = other[i].find(name);
-      if (known != other[i].end()) type = join_types(type, known->second);
-      else if (i == 0) type = Type::any();
+      if (known != other[i].end())
+        type = join_types(type, known->second);
+      else if (i == 0)
+        type = Type::any();
     }
     for (const auto& [name, type] : other[i]) at->names.try_emplace(name, Type::any());
   }
 }
 
-void TypeChecker::error(Span span, std::string message, std::string note) { diagnostics_.error(span, std::move(message), std::move(note)); }
+void TypeChecker::error(Span span, std::string message, std::string note) {
+  diagnostics_.error(span, std::move(message), std::move(note));
+}
 
 Type TypeChecker::type_error(Span span, std::string_view expected, const Type& found) {
   error(span, cat("expected ", expected, ", found ", name_of(found)));

@@ -1,11 +1,13 @@
-// Type checks of a rule module before any of its rules runs: names, functions, arguments, and that nothing that shapes the space
-// depends on a sample. It reports only what is wrong in every run; the evaluator checks the rest while it runs.
+// Type checks of a rule module before any of its rules runs: names, functions, arguments, and that
+// nothing that shapes the space depends on a sample. It reports only what is wrong in every run;
+// the evaluator checks the rest while it runs.
 #pragma once
 #include "rules/lang/evaluate.h"
 
 namespace tw::rules {
 
-// Errors go to `diagnostics`, which must be about the module's source. `functions`: those of all modules that it may call.
+// Errors go to `diagnostics`, which must be about the module's source. `functions`: those of all
+// modules that it may call.
 void check_types(const Module& module, const FunctionTable& functions, Diagnostics& diagnostics);
 
 }  // namespace tw::rules

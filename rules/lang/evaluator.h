@@ -93,7 +93,7 @@ class Evaluator {
   std::optional<RuleValue> eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
-  bool bind(Array<const ast::Name*> names, const RuleValue& item, Scope& scope, Span span);
+  bool bind(const std::vector<Str>& names, const RuleValue& item, Scope& scope, Span span);
   std::optional<RuleValue> eval_index(const ast::Index* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_member(const ast::Member* n);
   std::optional<RuleValue> eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope);

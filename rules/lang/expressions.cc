@@ -98,10 +98,12 @@ std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension*
   if (!over) return std::nullopt;
   if (over->tag != Tag::List) return type_error(n->over->span, "a list", *over);
   std::vector<RuleValue> values;
+  std::vector<Str> names;
+  for (const ast::Name* name : n->names) names.push_back(name->name);
   for (const RuleValue& item : *over->list) {
     auto inner = std::make_shared<Scope>();
     inner->parent = scope;
-    if (!bind(n->names, item, *inner, n->span)) return std::nullopt;
+    if (!bind(names, item, *inner, n->span)) return std::nullopt;
     if (n->condition) {
       std::optional<bool> holds = condition(n->condition, inner);
       if (!holds) return std::nullopt;
@@ -114,16 +116,16 @@ std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension*
   return RuleValue::of(std::move(values));
 }
 
-bool Evaluator::bind(Array<const ast::Name*> names, const RuleValue& item, Scope& scope, Span span) {
+bool Evaluator::bind(const std::vector<Str>& names, const RuleValue& item, Scope& scope, Span span) {
   if (names.size() == 1) {
-    scope.set(names[0]->name, item);
+    scope.set(names[0], item);
     return true;
   }
   if (item.tag != Tag::List || item.list->size() != names.size()) {
     error(span, cat("expected a list of ", names.size(), " to take apart"));
     return false;
   }
-  for (std::size_t i = 0; i < names.size(); ++i) scope.set(names[i]->name, (*item.list)[i]);
+  for (std::size_t i = 0; i < names.size(); ++i) scope.set(names[i], (*item.list)[i]);
   return true;
 }
 

@@ -146,7 +146,9 @@ bool Library::add_sets(const std::shared_ptr<const Module>& module, Diagnostics&
       diagnostics.error(set.span, cat("there already is a rule set `", set.name, "`"),
                         cat("write `replace rules ", set.name, "`, or give it a name of its own"));
     } else if (!is_known && set.replaces) {
-      diagnostics.error(set.span, cat("there is no rule set `", set.name, "` to replace"), cat("there are: ", join(set_names(), ", ")));
+      std::string near = closest(set.name, set_names());
+      diagnostics.error(set.span, cat("there is no rule set `", set.name, "` to replace"),
+                        near.empty() ? cat("there are: ", join(set_names(), ", ")) : cat("did you mean `", near, "`?"));
     }
     good &= add_set(module, set, diagnostics) && !diagnostics.has_errors();
   }

@@ -29,20 +29,24 @@ std::string reason_of(const std::string& message, const std::string& path) {
 std::string open(const std::string& path, Opened& out) {
   boost::dll::fs::error_code error;
   auto library = std::make_shared<boost::dll::shared_library>();
-  library->load(std::filesystem::absolute(path), error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+  library->load(std::filesystem::absolute(path), error,
+                boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
   if (error) return cat("it cannot be loaded: ", reason_of(error.message(), path));
-  if (!library->has(plugin_symbol)) return cat("it is no plugin: it does not export `", plugin_symbol, "`; write TW_PLUGIN(...) in one of its files");
+  if (!library->has(plugin_symbol))
+    return cat("it is no plugin: it does not export `", plugin_symbol,
+               "`; write TW_PLUGIN(...) in one of its files");
   const PluginEntry* entry = library->get<const PluginEntry*()>(plugin_symbol)();
   if (!entry) return "its entry point gives nothing";
   if (entry->interface != plugin_interface || std::strcmp(entry->version, TW_VERSION) != 0) {
-    return cat("it was built for tracewright ", entry->version, " (interface ", entry->interface, "), this is ", TW_VERSION, " (interface ",
-               plugin_interface, "); build it again");
+    return cat("it was built for tracewright ", entry->version, " (interface ", entry->interface,
+               "), this is ", TW_VERSION, " (interface ", plugin_interface, "); build it again");
   }
   out = {std::move(library), entry};
   return "";
 }
 
-// In the child: opens the plugin, makes its rules, and writes what is wrong. An exception of the plugin must end it here.
+// In the child: opens the plugin, makes its rules, and writes what is wrong. An exception of the
+// plugin must end it here.
 [[noreturn]] void probe_here(const std::string& path, int to, int seconds) noexcept {
   alarm(static_cast<unsigned>(seconds));
   Opened opened;
@@ -61,19 +65,24 @@ std::string probe(const std::string& path, int seconds) {
   close(ends[1]);
   std::string wrong;
   char buffer[512];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) wrong.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    wrong.append(buffer, static_cast<std::size_t>(n));
   close(ends[0]);
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return "the process that tries it could not be started";
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return cat("its entry point takes longer than ", seconds, " seconds");
+  if (child < 0 || waitpid(child, &status, 0) != child)
+    return "the process that tries it could not be started";
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+    return cat("its entry point takes longer than ", seconds, " seconds");
   if (WIFSIGNALED(status)) return cat("its entry point crashes: ", strsignal(WTERMSIG(status)));
-  if (wrong.empty() && WEXITSTATUS(status) != 0) return cat("its entry point ends the process with code ", WEXITSTATUS(status));
+  if (wrong.empty() && WEXITSTATUS(status) != 0)
+    return cat("its entry point ends the process with code ", WEXITSTATUS(status));
   return wrong;
 }
 
 }  // namespace
 
-std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error, int seconds) {
+std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error,
+                                          int seconds) {
   Opened opened;
   error = probe(path, seconds);
   if (error.empty()) error = open(path, opened);

@@ -17,7 +17,7 @@
 //
 // Statements:
 //   a, b = expr       xs[i] = expr             expr (an instruction or a function)
-//   if c { } else { }     for x in list { }    require c
+//   if c { } else { }     for x in list { }    for (i, x) in list { }    require c
 //   either { } or when c { } or x in list { }  forks: each alternative is a sketch of its own
 //   maybe { }                                  either { } or { ... }
 //   try { } else { }                           commits if every instruction inside is accepted, else goes on with `else`
@@ -52,7 +52,7 @@ struct Statement {
   Span span;
   std::vector<const ast::Expr*> targets;  // Assign: names, or names[index]
   const ast::Expr* value = nullptr;       // Assign, Expression, Require, If (condition), For (list)
-  Str variable = {};                      // For
+  std::vector<Str> variables;             // For: one, or several that take each element apart
   Statements body, otherwise;             // If, For, Try
   std::vector<Alternative> alternatives;  // Either
 };

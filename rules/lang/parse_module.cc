@@ -261,9 +261,13 @@ class ModuleParser {
 
   bool for_statement(Statement& s) {
     s.kind = StatementKind::For;
-    std::optional<Token> name = parser_.expect_name("the name of the variable");
-    if (!name || !parser_.expect("in")) return false;
-    s.variable = text(name->text);
+    bool several = parser_.accept("(");
+    do {
+      std::optional<Token> name = parser_.expect_name("the name of the variable");
+      if (!name) return false;
+      s.variables.push_back(text(name->text));
+    } while (several && parser_.accept(","));
+    if ((several && !parser_.expect(")")) || !parser_.expect("in")) return false;
     s.value = parser_.expr();
     return s.value && block(s.body);
   }

@@ -86,7 +86,7 @@ Flow Evaluator::for_loop(const Statement& s, const std::shared_ptr<Scope>& scope
   for (const RuleValue& item : *list->list) {
     auto inner = std::make_shared<Scope>();
     inner->parent = scope;
-    inner->set(s.variable, item);
+    if (!bind(s.variables, item, *inner, s.value->span)) return Flow::Error;
     Flow flow = run(s.body, inner);
     if (flow != Flow::Next) return flow;
   }

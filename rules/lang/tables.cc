@@ -11,28 +11,37 @@ namespace tw::rules {
 namespace {
 
 Table instructions() {
-  Table table{"instructions", "Instructions: they change the program, ask it, or draw. `~` marks an argument that may be open.", {}};
-  for (const InstructionKind* kind : instruction_kinds()) table.entries.push_back({kind->name, signature_text(*kind), kind->doc});
+  Table table{"instructions",
+              "Instructions: they change the program, ask it, or draw. `~` marks an argument that "
+              "may be open.",
+              {}};
+  for (const InstructionKind* kind : instruction_kinds())
+    table.entries.push_back({kind->name, signature_text(*kind), kind->doc});
   return table;
 }
 
 Table analysis() {
   Table table{"functions", "Functions that ask something about the program; none changes it.", {}};
-  for (const AnalysisFunction& function : analysis_functions()) table.entries.push_back({function.name, function.signature, function.doc});
-  table.entries.push_back({"loops", "(block) -> [loop]", "All loops around the block, outermost first."});
-  std::sort(table.entries.begin(), table.entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  for (const AnalysisFunction& function : analysis_functions())
+    table.entries.push_back({function.name, function.signature, function.doc});
+  table.entries.push_back(
+      {"loops", "(block) -> [loop]", "All loops around the block, outermost first."});
+  std::sort(table.entries.begin(), table.entries.end(),
+            [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return table;
 }
 
 Table lists() {
   Table table{"list functions", "Functions on lists and integers.", {}};
-  for (const ListFunction& function : list_functions()) table.entries.push_back({function.name, function.signature, function.doc});
+  for (const ListFunction& function : list_functions())
+    table.entries.push_back({function.name, function.signature, function.doc});
   return table;
 }
 
 Table targets() {
   Table table{"target", "What a rule may ask about the machine, all of them fixed integers.", {}};
-  for (const TargetMember& member : target_members()) table.entries.push_back({cat("target.", member.name), "int", member.doc});
+  for (const TargetMember& member : target_members())
+    table.entries.push_back({cat("target.", member.name), "int", member.doc});
   return table;
 }
 
@@ -46,10 +55,14 @@ Table limits() {
            {"list depth", number(limits.list_depth), "Lists inside lists."},
            {"list length", number(limits.list_length), "Elements of a list."},
            {"nested calls", number(limits.call_depth), "Functions inside functions."},
-           {"nested expressions", number(limits.nesting), "Expressions inside expressions, through calls."},
+           {"nested expressions", number(limits.nesting),
+            "Expressions inside expressions, through calls."},
            {"sketches", number(limits.sketches), "Sketches of a task."},
-           {"steps", number(limits.steps), "Steps of a rule on one block, all its forks; an instruction takes 100, an element of a list 4."},
-           {"steps of a task", number(limits.steps_per_task), "Steps of a rule on all blocks of all sketches."}}};
+           {"steps", number(limits.steps),
+            "Steps of a rule on one block, all its forks; an instruction takes 100, an element of "
+            "a list 4."},
+           {"steps of a task", number(limits.steps_per_task),
+            "Steps of a rule on all blocks of all sketches."}}};
 }
 
 // A "|" would end the cell.
@@ -61,7 +74,9 @@ std::string cell(const std::string& text) {
 
 }  // namespace
 
-std::vector<Table> language_tables() { return {instructions(), analysis(), lists(), targets(), limits()}; }
+std::vector<Table> language_tables() {
+  return {instructions(), analysis(), lists(), targets(), limits()};
+}
 
 std::string to_markdown(const Table& table) {
   std::string out = cat(table.title, "\n\n| | | |\n| --- | --- | --- |\n");

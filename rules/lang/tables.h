@@ -1,5 +1,6 @@
-// The language's words as tables, made from the code: instructions, functions, members of `target`, limits. Printed by `tracewright
-// language`, and part of docs/language.md, which a test compares with them. Explains no statement; docs/language.md does.
+// The language's words as tables, made from the code: instructions, functions, members of `target`,
+// limits. Printed by `tracewright language`, and part of docs/language.md, which a test compares
+// with them. Explains no statement; docs/language.md does.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,8 +16,8 @@ struct Entry {
 };
 
 struct Table {
-  const char* name;   // "instructions"
-  const char* title;  // one sentence
+  const char* name;            // "instructions"
+  const char* title;           // one sentence
   std::vector<Entry> entries;  // sorted by name
 };
 

@@ -1,5 +1,6 @@
-// The type checker of rules, shared by check_types.cc (statements) and check_expressions.cc. Private to rules/lang; others call
-// check_types.h. A value of which nothing is known is Any and fits everywhere.
+// The type checker of rules, shared by check_types.cc (statements) and check_expressions.cc.
+// Private to rules/lang; others call check_types.h. A value of which nothing is known is Any and
+// fits everywhere.
 #pragma once
 #include <map>
 #include <string>
@@ -26,7 +27,8 @@ using TypeScopePtr = std::shared_ptr<TypeScope>;
 
 class TypeChecker {
  public:
-  TypeChecker(const FunctionTable& functions, Diagnostics& diagnostics) : functions_(functions), diagnostics_(diagnostics) {}
+  TypeChecker(const FunctionTable& functions, Diagnostics& diagnostics)
+      : functions_(functions), diagnostics_(diagnostics) {}
 
   void check(const Rule& rule);
   void check(const UserFunction& function);
@@ -66,26 +68,33 @@ class TypeChecker {
 
   // ---- calls
   Type type_of_call(const ast::Call* n, const TypeScopePtr& scope);
-  Type call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values, const TypeScopePtr& scope);
+  Type call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values,
+                     const TypeScopePtr& scope);
   Type call_user(const UserFunction& function, const std::vector<Type>& values, Span span);
   Type call_lambda(const Type& lambda, const std::vector<Type>& values, Span span);
-  Type call_list_function(const ListFunction& function, const ast::Call* n, const std::vector<Type>& values);
-  Type call_analysis(const AnalysisFunction& function, const ast::Call* n, const std::vector<Type>& values);
-  Type call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values);
-  void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value, Span span);
-  Type result_of(const InstructionKind& kind, const ast::Call* n, const std::vector<const Type*>& arguments) const;
+  Type call_list_function(const ListFunction& function, const ast::Call* n,
+                          const std::vector<Type>& values);
+  Type call_analysis(const AnalysisFunction& function, const ast::Call* n,
+                     const std::vector<Type>& values);
+  Type call_instruction(const InstructionKind& kind, const ast::Call* n,
+                        const std::vector<Type>& values);
+  void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value,
+                      Span span);
+  Type result_of(const InstructionKind& kind, const ast::Call* n,
+                 const std::vector<const Type*>& arguments) const;
 
   void error(Span span, std::string message, std::string note = "");
   Type type_error(Span span, std::string_view expected, const Type& found);
 
   const FunctionTable& functions_;
   Diagnostics& diagnostics_;
-  bool is_post_ = false;  // of a postprocessor: nothing is open
-  int depth_ = 0;         // functions inside functions
-  i64 work_left_ = 20000; // expressions of one rule; beyond that all is Any
+  bool is_post_ = false;   // of a postprocessor: nothing is open
+  int depth_ = 0;          // functions inside functions
+  i64 work_left_ = 20000;  // expressions of one rule; beyond that all is Any
 };
 
-// Instructions, functions of modules and built-in functions: what a misspelt one may have meant, as a note; "" if nothing is near.
+// Instructions, functions of modules and built-in functions: what a misspelt one may have meant, as
+// a note; "" if nothing is near.
 std::string near_function(std::string_view name, const FunctionTable& functions);
 
 }  // namespace tw::rules

@@ -14,16 +14,20 @@ struct Word {
   std::string_view word;
   Kind kind;
 };
-constexpr Word words[] = {{"bool", Kind::Bool},   {"int", Kind::Int},           {"text", Kind::Text}, {"list", Kind::List},
-                          {"loop", Kind::Loop},   {"block", Kind::Block},       {"map", Kind::Map},   {"location", Kind::Location},
-                          {"value", Kind::Any}};
+constexpr Word words[] = {
+    {"bool", Kind::Bool}, {"int", Kind::Int},           {"text", Kind::Text},
+    {"list", Kind::List}, {"loop", Kind::Loop},         {"block", Kind::Block},
+    {"map", Kind::Map},   {"location", Kind::Location}, {"value", Kind::Any}};
 
 Type parse_type(std::string_view text) {
   if (text.ends_with("?")) text.remove_suffix(1);  // what may be none is tested by the rule
-  if (text.starts_with("[") && text.ends_with("]")) return Type::list(parse_type(text.substr(1, text.size() - 2)));
+  if (text.starts_with("[") && text.ends_with("]"))
+    return Type::list(parse_type(text.substr(1, text.size() - 2)));
   for (const Word& row : words) {
     if (text != row.word) continue;
-    return row.kind == Kind::Loop ? Type::loop() : row.kind == Kind::Any ? Type::any() : Type::of(row.kind);
+    return row.kind == Kind::Loop  ? Type::loop()
+           : row.kind == Kind::Any ? Type::any()
+                                   : Type::of(row.kind);
   }
   return Type::any();
 }
@@ -49,10 +53,11 @@ std::string_view word_of(std::string_view type) {
   struct Row {
     std::string_view type, word;
   };
-  static constexpr Row rows[] = {{"LoopId", "loop"},  {"BlockId", "block"},      {"i64", "int"},
-                                 {"Str", "text"},     {"Loops", "[loop]"},       {"Blocks", "[block]"},
-                                 {"Ints", "[int]"},   {"Factors", "[int or _]"}, {"Location", "location"},
-                                 {"IndexMap", "map"}, {"Literal", "int or text"}, {"LoopOrBlock", "loop or block"}};
+  static constexpr Row rows[] = {
+      {"LoopId", "loop"},  {"BlockId", "block"},       {"i64", "int"},
+      {"Str", "text"},     {"Loops", "[loop]"},        {"Blocks", "[block]"},
+      {"Ints", "[int]"},   {"Factors", "[int or _]"},  {"Location", "location"},
+      {"IndexMap", "map"}, {"Literal", "int or text"}, {"LoopOrBlock", "loop or block"}};
   for (const Row& row : rows) {
     if (type == row.type) return row.word;
   }
@@ -67,11 +72,13 @@ Openness combine_openness(Openness a, Openness b) {
 }
 
 std::string name_of(const Type& type) {
-  static constexpr std::array names = {"a value", "none",    "a boolean", "an integer", "a text",      "a list",
-                                       "a loop",  "a block", "a location", "a function", "an index map"};
+  static constexpr std::array names = {"a value",    "none",       "a boolean",   "an integer",
+                                       "a text",     "a list",     "a loop",      "a block",
+                                       "a location", "a function", "an index map"};
   bool is_number = type.is(Kind::Bool) || type.is(Kind::Int);
   if (type.openness == Openness::Open && is_number) return "an open value";
-  if (type.openness == Openness::Open && (type.is(Kind::Loop) || type.is(Kind::Block))) return cat(names[static_cast<int>(type.kind)], " that a sample chose");
+  if (type.openness == Openness::Open && (type.is(Kind::Loop) || type.is(Kind::Block)))
+    return cat(names[static_cast<int>(type.kind)], " that a sample chose");
   return names[static_cast<int>(type.kind)];
 }
 
@@ -84,8 +91,10 @@ Type join_types(const Type& a, const Type& b) {
   out.openness = both(a.openness, b.openness);
   out.extent = both(a.extent, b.extent);
   out.size = a.size == b.size ? a.size : -1;
-  if (a.element && b.element) out.element = std::make_shared<const Type>(join_types(*a.element, *b.element));
-  else if (b.element) out.element = b.element;  // an empty list says nothing about its elements
+  if (a.element && b.element)
+    out.element = std::make_shared<const Type>(join_types(*a.element, *b.element));
+  else if (b.element)
+    out.element = b.element;  // an empty list says nothing about its elements
   return out;
 }
 
@@ -95,19 +104,23 @@ TypedSignature parse_signature(std::string_view signature) {
   out.result = parse_type(signature.substr(arrow + 5));
   for (std::string_view parameter : cut(signature.substr(1, arrow - 1), ", ")) {
     std::vector<Type> alternatives;
-    for (std::string_view alternative : cut(parameter, " or ")) alternatives.push_back(parse_type(alternative));
+    for (std::string_view alternative : cut(parameter, " or "))
+      alternatives.push_back(parse_type(alternative));
     out.parameters.push_back(std::move(alternatives));
   }
   return out;
 }
 
 bool may_be_open(const InstructionKind& kind, const Parameter& parameter) {
-  static constexpr std::string_view types[] = {"LoopId", "BlockId", "LoopOrBlock", "Location", "Loops", "Factors", "Ints", "IndexMap", "Literal"};
+  static constexpr std::string_view types[] = {"LoopId",   "BlockId",  "LoopOrBlock",
+                                               "Location", "Loops",    "Factors",
+                                               "Ints",     "IndexMap", "Literal"};
   struct Row {
     std::string_view instruction, parameter;
   };
-  static constexpr Row integers[] = {{"choose", "index"},        {"prefer", "weight"},       {"require", "condition"},
-                                     {"storage_align", "factor"}, {"storage_align", "offset"}, {"transform_layout", "pad"}};
+  static constexpr Row integers[] = {{"choose", "index"},         {"prefer", "weight"},
+                                     {"require", "condition"},    {"storage_align", "factor"},
+                                     {"storage_align", "offset"}, {"transform_layout", "pad"}};
   if (std::find(std::begin(types), std::end(types), parameter.type) != std::end(types)) return true;
   return std::any_of(std::begin(integers), std::end(integers), [&](const Row& row) {
     return row.instruction == kind.name && row.parameter == parameter.name;
@@ -115,13 +128,15 @@ bool may_be_open(const InstructionKind& kind, const Parameter& parameter) {
 }
 
 std::string open_argument_message(const InstructionKind& kind, const Parameter& parameter) {
-  return cat("`", parameter.name, "` of ", kind.name, " must be known while the space is built, but this depends on a sample");
+  return cat("`", parameter.name, "` of ", kind.name,
+             " must be known while the space is built, but this depends on a sample");
 }
 
 std::string signature_text(const InstructionKind& kind) {
   std::vector<std::string> parameters;
   for (const Parameter& parameter : kind.parameters) {
-    std::string text = cat(parameter.name, ": ", may_be_open(kind, parameter) ? "~" : "", word_of(parameter.type));
+    std::string text =
+        cat(parameter.name, ": ", may_be_open(kind, parameter) ? "~" : "", word_of(parameter.type));
     parameters.push_back(parameter.fallback.empty() ? text : cat(text, " = ", parameter.fallback));
   }
   std::string out = cat("(", join(parameters, ", "), ")");

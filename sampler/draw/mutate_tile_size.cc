@@ -14,7 +14,7 @@ std::vector<i64> divisors_above_one(i64 n) {
   return divisors;
 }
 
-// Divides tile x by a divisor above 1 and multiplies tile y with it (inventory, section 5). The product stays the same.
+// Divides tile x by a divisor above 1 and multiplies tile y with it (MetaSchedule). The product stays the same.
 bool move_factor(Decision& tile, i64 max_innermost, Rng& rng) {
   for (int tries = 0; tries < 16; ++tries) {
     int x = static_cast<int>(rng.below(tile.count)), y = static_cast<int>(rng.below(tile.count - 1));

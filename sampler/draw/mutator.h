@@ -1,5 +1,5 @@
 // Mutators: small changes of a candidate's decisions; the instructions stay. The result is replayed in adapting mode, which makes
-// decisions legal that depend on the changed one. Weights are the reference's (inventory, section 5), where it has the mutator.
+// decisions legal that depend on the changed one. Weights are MetaSchedule's, where it has the mutator.
 #pragma once
 #include "sampler/draw/joint_prior.h"
 

@@ -1,4 +1,4 @@
-// Where to compute a block: inline, at root (stay), or at a loop of its first consumer (inventory 2.5). The decision is -2, -1 or the
+// Where to compute a block: inline, at root (stay), or at a loop of its first consumer (as MetaSchedule). The decision is -2, -1 or the
 // index of the loop among the loops around the first consumer.
 #include "dsl/schedule/primitive.h"
 

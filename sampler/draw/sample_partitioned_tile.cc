@@ -1,5 +1,5 @@
 // n factors of a loop's extent, outer to inner, whose product is exactly the extent, those from `partition_pos` on together a multiple
-// of `innerpart_factor`: the inner part is made of whole fragments of a tensor instruction (inventory 2.3, the reference's semantics).
+// of `innerpart_factor`: the inner part is made of whole fragments of a tensor instruction (MetaSchedule's semantics).
 // If the extent is no multiple, the outermost factor is all of it, as in the reference, which writes -1.
 #include <algorithm>
 

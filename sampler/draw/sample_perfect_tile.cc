@@ -1,4 +1,4 @@
-// n factors of a loop's extent, outer to inner, whose product is exactly the extent (inventory 2.2, the reference's semantics).
+// n factors of a loop's extent, outer to inner, whose product is exactly the extent (MetaSchedule's semantics).
 #include "dsl/schedule/primitive.h"
 #include "sampler/draw/tiles.h"
 

@@ -12,12 +12,12 @@ struct PrimePower {
 };
 std::vector<PrimePower> factorize(i64 n);  // n >= 1
 
-// n factors whose product is extent, each factorisation equally likely (inventory 2.2: stars and bars per prime), redrawn until the
+// n factors whose product is extent, each factorisation equally likely (stars and bars per prime), redrawn until the
 // last one is at most max_innermost (max_innermost < 1: no bound).
 void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* factors);
 
 // n factors whose product is extent, those from `position` on together a multiple of inner, each such factorisation equally likely
-// (inventory 2.3: perfect tiles are redrawn until they are; here each prime is, which is the same and ends soon). inner divides extent.
+// (in MetaSchedule perfect tiles are redrawn until they are; here each prime is, which is the same and ends soon). inner divides extent.
 void draw_partitioned_tile(i64 extent, int n, int position, i64 inner, Rng& rng, i64* factors);
 
 }  // namespace tw

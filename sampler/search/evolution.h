@@ -1,4 +1,4 @@
-// Evolutionary search over traces (inventory, section 6; Ansor, OSDI 2020), with a draft model in front of the learned one (Pruner,
+// Evolutionary search over traces (MetaSchedule, NeurIPS 2022; Ansor, OSDI 2020), with a draft model in front of the learned one (Pruner,
 // ASPLOS 2025): many candidates are replayed and draft-scored, the survivors are scored by the model, the best go on.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Which task gets the next round of trials: first each one in turn, then the one whose improvement promises most for the weighted
-// total (the gradient scheduler of Ansor and MetaSchedule; inventory 8.4).
+// total (the gradient scheduler of Ansor and MetaSchedule).
 #pragma once
 #include <vector>
 

@@ -2,14 +2,17 @@
 //
 // In docs/*.md, in the order of the text:
 //   ```tw NAME  ```yaml NAME  ...   a file of this name beside the commands
-//   ```tw                           a workload, a schedule or a rule module: it is parsed, modules are checked by running
+//   ```tw                           a workload, a schedule or a rule module: it is parsed, modules
+//   are checked by running
 //   ```yaml                         a task list: every task's space is built
-//   ```sh                           commands, run by bash with `tracewright` in the path; the exit code must be 0
+//   ```sh                           commands, run by bash with `tracewright` in the path; the exit
+//   code must be 0
 //   ```text output                  what the commands before printed; `...` stands for anything
 //   ```cpp FILE  ```cmake FILE      that file of the source, as it is
 //   skip="reason" behind the language: not run; the reason is in the text for readers, too
-// All files of a page are written before its first command runs. So that this takes seconds, the numbers of trials and draws of the
-// text are replaced by small ones. TW_BLESS=1 rewrites the tables.
+// All files of a page are written before its first command runs. So that this takes seconds, the
+// numbers of trials and draws of the text are replaced by small ones. TW_BLESS=1 rewrites the
+// tables.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,17 +53,20 @@ std::string with_tables(std::string text) {
 TEST(Docs, TheTablesOfTheLanguageAreThoseOfTheCode) {
   std::string path = docs + "/language.md", text = test::read_file(path);
   if (std::getenv("TW_BLESS")) test::write_file(path, with_tables(text));
-  EXPECT_EQ(test::read_file(path), with_tables(text)) << "TW_BLESS=1 would write what the code gives";
+  EXPECT_EQ(test::read_file(path), with_tables(text))
+      << "TW_BLESS=1 would write what the code gives";
 }
 
 TEST(Docs, TheCommandPrintsTheTables) {
   Finished all = test::tracewright({"language"});
   EXPECT_EQ(all.code, 0);
-  for (const rules::Table& table : rules::language_tables()) EXPECT_NE(all.out.find(rules::to_markdown(table)), std::string::npos) << table.name;
+  for (const rules::Table& table : rules::language_tables())
+    EXPECT_NE(all.out.find(rules::to_markdown(table)), std::string::npos) << table.name;
   Finished one = test::tracewright({"language", "split"});
-  EXPECT_EQ(one.out,
-            "split(loop: ~loop, factors: ~[int or _]) -> [loop]\n"
-            "  Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.\n");
+  EXPECT_EQ(
+      one.out,
+      "split(loop: ~loop, factors: ~[int or _]) -> [loop]\n"
+      "  Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.\n");
   Finished none = test::tracewright({"language", "splt"});
   EXPECT_EQ(none.code, 2);
   EXPECT_EQ(none.err, "tracewright: no word `splt`; did you mean `split`?\n");
@@ -87,8 +93,10 @@ std::vector<Block> blocks_of(const std::string& page) {
     } else if (line.starts_with("```")) {
       inside = true;
       blocks.push_back({"", "", "", "", number});
-      if (std::regex_match(line, match, head)) blocks.back() = {match[1], match[5], match[3], "", number};
-      else EXPECT_EQ(line, "```") << "line " << number << ": not understood";
+      if (std::regex_match(line, match, head))
+        blocks.back() = {match[1], match[5], match[3], "", number};
+      else
+        EXPECT_EQ(line, "```") << "line " << number << ": not understood";
     } else if (inside) {
       blocks.back().text += line + "\n";
     }
@@ -98,7 +106,8 @@ std::vector<Block> blocks_of(const std::string& page) {
 
 // Numbers of trials and draws as small as they may be.
 std::string shortened(const std::string& text) {
-  static const std::regex trials("(--trials |--more |trials: )[0-9]+"), draws("--draws [0-9]+"), pairs("--pairs [0-9]+");
+  static const std::regex trials("(--trials |--more |trials: )[0-9]+"), draws("--draws [0-9]+"),
+      pairs("--pairs [0-9]+");
   std::string out = std::regex_replace(text, trials, "$014");
   out = std::regex_replace(out, draws, "--draws 12");
   return std::regex_replace(out, pairs, "--pairs 3");
@@ -111,8 +120,10 @@ bool matches(const std::string& expected, const std::string& found) {
   while (true) {
     std::size_t dots = expected.find("...", from);
     std::string part = expected.substr(from, dots == std::string::npos ? dots : dots - from);
-    std::size_t hit = first ? (found.starts_with(part) ? 0 : std::string::npos) : found.find(part, at);
-    if (dots == std::string::npos) return found.ends_with(part) && hit != std::string::npos && found.size() - part.size() >= at;
+    std::size_t hit =
+        first ? (found.starts_with(part) ? 0 : std::string::npos) : found.find(part, at);
+    if (dots == std::string::npos)
+      return found.ends_with(part) && hit != std::string::npos && found.size() - part.size() >= at;
     if (hit == std::string::npos) return false;
     at = hit + part.size();
     from = dots + 3;
@@ -124,21 +135,27 @@ class Page {
  public:
   explicit Page(const std::string& name) : name_(name) {
     namespace fs = std::filesystem;
-    for (const char* folder : {"examples", "bench", "tests", "docs"}) fs::create_directory_symlink(cat(TW_SOURCE_DIR "/", folder), at(folder));
+    for (const char* folder : {"examples", "bench", "tests", "docs"})
+      fs::create_directory_symlink(cat(TW_SOURCE_DIR "/", folder), at(folder));
     fs::create_directory_symlink(TW_BINARY_DIR, at("build"));
   }
   std::string at(const std::string& file) const { return folder_.path() + "/" + file; }
 
   void run(const std::vector<Block>& blocks) {
     for (const Block& block : blocks) {
-      if (block.name.empty() || block.language == "text" || block.language == "cpp" || block.language == "cmake" || !block.skip.empty()) continue;
+      if (block.name.empty() || block.language == "text" || block.language == "cpp" ||
+          block.language == "cmake" || !block.skip.empty())
+        continue;
       std::filesystem::create_directories(std::filesystem::path(at(block.name)).parent_path());
-      test::write_file(at(block.name), block.language == "yaml" ? shortened(block.text) : block.text);
+      test::write_file(at(block.name),
+                       block.language == "yaml" ? shortened(block.text) : block.text);
     }
     for (const Block& block : blocks) {
       SCOPED_TRACE(cat(name_, ":", block.line));
-      if (!block.skip.empty()) std::printf("%s:%d: not run: %s\n", name_.c_str(), block.line, block.skip.c_str());
-      else run(block);
+      if (!block.skip.empty())
+        std::printf("%s:%d: not run: %s\n", name_.c_str(), block.line, block.skip.c_str());
+      else
+        run(block);
     }
   }
 
@@ -146,7 +163,9 @@ class Page {
   void run(const Block& block) {
     if (block.language == "sh") return run_shell(block.text);
     if (block.language == "text" && block.name == "output") {
-      EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n" << printed_ << "and expected\n" << block.text;
+      EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n"
+                                                 << printed_ << "and expected\n"
+                                                 << block.text;
       return;
     }
     if (!block.name.empty() && (block.language == "cpp" || block.language == "cmake")) {
@@ -158,8 +177,10 @@ class Page {
   }
 
   void run_shell(const std::string& text) {
-    Finished finished = test::run_program({"bash", "-euo", "pipefail", "-c", shortened(text)},
-                                          {.folder = folder_.path(), .environment = {cat("PATH=" TW_BINARY_DIR ":", std::getenv("PATH"))}});
+    Finished finished =
+        test::run_program({"bash", "-euo", "pipefail", "-c", shortened(text)},
+                          {.folder = folder_.path(),
+                           .environment = {cat("PATH=" TW_BINARY_DIR ":", std::getenv("PATH"))}});
     EXPECT_EQ(finished.code, 0) << text << finished.out << finished.err;
     printed_ = finished.out;
   }
@@ -184,9 +205,16 @@ class Page {
     while (in >> word && word == "#") std::getline(in, word);
     if (word == "workload" || word == "epilogue") {
       parse_workloads(source, diagnostics);
+<<<<<<< HEAD
+    } else if (word == "rule" || word == "replace" || word == "import" || word == "rules" ||
+               word == "post" || word == "mark") {
+=======
     } else if (is_declaration(word)) {
+>>>>>>> main
       test::write_file(at("module_in_the_text.tw"), text);
-      Finished finished = test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"}, {.folder = folder_.path()});
+      Finished finished =
+          test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"},
+                            {.folder = folder_.path()});
       EXPECT_EQ(finished.code, 0) << text << finished.out << finished.err;
     } else {
       parse_schedule(source, diagnostics);
@@ -214,7 +242,8 @@ std::vector<std::string> pages() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Examples, testing::ValuesIn(pages()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Examples, testing::ValuesIn(pages()),
+                         [](const auto& info) { return info.param; });
 
 TEST(Docs, WhatIsPrintedIsComparedWithDots) {
   EXPECT_TRUE(matches("a ... c\n", "a b c\n"));

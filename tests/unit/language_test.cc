@@ -1,9 +1,11 @@
-// What a person reads whose rule module is wrong: the files of tests/language, each case with the whole text. A case is
+// What a person reads whose rule module is wrong: the files of tests/language, each case with the
+// whole text. A case is
 //
 //   // ---- title
 //   the module my.tw                 and, after a line `// file NAME`, another file beside it
 //   expect
-//   what `tracewright check my.tw --op matmul` says on standard error; of a set `s` if the module has one
+//   what `tracewright check my.tw --op matmul` says on standard error; of a set `s` if the module
+//   has one
 //
 // Exit code 2, and nothing on standard output. TW_BLESS=1 rewrites what is expected.
 #include <gtest/gtest.h>
@@ -76,12 +78,15 @@ TEST_P(Language, SaysWhatIsWrong) {
     SCOPED_TRACE(c.title);
     test::TemporaryDirectory folder;
     write_files(folder.path(), c.text);
-    std::vector<std::string> words = {"check", "my.tw", "--op", "matmul", "--draws", "1", "--target", "cpu -threads=1"};
+    std::vector<std::string> words = {"check",   "my.tw", "--op",     "matmul",
+                                      "--draws", "1",     "--target", "cpu -threads=1"};
     if (c.text.find("rules s {") != std::string::npos) words.insert(words.end(), {"--rule", "s"});
     test::Finished found = test::tracewright(words, {.folder = folder.path()});
     EXPECT_EQ(found.code, 2) << c.text << found.out;
     EXPECT_EQ(found.out, "");
-    if (!bless) { EXPECT_EQ(found.err, c.expected) << c.text; }
+    if (!bless) {
+      EXPECT_EQ(found.err, c.expected) << c.text;
+    }
     out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.text, "expect\n", found.err);
   }
   if (bless) test::write_file(path, out);
@@ -89,35 +94,44 @@ TEST_P(Language, SaysWhatIsWrong) {
 
 std::vector<std::string> case_files() {
   std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_of_cases)) out.push_back(entry.path().stem().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_of_cases))
+    out.push_back(entry.path().stem().string());
   std::sort(out.begin(), out.end());
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Language, testing::ValuesIn(case_files()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Language, testing::ValuesIn(case_files()),
+                         [](const auto& info) { return info.param; });
 
-// The texts of all messages in the sources of the language: what begins an argument of error() or fail() up to the end of that literal.
+// The texts of all messages in the sources of the language: what begins an argument of error() or
+// fail() up to the end of that literal.
 std::vector<std::string> messages_of(const std::string& source) {
-  static const std::regex call("(?:[^a-z_](?:error|error_expected|type_error|wrong_type|fail)|expect_[a-z]+)\\([^\"\\n]*\"((?:[^\"\\\\]|\\\\.)*)\"");
+  static const std::regex call(
+      "(?:[^a-z_](?:error|error_expected|type_error|wrong_type|fail)|expect_[a-z]+)\\([^\";]*\"(("
+      "?:[^\"\\\\]|\\\\.)*)\"");
   std::vector<std::string> found;
-  for (std::sregex_iterator at(source.begin(), source.end(), call), end; at != end; ++at) found.push_back((*at)[1]);
+  for (std::sregex_iterator at(source.begin(), source.end(), call), end; at != end; ++at)
+    found.push_back((*at)[1]);
   return found;
 }
 
 TEST(LanguageCases, EveryMessageHasOne) {
   std::string all;
-  for (const std::string& name : case_files()) all += test::read_file(cat(folder_of_cases, "/", name, ".txt"));
+  for (const std::string& name : case_files())
+    all += test::read_file(cat(folder_of_cases, "/", name, ".txt"));
   std::vector<std::string> sources = {TW_SOURCE_DIR "/cli/rule_modules.cc"};
   for (const auto& entry : std::filesystem::directory_iterator(TW_SOURCE_DIR "/rules/lang")) {
     if (entry.path().extension() == ".cc") sources.push_back(entry.path().string());
   }
-  // A block disappears under a rule only if an instruction was given it or one of its loops, and then it has a handle.
+  // A block disappears under a rule only if an instruction was given it or one of its loops, and
+  // then it has a handle.
   all += "the block no longer exists";
   int count = 0;
   for (const std::string& source : sources) {
     for (const std::string& message : messages_of(test::read_file(source))) {
       ++count;
-      EXPECT_NE(all.find(message), std::string::npos) << source << ": no case shows `" << message << "`";
+      EXPECT_NE(all.find(message), std::string::npos)
+          << source << ": no case shows `" << message << "`";
     }
   }
   EXPECT_GT(count, 50);

@@ -1,4 +1,5 @@
-// Plugins and the examples of the C++ API, built as somebody else would: out of the tree, against the installed files.
+// Plugins and the examples of the C++ API, built as somebody else would: out of the tree, against
+// the installed files.
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
@@ -11,16 +12,19 @@ namespace {
 
 using test::Finished;
 
-// An installed tracewright, and projects built against it. Building takes long, so there are few tests.
+// An installed tracewright, and projects built against it. Building takes long, so there are few
+// tests.
 class Outside : public testing::Test {
  protected:
   void SetUp() override {
-    Finished install = test::run_program({"cmake", "--install", TW_BINARY_DIR, "--prefix", at("installed")});
+    Finished install =
+        test::run_program({"cmake", "--install", TW_BINARY_DIR, "--prefix", at("installed")});
     ASSERT_EQ(install.code, 0) << install.err;
   }
   std::string at(const std::string& name) const { return folder.path() + "/" + name; }
   void build(const std::string& source, const std::string& name) {
-    Finished configured = test::run_program({"cmake", "-S", cat(TW_SOURCE_DIR "/", source), "-B", at(name), "-DCMAKE_PREFIX_PATH=" + at("installed")});
+    Finished configured = test::run_program({"cmake", "-S", cat(TW_SOURCE_DIR "/", source), "-B",
+                                             at(name), "-DCMAKE_PREFIX_PATH=" + at("installed")});
     ASSERT_EQ(configured.code, 0) << configured.out << configured.err;
     Finished built = test::run_program({"cmake", "--build", at(name)});
     ASSERT_EQ(built.code, 0) << built.out << built.err;
@@ -30,7 +34,9 @@ class Outside : public testing::Test {
     EXPECT_EQ(rules::load_plugin(at(file), error, seconds), nullptr);
     return error;
   }
-  Finished run(std::vector<std::string> words) { return test::tracewright(std::move(words), {.folder = folder.path()}); }
+  Finished run(std::vector<std::string> words) {
+    return test::tracewright(std::move(words), {.folder = folder.path()});
+  }
   void is_checked();
   void is_placed();
   void is_imported();
@@ -38,25 +44,33 @@ class Outside : public testing::Test {
 };
 
 void Outside::is_checked() {
-  Finished finished = run({"check", "plugin/loops_by_stride.so", "--op", "matmul", "--draws", "40", "--target", "cpu -threads=1"});
+  Finished finished = run({"check", "plugin/loops_by_stride.so", "--op", "matmul", "--draws", "40",
+                           "--target", "cpu -threads=1"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_EQ(finished.out,
-            "rule loops_by_stride: loops that step through consecutive elements go inside, and are cut\n"
-            "  fits matmul(M = 16, N = 64, K = 13), block C: 2 sketches\n"
-            "  2 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n");
+  EXPECT_EQ(
+      finished.out,
+      "rule loops_by_stride: loops that step through consecutive elements go inside, and are cut\n"
+      "  fits matmul(M = 16, N = 64, K = 13), block C: 2 sketches\n"
+      "  2 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n");
 }
 
 void Outside::is_placed() {
-  test::write_file(at("list.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [{file: plugin/loops_by_stride.so, before: decompose}]\n"
-                                    "tasks:\n  - {name: s, op: softmax, args: {M: 8, N: 8}}\n");
+  test::write_file(at("list.yaml"),
+                   "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [{file: "
+                   "plugin/loops_by_stride.so, before: decompose}]\n"
+                   "tasks:\n  - {name: s, op: softmax, args: {M: 8, N: 8}}\n");
   Finished finished = run({"space", "list.yaml"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.out.find(", loops_by_stride (plugin/loops_by_stride.so), decompose,"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find(", loops_by_stride (plugin/loops_by_stride.so), decompose,"),
+            std::string::npos)
+      << finished.out;
   EXPECT_NE(finished.out.find("sample_categorical([4, 8, 16])"), std::string::npos) << finished.out;
 }
 
 void Outside::is_imported() {
-  test::write_file(at("mine.tw"), "import \"plugin/loops_by_stride.so\"\nrules mine { auto_inline; loops_by_stride }\n");
+  test::write_file(
+      at("mine.tw"),
+      "import \"plugin/loops_by_stride.so\"\nrules mine { auto_inline; loops_by_stride }\n");
   Finished finished = run({"check", "mine.tw", "--op", "dense", "--draws", "10"});
   EXPECT_EQ(finished.code, 0) << finished.err << finished.out;
 }
@@ -70,12 +84,16 @@ TEST_F(Outside, ARuleInCppIsCheckedPlacedAndImportedLikeOneOfTheLanguage) {
 
 TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
   ASSERT_NO_FATAL_FAILURE(build("tests/plugins", "wrong"));
-  EXPECT_EQ(why_not("wrong/old.so"), "it was built for tracewright 0.0.9 (interface 1), this is " TW_VERSION " (interface 1); build it again");
+  EXPECT_EQ(why_not("wrong/old.so"),
+            "it was built for tracewright 0.0.9 (interface 1), this is " TW_VERSION
+            " (interface 1); build it again");
   EXPECT_EQ(why_not("wrong/crash.so"), "its entry point crashes: Segmentation fault");
   EXPECT_EQ(why_not("wrong/throws.so"), "its entry point crashes: Aborted");
   EXPECT_EQ(why_not("wrong/hang.so", 1), "its entry point takes longer than 1 seconds");
   EXPECT_EQ(why_not("wrong/exit.so"), "its entry point ends the process with code 3");
-  EXPECT_EQ(why_not("wrong/nothing.so"), "it is no plugin: it does not export `tracewright_plugin`; write TW_PLUGIN(...) in one of its files");
+  EXPECT_EQ(why_not("wrong/nothing.so"),
+            "it is no plugin: it does not export `tracewright_plugin`; write TW_PLUGIN(...) in one "
+            "of its files");
   EXPECT_EQ(why_not("wrong/empty.so"), "it has no rules");
   test::write_file(at("text.so"), "this is no library\n");
   EXPECT_EQ(why_not("text.so").rfind("it cannot be loaded: ", 0), 0u) << why_not("text.so");
@@ -83,21 +101,34 @@ TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
 
   // A tune that has other modules goes on without it.
   test::write_file(at("good.tw"), "rule nothing(b: block)\n  after decompose\n{ skip }\n");
-  test::write_file(at("two.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [good.tw, wrong/crash.so]\ntasks:\n  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
+  test::write_file(
+      at("two.yaml"),
+      "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [good.tw, wrong/crash.so]\ntasks:\n  "
+      "- {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
   Finished finished = run({"tune", "two.yaml", "--trials", "1"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.err.find("wrong/crash.so has errors, see below; it is left out"), std::string::npos) << finished.err;
-  EXPECT_NE(finished.err.find("wrong/crash.so: error: the plugin is not loaded: its entry point crashes: Segmentation fault\n"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("wrong/crash.so has errors, see below; it is left out"),
+            std::string::npos)
+      << finished.err;
+  EXPECT_NE(finished.err.find("wrong/crash.so: error: the plugin is not loaded: its entry point "
+                              "crashes: Segmentation fault\n"),
+            std::string::npos)
+      << finished.err;
 }
 
 TEST_F(Outside, TheExamplesOfTheCppApiRun) {
   ASSERT_NO_FATAL_FAILURE(build("examples/cpp", "cpp"));
   Finished workload = test::run_program({at("cpp/workload")});
   EXPECT_EQ(workload.code, 0) << workload.err;
-  EXPECT_NE(workload.out.find("program scaled(X: input f32[4, 8], S: const f32[8], Y: output f32[4, 8])"), std::string::npos) << workload.out;
+  EXPECT_NE(
+      workload.out.find("program scaled(X: input f32[4, 8], S: const f32[8], Y: output f32[4, 8])"),
+      std::string::npos)
+      << workload.out;
   Finished schedule = test::run_program({at("cpp/schedule")});
   EXPECT_EQ(schedule.code, 0) << schedule.err;
-  EXPECT_NE(schedule.out.find("rejected: parallel: loop `k` feeds the reduction iter `k`"), std::string::npos) << schedule.out;
+  EXPECT_NE(schedule.out.find("rejected: parallel: loop `k` feeds the reduction iter `k`"),
+            std::string::npos)
+      << schedule.out;
   EXPECT_NE(schedule.out.find("replayed: the same program"), std::string::npos) << schedule.out;
   Finished space = test::run_program({at("cpp/space")});
   EXPECT_EQ(space.code, 0) << space.err;

@@ -1,6 +1,8 @@
-// The set `reference-cpu`: the sketches that the reference has for the operators of its own benchmark, and what its postprocessors do.
+// The set `reference-cpu`: the sketches that the reference has for the operators of its own
+// benchmark, and what its postprocessors do.
 #include <gtest/gtest.h>
 
+#include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
@@ -9,7 +11,8 @@
 namespace tw {
 namespace {
 
-// The reference's benchmark at its first shapes (case 0 of each operator), and how many sketches its tests for CPUs list.
+// The reference's benchmark at its first shapes (case 0 of each operator), and how many sketches
+// its tests for CPUs list.
 struct Row {
   const char* op;
   WorkloadArguments arguments;
@@ -17,23 +20,88 @@ struct Row {
 };
 const std::vector<Row>& benchmark() {
   static const std::vector<Row> rows = {
-      {"conv1d", {{"N", i64{1}}, {"L", i64{256}}, {"CI", i64{64}}, {"CO", i64{128}}, {"K", i64{3}}, {"stride", i64{2}}, {"padding", i64{1}}}, 3},
-      {"conv2d", {{"N", i64{1}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}, 3},
-      {"conv3d", {{"N", i64{1}}, {"D", i64{16}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}, 3},
+      {"conv1d",
+       {{"N", i64{1}},
+        {"L", i64{256}},
+        {"CI", i64{64}},
+        {"CO", i64{128}},
+        {"K", i64{3}},
+        {"stride", i64{2}},
+        {"padding", i64{1}}},
+       3},
+      {"conv2d",
+       {{"N", i64{1}},
+        {"H", i64{224}},
+        {"W", i64{224}},
+        {"CI", i64{3}},
+        {"CO", i64{64}},
+        {"K", i64{7}},
+        {"stride", i64{2}},
+        {"padding", i64{3}}},
+       3},
+      {"conv3d",
+       {{"N", i64{1}},
+        {"D", i64{16}},
+        {"H", i64{224}},
+        {"W", i64{224}},
+        {"CI", i64{3}},
+        {"CO", i64{64}},
+        {"K", i64{7}},
+        {"stride", i64{2}},
+        {"padding", i64{3}}},
+       3},
       {"batch_matmul", {{"B", i64{1}}, {"M", i64{128}}, {"N", i64{128}}, {"K", i64{128}}}, 3},
-      {"depthwise_conv2d", {{"N", i64{1}}, {"H", i64{112}}, {"W", i64{112}}, {"C", i64{32}}, {"K", i64{3}}, {"padding", i64{1}}}, 3},
-      {"conv2d_transposed", {{"N", i64{1}}, {"H", i64{4}}, {"W", i64{4}}, {"CI", i64{512}}, {"CO", i64{256}}, {"K", i64{4}}, {"stride", i64{2}}, {"padding", i64{1}}}, 3},
-      {"capsule_conv2d", {{"N", i64{1}}, {"H", i64{16}}, {"W", i64{16}}, {"CI", i64{32}}, {"CO", i64{32}}, {"K", i64{3}}, {"stride", i64{2}}, {"padding", i64{1}}}, 3},
+      {"depthwise_conv2d",
+       {{"N", i64{1}},
+        {"H", i64{112}},
+        {"W", i64{112}},
+        {"C", i64{32}},
+        {"K", i64{3}},
+        {"padding", i64{1}}},
+       3},
+      {"conv2d_transposed",
+       {{"N", i64{1}},
+        {"H", i64{4}},
+        {"W", i64{4}},
+        {"CI", i64{512}},
+        {"CO", i64{256}},
+        {"K", i64{4}},
+        {"stride", i64{2}},
+        {"padding", i64{1}}},
+       3},
+      {"capsule_conv2d",
+       {{"N", i64{1}},
+        {"H", i64{16}},
+        {"W", i64{16}},
+        {"CI", i64{32}},
+        {"CO", i64{32}},
+        {"K", i64{3}},
+        {"stride", i64{2}},
+        {"padding", i64{1}}},
+       3},
       {"norm", {{"B", i64{1}}, {"M", i64{256}}, {"N", i64{256}}}, 3},
       {"softmax", {{"M", i64{256}}, {"N", i64{256}}}, 9},
-      {"conv2d_bn_relu", {{"N", i64{1}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}, 3},
-      {"transpose_batch_matmul", {{"B", i64{1}}, {"S", i64{128}}, {"H", i64{12}}, {"D", i64{64}}}, 3}};
+      {"conv2d_bn_relu",
+       {{"N", i64{1}},
+        {"H", i64{224}},
+        {"W", i64{224}},
+        {"CI", i64{3}},
+        {"CO", i64{64}},
+        {"K", i64{7}},
+        {"stride", i64{2}},
+        {"padding", i64{3}}},
+       3},
+      {"transpose_batch_matmul",
+       {{"B", i64{1}}, {"S", i64{128}}, {"H", i64{12}}, {"D", i64{64}}},
+       3}};
   return rows;
 }
 
-OwnedProgram made(const std::string& op, const WorkloadArguments& arguments, const std::vector<std::string>& epilogues = {}) {
+OwnedProgram made(const std::string& op, const WorkloadArguments& arguments,
+                  const std::vector<std::string>& epilogues = {}) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), op, arguments, epilogues, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(operator_library(), op, arguments, epilogues, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
   return std::move(*program);
 }
@@ -43,12 +111,16 @@ TEST(ReferenceRules, GiveAsManySketchesAsTheReference) {
   for (const Row& row : benchmark()) {
     OwnedProgram program = made(row.op, row.arguments);
     std::string errors;
-    Space space = build_space(program.program, *library.find_set("reference-cpu"), library, {.threads = 32}, errors);
+    Space space = build_space(program.program, *library.find_set("reference-cpu"), library,
+                              {.threads = 32}, errors);
     EXPECT_EQ(errors, "") << row.op;
-    EXPECT_EQ(space.sketches.size(), row.sketches) << row.op << "\n" << space.sketches[0].trace.print();
+    EXPECT_EQ(space.sketches.size(), row.sketches) << row.op << "\n"
+                                                   << space.sketches[0].trace.print();
     for (const Sketch& sketch : space.sketches) {
       std::string text = sketch.trace.print();
-      EXPECT_NE(text.find("sample_categorical([0, 16, 64, 512])"), std::string::npos) << row.op << "\n" << text;
+      EXPECT_NE(text.find("sample_categorical([0, 16, 64, 512])"), std::string::npos)
+          << row.op << "\n"
+          << text;
     }
   }
 }
@@ -63,7 +135,8 @@ Built build(const OwnedProgram& program, std::size_t sketch, int threads) {
   Diagnostics diagnostics(source);
   Target machine = *parse_target(source.text, 0, diagnostics);
   std::string errors;
-  CandidateSpace space = make_candidate_space(program.program, *library.find_set("reference-cpu"), library, machine, errors);
+  CandidateSpace space = make_candidate_space(program.program, *library.find_set("reference-cpu"),
+                                              library, machine, errors);
   EXPECT_EQ(errors, "");
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -87,14 +160,63 @@ TEST(ReferenceRules, PostprocessingFusesOuterLoopsForThreadsAndInnerOnesForVecto
 }
 
 TEST(ReferenceRules, AnElementwiseProgramIsOneFusedLoopOfVectors) {
-  Source source{"p", "program p(X: input f32[8, 16], Y: output f32[8, 16]) {\n  for i in 8 {\n    for j in 16 {\n      block Y(i: S 8 = i, j: S 16 = j) {\n"
-                     "        Y[i, j] = X[i, j] * 2.0\n      }\n    }\n  }\n}\n"};
+  Source source{"p",
+                "program p(X: input f32[8, 16], Y: output f32[8, 16]) {\n  for i in 8 {\n    for j "
+                "in 16 {\n      block Y(i: S 8 = i, j: S 16 = j) {\n"
+                "        Y[i, j] = X[i, j] * 2.0\n      }\n    }\n  }\n}\n"};
   Diagnostics diagnostics(source);
   std::optional<OwnedProgram> program = parse_program(source, diagnostics);
   ASSERT_TRUE(program) << diagnostics.render();
   EXPECT_EQ(build(*program, 0, 2).trace,
-            "  enter_postproc()\n  b_Y = get_block(\"Y\")\n  i, j = get_loops(b_Y)\n  i_j = fuse([i, j])\n"
+            "  enter_postproc()\n  b_Y = get_block(\"Y\")\n  i, j = get_loops(b_Y)\n  i_j = "
+            "fuse([i, j])\n"
             "  top, inner = split(i_j, [_, 16])\n  parallel(top)\n  vectorize(inner)\n");
+}
+
+// Bytes times bytes: as many sketches as without, each of them with the instruction; floats are
+// tiled as ever.
+TEST(ReferenceRules, DotProductsOfBytesBecomeInstructions) {
+  rules::Library library = rules::Library::built_in();
+  Source source{"mine.tw", R"(
+workload bytes(M: int, N: int, K: int, A: type, B: type) {
+  input X: A[M, K]
+  const W: B[K, N]
+  output Y: i32[i: M, j: N] = sum(k: K) in i32 i32(X[i, k]) * i32(W[k, j])
+}
+)"};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  struct Row {
+    const char* set;
+    DType a, b;
+    i64 n;
+    const char* intrinsic;  // "": the plain tiles
+  };
+  const Row rows[] = {{"reference-cpu-vnni", DType::U8, DType::I8, 64, "dot_u8i8x16_avx512vnni"},
+                      {"reference-cpu-vnni", DType::U8, DType::I8, 60, ""},
+                      {"reference-cpu-vnni", DType::I8, DType::I8, 64, ""},
+                      {"reference-cpu", DType::U8, DType::I8, 64, ""},
+                      {"reference-arm-dotprod", DType::I8, DType::I8, 64, "dot_i8i8x4_neon"},
+                      {"reference-arm-dotprod", DType::U8, DType::U8, 64, "dot_u8u8x4_neon"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(cat(row.set, " ", row.intrinsic));
+    auto program = instantiate(
+        module, "bytes", {{"M", i64{64}}, {"N", row.n}, {"K", i64{64}}, {"A", row.a}, {"B", row.b}},
+        {}, diagnostics);
+    ASSERT_TRUE(program) << diagnostics.render();
+    std::string errors;
+    Space space = build_space(program->program, *library.find_set(row.set), library, {}, errors);
+    EXPECT_EQ(errors, "");
+    EXPECT_EQ(space.sketches.size(), 3u);
+    for (const Sketch& sketch : space.sketches) {
+      std::string text = sketch.trace.print();
+      std::string wanted = cat(", \"", row.intrinsic, "\")\n");
+      bool is_plain = std::string_view(row.intrinsic).empty(),
+           has_it = text.find("tensorize(") != std::string::npos;
+      EXPECT_EQ(has_it, !is_plain) << text;
+      EXPECT_TRUE(is_plain || text.find(wanted) != std::string::npos) << text;
+    }
+  }
 }
 
 TEST(ReferenceRules, WeightsAreStoredInTheOrderOfTheLoops) {
