@@ -205,12 +205,7 @@ class Page {
     while (in >> word && word == "#") std::getline(in, word);
     if (word == "workload" || word == "epilogue") {
       parse_workloads(source, diagnostics);
-<<<<<<< HEAD
-    } else if (word == "rule" || word == "replace" || word == "import" || word == "rules" ||
-               word == "post" || word == "mark") {
-=======
     } else if (is_declaration(word)) {
->>>>>>> main
       test::write_file(at("module_in_the_text.tw"), text);
       Finished finished =
           test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"},
