@@ -28,13 +28,25 @@ static Status all_consumers_below(const State& state, const Block* block, const 
   return ok();
 }
 
-// Where consumers read somewhere in a box (annotate_buffer_access), all of it is computed, from inputs that must be there.
+// The range of such an index may hold more than what is read: somewhere in a box (annotate_buffer_access), or a quotient or remainder.
+static bool may_be_wider(const Expr* index) {
+  if (as_within(index)) return true;
+  bool divides = false;
+  walk(index, [&](const Node* node) {
+    const Binary* n = as<Binary>(node);
+    divides |= n && (n->op == BinaryOp::FloorDiv || n->op == BinaryOp::FloorMod);
+    return true;
+  });
+  return divides;
+}
+
+// All of the range is computed, from inputs that must be there.
 static Status has_inputs_for_boxes(const State& state, const Block* block, const Path& to) {
   bool boxed = false;
   for (const Block* reader : consumers(state.program().body, block)) {
     for (const Access& access : accesses_of(reader)) {
       bool meant = access.kind == AccessKind::Read && writes_buffer(block, access.buffer);
-      for (const Expr* index : access.indices) boxed |= meant && as_within(index);
+      for (const Expr* index : access.indices) boxed |= meant && may_be_wider(index);
     }
   }
   std::vector<const Block*> sources = boxed ? producers(state.program().body, block) : std::vector<const Block*>{};
