@@ -216,6 +216,7 @@ TEST_P(EveryOperator, DrawsComputeTheSame) {
     check_space(workload(signature.name, arguments_for(signature)), signature.name, set, threads, drawn);
   }
   check_space(workload("dense", {{"M", i64{7}}, {"N", i64{20}}, {"K", i64{9}}}, {"bias", "gelu"}), "dense bias gelu", set, threads, drawn);
+  check_space(workload("dense", {{"M", i64{1}}, {"N", i64{150}}, {"K", i64{9}}}), "dense of one row", set, threads, drawn);
   EXPECT_GT(drawn.draws, 50);
   EXPECT_GE(drawn.lowered, drawn.draws * 9 / 10) << drawn.lowered << " of " << drawn.draws;
   // The space holds next to no point that an instruction rejects.
