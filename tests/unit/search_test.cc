@@ -383,7 +383,7 @@ TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
   EXPECT_EQ(second.calls, 20);
 }
 
-TEST_F(Search, ALeapIsBelievedIfASecondMeasurementConfirmsIt) {
+TEST_F(Search, ANewBestIsBelievedIfASecondMeasurementConfirmsIt) {
   tasks_.pop_back();
   Database file = database("leaps");
   std::map<std::string, int> calls;  // by code
