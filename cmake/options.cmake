@@ -34,6 +34,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized> $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>)
 endif()
+if(TRACEWRIGHT_FUZZ)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-error>)  # Clang warns inside of GCC's library
+endif()
 if(TRACEWRIGHT_SANITIZE)
   add_compile_options(-fsanitize=${TRACEWRIGHT_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TRACEWRIGHT_SANITIZE})
