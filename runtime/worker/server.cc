@@ -34,36 +34,15 @@ std::vector<int> usable_cpus(int first) {
 }  // namespace
 
 int Server::serve() {
-  std::string error, payload;
+  std::string error;
   if (!worker_.sandbox.prepare(error)) {
     std::fprintf(stderr, "tracewright-worker: %s\n", error.c_str());
     return 1;
   }
-  MessageKind kind{};
-  while (receive_frame(worker_.tuner, kind, payload, -1)) {
-    if (!answer(kind, payload)) return 1;
-  }
-  return 0;
+  return serve_requests(worker_.tuner, *this);
 }
 
-bool Server::answer(MessageKind kind, std::string_view payload) {
-  if (kind == MessageKind::Hello) {
-    HelloMessage message;
-    return decode(payload, message) && hello(message);
-  }
-  if (kind == MessageKind::BeginTask) {
-    BeginTaskMessage message;
-    return decode(payload, message) && begin_task(message);
-  }
-  if (kind == MessageKind::EndTask) {
-    int task = 0;
-    return decode(payload, task) && tasks_.erase(task) == 1;
-  }
-  MeasureMessage message;
-  return kind == MessageKind::Measure && decode(payload, message) && measure(message);
-}
-
-bool Server::hello(const HelloMessage& message) {
+bool Server::hello(HelloMessage& message) {
   worker_.cpus = usable_cpus(message.core);
   worker_.memory_bytes = message.memory_bytes;
   worker_.reference_timeout_seconds = message.reference_timeout_seconds;
@@ -78,7 +57,7 @@ bool Server::hello(const HelloMessage& message) {
   return true;
 }
 
-bool Server::begin_task(const BeginTaskMessage& message) {
+bool Server::begin_task(BeginTaskMessage& message) {
   TaskStart started;
   auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed,
                                      started.error);

@@ -19,10 +19,12 @@ class Server {
     std::unique_ptr<Task> data;
     Kernel incumbent;
   };
-  // False: the request is not understood, or the tuner is gone.
-  bool answer(MessageKind kind, std::string_view payload);
-  bool hello(const HelloMessage& message);
-  bool begin_task(const BeginTaskMessage& message);
+  template <class Server>
+  friend int serve_requests(int socket, Server& server);
+  // False: the tuner is gone, or the request cannot be.
+  bool hello(HelloMessage& message);
+  bool begin_task(BeginTaskMessage& message);
+  bool end_task(int& task) { return tasks_.erase(task) == 1; }
   bool measure(MeasureMessage& message);
 
   WorkerState worker_;

@@ -21,34 +21,8 @@ struct OpenTask {
 
 class DeviceServer {
  public:
-  int serve() {
-    MessageKind kind{};
-    std::string payload;
-    while (receive_frame(kWorkerSocket, kind, payload, -1)) {
-      if (!answer(kind, payload)) return 1;
-    }
-    return 0;
-  }
-
- private:
-  bool answer(MessageKind kind, std::string_view payload) {
-    if (kind == MessageKind::Hello) {
-      HelloMessage message;
-      return decode(payload, message) && hello(message);
-    }
-    if (kind == MessageKind::BeginTask) {
-      BeginTaskMessage message;
-      return decode(payload, message) && begin_task(message);
-    }
-    if (kind == MessageKind::EndTask) {
-      int task = 0;
-      return decode(payload, task) && tasks_.erase(task) == 1;
-    }
-    MeasureMessage message;
-    return kind == MessageKind::Measure && decode(payload, message) && measure(message);
-  }
-
-  bool hello(const HelloMessage& message) {
+  // Requests of the tuner; see serve_requests.
+  bool hello(HelloMessage& message) {
     hello_ = message;
     device_ = std::make_unique<opencl::Device>(message.device, error_);
     if (error_.empty()) {
@@ -59,7 +33,9 @@ class DeviceServer {
     return true;
   }
 
-  bool begin_task(const BeginTaskMessage& message) {
+  bool end_task(int& task) { return tasks_.erase(task) == 1; }
+
+  bool begin_task(BeginTaskMessage& message) {
     TaskStart started;
     started.error = error_;
     if (worker_) {
@@ -85,6 +61,7 @@ class DeviceServer {
     return send_frame(kWorkerSocket, MessageKind::Measured, encode(result));
   }
 
+ private:
   Watchdog watchdog_;
   HelloMessage hello_;
   std::string error_;
@@ -114,5 +91,6 @@ int main(int count, char** words) {
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the tuner, which lets the trial at hand finish
-  return tw::DeviceServer().serve();
+  tw::DeviceServer server;
+  return tw::serve_requests(tw::kWorkerSocket, server);
 }
