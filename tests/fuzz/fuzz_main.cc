@@ -1,5 +1,7 @@
-// A libFuzzer program for the target that FUZZ_TARGET names. Its seeds are written with `--write-seeds FOLDER` as the only arguments.
+// A libFuzzer program for the target that the environment variable FUZZ_TARGET names. As the only arguments `--list` prints the names of all
+// targets, `--write-seeds FOLDER` writes the seeds of one.
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -9,14 +11,20 @@
 
 namespace {
 const tw::fuzz::Target& target() {
+  const char* wanted = std::getenv("FUZZ_TARGET");
   for (const tw::fuzz::Target& target : tw::fuzz::targets()) {
-    if (target.name == FUZZ_TARGET) return target;
+    if (wanted && target.name == wanted) return target;
   }
-  std::abort();
+  std::fputs("FUZZ_TARGET names no target; --list prints them\n", stderr);
+  std::exit(2);
 }
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  if (*argc == 2 && std::strcmp((*argv)[1], "--list") == 0) {
+    for (const tw::fuzz::Target& target : tw::fuzz::targets()) std::puts(target.name.c_str());
+    std::exit(0);
+  }
   if (*argc != 3 || std::strcmp((*argv)[1], "--write-seeds") != 0) return 0;
   std::filesystem::create_directories((*argv)[2]);
   int number = 0;

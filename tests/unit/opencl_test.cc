@@ -8,6 +8,7 @@
 #include "runtime/measurer.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/opencl_device.h"
 #include "support/scheduled.h"
 #include "support/support.h"
 
@@ -25,9 +26,10 @@ class OpenCl : public ::testing::Test {
   }
 
   void SetUp() override {
+    if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
     setenv("POCL_CACHE_DIR", cache_.path().c_str(), 1);
     WorkerStart started = start_worker(worker_options(target()));
-    if (!started.measurer) GTEST_SKIP() << started.error;
+    ASSERT_TRUE(started.measurer) << started.error;
     measurer_ = std::move(started.measurer);
   }
 
@@ -65,7 +67,7 @@ class OpenCl : public ::testing::Test {
 
 TEST_F(OpenCl, RunsSharedTilesWithTails) {
   int task = begin(kUse);
-  if (task < 0) GTEST_SKIP() << error_;
+  ASSERT_GE(task, 0) << error_;
   MeasureResult result = measurer_->measure(
       task, kernel(kUse, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})), {});
   EXPECT_TRUE(result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy) << result.message;
@@ -76,7 +78,7 @@ TEST_F(OpenCl, RunsSharedTilesWithTails) {
 TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
   const char* use = "dense(M = 37, N = 40, K = 24)";
   int task = begin(use);
-  if (task < 0) GTEST_SKIP() << error_;
+  ASSERT_GE(task, 0) << error_;
   test::TileOptions options{.rows = 4, .columns = 16, .unroll = 2};
   Kernel first = kernel(use, test::dense_schedule(options));
   options.rows = 6;
@@ -89,7 +91,7 @@ TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
 
 TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
   int task = begin(kUse);
-  if (task < 0) GTEST_SKIP() << error_;
+  ASSERT_GE(task, 0) << error_;
   struct Row {
     const char *from, *to;
     MeasureStatus status;
