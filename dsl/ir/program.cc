@@ -46,6 +46,8 @@ bool has_free_layout(const Program& program, const Buffer* buffer) {
   return mark && mark->integer == 1;
 }
 
+bool is_prepackable(const Program& program, const Buffer* buffer) { return is_constant_param(program, buffer) || has_free_layout(program, buffer); }
+
 void mark_free_layout(OwnedProgram& owned) {
   std::vector<Annotation> marks(owned.program.annotations.begin(), owned.program.annotations.end());
   marks.push_back({.key = "layout_free", .integer = 1});

@@ -40,6 +40,8 @@ bool is_output(const Program& program, const Buffer* buffer);
 // happens before the kernel runs.
 bool has_free_layout(const Program& program, const Buffer* buffer);
 void mark_free_layout(OwnedProgram& owned);
+// May it be laid out before the kernel runs: is it constant, or its layout free?
+bool is_prepackable(const Program& program, const Buffer* buffer);
 
 // The layout "ring d": along dimension d only what one iteration of a loop touches is kept when the program is lowered, and index
 // i is stored at the remainder of i (rolling_buffer). Nothing for other layouts.

@@ -92,7 +92,7 @@ Status check_prepack(const Program& program, const Accesses& prepack, const Acce
     if (contains(run.written, buffer)) return reject("prepack: `{a}` is also written outside of prepack", buffer->name);
   }
   for (const Buffer* buffer : prepack.read) {
-    if (is_constant_param(program, buffer) || has_free_layout(program, buffer) || contains(prepack.written, buffer)) continue;
+    if (is_prepackable(program, buffer) || contains(prepack.written, buffer)) continue;
     return reject("prepack: reads `{a}`, which is not constant and has no free layout", buffer->name);
   }
   return ok();

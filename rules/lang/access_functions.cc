@@ -198,8 +198,7 @@ FunctionResult is_prepackable(const Context& c, const Values& v) {
   const Block* block = block_of(c, v);
   const Load* load = block ? operand_of(block, v) : nullptr;
   if (!load) return fail("expected a block that exists, and the index of an operand");
-  return yes_or_no(is_constant_param(c.state.program(), load->buffer) ||
-                   has_free_layout(c.state.program(), load->buffer));
+  return yes_or_no(tw::is_prepackable(c.state.program(), load->buffer));
 }
 
 FunctionResult n_writes(const Context& c, const Values& v) {

@@ -268,15 +268,12 @@ FunctionResult operand_with(const Context& c, const Values& v, Wanted wanted) {
   return give(RuleValue::none());
 }
 
-// May it be laid out before the kernel runs?
-bool is_prepackable(const Program& program, const Buffer* buffer) { return is_constant_param(program, buffer) || has_free_layout(program, buffer); }
-
 FunctionResult prepackable_operand_with(const Context& c, const Values& v) {
-  return operand_with(c, v, [&](const Buffer* b) { return is_prepackable(c.state.program(), b); });
+  return operand_with(c, v, [&](const Buffer* b) { return tw::is_prepackable(c.state.program(), b); });
 }
 
 FunctionResult run_time_operand_with(const Context& c, const Values& v) {
-  return operand_with(c, v, [&](const Buffer* b) { return !is_prepackable(c.state.program(), b); });
+  return operand_with(c, v, [&](const Buffer* b) { return !tw::is_prepackable(c.state.program(), b); });
 }
 
 // Does the loop step through consecutive elements of that operand (innermost dimension, step 1, nowhere else)?

@@ -21,6 +21,16 @@ struct RunOptions {
   bool closed_output = false;              // neither standard output nor standard error
 };
 
+// A task list of two small kernels and few trials.
+inline constexpr const char* kGemmAndRows = R"yaml(version: 1
+target: {kind: cpu, threads: 1}
+budget: {trials: 6}
+database: small.db
+tasks:
+  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}
+  - {name: rows, op: softmax, args: {M: 16, N: 64}}
+)yaml";
+
 Finished run_program(const std::vector<std::string>& words, const RunOptions& options = {});
 // The program `tracewright` of this build.
 Finished tracewright(std::vector<std::string> words, const RunOptions& options = {});

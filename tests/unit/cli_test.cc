@@ -23,15 +23,6 @@ namespace {
 using test::Finished;
 using test::tracewright;
 
-constexpr const char* small_list = R"yaml(version: 1
-target: {kind: cpu, threads: 1}
-budget: {trials: 6}
-database: small.db
-tasks:
-  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}
-  - {name: rows, op: softmax, args: {M: 16, N: 64}}
-)yaml";
-
 // What is said about bad.yaml below: every error of every file.
 constexpr const char* bad_list_errors = R"text(bad.yaml:2:21: error: unknown target key `thraeds`
     2 | target: {kind: cpu, thraeds: 1}
@@ -153,7 +144,7 @@ TEST_F(Cli, DoctorKnowsThisMachine) {
 }
 
 TEST_F(Cli, DryRunListsTheSketchesAndStartsNothing) {
-  write("small.yaml", small_list);
+  write("small.yaml", test::kGemmAndRows);
   boost::json::object report = run_json({"tune", "small.yaml", "--dry-run"});
   const boost::json::array& tasks = report.at("tasks").as_array();
   ASSERT_EQ(tasks.size(), 2u);
@@ -165,7 +156,7 @@ TEST_F(Cli, DryRunListsTheSketchesAndStartsNothing) {
 }
 
 TEST_F(Cli, SpaceShowsTracesThatDifferByRuleSet) {
-  write("small.yaml", small_list);
+  write("small.yaml", test::kGemmAndRows);
   auto first_trace = [&](const char* rules) {
     boost::json::object report = run_json({"space", "small.yaml", "--rules", rules});
     return std::string(report.at("tasks").at(0).at("sketches").at(0).at("trace").as_string());
@@ -180,7 +171,7 @@ TEST_F(Cli, SpaceShowsTracesThatDifferByRuleSet) {
 // ---- the whole way
 
 TEST_F(Cli, TuneResumeShowReplay) {
-  write("small.yaml", small_list);
+  write("small.yaml", test::kGemmAndRows);
   boost::json::object first = run_json({"tune", "small.yaml"});
   ASSERT_EQ(first.at("tasks").as_array().size(), 2u);
   for (const boost::json::value& task : first.at("tasks").as_array()) {
@@ -196,7 +187,7 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6)
       << "a second run measures nothing again";
   // One task alone gets further trials; then both get two more than each has.
-  write("gemm.yaml", std::string(small_list).substr(0, std::string(small_list).find("  - {name: rows")));
+  write("gemm.yaml", std::string(test::kGemmAndRows).substr(0, std::string(test::kGemmAndRows).find("  - {name: rows")));
   boost::json::object one = run_json({"tune", "gemm.yaml", "--trials", "9"});
   EXPECT_EQ(one.at("tasks").at(0).at("trials").as_int64(), 9);
   boost::json::object plan = run_json({"tune", "small.yaml", "--more", "2", "--dry-run"});
@@ -272,7 +263,7 @@ i64 stored_trials(const std::string& path) {
 }
 
 TEST_F(Cli, CtrlCKeepsWhatWasMeasuredAndTellsHowToGoOn) {
-  write("small.yaml", small_list);
+  write("small.yaml", test::kGemmAndRows);
   std::string path = folder.path() + "/small.db";
   auto interrupt = [&](int pid) {
     for (int wait = 0; wait < 600 && stored_trials(path) < 3; ++wait)
@@ -293,7 +284,7 @@ TEST_F(Cli, CtrlCKeepsWhatWasMeasuredAndTellsHowToGoOn) {
 }
 
 TEST_F(Cli, ADamagedOrMissingDatabaseIsTheEnvironmentsFault) {
-  write("small.yaml", small_list);
+  write("small.yaml", test::kGemmAndRows);
   write("broken.db", "this is no database, only text that somebody put here by mistake\n");
   Finished finished = run({"tune", "small.yaml", "--database", "broken.db"});
   EXPECT_EQ(finished.code, 3);
@@ -306,7 +297,7 @@ TEST_F(Cli, ADamagedOrMissingDatabaseIsTheEnvironmentsFault) {
 TEST_F(Cli, BenchComparesWithTheProbe) {
   if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0)
     GTEST_SKIP() << "the FMA probe was not built";
-  write("small.yaml", small_list);
+  write("small.yaml", test::kGemmAndRows);
   run_json({"tune", "small.yaml", "--trials", "3"});
   boost::json::object report =
       run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});

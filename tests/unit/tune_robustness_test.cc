@@ -27,18 +27,9 @@ using test::Finished;
 using test::RunOptions;
 using test::tracewright;
 
-constexpr const char* kGemmAndRows = R"yaml(version: 1
-target: {kind: cpu, threads: 1}
-budget: {trials: 6}
-database: small.db
-tasks:
-  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}
-  - {name: rows, op: softmax, args: {M: 16, N: 64}}
-)yaml";
-
 class TuneRobustness : public testing::Test {
  protected:
-  void SetUp() override { write("small.yaml", kGemmAndRows); }
+  void SetUp() override { write("small.yaml", test::kGemmAndRows); }
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
   void write(const std::string& name, const std::string& text) const { test::write_file(path(name), text); }
   std::string bytes(const std::string& name) const { return test::read_file(path(name)); }
@@ -244,7 +235,7 @@ TEST_F(TuneRobustness, OneCoreIsEnough) {
     EXPECT_EQ(task.at("trials").as_int64(), 6) << task;
     EXPECT_EQ(task.at("failed").as_int64(), 0) << task;
   }
-  std::string two_threads = kGemmAndRows;
+  std::string two_threads = test::kGemmAndRows;
   two_threads.replace(two_threads.find("threads: 1"), 10, "threads: 2");
   write("two.yaml", two_threads);
   Finished two = on_one_core({"tune", "two.yaml", "--model", "tree", "--json"});
