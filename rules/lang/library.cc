@@ -71,8 +71,9 @@ bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics
     if (!own.insert(rule.name).second) {
       diagnostics.error(rule.span, cat("this module has two rules `", rule.name, "`"));
     } else if (old && !rule.replaces) {
-      diagnostics.error(rule.span, cat("there already is a rule `", rule.name, "`"),
-                        cat("write `replace ", rule.kind(), " ", rule.name, "` to put this one in its place, or give it a name of its own"));
+      bool fits = std::string_view(old->kind()) == rule.kind();
+      std::string replace = cat("write `replace ", rule.kind(), " ", rule.name, "` to put this one in its place, or ");
+      diagnostics.error(rule.span, cat("there already is a ", old->kind(), " `", rule.name, "`"), (fits ? replace : "") + "give it a name of its own");
     } else if (!old && rule.replaces) {
       diagnostics.error(rule.span, cat("there is no rule `", rule.name, "` to replace"), near_rule(rule.name));
     } else if (old && std::string_view(old->kind()) != rule.kind()) {

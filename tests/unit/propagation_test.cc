@@ -61,7 +61,7 @@ Status draw_one(const CandidateSpace& space, CandidateBuilder& builder, const Ta
     return lowered.run.body ? ok() : reject("nothing is left of the program");
   }
   TW_TRY(LoweredGpuProgram lowered, lower_gpu(arena, program, lowering_options(target), gpu_limits(target)));
-  return lowered.kernels.empty() ? reject("nothing is left of the program") : ok();
+  return lowered.run.empty() ? reject("nothing is left of the program") : ok();
 }
 
 Tally measure(const Row& row, bool propagates) {
