@@ -17,8 +17,9 @@ namespace {
 struct Row {
   const char* set;
   const char* target;
+  double least_without;  // percent of draws that are rejected without propagation, at least; 0: the set has no conditions
 };
-constexpr Row kRows[] = {{"cpu", "cpu -mcpu=znver3 -threads=2"}, {"opencl", "opencl -device=0"}, {"cuda", "cuda -arch=sm_80"}};
+constexpr Row kRows[] = {{"cpu", "cpu -mcpu=znver3 -threads=2", 30}, {"opencl", "opencl -device=0", 20}, {"cuda", "cuda -arch=sm_80", 0}};
 
 Target parsed(const char* text) {
   Source source{"target", text};
@@ -42,10 +43,11 @@ OwnedProgram program_of(const char* text) {
   return *instantiate(operator_library(), use->workload, use->arguments, {}, inner);
 }
 
+// Rejected by instructions, `require`, postprocessors; and by lowering, whose limits on code and memory depend on all tiles together.
 struct Tally {
-  int draws = 0, rejected = 0;
+  int draws = 0, rejected = 0, not_lowered = 0;
   std::map<std::string, int> reasons;
-  double share() const { return 100.0 * rejected / draws; }
+  double share(int count) const { return 100.0 * count / draws; }
 };
 
 // One draw: replayed, postprocessed, lowered.
@@ -75,13 +77,14 @@ Tally measure(const Row& row, bool propagates) {
     EXPECT_EQ(errors, "") << use;
     CandidateBuilder builder(space);
     int sketches = static_cast<int>(space.space.sketches.size());
-    for (int i = 0; i < 80; ++i) {
+    for (int i = 0; i < 240; ++i) {
       Rng rng(5, static_cast<u64>(i));
       Status status = draw_one(space, builder, target, i % sketches, propagates, rng);
       ++tally.draws;
       if (status) continue;
-      ++tally.rejected;
-      ++tally.reasons[cat(status.rejected().instruction[0] ? status.rejected().instruction : "lowering", ": ", status.rejected().reason)];
+      bool is_instruction = status.rejected().instruction[0] != 0;
+      ++(is_instruction ? tally.rejected : tally.not_lowered);
+      ++tally.reasons[cat(is_instruction ? status.rejected().instruction : "lowering", ": ", status.rejected().reason)];
     }
   }
   return tally;
@@ -93,9 +96,11 @@ TEST_P(Propagation, LeavesNextToNothingToReject) {
   Tally with = measure(GetParam(), true), without = measure(GetParam(), false);
   std::string reasons;
   for (const auto& [reason, count] : with.reasons) reasons += cat("\n  ", count, " times ", reason);
-  std::printf("%s: %.2f %% of %d draws rejected, without propagation %.1f %%%s\n", GetParam().set, with.share(), with.draws, without.share(), reasons.c_str());
-  EXPECT_LT(with.share(), 1.0) << reasons;
-  EXPECT_GT(without.share(), 10.0);
+  std::printf("%s, %d draws: %.2f %% rejected and %.2f %% not lowered; without propagation %.2f %% and %.2f %%%s\n", GetParam().set, with.draws,
+              with.share(with.rejected), with.share(with.not_lowered), without.share(without.rejected), without.share(without.not_lowered), reasons.c_str());
+  EXPECT_LT(with.share(with.rejected), 1.0) << reasons;
+  EXPECT_LT(with.share(with.rejected + with.not_lowered), 2.0) << reasons;
+  EXPECT_GE(without.share(without.rejected), GetParam().least_without);
 }
 
 // ---- nothing is lost
@@ -179,7 +184,8 @@ TEST_P(Propagation, KeepsEveryPointThatRejectionKeeps) {
     }
   }
   std::printf("%s: %d small spaces, %d of them narrowed by conditions\n", GetParam().set, spaces, narrowed);
-  EXPECT_GT(narrowed, 5);
+  EXPECT_GT(spaces, 0);
+  EXPECT_GE(narrowed, GetParam().least_without > 0 ? 5 : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Propagation, testing::ValuesIn(kRows), [](const auto& info) { return std::string(info.param.set); });
