@@ -145,6 +145,17 @@ TW_EMU_QUIET unsigned tw_emu_ballot(unsigned mask, bool predicate, int line) {
 #define __any_sync(mask, predicate) (tw_emu_ballot(mask, predicate, __LINE__) != 0)
 #define __all_sync(mask, predicate) (tw_emu_ballot(mask, predicate, __LINE__) == (mask))
 
+// ---- asynchronous copies from global to shared memory (cp.async), of 4, 8 or 16 bytes
+
+#define tw_copy_async_4(to, from) tw_emu_copy_async(to, from, 4, 4, __LINE__)
+#define tw_copy_async_8(to, from) tw_emu_copy_async(to, from, 8, 8, __LINE__)
+#define tw_copy_async_16(to, from) tw_emu_copy_async(to, from, 16, 16, __LINE__)
+TW_EMU_QUIET void tw_copy_async_commit() { tw_emu_copy_commit(); }
+template <int Groups>
+TW_EMU_QUIET void tw_copy_async_wait() {
+  tw_emu_copy_wait(Groups);
+}
+
 // What a kernel is called with: its pointers, whatever their types.
 struct tw_emu_pointer {
   void* address;

@@ -76,12 +76,12 @@ class Run {
       report = {.status = EmulationStatus::Unavailable, .message = "there is no memory for the kernel's arguments"};
       return;
     }
-    Machine here(memory_, seed_, message_.options.max_groups, report);
-    machine = &here;
+    machine_ = std::make_unique<Machine>(memory_, seed_, message_.options.max_groups, report);
+    machine = machine_.get();
     report.is_complete = true;
     const KernelManifest& manifest = message_.kernel.manifest;
     report.status = EmulationStatus::Ok;
-    run_all(here, manifest.prepack_launches, manifest.prepack, report) && run_all(here, manifest.run_launches, manifest.run, report);
+    run_all(manifest.prepack_launches, manifest.prepack, report) && run_all(manifest.run_launches, manifest.run, report);
     machine = nullptr;
   }
 
@@ -133,8 +133,7 @@ class Run {
     return memory_.global(first_scratch_ + i).data + (pointer.at - scratch_[i].begin);
   }
 
-  bool run_all(Machine& here, const std::vector<KernelLaunch>& launches, const std::vector<KernelArgument>& arguments,
-               EmulationReport& report) {
+  bool run_all(const std::vector<KernelLaunch>& launches, const std::vector<KernelArgument>& arguments, EmulationReport& report) {
     for (const KernelLaunch& from : launches) {
       Launch launch{.name = from.name, .groups = from.groups, .threads = from.threads};
       launch.call = reinterpret_cast<void (*)(void* const*)>(library_.find("tw_emu_call_" + from.name));
@@ -143,7 +142,8 @@ class Run {
         return false;
       }
       for (const KernelLaunch::Pointer& pointer : from.pointers) launch.pointers.push_back(address_of(pointer, arguments));
-      if (!here.run(launch)) return false;
+      launch_ = launch;
+      if (!machine_->run(launch_)) return false;
     }
     return true;
   }
@@ -152,6 +152,8 @@ class Run {
   const Library& library_;
   u64 seed_;
   Memory memory_;
+  std::unique_ptr<Machine> machine_;
+  Launch launch_;
   std::map<std::string, std::size_t> at_;
   std::vector<Part> scratch_;
   std::size_t first_scratch_ = 0;
@@ -161,12 +163,11 @@ EmulatedMessage run_all(const EmulateMessage& message, const Library& library) {
   EmulatedMessage answer;
   for (int i = 0; i < message.options.runs; ++i) {
     EmulationReport report;
-    Run run(message, library, message.options.seed + static_cast<u64>(i));
-    run.go(report);
-    bool is_last = i + 1 == message.options.runs || report.status != EmulationStatus::Ok;
+    auto run = std::make_unique<Run>(message, library, message.options.seed + static_cast<u64>(i));
+    run->go(report);
     if (i == 0 || report.status != EmulationStatus::Ok) answer.report = report;
-    if (is_last && report.status == EmulationStatus::Ok) answer.outputs = run.outputs();
-    if (is_last) break;
+    if (report.status != EmulationStatus::Ok) break;
+    if (i + 1 == message.options.runs) answer.outputs = run->outputs();
   }
   return answer;
 }
@@ -182,6 +183,7 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
     watch_signals(message.options.timeout_seconds);
     return run_all(message, library);
   }
+  // What ran is abandoned as it stands, and still lives: nothing of it was on this stack but what the jump has cut off.
   std::string where = machine ? machine->where() : "the emulator";
   if (caught == SIGALRM)
     answer.report = {.status = EmulationStatus::Timeout, .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s")};
