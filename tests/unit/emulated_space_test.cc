@@ -1,0 +1,169 @@
+// Random draws of the rule set `cuda` over the operator library, printed as CUDA C and run in the emulator, compute what the interpreter says of
+// the workload. TW_CASES=2000 build/release/tests/emulated_space_test runs more of them; TW_SEED=n repeats one.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include "backends/meaning.h"
+#include "dsl/base/text.h"
+#include "dsl/text/workload.h"
+#include "runtime/emulation.h"
+#include "sampler/search/candidate.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+namespace {
+
+constexpr int kTogether = 20;  // kernels compiled as one text
+
+i64 from_environment(const char* name, i64 fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : fallback;
+}
+
+// Small shapes, odd ones among them.
+WorkloadArguments random_arguments(const Signature& signature, Rng& rng) {
+  bool is_window_operator = signature.name.find("conv") != std::string::npos || signature.name.find("pool") != std::string::npos;
+  bool is_deep = signature.name == "capsule_conv2d" || signature.name == "conv3d";
+  WorkloadArguments out;
+  for (const Signature::Parameter& parameter : signature.parameters) {
+    const std::string& name = parameter.name;
+    if (name == "padding") out.push_back({name, rng.below(2)});
+    if (!parameter.required) continue;
+    auto between = [&](i64 least, i64 most) { return least + rng.below(most - least + 1); };
+    if (is_window_operator && (name == "K" || name == "N" || name == "B")) {
+      out.push_back({name, name == "K" ? between(2, 3 - is_deep) : between(1, 2 - is_deep)});
+    } else if (is_window_operator) {
+      bool is_image = name == "H" || name == "W" || name == "L" || name == "D";
+      out.push_back({name, is_deep ? between(3, 4) : is_image ? between(4, 8) : between(1, 18)});
+    } else {
+      out.push_back({name, rng.below(3) == 0 ? i64{4} << rng.below(4) : between(1, 40)});
+    }
+  }
+  return out;
+}
+
+struct Case {
+  u64 seed = 0;
+  std::string use, trace;
+  OwnedProgram base;
+  std::optional<Kernel> kernel;  // none: lowering refuses what was drawn
+};
+
+std::string text_of(const Signature& signature, const WorkloadArguments& arguments) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : arguments) parts.push_back(cat(name, " = ", std::get<i64>(value)));
+  return cat(signature.name, "(", join(parts, ", "), ")");
+}
+
+Target cuda_target() {
+  Target target;
+  target.kind = TargetKind::Cuda;
+  target.arch = "sm_80";
+  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  return target;
+}
+
+void make_case(u64 seed, Case& out) {
+  static const rules::Library library = rules::Library::built_in();
+  static const Target target = cuda_target();
+  Rng rng(seed);
+  const std::vector<Signature>& all = signatures(operator_library());
+  const Signature& signature = all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
+  WorkloadArguments arguments = random_arguments(signature, rng);
+  out.seed = seed, out.use = text_of(signature, arguments);
+  std::vector<std::string> epilogues;
+  if (signature.name == "dense" && rng.below(2)) epilogues = {"bias", "gelu"};
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> made = instantiate(operator_library(), signature.name, arguments, epilogues, diagnostics);
+  ASSERT_TRUE(made) << out.use << diagnostics.render();
+  out.base = *made;
+  std::string errors;
+  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
+  ASSERT_EQ(errors, "") << out.use;
+  CandidateBuilder builder(space);
+  Candidate candidate;
+  if (!builder.draw(static_cast<int>(rng.below(static_cast<i64>(space.space.sketches.size()))), candidate, rng)) return;
+  Result<Program> program = builder.build(candidate, &rng);
+  if (!program) return;
+  if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
+  Arena arena;
+  Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+  if (!lowered) return;
+  Result<Kernel> kernel = device_source(*lowered, target, cat("k", seed));
+  ASSERT_TRUE(kernel) << out.use << "\n" << to_string(kernel.rejected());
+  out.kernel = std::move(*kernel);
+}
+
+// "" or what is wrong.
+std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t index) {
+  Judge judge(one.base.program, one.seed, tolerance_for_small_integers(one.base.program));
+  if (!judge.problem().empty()) return "the workload: " + judge.problem();
+  NamedArrays arrays;
+  const Array<Param> params = one.base.program.params;
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    if (params[p].role != Role::Output) arrays[std::string(params[p].buffer->name)] = judge.inputs()[p];
+  }
+  EmulationReport report = kernels.run(index, arrays, {.seed = one.seed});
+  if (report.status != EmulationStatus::Ok) return cat(name_of(report.status), ": ", report.message);
+  std::vector<HostArray> got;
+  for (const Param& param : params) {
+    auto found = arrays.find(std::string_view(param.buffer->name));
+    got.push_back(found == arrays.end() ? HostArray::like(param.buffer) : found->second);
+  }
+  return judge.compare(got);
+}
+
+struct Count {
+  int kernels = 0, refused = 0, wrong = 0;
+  std::set<std::string> operators;
+};
+
+void run_batch(std::vector<Case>& cases, Count& count) {
+  std::vector<const Kernel*> kernels;
+  std::vector<const Case*> with_kernel;
+  for (const Case& one : cases) {
+    if (!one.kernel) {
+      ++count.refused;
+      continue;
+    }
+    kernels.push_back(&*one.kernel);
+    with_kernel.push_back(&one);
+  }
+  if (kernels.empty()) return;
+  EmulationReport report;
+  std::unique_ptr<EmulatedKernels> compiled = EmulatedKernels::compile(kernels, report);
+  ASSERT_TRUE(compiled) << report.message;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Case& one = *with_kernel[i];
+    ++count.kernels;
+    count.operators.insert(one.use.substr(0, one.use.find('(')));
+    std::string wrong = judge(one, *compiled, i);
+    if (wrong.empty()) continue;
+    ++count.wrong;
+    ADD_FAILURE() << wrong << "\nTW_SEED=" << one.seed << "  " << one.use << "\n" << one.trace << (std::getenv("TW_SEED") ? one.kernel->code : "");
+  }
+}
+
+TEST(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
+  if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+  i64 first = from_environment("TW_SEED", 0), cases = std::getenv("TW_SEED") ? 1 : from_environment("TW_CASES", 60);
+  Count count;
+  for (i64 begin = first; begin < first + cases; begin += kTogether) {
+    std::vector<Case> batch(static_cast<std::size_t>(std::min<i64>(kTogether, first + cases - begin)));
+    for (std::size_t i = 0; i < batch.size(); ++i) make_case(static_cast<u64>(begin) + i, batch[i]);
+    if (HasFatalFailure()) return;
+    run_batch(batch, count);
+  }
+  std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, " << count.refused << " draws refused by lowering, "
+            << count.wrong << " wrong\n";
+  if (cases == 1) return;
+  EXPECT_GE(count.kernels, cases * 8 / 10) << "most draws must be lowered";
+  EXPECT_GE(count.operators.size(), 10u);
+}
+
+}  // namespace
+}  // namespace tw
