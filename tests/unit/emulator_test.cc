@@ -6,10 +6,13 @@
 #include <regex>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/print.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/run_program.h"
 #include "support/scheduled.h"
+#include "support/support.h"
 
 namespace tw {
 namespace {
@@ -291,6 +294,24 @@ TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
   EmulationVerdict verdict = judge(kUse, tiled_product(), {.memory_bytes = 1000});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
   EXPECT_NE(verdict.message.find("more than are emulated"), std::string::npos) << verdict.message;
+}
+
+// ---- the command
+
+TEST_F(Emulator, ReplayChecksCudaKernels) {
+  test::Scheduled plain(kUse, {}, "");
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/mm.tw", cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n", print(plain.program()), "schedule {\n",
+                                                 test::gpu_gemm_schedule({}), "}\n"));
+  test::Finished finished = test::tracewright({"replay", "mm.tw", "--check"}, {.folder = folder.path()});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_NE(finished.out.find("matmul: right in the emulator (432 outputs compared, largest difference"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("matmul: 0 bank conflicts in "), std::string::npos) << finished.out;
+  finished = test::tracewright({"replay", "mm.tw", "--check", "--json"}, {.folder = folder.path()});
+  EXPECT_NE(finished.out.find("\"status\":\"right\""), std::string::npos) << finished.out;
+  finished = test::tracewright({"replay", "mm.tw", "--check"}, {.folder = folder.path(), .environment = {"TRACEWRIGHT_CXX=/no/such/compiler"}});
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_NE(finished.err.find("cannot be emulated: CUDA kernels are emulated with a C++ compiler"), std::string::npos) << finished.err;
 }
 
 TEST(EmulatorWithoutACompiler, SaysSo) {
