@@ -142,7 +142,7 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
   NamedArrays arrays = inputs_;
   EmulationReport report = kernels.run(index, arrays,
                                        {.seed = options_.seed,
-                                        .runs = options_.runs,
+                                        .runs = is_small_ ? options_.runs : 1,
                                         .max_groups = is_small_ ? 0 : options_.max_groups,
                                         .timeout_seconds = options_.timeout_seconds});
   if (report.status == EmulationStatus::Ok) return compare(arrays, report);

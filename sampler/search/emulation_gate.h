@@ -13,7 +13,7 @@ namespace tw {
 
 struct EmulationGateOptions {
   u64 seed = 1;  // of inputs and orders
-  int runs = 2;  // orders that are tried
+  int runs = 2;  // orders that are tried, if all groups run
   // Kernels of more multiply-adds than this run some groups of each launch only; the outputs are compared where those have written.
   double full_points = 2e7;
   i64 max_groups = 3;            // for these

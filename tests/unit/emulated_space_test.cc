@@ -8,6 +8,7 @@
 
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
 #include "dsl/text/workload.h"
 #include "runtime/emulation.h"
 #include "sampler/search/candidate.h"
@@ -23,8 +24,8 @@ i64 from_environment(const char* name, i64 fallback) {
   return text ? std::atoll(text) : fallback;
 }
 
-// Small shapes, odd ones among them.
-WorkloadArguments random_arguments(const Signature& signature, Rng& rng) {
+// Small shapes, odd ones among them; `most` for extents.
+WorkloadArguments random_arguments(const Signature& signature, i64 most, Rng& rng) {
   bool is_window_operator = signature.name.find("conv") != std::string::npos || signature.name.find("pool") != std::string::npos;
   bool is_deep = signature.name == "capsule_conv2d" || signature.name == "conv3d";
   WorkloadArguments out;
@@ -37,9 +38,9 @@ WorkloadArguments random_arguments(const Signature& signature, Rng& rng) {
       out.push_back({name, name == "K" ? between(2, 3 - is_deep) : between(1, 2 - is_deep)});
     } else if (is_window_operator) {
       bool is_image = name == "H" || name == "W" || name == "L" || name == "D";
-      out.push_back({name, is_deep ? between(3, 4) : is_image ? between(4, 8) : between(1, 18)});
+      out.push_back({name, is_deep ? between(3, 4) : is_image ? between(4, 8) : between(1, most / 2)});
     } else {
-      out.push_back({name, rng.below(3) == 0 ? i64{4} << rng.below(4) : between(1, 40)});
+      out.push_back({name, rng.below(3) == 0 ? std::min(most, i64{4} << rng.below(4)) : between(1, most)});
     }
   }
   return out;
@@ -67,26 +68,53 @@ Target cuda_target() {
   return target;
 }
 
+double points_of(const Program& program) {
+  double sum = 0;
+  for_each<Block>(program.body, [&](const Block* block) {
+    double points = 1;
+    for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
+    sum += points;
+  });
+  return sum;
+}
+
+// A random operator, small enough for the interpreter.
+void make_workload(Case& out, Rng& rng) {
+  const std::vector<Signature>& all = signatures(operator_library());
+  const Signature& signature = all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
+  std::vector<std::string> epilogues;
+  if (signature.name == "dense" && rng.below(2)) epilogues = {"bias", "gelu"};
+  for (i64 most = 40; most >= 5; most /= 2) {
+    WorkloadArguments arguments = random_arguments(signature, most, rng);
+    out.use = text_of(signature, arguments);
+    Diagnostics diagnostics(*operator_library().source);
+    std::optional<OwnedProgram> made = instantiate(operator_library(), signature.name, arguments, epilogues, diagnostics);
+    ASSERT_TRUE(made) << out.use << diagnostics.render();
+    out.base = *made;
+    if (points_of(out.base.program) <= 60'000) return;
+  }
+}
+
+// The longer one of two: those that do nothing to a block are many and short.
+int random_sketch(const Space& space, Rng& rng) {
+  auto length = [&](i64 sketch) { return space.sketches[static_cast<std::size_t>(sketch)].trace.instructions().size(); };
+  i64 count = static_cast<i64>(space.sketches.size()), a = rng.below(count), b = rng.below(count);
+  return static_cast<int>(length(a) > length(b) ? a : b);
+}
+
 void make_case(u64 seed, Case& out) {
   static const rules::Library library = rules::Library::built_in();
   static const Target target = cuda_target();
   Rng rng(seed);
-  const std::vector<Signature>& all = signatures(operator_library());
-  const Signature& signature = all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
-  WorkloadArguments arguments = random_arguments(signature, rng);
-  out.seed = seed, out.use = text_of(signature, arguments);
-  std::vector<std::string> epilogues;
-  if (signature.name == "dense" && rng.below(2)) epilogues = {"bias", "gelu"};
-  Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> made = instantiate(operator_library(), signature.name, arguments, epilogues, diagnostics);
-  ASSERT_TRUE(made) << out.use << diagnostics.render();
-  out.base = *made;
+  out.seed = seed;
+  make_workload(out, rng);
+  if (testing::Test::HasFatalFailure()) return;
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;
   CandidateBuilder builder(space);
   Candidate candidate;
-  if (!builder.draw(static_cast<int>(rng.below(static_cast<i64>(space.space.sketches.size()))), candidate, rng)) return;
+  if (!builder.draw(random_sketch(space.space, rng), candidate, rng)) return;
   Result<Program> program = builder.build(candidate, &rng);
   if (!program) return;
   if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
@@ -118,7 +146,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 }
 
 struct Count {
-  int kernels = 0, refused = 0, wrong = 0;
+  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0;
   std::set<std::string> operators;
 };
 
@@ -140,6 +168,7 @@ void run_batch(std::vector<Case>& cases, Count& count) {
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Case& one = *with_kernel[i];
     ++count.kernels;
+    count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
     count.operators.insert(one.use.substr(0, one.use.find('(')));
     std::string wrong = judge(one, *compiled, i);
     if (wrong.empty()) continue;
@@ -158,10 +187,12 @@ TEST(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
     if (HasFatalFailure()) return;
     run_batch(batch, count);
   }
-  std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, " << count.refused << " draws refused by lowering, "
+  std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, " << count.with_barriers
+            << " of them with barriers; " << count.refused << " draws refused by lowering, "
             << count.wrong << " wrong\n";
   if (cases == 1) return;
   EXPECT_GE(count.kernels, cases * 8 / 10) << "most draws must be lowered";
+  EXPECT_GE(count.with_barriers, cases / 10);
   EXPECT_GE(count.operators.size(), 10u);
 }
 
