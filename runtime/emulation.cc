@@ -26,8 +26,8 @@ namespace {
 
 constexpr double kCompileSeconds = 120;
 
-// What makes the compiler tell us of every access and every wrong index. Without optimization, so that an access of the text is one access of
-// the code. Linked with nothing: the emulator has what is called.
+// What makes the compiler tell us of every access and every wrong index. Without optimization, so that an access of the
+// text is one access of the code. Linked with nothing: the emulator has what is called.
 constexpr const char* kFlags[] = {"-x",
                                   "c++",
                                   "-std=c++20",
@@ -52,7 +52,9 @@ std::string read_text(const std::string& path) {
   return out.str();
 }
 
-bool is_program(const std::string& path) { return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path); }
+bool is_program(const std::string& path) {
+  return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path);
+}
 
 std::string device_functions() {
   for (const EmbeddedText& text : embedded_texts()) {
@@ -66,13 +68,16 @@ std::string unit_of(std::span<const Kernel* const> kernels) {
   std::string out = device_functions();
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const KernelManifest& manifest = kernels[i]->manifest;
-    out += cat("\nnamespace tw_emu_kernel_", i, " {\n#line 1 \"kernel.cu\"\n", kernels[i]->code, "\n}\n#line 1 \"calls\"\n");
+    out += cat("\nnamespace tw_emu_kernel_", i, " {\n#line 1 \"kernel.cu\"\n", kernels[i]->code,
+               "\n}\n#line 1 \"calls\"\n");
     for (const auto* launches : {&manifest.prepack_launches, &manifest.run_launches}) {
       for (const KernelLaunch& launch : *launches) {
         std::vector<std::string> pointers;
-        for (std::size_t p = 0; p < launch.pointers.size(); ++p) pointers.push_back(cat("tw_emu_pointer{pointers[", p, "]}"));
-        out += cat("extern \"C\" __attribute__((no_sanitize(\"thread\"))) void tw_emu_call_", launch.name, "(void* const* pointers) { tw_emu_kernel_", i, "::", launch.name, "(",
-                   join(pointers, ", "), "); }\n");
+        for (std::size_t p = 0; p < launch.pointers.size(); ++p)
+          pointers.push_back(cat("tw_emu_pointer{pointers[", p, "]}"));
+        out +=
+            cat("extern \"C\" __attribute__((no_sanitize(\"thread\"))) void tw_emu_call_", launch.name,
+                "(void* const* pointers) { tw_emu_kernel_", i, "::", launch.name, "(", join(pointers, ", "), "); }\n");
       }
     }
   }
@@ -145,11 +150,14 @@ bool compile_unit(const std::string& folder, const std::string& library, Emulati
   if (errors >= 0) close(errors);
   if (status == 0) return true;
   if (child.problem() != 0)
-    report = {.status = EmulationStatus::Unavailable, .message = cat(compiler, " does not start: ", std::strerror(child.problem()))};
+    report = {.status = EmulationStatus::Unavailable,
+              .message = cat(compiler, " does not start: ", std::strerror(child.problem()))};
   else if (status < 0)
-    report = {.status = EmulationStatus::Unavailable, .message = cat(compiler, " has not ended after ", kCompileSeconds, " s")};
+    report = {.status = EmulationStatus::Unavailable,
+              .message = cat(compiler, " has not ended after ", kCompileSeconds, " s")};
   else
-    report = {.status = EmulationStatus::BuildError, .message = cat(compiler, " does not compile the text: ", read_text(said).substr(0, 600))};
+    report = {.status = EmulationStatus::BuildError,
+              .message = cat(compiler, " does not compile the text: ", read_text(said).substr(0, 600))};
   return false;
 }
 
@@ -165,29 +173,46 @@ i64 launch_bound(const std::string& code, const std::string& name) {
 EmulationReport check_launches(const Kernel& kernel) {
   for (const auto* launches : {&kernel.manifest.prepack_launches, &kernel.manifest.run_launches}) {
     for (const KernelLaunch& launch : *launches) {
-      i64 threads = launch.threads[0] * launch.threads[1] * launch.threads[2], most = launch_bound(kernel.code, launch.name);
+      i64 threads = launch.threads[0] * launch.threads[1] * launch.threads[2],
+          most = launch_bound(kernel.code, launch.name);
       if (most > 0 && threads > most)
-        return {.status = EmulationStatus::Launch, .message = cat("kernel `", launch.name, "` is launched with ", threads,
-                                                                  " threads to a group, and made for ", most)};
-      if (threads > 1024) return {.status = EmulationStatus::Launch, .message = cat("kernel `", launch.name, "` has ", threads, " threads to a group")};
+        return {.status = EmulationStatus::Launch,
+                .message = cat("kernel `", launch.name, "` is launched with ", threads,
+                               " threads to a group, and made for ", most)};
+      if (threads > 1024)
+        return {.status = EmulationStatus::Launch,
+                .message = cat("kernel `", launch.name, "` has ", threads, " threads to a group")};
     }
   }
   return {.status = EmulationStatus::Ok};
 }
 
-EmulateMessage message_of(const std::string& library, const KernelManifest& manifest, const NamedArrays& arrays, const EmulationOptions& options) {
+EmulateMessage message_of(const std::string& library, const KernelManifest& manifest, const NamedArrays& arrays,
+                          const EmulationOptions& options) {
   EmulateMessage message{.library = library, .options = options};
   message.kernel.manifest = manifest;
-  for (const auto& [name, array] : arrays) message.arrays.push_back({name, std::string(array.bytes.begin(), array.bytes.end())});
+  for (const auto& [name, array] : arrays)
+    message.arrays.push_back({name, std::string(array.bytes.begin(), array.bytes.end())});
   return message;
 }
 
 }  // namespace
 
 const char* name_of(EmulationStatus status) {
-  constexpr const char* kNames[kEmulationStatuses] = {"ok",   "unavailable",   "build error", "launch",     "out of bounds",
-                                                      "misaligned", "uninitialised", "race",        "barrier",    "deadlock",
-                                                      "asynchronous copy",      "arithmetic",    "crash",       "timeout"};
+  constexpr const char* kNames[kEmulationStatuses] = {"ok",
+                                                      "unavailable",
+                                                      "build error",
+                                                      "launch",
+                                                      "out of bounds",
+                                                      "misaligned",
+                                                      "uninitialised",
+                                                      "race",
+                                                      "barrier",
+                                                      "deadlock",
+                                                      "asynchronous copy",
+                                                      "arithmetic",
+                                                      "crash",
+                                                      "timeout"};
   return kNames[static_cast<int>(status)];
 }
 
@@ -202,15 +227,18 @@ std::string emulation_compiler(std::string& error) {
       if (std::string program = cat(folder, "/", name); is_program(program)) return program;
     }
   }
-  error = cat("CUDA kernels are emulated with a C++ compiler, and there is none of ", join(names, ", "), " in $PATH (set TRACEWRIGHT_CXX)");
+  error = cat("CUDA kernels are emulated with a C++ compiler, and there is none of ", join(names, ", "),
+              " in $PATH (set TRACEWRIGHT_CXX)");
   return "";
 }
 
-std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(std::span<const Kernel* const> kernels, EmulationReport& report) {
+std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(std::span<const Kernel* const> kernels,
+                                                          EmulationReport& report) {
   std::unique_ptr<EmulatedKernels> out(new EmulatedKernels);
   std::string pattern = (std::filesystem::temp_directory_path() / "tracewright-emulator-XXXXXX").string();
   if (!mkdtemp(pattern.data())) {
-    report = {.status = EmulationStatus::Unavailable, .message = cat("no folder ", pattern, ": ", std::strerror(errno))};
+    report = {.status = EmulationStatus::Unavailable,
+              .message = cat("no folder ", pattern, ": ", std::strerror(errno))};
     return nullptr;
   }
   out->folder_ = pattern;
@@ -231,27 +259,36 @@ EmulatedKernels::~EmulatedKernels() {
 
 EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options) const {
   if (launches_[index].status != EmulationStatus::Ok) return launches_[index];
-  auto unavailable = [](const std::string& why) { return EmulationReport{.status = EmulationStatus::Unavailable, .message = why}; };
+  auto unavailable = [](const std::string& why) {
+    return EmulationReport{.status = EmulationStatus::Unavailable, .message = why};
+  };
   std::string error, program = worker_path({.program = "tracewright-emulator", .device = 0}, error);
-  if (program.empty()) return unavailable("the program tracewright-emulator was not found beside the library or in its ../bin");
+  if (program.empty())
+    return unavailable("the program tracewright-emulator was not found beside the library or in its ../bin");
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return unavailable(cat("no socket for the emulator: ", std::strerror(errno)));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return unavailable(cat("no socket for the emulator: ", std::strerror(errno)));
   Child child({program}, ends[1], -1);
   close(ends[1]);
   MessageKind kind{};
   std::string payload;
   EmulatedMessage answer;
-  bool good = child.problem() == 0 && send_frame(ends[0], MessageKind::Emulate, encode(message_of(library_, manifests_[index], arrays, options))) &&
-              receive_frame(ends[0], kind, payload, options.timeout_seconds + 10) && decode(payload, answer);
+  bool good =
+      child.problem() == 0 &&
+      send_frame(ends[0], MessageKind::Emulate, encode(message_of(library_, manifests_[index], arrays, options))) &&
+      receive_frame(ends[0], kind, payload, options.timeout_seconds + 10) && decode(payload, answer);
   close(ends[0]);
   if (!good) {
     int status = child.wait(0.1);
     return {.status = EmulationStatus::Crash,
-            .message = status > 0 && WIFSIGNALED(status) ? cat("the emulator was ended by: ", strsignal(WTERMSIG(status))) : "the emulator did not answer"};
+            .message = status > 0 && WIFSIGNALED(status)
+                           ? cat("the emulator was ended by: ", strsignal(WTERMSIG(status)))
+                           : "the emulator did not answer"};
   }
   for (const KernelArgument& argument : manifests_[index].run) {
     for (const NamedBytes& output : answer.outputs) {
-      if (output.name == argument.name) arrays[output.name] = {argument.dtype, argument.shape, {output.bytes.begin(), output.bytes.end()}};
+      if (output.name == argument.name)
+        arrays[output.name] = {argument.dtype, argument.shape, {output.bytes.begin(), output.bytes.end()}};
     }
   }
   return answer.report;

@@ -1,12 +1,14 @@
-// Emulation: runs kernels in CUDA C without a GPU. The text is compiled as C++ by the compiler of this machine, with its own
-// instrumentation of memory accesses, against CPU bodies of the device functions (runtime/emulator/device_functions.h), and run by the
-// program `tracewright-emulator`, one fiber per thread, in an order drawn from a seed. Used by the search's check without a GPU, by replay
-// and the tests. It knows neither workloads nor references, and says nothing about time.
+// Emulation: runs kernels in CUDA C without a GPU. The text is compiled as C++ by the compiler of this machine, with
+// its own instrumentation of memory accesses, against CPU bodies of the device functions
+// (runtime/emulator/device_functions.h), and run by the program `tracewright-emulator`, one fiber per thread, in an
+// order drawn from a seed. Used by the search's check without a GPU, by replay and the tests. It knows neither
+// workloads nor references, and says nothing about time.
 //
-// Found are: accesses outside of a buffer, misaligned vectors, reads of what nothing has written, writes to inputs; two threads at one
-// element between two barriers, or two groups, one of them writing; barriers that not all threads of the group reach, or not the same one;
-// waiting for ever; asynchronous copies that were not waited for; index arithmetic that overflows or divides by zero; launches with more
-// threads than the kernel was made for. Registers, shared memory and outputs begin as patterns (NaN).
+// Found are: accesses outside of a buffer, misaligned vectors, reads of what nothing has written, writes to inputs; two
+// threads at one element between two barriers, or two groups, one of them writing; barriers that not all threads of the
+// group reach, or not the same one; waiting for ever; asynchronous copies that were not waited for; index arithmetic
+// that overflows or divides by zero; launches with more threads than the kernel was made for. Registers, shared memory
+// and outputs begin as patterns (NaN).
 #pragma once
 #include <map>
 #include <memory>
@@ -31,8 +33,8 @@ class EmulatedKernels {
   EmulatedKernels(const EmulatedKernels&) = delete;
   EmulatedKernels& operator=(const EmulatedKernels&) = delete;
 
-  // Runs prepack, if there is one, and the kernel, in a process of its own. `arrays` holds inputs and constants by name and gets the outputs,
-  // those of the last run; they are left out unless the status is Ok.
+  // Runs prepack, if there is one, and the kernel, in a process of its own. `arrays` holds inputs and constants by name
+  // and gets the outputs, those of the last run; they are left out unless the status is Ok.
   EmulationReport run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options = {}) const;
 
  private:
@@ -45,7 +47,8 @@ class EmulatedKernels {
 // One kernel: compile and run.
 EmulationReport emulate(const Kernel& kernel, NamedArrays& arrays, const EmulationOptions& options = {});
 
-// The compiler that would be used: $TRACEWRIGHT_CXX, else g++, c++ or clang++ from the path. "" with what was tried in `error`.
+// The compiler that would be used: $TRACEWRIGHT_CXX, else g++, c++ or clang++ from the path. "" with what was tried in
+// `error`.
 std::string emulation_compiler(std::string& error);
 
 }  // namespace tw

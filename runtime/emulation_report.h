@@ -28,20 +28,20 @@ const char* name_of(EmulationStatus status);  // "ok", "race", ...
 struct EmulationOptions {
   u64 seed = 1;  // of the order of threads and groups
   int runs = 1;  // with seed, seed + 1, ...; the first finding ends it
-  // Of each launch at most so many groups run: first, last, and some drawn from the seed. What the others would have written stays a
-  // pattern, and reading it is no finding. 0 = all.
+  // Of each launch at most so many groups run: first, last, and some drawn from the seed. What the others would have
+  // written stays a pattern, and reading it is no finding. 0 = all.
   i64 max_groups = 0;
   double timeout_seconds = 20;  // of all runs together
 };
 
 struct EmulationReport {
   EmulationStatus status = EmulationStatus::Unavailable;
-  std::string message;  // one sentence: kernel, group, thread, buffer, index; empty if Ok
+  std::string message;       // one sentence: kernel, group, thread, buffer, index; empty if Ok
   bool is_complete = false;  // every group of every launch ran
   // Sums over the launches of the first run.
   i64 launches = 0, groups = 0, barriers = 0, global_accesses = 0, shared_accesses = 0;
-  // Of one group of each launch: accesses of whole warps to shared memory, and how many more rounds than for conflict-free addresses the
-  // 32 banks of 4 bytes need for them.
+  // Of one group of each launch: accesses of whole warps to shared memory, and how many more rounds than for
+  // conflict-free addresses the 32 banks of 4 bytes need for them.
   i64 warp_accesses = 0, bank_conflicts = 0;
 };
 

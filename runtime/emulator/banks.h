@@ -1,5 +1,6 @@
-// Banks: counts conflicts of a warp's accesses to shared memory. Fibers run one after another, so what a warp would do at once is put together
-// afterwards: the n-th time that each lane comes to one instruction between two barriers is one access of the warp.
+// Banks: counts conflicts of a warp's accesses to shared memory. Fibers run one after another, so what a warp would do
+// at once is put together afterwards: the n-th time that each lane comes to one instruction between two barriers is one
+// access of the warp.
 #pragma once
 #include <vector>
 
@@ -31,8 +32,8 @@ class Banks {
   i64 accesses_ = 0, conflicts_ = 0;
 };
 
-// The rounds that 32 banks of 4 bytes need for accesses of `bytes` each at these addresses (one per lane, in the order of lanes), beyond
-// those that the amount of data takes: 8 bytes go by half warps, 16 by quarters.
+// The rounds that 32 banks of 4 bytes need for accesses of `bytes` each at these addresses (one per lane, in the order
+// of lanes), beyond those that the amount of data takes: 8 bytes go by half warps, 16 by quarters.
 int extra_rounds(const std::vector<u64>& addresses, u64 bytes);
 
 }  // namespace tw::emulator

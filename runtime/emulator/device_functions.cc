@@ -17,7 +17,9 @@ Index index_of(const std::array<tw::i64, 3>& extents) {
 
 extern "C" {
 
-Index tw_emu_thread_index() { return {machine->thread_index()[0], machine->thread_index()[1], machine->thread_index()[2]}; }
+Index tw_emu_thread_index() {
+  return {machine->thread_index()[0], machine->thread_index()[1], machine->thread_index()[2]};
+}
 Index tw_emu_group_index() { return {machine->group_index()[0], machine->group_index()[1], machine->group_index()[2]}; }
 Index tw_emu_group_size() { return index_of(machine->launch().threads); }
 Index tw_emu_grid_size() { return index_of(machine->launch().groups); }

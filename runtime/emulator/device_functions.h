@@ -1,9 +1,11 @@
-// CPU bodies of what emitted CUDA C uses beyond C++: the kernels' text is compiled behind this one by runtime/emulation.cc, which carries it
-// as text. No other header is included, so that kernels may use any name. What needs the machine (threads, barriers, copies in flight) is
-// the extern "C" block, implemented in device_functions.cc; everything else is put together from that here.
+// CPU bodies of what emitted CUDA C uses beyond C++: the kernels' text is compiled behind this one by
+// runtime/emulation.cc, which carries it as text. No other header is included, so that kernels may use any name. What
+// needs the machine (threads, barriers, copies in flight) is the extern "C" block, implemented in device_functions.cc;
+// everything else is put together from that here.
 //
-// To add a function of a warp, exchange what its lanes know (tw_emu_exchange) and compute; to add an asynchronous copy, tw_emu_copy_async.
-// Functions of the emitted prelude that hold inline PTX stand between `#ifndef TW_EMULATED` and `#endif` there, and here with C++ bodies.
+// To add a function of a warp, exchange what its lanes know (tw_emu_exchange) and compute; to add an asynchronous copy,
+// tw_emu_copy_async. Functions of the emitted prelude that hold inline PTX stand between `#ifndef TW_EMULATED` and
+// `#endif` there, and here with C++ bodies.
 #define TW_EMULATED 1
 #define __global__
 #define __device__
@@ -16,7 +18,7 @@
 #define TW_EMU_NAME_2(counter) tw_emu_zone_##counter
 #define TW_EMU_NAME(counter) TW_EMU_NAME_2(counter)
 #define TW_EMU_SECTION __attribute__((section("tw_shared"), used))
-#define __shared__                                                     \
+#define __shared__                                                \
   static char TW_EMU_NAME(__COUNTER__)[4096] TW_EMU_SECTION = {}; \
   static TW_EMU_SECTION
 
@@ -55,20 +57,25 @@ uint3 tw_emu_group_size();
 uint3 tw_emu_grid_size();
 int tw_emu_lane();
 void tw_emu_barrier(int line);
-// All lanes in `mask` wait here for each other; then each one has what the others brought, `bytes` from each, in the order of lanes. Those
-// of other lanes are zero. `orders`: what was written before is seen behind it (__syncwarp), or not (shuffles).
+// All lanes in `mask` wait here for each other; then each one has what the others brought, `bytes` from each, in the
+// order of lanes. Those of other lanes are zero. `orders`: what was written before is seen behind it (__syncwarp), or
+// not (shuffles).
 void tw_emu_exchange(unsigned mask, const void* mine, unsigned bytes, void* all, bool orders, int line);
 // `lane`, if it is one of `mask`; an error otherwise.
 int tw_emu_lane_of(unsigned mask, int lane, int line);
-// `valid` bytes of `from`, then zeros up to `bytes`. They arrive when the thread waits for the group of copies that it commits next.
+// `valid` bytes of `from`, then zeros up to `bytes`. They arrive when the thread waits for the group of copies that it
+// commits next.
 void tw_emu_copy_async(void* to, const void* from, unsigned bytes, unsigned valid, int line);
 void tw_emu_copy_commit();
 // Until at most `groups` of the latest committed groups are on their way.
 void tw_emu_copy_wait(int groups);
 
-float expf(float), logf(float), sqrtf(float), tanhf(float), erff(float), fabsf(float), floorf(float), ceilf(float), rintf(float);
-float powf(float, float), fmaf(float, float, float), fminf(float, float), fmaxf(float, float), exp2f(float), log2f(float);
-double exp(double), log(double), sqrt(double), tanh(double), erf(double), fabs(double), floor(double), ceil(double), rint(double);
+float expf(float), logf(float), sqrtf(float), tanhf(float), erff(float), fabsf(float), floorf(float), ceilf(float),
+    rintf(float);
+float powf(float, float), fmaf(float, float, float), fminf(float, float), fmaxf(float, float), exp2f(float),
+    log2f(float);
+double exp(double), log(double), sqrt(double), tanh(double), erf(double), fabs(double), floor(double), ceil(double),
+    rint(double);
 double pow(double, double), fma(double, double, double), fmin(double, double), fmax(double, double);
 }
 
@@ -121,7 +128,9 @@ TW_EMU_QUIET int tw_emu_up_lane(unsigned by, int width = 32) {
   int lane = tw_emu_lane();
   return (lane & (width - 1)) < static_cast<int>(by) ? lane : lane - static_cast<int>(by);
 }
-TW_EMU_QUIET int tw_emu_same_lane(int from, int width = 32) { return (tw_emu_lane() & ~(width - 1)) | (from & (width - 1)); }
+TW_EMU_QUIET int tw_emu_same_lane(int from, int width = 32) {
+  return (tw_emu_lane() & ~(width - 1)) | (from & (width - 1));
+}
 #define __shfl_sync(mask, value, ...) tw_emu_from_lane(mask, value, tw_emu_same_lane(__VA_ARGS__), __LINE__)
 #define __shfl_xor_sync(mask, value, ...) tw_emu_from_lane(mask, value, tw_emu_xor_lane(__VA_ARGS__), __LINE__)
 #define __shfl_down_sync(mask, value, ...) tw_emu_from_lane(mask, value, tw_emu_down_lane(__VA_ARGS__), __LINE__)

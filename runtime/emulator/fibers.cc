@@ -24,7 +24,9 @@ Fibers::~Fibers() {
   if (stacks_) munmap(stacks_, fibers_.size() * (kStackBytes + kGuardBytes));
 }
 
-char* Fibers::stack(int fiber) const { return stacks_ + static_cast<u64>(fiber) * (kStackBytes + kGuardBytes) + kGuardBytes; }
+char* Fibers::stack(int fiber) const {
+  return stacks_ + static_cast<u64>(fiber) * (kStackBytes + kGuardBytes) + kGuardBytes;
+}
 
 bool Fibers::is_on_stack(u64 address, int fiber) const {
   u64 begin = reinterpret_cast<u64>(stack(fiber));
@@ -51,7 +53,8 @@ void Fibers::enter(int number) {
   fiber.first.uc_stack = {.ss_sp = stack(number), .ss_flags = 0, .ss_size = kStackBytes};
   fiber.first.uc_link = nullptr;
   u64 self = reinterpret_cast<u64>(this);
-  makecontext(&fiber.first, reinterpret_cast<void (*)()>(&Fibers::run), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
+  makecontext(&fiber.first, reinterpret_cast<void (*)()>(&Fibers::run), 2, static_cast<unsigned>(self),
+              static_cast<unsigned>(self >> 32));
   setcontext(&fiber.first);
 }
 

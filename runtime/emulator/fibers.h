@@ -1,4 +1,5 @@
-// Fibers: many stacks in one thread, and switching between them without a system call. Used by the machine; who runs next is decided there.
+// Fibers: many stacks in one thread, and switching between them without a system call. Used by the machine; who runs
+// next is decided there.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -12,8 +13,8 @@ namespace tw::emulator {
 
 class Fibers {
  public:
-  // Each fiber calls body(context, its number) again and again; the body gives back control by leave(), and where it returns, it is called
-  // anew the next time.
+  // Each fiber calls body(context, its number) again and again; the body gives back control by leave(), and where it
+  // returns, it is called anew the next time.
   Fibers(int count, void (*body)(void* context, int fiber), void* context);
   ~Fibers();
   Fibers(const Fibers&) = delete;

@@ -1,6 +1,7 @@
-// What compilers call in code that they instrument: before every access to memory that more than one function can see (-fsanitize=thread), and
-// where the arithmetic of an index or the type of a pointer is wrong (-fsanitize=bounds,alignment,...). Names and records are those of GCC's
-// and Clang's runtime libraries, which the kernels are not linked with.
+// What compilers call in code that they instrument: before every access to memory that more than one function can see
+// (-fsanitize=thread), and where the arithmetic of an index or the type of a pointer is wrong
+// (-fsanitize=bounds,alignment,...). Names and records are those of GCC's and Clang's runtime libraries, which the
+// kernels are not linked with.
 #include <cstring>
 
 #include "dsl/base/text.h"
@@ -44,18 +45,19 @@ struct PointerRecord {
 };
 
 [[noreturn]] void fail_arithmetic(const ArithmeticRecord* record, const char* what) {
-  machine->fail(EmulationStatus::Arithmetic, cat(what, " on line ", record->place.line, " in type ", record->type->name));
+  machine->fail(EmulationStatus::Arithmetic,
+                cat(what, " on line ", record->place.line, " in type ", record->type->name));
 }
 
 }  // namespace
 
 #define TW_HERE __builtin_return_address(0)
-#define TW_SIZED(bytes)                                                                                          \
-  void __tsan_read##bytes(void* at) { touch(at, bytes, Access::Read, TW_HERE); }                                 \
-  void __tsan_write##bytes(void* at) { touch(at, bytes, Access::Write, TW_HERE); }                               \
-  void __tsan_unaligned_read##bytes(void* at) { touch(at, bytes, Access::Read, TW_HERE); }                       \
-  void __tsan_unaligned_write##bytes(void* at) { touch(at, bytes, Access::Write, TW_HERE); }                     \
-  void __tsan_volatile_read##bytes(void* at) { touch(at, bytes, Access::Read, TW_HERE); }                        \
+#define TW_SIZED(bytes)                                                                      \
+  void __tsan_read##bytes(void* at) { touch(at, bytes, Access::Read, TW_HERE); }             \
+  void __tsan_write##bytes(void* at) { touch(at, bytes, Access::Write, TW_HERE); }           \
+  void __tsan_unaligned_read##bytes(void* at) { touch(at, bytes, Access::Read, TW_HERE); }   \
+  void __tsan_unaligned_write##bytes(void* at) { touch(at, bytes, Access::Write, TW_HERE); } \
+  void __tsan_volatile_read##bytes(void* at) { touch(at, bytes, Access::Read, TW_HERE); }    \
   void __tsan_volatile_write##bytes(void* at) { touch(at, bytes, Access::Write, TW_HERE); }
 
 extern "C" {
@@ -81,19 +83,33 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
 void __ubsan_handle_out_of_bounds(const BoundsRecord* record, u64 index) {
-  machine->fail(EmulationStatus::OutOfBounds, cat("index ", static_cast<tw::i64>(index), " on line ", record->place.line,
-                                                  " is outside of an array of type ", record->array->name));
+  machine->fail(EmulationStatus::OutOfBounds,
+                cat("index ", static_cast<tw::i64>(index), " on line ", record->place.line,
+                    " is outside of an array of type ", record->array->name));
 }
 void __ubsan_handle_type_mismatch_v1(const PointerRecord* record, u64 address) {
-  machine->fail(EmulationStatus::Misaligned, cat("an access on line ", record->place.line, " to type ", record->type->name, " is ",
-                                                 address % (u64{1} << record->log_alignment), " bytes behind a multiple of ",
-                                                 1 << record->log_alignment));
+  machine->fail(
+      EmulationStatus::Misaligned,
+      cat("an access on line ", record->place.line, " to type ", record->type->name, " is ",
+          address % (u64{1} << record->log_alignment), " bytes behind a multiple of ", 1 << record->log_alignment));
 }
-void __ubsan_handle_add_overflow(const ArithmeticRecord* record, u64, u64) { fail_arithmetic(record, "an addition overflows"); }
-void __ubsan_handle_sub_overflow(const ArithmeticRecord* record, u64, u64) { fail_arithmetic(record, "a subtraction overflows"); }
-void __ubsan_handle_mul_overflow(const ArithmeticRecord* record, u64, u64) { fail_arithmetic(record, "a product overflows"); }
-void __ubsan_handle_negate_overflow(const ArithmeticRecord* record, u64) { fail_arithmetic(record, "a negation overflows"); }
-void __ubsan_handle_divrem_overflow(const ArithmeticRecord* record, u64, u64) { fail_arithmetic(record, "a division by zero"); }
-void __ubsan_handle_shift_out_of_bounds(const ArithmeticRecord* record, u64, u64) { fail_arithmetic(record, "a shift by too much"); }
+void __ubsan_handle_add_overflow(const ArithmeticRecord* record, u64, u64) {
+  fail_arithmetic(record, "an addition overflows");
+}
+void __ubsan_handle_sub_overflow(const ArithmeticRecord* record, u64, u64) {
+  fail_arithmetic(record, "a subtraction overflows");
+}
+void __ubsan_handle_mul_overflow(const ArithmeticRecord* record, u64, u64) {
+  fail_arithmetic(record, "a product overflows");
+}
+void __ubsan_handle_negate_overflow(const ArithmeticRecord* record, u64) {
+  fail_arithmetic(record, "a negation overflows");
+}
+void __ubsan_handle_divrem_overflow(const ArithmeticRecord* record, u64, u64) {
+  fail_arithmetic(record, "a division by zero");
+}
+void __ubsan_handle_shift_out_of_bounds(const ArithmeticRecord* record, u64, u64) {
+  fail_arithmetic(record, "a shift by too much");
+}
 
 }  // extern "C"

@@ -18,7 +18,8 @@ namespace {
 std::string plain_name(const std::string& mangled) {
   for (std::size_t at = mangled.find('E'); at != std::string::npos; at = mangled.find('E', at + 1)) {
     std::size_t length = 0, i = at + 1;
-    for (; i < mangled.size() && std::isdigit(static_cast<unsigned char>(mangled[i])); ++i) length = length * 10 + static_cast<std::size_t>(mangled[i] - '0');
+    for (; i < mangled.size() && std::isdigit(static_cast<unsigned char>(mangled[i])); ++i)
+      length = length * 10 + static_cast<std::size_t>(mangled[i] - '0');
     if (length > 0 && i + length == mangled.size()) return mangled.substr(i);
   }
   return mangled;
@@ -57,11 +58,15 @@ void find_shared(const ElfFile& file, char* base, Library& library) {
     for (u64 at = 0; at < table.sh_size; at += table.sh_entsize) {
       auto symbol = file.read<ElfW(Sym)>(table.sh_offset + at);
       std::string name = file.text(texts + symbol.st_name);
-      if (symbol.st_shndx != wanted || (symbol.st_info & 0xf) != STT_OBJECT || name.find("tw_emu_zone_") != std::string::npos) continue;
-      library.shared.push_back({.name = plain_name(name), .data = base + symbol.st_value, .bytes = symbol.st_size, .is_shared = true});
+      if (symbol.st_shndx != wanted || (symbol.st_info & 0xf) != STT_OBJECT ||
+          name.find("tw_emu_zone_") != std::string::npos)
+        continue;
+      library.shared.push_back(
+          {.name = plain_name(name), .data = base + symbol.st_value, .bytes = symbol.st_size, .is_shared = true});
     }
   }
-  std::sort(library.shared.begin(), library.shared.end(), [](const Region& a, const Region& b) { return a.data < b.data; });
+  std::sort(library.shared.begin(), library.shared.end(),
+            [](const Region& a, const Region& b) { return a.data < b.data; });
 }
 
 }  // namespace
@@ -83,7 +88,8 @@ bool open_library(const std::string& path, Library& library, std::string& error)
   library.image_begin = map->l_addr;
   for (u64 s = 1; s < header.e_shnum; ++s) {
     ElfW(Shdr) section = file.section(s);
-    if (section.sh_flags & SHF_ALLOC) library.image_end = std::max<u64>(library.image_end, map->l_addr + section.sh_addr + section.sh_size);
+    if (section.sh_flags & SHF_ALLOC)
+      library.image_end = std::max<u64>(library.image_end, map->l_addr + section.sh_addr + section.sh_size);
   }
   find_shared(file, base, library);
   return true;

@@ -1,4 +1,5 @@
-// Library: compiled kernels, opened. Knows where their arrays of shared memory lie. Used by the emulator's main program.
+// Library: compiled kernels, opened. Knows where their arrays of shared memory lie. Used by the emulator's main
+// program.
 #pragma once
 #include <string>
 #include <vector>

@@ -18,7 +18,9 @@ std::array<unsigned, 3> index_in(const std::array<i64, 3>& extents, i64 linear) 
           static_cast<unsigned>(linear / extents[0] / extents[1])};
 }
 
-std::string text_of(const std::array<unsigned, 3>& index) { return cat("(", index[0], ", ", index[1], ", ", index[2], ")"); }
+std::string text_of(const std::array<unsigned, 3>& index) {
+  return cat("(", index[0], ", ", index[1], ", ", index[2], ")");
+}
 
 std::string lanes_of(u32 mask) {
   std::vector<int> lanes;
@@ -38,7 +40,8 @@ Machine::Machine(Memory& memory, u64 seed, i64 max_groups, EmulationReport& repo
 bool Machine::run(const Launch& launch) {
   auto threads = static_cast<int>(product(launch.threads));
   if (fibers_ == nullptr || threads != static_cast<int>(threads_.size())) {
-    fibers_ = std::make_unique<Fibers>(threads, [](void* self, int fiber) { static_cast<Machine*>(self)->body(fiber); }, this);
+    fibers_ = std::make_unique<Fibers>(
+        threads, [](void* self, int fiber) { static_cast<Machine*>(self)->body(fiber); }, this);
     threads_.assign(static_cast<std::size_t>(threads), {});
   }
   launch_ = &launch;
@@ -67,7 +70,8 @@ std::vector<i64> Machine::chosen_groups(i64 count) {
     while (static_cast<i64>(some.size()) < max_groups_) some.insert(rng_.below(count));
     out.assign(some.begin(), some.end());
   }
-  for (std::size_t i = out.size(); i > 1; --i) std::swap(out[i - 1], out[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
+  for (std::size_t i = out.size(); i > 1; --i)
+    std::swap(out[i - 1], out[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
   return out;
 }
 
@@ -119,14 +123,16 @@ void Machine::wake(int thread) {
 }
 
 Moment Machine::now() const {
-  return {epoch_, group_epoch_, launch_epoch_, static_cast<u16>(running_), warp_steps_[static_cast<std::size_t>(running_ / kWarp)]};
+  return {epoch_, group_epoch_, launch_epoch_, static_cast<u16>(running_),
+          warp_steps_[static_cast<std::size_t>(running_ / kWarp)]};
 }
 
 void Machine::touch(u64 address, u64 bytes, Access access, u64 instruction) {
   if (running_ < 0 || fibers_->is_on_stack(address, running_)) return;
   bool is_shared = memory_.is_shared(address);
   if (!is_shared && access == Access::Read && memory_.is_in_image(address)) return;
-  if (std::optional<Finding> finding = memory_.touch(address, bytes, access, now())) fail(finding->status, finding->text);
+  if (std::optional<Finding> finding = memory_.touch(address, bytes, access, now()))
+    fail(finding->status, finding->text);
   ++(is_shared ? report_.shared_accesses : report_.global_accesses);
   if (is_shared && counts_banks_) banks_.add(running_ / kWarp, running_ % kWarp, instruction, address, bytes);
 }
@@ -142,8 +148,8 @@ void Machine::barrier(int line) {
 void Machine::end_barrier() {
   for (std::size_t t = 1; t < threads_.size(); ++t) {
     if (threads_[t].line == threads_[0].line) continue;
-    fail(EmulationStatus::Barrier, cat("thread 0 waits at the barrier on line ", threads_[0].line, ", thread ", t, " at the one on line ",
-                                       threads_[t].line));
+    fail(EmulationStatus::Barrier, cat("thread 0 waits at the barrier on line ", threads_[0].line, ", thread ", t,
+                                       " at the one on line ", threads_[t].line));
   }
   ++epoch_, ++report_.barriers;
   at_barrier_ = 0;
@@ -158,7 +164,9 @@ u32 Machine::existing_lanes(int warp) const {
 
 void Machine::exchange(u32 mask, const void* mine, u64 bytes, char* all, bool orders, int line) {
   int warp = running_ / kWarp;
-  if (!(mask >> lane() & 1)) fail(EmulationStatus::Barrier, cat("is not in the mask of its own exchange on line ", line, " (lanes ", lanes_of(mask), ")"));
+  if (!(mask >> lane() & 1))
+    fail(EmulationStatus::Barrier,
+         cat("is not in the mask of its own exchange on line ", line, " (lanes ", lanes_of(mask), ")"));
   Thread& self = threads_[static_cast<std::size_t>(running_)];
   self.mask = mask & existing_lanes(warp), self.orders = orders;
   self.brought.assign(static_cast<const char*>(mine), bytes);
@@ -180,8 +188,9 @@ void Machine::try_exchange(int warp) {
     const Thread& thread = thread_at(lane);
     if (thread.state != State::InExchange) return;
     if (thread.line != last.line || thread.mask != mask || thread.brought.size() != bytes)
-      fail(EmulationStatus::Barrier, cat("is on line ", last.line, " with lanes ", lanes_of(mask), " of its warp, but lane ", lane,
-                                         " on line ", thread.line, " with lanes ", lanes_of(thread.mask)));
+      fail(EmulationStatus::Barrier,
+           cat("is on line ", last.line, " with lanes ", lanes_of(mask), " of its warp, but lane ", lane, " on line ",
+               thread.line, " with lanes ", lanes_of(thread.mask)));
     all.replace(static_cast<std::size_t>(lane) * bytes, bytes, thread.brought);
   }
   if (last.orders && mask == existing_lanes(warp)) ++warp_steps_[static_cast<std::size_t>(warp)];
@@ -194,7 +203,8 @@ void Machine::try_exchange(int warp) {
 
 int Machine::lane_of(u32 mask, int lane, int line) {
   if (mask >> lane & existing_lanes(running_ / kWarp) >> lane & 1) return lane;
-  fail(EmulationStatus::Uninitialised, cat("takes a value from lane ", lane, " on line ", line, ", which does not take part"));
+  fail(EmulationStatus::Uninitialised,
+       cat("takes a value from lane ", lane, " on line ", line, ", which does not take part"));
 }
 
 void Machine::explain_standstill() {
@@ -206,25 +216,33 @@ void Machine::explain_standstill() {
   running_ = waiting >= 0 ? waiting : in_exchange;
   const Thread& thread = threads_[static_cast<std::size_t>(running_)];
   if (in_exchange >= 0 && waiting >= 0) {
-    record(EmulationStatus::Deadlock, cat("waits at the barrier on line ", thread.line, ", thread ", in_exchange, " for lanes of its warp on line ",
-                                          threads_[static_cast<std::size_t>(in_exchange)].line));
+    record(EmulationStatus::Deadlock,
+           cat("waits at the barrier on line ", thread.line, ", thread ", in_exchange,
+               " for lanes of its warp on line ", threads_[static_cast<std::size_t>(in_exchange)].line));
   } else if (in_exchange >= 0) {
-    record(EmulationStatus::Barrier, cat("waits on line ", thread.line, " for lanes ", lanes_of(thread.mask), ", not all of which come"));
+    record(EmulationStatus::Barrier,
+           cat("waits on line ", thread.line, " for lanes ", lanes_of(thread.mask), ", not all of which come"));
   } else {
-    record(EmulationStatus::Barrier, cat("waits at the barrier on line ", thread.line, ", but thread ", ended, " has ended"));
+    record(EmulationStatus::Barrier,
+           cat("waits at the barrier on line ", thread.line, ", but thread ", ended, " has ended"));
   }
 }
 
 // ---- asynchronous copies: they arrive when they must, and not earlier
 
 void Machine::copy_async(void* to, const void* from, u64 bytes, u64 valid, int line) {
-  if (bytes != 4 && bytes != 8 && bytes != 16) fail(EmulationStatus::Misaligned, cat("copies ", bytes, " bytes asynchronously on line ", line));
+  if (bytes != 4 && bytes != 8 && bytes != 16)
+    fail(EmulationStatus::Misaligned, cat("copies ", bytes, " bytes asynchronously on line ", line));
   if (reinterpret_cast<u64>(to) % bytes != 0 || (valid > 0 && reinterpret_cast<u64>(from) % bytes != 0))
-    fail(EmulationStatus::Misaligned, cat("copies ", bytes, " bytes asynchronously from or to an address that is no multiple of that, on line ", line));
-  if (!memory_.is_shared(reinterpret_cast<u64>(to))) fail(EmulationStatus::OutOfBounds, cat("copies asynchronously to memory that is not shared, on line ", line));
+    fail(EmulationStatus::Misaligned,
+         cat("copies ", bytes, " bytes asynchronously from or to an address that is no multiple of that, on line ",
+             line));
+  if (!memory_.is_shared(reinterpret_cast<u64>(to)))
+    fail(EmulationStatus::OutOfBounds, cat("copies asynchronously to memory that is not shared, on line ", line));
   if (valid > 0) touch(reinterpret_cast<u64>(from), valid, Access::Read, 0);
   if (auto finding = memory_.begin_copy(reinterpret_cast<u64>(to), bytes, now())) fail(finding->status, finding->text);
-  threads_[static_cast<std::size_t>(running_)].copies.back().push_back({static_cast<char*>(to), static_cast<const char*>(from), bytes, valid});
+  threads_[static_cast<std::size_t>(running_)].copies.back().push_back(
+      {static_cast<char*>(to), static_cast<const char*>(from), bytes, valid});
 }
 
 void Machine::copy_commit() { threads_[static_cast<std::size_t>(running_)].copies.emplace_back(); }
@@ -247,7 +265,8 @@ std::string Machine::where() const {
   if (!launch_) return "";
   std::string out = cat("kernel `", launch_->name, "`");
   if (running_ < 0) return out;
-  return cat(out, ", group ", text_of(group_), ", thread ", running_, " ", text_of(threads_[static_cast<std::size_t>(running_)].index));
+  return cat(out, ", group ", text_of(group_), ", thread ", running_, " ",
+             text_of(threads_[static_cast<std::size_t>(running_)].index));
 }
 
 void Machine::record(EmulationStatus status, const std::string& text) {

@@ -1,6 +1,7 @@
-// Machine: the emulated device. Runs launches group by group and the threads of a group as fibers: the next one is drawn whenever a thread
-// waits or ends. Functions of the device (device_functions.cc) and the compiler's instrumentation (instrumentation.cc) call it from inside of
-// a fiber. The first finding ends everything. One thread of the process uses it.
+// Machine: the emulated device. Runs launches group by group and the threads of a group as fibers: the next one is
+// drawn whenever a thread waits or ends. Functions of the device (device_functions.cc) and the compiler's
+// instrumentation (instrumentation.cc) call it from inside of a fiber. The first finding ends everything. One thread of
+// the process uses it.
 #pragma once
 #include <array>
 #include <memory>
@@ -56,8 +57,8 @@ class Machine {
   struct Thread {
     std::array<unsigned, 3> index{};
     State state = State::Ready;
-    int line = 0;                           // where it waits
-    u32 mask = 0;                           // of the exchange that it waits in
+    int line = 0;  // where it waits
+    u32 mask = 0;  // of the exchange that it waits in
     bool orders = false;
     std::string brought, given;             // to it, and by it
     std::vector<std::vector<Copy>> copies;  // groups; the last one is not committed

@@ -1,5 +1,5 @@
-// tracewright-emulator: runs one compiled CUDA kernel on the emulated device, answers, and ends. Started by runtime/emulation.cc with a socket.
-// A signal in the kernel, or too much time, is an answer like any other.
+// tracewright-emulator: runs one compiled CUDA kernel on the emulated device, answers, and ends. Started by
+// runtime/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other.
 #include <setjmp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ void watch_signals(double seconds) {
   static char stack[64 << 10];
   stack_t alternate{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
   sigaltstack(&alternate, nullptr);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) sigaction(signal, &action, nullptr);
@@ -69,7 +69,8 @@ std::vector<Part> scratch_parts(const KernelManifest& manifest) {
 // One run of a kernel: its memory, and the launches.
 class Run {
  public:
-  Run(const EmulateMessage& message, const Library& library, u64 seed) : message_(message), library_(library), seed_(seed) {}
+  Run(const EmulateMessage& message, const Library& library, u64 seed)
+      : message_(message), library_(library), seed_(seed) {}
 
   void go(EmulationReport& report) {
     if (!map_memory()) {
@@ -81,7 +82,8 @@ class Run {
     report.is_complete = true;
     const KernelManifest& manifest = message_.kernel.manifest;
     report.status = EmulationStatus::Ok;
-    run_all(manifest.prepack_launches, manifest.prepack, report) && run_all(manifest.run_launches, manifest.run, report);
+    run_all(manifest.prepack_launches, manifest.prepack, report) &&
+        run_all(manifest.run_launches, manifest.run, report);
     machine = nullptr;
   }
 
@@ -112,7 +114,8 @@ class Run {
     scratch_ = scratch_parts(manifest);
     first_scratch_ = regions.size();
     for (const Part& part : scratch_)
-      regions.push_back({.name = cat("scratch memory from byte ", part.begin), .bytes = static_cast<u64>(part.end - part.begin)});
+      regions.push_back(
+          {.name = cat("scratch memory from byte ", part.begin), .bytes = static_cast<u64>(part.end - part.begin)});
     if (!memory_.map_global(std::move(regions))) return false;
     memory_.set_shared(library_.shared_begin, library_.shared_end, library_.shared);
     memory_.set_image(library_.image_begin, library_.image_end);
@@ -133,7 +136,8 @@ class Run {
     return memory_.global(first_scratch_ + i).data + (pointer.at - scratch_[i].begin);
   }
 
-  bool run_all(const std::vector<KernelLaunch>& launches, const std::vector<KernelArgument>& arguments, EmulationReport& report) {
+  bool run_all(const std::vector<KernelLaunch>& launches, const std::vector<KernelArgument>& arguments,
+               EmulationReport& report) {
     for (const KernelLaunch& from : launches) {
       Launch launch{.name = from.name, .groups = from.groups, .threads = from.threads};
       launch.call = reinterpret_cast<void (*)(void* const*)>(library_.find("tw_emu_call_" + from.name));
@@ -141,7 +145,8 @@ class Run {
         report = {.status = EmulationStatus::BuildError, .message = cat("the text has no kernel `", from.name, "`")};
         return false;
       }
-      for (const KernelLaunch::Pointer& pointer : from.pointers) launch.pointers.push_back(address_of(pointer, arguments));
+      for (const KernelLaunch::Pointer& pointer : from.pointers)
+        launch.pointers.push_back(address_of(pointer, arguments));
       launch_ = launch;
       if (!machine_->run(launch_)) return false;
     }
@@ -186,7 +191,8 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
   // What ran is abandoned as it stands, and still lives: nothing of it was on this stack but what the jump has cut off.
   std::string where = machine ? machine->where() : "the emulator";
   if (caught == SIGALRM)
-    answer.report = {.status = EmulationStatus::Timeout, .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s")};
+    answer.report = {.status = EmulationStatus::Timeout,
+                     .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s")};
   else
     answer.report = {.status = EmulationStatus::Crash, .message = cat(where, ": ", strsignal(caught))};
   return answer;
@@ -196,7 +202,7 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
 }  // namespace tw::emulator
 
 int main() {
-  struct stat about{};
+  struct stat about {};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
     std::fprintf(stderr, "tracewright-emulator: started by hand; tracewright starts it to check CUDA kernels\n");
     return 2;
@@ -208,7 +214,10 @@ int main() {
   tw::MessageKind kind{};
   std::string payload;
   tw::EmulateMessage message;
-  if (!tw::receive_frame(tw::kWorkerSocket, kind, payload, 60) || kind != tw::MessageKind::Emulate || !tw::decode(payload, message)) return 1;
-  bool sent = tw::send_frame(tw::kWorkerSocket, tw::MessageKind::Emulated, tw::encode(tw::emulator::answer_to(message)));
+  if (!tw::receive_frame(tw::kWorkerSocket, kind, payload, 60) || kind != tw::MessageKind::Emulate ||
+      !tw::decode(payload, message))
+    return 1;
+  bool sent =
+      tw::send_frame(tw::kWorkerSocket, tw::MessageKind::Emulated, tw::encode(tw::emulator::answer_to(message)));
   _exit(sent ? 0 : 1);  // what a kernel left behind is not torn down
 }

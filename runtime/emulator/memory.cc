@@ -10,11 +10,11 @@
 namespace tw::emulator {
 namespace {
 
-constexpr u16 kCopy = 0xffff;        // writer: an asynchronous copy that has not arrived
-constexpr u16 kSeveral = 0xfffe;     // reader: threads of several warps
-constexpr u16 kWarpBase = 0x8000;    // reader: several threads of warp (reader - kWarpBase)
+constexpr u16 kCopy = 0xffff;      // writer: an asynchronous copy that has not arrived
+constexpr u16 kSeveral = 0xfffe;   // reader: threads of several warps
+constexpr u16 kWarpBase = 0x8000;  // reader: several threads of warp (reader - kWarpBase)
 constexpr u64 kLine = 64;
-constexpr int kPoison = 0xff;        // of every byte: a NaN, and -1
+constexpr int kPoison = 0xff;  // of every byte: a NaN, and -1
 
 u16 warp_of(u16 who) { return who >= kWarpBase ? static_cast<u16>(who - kWarpBase) : static_cast<u16>(who / 32); }
 
@@ -50,7 +50,8 @@ bool Memory::map_global(std::vector<Region> regions) {
   for (const Region& region : global_) largest = std::max(largest, region.bytes);
   for (slot_bytes_ = u64{64} << 20; slot_bytes_ < 4 * largest; slot_bytes_ *= 2) {
   }
-  void* memory = mmap(nullptr, slot_bytes_ * global_.size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, slot_bytes_ * global_.size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
   arena_ = static_cast<char*>(memory);
   for (std::size_t i = 0; i < global_.size(); ++i) {
@@ -73,7 +74,8 @@ void Memory::set_shared(char* begin, char* end, std::vector<Region> arrays) {
     Region& array = shared_[i];
     array.cells.resize((array.bytes + 3) / 4);
     std::memset(array.data, kPoison, array.bytes);
-    auto first = static_cast<u64>(array.data - begin) / kLine, last = (static_cast<u64>(array.data - begin) + array.bytes - 1) / kLine;
+    auto first = static_cast<u64>(array.data - begin) / kLine,
+         last = (static_cast<u64>(array.data - begin) + array.bytes - 1) / kLine;
     for (u64 line = first; line <= last; ++line) shared_at_[line] = static_cast<int>(i);
   }
 }
@@ -96,7 +98,8 @@ Region* Memory::find(u64 address, std::string* near) {
     for (; near && line < shared_at_.size(); --line) {
       if (shared_at_[line] < 0) continue;
       const Region& before = shared_[static_cast<std::size_t>(shared_at_[line])];
-      *near = cat(place(before, at - before.data), ", which has ", extent(before), ", or an element before the next array");
+      *near =
+          cat(place(before, at - before.data), ", which has ", extent(before), ", or an element before the next array");
       break;
     }
     return nullptr;
@@ -126,8 +129,8 @@ void Memory::refine(Region& region) {
 std::optional<Finding> Memory::check(Region& region, Cell& cell, u64 offset, Access access, const Moment& now) const {
   auto race = [&](const std::string& other, bool other_wrote) {
     std::string how = other_wrote ? " wrote" : " read";
-    return Finding{EmulationStatus::Race, cat(verb(access), place(region, static_cast<i64>(offset)), ", which ", other, how,
-                                              " with no barrier between")};
+    return Finding{EmulationStatus::Race, cat(verb(access), place(region, static_cast<i64>(offset)), ", which ", other,
+                                              how, " with no barrier between")};
   };
   auto is_other_group = [&](u32 epoch) { return epoch >= now.launch_epoch && epoch < now.group_epoch; };
   auto is_ordered_in_warp = [&](u16 who, u16 step) { return warp_of(who) == now.thread / 32 && step != now.warp_step; };
@@ -139,11 +142,13 @@ std::optional<Finding> Memory::check(Region& region, Cell& cell, u64 offset, Acc
     return race(cat("thread ", cell.writer), true);
   if (access == Access::Read) {
     if (cell.written == 0 && !(unwritten_allowed_ && !region.is_shared))
-      return Finding{EmulationStatus::Uninitialised, cat("reads ", place(region, static_cast<i64>(offset)), ", which nothing has written")};
+      return Finding{EmulationStatus::Uninitialised,
+                     cat("reads ", place(region, static_cast<i64>(offset)), ", which nothing has written")};
     return std::nullopt;
   }
   if (is_other_group(cell.read)) return race("another group", false);
-  bool is_own = cell.reader == now.thread || (cell.reader != kSeveral && is_ordered_in_warp(cell.reader, cell.reader_step));
+  bool is_own =
+      cell.reader == now.thread || (cell.reader != kSeveral && is_ordered_in_warp(cell.reader, cell.reader_step));
   if (cell.read == now.epoch && !is_own) return race(reader_name(cell.reader), false);
   return std::nullopt;
 }
@@ -154,7 +159,8 @@ std::optional<Finding> Memory::touch(u64 address, u64 bytes, Access access, cons
   if (!region || offset > region->bytes || bytes > region->bytes - offset) return outside(address, bytes, access);
   if (region->is_input) {
     if (access == Access::Read) return std::nullopt;
-    return Finding{EmulationStatus::OutOfBounds, cat("writes ", place(*region, static_cast<i64>(offset)), ", an input")};
+    return Finding{EmulationStatus::OutOfBounds,
+                   cat("writes ", place(*region, static_cast<i64>(offset)), ", an input")};
   }
   region->is_used = true;
   if (region->grain > 1 && (bytes % 4 != 0 || offset % 4 != 0)) refine(*region);
@@ -166,7 +172,8 @@ std::optional<Finding> Memory::touch(u64 address, u64 bytes, Access access, cons
       continue;
     }
     bool is_same_warp = cell.reader != kSeveral && warp_of(cell.reader) == now.thread / 32;
-    bool is_alone = cell.read != now.epoch || cell.reader == now.thread || (is_same_warp && cell.reader_step != now.warp_step);
+    bool is_alone =
+        cell.read != now.epoch || cell.reader == now.thread || (is_same_warp && cell.reader_step != now.warp_step);
     cell.reader = is_alone ? now.thread : is_same_warp ? static_cast<u16>(kWarpBase + now.thread / 32) : kSeveral;
     cell.read = now.epoch, cell.reader_step = now.warp_step;
   }

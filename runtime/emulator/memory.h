@@ -1,7 +1,7 @@
-// Memory: the global and shared memory of an emulated device, and what is known about each element of it: who wrote and read it last, and
-// when. Time is counted in epochs: a new one begins with each group and at each barrier of a group. Two accesses to one element by different
-// threads in one epoch are unordered, as are those by different groups of one launch. It runs nothing and stops nothing: a finding is a
-// value.
+// Memory: the global and shared memory of an emulated device, and what is known about each element of it: who wrote and
+// read it last, and when. Time is counted in epochs: a new one begins with each group and at each barrier of a group.
+// Two accesses to one element by different threads in one epoch are unordered, as are those by different groups of one
+// launch. It runs nothing and stops nothing: a finding is a value.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,8 +20,8 @@ struct Finding {
 
 // What is known about an element: 0 = never.
 struct Cell {
-  u32 written = 0, read = 0;           // epochs
-  u16 writer = 0, reader = 0;          // threads, or see memory.cc
+  u32 written = 0, read = 0;             // epochs
+  u16 writer = 0, reader = 0;            // threads, or see memory.cc
   u16 writer_step = 0, reader_step = 0;  // of the thread's warp (__syncwarp), then
 };
 
@@ -33,8 +33,8 @@ struct Region {
   u64 bytes = 0, element_bytes = 0;  // element_bytes: for messages; 0 = not known
   bool is_input = false;             // may not be written, and is written whole from the beginning
   bool is_shared = false;
-  bool is_used = false;              // since clear()
-  u64 grain = 4;                     // bytes that share a Cell; 1 from the first narrow access on
+  bool is_used = false;  // since clear()
+  u64 grain = 4;         // bytes that share a Cell; 1 from the first narrow access on
   std::vector<Cell> cells;
 };
 

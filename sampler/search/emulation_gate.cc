@@ -54,7 +54,8 @@ class AlignedBytes {
   std::vector<char> memory_;
 };
 
-// Runs the reference in this process: it is our own unscheduled program. The outputs, or why there are none in `problem`.
+// Runs the reference in this process: it is our own unscheduled program. The outputs, or why there are none in
+// `problem`.
 NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, std::string& problem) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!compiler) return problem = to_string(compiler.rejected()), NamedArrays{};
@@ -92,8 +93,10 @@ struct Written {
 
 Written written_part(const HostArray& actual, const HostArray& expected, bool is_complete) {
   Written out;
-  auto size = static_cast<std::size_t>(bytes_of(actual.dtype)), expected_size = static_cast<std::size_t>(bytes_of(expected.dtype));
-  const char *a = reinterpret_cast<const char*>(actual.bytes.data()), *e = reinterpret_cast<const char*>(expected.bytes.data());
+  auto size = static_cast<std::size_t>(bytes_of(actual.dtype)),
+       expected_size = static_cast<std::size_t>(bytes_of(expected.dtype));
+  const char *a = reinterpret_cast<const char*>(actual.bytes.data()),
+             *e = reinterpret_cast<const char*>(expected.bytes.data());
   const std::string pattern(size, static_cast<char>(0xff));
   for (i64 i = 0; i < actual.elements(); ++i, a += size, e += expected_size) {
     if (!is_complete && std::memcmp(a, pattern.data(), size) == 0) continue;
@@ -133,7 +136,8 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const
     if (compiled)
       out[i] = run(*compiled, i);
     else
-      out[i] = {report.status == EmulationStatus::Unavailable ? EmulationVerdict::Unknown : EmulationVerdict::Wrong, report.message, report};
+      out[i] = {report.status == EmulationStatus::Unavailable ? EmulationVerdict::Unknown : EmulationVerdict::Wrong,
+                report.message, report};
   }
   return out;
 }
@@ -146,11 +150,14 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
                                         .max_groups = is_small_ ? 0 : options_.max_groups,
                                         .timeout_seconds = options_.timeout_seconds});
   if (report.status == EmulationStatus::Ok) return compare(arrays, report);
-  bool says_nothing = report.status == EmulationStatus::Unavailable || (report.status == EmulationStatus::Timeout && !is_small_);
-  return {says_nothing ? EmulationVerdict::Unknown : EmulationVerdict::Wrong, cat(name_of(report.status), ": ", report.message), report};
+  bool says_nothing =
+      report.status == EmulationStatus::Unavailable || (report.status == EmulationStatus::Timeout && !is_small_);
+  return {says_nothing ? EmulationVerdict::Unknown : EmulationVerdict::Wrong,
+          cat(name_of(report.status), ": ", report.message), report};
 }
 
-// What some groups of the last launch compute may rest on what others of an earlier one have not: then nothing can be compared.
+// What some groups of the last launch compute may rest on what others of an earlier one have not: then nothing can be
+// compared.
 EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report) const {
   EmulationVerdict verdict{.kind = EmulationVerdict::Right, .report = report};
   if (!report.is_complete && report.launches > 1) return verdict;
@@ -159,19 +166,21 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
     if (found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no output `", name, "`"), report};
     const HostArray& actual = found->second;
     Written part = written_part(actual, expected, report.is_complete);
-    Comparison result = tw::compare({part.actual.data(), actual.dtype, part.count}, {part.expected.data(), expected.dtype, part.count}, tolerance_);
+    Comparison result = tw::compare({part.actual.data(), actual.dtype, part.count},
+                                    {part.expected.data(), expected.dtype, part.count}, tolerance_);
     verdict.compared += part.count;
     verdict.max_error = std::max(verdict.max_error, result.max_error);
     if (result.wrong == 0) continue;
     verdict.kind = EmulationVerdict::Wrong;
-    verdict.message = cat("wrong result: ", result.wrong, " of ", part.count, " elements of `", name, "` are wrong; the first one is ", result.actual,
-                          " and should be ", result.expected);
+    verdict.message = cat("wrong result: ", result.wrong, " of ", part.count, " elements of `", name,
+                          "` are wrong; the first one is ", result.actual, " and should be ", result.expected);
     return verdict;
   }
   return verdict;
 }
 
-EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel, const EmulationGateOptions& options) {
+EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel,
+                                    const EmulationGateOptions& options) {
   return EmulationGate(workload, options).check(kernel);
 }
 

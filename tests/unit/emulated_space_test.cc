@@ -1,5 +1,6 @@
-// Random draws of the rule set `cuda` over the operator library, printed as CUDA C and run in the emulator, compute what the interpreter says of
-// the workload. TW_CASES=2000 build/release/tests/emulated_space_test runs more of them; TW_SEED=n repeats one.
+// Random draws of the rule set `cuda` over the operator library, printed as CUDA C and run in the emulator, compute
+// what the interpreter says of the workload. TW_CASES=2000 build/release/tests/emulated_space_test runs more of them;
+// TW_SEED=n repeats one.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -26,7 +27,8 @@ i64 from_environment(const char* name, i64 fallback) {
 
 // Small shapes, odd ones among them; `most` for extents.
 WorkloadArguments random_arguments(const Signature& signature, i64 most, Rng& rng) {
-  bool is_window_operator = signature.name.find("conv") != std::string::npos || signature.name.find("pool") != std::string::npos;
+  bool is_window_operator =
+      signature.name.find("conv") != std::string::npos || signature.name.find("pool") != std::string::npos;
   bool is_deep = signature.name == "capsule_conv2d" || signature.name == "conv3d";
   WorkloadArguments out;
   for (const Signature::Parameter& parameter : signature.parameters) {
@@ -88,7 +90,8 @@ void make_workload(Case& out, Rng& rng) {
     WorkloadArguments arguments = random_arguments(signature, most, rng);
     out.use = text_of(signature, arguments);
     Diagnostics diagnostics(*operator_library().source);
-    std::optional<OwnedProgram> made = instantiate(operator_library(), signature.name, arguments, epilogues, diagnostics);
+    std::optional<OwnedProgram> made =
+        instantiate(operator_library(), signature.name, arguments, epilogues, diagnostics);
     ASSERT_TRUE(made) << out.use << diagnostics.render();
     out.base = *made;
     if (points_of(out.base.program) <= 60'000) return;
@@ -97,7 +100,9 @@ void make_workload(Case& out, Rng& rng) {
 
 // The longer one of two: those that do nothing to a block are many and short.
 int random_sketch(const Space& space, Rng& rng) {
-  auto length = [&](i64 sketch) { return space.sketches[static_cast<std::size_t>(sketch)].trace.instructions().size(); };
+  auto length = [&](i64 sketch) {
+    return space.sketches[static_cast<std::size_t>(sketch)].trace.instructions().size();
+  };
   i64 count = static_cast<i64>(space.sketches.size()), a = rng.below(count), b = rng.below(count);
   return static_cast<int>(length(a) > length(b) ? a : b);
 }
@@ -173,7 +178,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     std::string wrong = judge(one, *compiled, i);
     if (wrong.empty()) continue;
     ++count.wrong;
-    ADD_FAILURE() << wrong << "\nTW_SEED=" << one.seed << "  " << one.use << "\n" << one.trace << (std::getenv("TW_SEED") ? one.kernel->code : "");
+    ADD_FAILURE() << wrong << "\nTW_SEED=" << one.seed << "  " << one.use << "\n"
+                  << one.trace << (std::getenv("TW_SEED") ? one.kernel->code : "");
   }
 }
 
@@ -187,8 +193,8 @@ TEST(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
     if (HasFatalFailure()) return;
     run_batch(batch, count);
   }
-  std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, " << count.with_barriers
-            << " of them with barriers; " << count.refused << " draws refused by lowering, "
+  std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, "
+            << count.with_barriers << " of them with barriers; " << count.refused << " draws refused by lowering, "
             << count.wrong << " wrong\n";
   if (cases == 1) return;
   EXPECT_GE(count.kernels, cases * 8 / 10) << "most draws must be lowered";

@@ -1,12 +1,11 @@
 // The emulator: emitted CUDA C passes under many orders of its threads, and each of many planted bugs is found.
-#include "runtime/emulation.h"
-
 #include <gtest/gtest.h>
 
 #include <regex>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
+#include "runtime/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
@@ -67,7 +66,8 @@ TEST_F(Emulator, TiledProductsAreRightInEveryOrder) {
   EXPECT_EQ(verdict.report.barriers, 15 * 3 * 2);
   EXPECT_EQ(verdict.report.global_accesses, 18 * 12 * 3 + 12 * 24 * 5 + 18 * 24 / 4);
   const char* use = "matmul(M = 20, N = 24, K = 12)";
-  verdict = judge(use, kernel_of(use, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})), {.runs = 100});
+  verdict = judge(use, kernel_of(use, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})),
+                  {.runs = 100});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
 }
 
@@ -87,9 +87,21 @@ using S = EmulationStatus;
 const Bug kBugs[] = {
     {"MissingBarrierBeforeUse", "__syncthreads();", "", 1, {S::Race, S::Uninitialised}},
     {"MissingBarrierBeforeTheNextTile", "__syncthreads();", "", 0, {S::Race}},
-    {"BarrierInADivergentBranch", "__syncthreads();", "if (threadIdx.x == 0) __syncthreads();", 1, {S::Barrier, S::Race, S::Uninitialised}},
-    {"ABarrierForEachBranch", "__syncthreads();", "if (threadIdx.x == 0) __syncthreads();\nelse __syncthreads();", 1, {S::Barrier}},
-    {"BarrierThatOneThreadNeverReaches", "const int i_0 = blockIdx.y;", "const int i_0 = blockIdx.y; if (threadIdx.x > 0) return;", 0, {S::Barrier}},
+    {"BarrierInADivergentBranch",
+     "__syncthreads();",
+     "if (threadIdx.x == 0) __syncthreads();",
+     1,
+     {S::Barrier, S::Race, S::Uninitialised}},
+    {"ABarrierForEachBranch",
+     "__syncthreads();",
+     "if (threadIdx.x == 0) __syncthreads();\nelse __syncthreads();",
+     1,
+     {S::Barrier}},
+    {"BarrierThatOneThreadNeverReaches",
+     "const int i_0 = blockIdx.y;",
+     "const int i_0 = blockIdx.y; if (threadIdx.x > 0) return;",
+     0,
+     {S::Barrier}},
     {"WrongIndex", "((k_j_0 / 2) * 24)", "((k_j_0 / 2) * 23)", 0, {S::Ok}},
     {"SharedIndexOutOfBounds", "+ (k_j_0 * 4)] = B", "+ (k_j_0 * 5)] = B", 0, {S::OutOfBounds, S::Race}},
     {"SharedVectorOutOfBounds", "(B_shared + (j_1 * 4) + 24)", "(B_shared + (j_1 * 4) + 28)", 0, {S::OutOfBounds}},
@@ -107,12 +119,24 @@ const Bug kBugs[] = {
     {"MisalignedVector", "(B_shared + j_1 * 4)", "(B_shared + j_1 * 4 + 1)", 0, {S::Misaligned}},
     {"IndexOverflow", "A[((((i_0 * 48)", "A[(((((i_0 + 2147483647) * 48)", 0, {S::Arithmetic}},
     {"WriteToAnInput", "*(float4*)(C + ((i_0 * 96)", "*(float4*)((float*)A + ((i_0 * 24)", 0, {S::OutOfBounds}},
-    {"NullPointer", "__syncthreads();", "*(volatile int*)(long)(i_0 - i_0) = 1; __syncthreads();", 0, {S::OutOfBounds, S::Misaligned}},
-    {"TooDeepARecursion", "__syncthreads();", "struct R { static int f(int x) { return x + f(x + 1) + 1; } }; R::f(i_0); __syncthreads();", 0, {S::Crash}},
-    {"CopyThatIsNotWaitedFor", "A_shared[((i_k_1 * 2) + i_k_2) + (i_k_0 * 4)] = A[((((i_0 * 48) + (k_0 * 4)) + (i_k_1 * 2)) + i_k_2) + (i_k_0 * 12)];",
-     "tw_copy_async_4(&A_shared[((i_k_1 * 2) + i_k_2) + (i_k_0 * 4)], &A[((((i_0 * 48) + (k_0 * 4)) + (i_k_1 * 2)) + i_k_2) + (i_k_0 * 12)]); "
+    {"NullPointer",
+     "__syncthreads();",
+     "*(volatile int*)(long)(i_0 - i_0) = 1; __syncthreads();",
+     0,
+     {S::OutOfBounds, S::Misaligned}},
+    {"TooDeepARecursion",
+     "__syncthreads();",
+     "struct R { static int f(int x) { return x + f(x + 1) + 1; } }; R::f(i_0); __syncthreads();",
+     0,
+     {S::Crash}},
+    {"CopyThatIsNotWaitedFor",
+     "A_shared[((i_k_1 * 2) + i_k_2) + (i_k_0 * 4)] = A[((((i_0 * 48) + (k_0 * 4)) + (i_k_1 * 2)) + i_k_2) + (i_k_0 * "
+     "12)];",
+     "tw_copy_async_4(&A_shared[((i_k_1 * 2) + i_k_2) + (i_k_0 * 4)], &A[((((i_0 * 48) + (k_0 * 4)) + (i_k_1 * 2)) + "
+     "i_k_2) + (i_k_0 * 12)]); "
      "tw_copy_async_commit(); tw_copy_async_wait<1>();",
-     0, {S::Async}},
+     0,
+     {S::Async}},
     {"NoSuchType", "float4", "float5", 0, {S::BuildError}},
 };
 
@@ -125,7 +149,8 @@ TEST_P(PlantedBug, IsFoundInEveryOrder) {
   EmulationReport report;
   test::Scheduled plain(kUse, {}, "");
   for (u64 seed = 1; seed <= (seconds < 1 ? 1 : 4); ++seed) {
-    EmulationVerdict verdict = check_by_emulation(plain.program(), *one, {.seed = seed, .runs = 1, .timeout_seconds = seconds});
+    EmulationVerdict verdict =
+        check_by_emulation(plain.program(), *one, {.seed = seed, .runs = 1, .timeout_seconds = seconds});
     EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
     const auto& statuses = GetParam().found_as;
     EXPECT_NE(std::find(statuses.begin(), statuses.end(), verdict.report.status), statuses.end())
@@ -133,14 +158,17 @@ TEST_P(PlantedBug, IsFoundInEveryOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, PlantedBug, ::testing::ValuesIn(kBugs), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Each, PlantedBug, ::testing::ValuesIn(kBugs),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(Emulator, FindingsNameKernelGroupThreadBufferAndIndex) {
   Kernel kernel = tiled_product();
   exchange(kernel.code, "(C + ((i_0 * 96)", "(C + 432 + ((i_0 * 96)", 0);
   std::string message = judge(kUse, kernel).message;
-  std::regex wanted("out of bounds: kernel `kernel_run_0`, group \\([0-2], [0-4], 0\\), thread [01] \\([01], 0, 0\\): writes 16 bytes at "
-                    "`C`\\[[0-9]+\\], which has 432 elements");
+  std::regex wanted(
+      "out of bounds: kernel `kernel_run_0`, group \\([0-2], [0-4], 0\\), thread [01] \\([01], 0, 0\\): writes 16 "
+      "bytes at "
+      "`C`\\[[0-9]+\\], which has 432 elements");
   EXPECT_TRUE(std::regex_match(message, wanted)) << message;
 }
 
@@ -174,9 +202,11 @@ TEST_F(Emulator, CopiesThatAreWaitedForArrive) {
 
 Kernel by_hand(const std::string& body, i64 threads) {
   Kernel kernel;
-  kernel.code = cat("extern \"C\" __global__ void __launch_bounds__(", threads, ") k(const float* x, float* y) {\n", body, "\n}\n");
+  kernel.code = cat("extern \"C\" __global__ void __launch_bounds__(", threads, ") k(const float* x, float* y) {\n",
+                    body, "\n}\n");
   kernel.manifest.symbol = "k";
-  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {threads}, 4 * threads}, {"y", ArgumentRole::Output, DType::F32, {threads}, 4 * threads}};
+  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {threads}, 4 * threads},
+                         {"y", ArgumentRole::Output, DType::F32, {threads}, 4 * threads}};
   kernel.manifest.run_launches = {{"k", {1, 1, 1}, {threads, 1, 1}, {{false, 0, 0}, {false, 1, 0}}}};
   return kernel;
 }
@@ -203,7 +233,9 @@ y[t] = v + 1000 * down + 100000 * up + 10000000 * at + (odd == 0xaaaaaaaau ? 0 :
                                        y);
   ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
   for (int t = 0; t < 32; ++t)
-    EXPECT_NEAR(y[static_cast<std::size_t>(t)], 496 + 1000.0 * (t + 3 < 32 ? t + 3 : t) + 100000.0 * (t > 0 ? t - 1 : 0) + 1e7 * (t / 8 * 8 + 5), 32) << t;
+    EXPECT_NEAR(y[static_cast<std::size_t>(t)],
+                496 + 1000.0 * (t + 3 < 32 ? t + 3 : t) + 100000.0 * (t > 0 ? t - 1 : 0) + 1e7 * (t / 8 * 8 + 5), 32)
+        << t;
 }
 
 TEST_F(Emulator, MisuseOfWarpsIsFound) {
@@ -212,23 +244,31 @@ TEST_F(Emulator, MisuseOfWarpsIsFound) {
     EmulationStatus status;
   };
   const Row rows[] = {
-      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffffffff, x[threadIdx.x], 1);", EmulationStatus::Barrier},
+      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffffffff, x[threadIdx.x], 1);",
+       EmulationStatus::Barrier},
       {"y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 1);", EmulationStatus::Barrier},
-      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 16);", EmulationStatus::Uninitialised},
+      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 16);",
+       EmulationStatus::Uninitialised},
       {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 8);", EmulationStatus::Ok},
-      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; y[threadIdx.x] = s[31 - threadIdx.x];", EmulationStatus::Uninitialised},
-      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); y[threadIdx.x] = s[31 - threadIdx.x];", EmulationStatus::Ok},
-      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); y[threadIdx.x] = s[31 - threadIdx.x]; s[threadIdx.x] = 0;",
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; y[threadIdx.x] = s[31 - threadIdx.x];",
+       EmulationStatus::Uninitialised},
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); y[threadIdx.x] = s[31 - threadIdx.x];",
+       EmulationStatus::Ok},
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); y[threadIdx.x] = s[31 - threadIdx.x]; "
+       "s[threadIdx.x] = 0;",
        EmulationStatus::Race},
-      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); float v = s[31 - threadIdx.x]; __syncwarp(); s[threadIdx.x] = v; "
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); float v = s[31 - threadIdx.x]; "
+       "__syncwarp(); s[threadIdx.x] = v; "
        "y[threadIdx.x] = v;",
        EmulationStatus::Ok},
   };
   for (const Row& row : rows) {
     std::vector<double> y;
     EmulationReport report = run_by_hand(row.body, y);
-    bool is_race = row.status == EmulationStatus::Uninitialised && report.status == EmulationStatus::Race;  // by the order that was drawn
-    EXPECT_TRUE(report.status == row.status || is_race) << row.body << "\n" << name_of(report.status) << ": " << report.message;
+    bool is_race = row.status == EmulationStatus::Uninitialised &&
+                   report.status == EmulationStatus::Race;  // by the order that was drawn
+    EXPECT_TRUE(report.status == row.status || is_race) << row.body << "\n"
+                                                        << name_of(report.status) << ": " << report.message;
   }
 }
 
@@ -246,7 +286,10 @@ TEST_F(Emulator, AWarpBarrierDoesNotOrderOtherWarps) {
 
 TEST_F(Emulator, BytesOfOneWordAreApart) {
   std::vector<double> y;
-  EmulationReport report = run_by_hand("__shared__ char s[32]; s[threadIdx.x] = (char)threadIdx.x; __syncthreads(); y[threadIdx.x] = s[threadIdx.x ^ 1];", y);
+  EmulationReport report = run_by_hand(
+      "__shared__ char s[32]; s[threadIdx.x] = (char)threadIdx.x; __syncthreads(); y[threadIdx.x] = s[threadIdx.x ^ "
+      "1];",
+      y);
   ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
   EXPECT_EQ(y[4], 5);
 }
@@ -262,9 +305,15 @@ TEST_F(Emulator, BankConflictsAreCounted) {
       {"__shared__ float s[1024]; s[threadIdx.x * 32] = 1; y[threadIdx.x] = 0;", 1, 31},
       {"__shared__ float s[1056]; s[threadIdx.x * 33] = 1; y[threadIdx.x] = 0;", 1, 0},
       {"__shared__ float s[1]; if (threadIdx.x == 0) s[0] = 1; __syncthreads(); y[threadIdx.x] = s[0];", 2, 0},
-      {"__shared__ float s[128] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 4) = make_float4(1, 2, 3, 4); y[threadIdx.x] = 0;", 1, 0},
-      {"__shared__ float s[256] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 8) = make_float4(1, 2, 3, 4); y[threadIdx.x] = 0;", 1, 4},
-      {"__shared__ float s[64]; for (int i = 0; i < 4; ++i) s[(threadIdx.x * 2 + i) % 64] = 1, __syncthreads(); y[threadIdx.x] = 0;", 4, 4},
+      {"__shared__ float s[128] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 4) = make_float4(1, 2, 3, "
+       "4); y[threadIdx.x] = 0;",
+       1, 0},
+      {"__shared__ float s[256] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 8) = make_float4(1, 2, 3, "
+       "4); y[threadIdx.x] = 0;",
+       1, 4},
+      {"__shared__ float s[64]; for (int i = 0; i < 4; ++i) s[(threadIdx.x * 2 + i) % 64] = 1, __syncthreads(); "
+       "y[threadIdx.x] = 0;",
+       4, 4},
   };
   for (const Row& row : rows) {
     std::vector<double> y;
@@ -301,17 +350,22 @@ TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
 TEST_F(Emulator, ReplayChecksCudaKernels) {
   test::Scheduled plain(kUse, {}, "");
   test::TemporaryDirectory folder;
-  test::write_file(folder.path() + "/mm.tw", cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n", print(plain.program()), "schedule {\n",
-                                                 test::gpu_gemm_schedule({}), "}\n"));
+  test::write_file(folder.path() + "/mm.tw",
+                   cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n", print(plain.program()),
+                       "schedule {\n", test::gpu_gemm_schedule({}), "}\n"));
   test::Finished finished = test::tracewright({"replay", "mm.tw", "--check"}, {.folder = folder.path()});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.out.find("matmul: right in the emulator (432 outputs compared, largest difference"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("matmul: right in the emulator (432 outputs compared, largest difference"),
+            std::string::npos)
+      << finished.out;
   EXPECT_NE(finished.out.find("matmul: 0 bank conflicts in "), std::string::npos) << finished.out;
   finished = test::tracewright({"replay", "mm.tw", "--check", "--json"}, {.folder = folder.path()});
   EXPECT_NE(finished.out.find("\"status\":\"right\""), std::string::npos) << finished.out;
-  finished = test::tracewright({"replay", "mm.tw", "--check"}, {.folder = folder.path(), .environment = {"TRACEWRIGHT_CXX=/no/such/compiler"}});
+  finished = test::tracewright({"replay", "mm.tw", "--check"},
+                               {.folder = folder.path(), .environment = {"TRACEWRIGHT_CXX=/no/such/compiler"}});
   EXPECT_EQ(finished.code, 3);
-  EXPECT_NE(finished.err.find("cannot be emulated: CUDA kernels are emulated with a C++ compiler"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("cannot be emulated: CUDA kernels are emulated with a C++ compiler"), std::string::npos)
+      << finished.err;
 }
 
 TEST(EmulatorWithoutACompiler, SaysSo) {
