@@ -1,6 +1,6 @@
-// Random draws of the rule set `cuda` over the operator library, printed as CUDA C and run in the emulator, compute
-// what the interpreter says of the workload. TW_CASES=2000 build/release/tests/emulated_space_test runs more of them;
-// TW_SEED=n repeats one.
+// Kernels printed as CUDA C and run in the emulator compute what the interpreter says of the workload: random draws of
+// the rule set `cuda` over the operator library, products in random tiles, and random programs under random schedules.
+// TW_CASES=2000 build/release/tests/emulated_space_test runs more of each; TW_SEED=n repeats one case of each.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,6 +14,10 @@
 #include "runtime/emulation.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "support/device_schedules.h"
+#include "support/random_program.h"
+#include "support/random_schedule.h"
+#include "support/scheduled.h"
 
 namespace tw {
 namespace {
@@ -107,15 +111,24 @@ int random_sketch(const Space& space, Rng& rng) {
   return static_cast<int>(length(a) > length(b) ? a : b);
 }
 
-void make_case(u64 seed, Case& out) {
-  static const rules::Library library = rules::Library::built_in();
+// Leaves the case without a kernel if lowering refuses the program.
+void lower_case(const Program& scheduled, Case& out) {
   static const Target target = cuda_target();
-  Rng rng(seed);
-  out.seed = seed;
+  Arena arena;
+  Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled, lowering_options(target), gpu_limits(target));
+  if (!lowered) return;
+  Result<Kernel> kernel = device_source(*lowered, target, cat("k", out.seed));
+  if (kernel) out.kernel = std::move(*kernel);
+}
+
+void make_draw(Case& out) {
+  static const rules::Library library = rules::Library::built_in();
+  Rng rng(out.seed);
   make_workload(out, rng);
   if (testing::Test::HasFatalFailure()) return;
   std::string errors;
-  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
+  CandidateSpace space =
+      make_candidate_space(out.base.program, *library.find_set("cuda"), library, cuda_target(), errors);
   ASSERT_EQ(errors, "") << out.use;
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -123,12 +136,37 @@ void make_case(u64 seed, Case& out) {
   Result<Program> program = builder.build(candidate, &rng);
   if (!program) return;
   if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
-  Arena arena;
-  Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-  if (!lowered) return;
-  Result<Kernel> kernel = device_source(*lowered, target, cat("k", seed));
-  ASSERT_TRUE(kernel) << out.use << "\n" << to_string(kernel.rejected());
-  out.kernel = std::move(*kernel);
+  lower_case(*program, out);
+}
+
+void make_tiles(Case& out) {
+  Rng rng(out.seed, 1);
+  auto between = [&](i64 least, i64 most) { return static_cast<int>(least + rng.below(most - least + 1)); };
+  out.use = cat("matmul(M = ", between(1, 40), ", N = ", between(1, 40), ", K = ", between(1, 24), ")");
+  test::GpuGemm tiles{.ty = between(1, 8), .tx = between(1, 8), .rows = between(1, 4), .columns = between(1, 8)};
+  tiles.depth = between(1, 8);
+  out.trace = test::gpu_gemm_schedule(tiles);
+  test::Scheduled scheduled(out.use, {}, out.trace);
+  out.base = scheduled.base();
+  lower_case(scheduled.program(), out);
+}
+
+// Instructions of all kinds, and some more that bind loops.
+void make_random_schedule(Case& out) {
+  static const std::vector<const InstructionKind*> kinds = test::changing_kinds();
+  static const InstructionKind* bind =
+      *std::find_if(kinds.begin(), kinds.end(), [](const InstructionKind* kind) { return std::string_view(kind->name) == "bind"; });
+  Rng rng(out.seed, 2);
+  out.base = test::random_program(rng, out.use);
+  Schedule schedule(out.base.program, out.seed);
+  test::Acceptance acceptance;
+  for (i64 i = rng.below(12); i >= 0; --i) {
+    test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng,
+                       acceptance);
+    if (rng.below(2)) test::apply_random(schedule, *bind, rng, acceptance);
+  }
+  out.trace = schedule.trace().without_dead_code().print();
+  lower_case(schedule.program(), out);
 }
 
 // "" or what is wrong.
@@ -183,23 +221,50 @@ void run_batch(std::vector<Case>& cases, Count& count) {
   }
 }
 
-TEST(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
-  if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+Count run_cases(void (*make)(Case&)) {
   i64 first = from_environment("TW_SEED", 0), cases = std::getenv("TW_SEED") ? 1 : from_environment("TW_CASES", 60);
   Count count;
   for (i64 begin = first; begin < first + cases; begin += kTogether) {
     std::vector<Case> batch(static_cast<std::size_t>(std::min<i64>(kTogether, first + cases - begin)));
-    for (std::size_t i = 0; i < batch.size(); ++i) make_case(static_cast<u64>(begin) + i, batch[i]);
-    if (HasFatalFailure()) return;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      batch[i].seed = static_cast<u64>(begin) + i;
+      make(batch[i]);
+    }
+    if (testing::Test::HasFatalFailure()) break;
     run_batch(batch, count);
   }
   std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, "
             << count.with_barriers << " of them with barriers; " << count.refused << " draws refused by lowering, "
             << count.wrong << " wrong\n";
-  if (cases == 1) return;
-  EXPECT_GE(count.kernels, cases * 8 / 10) << "most draws must be lowered";
-  EXPECT_GE(count.with_barriers, cases / 10);
+  return count;
+}
+
+class EmulatedSpace : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+  }
+  static bool is_one_case() { return std::getenv("TW_SEED") != nullptr; }
+};
+
+TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_draw);
+  if (is_one_case()) return;
+  EXPECT_LE(count.refused, count.kernels / 4) << "most draws must be lowered";
+  EXPECT_GE(count.with_barriers, count.kernels / 10);
   EXPECT_GE(count.operators.size(), 10u);
+}
+
+TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_tiles);
+  if (is_one_case()) return;
+  EXPECT_GE(count.with_barriers, count.kernels / 2);
+}
+
+TEST_F(EmulatedSpace, RandomSchedulesComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_random_schedule);
+  if (is_one_case()) return;
+  EXPECT_GE(count.kernels, count.refused / 4);
 }
 
 }  // namespace
