@@ -10,6 +10,7 @@ endif()
 if(TARGET tracewright-worker-opencl)
   install(TARGETS tracewright-worker-opencl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+install(TARGETS tracewright-emulator RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 get_property(peers GLOBAL PROPERTY TRACEWRIGHT_PEERS)
 if(peers)
   install(TARGETS ${peers} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})  # for `bench`, found beside the command
