@@ -114,23 +114,6 @@ std::string task_source(const ExportPlan& plan, const ExportedTask& task) {
                    "* kernel) {\n  if (kernel) tw_cl_free(kernel->inner);\n  free(kernel);\n}\n\n");
 }
 
-boost::json::array launches_json(const std::vector<KernelLaunch>& launches) {
-  boost::json::array out;
-  for (const KernelLaunch& launch : launches) {
-    boost::json::array pointers;
-    for (const KernelLaunch::Pointer& pointer : launch.pointers) {
-      pointers.push_back(pointer.is_scratch
-                             ? boost::json::object{{"scratch_offset", pointer.at}, {"bytes", pointer.bytes}}
-                             : boost::json::object{{"buffer", pointer.at}});
-    }
-    out.push_back({{"kernel", launch.name},
-                   {"groups", boost::json::array(launch.groups.begin(), launch.groups.end())},
-                   {"threads", boost::json::array(launch.threads.begin(), launch.threads.end())},
-                   {"parameters", pointers}});
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string opencl_header(const ExportPlan& plan) {
@@ -179,9 +162,9 @@ std::string device_manifest(const ExportPlan& plan) {
          {"source", cat("sources/", task.name, extension)},
          {"trace", cat("traces/", task.name, ".tw")},
          {"scratch_bytes", manifest.scratch_shared_bytes},
-         {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", launches_json(manifest.run_launches)}}},
+         {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
          {"prepack",
-          {{"buffers", export_arguments(manifest.prepack)}, {"launches", launches_json(manifest.prepack_launches)}}}});
+          {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}});
   }
   boost::json::object out{{"format", 1}, {"tracewright", TW_VERSION}, {"library", plan.library}, {"tasks", tasks}};
   return boost::json::serialize(out) + "\n";
