@@ -121,13 +121,20 @@ int cuModuleLoadData(void** module, const void* image) { return *module = &broke
 int cuModuleUnload(void* module) { return (void)module, broken; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = (void*)(size_t)name, name[0] ? broken : 500; }
 int cuFuncSetAttribute(void* function, int attribute, int value) { return (void)function, (void)attribute, (void)value, broken; }
-#ifndef TW_STUB_OLD
-int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+static int launch(void** parameters) {
   void* pointers[MOST_PARAMETERS];
-  (void)config, (void)function, (void)extra;
   for (int i = 0; i < MOST_PARAMETERS; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
   if (!recording) return broken ? broken : run(pointers);
   if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
   return broken;
+}
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
+                   void** parameters, void** extra) {
+  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+  return launch(parameters);
+}
+#ifndef TW_STUB_OLD
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+  return (void)config, (void)function, (void)extra, launch(parameters);
 }
 #endif

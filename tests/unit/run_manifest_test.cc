@@ -2,7 +2,7 @@
 // `run-manifest` against a driver that fails on demand (tests/cuda_stub). What a real GPU would say is not tested here.
 #include <gtest/gtest.h>
 
-#include <boost/json.hpp>
+#include <boost/json/src.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
