@@ -118,6 +118,35 @@ TEST_F(RunManifest, RecordsAreStored) {
   EXPECT_NE(best.out.find("cuda -arch=sm_80"), std::string::npos) << best.out;
 }
 
+// The records are those of the list's tasks: export finds them.
+TEST_F(RunManifest, RecordsBecomeAnExport) {
+  ASSERT_EQ(run({}).code, 0);
+  test::write_file(folder_.path() + "/list.yaml", kList);
+  test::Finished exported =
+      test::tracewright({"export", "list.yaml", "--database", "out/records.db", "--output", "kernels", "--name", "lib"}, {.folder = folder_.path()});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  for (const char* name : {"lib.h", "lib.c", "tw_cuda_launcher.h", "cubins/mm.cubin", "sources/mm.cu", "traces/mm.tw"})
+    EXPECT_NE(exported.out.find(name), std::string::npos) << name << "\n" << exported.out;
+}
+
+// The same worker measures for `tune`; a fault of one trial is a record, and the search goes on.
+TEST_F(RunManifest, TuneMeasuresOnADevice) {
+  std::string list = kList;
+  list.replace(list.find("tasks:"), 6, "budget: {trials: 6}\ndatabase: tuned.db\ntasks:");
+  test::write_file(folder_.path() + "/list.yaml", list);
+  once();
+  test::Finished finished =
+      test::tracewright({"tune", "list.yaml", "--json", "--model", "random"},
+                        {.folder = folder_.path(),
+                         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
+                                         "TW_STUB_FAULT=illegal", cat("TW_STUB_ONCE=", folder_.path(), "/once")}});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  boost::json::value task = boost::json::parse(finished.out).at("tasks").at(0);
+  EXPECT_EQ(task.at("trials").as_int64(), 6);
+  EXPECT_EQ(task.at("failed").as_int64(), 1) << finished.out;
+  EXPECT_GT(task.at("best_us").to_number<double>(), 0);
+}
+
 TEST_F(RunManifest, FaultsAreRecordedAndTheNextOneRuns) {
   struct Row {
     const char *fault, *status;
