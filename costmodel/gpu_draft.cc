@@ -15,7 +15,8 @@ constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
 constexpr double kAhead = 4;          // loads of a serial loop that are under way at once
 constexpr double kOverlapLoss = 0.2;  // of units that work beside the busiest one
 constexpr double kLeastL1 = 16 << 10;
-constexpr double kWidest = 16;       // bytes of one load
+constexpr double kWidest = 16;         // bytes of one load
+constexpr double kMostUnrolled = 1024;  // statements
 constexpr double kImpossible = 1e3;  // seconds of a kernel that cannot be launched: worse than all others, and finite
 
 const FlatDim* dims_of(const FlatProgram& program, const FlatAccess& access) { return program.dims_of(access); }
@@ -160,17 +161,31 @@ void GpuDraft::read_roles(const FlatProgram& program, const FlatStore& store) {
   auto is_unrolled = [&](u32 p) {
     LoopKind kind = program.loop_of(store, p).kind;
     if (kind != LoopKind::Serial) return true;  // vthread, too
-    // Lowering unrolls what selects a register.
+    // Lowering or the compiler unrolls what selects a register.
     return std::any_of(program.accesses.begin() + store.first_access, program.accesses.begin() + store.first_access + store.accesses,
-                       [&](const FlatAccess& access) { return scope_of(program, access) == Scope::Register && moves(program, access, p); });
+                       [&](const FlatAccess& access) { return is_in_registers(program, access) && moves(program, access, p); });
   };
+  // The outermost loop that is unrolled, with all that is inside of it as far as compilers go.
   first_unrolled_ = store.depth;
+  double instances = 1;
   for (u32 p = store.depth; p-- > 0;) {
     if (roles_[p] == Role::Thread) continue;
-    if (roles_[p] != Role::Inner || !is_unrolled(p)) break;
-    roles_[p] = Role::Body;
-    first_unrolled_ = p;
+    instances *= static_cast<double>(program.loop_of(store, p).extent);
+    if (roles_[p] != Role::Inner || instances > kMostUnrolled) break;
+    if (is_unrolled(p)) first_unrolled_ = p;
   }
+  for (u32 p = first_unrolled_; p < store.depth; ++p) {
+    if (roles_[p] == Role::Inner) roles_[p] = Role::Body;
+  }
+}
+
+// How many passes of the loop around it a copy into shared memory is ahead, plus one.
+double GpuDraft::stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access) {
+  double stages = 1;
+  if (scope_of(program, access) != Scope::Shared) return stages;
+  u32 home = program.home_depth(program.buffers[access.buffer]);
+  if (home > 0 && home <= store.depth) stages = static_cast<double>(program.loop_of(store, home - 1).stages);
+  return std::max(1.0, stages);
 }
 
 GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& store) const {
@@ -203,7 +218,7 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
     u32 home = program.home_depth(buffer);
     double elements = elements_in(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; });
     if (scope == Scope::Shared) {
-      kernel.shared_bytes += elements * buffer.element_bytes;
+      kernel.shared_bytes += elements * buffer.element_bytes * stages_of(program, store, access);
       continue;
     }
     double threads = 1;
@@ -293,6 +308,8 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   kernel.fma += arithmetic * body.warps * kWarp / lanes;
   kernel.issue += instructions * body.warps / kSchedulers;
   double latency = reads_memory ? static_cast<double>(device_.memory_latency) : reads_shared ? static_cast<double>(device_.shared_latency) : 0;
+  double stages = stages_of(program, store, program.accesses[store.first_access]);
+  if (reads_memory) latency /= stages * stages;  // what is copied ahead has mostly arrived
   double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
   kernel.wait += body.outer * (latency * loads + kBarrier) + chain_of(program, store, body);
   kernel.warp_instructions += instructions;

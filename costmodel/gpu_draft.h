@@ -65,6 +65,7 @@ class GpuDraft {
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body, KernelEstimate& kernel);
   double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const KernelEstimate& kernel, i64 width);
+  static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
   void add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   void finish(KernelEstimate& kernel) const;
