@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
+#include "runtime/device_file.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
@@ -121,6 +122,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.space.facts = facts_of(task.target);
   state.space.feature_target = feature_target_of(task.target);
   state.space.library = &library;
+  if (task.target.kind == TargetKind::Cuda) state.space.gpu = device_of(task.target, errors);
   for (const rules::RuleUse& use : *uses) {
     if (use.rule->is_post) state.space.posts.push_back(use);
   }

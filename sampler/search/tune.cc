@@ -272,7 +272,7 @@ class Tuner {
     CandidateBuilder builder(state.space);
     Result<Program> program = builder.build(best[0], nullptr);
     if (!program) return true;
-    BuiltKernel built = build_kernel(*program, state.task->target, *compiler_);
+    BuiltKernel built = loadable(build_kernel(*program, state.task->target, *compiler_), state.task->target);
     if (built.kernel) state.incumbent = std::move(*built.kernel);
     return true;
   }
@@ -313,6 +313,7 @@ class Tuner {
       TW_CHECK(program, "a candidate that was built cannot be built again");
       built = build_kernel(*program, state.task->target, *compiler_, &times);
     }
+    built = loadable(std::move(built), state.task->target);
     result_.profile.lower += times.lower_seconds;
     result_.profile.compile += times.compile_seconds;
     return built;
