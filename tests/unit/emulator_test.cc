@@ -339,6 +339,27 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
 }
 
+TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {
+  test::Scheduled plain(kUse, {}, "");
+  Kernel right = tiled_product(), wrong = tiled_product();
+  auto rename = [](Kernel& kernel, const std::string& name) {
+    exchange(kernel.code, "kernel_run_0", name, 0);
+    kernel.manifest.run_launches[0].name = kernel.manifest.symbol = name;
+  };
+  rename(right, "first"), rename(wrong, "second");
+  exchange(wrong.code, "((k_j_0 / 2) * 24)", "((k_j_0 / 2) * 23)", 0);
+  const Kernel* both[] = {&right, &wrong};
+  std::vector<EmulationVerdict> verdicts = EmulationGate(plain.program()).check(both);
+  ASSERT_EQ(verdicts.size(), 2u);
+  EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
+  EXPECT_EQ(verdicts[1].kind, EmulationVerdict::Wrong);
+  EXPECT_NE(verdicts[1].message.find("elements of `C` are wrong"), std::string::npos) << verdicts[1].message;
+  exchange(wrong.code, "float4", "float5", 0);
+  verdicts = EmulationGate(plain.program()).check(both);
+  EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
+  EXPECT_EQ(verdicts[1].report.status, EmulationStatus::BuildError) << "one that is no C++ does not take the others with it";
+}
+
 TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
   EmulationVerdict verdict = judge(kUse, tiled_product(), {.memory_bytes = 1000});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
