@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/gpu_source/printer.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
@@ -78,7 +79,10 @@ void KernelPrinter::loop(const For* loop) {
     open("");
     line(cat("const ", index_type_, " ", var, " = ", axis->is_thread ? language_.thread[d] : language_.group[d], ";"));
     if (loop->extent < extent) open(cat("if (", var, " < ", loop->extent, ") "));
-    stmt(loop->body);
+    if (combines_work_items(loop))
+      combine(loop);
+    else
+      stmt(loop->body);
     if (loop->extent < extent) close();
   } else {
     open(cat("for (", index_type_, " ", var, " = 0; ", var, " < ", loop->extent, "; ++", var, ") "));
