@@ -12,7 +12,7 @@ namespace tw {
 namespace {
 
 struct Tally {
-  int draws = 0, rejected = 0, lowered = 0;
+  int draws = 0, lowered = 0;
   std::map<std::string, int> reasons;
 };
 
@@ -38,12 +38,14 @@ void check_draws(const OwnedProgram& made, const std::string& what, const std::s
       Candidate candidate;
       ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng)) << what;
       Result<Program> program = builder.build(candidate, &rng);
-      ++tally.draws;
       if (!program) {
-        ++tally.rejected;
-        ++tally.reasons[to_string(program.rejected())];
+        std::string why = to_string(program.rejected());
+        // The reference draws many groups of the wrong size, above all of small operators.
+        tally.draws += why.find("verify_gpu_code") == std::string::npos;
+        ++tally.reasons[why];
         continue;
       }
+      ++tally.draws;
       std::string trace = cat(what, "\n", full_trace(space, candidate)->print());
       EXPECT_TRUE(near(outputs_of(*program, 1), expected)) << trace;
       Arena arena;
@@ -61,7 +63,7 @@ void check_draws(const OwnedProgram& made, const std::string& what, const std::s
 }
 
 std::string text_of(const Tally& tally) {
-  std::string out = cat(tally.lowered, " of ", tally.draws, " lowered, ", tally.rejected, " rejected\n");
+  std::string out = cat(tally.lowered, " of ", tally.draws, " lowered\n");
   for (const auto& [reason, count] : tally.reasons) out += cat(count, " x ", reason, "\n");
   return out;
 }
@@ -83,8 +85,8 @@ TEST_P(DeviceSets, DrawsComputeTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, DeviceSets,
-                         ::testing::Values(Row{"reference-cuda", "cuda -arch=sm_80", 55},
-                                           Row{"reference-cuda", "opencl", 55}),
+                         ::testing::Values(Row{"reference-cuda", "cuda -arch=sm_80", 75},
+                                           Row{"reference-cuda", "opencl", 75}),
                          [](const auto& info) { return cat(std::get<1>(info.param)[0] == 'c' ? "cuda" : "opencl"); });
 
 }  // namespace

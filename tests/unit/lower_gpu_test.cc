@@ -128,6 +128,34 @@ TEST(LowerGpu, WorkItemsCombineTheirParts) {
   EXPECT_NE(tree.find("if (j_1 < 32)"), std::string::npos) << tree;
 }
 
+TEST(LowerGpu, CopiesAreMadeAhead) {
+  for (int stages : {1, 2, 3, 5}) {
+    std::string schedule = cat(test::gpu_gemm_schedule({}), "annotate(k0, \"stages\", ", stages, ")\n");
+    for (int k : {4, 8, 23}) {
+      std::string use = cat("matmul(M = 8, N = 16, K = ", k, ")");
+      EXPECT_EQ(difference(use, schedule), "") << use << ", " << stages << " stages";
+    }
+  }
+  std::string schedule = test::gpu_gemm_schedule({}) + "annotate(k0, \"stages\", 3)\n";
+  std::string text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::CudaC);
+  EXPECT_NE(text.find("float A_shared[48]"), std::string::npos) << "three versions\n" << text;
+  EXPECT_NE(text.find("tw_copy_async_wait<1>();\n          __syncthreads();\n"), std::string::npos) << text;
+  std::size_t barriers = 0;
+  for (std::size_t at = 0; (at = text.find("__syncthreads();", at)) != std::string::npos; ++at) ++barriers;
+  EXPECT_EQ(barriers, 2u) << "one in each of the two parts of the loop\n" << text;
+  text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::OpenClC);
+  EXPECT_EQ(text.find("async"), std::string::npos) << text;
+}
+
+TEST(LowerGpu, OnlyCopiesOfItsOwnAreMadeAhead) {
+  std::string plain = "b = get_block(\"C\")\ni, j, k = get_loops(b)\n";
+  auto refusal = [&](const std::string& schedule) { return difference("matmul(M = 8, N = 8, K = 8)", plain + schedule); };
+  EXPECT_EQ(refusal("annotate(k, \"stages\", 2)\n"),
+            "rejected: the copies of loop `k` cannot be staged: expected copies into shared buffers of its own, and what reads them");
+  EXPECT_EQ(refusal("c = cache_read(b, 0, \"shared\")\ncompute_at(c, k)\nunroll(k)\nannotate(k, \"stages\", 2)\n"),
+            "rejected: the copies of loop `k` cannot be staged: expected a serial loop");
+}
+
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
   std::string schedule = R"(b = get_block("C")
 i, j, k = get_loops(b)

@@ -13,11 +13,12 @@
 namespace tw {
 namespace {
 
-constexpr int kFfma = 0x223, kLds = 0x984, kSts = 0x388, kBar = 0xb1d, kStl = 0x387;
+constexpr int kFfma = 0x223, kLds = 0x984, kSts = 0x388, kBar = 0xb1d, kStl = 0x387, kLdgsts = 0xfae, kShfl = 0xf89;
 
-std::string cuda_source() {
-  test::Scheduled scheduled("matmul(M = 256, N = 256, K = 64)", {},
-                            test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}));
+std::string cuda_source(const std::string& more = "") {
+  test::Scheduled scheduled(
+      "matmul(M = 256, N = 256, K = 64)", {},
+      test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}) + more);
   Arena arena;
   Result<LoweredGpuProgram> kernels =
       lower_gpu(arena, scheduled.program(), {.vector_bits = 128, .vector_registers = 64}, {});
@@ -47,6 +48,16 @@ TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
   EXPECT_GT(opcodes[kSts], 0);
   EXPECT_GE(opcodes[kBar], 2);
   EXPECT_EQ(opcodes[kStl], 0);
+}
+
+TEST_P(Nvrtc, StagedCopiesAreAsynchronous) {
+  std::string error;
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  std::string code = cuda_source("annotate(k0, \"stages\", 3)\n");
+  std::optional<cuda::Compiled> compiled = cuda::compile(code, GetParam(), error);
+  ASSERT_TRUE(compiled) << error << "\n" << code;
+  EXPECT_EQ(compiled->kernels[0].spill_store_bytes, 0);
+  EXPECT_GT(cuda::opcodes_of(compiled->cubin, "mm_run_0")[kLdgsts], 0) << code;
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, Nvrtc, ::testing::Values("sm_80", "sm_90a"));

@@ -129,7 +129,8 @@ TEST(ReferenceRules, GiveAsManySketchesAsTheReference) {
 // tests list as many sketches for a GPU without asynchronous copies.
 TEST(ReferenceRules, GiveAsManySketchesForGpus) {
   rules::Library library = rules::Library::built_in();
-  rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 75};
+  rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 75}, ampere = facts;
+  ampere.sm = 80;
   for (const Row& row : benchmark()) {
     OwnedProgram program = made(row.op, row.arguments);
     std::string errors;
@@ -139,6 +140,8 @@ TEST(ReferenceRules, GiveAsManySketchesForGpus) {
     std::string rejects;
     for (const rules::ForkReject& reject : space.rejects) rejects += cat(reject.rule, ": ", reject.reason, "\n");
     EXPECT_EQ(space.sketches.size(), wanted) << row.op << "\n" << rejects << space.sketches[0].trace.print();
+    Space ahead = build_space(program.program, *library.find_set("reference-cuda"), library, ampere, errors);
+    EXPECT_EQ(ahead.sketches.size(), wanted == 1 ? 3 : wanted) << row.op << ": copies 4 or 5 stages ahead, or none";
     for (const Sketch& sketch : space.sketches) {
       std::string text = sketch.trace.print();
       EXPECT_NE(text.find("\"blockIdx.x\""), std::string::npos) << row.op << "\n" << text;
