@@ -11,6 +11,7 @@
 #include "dsl/base/text.h"
 #include "runtime/finalist_files.h"
 #include "runtime/trace_file.h"
+#include "sampler/search/emulation_gate.h"
 #include "sampler/search/finalists.h"
 
 namespace tw::cli {
@@ -94,6 +95,12 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
     std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(), row.example.c_str());
 }
 
+// What cannot be emulated (no compiler, too large) is not held against a kernel: `run-manifest` checks it again.
+std::string why_wrong(const EmulationGate& gate, const Kernel& source) {
+  EmulationVerdict verdict = gate.check(source);
+  return verdict.kind == EmulationVerdict::Wrong ? verdict.message : "";
+}
+
 }  // namespace
 
 int compile_only(const LoadedList& list, const CompileOnlyOptions& options, const std::atomic<bool>& stop) {
@@ -102,6 +109,8 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
   int code = Ok;
   for (const TuneTask& task : list.tasks) {
     FinalistOptions search{.count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
+    EmulationGate gate(task.program.program);
+    search.is_wrong = [&gate](const Kernel& source) { return why_wrong(gate, source); };
     FinalistResult result = find_finalists(task, list.library, search, stop);
     tasks.push_back(to_json(task, result));
     if (!result.problem.empty()) return say(cat(task.name, ": ", result.problem)), Environment;

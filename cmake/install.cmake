@@ -7,6 +7,7 @@ endif()
 if(TARGET tracewright-worker)
   install(TARGETS tracewright-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+install(TARGETS tracewright-emulator RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 get_property(peers GLOBAL PROPERTY TRACEWRIGHT_PEERS)
 if(peers)
   install(TARGETS ${peers} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})  # for `bench`, found beside the command
