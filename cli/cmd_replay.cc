@@ -1,5 +1,6 @@
 // tracewright replay: from a recipe to the same kernel again: check it, run it, print it.
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
@@ -8,6 +9,7 @@
 
 #include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
+#include "cli/build_id.h"
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
@@ -82,7 +84,7 @@ std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, s
 }
 
 constexpr Printer printers[] = {
-    {"program", "the scheduled program",
+    {"ir", "the scheduled program",
      [](const Recipe&, const Rebuilt& r, std::string&) {
        return std::optional(print(r.scheduled));
      }},
@@ -246,17 +248,36 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   return Ok;
 }
 
-int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options,
-                 boost::json::object& json) {
-  std::string error;
-  std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
-  if (!kernel) return say(cat(recipe.name, ": ", error)), Environment;
-  std::string program = to_hex(structural_hash(rebuilt.scheduled)),
-              object = to_hex(object_hash(*kernel));
-  json["program_hash"] = program;
-  json["object_hash"] = object;
-  if (!options.json)
-    std::printf("%s: program %s object %s\n", recipe.name.c_str(), program.c_str(), object.c_str());
+// The hash of one of the things that --emit prints. That of the program is independent of how programs are printed; for the others
+// the kernel has one name, whatever its task is called.
+std::optional<Hash128> hash_of(const Recipe& recipe, const Rebuilt& rebuilt, std::string_view what, std::string& error) {
+  if (what == "ir") return structural_hash(rebuilt.scheduled);
+  if (what == "object") {
+    std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
+    return kernel ? std::optional(object_hash(*kernel)) : std::nullopt;
+  }
+  std::optional<std::string> text = find_printer(std::string(what))->print({"kernel", recipe.file}, rebuilt, error);
+  if (!text) return std::nullopt;
+  XXH128_hash_t hash = XXH3_128bits(text->data(), text->size());
+  return Hash128{hash.low64, hash.high64};
+}
+
+// Of what --emit names, else of the program and of the machine code; and who made the machine code.
+int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
+  std::vector<std::string> wanted = {"ir", "object"};
+  if (!options.emit.empty()) wanted = {options.emit};
+  std::string line, error;
+  for (const std::string& what : wanted) {
+    std::optional<Hash128> hash = hash_of(recipe, rebuilt, what, error);
+    if (!hash) return say(cat(recipe.name, ": ", error)), Environment;
+    json[what + "_hash"] = to_hex(*hash);
+    line += cat(" ", what, " ", to_hex(*hash));
+  }
+  json["build"] = build_name();
+  if (!options.json) std::printf("%s:%s by %s for %s\n", recipe.name.c_str(), line.c_str(), build_name().c_str(), recipe.file.target.c_str());
+  if (recipe.file.version != TW_VERSION) {
+    say(cat(recipe.name, ": the trace was written by tracewright ", recipe.file.version, ": its program is the same here, machine code may differ"));
+  }
   return Ok;
 }
 
@@ -271,7 +292,7 @@ int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printe
 int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   const Printer* printer = options.emit.empty() ? nullptr : find_printer(options.emit);
   if (!options.emit.empty() && !printer) return Usage;
-  if (printer && printer->is_binary && options.output.empty() && isatty(STDOUT_FILENO)) {
+  if (printer && printer->is_binary && !options.hash && options.output.empty() && isatty(STDOUT_FILENO)) {
     say(cat("--emit ", options.emit, " writes bytes that a terminal cannot show; give --output ", recipes[0].name, ".o, or a pipe"));
     return Usage;
   }
@@ -291,7 +312,7 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
         rebuild(recipe.file.program, recipe.file.trace, target_of(recipe.file), error);
     if (!rebuilt) return say(cat(recipe.name, ": the trace cannot be replayed: ", error)), Usage;
     boost::json::object json{{"name", recipe.name}, {"target", recipe.file.target}};
-    if (printer) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
+    if (printer && !options.hash) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
     if (options.hash) code = std::max(code, print_hashes(recipe, *rebuilt, options, json));
     if (is_measured && is_emulated(recipe))
       code = std::max(code, emulate_one(recipe, *rebuilt, options, json));
@@ -327,7 +348,7 @@ int run_replay(int count, char** words) {
   app->add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
   app->add_option("--emit", options.emit, "print " + join(kinds, ", "));
   app->add_option("--output", options.output, "file for --emit, instead of standard output");
-  app->add_flag("--hash", options.hash, "print the hashes of program and object code");
+  app->add_flag("--hash", options.hash, "print the hash of what --emit names instead of it; without --emit those of the program (ir) and of the object code");
   app->add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::optional<std::vector<Recipe>> recipes = find_recipes(options);

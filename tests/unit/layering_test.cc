@@ -100,6 +100,8 @@ const std::vector<Row> kSdkTable = {
     {"cblas.h", {"bench/peers"}},
     {"dnnl.hpp", {"bench/peers"}},
     {"oneapi", {"bench/peers"}},
+    {"isl", {"tests"}},
+    {"z3++.h", {"tests"}},
 };
 
 struct SourceFile {
