@@ -166,6 +166,7 @@ FinalistResult find_finalists(const TuneTask& task, const rules::Library& librar
   }
   CandidateSpace space = make_candidate_space(task.program.program, *uses, library, task.target, failed.problem);
   if (!space.gpu) return failed;
+  for (const Trace& trace : task.templates) add_template(space.space, trace);
   if (space.space.sketches.empty()) failed.problem = "the rules leave no sketch";
   return space.space.sketches.empty() ? std::move(failed) : FinalistSearch(task, options, std::move(space), stop).run();
 }
