@@ -15,9 +15,9 @@
 namespace tw {
 namespace {
 
-std::string cuda_source() {
+std::string cuda_source(const std::string& more = "") {
   test::Scheduled scheduled("matmul(M = 256, N = 256, K = 64)", {},
-                            test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}));
+                            test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}) + more);
   Arena arena;
   Result<LoweredGpuProgram> kernels =
       lower_gpu(arena, scheduled.program(), {.vector_bits = 128, .vector_registers = 64}, {});
@@ -54,6 +54,16 @@ TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
   EXPECT_GE(code.count("BAR"), 2);
   EXPECT_EQ(code.count("STL"), 0);
   EXPECT_EQ(cuda::why_unfit(*compiled), "");
+}
+
+TEST_P(Nvrtc, StagedCopiesAreAsynchronous) {
+  std::string error;
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  std::string code = cuda_source("annotate(k0, \"stages\", 3)\n");
+  std::optional<cuda::Compiled> compiled = cuda::compile(code, GetParam(), error);
+  ASSERT_TRUE(compiled) << error << "\n" << code;
+  EXPECT_EQ(compiled->kernels[0].spill_store_bytes, 0);
+  EXPECT_GT(compiled->code.at(0).count("LDGSTS"), 0) << code;
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, Nvrtc, ::testing::Values("sm_80", "sm_90a"));
