@@ -6,6 +6,7 @@
 
 #include "backends/interpreter_memory.h"
 #include "backends/interpreter_scalar.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
@@ -268,7 +269,7 @@ class Interpreter {
   }
 
   void loop(const For* n) {
-    if (!is_concurrent(n->loop_kind)) {
+    if (!is_concurrent(n->loop_kind) || combines_work_items(n)) {
       for (i64 i = 0; i < n->extent && !failed(); ++i) {
         set(n->var, i);
         stmt(n->body);
@@ -383,7 +384,7 @@ class PrivateBuffers {
  public:
   void visit(const Node* node) {
     const For* loop = as<For>(node);
-    bool concurrent = loop && is_concurrent(loop->loop_kind);
+    bool concurrent = loop && is_concurrent(loop->loop_kind) && !combines_work_items(loop);
     if (concurrent) path_.push_back(loop);
     if (const Load* load = as<Load>(node)) access(load->buffer);
     if (const Store* store = as<Store>(node)) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
 #include "runtime/measurer.h"
+#include "sampler/search/emulation_gate.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
@@ -183,10 +185,11 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
                 Measurer& measurer, boost::json::object& json) {
   Target target = target_of(recipe.file);
   std::string error;
-  std::optional<Kernel> kernel = compile(rebuilt, target, "kernel", error);
+  BuiltKernel built = loadable({compile(rebuilt, target, "kernel", error), ""}, target);
+  const std::optional<Kernel>& kernel = built.kernel;
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!kernel || !compiler)
-    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error)),
+    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error + built.problem)),
            Environment;
   BuiltKernel reference = build_reference(rebuilt.base.program, target, *compiler);
   if (!reference.kernel)
@@ -218,6 +221,39 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   }
   if (!is_right) say(cat(recipe.name, ": ", name_of(result.status), ": ", result.message));
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;
+}
+
+// Is this a kernel for a GPU that is not here?
+bool is_emulated(const Recipe& recipe) {
+  Target target = target_of(recipe.file);
+  return target.kind == TargetKind::Cuda &&
+         static_cast<int>(list_devices(worker_options(target)).devices.size()) <= target.device;
+}
+
+// Right or wrong, and no time.
+int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
+  std::string error;
+  std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
+  if (!kernel) return say(cat(recipe.name, ": ", error)), Environment;
+  EmulationVerdict verdict = check_by_emulation(rebuilt.base.program, *kernel);
+  const EmulationReport& report = verdict.report;
+  constexpr const char* kWords[] = {"right", "wrong", "unknown"};
+  json["status"] = kWords[verdict.kind];
+  json["message"] = verdict.message;
+  json["max_error"] = verdict.max_error;
+  json["compared"] = verdict.compared;
+  json["barriers"] = report.barriers;
+  json["warp_accesses"] = report.warp_accesses;
+  json["bank_conflicts"] = report.bank_conflicts;
+  if (verdict.kind == EmulationVerdict::Unknown) return say(cat(recipe.name, ": cannot be emulated: ", verdict.message)), Environment;
+  if (verdict.kind == EmulationVerdict::Wrong) return say(cat(recipe.name, ": ", verdict.message)), WrongResults;
+  if (options.json) return Ok;
+  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %lld work-groups of %s)\n",
+              recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error, static_cast<long long>(report.groups),
+              report.is_complete ? "all" : "more");
+  std::printf("%s: %lld bank conflicts in %lld accesses of warps to shared memory (one work-group of each kernel)\n", recipe.name.c_str(),
+              static_cast<long long>(report.bank_conflicts), static_cast<long long>(report.warp_accesses));
+  return Ok;
 }
 
 // The hash of one of the things that --emit prints. That of the program is independent of how programs are printed; for the others
@@ -270,8 +306,9 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   }
   bool is_measured = options.check || options.run || (!printer && !options.hash);
   WorkerStart worker;
-  if (is_measured) {
-    worker = start_worker(worker_options(target_of(recipes[0].file)));
+  auto first = is_measured ? std::find_if_not(recipes.begin(), recipes.end(), is_emulated) : recipes.end();
+  if (first != recipes.end()) {
+    worker = start_worker(worker_options(target_of(first->file)));
     if (!worker.measurer) return say(worker.error), Environment;
   }
   int code = Ok;
@@ -284,7 +321,9 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
     boost::json::object json{{"name", recipe.name}, {"target", recipe.file.target}};
     if (printer && !options.hash) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
     if (options.hash) code = std::max(code, print_hashes(recipe, *rebuilt, options, json));
-    if (is_measured)
+    if (is_measured && is_emulated(recipe))
+      code = std::max(code, emulate_one(recipe, *rebuilt, options, json));
+    else if (is_measured)
       code = std::max(code, measure_one(recipe, *rebuilt, options, *worker.measurer, json));
     all.push_back(std::move(json));
   }
@@ -311,7 +350,7 @@ int run_replay(int count, char** words) {
   app->add_option("--record", options.record, "the record with this id");
   app->add_option("--database", options.database, "the database of --record or of the task list");
   app->add_option("--task", options.task, "of a task list: only this task");
-  app->add_flag("--check", options.check, "compare with the reference result, and time it");
+  app->add_flag("--check", options.check, "compare with the reference result, and time it; for cuda without a GPU: in the emulator, without a time");
   app->add_flag("--run", options.run, "the same with many more samples");
   app->add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
   app->add_option("--emit", options.emit, "print " + join(kinds, ", "));

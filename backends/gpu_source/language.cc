@@ -10,6 +10,32 @@ constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullpt
 constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
                                              nullptr,         nullptr,       "float",         "double"};
 
+// What holds PTX has other bodies where kernels are emulated.
+constexpr const char* kAsyncCopies = R"(#ifndef TW_EMULATED
+#if __CUDA_ARCH__ >= 800
+#define TW_COPY_ASYNC(bytes, words, how)                                                                  \
+  static __device__ __forceinline__ void tw_copy_async_##bytes(void* to, const void* from) {              \
+    asm volatile("cp.async." how ".shared.global [%0], [%1], " #bytes ";"                                 \
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");                    \
+  }
+static __device__ __forceinline__ void tw_copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int Groups>
+static __device__ __forceinline__ void tw_copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+}
+#else
+#define TW_COPY_ASYNC(bytes, words, how) \
+  static __device__ __forceinline__ void tw_copy_async_##bytes(void* to, const void* from) { *(words*)to = *(const words*)from; }
+static __device__ __forceinline__ void tw_copy_async_commit() {}
+template <int Groups>
+static __device__ __forceinline__ void tw_copy_async_wait() {}
+#endif
+TW_COPY_ASYNC(4, int, "ca")
+TW_COPY_ASYNC(8, int2, "ca")
+TW_COPY_ASYNC(16, int4, "cg")
+#endif
+)";
+
 struct FunctionRow {
   Function function;
   const char* name;  // in OpenCL C for every type, in CUDA C for f64; there f32 ends in `f`
@@ -32,6 +58,8 @@ const Language& opencl_c() {
       .group = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
       .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
       .barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+      .shuffle = nullptr,
+      .async_copies = nullptr,
       .infinity = "INFINITY",
       .nan = "NAN",
       .wide_int = "long",
@@ -51,6 +79,8 @@ const Language& cuda_c() {
       .group = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
       .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},
       .barrier = "__syncthreads();",
+      .shuffle = "__shfl_xor_sync",
+      .async_copies = kAsyncCopies,
       .infinity = "__int_as_float(0x7f800000)",
       .nan = "__int_as_float(0x7fc00000)",
       .wide_int = "long long",

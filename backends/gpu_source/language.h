@@ -16,6 +16,8 @@ struct Language {
   const char* group[3];         // the work-group's place in the grid
   const char* thread[3];
   const char* barrier;
+  const char* shuffle;  // (lanes that take part, value, distance): the value of another lane of the warp; null = none
+  const char* async_copies;  // definitions of tw_copy_async_4, _8, _16 (to, from), _commit and _wait<groups>; null = none
   const char* infinity;  // of type float
   const char* nan;
   const char* wide_int;  // for indices beyond 2^31, and I64 data

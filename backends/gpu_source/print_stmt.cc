@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/gpu_source/printer.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
@@ -61,10 +62,12 @@ void KernelPrinter::step(const Stmt* s) {
     if (!used[d] && !is_own && kernel_.extents.threads[d] > 1) conditions.push_back(cat(language_.thread[d], " == 0"));
   }
   in_step_ = true;
+  in_copies_ = copies_mark(s) > 0;
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
   if (!conditions.empty()) close();
-  in_step_ = false;
+  in_step_ = in_copies_ = false;
+  end_copies(s);
 }
 
 void KernelPrinter::loop(const For* loop) {
@@ -78,10 +81,14 @@ void KernelPrinter::loop(const For* loop) {
     open("");
     line(cat("const ", index_type_, " ", var, " = ", axis->is_thread ? language_.thread[d] : language_.group[d], ";"));
     if (loop->extent < extent) open(cat("if (", var, " < ", loop->extent, ") "));
-    stmt(loop->body);
+    if (combines_work_items(loop))
+      combine(loop);
+    else
+      stmt(loop->body);
     if (loop->extent < extent) close();
   } else {
     open(cat("for (", index_type_, " ", var, " = 0; ", var, " < ", loop->extent, "; ++", var, ") "));
+    await_copies(loop);
     stmt(loop->body);
   }
   close();
@@ -108,6 +115,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
+  if (in_copies_ && copy_async(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
     return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});

@@ -73,6 +73,19 @@ class KernelPrinter {
   void stmt(const Stmt* s);
   void loop(const For* loop);
   void step(const Stmt* s);
+  // Copies that are staged (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a store
+  // one that can be asynchronous?
+  void end_copies(const Stmt* step);
+  void await_copies(const For* loop);
+  bool copy_async(const Store* s);
+  void use_async_copies();
+  // A reduction over the work-items of a group (print_combine.cc).
+  void combine(const For* loop);
+  void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
+  void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine);
+  std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
+  std::string item_of_group() const;
   void alloc(const Alloc* alloc);
   void store(const Store* s);
   void write(const StoreTarget& target, const Expr* value);
@@ -93,13 +106,16 @@ class KernelPrinter {
   std::map<const Var*, std::string> vars_;
   std::map<const Buffer*, Place> places_;
   std::map<const Load*, std::string> loaded_;  // by load_ahead, for the statement at hand
+  std::map<const Load*, std::string> given_;   // loads that are values of variables, for the statement at hand
   VarRanges ranges_;
   std::string index_type_;
   std::string shared_, text_;  // declarations at the top; the statements
   int indent_ = 1, temporaries_ = 0;
-  bool in_step_ = false;
+  bool in_step_ = false, in_copies_ = false;
 };
 
+// The mark of a step that makes staged copies (dsl/passes/stage_copies.h); 0 = it makes none.
+i64 copies_mark(const Stmt* step);
 // "(x)" without the parentheses that enclose all of it.
 std::string bare(std::string text);
 // The place of a contiguous or scalar access: its first index; null if lanes lie apart.

@@ -4,6 +4,7 @@
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/iter_map.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/ir/walk.h"
 
@@ -165,6 +166,33 @@ Status iterations_may_overlap(Arena& arena, const Program& program, const For* l
 Status iterations_may_interleave(Arena& arena, const Program& program, const For* loop, const VarRanges& around) {
   TW_TRY_STATUS(check_writes(arena, program, loop, around, false));
   return check_reads(arena, loop->body, {loop}, around, 0);
+}
+
+Status work_items_may_combine(const For* loop) {
+  const Block* block = as<Block>(loop->body);
+  if (!block) {
+    return reject("loop `{a}` of a reduction is not directly around its block", loop->var->name)
+        .about_loop(loop->id.value);
+  }
+  const Store* update = as<Store>(block->body);
+  std::optional<Reducer> reducer = reducer_of(block);
+  if (!reducer || !update || !combined_loads(update)) {
+    return reject("work-items cannot combine the terms of block `{a}`: expected a known reduction of loads",
+                  block->name)
+        .about_block(block->id.value);
+  }
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->iters[i].kind == IterKind::S && uses(block->bindings[i], loop->var))
+      return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name)
+          .about_loop(loop->id.value);
+  }
+  for (const StoreTarget& target : update->targets) {
+    if (target.buffer->scope == Scope::Local || target.buffer->scope == Scope::Register)
+      return reject("`{a}` is in scope {b}, where each work-item has its own; work-items that combine need one",
+                    target.buffer->name, Str(name_of(target.buffer->scope)))
+          .about_block(block->id.value);
+  }
+  return ok();
 }
 
 }  // namespace tw

@@ -155,4 +155,35 @@ List<const Expr*> combine(Arena& arena, const Reducer& r, const List<const Expr*
   return out;
 }
 
+bool combines_work_items(const For* loop) {
+  if (loop->loop_kind != LoopKind::Bind || !loop->thread.starts_with("threadIdx")) return false;
+  if (const Store* store = as<Store>(loop->body)) {
+    const StoreTarget& target = store->targets[0];
+    bool is_shared = target.buffer->scope == Scope::Shared || target.buffer->scope == Scope::Global;
+    bool is_same = std::none_of(target.indices.begin(), target.indices.end(),
+                                [&](const Expr* index) { return uses(index, loop->var); });
+    return is_shared && is_same && combined_loads(store);
+  }
+  bool found = false;
+  for_each<Block>(loop->body, [&](const Block* block) {
+    for (std::size_t i = 0; i < block->iters.size(); ++i)
+      found |= block->iters[i].kind == IterKind::R && uses(block->bindings[i], loop->var);
+  });
+  return found;
+}
+
+std::optional<std::vector<const Load*>> combined_loads(const Store* update) {
+  std::vector<const Load*> out;
+  for (std::size_t i = 0; i < update->targets.size(); ++i) {
+    const StoreTarget& target = update->targets[i];
+    const Expr* term = selected_term(update->values[i], target);
+    if (const Binary* op = as<Binary>(update->values[i]))
+      term = is_load_of(op->a, target) ? op->b : is_load_of(op->b, target) ? op->a : nullptr;
+    const Load* load = term ? as<Load>(term) : nullptr;
+    if (!load || load->type != Type{target.buffer->dtype, 1}) return std::nullopt;
+    out.push_back(load);
+  }
+  return out;
+}
+
 }  // namespace tw

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "dsl/ir/walk.h"
+#include "dsl/passes/stage_copies.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw {
@@ -38,12 +39,19 @@ Touched touched_by(const Stmt* step) {
   return out;
 }
 
+bool makes_staged_copies(const Stmt* step) {
+  bool found = false;
+  for_each<For>(step, [&](const For* loop) { found |= find_annotation(loop->annotations, kCopiesMark) != nullptr; });
+  return found;
+}
+
 class BarrierFinder {
  public:
   void visit(const Stmt* s) {
     if (is_step(s)) return step(s);
     const For* loop = as<For>(s);
     if (const If* branch = as<If>(s)) return either(branch);
+    if (loop && find_annotation(loop->annotations, kStagedMark)) return staged(loop);
     int rounds = loop && !axis_of(loop) && loop->extent > 1 ? 2 : 1;
     for (int round = 0; round < rounds; ++round) {
       for_each_child(s, [&](const Node* child) {
@@ -54,16 +62,41 @@ class BarrierFinder {
   std::vector<const Stmt*> found;
 
  private:
+  // One barrier at the beginning of each iteration: behind it, what the iteration reads has been copied by everybody,
+  // and nobody reads any more what it copies over.
+  void staged(const For* loop) {
+    std::set<const Buffer*> around = staged_;
+    Touched own;
+    for_each<Store>(loop, [&](const Store* store) {
+      for (const StoreTarget& target : store->targets) {
+        if (target.buffer->scope == Scope::Shared) own.written.insert(target.buffer);
+      }
+    });
+    own.read = own.written;
+    staged_.insert(own.written.begin(), own.written.end());
+    found.push_back(loop->body);
+    for (int round = 0; round < 2; ++round) {
+      pending_ = {};
+      visit(loop->body);
+    }
+    staged_ = around;
+    pending_.add(own);
+  }
+
   void step(const Stmt* s) {
     Touched now = touched_by(s);
+    for (const Buffer* buffer : staged_) now.read.erase(buffer), now.written.erase(buffer);
     bool is_found = std::find(found.begin(), found.end(), s) != found.end();
-    if (!is_found &&
-        (meet(now.written, pending_.read) || meet(now.written, pending_.written) || meet(now.read, pending_.written))) {
+    bool copies = makes_staged_copies(s);
+    std::set<const Buffer*> written = pending_.written;
+    if (copies) std::erase_if(written, [&](const Buffer* buffer) { return copied_.count(buffer) > 0; });
+    if (!is_found && (meet(now.written, pending_.read) || meet(now.written, written) || meet(now.read, written))) {
       found.push_back(s);
       is_found = true;
     }
-    if (is_found) pending_ = {};
+    if (is_found) pending_ = {}, copied_.clear();
     pending_.add(now);
+    if (copies) copied_.insert(now.written.begin(), now.written.end());
   }
 
   void either(const If* branch) {
@@ -75,6 +108,8 @@ class BarrierFinder {
   }
 
   Touched pending_;
+  std::set<const Buffer*> staged_;  // that the loop at hand stages
+  std::set<const Buffer*> copied_;  // written by staged copies only, each to a version of its own, since the last barrier
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/region.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
@@ -12,53 +13,77 @@ namespace {
 
 constexpr i64 kMaxGroupScratch = i64{256} << 20;  // bytes
 
-// One dimension of a private buffer as its accesses index it: sum of coefficient * threadIdx + [min, max].
+// What a part of threadIdx adds to an index: coefficient * ((threadIdx // lower) % count).
+struct ThreadDigit {
+  int axis;
+  i64 lower, count, coefficient;
+  bool operator==(const ThreadDigit&) const = default;
+};
+bool is_lower(const ThreadDigit& a, const ThreadDigit& b) {
+  return a.axis != b.axis ? a.axis < b.axis : a.lower < b.lower;
+}
+
+// One dimension of a private buffer as its accesses index it: the sum of digits, and [min, max].
 struct PrivateDim {
-  std::array<i64, 3> coefficients{};
+  std::vector<ThreadDigit> digits;
   Interval inner{0, 0};
   i64 width() const { return inner.max - inner.min + 1; }
 };
 
 // The index of an access, with what the threads select taken out.
 struct SplitIndex {
-  std::array<i64, 3> coefficients{};
+  std::vector<ThreadDigit> digits;
   Sum inner;
 };
 
 // Loops around a place, by variable.
 class ThreadVars {
  public:
+  explicit ThreadVars(const LaunchExtents& extents) : extents_(extents) {}
   void push(const For* loop) { loops_.push_back(loop); }
   void pop() { loops_.pop_back(); }
-  SplitIndex split(const Expr* index) const {
+  SplitIndex split(const Expr* index, const VarRanges& ranges) const {
     SplitIndex out;
     Sum sum = sum_of(index);
     out.inner.exact = sum.exact;
     out.inner.add_constant(sum.constant);
     for (const Sum::Term& term : sum.terms) {
-      if (const For* loop = thread_loop(term.atom))
-        out.coefficients[static_cast<std::size_t>(axis_of(loop)->dimension)] += term.coefficient;
+      std::optional<Digit> digit = digit_of(term.atom, ranges);
+      if (const For* loop = digit ? thread_loop(digit->source) : nullptr)
+        out.digits.push_back(thread_digit(*digit, axis_of(loop)->dimension, term.coefficient));
       else
         out.inner.add_atom(term.atom, term.coefficient);
     }
+    std::sort(out.digits.begin(), out.digits.end(), is_lower);
     return out;
   }
 
  private:
+  // The highest digit has as many values as the group needs, also where a step leaves work-items idle.
+  ThreadDigit thread_digit(const Digit& digit, int axis, i64 coefficient) const {
+    bool is_top = digit.lower * digit.count >= digit.total;
+    i64 all = extents_.threads[static_cast<std::size_t>(axis)];
+    return {axis, digit.lower, is_top ? (all + digit.lower - 1) / digit.lower : digit.count, coefficient};
+  }
   const For* thread_loop(const Expr* atom) const {
     for (const For* loop : loops_) {
       if (loop->var == atom) return loop;
     }
     return nullptr;
   }
+  LaunchExtents extents_;
   std::vector<const For*> loops_;  // threadIdx loops only
 };
 
 // Looks at every access of one buffer.
 class PrivateRegion {
  public:
-  PrivateRegion(const Buffer* buffer, VarRanges ranges)
-      : buffer_(buffer), ranges_(std::move(ranges)), dims(buffer->shape.size()) {}
+  PrivateRegion(const Buffer* buffer, VarRanges ranges, const LaunchExtents& extents)
+      : buffer_(buffer),
+        ranges_(std::move(ranges)),
+        extents_(extents),
+        threads_(extents),
+        dims(buffer->shape.size()) {}
 
   void visit(const Node* node) {
     const For* loop = as<For>(node);
@@ -77,44 +102,55 @@ class PrivateRegion {
   }
 
   // Has every work-item elements of its own, whatever it does with them?
-  bool is_private(const LaunchExtents& extents) const {
+  bool is_private() const {
     if (!agrees_) return false;
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      bool selects =
-          std::any_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return dim.coefficients[axis] != 0; });
-      if (extents.threads[axis] > 1 && !selects) return false;
+    for (int axis = 0; axis < 3; ++axis) {
+      if (known_part(axis) < extents_.threads[static_cast<std::size_t>(axis)]) return false;
     }
-    return std::all_of(dims.begin(), dims.end(), [&](const PrivateDim& dim) { return has_digits(dim, extents); });
+    return std::all_of(dims.begin(), dims.end(), [](const PrivateDim& dim) { return has_places(dim); });
   }
 
  private:
-  // Each value of the sum comes from one combination of threads only.
-  static bool has_digits(const PrivateDim& dim, const LaunchExtents& extents) {
-    std::vector<std::pair<i64, i64>> digits;  // coefficient, extent
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      if (dim.coefficients[axis] != 0) digits.emplace_back(dim.coefficients[axis], extents.threads[axis]);
+  // The digits of all dimensions together say what threadIdx % n is; the largest such n.
+  i64 known_part(int axis) const {
+    std::vector<ThreadDigit> digits;
+    for (const PrivateDim& dim : dims) {
+      std::copy_if(dim.digits.begin(), dim.digits.end(), std::back_inserter(digits),
+                   [&](const ThreadDigit& digit) { return digit.axis == axis; });
     }
+    std::sort(digits.begin(), digits.end(), is_lower);
+    i64 known = 1;
+    for (const ThreadDigit& digit : digits) {
+      if (known % digit.lower == 0) known = std::max(known, digit.lower * digit.count);
+    }
+    return known;
+  }
+
+  // Each value of the sum comes from one combination of digits only.
+  static bool has_places(const PrivateDim& dim) {
+    std::vector<std::pair<i64, i64>> digits;  // coefficient, count
+    for (const ThreadDigit& digit : dim.digits) digits.emplace_back(digit.coefficient, digit.count);
     std::sort(digits.begin(), digits.end());
     i64 width = dim.width();
-    for (const auto& [coefficient, extent] : digits) {
+    for (const auto& [coefficient, count] : digits) {
       if (coefficient < width) return false;
-      width += coefficient * (extent - 1);
+      width += coefficient * (count - 1);
     }
     return true;
   }
 
   void extend(Array<const Expr*> indices) {
     for (std::size_t d = 0; d < indices.size(); ++d) {
-      SplitIndex index = threads_.split(indices[d]);
+      SplitIndex index = threads_.split(indices[d], ranges_);
       std::optional<Interval> inner = index.inner.exact ? interval_of(index.inner, ranges_) : std::nullopt;
-      if (!inner || (seen_ && index.coefficients != dims[d].coefficients)) {
+      if (!inner || (seen_ && index.digits != dims[d].digits)) {
         agrees_ = false;
         continue;
       }
       // A tail may reach over the end of the whole buffer; what runs does not.
-      if (index.coefficients == std::array<i64, 3>{})
+      if (index.digits.empty())
         inner = Interval{std::max<i64>(inner->min, 0), std::min(inner->max, buffer_->shape[d] - 1)};
-      dims[d].coefficients = index.coefficients;
+      dims[d].digits = index.digits;
       dims[d].inner =
           seen_ ? Interval{std::min(dims[d].inner.min, inner->min), std::max(dims[d].inner.max, inner->max)} : *inner;
     }
@@ -123,6 +159,7 @@ class PrivateRegion {
 
   const Buffer* buffer_;
   VarRanges ranges_;
+  LaunchExtents extents_;
   ThreadVars threads_;
   bool seen_ = false, agrees_ = true;
 
@@ -133,7 +170,7 @@ class PrivateRegion {
 class ScopeAssignment {
  public:
   ScopeAssignment(Arena& arena, const Stmt* kernel, const GpuLimits& limits)
-      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)) {}
+      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)), threads_(extents_) {}
 
   const Stmt* stmt(const Stmt* s) {
     if (const For* loop = as<For>(s)) return this->loop(loop);
@@ -218,9 +255,9 @@ class ScopeAssignment {
   }
 
   void make_private(const Alloc* alloc, Change& change) {
-    PrivateRegion region(alloc->buffer, ranges_);
+    PrivateRegion region(alloc->buffer, ranges_, extents_);
     region.visit(alloc->body);
-    if (!region.is_private(extents_)) {
+    if (!region.is_private()) {
       rejected_ = reject("work-items would share elements of `{a}`, which is in scope {b}", alloc->buffer->name,
                          Str(name_of(alloc->buffer->scope)));
       return;
@@ -266,7 +303,7 @@ class ScopeAssignment {
       return arena_.copy(out);
     }
     for (std::size_t d = 0; d < indices.size(); ++d) {
-      Sum inner = threads_.split(indices[d]).inner;
+      Sum inner = threads_.split(indices[d], ranges_).inner;
       inner.add_constant(-change.dims[d].inner.min);
       out.push_back(simplify(arena_, to_expr(arena_, inner), ranges_));
     }

@@ -15,6 +15,7 @@
 #include "dsl/passes/skip_identity_terms.h"
 #include "dsl/passes/split_entry_points.h"
 #include "dsl/passes/split_kernels.h"
+#include "dsl/passes/stage_copies.h"
 #include "dsl/passes/thread_axes.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
@@ -39,10 +40,12 @@ struct GpuLowering {
   // `scratch_bytes`: what all kernels share; grows by what this one needs for itself.
   Result<GpuKernel> kernel(SplitKernel split, i64& scratch_bytes) {
     Pipeline at(split.program, dumps);
+    TW_TRY_STATUS(check_combining(at.program()));
     TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
     TW_TRY_STATUS(at.step("bind_threads", bind_threads(arena, at.program(), limits)));
     TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, /*scratch_allowed=*/false));
     TW_TRY_STATUS(at.step("place_buffers", placed.program));
+    TW_TRY_STATUS(at.step("stage_copies", stage_copies(arena, at.program())));
     TW_TRY(ScopedProgram scoped, device_scopes(arena, at.program(), limits));
     for (const Buffer* buffer : scoped.group_scratch)
       split.params.push_back({true, take_scratch(buffer, scratch_bytes)});

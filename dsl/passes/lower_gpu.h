@@ -9,6 +9,8 @@
 //     Steps follow each other in program order; where a later one needs what an earlier one of another work-item did, a
 //     barrier stands before it (`barriers`). So running the loops as loops gives the same result, where every work-item
 //     keeps its own private buffers;
+//   - a step whose innermost threadIdx loop is directly around a store that does not index its result with it is a
+//     reduction: its work-items combine their terms (combines_work_items in dsl/analysis/reducer.h);
 //   - all else has the shape of LoweredFunction's body: rank 1, no Block, vectors explicit, Register buffers at
 //   constant indices.
 // An Alloc of scope Shared belongs to the group, of scope Local or Register to the work-item, also where it stands

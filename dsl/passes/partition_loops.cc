@@ -8,6 +8,7 @@
 #include "dsl/passes/check_intrinsics.h"
 #include "dsl/passes/conditions.h"
 #include "dsl/passes/cost.h"
+#include "dsl/passes/stage_copies.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw {
@@ -183,7 +184,8 @@ class Partition {
     const Expr* first = build_.integer(piece.range.min);
     shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
     const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
-    if (extent == 1 && !find_annotation(loop->annotations, "hide_address") && !is_tensorized(loop)) return body;
+    bool is_marked = find_annotation(loop->annotations, "hide_address") || find_annotation(loop->annotations, kStagedMark);
+    if (extent == 1 && !is_marked && !is_tensorized(loop)) return body;
     For* copy = arena_.make<For>(*loop);
     copy->extent = extent;
     copy->body = body;

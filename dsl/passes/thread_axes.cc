@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/dependence.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/ir/walk.h"
 
@@ -26,6 +28,33 @@ const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
     if (!axis_of(loop)) return build.with_kind(loop, LoopKind::Unroll);
     return loop->extent == 1 ? build.with_kind(loop, LoopKind::Serial) : loop;
   });
+}
+
+bool holds_thread_loops(const Stmt* s) {
+  bool found = false;
+  for_each<For>(s, [&](const For* loop) { found |= is_thread_loop(loop); });
+  return found;
+}
+
+// Statements of a thread loop of which some have thread loops inside become steps of their own: all work-items take
+// the first, then the second. The variable of each copy is its own.
+const Stmt* apart(Program& program, Arena& arena, const For* loop) {
+  const Seq* seq = as<Seq>(loop->body);
+  if (!seq || !is_thread_loop(loop) || !holds_thread_loops(seq)) return loop;
+  Build build{arena};
+  std::vector<const Stmt*> out;
+  for (const Stmt* part : seq->stmts) {
+    For* copy = arena.make<For>(*loop);
+    if (!out.empty()) {
+      copy->id = {program.next_loop++};
+      copy->var = build.var(program.next_var++, loop->var->name);
+    }
+    Substitution fresh;
+    fresh.set(loop->var, copy->var);
+    copy->body = out.empty() ? part : substitute(arena, part, fresh);
+    out.push_back(copy);
+  }
+  return build.seq(out);
 }
 
 // The thread loop that is directly inside of a statement, conditions aside.
@@ -99,11 +128,55 @@ bool is_step(const Stmt* s) {
 
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits) {
   program.body = with_device_kinds(arena, program.body);
+  program.body = rewrite_stmts(arena, program.body, [&](const Stmt* s) -> const Stmt* {
+    const For* loop = as<For>(s);
+    return loop ? apart(program, arena, loop) : s;
+  });
   TW_TRY_STATUS(check_nesting(program.body, {}));
   i64 threads = extents_of(program.body).threads_of_group();
   if (threads > limits.threads)
     return reject("a work-group has {0} work-items, more than {1}", threads, limits.threads);
   return program;
+}
+
+namespace {
+
+// All work-items of the group take part, so that they can wait for each other.
+Status takes_all(const For* combining, const std::vector<const For*>& around, const LaunchExtents& extents) {
+  i64 taken = combining->extent;
+  for (const For* loop : around) taken *= is_thread_loop(loop) ? loop->extent : 1;
+  if (taken == extents.threads_of_group()) return ok();
+  return reject("{0} of {1} work-items of a group would combine along loop `{a}`; expected all", combining->var->name,
+                taken, extents.threads_of_group())
+      .about_loop(combining->id.value);
+}
+
+Status check_combining(const Stmt* s, std::vector<const For*>& around, const LaunchExtents& extents) {
+  const For* loop = as<For>(s);
+  if (loop && loop->extent > 1 && combines_work_items(loop)) {
+    TW_TRY_STATUS(work_items_may_combine(loop));
+    const Block* block = static_cast<const Block*>(loop->body);
+    if (block->predicate) {
+      return reject("work-items cannot combine under the predicate of block `{a}`", block->name)
+          .about_block(block->id.value);
+    }
+    return takes_all(loop, around, extents);
+  }
+  Status status = ok();
+  if (loop) around.push_back(loop);
+  for_each_child(s, [&](const Node* child) {
+    if (status && child->kind >= Kind::Store)
+      status = check_combining(static_cast<const Stmt*>(child), around, extents);
+  });
+  if (loop) around.pop_back();
+  return status;
+}
+
+}  // namespace
+
+Status check_combining(const Program& program) {
+  std::vector<const For*> around;
+  return check_combining(program.body, around, extents_of(program.body));
 }
 
 LaunchExtents extents_of(const Stmt* kernel) {

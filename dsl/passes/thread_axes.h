@@ -1,6 +1,7 @@
 // Pass bind_threads: the loops that are bound to axes of the device's grid, in the form that kernels have.
 // Input: one nest. Output: loops of one iteration are gone unless they are annotated; `vthread` loops are unrolled,
-// parallel ones are serial; blockIdx loops have only each other around them. Rejects where an axis is inside of itself,
+// parallel ones are serial; blockIdx loops have only each other around them; a threadIdx loop over statements with such
+// loops inside is several. Rejects where an axis is inside of itself,
 // a group inside of a thread, or a group has too many threads. Loops of one axis may differ in extent: the grid has the
 // largest, the others leave work-items idle.
 #pragma once
@@ -27,6 +28,10 @@ inline bool is_thread_loop(const For* loop) {
 // serial loop without such loops inside. For statements of a kernel that are not inside of a step.
 // A step under a condition is one too: its barrier stands outside of the condition.
 bool is_step(const Stmt* s);
+
+// Are the loops of a nest with blocks along which work-items combine such that a kernel can do it? Rejects where not all
+// work-items of the group take part, or not all of them under the same condition.
+Status check_combining(const Program& program);
 
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits);
 // The grid of a kernel after bind_threads.

@@ -1,10 +1,12 @@
 // The iterations of the loop run on an axis of the device's grid.
 //   for i in 8 { B[i] }   bind(i, "threadIdx.x")   ->   bind threadIdx.x for i in 8 { B[i] }
-// Applies as parallel does.
+// Applies as parallel does. An axis threadIdx also takes the loop of a reduction that is directly around its block: the
+// work-items of a group combine their terms, which must be loads (rfactor makes them).
 #include <algorithm>
 #include <array>
 
 #include "dsl/analysis/dependence.h"
+#include "dsl/analysis/reducer.h"
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
 
@@ -25,8 +27,11 @@ static Result<Unit> apply(State& state, LoopId id, Str thread) {
                   state.arena().text(thread));
   }
   TW_TRY_STATUS(is_serial(loop));
-  TW_TRY_STATUS(iterations_may_overlap(state.arena(), state.program(), loop, ranges_around(path)));
   const For* concurrent = state.build().with_kind(loop, LoopKind::Bind, *known);
+  if (combines_work_items(concurrent))
+    TW_TRY_STATUS(work_items_may_combine(concurrent));
+  else
+    TW_TRY_STATUS(iterations_may_overlap(state.arena(), state.program(), loop, ranges_around(path)));
   path.pop();
   path.push(concurrent);
   TW_TRY_STATUS(may_be_inside(path));

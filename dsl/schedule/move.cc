@@ -5,6 +5,7 @@
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/dependence.h"
 #include "dsl/analysis/iter_map.h"
+#include "dsl/analysis/reducer.h"
 
 namespace tw {
 
@@ -188,7 +189,8 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
     if (!loop) continue;
     if (loop->loop_kind != LoopKind::Serial && loop->loop_kind != LoopKind::Unroll) {
       auto check = loop->loop_kind == LoopKind::Vectorize ? iterations_may_interleave : iterations_may_overlap;
-      Status status = check(state.arena(), state.program(), loop, around);
+      Status status = combines_work_items(loop) ? work_items_may_combine(loop)
+                                                : check(state.arena(), state.program(), loop, around);
       if (!status) {
         state.set_program(before);
         return status;

@@ -19,6 +19,7 @@ const std::vector<TargetMember>& target_members() {
       {"l2_bytes", &TargetFacts::l2_bytes, "Bytes of the second cache of a core."},
       {"l3_bytes", &TargetFacts::l3_bytes, "Bytes of the last cache; 0 = none."},
       {"shared_bytes", &TargetFacts::shared_bytes, "Bytes of memory that a work-group of a device shares."},
+      {"sm", &TargetFacts::sm, "Which CUDA architecture: 80 is sm_80; 0 where it is none."},
       {"threads", &TargetFacts::threads, "Threads that a kernel may use."},
       {"vector_bits", &TargetFacts::vector_bits, "Bits of a vector register."},
       {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."}};
@@ -112,6 +113,7 @@ Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, c
   Flow flow = evaluator.run({});
   if (flow == Flow::Rejected) return evaluator.rejected;
   if (flow == Flow::Error) return reject("the postprocessor has an error in its text");
+  if (flow == Flow::Drop) return reject("postprocessor `{a}` refuses the program", Str(use.rule->name));
   return ok();
 }
 }  // namespace

@@ -216,6 +216,11 @@ FunctionResult is_serial(const Context& c, const Values& v) {
   return yes_or_no(loop->loop_kind == LoopKind::Serial);
 }
 
+FunctionResult axis(const Context& c, const Values& v) {
+  TW_LOOP(loop, 0);
+  return give(loop->loop_kind == LoopKind::Bind ? RuleValue::of(std::string(loop->thread)) : RuleValue::none());
+}
+
 FunctionResult extent(const Context& c, const Values& v) {
   TW_LOOP(loop, 0);
   if (!c.is_open_loop(loop->id)) return give(RuleValue::of(loop->extent));
@@ -374,6 +379,7 @@ FunctionResult writes_register(const Context& c, const Values& v) {
 
 const std::vector<AnalysisFunction>& analysis_functions() {
   static const std::vector<AnalysisFunction> table = {
+      {"axis", "(loop) -> text?", "The axis of a device's grid that the loop is bound to, e.g. \"threadIdx.x\".", 1, axis},
       {"bits", "(block) -> int", "Bits of one element of what the block writes.", 1, bits},
       {"blocks", "() -> [block]", "All blocks, in program order.", 0, blocks},
       {"calls", "(block, text) -> bool", "Does the body call that function, e.g. \"exp\"?", 2, calls},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <set>
 
@@ -131,10 +132,24 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   return space;
 }
 
+namespace {
+
+// "sm_90a" is 90.
+i64 sm_of(const Target& target) {
+  if (target.kind != TargetKind::Cuda || !target.arch.starts_with("sm_")) return 0;
+  return std::atoll(target.arch.c_str() + 3);
+}
+
+}  // namespace
+
 rules::TargetFacts facts_of(const Target& target) {
   return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line,
-          .group_threads = target.group_threads, .shared_bytes = target.shared_bytes};
+          .group_threads = target.group_threads, .shared_bytes = target.shared_bytes, .sm = sm_of(target)};
+}
+
+void add_template(Space& space, const Trace& trace) {
+  space.sketches.push_back({trace, std::make_shared<const JointPrior>(trace), {"template"}});
 }
 
 double log10_points(const Sketch& sketch) {

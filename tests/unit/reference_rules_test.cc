@@ -125,6 +125,31 @@ TEST(ReferenceRules, GiveAsManySketchesAsTheReference) {
   }
 }
 
+// On GPUs the reference tiles in one way; each reduction that is not tiled may be shared by the work-items of a group or not. Its
+// tests list as many sketches for a GPU without asynchronous copies.
+TEST(ReferenceRules, GiveAsManySketchesForGpus) {
+  rules::Library library = rules::Library::built_in();
+  rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 75}, ampere = facts;
+  ampere.sm = 80;
+  for (const Row& row : benchmark()) {
+    OwnedProgram program = made(row.op, row.arguments);
+    std::string errors;
+    Space space = build_space(program.program, *library.find_set("reference-cuda"), library, facts, errors);
+    EXPECT_EQ(errors, "") << row.op;
+    std::size_t wanted = row.op == std::string("norm") ? 2 : row.op == std::string("softmax") ? 4 : 1;
+    std::string rejects;
+    for (const rules::ForkReject& reject : space.rejects) rejects += cat(reject.rule, ": ", reject.reason, "\n");
+    EXPECT_EQ(space.sketches.size(), wanted) << row.op << "\n" << rejects << space.sketches[0].trace.print();
+    Space ahead = build_space(program.program, *library.find_set("reference-cuda"), library, ampere, errors);
+    EXPECT_EQ(ahead.sketches.size(), wanted == 1 ? 3 : wanted) << row.op << ": copies 4 or 5 stages ahead, or none";
+    for (const Sketch& sketch : space.sketches) {
+      std::string text = sketch.trace.print();
+      EXPECT_NE(text.find("\"blockIdx.x\""), std::string::npos) << row.op << "\n" << text;
+      EXPECT_NE(text.find("\"threadIdx.x\""), std::string::npos) << row.op << "\n" << text;
+    }
+  }
+}
+
 // What draw `n` of a sketch gives, postprocessed; its trace.
 struct Built {
   std::string program, trace;

@@ -1,0 +1,135 @@
+// Reductions over the work-items of a group: shuffles inside of warps where the language has them, and one exchange
+// through shared memory; else a tree in shared memory.
+#include <algorithm>
+
+#include "backends/gpu_source/printer.h"
+#include "dsl/analysis/reducer.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
+
+namespace tw::gpu {
+namespace {
+
+constexpr i64 kWarp = 32;
+
+bool is_power_of_two(i64 n) { return n > 0 && (n & (n - 1)) == 0; }
+
+}  // namespace
+
+// The work-item's number in its group, x fastest.
+std::string KernelPrinter::item_of_group() const {
+  const std::array<i64, 3>& threads = kernel_.extents.threads;
+  std::string out = language_.thread[0];
+  i64 below = threads[0];
+  for (std::size_t d = 1; d < 3; ++d) {
+    if (threads[d] > 1) out = cat(out, " + ", below, " * ", language_.thread[d]);
+    below *= threads[d];
+  }
+  return cat("(int)(", out, ")");
+}
+
+std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64 elements) {
+  std::vector<std::string> out;
+  for (const StoreTarget& target : update->targets) {
+    out.push_back(fresh(cat(std::string(target.buffer->name), "_parts")));
+    shared_ += cat("  ", language_.shared, type(target.buffer->dtype, 1), " ", out.back(), "[", elements, "];\n");
+  }
+  return out;
+}
+
+// mine = update(mine, others), for all targets at once.
+void KernelPrinter::combine_with(const Store* update, const std::vector<std::string>& mine,
+                                 const std::vector<std::string>& others) {
+  std::vector<const Load*> terms = *combined_loads(update);
+  for (std::size_t t = 0; t < terms.size(); ++t) given_[terms[t]] = others[t];
+  for (const Expr* value : update->values) {
+    for_each<Load>(value, [&](const Load* load) {
+      for (std::size_t t = 0; t < update->targets.size(); ++t) {
+        if (load->buffer == update->targets[t].buffer) given_[load] = mine[t];
+        if (load->buffer == terms[t]->buffer) given_[load] = others[t];
+      }
+    });
+  }
+  std::vector<std::string> values;
+  for (std::size_t t = 0; t < mine.size(); ++t) {
+    values.push_back(bare(scalar(update->values[t])));
+    if (mine.size() == 1) continue;
+    std::string value = cat("t", temporaries_++);
+    line(cat("const ", type(update->targets[t].buffer->dtype, 1), " ", value, " = ", values[t], ";"));
+    values[t] = value;
+  }
+  for (std::size_t t = 0; t < mine.size(); ++t) line(cat(mine[t], " = ", values[t], ";"));
+  given_.clear();
+}
+
+void KernelPrinter::combine(const For* loop) {
+  const Store* update = static_cast<const Store*>(loop->body);
+  std::vector<const Load*> terms = *combined_loads(update);
+  std::vector<std::string> mine, results;
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    mine.push_back(cat("t", temporaries_++));
+    line(cat(type(terms[t]->type.dtype, 1), " ", mine[t], " = ", bare(scalar(terms[t])), ";"));
+    results.push_back(element(update->targets[t].buffer, update->targets[t].indices[0], 0));
+  }
+  i64 items = kernel_.extents.threads_of_group();
+  bool has_warps = language_.shuffle && axis_of(loop)->dimension == 0 && is_power_of_two(loop->extent) &&
+                   items % std::min(kWarp, items) == 0 && is_power_of_two(std::min(kWarp, items));
+  has_warps ? combine_by_shuffles(loop, update, mine) : combine_in_shared(loop, update, mine);
+  open(cat("if (", name(loop->var), " == 0) "));
+  combine_with(update, results, mine);
+  close();
+}
+
+// Afterwards the first work-item along the loop has the result.
+void KernelPrinter::combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine) {
+  i64 items = kernel_.extents.threads_of_group();
+  std::string lanes = cat(items < kWarp ? (i64{1} << items) - 1 : i64{0xffffffff}, "u");
+  for (i64 offset = std::min(kWarp, loop->extent) / 2; offset > 0; offset /= 2) {
+    open("");
+    std::vector<std::string> others;
+    for (std::size_t t = 0; t < mine.size(); ++t) {
+      others.push_back(cat("t", temporaries_++));
+      line(cat("const ", type(update->targets[t].buffer->dtype, 1), " ", others[t], " = ", language_.shuffle, "(",
+               lanes, ", ", mine[t], ", ", offset, ");"));
+    }
+    combine_with(update, mine, others);
+    close();
+  }
+  if (loop->extent <= kWarp) return;
+  std::vector<std::string> arrays = exchange_arrays(update, items / kWarp);
+  std::string warp = cat(item_of_group(), " / ", kWarp);
+  line(language_.barrier);
+  open(cat("if (", name(loop->var), " % ", kWarp, " == 0) "));
+  for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", warp, "] = ", mine[t], ";"));
+  close();
+  line(language_.barrier);
+  open(cat("if (", name(loop->var), " == 0) "));
+  for (i64 other = 1; other < loop->extent / kWarp; ++other) {
+    std::vector<std::string> others;
+    for (const std::string& array : arrays) others.push_back(cat(array, "[", warp, " + ", other, "]"));
+    combine_with(update, mine, others);
+  }
+  close();
+}
+
+void KernelPrinter::combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine) {
+  i64 stride = 1;  // between neighbours along the loop
+  for (int d = 0; d < axis_of(loop)->dimension; ++d) stride *= kernel_.extents.threads[static_cast<std::size_t>(d)];
+  std::vector<std::string> arrays = exchange_arrays(update, kernel_.extents.threads_of_group());
+  std::string item = item_of_group();
+  line(language_.barrier);
+  for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", item, "] = ", mine[t], ";"));
+  line(language_.barrier);
+  for (i64 count = loop->extent; count > 1; count = (count + 1) / 2) {
+    i64 half = (count + 1) / 2;
+    open(cat("if (", name(loop->var), " < ", count - half, ") "));
+    std::vector<std::string> others;
+    for (const std::string& array : arrays) others.push_back(cat(array, "[", item, " + ", half * stride, "]"));
+    combine_with(update, mine, others);
+    for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", item, "] = ", mine[t], ";"));
+    close();
+    if (half > 1) line(language_.barrier);
+  }
+}
+
+}  // namespace tw::gpu

@@ -1,0 +1,56 @@
+// Staged copies: asynchronous where the language has such copies and the store is a plain one, else like any other store.
+#include <algorithm>
+
+#include "backends/gpu_source/printer.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/stage_copies.h"
+
+namespace tw::gpu {
+
+i64 copies_mark(const Stmt* step) {
+  i64 out = 0;
+  for_each<For>(step, [&](const For* loop) {
+    const Annotation* mark = find_annotation(loop->annotations, kCopiesMark);
+    if (mark) out = mark->integer;
+  });
+  return out;
+}
+
+void KernelPrinter::use_async_copies() {
+  bool is_known = std::any_of(helpers_.begin(), helpers_.end(), [](const auto& h) { return h.first == "tw_copy_async"; });
+  if (!is_known) helpers_.emplace_back("tw_copy_async", language_.async_copies);
+}
+
+void KernelPrinter::end_copies(const Stmt* step) {
+  if (!language_.async_copies || copies_mark(step) != 2) return;
+  use_async_copies();
+  line("tw_copy_async_commit();");
+}
+
+void KernelPrinter::await_copies(const For* loop) {
+  const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
+  if (!language_.async_copies || !staged) return;
+  use_async_copies();
+  line(cat("tw_copy_async_wait<", staged->integer - 2, ">();"));
+}
+
+bool KernelPrinter::copy_async(const Store* s) {
+  const Load* load = s->targets.size() == 1 ? as<Load>(s->values[0]) : nullptr;
+  const Expr* index = s->targets[0].indices[0];
+  if (!language_.async_copies || !load || load->buffer->scope != Scope::Global) return false;
+  const Buffer *to = s->targets[0].buffer, *from = load->buffer;
+  const Expr *to_first = first_index(index), *from_first = first_index(load->indices[0]);
+  int lanes = index->type.lanes;
+  i64 bytes = lanes * bytes_of(to->dtype);
+  if (!to_first || !from_first || to->scope != Scope::Shared || to->dtype != from->dtype) return false;
+  if (bytes != 4 && bytes != 8 && bytes != 16) return false;
+  bool is_to_aligned = false, is_from_aligned = false;
+  std::string to_text = pointer(to, to_first, lanes, is_to_aligned), from_text = pointer(from, from_first, lanes, is_from_aligned);
+  if (lanes > 1 && !(is_to_aligned && is_from_aligned)) return false;
+  use_async_copies();
+  line(cat("tw_copy_async_", bytes, "(", to_text, ", ", from_text, ");"));
+  return true;
+}
+
+}  // namespace tw::gpu

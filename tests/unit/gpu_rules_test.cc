@@ -1,0 +1,93 @@
+// Rule sets for devices: draws of every operator, postprocessed and lowered to kernels, compute what the operator does.
+#include <gtest/gtest.h>
+
+#include "backends/device_form.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/print.h"
+#include "sampler/search/candidate.h"
+#include "sampler/search/trial.h"
+#include "tests/unit/operator_kit.h"
+
+namespace tw {
+namespace {
+
+struct Tally {
+  int draws = 0, lowered = 0;
+  std::map<std::string, int> reasons;
+};
+
+Target device(const std::string& text) {
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(source.text, 0, diagnostics);
+  EXPECT_TRUE(target) << diagnostics.render();
+  return *target;
+}
+
+void check_draws(const OwnedProgram& made, const std::string& what, const std::string& set, const Target& target,
+                 int draws, Tally& tally) {
+  static const rules::Library library = rules::Library::built_in();
+  std::string errors;
+  CandidateSpace space = make_candidate_space(made.program, *library.find_set(set), library, target, errors);
+  ASSERT_EQ(errors, "") << what;
+  OutputValues expected = outputs_of(made.program, 1);
+  CandidateBuilder builder(space);
+  for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+    for (int n = 0; n < draws; ++n) {
+      Rng rng(static_cast<u64>(n), s);
+      Candidate candidate;
+      ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng)) << what;
+      Result<Program> program = builder.build(candidate, &rng);
+      if (!program) {
+        std::string why = to_string(program.rejected());
+        // The reference draws many groups of the wrong size, above all of small operators.
+        tally.draws += why.find("verify_gpu_code") == std::string::npos;
+        ++tally.reasons[why];
+        continue;
+      }
+      ++tally.draws;
+      std::string trace = cat(what, "\n", full_trace(space, candidate)->print());
+      EXPECT_TRUE(near(outputs_of(*program, 1), expected)) << trace;
+      Arena arena;
+      LoweringOptions options = lowering_options(target);
+      options.max_instructions = 20000;
+      Result<LoweredGpuProgram> kernels = lower_gpu(arena, *program, options, gpu_limits(target));
+      if (!kernels) {
+        ++tally.reasons[to_string(kernels.rejected())];
+        continue;
+      }
+      ++tally.lowered;
+      EXPECT_TRUE(near(outputs_of(as_interpreted(arena, *kernels), 1), expected)) << "lowered: " << trace;
+    }
+  }
+}
+
+std::string text_of(const Tally& tally) {
+  std::string out = cat(tally.lowered, " of ", tally.draws, " lowered\n");
+  for (const auto& [reason, count] : tally.reasons) out += cat(count, " x ", reason, "\n");
+  return out;
+}
+
+// Set, target, share of draws in percent that become kernels at least.
+using Row = std::tuple<const char*, const char*, int>;
+class DeviceSets : public ::testing::TestWithParam<Row> {};
+
+TEST_P(DeviceSets, DrawsComputeTheSame) {
+  auto [set, target, share] = GetParam();
+  Tally tally;
+  for (const Signature& signature : signatures(operator_library()))
+    check_draws(workload(signature.name, arguments_for(signature)), signature.name, set, device(target), 2, tally);
+  check_draws(workload("dense", {{"M", i64{7}}, {"N", i64{20}}, {"K", i64{9}}}, {"bias", "gelu"}), "dense bias gelu",
+              set, device(target), 6, tally);
+  check_draws(workload("softmax", {{"M", i64{5}}, {"N", i64{300}}}), "softmax of long rows", set, device(target), 3,
+              tally);
+  EXPECT_GE(tally.lowered * 100, tally.draws * share) << text_of(tally);
+}
+
+INSTANTIATE_TEST_SUITE_P(Reference, DeviceSets,
+                         ::testing::Values(Row{"reference-cuda", "cuda -arch=sm_80", 75},
+                                           Row{"reference-cuda", "opencl", 75}),
+                         [](const auto& info) { return cat(std::get<1>(info.param)[0] == 'c' ? "cuda" : "opencl"); });
+
+}  // namespace
+}  // namespace tw
