@@ -422,6 +422,16 @@ TEST_F(PassTest, VectorsHoldAsManyElementsAsTheWidestTypeAllows) {
   EXPECT_EQ(lanes_of(parse("X: input u8[4], Y: output i32[4]", "for i in 4 {\n Y[i] = i32(X[i])\n }").body, options), 8);
 }
 
+TEST_F(PassTest, LongVectorizedLoopsAreALoopOverVectors) {
+  const LoweringOptions options{.vector_bits = 256};
+  EXPECT_EQ(vectors_in(13, 8), 3);  // one full vector, one of four elements, one of one
+  EXPECT_EQ(vectors_in(16, 8), 2);
+  Cost cost = cost_of(parse("X: input f32[800], Y: output f32[800]", "vectorize for i in 800 {\n Y[i] = X[i]\n }").body, options);
+  EXPECT_EQ(cost.executed, 100);
+  EXPECT_EQ(cost.code, kUnrolledVectors + 4);  // and its remainder
+  EXPECT_EQ(cost_of(parse("X: input f32[80], Y: output f32[80]", "vectorize for i in 80 {\n Y[i] = X[i]\n }").body, options).code, 10);
+}
+
 TEST_F(PassTest, UnrollLoopsHasALimit) {
   Program p = parse("X: input f32[4], Y: output f32[4]", "unroll for u in 4 {\n Y[u] = X[u]\n }");
   EXPECT_NE(body(unroll_loops(arena(), p, {.max_instructions = 4})).find("Y[3] = X[3]"), std::string::npos);
