@@ -5,6 +5,7 @@
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "rules/lang/access_functions.h"
+#include "rules/lang/gemm_functions.h"
 
 namespace tw::rules {
 namespace {
@@ -388,6 +389,10 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"contiguous_loops", "(block) -> int", "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
+      {"gemm_map", "(block, text) -> map?",
+       "How a contraction of two operands becomes a product of matrices: for \"block\" its iters as (batch,) row, column and sum, for \"output\" "
+       "the dimensions of its result as (batch,) row and column; none if they are that already.",
+       2, gemm_map},
       {"has_branch", "(block) -> bool", "Does the body contain `if`?", 1, has_branch},
       {"has_init", "(block) -> bool", "Is it a reduction that still sets its start value itself?", 1, has_init},
       {"has_reuse", "(block) -> bool", "Does some operand stay the same while an output axis moves?", 1, has_reuse},
@@ -396,6 +401,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"is_direct", "(block, int) -> bool", "Is that operand indexed by iters of the output alone, without constants and offsets?", 2, is_direct},
       {"is_elementwise", "(block) -> bool", "No reduction, and the output is indexed by the iters themselves.", 1, is_elementwise},
       {"is_expensive", "(block) -> bool", "Does the body call exp, erf, ...?", 1, is_expensive},
+      {"is_gemm", "(block) -> bool", "Is it a contraction of two operands, each of which has axes that the other one lacks?", 1, is_gemm},
       {"is_injective", "(block, int) -> bool", "Is that operand indexed by iters of the output, none of them twice?", 2, is_injective},
       {"is_only_child", "(loop) -> bool", "Is the body of the loop one statement?", 1, is_only_child},
       {"is_open", "(loop) -> bool", "Does the extent depend on a sample?", 1, is_open},
