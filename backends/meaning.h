@@ -18,12 +18,13 @@ class Judge {
   std::string difference(const Program& after) const;
   // The same for a lowered program.
   std::string difference(const LoweredProgram& after) const;
+  // What else ran the program on these inputs compares its outputs itself: arrays of all parameters, in order. "" or what differs.
+  const std::vector<HostArray>& inputs() const { return inputs_; }
+  std::string compare(const std::vector<HostArray>& got) const;
   // Why the program itself cannot be run, or "".
   const std::string& problem() const { return problem_; }
 
  private:
-  std::string compare(const std::vector<HostArray>& got) const;
-
   Program before_;
   u64 seed_;
   double tolerance_;

@@ -46,6 +46,7 @@ const std::vector<Field>& fields() {
       {"cache_line", "cache-line", nullptr, &Target::cache_line, nullptr, 16, 1024},
       {"device", "device", nullptr, &Target::device, nullptr, 0, 255, kOnOpenCl},
       {"arch", "arch", &Target::arch, nullptr, nullptr, 0, 0, kOnCuda},
+      {"device", "device", &Target::gpu, nullptr, nullptr, 0, 0, kOnCuda},
       {"group_threads", "group-threads", nullptr, &Target::group_threads, nullptr, 1, 4096, kOnOpenCl | kOnCuda},
       {"shared_bytes", "shared-bytes", nullptr, nullptr, &Target::shared_bytes, 0, most_bytes, kOnOpenCl | kOnCuda},
   };
@@ -149,7 +150,7 @@ bool set_field(const Field& field, const TargetOption& option, Target& target,
                Diagnostics& diagnostics) {
   if (field.text) {
     auto legal = [](unsigned char c) {
-      return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == ',';
+      return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == ',' || c == '/';
     };
     if (option.value.empty() || !std::all_of(option.value.begin(), option.value.end(), legal)) {
       diagnostics.error(option.span,
@@ -241,6 +242,31 @@ Target device_defaults(TargetKind kind) {
 
 constexpr const char* kCudaArchs[] = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120"};
 
+// The GPUs that are described in costmodel/devices; a test compares.
+struct Gpu {
+  const char *name, *arch;
+};
+constexpr Gpu kGpus[] = {{"a100", "sm_80"}, {"h100", "sm_90a"}, {"h200", "sm_90a"}, {"rtx4090", "sm_89"}};
+
+// The arch of a target follows from its GPU. False after an error.
+bool set_arch(const TargetOption& gpu, bool has_arch, Target& target, Diagnostics& diagnostics) {
+  if (is_device_file(gpu.value)) {
+    if (!has_arch) diagnostics.error(gpu.span, "a device that a file describes needs `arch` beside it", "as in `arch: sm_80`");
+    return has_arch;
+  }
+  std::vector<std::string> names;
+  for (const Gpu& known : kGpus) {
+    names.push_back(known.name);
+    if (known.name != gpu.value) continue;
+    if (!has_arch) target.arch = known.arch;
+    return true;
+  }
+  std::string near = closest(gpu.value, names);
+  diagnostics.error(gpu.span, cat("unknown device `", gpu.value, "`"),
+                    near.empty() ? cat("known: ", join(names, ", "), "; or a path to a file that describes one") : cat("did you mean `", near, "`?"));
+  return false;
+}
+
 std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOption>& options, bool good, Diagnostics& diagnostics) {
   Target target = device_defaults(kind);
   for (const Field& field : fields()) {
@@ -250,6 +276,8 @@ std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOp
   const TargetOption* arch = find_option(options, "arch");
   std::vector<std::string> archs(std::begin(kCudaArchs), std::end(kCudaArchs));
   if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, archs, "arch", arch->span, diagnostics) && good;
+  const TargetOption* gpu = find_option(options, "device");
+  if (gpu && kind == TargetKind::Cuda) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
   if (!good) return std::nullopt;
   return target;
 }

@@ -34,11 +34,15 @@ struct Target {
   // Of devices only: they have neither triple nor cpu nor features.
   int device = 0;            // opencl: which of the machine's devices, counted over all platforms
   std::string arch;          // cuda: "sm_80"
+  std::string gpu;           // cuda: "a100", or a file that describes one; "" = the one that is built in for the arch
   int group_threads = 256;   // work-items of a work-group at most
   i64 shared_bytes = 32 << 10;  // memory of a work-group
 
   bool operator==(const Target&) const = default;
 };
+
+// Does the `device` of a cuda target name a file, not one of the built-in descriptions (runtime/device_file.h)?
+inline bool is_device_file(std::string_view gpu) { return gpu.find_first_of("/.") != std::string_view::npos; }
 
 inline bool is_device(const Target& target) { return target.kind != TargetKind::Cpu; }
 
@@ -62,7 +66,8 @@ std::optional<Target> parse_target(std::string_view text, std::size_t offset,
 
 // The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits,
 // vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line. `{kind: opencl, device: 0}` and `{kind: cuda, arch: sm_80}` take
-// device or arch, vector_bits, vector_registers, group_threads, shared_bytes; no device is asked for them. What is not given comes from this
+// device (a number; of cuda a name such as a100, from which arch follows, or a file), arch, vector_bits, vector_registers,
+// group_threads, shared_bytes; no device is asked for them. What is not given comes from this
 // machine, or from the cpu's entry if a cpu or triple is given (then threads is 1). `whole` is the
 // place of errors about what is missing.
 std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,

@@ -38,7 +38,7 @@ std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& mod
   std::vector<Subject> subjects;
   for (const rules::Rule& rule : module->rules) {
     if (!only.empty() && rule.name != only) continue;
-    subjects.push_back({rule.is_post ? "post" : "rule",
+    subjects.push_back({rule.kind(),
                         std::string(rule.name),
                         std::string(rule.doc),
                         {{&rule, module, {}, module}}});
@@ -141,8 +141,12 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check,
   return out;
 }
 
-void print_matches(const RuleCheck& check) {
-  if (check.matches.empty() && check.draws == 0)
+void print_matches(const Subject& subject, const RuleCheck& check) {
+  const rules::Rule& rule = *subject.uses[0].rule;
+  bool is_unmatched = check.matches.empty() && check.draws == 0;
+  if (is_unmatched && rule.is_schedule())
+    std::printf("  is for `%s`, which none of the programs is: name one with --workload and --use\n", std::string(rule.workload).c_str());
+  else if (is_unmatched)
     std::printf("  fits no block of the operator library\n");
   for (const Match& match : check.matches)
     std::printf("  fits %s%s: %d %s\n", match.use.c_str(),
@@ -158,7 +162,7 @@ void print_check(const Subject& subject, const RuleCheck& check,
                  const std::optional<Counterexample>& small, const Target& target) {
   std::printf("%s %s%s\n", subject.kind.c_str(), subject.name.c_str(),
               subject.doc.empty() ? "" : cat(": ", subject.doc).c_str());
-  if (subject.kind != "set") print_matches(check);
+  if (subject.kind != "set") print_matches(subject, check);
   if (check.draws) {
     std::printf(
         "  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",

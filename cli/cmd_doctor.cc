@@ -1,7 +1,6 @@
 // tracewright doctor: what this machine has, what is missing, and the command that brings it. Every
 // check does the real thing: it compiles, starts the worker, writes a database, opens the
 // libraries.
-#include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -153,34 +152,19 @@ Finding check_peer(const std::string& library, const std::string& package) {
           package.empty() ? "" : cat("sudo apt install ", package, ", then build again")};
 }
 
-Finding check_library(const std::string& name, const char* file, const std::string& fix) {
-  void* handle = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-  std::string why = handle ? cat(file, " opens") : dlerror();
-  if (handle) dlclose(handle);
-  return {name, Need::Optional, handle != nullptr, why, fix};
-}
-
-// Its worker lists the devices: drivers are not loaded into this process.
-Finding check_opencl() {
-  Finding finding{"opencl", Need::Optional, false, "", "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again"};
-  std::string path = worker_path({.program = "tracewright-worker-opencl", .device = 0}, finding.detail);
-  if (path.empty()) return finding;
-  std::FILE* listing = popen(cat("'", path, "' --list 2>&1").c_str(), "r");
-  char line[512];
-  while (listing && std::fgets(line, sizeof line, listing)) {
-    std::string text = line;
-    if (text.ends_with("\n")) text.pop_back();
-    finding.detail += cat(finding.detail.empty() ? "" : ", ", text);
-  }
-  finding.ok = listing && pclose(listing) == 0;
-  if (finding.ok) finding.detail = cat("devices: ", finding.detail);
-  return finding;
+// The worker of a kind of devices lists them: drivers are not loaded into this process.
+Finding check_devices(TargetKind kind, const std::string& name, const std::string& fix) {
+  Target target;
+  target.kind = kind;
+  DeviceList found = list_devices(worker_options(target));
+  if (!found.error.empty()) return {name, Need::Optional, false, found.error, fix};
+  return {name, Need::Optional, true, cat("devices: ", join(found.devices, ", ")), ""};
 }
 
 Finding check_nvrtc() {
   std::string error;
   std::optional<std::string> version = cuda::nvrtc_version(error);
-  return {"nvrtc", Need::Optional, version.has_value(), version.value_or(error), "install the CUDA toolkit; CUDA source can be printed without it"};
+  return {"nvrtc", Need::Optional, version.has_value(), version.value_or(error), "install the CUDA toolkit (nvidia-cuda-toolkit, or NVIDIA's own), or set CUDA_HOME to where it is; CUDA source can be printed without it"};
 }
 
 std::vector<Finding> examine() {
@@ -193,11 +177,11 @@ std::vector<Finding> examine() {
                                                           {"libtorch", "libtorch-dev"}};
   for (const auto& [library, package] : packages) out.push_back(check_peer(library, package));
   out.push_back(check_peer("fma", ""));
-  out.push_back(check_opencl());
+  out.push_back(check_devices(TargetKind::OpenCl, "opencl",
+                              "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again"));
   out.push_back(check_nvrtc());
-  out.push_back(
-      check_library("cuda driver", "libcuda.so.1",
-                    "install the driver of your NVIDIA GPU: sudo apt install nvidia-driver"));
+  out.push_back(check_devices(TargetKind::Cuda, "cuda driver",
+                              "install the driver of your NVIDIA GPU: sudo apt install nvidia-driver; `tune --compile-only` works without it"));
   return out;
 }
 

@@ -1,12 +1,15 @@
 // tracewright replay: from a recipe to the same kernel again: check it, run it, print it.
 #include <unistd.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
 
 #include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
+#include "cli/build_id.h"
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
@@ -16,6 +19,7 @@
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
 #include "runtime/measurer.h"
+#include "sampler/search/emulation_gate.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
@@ -80,7 +84,7 @@ std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, s
 }
 
 constexpr Printer printers[] = {
-    {"program", "the scheduled program",
+    {"ir", "the scheduled program",
      [](const Recipe&, const Rebuilt& r, std::string&) {
        return std::optional(print(r.scheduled));
      }},
@@ -218,17 +222,62 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;
 }
 
-int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options,
-                 boost::json::object& json) {
+// CUDA kernels are run without a GPU: right or wrong, and no time.
+int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
   std::string error;
   std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
   if (!kernel) return say(cat(recipe.name, ": ", error)), Environment;
-  std::string program = to_hex(structural_hash(rebuilt.scheduled)),
-              object = to_hex(object_hash(*kernel));
-  json["program_hash"] = program;
-  json["object_hash"] = object;
-  if (!options.json)
-    std::printf("%s: program %s object %s\n", recipe.name.c_str(), program.c_str(), object.c_str());
+  EmulationVerdict verdict = check_by_emulation(rebuilt.base.program, *kernel);
+  const EmulationReport& report = verdict.report;
+  constexpr const char* kWords[] = {"right", "wrong", "unknown"};
+  json["status"] = kWords[verdict.kind];
+  json["message"] = verdict.message;
+  json["max_error"] = verdict.max_error;
+  json["compared"] = verdict.compared;
+  json["barriers"] = report.barriers;
+  json["warp_accesses"] = report.warp_accesses;
+  json["bank_conflicts"] = report.bank_conflicts;
+  if (verdict.kind == EmulationVerdict::Unknown) return say(cat(recipe.name, ": cannot be emulated: ", verdict.message)), Environment;
+  if (verdict.kind == EmulationVerdict::Wrong) return say(cat(recipe.name, ": ", verdict.message)), WrongResults;
+  if (options.json) return Ok;
+  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %lld work-groups of %s)\n",
+              recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error, static_cast<long long>(report.groups),
+              report.is_complete ? "all" : "more");
+  std::printf("%s: %lld bank conflicts in %lld accesses of warps to shared memory (one work-group of each kernel)\n", recipe.name.c_str(),
+              static_cast<long long>(report.bank_conflicts), static_cast<long long>(report.warp_accesses));
+  return Ok;
+}
+
+// The hash of one of the things that --emit prints. That of the program is independent of how programs are printed; for the others
+// the kernel has one name, whatever its task is called.
+std::optional<Hash128> hash_of(const Recipe& recipe, const Rebuilt& rebuilt, std::string_view what, std::string& error) {
+  if (what == "ir") return structural_hash(rebuilt.scheduled);
+  if (what == "object") {
+    std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
+    return kernel ? std::optional(object_hash(*kernel)) : std::nullopt;
+  }
+  std::optional<std::string> text = find_printer(std::string(what))->print({"kernel", recipe.file}, rebuilt, error);
+  if (!text) return std::nullopt;
+  XXH128_hash_t hash = XXH3_128bits(text->data(), text->size());
+  return Hash128{hash.low64, hash.high64};
+}
+
+// Of what --emit names, else of the program and of the machine code; and who made the machine code.
+int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
+  std::vector<std::string> wanted = {"ir", "object"};
+  if (!options.emit.empty()) wanted = {options.emit};
+  std::string line, error;
+  for (const std::string& what : wanted) {
+    std::optional<Hash128> hash = hash_of(recipe, rebuilt, what, error);
+    if (!hash) return say(cat(recipe.name, ": ", error)), Environment;
+    json[what + "_hash"] = to_hex(*hash);
+    line += cat(" ", what, " ", to_hex(*hash));
+  }
+  json["build"] = build_name();
+  if (!options.json) std::printf("%s:%s by %s for %s\n", recipe.name.c_str(), line.c_str(), build_name().c_str(), recipe.file.target.c_str());
+  if (recipe.file.version != TW_VERSION) {
+    say(cat(recipe.name, ": the trace was written by tracewright ", recipe.file.version, ": its program is the same here, machine code may differ"));
+  }
   return Ok;
 }
 
@@ -243,14 +292,16 @@ int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printe
 int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   const Printer* printer = options.emit.empty() ? nullptr : find_printer(options.emit);
   if (!options.emit.empty() && !printer) return Usage;
-  if (printer && printer->is_binary && options.output.empty() && isatty(STDOUT_FILENO)) {
+  if (printer && printer->is_binary && !options.hash && options.output.empty() && isatty(STDOUT_FILENO)) {
     say(cat("--emit ", options.emit, " writes bytes that a terminal cannot show; give --output ", recipes[0].name, ".o, or a pipe"));
     return Usage;
   }
   bool is_measured = options.check || options.run || (!printer && !options.hash);
+  auto is_emulated = [](const Recipe& recipe) { return target_of(recipe.file).kind == TargetKind::Cuda; };
+  auto first_run = std::find_if_not(recipes.begin(), recipes.end(), is_emulated);
   WorkerStart worker;
-  if (is_measured) {
-    worker = start_worker(worker_options(target_of(recipes[0].file)));
+  if (is_measured && first_run != recipes.end()) {
+    worker = start_worker(worker_options(target_of(first_run->file)));
     if (!worker.measurer) return say(worker.error), Environment;
   }
   int code = Ok;
@@ -261,9 +312,11 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
         rebuild(recipe.file.program, recipe.file.trace, target_of(recipe.file), error);
     if (!rebuilt) return say(cat(recipe.name, ": the trace cannot be replayed: ", error)), Usage;
     boost::json::object json{{"name", recipe.name}, {"target", recipe.file.target}};
-    if (printer) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
+    if (printer && !options.hash) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
     if (options.hash) code = std::max(code, print_hashes(recipe, *rebuilt, options, json));
-    if (is_measured)
+    if (is_measured && is_emulated(recipe))
+      code = std::max(code, emulate_one(recipe, *rebuilt, options, json));
+    else if (is_measured)
       code = std::max(code, measure_one(recipe, *rebuilt, options, *worker.measurer, json));
     all.push_back(std::move(json));
   }
@@ -290,12 +343,12 @@ int run_replay(int count, char** words) {
   app->add_option("--record", options.record, "the record with this id");
   app->add_option("--database", options.database, "the database of --record or of the task list");
   app->add_option("--task", options.task, "of a task list: only this task");
-  app->add_flag("--check", options.check, "compare with the reference result, and time it");
+  app->add_flag("--check", options.check, "compare with the reference result, and time it; for cuda: in the emulator, without a time");
   app->add_flag("--run", options.run, "the same with many more samples");
   app->add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
   app->add_option("--emit", options.emit, "print " + join(kinds, ", "));
   app->add_option("--output", options.output, "file for --emit, instead of standard output");
-  app->add_flag("--hash", options.hash, "print the hashes of program and object code");
+  app->add_flag("--hash", options.hash, "print the hash of what --emit names instead of it; without --emit those of the program (ir) and of the object code");
   app->add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::optional<std::vector<Recipe>> recipes = find_recipes(options);

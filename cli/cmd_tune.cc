@@ -7,9 +7,11 @@
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/compile_only.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -23,12 +25,13 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, rules, model = "auto";
+  std::string file, database, rules, model = "auto", output;
   i64 more = 0, trials = 0;
   double seconds = 0;
   int threads = 0;
   std::optional<u64> seed;
-  bool dry_run = false, replay_measurements = false, json = false;
+  int finalists = 8;
+  bool dry_run = false, replay_measurements = false, compile_only = false, json = false;
 };
 
 std::atomic<bool> stop_wanted{false};
@@ -183,7 +186,6 @@ int exit_code_of(const TuneResult& result) {
 bool have_one_worker(const LoadedList& list) {
   const Target& first = list.tasks[0].target;
   for (const TuneTask& task : list.tasks) {
-    if (task.target.kind == TargetKind::Cuda) return say("CUDA kernels cannot be measured by `tune` yet; --emit source of `replay` prints them"), false;
     if (task.target.kind == first.kind && task.target.device == first.device) continue;
     return say(cat("one run measures on one device, but ", task.name, " is for `", to_string(task.target), "` and ", list.tasks[0].name, " for `",
                    to_string(first), "`; write a list for each")),
@@ -228,6 +230,24 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   return code == Ok && !is_noted ? Environment : code;
 }
 
+int search_without_device(const LoadedList& list, const TuneOptions& tuning, const Options& options) {
+  for (const TuneTask& task : list.tasks) {
+    if (task.target.kind == TargetKind::Cuda) continue;
+    return say(cat("--compile-only is for `cuda` targets, but ", task.name, " is for `", to_string(task.target), "`")), Usage;
+  }
+  catch_interrupts();
+  std::string output = options.output.empty() ? std::filesystem::path(options.file).stem().string() + "_finalists" : options.output;
+  return compile_only(list, {output, options.finalists, tuning.seed, options.threads, options.json}, stop_wanted);
+}
+
+// A target whose device is not there, said before anything is searched.
+bool have_device(const Target& target) {
+  if (target.kind != TargetKind::Cuda) return true;
+  DeviceList devices = list_devices(worker_options(target));
+  if (devices.error.empty()) return true;
+  return say(cat(devices.error, "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found elsewhere")), false;
+}
+
 bool check_model(const std::string& name) {
   std::string known = model_names();
   if (cat(", ", known, ", ").find(cat(", ", name, ", ")) != std::string::npos) return true;
@@ -241,7 +261,7 @@ int tune_list(const Options& options) {
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
-  std::optional<std::vector<i64>> stored = stored_trials(*list, path);
+  std::optional<std::vector<i64>> stored = options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
   if (!stored) return Environment;
   TuneOptions tuning{.trials = options.trials > 0 ? options.trials : given.trials.value,
                      .more = options.more,
@@ -251,8 +271,10 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
+  if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (options.dry_run) return dry_run(*list, *stored, tuning, options.json);
+  if (!options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
   return run_search(*list, tuning, path, options);
 }
 
@@ -285,6 +307,10 @@ int run_tune(int count, char** words) {
   app->add_option("--rules", options.rules, "a rule set instead of the list's");
   app->add_flag("--replay-measurements", options.replay_measurements,
                 "take results from the database instead of measuring");
+  app->add_flag("--compile-only", options.compile_only,
+                "for `cuda`: search with an analytic model, compile the best, write them for `run-manifest`; needs no device");
+  app->add_option("--finalists", options.finalists, "of --compile-only: how many of each task")->check(CLI::Range(1, 10000));
+  app->add_option("--output", options.output, "of --compile-only: the folder; default: the name of the list, _finalists");
   app->add_flag("--dry-run", options.dry_run,
                 "check everything, list the sketches, estimate; start nothing");
   app->add_flag("--json", options.json, "print one JSON object");

@@ -28,6 +28,7 @@ int run_explain(int count, char** words);
 int run_reduce(int count, char** words);
 int run_language(int count, char** words);
 int run_doctor(int count, char** words);
+int run_run_manifest(int count, char** words);
 int run_db(int count, char** words);
 int run_version(int count, char** words);
 

@@ -172,12 +172,24 @@ void place_module(const ModuleEntry& entry, const std::shared_ptr<const rules::M
                         cat("place it: `{file: ", entry.file.value, ", before: NAME}`, `after` or `replace`"));
 }
 
+// A schedule by hand that is for no task of the list is a misspelt one.
+void check_schedules(const ModuleEntry& entry, const rules::Module& module, const std::vector<TuneTask>& tasks, Diagnostics& diagnostics) {
+  std::vector<std::string> names;
+  for (const TuneTask& task : tasks) names.emplace_back(task.program.program.name);
+  for (const rules::Rule& rule : module.rules) {
+    const std::string wanted(rule.workload);
+    if (!rule.is_schedule() || std::ranges::find(names, wanted) != names.end()) continue;
+    std::string near = closest(wanted, names);
+    diagnostics.warning(entry.file.span, cat("the schedule `", rule.name, "` is for `", wanted, "`, which no task computes"),
+                        near.empty() ? "" : cat("did you mean `", near, "`?"));
+  }
+}
+
 // A module with errors is left out if there are others to go on with.
-void add_modules(const TaskList& list, TaskMaker& maker, rules::Library& library,
-                 Diagnostics& diagnostics) {
-  RuleModules modules(library);
+void add_modules(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
+  RuleModules modules(out.library);
   std::vector<std::pair<const ModuleEntry*, std::shared_ptr<const rules::Module>>> added;
-  for (const ModuleEntry& entry : list.modules) {
+  for (const ModuleEntry& entry : out.list.modules) {
     std::string path = maker.resolve(entry.file.value);
     if (!std::filesystem::is_regular_file(path)) {
       diagnostics.error(entry.file.span, cat("there is no file ", path),
@@ -190,7 +202,8 @@ void add_modules(const TaskList& list, TaskMaker& maker, rules::Library& library
   bool has_good = std::ranges::any_of(added, [](const auto& row) { return row.second != nullptr; });
   for (const auto& [entry, module] : added) {
     if (module) {
-      place_module(*entry, module, list.rules.value, library, diagnostics);
+      place_module(*entry, module, out.list.rules.value, out.library, diagnostics);
+      check_schedules(*entry, *module, out.tasks, diagnostics);
     } else if (has_good) {
       diagnostics.warning(entry->file.span,
                           cat(maker.resolve(entry->file.value), " has errors, see below; it is left out"));
@@ -226,10 +239,11 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
     std::optional<OwnedProgram> program = maker.make(entry);
     if (!program) continue;
     if (entry.layout.value == TaskLayout::Free) mark_free_layout(*program);
-    const Target& target = entry.target.given ? entry.target.value : out.list.target.value;
+    Target target = entry.target.given ? entry.target.value : out.list.target.value;
+    if (is_device_file(target.gpu)) target.gpu = maker.resolve(target.gpu);
     out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
   }
-  add_modules(out.list, maker, out.library, diagnostics);
+  add_modules(out, maker, diagnostics);
   check_rule_set(out.list, out.library, diagnostics);
   std::string errors = diagnostics.render() + maker.other_errors();
   if (!errors.empty()) std::fputs(errors.c_str(), stderr);

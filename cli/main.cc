@@ -31,6 +31,7 @@ constexpr Command commands[] = {
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
     {"export", "write the best kernels as a C library with header, manifest and traces",
      run_export},
+    {"run-manifest", "measure the finalists of `tune --compile-only` on this machine's GPU", run_run_manifest},
     {"bench", "measure the best kernels side by side with other libraries", run_bench},
     {"space", "the sketches that the rules give for each task, and how many points they have",
      run_space},
@@ -51,7 +52,7 @@ void print_help(std::FILE* out) {
       "usage: tracewright COMMAND [OPTIONS]\n\ncommands:\n",
       TW_VERSION);
   for (const Command& command : commands)
-    std::fprintf(out, "  %-8s %s\n", command.name, command.help);
+    std::fprintf(out, "  %-12s %s\n", command.name, command.help);
   std::fprintf(
       out,
       "\n`tracewright COMMAND --help` describes one. Begin with `tracewright doctor`, then\n"

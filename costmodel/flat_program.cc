@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/check.h"
+#include "dsl/passes/thread_axes.h"
 
 namespace tw {
 namespace {
@@ -42,6 +43,12 @@ bool has_load(const Expr* expr) {
 }
 
 bool is_literal(const Expr* expr) { return expr->kind == Kind::IntImm || expr->kind == Kind::FloatImm; }
+
+int grid_axis(const For* loop) {
+  if (loop->loop_kind != LoopKind::Bind) return -1;
+  std::optional<ThreadAxis> axis = axis_of(loop);
+  return axis ? axis->dimension + (axis->is_thread ? 3 : 0) : -1;
+}
 
 i64 integer_annotation(Array<Annotation> annotations, std::string_view key, i64 otherwise) {
   if (annotations.empty()) return otherwise;
@@ -94,7 +101,8 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   int parent = open_.empty() ? -1 : static_cast<int>(open_.back());
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
   flat_.loops.push_back({loop->extent, loop->loop_kind, parent, position,
-                         integer_annotation(loop->annotations, "auto_unroll_max_step", unroll)});
+                         integer_annotation(loop->annotations, "auto_unroll_max_step", unroll),
+                         integer_annotation(loop->annotations, "stages", 1), grid_axis(loop)});
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
   reducing_.push_back(false);
   scope_.bind_loop(loop->var, position, loop->extent);

@@ -247,19 +247,20 @@ DatabaseStatus Database::visit(const RecordFilter& filter,
     auto bind = [&](Statement& statement) {
       statement.bind(":workload", filter.workload);
       statement.bind(":target", filter.target);
+      statement.bind(":since", filter.after);
     };
     scan<Record>(handle_->sql, handle_->damaged,
-                 "(:workload = '' OR workload = :workload) AND (:target = '' OR target = :target)",
+                 "id > :since AND (:workload = '' OR workload = :workload) AND (:target = '' OR target = :target)",
                  bind, visit);
     return Done{};
   });
 }
 
 DatabaseResult<std::vector<Record>> Database::all(const std::string& workload,
-                                                  const std::string& target) {
+                                                  const std::string& target, i64 after) {
   std::vector<Record> found;
   DatabaseStatus done =
-      visit({workload, target}, [&](Record& record) { found.push_back(std::move(record)); });
+      visit({workload, target, after}, [&](Record& record) { found.push_back(std::move(record)); });
   if (!done) return DatabaseError{done.error()};
   return found;
 }

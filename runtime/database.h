@@ -61,6 +61,7 @@ enum class DatabaseMode { Read, Write };  // Write makes the file if there is no
 // Which records; "" = all.
 struct RecordFilter {
   std::string workload, target;
+  i64 after = 0;  // only records with a larger id
 };
 
 // What `show` says about one task.
@@ -99,7 +100,7 @@ class Database {
   // Calls `visit` for every good record that fits, in the order in which they were stored.
   DatabaseStatus visit(const RecordFilter& filter, const std::function<void(Record&)>& visit);
   // All trials of a task, failed ones too: a resumed search measures none of them again.
-  DatabaseResult<std::vector<Record>> all(const std::string& workload, const std::string& target);
+  DatabaseResult<std::vector<Record>> all(const std::string& workload, const std::string& target, i64 after = 0);
   // The n fastest good trials, fastest first; equal times in stored order.
   DatabaseResult<std::vector<Record>> best(const std::string& workload, const std::string& target,
                                            std::size_t n);

@@ -54,4 +54,21 @@ boost::json::array export_arguments(const std::vector<KernelArgument>& arguments
   return out;
 }
 
+boost::json::array export_launches(const std::vector<KernelLaunch>& launches) {
+  boost::json::array out;
+  for (const KernelLaunch& launch : launches) {
+    boost::json::array pointers;
+    for (const KernelLaunch::Pointer& pointer : launch.pointers) {
+      pointers.push_back(pointer.is_scratch
+                             ? boost::json::object{{"scratch_offset", pointer.at}, {"bytes", pointer.bytes}}
+                             : boost::json::object{{"buffer", pointer.at}});
+    }
+    out.push_back({{"kernel", launch.name},
+                   {"groups", boost::json::array(launch.groups.begin(), launch.groups.end())},
+                   {"threads", boost::json::array(launch.threads.begin(), launch.threads.end())},
+                   {"parameters", pointers}});
+  }
+  return out;
+}
+
 }  // namespace tw

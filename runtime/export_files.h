@@ -1,4 +1,4 @@
-// What both exports write with: the folder, the texts that are built in, arguments as JSON. For runtime/export*.cc
+// What all exports write with: the folder, the texts that are built in, arguments and launches as JSON. For runtime/export*.cc
 // only.
 #pragma once
 #include <boost/json/array.hpp>
@@ -27,5 +27,6 @@ class ExportFolder {
 // A source file that is built into the program, by its path in the tree.
 std::string embedded_file(std::string_view path);
 boost::json::array export_arguments(const std::vector<KernelArgument>& arguments);
+boost::json::array export_launches(const std::vector<KernelLaunch>& launches);
 
 }  // namespace tw

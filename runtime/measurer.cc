@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -182,8 +183,9 @@ class WorkerMeasurer final : public Measurer {
         result.message = cat("the worker of the device died of signal ", signal, " (", strsignal(signal), ")");
       }
     }
-    // After a hang the worker has ended itself.
-    if (options_.device >= 0 && result.status == MeasureStatus::Timeout) worker_.reset();
+    // After a hang the worker of a device has ended itself; after a fault its context is good for nothing.
+    bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash;
+    if (options_.device >= 0 && is_spoilt) worker_.reset();
     double& smallest = open.incumbent_seconds;
     if (result.incumbent_seconds > 0)
       smallest =
@@ -260,8 +262,24 @@ std::string worker_path(const WorkerOptions& options, std::string& error) {
     if (access(place.c_str(), X_OK) == 0) return place;
   }
   error = cat("the worker was not found at ", join(places, ", "),
-              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : "; it is built where CL/cl.h is installed (opencl-c-headers)");
+              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : cat("; ", options.program == "tracewright-worker-opencl" ? "it is built where CL/cl.h is installed (opencl-c-headers)" : "build the target of that name"));
   return "";
+}
+
+DeviceList list_devices(const WorkerOptions& options) {
+  DeviceList out;
+  std::string path = worker_path(options, out.error), said;
+  if (path.empty()) return out;
+  std::FILE* listing = popen(cat("'", path, "' --list 2>&1").c_str(), "re");
+  char line[512];
+  while (listing && std::fgets(line, sizeof line, listing)) {
+    out.devices.push_back(line);
+    if (out.devices.back().ends_with("\n")) out.devices.back().pop_back();
+  }
+  if (listing && pclose(listing) == 0) return out;
+  out.error = out.devices.empty() ? cat(path, " does not answer") : join(out.devices, "; ");
+  out.devices.clear();
+  return out;
 }
 
 WorkerStart start_worker(const WorkerOptions& options) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/kernel.h"
 
@@ -124,6 +125,12 @@ struct WorkerStart {
   std::string error;
 };
 WorkerStart start_worker(const WorkerOptions& options = {});
+// What the worker of a kind of devices finds, asked in a process of its own: a line for each device; none with the reason in `error`.
+struct DeviceList {
+  std::vector<std::string> devices;
+  std::string error;
+};
+DeviceList list_devices(const WorkerOptions& options);
 // The executable that start_worker would start; "" with where it was looked for in `error`.
 std::string worker_path(const WorkerOptions& options, std::string& error);
 

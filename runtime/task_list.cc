@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/types.h"
-#include "runtime/yaml_tree.h"
+#include "runtime/yaml_decode.h"
 
 namespace tw {
 namespace {
+
+using namespace yaml;
 
 constexpr i64 known_version = 1;
 constexpr i64 most_trials = 1000000000;
@@ -19,59 +19,9 @@ constexpr i64 most_trials = 1000000000;
 // ---- values
 // -------------------------------------------------------------------------------------------------------
 
-std::string describe(const YamlNode& node) {
-  if (node.kind == YamlKind::Nothing) return "nothing";
-  if (node.kind == YamlKind::List) return node.items.empty() ? "an empty list" : "a list";
-  if (node.kind == YamlKind::Mapping) return "a mapping";
-  return node.quoted ? cat("the text \"", node.text, "\"") : cat("`", node.text, "`");
-}
-
-// What every decoding function gets: the name of the key for messages, its value, and where errors
-// go.
-struct Item {
-  const std::string& name;
-  const YamlNode& node;
-  Diagnostics& diagnostics;
-
-  void expected(const std::string& what, std::string note = "") const {
-    if (note.empty() && node.quoted) note = "leave the quotes away";
-    diagnostics.error(node.span,
-                      cat("expected `", name, "` to be ", what, ", found ", describe(node)), note);
-  }
-};
-
-// The number that the whole of `text` is, if it is one.
-template <class T>
-std::optional<T> number(const YamlNode& node) {
-  T value{};
-  const char* end = node.text.data() + node.text.size();
-  auto [stop, problem] = std::from_chars(node.text.data(), end, value);
-  bool good = node.kind == YamlKind::Word && !node.quoted && problem == std::errc() && stop == end;
-  return good ? std::optional<T>(value) : std::nullopt;
-}
-
-template <class T>
-void decode_integer(const Item& item, T least, T most, Located<T>& out) {
-  std::optional<T> value = number<T>(item.node);
-  if (!value || *value < least || *value > most)
-    return item.expected(cat("an integer from ", least, " to ", most));
-  out = {*value, item.node.span, true};
-}
-
 void decode_version(const Item& item, Located<i64>& out) {
   if (number<i64>(item.node) != known_version) return item.expected(std::to_string(known_version));
   out = {known_version, item.node.span, true};
-}
-
-void decode_positive(const Item& item, Located<double>& out) {
-  std::optional<double> value = number<double>(item.node);
-  if (!value || !(*value > 0) || !std::isfinite(*value)) return item.expected("a number above 0");
-  out = {*value, item.node.span, true};
-}
-
-void decode_text(const Item& item, Located<std::string>& out) {
-  if (item.node.kind != YamlKind::Word || item.node.text.empty()) return item.expected("text");
-  out = {item.node.text, item.node.span, true};
 }
 
 void decode_texts(const Item& item, std::vector<Located<std::string>>& out) {
@@ -131,72 +81,6 @@ void decode_layout(const Item& item, Located<TaskLayout>& out) {
 
 // ---- mappings
 // -----------------------------------------------------------------------------------------------------
-
-// One key of a mapping that becomes an Out.
-template <class Out>
-struct Key {
-  const char* name;
-  void (*decode)(const Item& item, Out& out);
-  const char* missing = "";  // the note if the key is missing; "" = it may be
-};
-
-// The known name that the user may have meant, or "". Short names are alike by chance, so they
-// match by letter case only.
-std::string meant(const std::string& word, const std::vector<std::string>& known) {
-  auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
-  for (const std::string& name : known) {
-    if (std::equal(word.begin(), word.end(), name.begin(), name.end(), same)) return name;
-  }
-  return word.size() <= 2 ? "" : closest(word, known);
-}
-
-std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  std::string near = meant(word, known);
-  return near.empty() ? cat("known: ", join(known, ", ")) : cat("did you mean `", near, "`?");
-}
-
-// Calls use(key, value) for every entry; reports keys that are not words, or appear twice, instead.
-template <class Use>
-void for_each_entry(const YamlNode& node, Diagnostics& diagnostics, Use use) {
-  std::set<std::string> seen;
-  for (const auto& [key, value] : node.entries) {
-    if (key.kind != YamlKind::Word) {
-      diagnostics.error(key.span, cat("expected a key, found ", describe(key)));
-    } else if (!seen.insert(key.text).second) {
-      diagnostics.error(key.span, cat("key `", key.text, "` is given twice"), "remove one of them");
-    } else {
-      use(key, value);
-    }
-  }
-}
-
-template <class Out>
-void decode_mapping(const std::string& what, const YamlNode& node,
-                    const std::vector<Key<Out>>& keys, Out& out, Diagnostics& diagnostics) {
-  std::vector<std::string> known;
-  for (const Key<Out>& key : keys) known.push_back(key.name);
-  if (node.kind != YamlKind::Mapping) {
-    diagnostics.error(node.span, cat("expected ", what, " to be a mapping, found ", describe(node)),
-                      cat("its keys: ", join(known, ", ")));
-    return;
-  }
-  std::set<std::string> present;
-  for_each_entry(node, diagnostics, [&](const YamlNode& name, const YamlNode& value) {
-    auto key = std::find_if(keys.begin(), keys.end(),
-                            [&](const Key<Out>& row) { return name.text == row.name; });
-    if (key != keys.end()) {
-      present.insert(name.text);
-      return key->decode({name.text, value, diagnostics}, out);
-    }
-    diagnostics.error(name.span, cat("unknown key `", name.text, "` in ", what),
-                      suggestion(name.text, known));
-    present.insert(meant(name.text, known));  // a misspelt key is not missing as well
-  });
-  for (const Key<Out>& key : keys) {
-    if (*key.missing && !present.count(key.name))
-      diagnostics.error(node.span, cat("missing key `", key.name, "` in ", what), key.missing);
-  }
-}
 
 const std::vector<Key<TaskList>>& budget_keys() {
   static const std::vector<Key<TaskList>> keys = {

@@ -8,18 +8,9 @@
 #include <vector>
 
 #include "backends/target.h"
-#include "dsl/base/diagnostic.h"
+#include "runtime/located.h"
 
 namespace tw {
-
-// A value and where it stands. `given` is false for a default; then `span` is that of the mapping
-// it is missing from.
-template <class T>
-struct Located {
-  T value{};
-  Span span{};
-  bool given = false;
-};
 
 struct TaskArgument {
   std::string name;

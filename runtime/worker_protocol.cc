@@ -90,6 +90,11 @@ auto visit_kernel = [](auto& archive, auto& kernel) {
   archive.list(manifest.prepack_launches, visit_launch);
 };
 
+auto visit_bytes = [](auto& archive, auto& array) {
+  archive.text(array.name);
+  archive.text(array.bytes);
+};
+
 // The fields of each message; `M` is the message, const when it is written.
 template <class Archive, class M>
 void visit(Archive& archive, M& m) {
@@ -114,6 +119,16 @@ void visit(Archive& archive, M& m) {
   } else if constexpr (std::is_same_v<Message, TaskStart>) {
     numbers(archive, m.task, m.reference_seconds);
     archive.text(m.error);
+  } else if constexpr (std::is_same_v<Message, EmulateMessage>) {
+    archive.text(m.library);
+    visit_kernel(archive, m.kernel);
+    archive.list(m.arrays, visit_bytes);
+    numbers(archive, m.options.seed, m.options.runs, m.options.max_groups, m.options.timeout_seconds);
+  } else if constexpr (std::is_same_v<Message, EmulatedMessage>) {
+    auto& r = m.report;
+    numbers(archive, r.status, r.is_complete, r.launches, r.groups, r.barriers, r.global_accesses, r.shared_accesses, r.warp_accesses, r.bank_conflicts);
+    archive.text(r.message);
+    archive.list(m.outputs, visit_bytes);
   } else {
     static_assert(std::is_same_v<Message, MeasureResult>);
     numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,
@@ -158,6 +173,8 @@ bool is_valid(const BeginTaskMessage& message) { return is_valid(message.referen
 bool is_valid(const MeasureResult& message) {
   return static_cast<int>(message.status) < kMeasureStatuses;
 }
+bool is_valid(const EmulateMessage& message) { return is_valid(message.kernel); }
+bool is_valid(const EmulatedMessage& message) { return static_cast<int>(message.report.status) < kEmulationStatuses; }
 bool is_valid(const MeasureMessage& message) {
   bool incumbents = message.new_incumbent.size() <= 1;
   for (const Kernel& kernel : message.new_incumbent) incumbents = incumbents && is_valid(kernel);
@@ -192,12 +209,16 @@ template std::string encode(const HelloMessage&);
 template std::string encode(const BeginTaskMessage&);
 template std::string encode(const MeasureMessage&);
 template std::string encode(const TaskStart&);
+template std::string encode(const EmulateMessage&);
+template std::string encode(const EmulatedMessage&);
 template std::string encode(const MeasureResult&);
 template bool decode(std::string_view, int&);
 template bool decode(std::string_view, HelloMessage&);
 template bool decode(std::string_view, BeginTaskMessage&);
 template bool decode(std::string_view, MeasureMessage&);
 template bool decode(std::string_view, TaskStart&);
+template bool decode(std::string_view, EmulateMessage&);
+template bool decode(std::string_view, EmulatedMessage&);
 template bool decode(std::string_view, MeasureResult&);
 
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/kernel.h"
+#include "runtime/emulation_report.h"
 #include "runtime/measurer.h"
 
 namespace tw {
@@ -20,7 +21,9 @@ enum class MessageKind : u32 {
   EndTask,
   Measure,
   TaskStarted,
-  Measured
+  Measured,
+  Emulate,
+  Emulated
 };
 
 struct FrameHeader {
@@ -52,6 +55,22 @@ struct MeasureMessage {
   bool has_incumbent = false;
   std::vector<Kernel> new_incumbent;  // one, or none: the one the worker has
   double incumbent_seconds = 0;       // its smallest time so far in this task; 0 = unknown
+};
+
+struct NamedBytes {
+  std::string name, bytes;
+};
+
+// To tracewright-emulator; answered by Emulated with an EmulatedMessage. `library` is the path of the compiled kernels; the kernel has no code.
+struct EmulateMessage {
+  std::string library;
+  Kernel kernel;
+  std::vector<NamedBytes> arrays;  // inputs and constants
+  EmulationOptions options;
+};
+struct EmulatedMessage {
+  EmulationReport report;
+  std::vector<NamedBytes> outputs;
 };
 
 // The bytes of a message, and back. Message: one of the above, TaskStart, MeasureResult, or int for

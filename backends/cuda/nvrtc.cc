@@ -99,14 +99,10 @@ i64 number_before(std::string_view line, std::string_view unit) {
   return std::atoll(std::string(line.substr(begin, end - begin)).c_str());
 }
 
-// A little-endian number of `bytes` bytes.
-u64 read_number(std::string_view data, u64 at, int bytes) {
-  u64 value = 0;
-  for (int i = bytes; i-- > 0;) {
-    if (at + static_cast<u64>(i) >= data.size()) return 0;
-    value = value << 8 | static_cast<u8>(data[at + static_cast<u64>(i)]);
-  }
-  return value;
+// "(C7511) Potential Performance Loss: ..." of a line of the log, or "".
+std::string_view fatal_warning(std::string_view line) {
+  std::size_t at = line.find("(C75");
+  return at == std::string_view::npos ? std::string_view() : line.substr(at);
 }
 
 }  // namespace
@@ -134,6 +130,9 @@ std::optional<Compiled> compile(const std::string& source, const std::string& ar
     out.ptx = text_of(program, nvrtc->ptx_size, nvrtc->ptx, true);
     out.cubin = text_of(program, nvrtc->cubin_size, nvrtc->cubin, false);
     out.kernels = parse_log(out.log);
+    std::optional<std::vector<CubinKernel>> code = read_cubin(out.cubin, error);
+    if (code) out.code = std::move(*code);
+    if (!code) result = -1;
   } else {
     error = cat("NVRTC does not compile the source: ", nvrtc->error_text(result), ": ", out.log.substr(0, 400));
   }
@@ -165,25 +164,22 @@ std::vector<KernelUse> parse_log(std::string_view log) {
   return out;
 }
 
-// ELF64: the section `.text.<kernel>`.
-std::map<int, int> opcodes_of(std::string_view cubin, const std::string& kernel) {
-  std::map<int, int> out;
-  u64 sections = read_number(cubin, 40, 8), size = read_number(cubin, 58, 2), count = read_number(cubin, 60, 2),
-      names = read_number(cubin, 62, 2);
-  auto field = [&](u64 section, u64 offset, int bytes) {
-    return read_number(cubin, sections + section * size + offset, bytes);
-  };
-  u64 texts = field(names, 24, 8);
-  std::string wanted = ".text." + kernel;
-  for (u64 s = 0; s < count; ++s) {
-    u64 at = texts + field(s, 0, 4), begin = field(s, 24, 8), bytes = field(s, 32, 8);
-    if (at >= cubin.size() ||
-        cubin.substr(at, wanted.size() + 1) != std::string_view(wanted.c_str(), wanted.size() + 1))
-      continue;
-    for (u64 i = begin; i + 16 <= begin + bytes && i + 16 <= cubin.size(); i += 16)
-      ++out[static_cast<int>(read_number(cubin, i, 2) & 0xfff)];
+std::string why_unfit(const Compiled& compiled) {
+  std::istringstream lines(compiled.log);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::string_view warning = fatal_warning(line); !warning.empty()) return cat("ptxas warns: ", warning);
   }
-  return out;
+  for (const KernelUse& use : compiled.kernels) {
+    i64 spilled = use.spill_store_bytes + use.spill_load_bytes;
+    if (spilled > 0)
+      return cat("kernel `", use.name, "` needs more registers than a thread has: ", use.spill_store_bytes, " bytes of spill stores, ",
+                 use.spill_load_bytes, " of loads, with ", use.registers, " registers");
+  }
+  for (const CubinKernel& kernel : compiled.code) {
+    if (kernel.stack_bytes > 0 || kernel.count("STL") > 0)
+      return cat("kernel `", kernel.name, "` keeps ", kernel.stack_bytes, " bytes of each thread's data in memory, not in registers");
+  }
+  return "";
 }
 
 }  // namespace tw::cuda

@@ -163,8 +163,23 @@ llvm::Value* FunctionEmitter::load(const Load& load) {
   if (load.type.lanes > 1 && address->stride != 1) return from_memory(load_strided(load, *address), dtype);
   llvm::Value* pointer = pointer_to(load.buffer, *address, /*may_hide=*/load.buffer->scope != Scope::Register);
   llvm::Align align = align_of(load.buffer, *address);
+  if (load.type.lanes > 1) prefetch(load.buffer, *address, pointer);
   if (!needs_mask(load.buffer)) return from_memory(builder_.CreateAlignedLoad(type, pointer, align), dtype);
   return from_memory(load_contiguous(type, pointer, align), dtype);
+}
+
+// Inside of a loop marked `prefetch`: asks for what the same load reads some bytes later. One request for each line of the cache.
+void FunctionEmitter::prefetch(const Buffer* buffer, const Address& address, llvm::Value* pointer) {
+  constexpr i64 kLine = 64;
+  if (prefetching_.bytes == 0 || buffer->scope == Scope::Register || address.constant * bytes_of(buffer->dtype) % kLine != 0) return;
+  bool moves = false;
+  for (const auto& [term, coefficient] : address.terms) moves |= uses(term, prefetching_.var);
+  if (!moves || std::find(prefetching_.done.begin(), prefetching_.done.end(), std::pair(buffer, address)) != prefetching_.done.end()) return;
+  prefetching_.done.emplace_back(buffer, address);
+  // Not inbounds: behind the last panel there may be nothing, and an address that is not mapped is ignored.
+  llvm::Value* later = builder_.CreateGEP(builder_.getInt8Ty(), pointer, builder_.getInt64(prefetching_.bytes));
+  llvm::Value* arguments[] = {later, builder_.getInt32(0), builder_.getInt32(3), builder_.getInt32(1)};  // read, into all caches, data
+  builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {later->getType()}, arguments);
 }
 
 // A load under the mask: nothing outside the active lanes is touched.

@@ -1,5 +1,6 @@
 // Statements: loops, branches, local arrays, and the call of a parallel loop.
 #include <algorithm>
+#include <utility>
 
 #include "backends/llvm/emitter.h"
 #include "dsl/base/check.h"
@@ -138,7 +139,10 @@ void FunctionEmitter::counted_loop(const For& node) {
   enter_scope(hides);
   std::size_t known = ranges_.size();
   bind({node.var, counter, {0, node.extent - 1}});
+  const Annotation* ahead = find_annotation(node.annotations, "prefetch");
+  Prefetching outside = ahead ? std::exchange(prefetching_, {node.var, ahead->integer, {}}) : Prefetching{};
   stmt(node.body);
+  if (ahead) prefetching_ = std::move(outside);
   ranges_.shrink(known);
   leave_scope(hides);
   if (!phi) return;

@@ -24,6 +24,7 @@ struct Address {
   i64 constant = 0;
   i64 stride = 0;
   std::vector<std::pair<const Expr*, i64>> terms;
+  bool operator==(const Address&) const = default;
 };
 // Nothing if the lanes are not evenly spaced.
 std::optional<Address> split_index(const Expr* index);
@@ -120,6 +121,13 @@ class FunctionEmitter {
     int depth = 0;
   };
 
+  // The innermost loop marked `prefetch`.
+  struct Prefetching {
+    const Var* var = nullptr;
+    i64 bytes = 0;  // how far ahead; 0 = nothing is asked for
+    std::vector<std::pair<const Buffer*, Address>> done;  // in one iteration
+  };
+
   // Statements: emit_stmt.cc
   void stmt(const Stmt* stmt);
   void store(const Store& store);
@@ -142,6 +150,7 @@ class FunctionEmitter {
   llvm::Value* load(const Load& load);
   llvm::Value* load_contiguous(llvm::Type* type, llvm::Value* pointer, llvm::Align align);
   llvm::Value* load_strided(const Load& load, const Address& address);
+  void prefetch(const Buffer* buffer, const Address& address, llvm::Value* pointer);
   llvm::Value* gather_pointers(const Buffer* buffer, const Expr* index);
   llvm::Value* pointer_to(const Buffer* buffer, const Address& address, bool may_hide);
   llvm::Value* offset_by_terms(llvm::Value* base, const std::vector<std::pair<const Expr*, i64>>& terms, int depth, int bytes);
@@ -188,6 +197,7 @@ class FunctionEmitter {
   VarRanges ranges_;
   std::vector<Level> levels_;
   std::vector<int> hiding_;     // depths of the scopes that hide addresses
+  Prefetching prefetching_;
   llvm::DenseMap<const Expr*, llvm::Value*> memo_;  // within one Store
   llvm::Value* mask_ = nullptr;  // lanes that are active; null = all
   llvm::Value *parallel_for_ = nullptr, *pool_ = nullptr, *scratch_ = nullptr;

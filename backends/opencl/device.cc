@@ -1,12 +1,45 @@
-#include "backends/opencl/device.h"
+#include "backends/device.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "backends/opencl/api.h"
 #include "dsl/base/text.h"
 
-namespace tw::opencl {
+namespace tw::device {
+
+const char* const kKind = "OpenCL";
+
+struct Device::State {
+  std::string name;
+  cl_device_id device = nullptr;
+  cl_context context = nullptr;
+  cl_command_queue queue = nullptr;
+};
+
+struct Memory::State {
+  cl_mem handle;  // of all of it
+};
+
+struct LoadedKernel::State {
+  struct Launch {
+    cl_kernel kernel = nullptr;
+    std::size_t global[3], local[3];
+  };
+  Device::State& device;
+  cl_program program = nullptr;
+  std::vector<Launch> prepack, run;
+  std::vector<cl_mem> parts;  // sub-buffers
+
+  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch, std::vector<Launch>& out,
+            std::string& error);
+  int launch(const std::vector<Launch>& launches, double* device_seconds);
+};
+
 namespace {
+
+using opencl::Api;
+using opencl::api;
 
 constexpr std::size_t kBand = 4096;  // bytes; also what sub-buffers must be aligned to, at most
 constexpr u8 kBandByte = 0x5c;
@@ -56,13 +89,17 @@ std::vector<FoundDevice> find_devices(std::string& error) {
 
 }  // namespace
 
-std::vector<std::string> device_names(std::string& error) {
+std::vector<std::string> names(std::string& error) {
   std::vector<std::string> names;
   for (FoundDevice& device : find_devices(error)) names.push_back(std::move(device.name));
   return names;
 }
 
-Device::Device(int index, std::string& error) {
+std::string error_text(int code) { return cat("error ", code); }
+
+Failure failure_of(int) { return Failure::Refused; }
+
+Device::Device(int index, std::string& error) : state_(std::make_unique<State>()) {
   std::vector<FoundDevice> found = find_devices(error);
   if (!error.empty()) return;
   if (index < 0 || index >= static_cast<int>(found.size())) {
@@ -73,103 +110,110 @@ Device::Device(int index, std::string& error) {
   }
   cl_device_id id = found[static_cast<std::size_t>(index)].id;
   cl_int code = CL_SUCCESS;
-  device_ = id;
-  name_ = found[static_cast<std::size_t>(index)].name;
-  context_ = cl().create_context(nullptr, 1, &id, nullptr, nullptr, &code);
-  if (context_)
-    queue_ = cl().create_command_queue(static_cast<cl_context>(context_), id, CL_QUEUE_PROFILING_ENABLE, &code);
-  if (!queue_) error = cat("the OpenCL device ", name_, " cannot be used: error ", code);
+  state_->device = id;
+  state_->name = found[static_cast<std::size_t>(index)].name;
+  state_->context = cl().create_context(nullptr, 1, &id, nullptr, nullptr, &code);
+  if (state_->context) state_->queue = cl().create_command_queue(state_->context, id, CL_QUEUE_PROFILING_ENABLE, &code);
+  if (!state_->queue) error = cat("the OpenCL device ", state_->name, " cannot be used: error ", code);
 }
 
 Device::~Device() {
-  if (queue_) cl().release_command_queue(static_cast<cl_command_queue>(queue_));
-  if (context_) cl().release_context(static_cast<cl_context>(context_));
+  if (state_->queue) cl().release_command_queue(state_->queue);
+  if (state_->context) cl().release_context(state_->context);
 }
 
 Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
   cl_int code = CL_SUCCESS;
   std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes, 1));
-  handle_ =
-      cl().create_buffer(static_cast<cl_context>(device.context_), CL_MEM_READ_WRITE, data + 2 * kBand, nullptr, &code);
-  if (handle_ && !fill(0)) {
-    cl().release_memory(static_cast<cl_mem>(handle_));
-    handle_ = nullptr;
-  }
+  cl_mem handle = cl().create_buffer(device.state().context, CL_MEM_READ_WRITE, data + 2 * kBand, nullptr, &code);
+  if (!handle) return;
+  state_ = std::make_unique<State>(State{handle});
+  if (fill(0)) return;
+  cl().release_memory(handle);
+  state_.reset();
 }
 
 Memory::~Memory() {
-  if (handle_) cl().release_memory(static_cast<cl_mem>(handle_));
+  if (state_) cl().release_memory(state_->handle);
 }
 
 bool Memory::write(const void* data) {
-  return bytes_ == 0 ||
-         cl().write_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, kBand,
-                           static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
+  return bytes_ == 0 || cl().write_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand, static_cast<std::size_t>(bytes_), data, 0,
+                                          nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::read(void* data) const {
-  return bytes_ == 0 ||
-         cl().read_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, kBand,
-                          static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
+  return bytes_ == 0 || cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand, static_cast<std::size_t>(bytes_), data, 0,
+                                         nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::fill(u8 byte) {
   std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
   auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
-    return cl().fill_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), &value, 1, at,
-                            bytes, 0, nullptr, nullptr) == CL_SUCCESS;
+    return cl().fill_buffer(device_.state().queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) == CL_SUCCESS;
   };
   return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
-         cl().finish(static_cast<cl_command_queue>(device_.queue_)) == CL_SUCCESS;
+         cl().finish(device_.state().queue) == CL_SUCCESS;
 }
 
 bool Memory::bands_intact() const {
   std::vector<u8> band(kBand);
   for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
-    if (cl().read_buffer(static_cast<cl_command_queue>(device_.queue_), static_cast<cl_mem>(handle_), CL_TRUE, at,
-                         kBand, band.data(), 0, nullptr, nullptr) != CL_SUCCESS)
+    if (cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, kBand, band.data(), 0, nullptr, nullptr) != CL_SUCCESS)
       return false;
     if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
   }
   return true;
 }
 
-LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
-                           const std::vector<Memory*>& run, Memory* scratch, std::string& error)
-    : device_(device) {
+LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run,
+                           Memory* scratch, std::string& error)
+    : state_(new State{device.state()}) {
   const char* text = kernel.code.data();
   std::size_t bytes = kernel.code.size();
   cl_int code = CL_SUCCESS;
-  cl_program program = cl().create_program(static_cast<cl_context>(device.context_), 1, &text, &bytes, &code);
-  program_ = program;
-  cl_device_id id = static_cast<cl_device_id>(device.device_);
+  cl_program program = cl().create_program(device.state().context, 1, &text, &bytes, &code);
+  state_->program = program;
+  cl_device_id id = device.state().device;
   code = program ? cl().build_program(program, 1, &id, "-cl-std=CL1.2", nullptr, nullptr) : code;
   if (code != CL_SUCCESS) {
-    std::string log =
-        text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
+    std::string log = text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
     error = cat("the driver does not compile the source (error ", code, "): ", log.substr(0, 400));
     return;
   }
-  bool bound = bind(kernel.manifest.prepack_launches, prepack, scratch, prepack_, error);
-  if (bound) bind(kernel.manifest.run_launches, run, scratch, run_, error);
+  bool bound = state_->bind(kernel.manifest.prepack_launches, prepack, scratch, state_->prepack, error);
+  if (bound) state_->bind(kernel.manifest.run_launches, run, scratch, state_->run, error);
 }
 
 LoadedKernel::~LoadedKernel() {
-  for (const std::vector<Launch>* list : {&prepack_, &run_}) {
-    for (const Launch& launch : *list) {
-      if (launch.kernel) cl().release_kernel(static_cast<cl_kernel>(launch.kernel));
+  for (const std::vector<State::Launch>* list : {&state_->prepack, &state_->run}) {
+    for (const State::Launch& launch : *list) {
+      if (launch.kernel) cl().release_kernel(launch.kernel);
     }
   }
-  for (void* part : parts_) cl().release_memory(static_cast<cl_mem>(part));
-  if (program_) cl().release_program(static_cast<cl_program>(program_));
+  for (cl_mem part : state_->parts) cl().release_memory(part);
+  if (state_->program) cl().release_program(state_->program);
 }
 
-bool LoadedKernel::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments,
-                        Memory* scratch, std::vector<Launch>& out, std::string& error) {
+int LoadedKernel::prepack() { return state_->launch(state_->prepack, nullptr); }
+int LoadedKernel::run() { return state_->launch(state_->run, nullptr); }
+int LoadedKernel::run(double& device_seconds) { return state_->launch(state_->run, &device_seconds); }
+
+// Wall-clock time: what a caller waits, and what times of kernels on processors are compared with.
+int LoadedKernel::run(int calls, i64& nanoseconds) {
+  auto begin = std::chrono::steady_clock::now();
+  int code = 0;
+  for (int i = 0; i < calls && code == 0; ++i) code = run();
+  nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  return code;
+}
+
+bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
+                               std::vector<Launch>& out, std::string& error) {
   for (const KernelLaunch& launch : launches) {
     cl_int code = CL_SUCCESS;
     Launch made;
-    made.kernel = cl().create_kernel(static_cast<cl_program>(program_), launch.name.c_str(), &code);
+    made.kernel = cl().create_kernel(program, launch.name.c_str(), &code);
     for (std::size_t d = 0; d < 3; ++d) {
       made.local[d] = static_cast<std::size_t>(launch.threads[d]);
       made.global[d] = static_cast<std::size_t>(launch.groups[d] * launch.threads[d]);
@@ -180,11 +224,10 @@ bool LoadedKernel::bind(const std::vector<KernelLaunch>& launches, const std::ve
       Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
       i64 offset = pointer.is_scratch ? pointer.at : 0;
       cl_buffer_region region{kBand + static_cast<std::size_t>(offset), static_cast<std::size_t>(pointer.bytes)};
-      cl_mem part = cl().create_sub_buffer(static_cast<cl_mem>(memory->handle_), CL_MEM_READ_WRITE,
-                                           CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+      cl_mem part = cl().create_sub_buffer(memory->state().handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
       if (code != CL_SUCCESS) break;
-      parts_.push_back(part);
-      code = cl().set_kernel_arg(static_cast<cl_kernel>(made.kernel), static_cast<cl_uint>(i), sizeof part, &part);
+      parts.push_back(part);
+      code = cl().set_kernel_arg(made.kernel, static_cast<cl_uint>(i), sizeof part, &part);
     }
     if (code == CL_SUCCESS) continue;
     error = cat("kernel `", launch.name, "` cannot be prepared: error ", code);
@@ -193,16 +236,14 @@ bool LoadedKernel::bind(const std::vector<KernelLaunch>& launches, const std::ve
   return true;
 }
 
-int LoadedKernel::launch(const std::vector<Launch>& launches, double* device_seconds) {
-  cl_command_queue queue = static_cast<cl_command_queue>(device_.queue_);
+int LoadedKernel::State::launch(const std::vector<Launch>& launches, double* device_seconds) {
   std::vector<cl_event> events(device_seconds ? launches.size() : 0);
   int code = CL_SUCCESS;
   for (std::size_t i = 0; i < launches.size() && code == CL_SUCCESS; ++i) {
     const Launch& one = launches[i];
-    code = cl().run_kernel(queue, static_cast<cl_kernel>(one.kernel), 3, nullptr, one.global, one.local, 0, nullptr,
-                           device_seconds ? &events[i] : nullptr);
+    code = cl().run_kernel(device.queue, one.kernel, 3, nullptr, one.global, one.local, 0, nullptr, device_seconds ? &events[i] : nullptr);
   }
-  if (int finished = cl().finish(queue); code == CL_SUCCESS) code = finished;
+  if (int finished = cl().finish(device.queue); code == CL_SUCCESS) code = finished;
   if (device_seconds) *device_seconds = 0;
   for (cl_event event : events) {
     if (!event) continue;
@@ -215,4 +256,4 @@ int LoadedKernel::launch(const std::vector<Launch>& launches, double* device_sec
   return code;
 }
 
-}  // namespace tw::opencl
+}  // namespace tw::device

@@ -7,7 +7,7 @@
 namespace tw {
 namespace {
 
-void collect(const Node* node, std::vector<Access>& out) {
+void collect(const Node* node, List<Access>& out) {
   walk(node, [&](const Node* n) {
     if (const Load* load = as<Load>(n)) out.push_back({load->buffer, load->indices, AccessKind::Read});
     if (const Store* store = as<Store>(n)) {
@@ -22,8 +22,8 @@ void collect(const Node* node, std::vector<Access>& out) {
   });
 }
 
-std::vector<const Buffer*> distinct(const Block* block, AccessKind kind) {
-  std::vector<const Buffer*> buffers;
+List<const Buffer*> distinct(const Block* block, AccessKind kind) {
+  List<const Buffer*> buffers;
   for (const Access& access : accesses_of(block)) {
     if (access.kind == kind && std::find(buffers.begin(), buffers.end(), access.buffer) == buffers.end()) {
       buffers.push_back(access.buffer);
@@ -34,15 +34,15 @@ std::vector<const Buffer*> distinct(const Block* block, AccessKind kind) {
 
 }  // namespace
 
-std::vector<const For*> loops_inside(const Block* block) {
-  std::vector<const For*> loops;
+List<const For*> loops_inside(const Block* block) {
+  List<const For*> loops;
   for (const Stmt* part : {block->init, block->body}) {
     if (part && part->kind != Kind::Store) for_each<For>(part, [&](const For* loop) { loops.push_back(loop); });
   }
   return loops;
 }
 
-void add_ranges(VarRanges& ranges, const std::vector<const For*>& loops) {
+void add_ranges(VarRanges& ranges, const List<const For*>& loops) {
   for (const For* loop : loops) ranges.set_extent(loop->var, loop->extent);
 }
 
@@ -62,8 +62,8 @@ bool is_hidden(const Block* block, const Buffer* buffer) {
   return false;
 }
 
-std::vector<Access> accesses_of(const Block* block) {
-  std::vector<Access> all;
+List<Access> accesses_of(const Block* block) {
+  List<Access> all;
   if (block->init) collect(block->init, all);
   collect(block->body, all);
   if (find_annotation(block->annotations, kHiddenMark)) {
@@ -95,7 +95,7 @@ bool reads_buffer(const Block* block, const Buffer* buffer) {
   return found && !(accumulates(block) && writes_buffer(block, buffer)) && !is_hidden(block, buffer);
 }
 
-std::vector<const Buffer*> buffers_read(const Block* block) { return distinct(block, AccessKind::Read); }
-std::vector<const Buffer*> buffers_written(const Block* block) { return distinct(block, AccessKind::Write); }
+List<const Buffer*> buffers_read(const Block* block) { return distinct(block, AccessKind::Read); }
+List<const Buffer*> buffers_written(const Block* block) { return distinct(block, AccessKind::Write); }
 
 }  // namespace tw

@@ -27,8 +27,8 @@ class VarRanges {
     }
     return nullptr;
   }
-  std::vector<const Var*> variables() const {
-    std::vector<const Var*> out;
+  List<const Var*> variables() const {
+    List<const Var*> out;
     for (const auto& entry : entries_) out.push_back(entry.first);
     return out;
   }
@@ -37,7 +37,7 @@ class VarRanges {
   void shrink(std::size_t count) { entries_.resize(count, {nullptr, {0, 0}}); }
 
  private:
-  std::vector<std::pair<const Var*, Interval>> entries_;
+  List<std::pair<const Var*, Interval>> entries_;
 };
 
 inline constexpr std::size_t kMaxTerms = 16;

@@ -7,9 +7,9 @@
 namespace tw {
 namespace {
 
-void collect(const Stmt* stmt, std::vector<const Block*>& out) {
+void collect(const Stmt* stmt, List<const Block*>& out) {
   struct Visit {
-    std::vector<const Block*>& out;
+    List<const Block*>& out;
     void operator()(const Stmt* s) const { collect(s, out); }
     void operator()(const Expr*) const {}
   };
@@ -35,27 +35,27 @@ Status is_only_writer(const Stmt* root, const Block* block) {
 
 }  // namespace
 
-std::vector<const Block*> blocks_in(const Stmt* root) {
-  std::vector<const Block*> out;
+List<const Block*> blocks_in(const Stmt* root) {
+  List<const Block*> out;
   collect(root, out);
   return out;
 }
 
-std::vector<const Block*> writers_of(const Stmt* root, const Buffer* buffer) {
-  std::vector<const Block*> out = blocks_in(root);
+List<const Block*> writers_of(const Stmt* root, const Buffer* buffer) {
+  List<const Block*> out = blocks_in(root);
   std::erase_if(out, [&](const Block* block) { return !writes_buffer(block, buffer); });
   return out;
 }
 
-std::vector<const Block*> readers_of(const Stmt* root, const Buffer* buffer) {
-  std::vector<const Block*> out = blocks_in(root);
+List<const Block*> readers_of(const Stmt* root, const Buffer* buffer) {
+  List<const Block*> out = blocks_in(root);
   std::erase_if(out, [&](const Block* block) { return !reads_buffer(block, buffer); });
   return out;
 }
 
-std::vector<const Block*> producers(const Stmt* root, const Block* block) {
-  std::vector<const Buffer*> inputs = buffers_read(block);
-  std::vector<const Block*> out = blocks_in(root);
+List<const Block*> producers(const Stmt* root, const Block* block) {
+  List<const Buffer*> inputs = buffers_read(block);
+  List<const Block*> out = blocks_in(root);
   auto feeds = [&](const Block* other) {
     return std::any_of(inputs.begin(), inputs.end(),
                        [&](const Buffer* buffer) { return writes_buffer(other, buffer); });
@@ -64,9 +64,9 @@ std::vector<const Block*> producers(const Stmt* root, const Block* block) {
   return out;
 }
 
-std::vector<const Block*> consumers(const Stmt* root, const Block* block) {
-  std::vector<const Buffer*> outputs = buffers_written(block);
-  std::vector<const Block*> out = blocks_in(root);
+List<const Block*> consumers(const Stmt* root, const Block* block) {
+  List<const Buffer*> outputs = buffers_written(block);
+  List<const Block*> out = blocks_in(root);
   auto is_fed = [&](const Block* other) {
     return std::any_of(outputs.begin(), outputs.end(),
                        [&](const Buffer* buffer) { return reads_buffer(other, buffer); });
@@ -76,7 +76,7 @@ std::vector<const Block*> consumers(const Stmt* root, const Block* block) {
 }
 
 bool is_inside(const Stmt* root, const Block* block) {
-  std::vector<const Block*> all = blocks_in(root);
+  List<const Block*> all = blocks_in(root);
   return std::find(all.begin(), all.end(), block) != all.end();
 }
 
@@ -86,7 +86,7 @@ bool is_spatial(const Block* block) {
 }
 
 bool is_output_block(const Program& program, const Block* block) {
-  std::vector<const Buffer*> written = buffers_written(block);
+  List<const Buffer*> written = buffers_written(block);
   return std::any_of(written.begin(), written.end(), [&](const Buffer* buffer) { return is_param(program, buffer); });
 }
 
@@ -108,8 +108,8 @@ const Store* single_store(const Block* block) {
   return store && store->targets.size() == 1 ? store : nullptr;
 }
 
-std::optional<std::vector<int>> iters_as_indices(const Block* block, Array<const Expr*> indices) {
-  std::vector<int> out;
+std::optional<List<int>> iters_as_indices(const Block* block, Array<const Expr*> indices) {
+  List<int> out;
   for (const Expr* index : indices) {
     if (is_constant(index, 0)) {
       out.push_back(-1);

@@ -11,12 +11,12 @@
 namespace tw {
 
 // All blocks below a statement, in program order.
-std::vector<const Block*> blocks_in(const Stmt* root);
-std::vector<const Block*> writers_of(const Stmt* root, const Buffer* buffer);
-std::vector<const Block*> readers_of(const Stmt* root, const Buffer* buffer);
+List<const Block*> blocks_in(const Stmt* root);
+List<const Block*> writers_of(const Stmt* root, const Buffer* buffer);
+List<const Block*> readers_of(const Stmt* root, const Buffer* buffer);
 // Blocks that write what it reads; blocks that read what it writes. In program order, each once, itself not included.
-std::vector<const Block*> producers(const Stmt* root, const Block* block);
-std::vector<const Block*> consumers(const Stmt* root, const Block* block);
+List<const Block*> producers(const Stmt* root, const Block* block);
+List<const Block*> consumers(const Stmt* root, const Block* block);
 bool is_inside(const Stmt* root, const Block* block);
 
 bool is_spatial(const Block* block);                               // all iters are S
@@ -30,7 +30,7 @@ bool is_composite(const Block* block);
 const Store* single_store(const Block* block);
 // For each index the position of the iter that it is; -1 for the constant 0. Nothing if an index is anything else or an
 // iter occurs twice.
-std::optional<std::vector<int>> iters_as_indices(const Block* block, Array<const Expr*> indices);
+std::optional<List<int>> iters_as_indices(const Block* block, Array<const Expr*> indices);
 
 // Complete: all iters S, the only writer of what it writes, reads nothing that it writes.
 Status is_complete(const Stmt* root, const Block* block);

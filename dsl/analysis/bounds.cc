@@ -6,7 +6,7 @@ namespace tw {
 namespace {
 
 // False if a conjunct is not understood.
-bool collect_bounds(const Expr* predicate, std::vector<Bound>& out) {
+bool collect_bounds(const Expr* predicate, List<Bound>& out) {
   const Binary* both = as<Binary>(predicate);
   if (!both) return !predicate;
   if (both->op == BinaryOp::And) {
@@ -48,12 +48,12 @@ void remove_constants(Sum& sum, const VarRanges& ranges) {
 }
 
 bool understands(const Expr* predicate) {
-  std::vector<Bound> ignored;
+  List<Bound> ignored;
   return collect_bounds(predicate, ignored);
 }
 
-std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges) {
-  std::vector<Bound> out;
+List<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges) {
+  List<Bound> out;
   collect_bounds(predicate, out);
   for (Bound& bound : out) {
     remove_constants(bound.sum, ranges);
@@ -64,7 +64,7 @@ std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges) {
   return out;
 }
 
-std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds,
+std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const List<Bound>& bounds,
                                          std::size_t from) {
   std::optional<Interval> interval = interval_of(sum, ranges);
   if (!interval) return interval;
@@ -83,7 +83,7 @@ std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges
   return interval;
 }
 
-bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const std::vector<Bound>& bounds) {
+bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const List<Bound>& bounds) {
   std::optional<Interval> known = interval_of(sum, ranges);
   if (known && known->max < limit) return true;
   Sum part = sum;

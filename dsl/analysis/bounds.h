@@ -11,7 +11,7 @@ struct Bound {
 };
 
 // Conjuncts of other forms are left out; variables with one value count as constants. predicate null = none.
-std::vector<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges);
+List<Bound> bounds_of(const Expr* predicate, const VarRanges& ranges);
 
 // Is every conjunct a comparison of sums, so that bounds_of leaves nothing out?
 bool understands(const Expr* predicate);
@@ -23,10 +23,10 @@ std::optional<i64> factor_of(const Sum& sum, const Sum& part);
 
 // The interval of a sum, its upper end lowered by bounds on parts of it. Exponential in the bounds that apply: there
 // are a few.
-std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds,
+std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges, const List<Bound>& bounds,
                                          std::size_t from = 0);
 
 // Is `sum < limit` proved, by the ranges or by one of the bounds, of which the sum is a part?
-bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const std::vector<Bound>& bounds);
+bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const List<Bound>& bounds);
 
 }  // namespace tw

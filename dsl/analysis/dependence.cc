@@ -24,7 +24,7 @@ Status feeds_only_spatial(const Block* block, const For* loop) {
 }
 
 bool writes_depend_on(const Block* block, const Buffer* buffer, const For* loop) {
-  std::vector<const Var*> moving;
+  List<const Var*> moving;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     if (uses(block->bindings[i], loop->var)) moving.push_back(block->iters[i].var);
   }
@@ -39,7 +39,7 @@ bool writes_depend_on(const Block* block, const Buffer* buffer, const For* loop)
 }
 
 // Is the buffer used nowhere but below the loop?
-bool is_private_to(const Program& program, const Buffer* buffer, const std::vector<const Block*>& below) {
+bool is_private_to(const Program& program, const Buffer* buffer, const List<const Block*>& below) {
   if (is_param(program, buffer)) return false;
   for (const Block* block : blocks_in(program.body)) {
     if (std::find(below.begin(), below.end(), block) != below.end()) continue;
@@ -52,7 +52,7 @@ bool is_private_to(const Program& program, const Buffer* buffer, const std::vect
 bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, const For* loop,
                       const VarRanges& around) {
   VarRanges ranges = around;
-  std::vector<const Var*> fixed = around.variables();
+  List<const Var*> fixed = around.variables();
   for_each<For>(loop, [&](const For* inside) {
     if (is_inside(inside, block)) ranges.set_extent(inside->var, inside->extent);
   });
@@ -61,7 +61,7 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
   for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
   for (const Access& access : accesses_of(block)) {
     if (access.buffer != buffer || access.kind != AccessKind::Write) continue;
-    std::vector<const Expr*> indices;
+    List<const Expr*> indices;
     for (const Expr* index : access.indices)
       indices.push_back(simplify(arena, substitute(arena, index, bindings), ranges));
     if (!are_determined({loop->var}, indices, block->predicate, ranges, fixed)) return false;
@@ -71,7 +71,7 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
 
 Status check_writes(Arena& arena, const Program& program, const For* loop, const VarRanges& around,
                     bool private_buffers) {
-  std::vector<const Block*> below = blocks_in(loop);
+  List<const Block*> below = blocks_in(loop);
   for (const Block* block : below) {
     TW_TRY_STATUS(feeds_only_spatial(block, loop));
     if (loop->extent == 1) continue;
@@ -88,7 +88,7 @@ Status check_writes(Arena& arena, const Program& program, const For* loop, const
 }
 
 // Loops that run more than once and write the same elements in each iteration.
-int loops_that_repeat(const Block* writer, const Buffer* buffer, const std::vector<const For*>& loops) {
+int loops_that_repeat(const Block* writer, const Buffer* buffer, const List<const For*>& loops) {
   auto repeats = [&](const For* loop) { return loop->extent > 1 && !writes_depend_on(writer, buffer, loop); };
   return static_cast<int>(std::count_if(loops.begin(), loops.end(), repeats));
 }
@@ -96,8 +96,8 @@ int loops_that_repeat(const Block* writer, const Buffer* buffer, const std::vect
 // Do the elements that a block reads never come from an iteration that may now run at another time? Either a block
 // before it has just written all of them, or all writers keep to elements of their own iteration, up to `repeating`
 // loops whose iterations stay in order.
-bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const Block*>& blocks, const Block* reader,
-                        const Buffer* buffer, const std::vector<const For*>& fixed, const VarRanges& ranges,
+bool reads_own_elements(Arena& arena, const Stmt* body, const List<const Block*>& blocks, const Block* reader,
+                        const Buffer* buffer, const List<const For*>& fixed, const VarRanges& ranges,
                         int repeating) {
   std::optional<Region> wanted = region_of(arena, body, buffer, AccessKind::Read, ranges, reader);
   if (!wanted) return true;
@@ -115,7 +115,7 @@ bool reads_own_elements(Arena& arena, const Stmt* body, const std::vector<const 
 }
 
 // A block of several statements may hand on what it writes from point to point.
-Status keep_nothing(const std::vector<const Block*>& blocks, const For* loop) {
+Status keep_nothing(const List<const Block*>& blocks, const For* loop) {
   for (const Block* block : blocks) {
     if (!is_composite(block)) continue;
     for (const Buffer* buffer : buffers_read(block)) {
@@ -128,9 +128,9 @@ Status keep_nothing(const std::vector<const Block*>& blocks, const For* loop) {
   return ok();
 }
 
-Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>& fixed, VarRanges around,
+Status check_reads(Arena& arena, const Stmt* body, const List<const For*>& fixed, VarRanges around,
                    int repeating) {
-  std::vector<const Block*> blocks = blocks_in(body);
+  List<const Block*> blocks = blocks_in(body);
   TW_TRY_STATUS(keep_nothing(blocks, fixed.back()));
   if (blocks.size() < 2) return ok();
   for (const For* loop : fixed) around.set_extent(loop->var, loop->extent);
@@ -153,7 +153,7 @@ Status check_reads(Arena& arena, const Stmt* body, const std::vector<const For*>
 
 }  // namespace
 
-Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const std::vector<const For*>& loops,
+Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const List<const For*>& loops,
                                   const VarRanges& around) {
   return check_reads(arena, body, loops, around, 1);
 }

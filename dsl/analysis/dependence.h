@@ -10,7 +10,7 @@ namespace tw {
 // May the loops of a chain around `body` be permuted? Each iteration must read what it has computed itself, or what
 // iterations of one loop, which stay in order, hand on. Always so for one block. `around` = ranges of the loops around
 // the chain.
-Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const std::vector<const For*>& loops,
+Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const List<const For*>& loops,
                                   const VarRanges& around);
 
 // May iterations run at the same time, if buffers that are used only below the loop are private to each worker?

@@ -32,10 +32,10 @@ std::optional<Part> part_of(const Expr* e, Array<const Var*> params) {
 bool TiledMap::pads() const { return std::find(padded.begin(), padded.end(), true) != padded.end(); }
 
 std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
-                                  Array<i64> extents, const std::vector<const Var*>& coordinates) {
+                                  Array<i64> extents, const List<const Var*>& coordinates) {
   Build build{arena};
   TiledMap map{{}, {results.begin(), results.end()}, coordinates, {}, {}};
-  std::vector<Part> parts;
+  List<Part> parts;
   for (std::size_t r = 0; r < results.size(); ++r) {
     map.shape.push_back(1);
     if (is_constant(results[r], 0)) continue;
@@ -77,10 +77,10 @@ struct FusedPart {
 };
 
 // The parts of one result; their strides are what the parts behind count to.
-std::optional<std::vector<FusedPart>> fused_parts(const Expr* result, Array<const Var*> params, Array<i64> extents) {
+std::optional<List<FusedPart>> fused_parts(const Expr* result, Array<const Var*> params, Array<i64> extents) {
   Sum sum = sum_of(result);
   if (!sum.exact || sum.constant != 0) return std::nullopt;
-  std::vector<FusedPart> parts;
+  List<FusedPart> parts;
   for (const Sum::Term& term : sum.terms) {
     std::optional<Part> part = part_of(term.atom, params);
     if (!part || term.coefficient < 1) return std::nullopt;
@@ -109,12 +109,12 @@ const Expr* digit(Build build, const Expr* coordinate, const FusedPart& fused, i
 }  // namespace
 
 std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
-                                  const std::vector<const Var*>& coordinates) {
+                                  const List<const Var*>& coordinates) {
   Build build{arena};
   FusedMap map;
-  std::vector<FusedPart> all;
+  List<FusedPart> all;
   for (std::size_t r = 0; r < results.size(); ++r) {
-    std::optional<std::vector<FusedPart>> parts = fused_parts(results[r], params, extents);
+    std::optional<List<FusedPart>> parts = fused_parts(results[r], params, extents);
     if (!parts) return std::nullopt;
     map.shape.push_back(1);
     for (FusedPart& fused : *parts) {

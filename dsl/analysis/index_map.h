@@ -7,26 +7,26 @@
 namespace tw {
 
 struct TiledMap {
-  std::vector<i64> shape;               // of the results
-  std::vector<const Expr*> results;     // over the parameters
-  std::vector<const Var*> coordinates;  // one per result, for the inverse
-  std::vector<const Expr*> inverse;     // one per parameter, over the coordinates
-  std::vector<bool> padded;             // per parameter: the new shape has coordinates beyond its extent
+  List<i64> shape;               // of the results
+  List<const Expr*> results;     // over the parameters
+  List<const Var*> coordinates;  // one per result, for the inverse
+  List<const Expr*> inverse;     // one per parameter, over the coordinates
+  List<bool> padded;             // per parameter: the new shape has coordinates beyond its extent
   bool pads() const;
 };
 
 // Nothing if the map is not of that form or two elements would go to one place. `coordinates` are fresh variables, one
 // per result.
 std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
-                                  Array<i64> extents, const std::vector<const Var*>& coordinates);
+                                  Array<i64> extents, const List<const Var*>& coordinates);
 
 // Each result is a sum of parts of parameters times what the parts behind count to, e.g. (i, j) -> (i * 8 + j % 8, j // 8).
 struct FusedMap {
-  std::vector<i64> shape;            // of the results
-  std::vector<const Expr*> inverse;  // one per parameter, over the coordinates
+  List<i64> shape;            // of the results
+  List<const Expr*> inverse;  // one per parameter, over the coordinates
 };
 // Nothing if the map is not of that form, drops a parameter, or is not one to one between the domains.
 std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
-                                  const std::vector<const Var*>& coordinates);
+                                  const List<const Var*>& coordinates);
 
 }  // namespace tw

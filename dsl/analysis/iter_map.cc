@@ -11,14 +11,14 @@ namespace {
 
 class Decoder {
  public:
-  Decoder(const Expr* predicate, const VarRanges& ranges, const std::vector<const Var*>& fixed)
+  Decoder(const Expr* predicate, const VarRanges& ranges, const List<const Var*>& fixed)
       : bounds_(bounds_of(predicate, ranges)), ranges_(ranges), fixed_(fixed) {}
 
   // The value of `expr` is known: then so are the atoms of its sum, if each combination of them gives another value.
   void know(const Expr* expr) {
     Sum sum = sum_of(expr);
     if (!sum.exact) return;
-    std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
+    List<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
     std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom) || has_one_value(term.atom); });
     std::sort(terms.begin(), terms.end(),
               [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
@@ -71,17 +71,17 @@ class Decoder {
     return below >= total;
   }
 
-  std::vector<Bound> bounds_;
+  List<Bound> bounds_;
   const VarRanges& ranges_;
-  const std::vector<const Var*>& fixed_;
-  std::vector<Digit> digits_;
-  std::vector<const Expr*> known_;
+  const List<const Var*>& fixed_;
+  List<Digit> digits_;
+  List<const Expr*> known_;
 };
 
 }  // namespace
 
-bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate,
-                    const VarRanges& ranges, const std::vector<const Var*>& fixed) {
+bool are_determined(const List<const Var*>& vars, const List<const Expr*>& exprs, const Expr* predicate,
+                    const VarRanges& ranges, const List<const Var*>& fixed) {
   Decoder decoder(predicate, ranges, fixed);
   for (const Expr* expr : exprs) decoder.know(expr);
   decoder.close();

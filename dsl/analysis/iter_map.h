@@ -8,7 +8,7 @@ namespace tw {
 
 // While the variables in `fixed` keep their values: do equal values of all `exprs` imply equal values of all `vars`,
 // where the predicate (null = true) holds?
-bool are_determined(const std::vector<const Var*>& vars, const std::vector<const Expr*>& exprs, const Expr* predicate,
-                    const VarRanges& ranges, const std::vector<const Var*>& fixed = {});
+bool are_determined(const List<const Var*>& vars, const List<const Expr*>& exprs, const Expr* predicate,
+                    const VarRanges& ranges, const List<const Var*>& fixed = {});
 
 }  // namespace tw

@@ -134,13 +134,13 @@ std::optional<Reducer> reducer_of(const Block* block) {
   return std::nullopt;
 }
 
-std::vector<const Expr*> combine(Arena& arena, const Reducer& r, const std::vector<const Expr*>& accumulated,
-                                 const std::vector<const Expr*>& terms) {
+List<const Expr*> combine(Arena& arena, const Reducer& r, const List<const Expr*>& accumulated,
+                                 const List<const Expr*>& terms) {
   // From the top down, because a term is to be found before what is inside it changes.
   struct Swap {
     Arena& arena;
     const Reducer& r;
-    const std::vector<const Expr*>&accumulated, &terms;
+    const List<const Expr*>&accumulated, &terms;
     const Expr* operator()(const Expr* e) {
       for (std::size_t i = 0; i < r.targets.size(); ++i) {
         if (is_load_of(e, r.targets[i])) return accumulated[i];
@@ -150,7 +150,7 @@ std::vector<const Expr*> combine(Arena& arena, const Reducer& r, const std::vect
       return with_children(arena, e, map);
     }
   } swap{arena, r, accumulated, terms};
-  std::vector<const Expr*> out;
+  List<const Expr*> out;
   for (const Expr* value : r.values) out.push_back(swap(value));
   return out;
 }

@@ -8,18 +8,18 @@ namespace tw {
 
 // One component per target of the update, in order.
 struct Reducer {
-  std::vector<StoreTarget> targets;
-  std::vector<const Expr*> identities;  // constants, from the init
-  std::vector<const Expr*> terms;       // what is combined with the targets' values in each step
-  std::vector<const Expr*> values;      // the update: the combination of loads of the targets and the terms
+  List<StoreTarget> targets;
+  List<const Expr*> identities;  // constants, from the init
+  List<const Expr*> terms;       // what is combined with the targets' values in each step
+  List<const Expr*> values;      // the update: the combination of loads of the targets and the terms
 };
 
 // Nothing if the block has no init, its init is not the identity, or the operation is not one of the known ones.
 std::optional<Reducer> reducer_of(const Block* block);
 
 // The update with other operands in place of the loads of the targets and of the terms.
-std::vector<const Expr*> combine(Arena& arena, const Reducer& reducer, const std::vector<const Expr*>& accumulated,
-                                 const std::vector<const Expr*>& terms);
+List<const Expr*> combine(Arena& arena, const Reducer& reducer, const List<const Expr*>& accumulated,
+                                 const List<const Expr*>& terms);
 
 // Does the loop run on work-items of a group that combine what they have: is it bound to threadIdx and the loop of a
 // reduction? In a program with blocks, and in a lowered one, where it is directly around its store.

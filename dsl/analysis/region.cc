@@ -42,8 +42,8 @@ bool mentions_only(const Expr* expr, const VarRanges& vars) {
 
 // Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than
 // what the smaller ones reach. All atoms must have ranges.
-bool is_dense(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>& bounds = {}) {
-  std::vector<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
+bool is_dense(const Sum& sum, const VarRanges& ranges, const List<Bound>& bounds = {}) {
+  List<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
   std::sort(terms.begin(), terms.end(),
             [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
   Sum smaller;
@@ -60,8 +60,8 @@ bool is_dense(const Sum& sum, const VarRanges& ranges, const std::vector<Bound>&
 class Relaxation {
  public:
   // `implied`: further bounds, on relaxed variables alone.
-  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const std::vector<Bound>& bounds,
-             const std::vector<Bound>& implied)
+  Relaxation(Arena& arena, const VarRanges& inner, const VarRanges& all, const List<Bound>& bounds,
+             const List<Bound>& implied)
       : arena_(arena), inner_(inner), all_(all), bounds_(bounds), implied_(implied) {}
 
   Range relax(const Expr* index, i64 dimension) {
@@ -247,10 +247,10 @@ class Relaxation {
   Arena& arena_;
   const VarRanges& inner_;
   const VarRanges& all_;
-  const std::vector<Bound>& bounds_;
-  const std::vector<Bound>& implied_;
-  std::vector<Digit> digits_;
-  std::vector<Sum> indices_;
+  const List<Bound>& bounds_;
+  const List<Bound>& implied_;
+  List<Digit> digits_;
+  List<Sum> indices_;
   bool exact_ = true;
 };
 
@@ -296,8 +296,8 @@ class RegionFinder {
     if (only_ && block != only_) return;
     Substitution bindings;
     bool ready = false;
-    std::vector<Bound> bounds;
-    std::vector<const For*> inside = loops_inside(block);
+    List<Bound> bounds;
+    List<const For*> inside = loops_inside(block);
     add_ranges(inner_, inside);
     add_ranges(all_, inside);
     for (const Access& access : accesses_of(block)) {
@@ -315,7 +315,7 @@ class RegionFinder {
   // The block alone: its iters are symbols.
   void visit_inside(const Block* block) {
     for (const IterVar& iter : block->iters) all_.set_extent(iter.var, iter.extent);
-    std::vector<const For*> inside = loops_inside(block);
+    List<const For*> inside = loops_inside(block);
     add_ranges(inner_, inside);
     add_ranges(all_, inside);
     for (const Access& access : accesses_of(block)) {
@@ -339,8 +339,8 @@ class RegionFinder {
     all_.shrink(all_.size() - 1);
   }
   // What bounds on fixed and relaxed variables say about the relaxed ones, whatever the values of the others.
-  std::vector<Bound> implied_by(const std::vector<Bound>& bounds) const {
-    std::vector<Bound> out;
+  List<Bound> implied_by(const List<Bound>& bounds) const {
+    List<Bound> out;
     for (const Bound& bound : bounds) {
       Sum relaxed, fixed;
       for (const Sum::Term& term : bound.sum.terms) (mentions(term.atom, inner_) ? relaxed : fixed).add_atom(term.atom, term.coefficient);
@@ -349,8 +349,8 @@ class RegionFinder {
     }
     return out;
   }
-  void add(const Access& access, const Substitution& bindings, const std::vector<Bound>& bounds, bool understood) {
-    std::vector<Bound> implied = implied_by(bounds);
+  void add(const Access& access, const Substitution& bindings, const List<Bound>& bounds, bool understood) {
+    List<Bound> implied = implied_by(bounds);
     Relaxation relaxation(arena_, inner_, all_, bounds, implied);
     Region region{buffer_, {}, false};
     for (std::size_t d = 0; d < access.indices.size(); ++d) {
@@ -373,8 +373,8 @@ class RegionFinder {
   std::optional<Region> found_;
 };
 
-std::vector<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
-  std::vector<Region> out;
+List<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
+  List<Region> out;
   for (const Buffer* buffer : kind == AccessKind::Read ? buffers_read(block) : buffers_written(block)) {
     RegionFinder finder(arena, buffer, kind, {}, nullptr);
     finder.visit_inside(block);
@@ -385,8 +385,8 @@ std::vector<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
 
 }  // namespace
 
-std::vector<Region> reads(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Read); }
-std::vector<Region> writes(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Write); }
+List<Region> reads(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Read); }
+List<Region> writes(Arena& arena, const Block* block) { return regions(arena, block, AccessKind::Write); }
 
 std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
                                 const VarRanges& around, const Block* only) {

@@ -15,7 +15,7 @@ struct Range {
 };
 struct Region {
   const Buffer* buffer = nullptr;
-  std::vector<Range> dims;
+  List<Range> dims;
   bool exact = false;  // every element of the box that lies in the domains of the blocks is touched
 };
 
@@ -27,25 +27,25 @@ struct Access {
 };
 
 // The loops inside a block (blockize), in its init and its body: they run over their whole range in each of its points.
-std::vector<const For*> loops_inside(const Block* block);
-void add_ranges(VarRanges& ranges, const std::vector<const For*>& loops);
+List<const For*> loops_inside(const Block* block);
+void add_ranges(VarRanges& ranges, const List<const For*>& loops);
 
 // All accesses in the init and body of a block, in program order, reads of a statement before its writes. A block that
 // accumulates (it has R iters or an init) does not count as a reader of what it writes. Reads of buffers whose names stand in
 // the block's annotation kHiddenMark (separated by spaces; parameters that nobody writes) do not count either.
 inline constexpr std::string_view kHiddenMark = "hidden";
-std::vector<Access> accesses_of(const Block* block);
+List<Access> accesses_of(const Block* block);
 bool is_hidden(const Block* block, const Buffer* buffer);
 bool accumulates(const Block* block);
 bool reads_buffer(const Block* block, const Buffer* buffer);
 bool writes_buffer(const Block* block, const Buffer* buffer);
 // Each buffer once, in order of first appearance: what `read_index` and `write_index` of primitives count.
-std::vector<const Buffer*> buffers_read(const Block* block);
-std::vector<const Buffer*> buffers_written(const Block* block);
+List<const Buffer*> buffers_read(const Block* block);
+List<const Buffer*> buffers_written(const Block* block);
 
 // One region per buffer, over the block's iters.
-std::vector<Region> reads(Arena& arena, const Block* block);
-std::vector<Region> writes(Arena& arena, const Block* block);
+List<Region> reads(Arena& arena, const Block* block);
+List<Region> writes(Arena& arena, const Block* block);
 
 // What the blocks in `subtree` (or only one of them) touch of a buffer. The loops in the subtree run over their whole
 // range; the variables of loops around it stay symbols, `around` says how far they reach. Nothing if the buffer is not

@@ -386,7 +386,7 @@ class StmtSimplifier {
 
   // Bindings belong to the loops around, init and body to the iters. The body runs only where all iters are in their domains.
   const Stmt* simplify_block(const Block* block) {
-    std::vector<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
+    List<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
     bool changed = false;
     for (const Expr*& binding : bindings) {
       const Expr* before = binding;

@@ -58,8 +58,8 @@ class Arena {
     std::memcpy(static_cast<void*>(out), data, sizeof(T) * count);
     return {out, count};
   }
-  template <class T>
-  Array<T> copy(const std::vector<T>& values) { return copy(values.data(), values.size()); }
+  template <class T, class Allocator>
+  Array<T> copy(const std::vector<T, Allocator>& values) { return copy(values.data(), values.size()); }
   template <class T>
   Array<T> copy(Array<T> values) { return copy(values.data(), values.size()); }
   template <class T>

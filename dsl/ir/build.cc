@@ -15,7 +15,8 @@ i64 floor_div(i64 a, i64 b) {
 
 bool is_comparison(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::Ne; }
 
-// The value of an integer operation on constants; nothing for a division by zero, which is left in the program.
+}  // namespace
+
 std::optional<i64> fold(BinaryOp op, i64 a, i64 b) {
   switch (op) {
     case BinaryOp::Add: return a + b;
@@ -37,8 +38,6 @@ std::optional<i64> fold(BinaryOp op, i64 a, i64 b) {
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 const Expr* Build::integer(i64 value, DType dtype) const { return arena.make<IntImm>(Expr{{Kind::IntImm}, {dtype, 1}}, value); }
 
@@ -160,8 +159,8 @@ const Stmt* Build::store(Array<StoreTarget> targets, Array<const Expr*> values) 
   return arena.make<Store>(Stmt{{Kind::Store}}, targets, values);
 }
 
-const Stmt* Build::seq(const std::vector<const Stmt*>& stmts) const {
-  std::vector<const Stmt*> flat;
+const Stmt* Build::seq(Array<const Stmt*> stmts) const {
+  List<const Stmt*> flat;
   for (const Stmt* stmt : stmts) {
     if (const Seq* inner = as<Seq>(stmt)) {
       flat.insert(flat.end(), inner->stmts.begin(), inner->stmts.end());

@@ -1,6 +1,7 @@
 // Makes nodes. Expressions are folded while they are built (constants, x + 0, x * 1, x * 0 for integers, nested constant sums), so
 // that printed programs stay short; deeper rewriting is dsl/analysis/simplify.h.
 #pragma once
+#include "dsl/base/list.h"
 #include "dsl/ir/nodes.h"
 
 namespace tw {
@@ -34,7 +35,8 @@ struct Build {
   const Stmt* store(const Buffer* buffer, Array<const Expr*> indices, const Expr* value) const;
   const Stmt* store(Array<StoreTarget> targets, Array<const Expr*> values) const;
   // Nested sequences are flattened, null entries dropped; one statement stays itself; none gives null.
-  const Stmt* seq(const std::vector<const Stmt*>& stmts) const;
+  const Stmt* seq(Array<const Stmt*> stmts) const;
+  const Stmt* seq(std::initializer_list<const Stmt*> stmts) const { return seq(Array<const Stmt*>(stmts.begin(), stmts.size())); }
   const Stmt* if_then(const Expr* condition, const Stmt* then, const Stmt* otherwise = nullptr) const;
   const For* loop(LoopId id, const Var* var, i64 extent, const Stmt* body, LoopKind kind = LoopKind::Serial) const;
   const Stmt* alloc(const Buffer* buffer, const Stmt* body) const;
@@ -45,6 +47,9 @@ struct Build {
   const Block* with_body(const Block* block, const Stmt* init, const Stmt* body) const;
   const Block* with_bindings(const Block* block, Array<const Expr*> bindings, const Expr* predicate) const;
 };
+
+// The value of an operation on integers; nothing for a division by zero.
+std::optional<i64> fold(BinaryOp op, i64 a, i64 b);
 
 // The value of an IntImm.
 inline std::optional<i64> constant_of(const Expr* expr) {

@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "dsl/base/list.h"
+
 namespace tw {
 namespace {
 
@@ -72,7 +74,7 @@ const Annotation* find_annotation(Array<Annotation> annotations, std::string_vie
 }
 
 Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations, const Annotation& added) {
-  std::vector<Annotation> list;
+  List<Annotation> list;
   for (const Annotation& annotation : annotations) {
     if (annotation.key != added.key) list.push_back(annotation);
   }
@@ -81,7 +83,7 @@ Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations, c
 }
 
 Array<Annotation> without_annotation(Arena& arena, Array<Annotation> annotations, std::string_view key) {
-  std::vector<Annotation> list;
+  List<Annotation> list;
   for (const Annotation& annotation : annotations) {
     if (annotation.key != key) list.push_back(annotation);
   }

@@ -9,11 +9,11 @@ namespace {
 template <class T, class Map>
 Array<const T*> map_list(Arena& arena, Array<const T*> list, Map map) {
   const T* stack[16];
-  std::vector<const T*> heap;
+  List<const T*> longer;
   const T** out = stack;
   if (list.size() > 16) {
-    heap.resize(list.size());
-    out = heap.data();
+    longer.resize(list.size());
+    out = longer.data();
   }
   bool changed = false;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -85,7 +85,7 @@ const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map) {
       if (!map.expr) return node;
       Array<const Expr*> values = map_list(arena, n->values, each_expr);
       bool changed = !same(values, n->values);
-      std::vector<StoreTarget> targets(n->targets.begin(), n->targets.end());
+      List<StoreTarget> targets(n->targets.begin(), n->targets.end());
       for (StoreTarget& target : targets) {
         Array<const Expr*> indices = map_list(arena, target.indices, each_expr);
         changed |= !same(indices, target.indices);
@@ -97,7 +97,7 @@ const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map) {
       auto* n = static_cast<const Seq*>(node);
       Array<const Stmt*> stmts = map_list(arena, n->stmts, each);
       if (stmts.data() == n->stmts.data()) return node;
-      return build.seq({stmts.begin(), stmts.end()});
+      return build.seq(stmts);
     }
     case Kind::If: {
       auto* n = static_cast<const If*>(node);
@@ -205,7 +205,7 @@ const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, c
       const Stmt* s = n;
       const Store* store = as<Store>(s);
       if (!store) return s;
-      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      List<StoreTarget> targets(store->targets.begin(), store->targets.end());
       bool changed = false;
       for (StoreTarget& target : targets) {
         if (target.buffer == from) {

@@ -115,7 +115,7 @@ const Stmt* rewrite_stmts(Arena& arena, const Stmt* node, Change change) {
 
 // Variables and what replaces them. Small (tens of entries): lookup is linear.
 struct Substitution {
-  std::vector<std::pair<const Var*, const Expr*>> entries;
+  List<std::pair<const Var*, const Expr*>> entries;
   void set(const Var* var, const Expr* value) { entries.emplace_back(var, value); }
   const Expr* find(const Var* var) const {
     for (const auto& [from, to] : entries) if (from == var) return to;

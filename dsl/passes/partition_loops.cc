@@ -111,7 +111,8 @@ class CutFinder {
 // meaning until its loop has been rebuilt around the finished body.
 class Partition {
  public:
-  Partition(Arena& arena, const LoweringOptions& options) : arena_(arena), build_{arena}, options_(options) {}
+  Partition(Arena& arena, const LoweringOptions& options, u32& next_var)
+      : arena_(arena), build_{arena}, options_(options), next_var_(next_var) {}
 
   const Stmt* stmt(const Stmt* s) {
     visits_ += s->kind == Kind::Store;
@@ -222,31 +223,68 @@ class Partition {
     return out;
   }
 
+  // What the choice of a piece may ask about a concurrent loop: its variable, or a digit of it (a quotient or remainder by a
+  // constant: the loops that were fused), which has a variable of its own while the body is partitioned.
+  struct Axis {
+    const Var* var;
+    i64 extent;
+    bool holds_steps;  // see holds_steps()
+  };
+
   // Parallel and bound loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
   const Stmt* concurrent(const For* outermost) {
     std::vector<const For*> nest;
+    std::vector<Axis> axes;
     const Stmt* inner = outermost;
     for (const For* loop = outermost; loop && is_concurrent(loop); loop = as<For>(inner)) {
       nest.push_back(loop);
+      axes.push_back({loop->var, loop->extent, holds_steps(loop)});
       inner = loop->body;
     }
+    Substitution digits;
+    inner = name_digits(inner, axes, digits);
     std::size_t known = ranges_.size();
-    for (const For* loop : nest) ranges_.set_extent(loop->var, loop->extent);
-    const Stmt* body = choose(nest, 0, inner);
+    for (const Axis& axis : axes) ranges_.set_extent(axis.var, axis.extent);
+    const Stmt* body = choose(axes, 0, inner);
     ranges_.shrink(known);
+    for (std::size_t i = digits.entries.size(); body && i-- > 0;) {
+      Substitution digit;
+      digit.entries.push_back(digits.entries[i]);
+      body = substitute(arena_, body, digit);
+    }
     for (std::size_t i = nest.size(); body && i-- > 0;) body = build_.with_body(nest[i], body);
     return body;
   }
 
-  const Stmt* choose(const std::vector<const For*>& nest, std::size_t depth, const Stmt* body) {
-    if (depth == nest.size()) return stmt(body);
-    const Var* var = nest[depth]->var;
-    Cuts cuts = holds_steps(nest[depth]) ? Cuts{} : find_cuts(var, {0, nest[depth]->extent - 1}, body);
+  // Each digit of a variable in `axes` becomes a variable, an axis too; `digits` holds what they stand for, those of digits last.
+  const Stmt* name_digits(const Stmt* body, std::vector<Axis>& axes, Substitution& digits) {
+    return rewrite_exprs(arena_, body, [&](const Expr* e) -> const Expr* {
+      const Binary* op = as<Binary>(e);
+      std::optional<i64> by = op ? constant_of(op->b) : std::nullopt;
+      if (!by || *by <= 1 || (op->op != BinaryOp::FloorDiv && op->op != BinaryOp::FloorMod)) return e;
+      auto axis = std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.var == op->a; });
+      if (axis == axes.end() || *by >= axis->extent) return e;
+      for (const auto& [var, value] : digits.entries) {
+        const Binary* known = as<Binary>(value);
+        if (known->op == op->op && known->a == op->a && is_constant(known->b, *by)) return var;
+      }
+      i64 extent = op->op == BinaryOp::FloorDiv ? ceil_div(axis->extent, *by) : *by;
+      const Var* digit = build_.var(next_var_++, axis->var->name);
+      digits.set(digit, e);
+      axes.push_back({digit, extent, axis->holds_steps});
+      return digit;
+    });
+  }
+
+  const Stmt* choose(const std::vector<Axis>& axes, std::size_t depth, const Stmt* body) {
+    if (depth == axes.size()) return stmt(body);
+    const Axis& axis = axes[depth];
+    Cuts cuts = axis.holds_steps ? Cuts{} : find_cuts(axis.var, {0, axis.extent - 1}, body);
     if (!cuts.at.empty()) {
-      const Stmt* out = choose_piece(nest, depth, cuts, body);
+      const Stmt* out = choose_piece(axes, depth, cuts, body);
       if (!out || cost_of(out, options_).code <= options_.max_instructions) return out;
     }
-    return choose(nest, depth + 1, body);
+    return choose(axes, depth + 1, body);
   }
 
   // Barriers between steps must not stand under a condition: not every driver gets that right (PoCL 3.1 does not).
@@ -257,24 +295,24 @@ class Partition {
     return found;
   }
 
-  const Stmt* choose_piece(const std::vector<const For*>& nest, std::size_t depth, const Cuts& cuts, const Stmt* body) {
-    const For* loop = nest[depth];
+  const Stmt* choose_piece(const std::vector<Axis>& axes, std::size_t depth, const Cuts& cuts, const Stmt* body) {
+    const Axis& axis = axes[depth];
     std::vector<const Stmt*> bodies;
     for (std::size_t i = 0; i <= cuts.at.size(); ++i) {
-      i64 begin = i == 0 ? 0 : cuts.at[i - 1], end = i == cuts.at.size() ? loop->extent : cuts.at[i];
+      i64 begin = i == 0 ? 0 : cuts.at[i - 1], end = i == cuts.at.size() ? axis.extent : cuts.at[i];
       std::size_t known = ranges_.size();
-      ranges_.set(loop->var, {begin, end - 1});
-      const Stmt* piece = choose(nest, depth + 1, body);
+      ranges_.set(axis.var, {begin, end - 1});
+      const Stmt* piece = choose(axes, depth + 1, body);
       ranges_.shrink(known);
       Substitution only;
-      only.set(loop->var, build_.integer(begin));
+      only.set(axis.var, build_.integer(begin));
       bodies.push_back(end == begin + 1 && piece ? substitute(arena_, piece, only) : piece);
     }
     const Stmt* out = bodies.back();
     for (std::size_t i = cuts.at.size(); i-- > 0;) {
-      const Expr* before = build_.lt(loop->var, cuts.at[i]);
+      const Expr* before = build_.lt(axis.var, cuts.at[i]);
       if (bodies[i]) out = build_.if_then(before, bodies[i], out);
-      else if (out) out = build_.if_then(build_.binary(BinaryOp::Ge, loop->var, build_.integer(cuts.at[i])), out);
+      else if (out) out = build_.if_then(build_.binary(BinaryOp::Ge, axis.var, build_.integer(cuts.at[i])), out);
     }
     return out;
   }
@@ -283,6 +321,7 @@ class Partition {
   Build build_;
   const LoweringOptions& options_;
   VarRanges ranges_;
+  u32& next_var_;
   i64 visits_ = 0;
 };
 
@@ -290,7 +329,7 @@ class Partition {
 
 Program partition_loops(Arena& arena, Program program, const LoweringOptions& options) {
   if (!program.body) return program;
-  const Stmt* body = Partition(arena, options).stmt(program.body);
+  const Stmt* body = Partition(arena, options, program.next_var).stmt(program.body);
   program.body = body == program.body ? body : simplify(arena, body);
   return program;
 }

@@ -29,7 +29,7 @@ struct Claim {
   const Block* block;
   const Buffer* buffer;
   AccessKind kind;
-  std::vector<Range> box;
+  List<Range> box;
 };
 
 Result<const Buffer*> buffer_named(const State& state, const Block* block, i64 index, Str access) {
@@ -38,7 +38,7 @@ Result<const Buffer*> buffer_named(const State& state, const Block* block, i64 i
   return reject("expected access \"read\" or \"write\", found \"{a}\"", state.arena().text(access));
 }
 
-Result<std::vector<Range>> box_of(State& state, const Block* block, const Buffer* buffer,
+Result<List<Range>> box_of(State& state, const Block* block, const Buffer* buffer,
                                   const IndexMap& map) {
   i64 iters = static_cast<i64>(block->iters.size()), rank = static_cast<i64>(buffer->shape.size());
   i64 params = static_cast<i64>(map.params.size()), results = static_cast<i64>(map.results.size());
@@ -55,7 +55,7 @@ Result<std::vector<Range>> box_of(State& state, const Block* block, const Buffer
   }
   Substitution at;
   for (std::size_t i = 0; i < map.params.size(); ++i) at.set(map.params[i], block->iters[i].var);
-  std::vector<Range> box;
+  List<Range> box;
   for (std::size_t d = 0; d < buffer->shape.size(); ++d) {
     std::optional<i64> extent = constant_of(map.results[2 * d + 1]);
     if (!extent || *extent < 1) {
@@ -138,7 +138,7 @@ Status all_lie_inside(const Claim& claim) {
 
 // The indices with the claim about each; one that they had before goes.
 Array<const Expr*> claimed(Build build, const Claim& claim, Array<const Expr*> indices) {
-  std::vector<const Expr*> out;
+  List<const Expr*> out;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const Call* before = as_within(indices[d]);
     const Expr* extent = build.integer(claim.box[d].extent);
@@ -159,7 +159,7 @@ const Stmt* with_claim(Build build, const Claim& claim, const Stmt* part) {
     } else {
       const Store* store = claim.kind == AccessKind::Write ? as<Store>(n) : nullptr;
       if (!store) return static_cast<const Stmt*>(n);
-      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      List<StoreTarget> targets(store->targets.begin(), store->targets.end());
       for (StoreTarget& target : targets) {
         if (target.buffer == claim.buffer) target.indices = claimed(build, claim, target.indices);
       }
@@ -174,7 +174,7 @@ const Stmt* with_claim(Build build, const Claim& claim, const Stmt* part) {
 static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access, IndexMap map) {
   TW_TRY(const Block* block, state.block(id));
   TW_TRY(const Buffer* buffer, buffer_named(state, block, buffer_index, access));
-  TW_TRY(std::vector<Range> box, box_of(state, block, buffer, map));
+  TW_TRY(List<Range> box, box_of(state, block, buffer, map));
   Claim claim{block, buffer, access == "read" ? AccessKind::Read : AccessKind::Write, box};
   TW_TRY_STATUS(all_lie_inside(claim));
   Build build = state.build();

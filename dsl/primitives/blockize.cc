@@ -23,7 +23,7 @@ static Result<BlockId> apply(State& state, LoopOrBlock at, Blocks others) {
     return reject("expected a loop alone, or several blocks");
   }
   if (others.empty()) return reject("expected a loop, or several blocks");
-  std::vector<BlockId> ids{at.block};
+  List<BlockId> ids{at.block};
   ids.insert(ids.end(), others.begin(), others.end());
   return blockize_blocks(state, ids);
 }

@@ -19,11 +19,11 @@ PRIMITIVE(cache_index, Blocks(BlockId block, Str scope, i64 threshold = 0))
 struct ComputedIndex {
   const Expr* expr;
   i64 count;
-  std::vector<const IterVar*> iters;
+  List<const IterVar*> iters;
 };
 
 // The iters that an index is computed from; nothing if it is also computed from something else, or need not be computed.
-static std::optional<std::vector<const IterVar*>> iters_of(const Block* block, const Expr* index) {
+static std::optional<List<const IterVar*>> iters_of(const Block* block, const Expr* index) {
   if (as<Var>(index) || as<IntImm>(index)) return std::nullopt;
   bool known = true;
   walk(index, [&](const Node* node) {
@@ -36,15 +36,15 @@ static std::optional<std::vector<const IterVar*>> iters_of(const Block* block, c
     return known;
   });
   if (!known) return std::nullopt;
-  std::vector<const IterVar*> iters;
+  List<const IterVar*> iters;
   for (const IterVar& iter : block->iters) {
     if (uses(index, iter.var)) iters.push_back(&iter);
   }
   return iters.empty() ? std::nullopt : std::optional(iters);
 }
 
-static std::vector<ComputedIndex> computed_indices(const Block* block, i64 threshold) {
-  std::vector<ComputedIndex> found;
+static List<ComputedIndex> computed_indices(const Block* block, i64 threshold) {
+  List<ComputedIndex> found;
   auto visit = [&](const Load* load) {
     for (const Expr* index : load->indices) {
       auto known = std::find_if(found.begin(), found.end(),
@@ -69,14 +69,14 @@ struct Table {
 
 // The nest that fills the table of one index, and the table.
 static const Stmt* make_table(State& state, const Block* block, const ComputedIndex& index, Scope scope, Table& table,
-                              std::vector<BlockId>& made) {
+                              List<BlockId>& made) {
   Build build = state.build();
   Arena& arena = state.arena();
   Substitution fresh;
-  std::vector<i64> shape;
-  std::vector<IterVar> iters;
-  std::vector<Range> ranges;
-  std::vector<const Expr*> outer, inner;
+  List<i64> shape;
+  List<IterVar> iters;
+  List<Range> ranges;
+  List<const Expr*> outer, inner;
   for (const IterVar* iter : index.iters) {
     const Var* var = state.fresh_var(iter->var->name);
     fresh.set(iter->var, var);
@@ -108,14 +108,14 @@ static Result<Blocks> apply(State& state, BlockId id, Str scope_name, i64 thresh
   const Block* block = static_cast<const Block*>(path.back());
   TW_TRY(Scope scope, scope_named(state, scope_name));
   if (threshold < 0) return reject("expected a threshold that is not negative, found {0}", threshold);
-  std::vector<ComputedIndex> indices = computed_indices(block, threshold);
+  List<ComputedIndex> indices = computed_indices(block, threshold);
   if (indices.empty()) {
     return reject("block `{a}` has no computed index that occurs more than {0} times in what it reads", block->name,
                   threshold)
         .about_block(id.value);
   }
-  std::vector<Table> tables(indices.size());
-  std::vector<BlockId> made;
+  List<Table> tables(indices.size());
+  List<BlockId> made;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const Stmt* nest = make_table(state, block, indices[i], scope, tables[i], made);
     Path now = *state.path_to(id);  // the first table makes the program a sequence
@@ -124,7 +124,7 @@ static Result<Blocks> apply(State& state, BlockId id, Str scope_name, i64 thresh
   auto looked_up = [&](const Expr* e) {
     const Load* load = as<Load>(e);
     if (!load) return e;
-    std::vector<const Expr*> changed(load->indices.begin(), load->indices.end());
+    List<const Expr*> changed(load->indices.begin(), load->indices.end());
     for (const Expr*& index : changed) {
       for (const Table& table : tables) {
         if (same_expr(index, table.index)) index = table.entry;

@@ -35,7 +35,7 @@ static Status updates_in_place(const Block* block, const Buffer* buffer) {
 // Index in the path of the highest statement around the block in which no other block touches the buffer.
 static int highest_alone(const Path& path, const Block* block, const Buffer* buffer) {
   auto is_shared = [&](const Stmt* stmt) {
-    std::vector<const Block*> all = blocks_in(stmt);
+    List<const Block*> all = blocks_in(stmt);
     return std::any_of(all.begin(), all.end(), [&](const Block* other) {
       return other != block && (writes_buffer(other, buffer) || reads_buffer(other, buffer));
     });

@@ -14,7 +14,7 @@ using namespace tw;
 PRIMITIVE(compute_at, Unit(BlockId block, Location at, bool keep_units = false))
 
 static Status all_consumers_below(const State& state, const Block* block, const For* loop) {
-  std::vector<const Block*> readers = consumers(state.program().body, block);
+  List<const Block*> readers = consumers(state.program().body, block);
   if (readers.empty())
     return reject("block `{a}` has no consumer to be computed for", block->name).about_block(block->id.value);
   for (const Block* reader : readers) {
@@ -49,7 +49,7 @@ static Status has_inputs_for_boxes(const State& state, const Block* block, const
       for (const Expr* index : access.indices) boxed |= meant && may_be_wider(index);
     }
   }
-  std::vector<const Block*> sources = boxed ? producers(state.program().body, block) : std::vector<const Block*>{};
+  List<const Block*> sources = boxed ? producers(state.program().body, block) : List<const Block*>{};
   for (const Block* producer : sources) {
     TW_TRY(Path other, state.path_to(producer->id));
     for (int i = 0; i < to.size() && i < other.size() && to[i] == other[i]; ++i) {
@@ -65,19 +65,19 @@ static Status has_inputs_for_boxes(const State& state, const Block* block, const
 }
 
 static Status comes_before(const State& state, const Block* block, const For* loop) {
-  std::vector<const Block*> order = blocks_in(state.program().body);
+  List<const Block*> order = blocks_in(state.program().body);
   if (order_of(order, block) < first_order(order, loop)) return ok();
   return reject("expected block `{a}` before loop `{b}`", block->name, loop->var->name)
       .about_block(block->id.value)
       .about_loop(loop->id.value);
 }
 
-static std::vector<Range> ranges_needed(State& state, const Block* block, const For* loop, const VarRanges& around) {
-  std::vector<Range> ranges;
+static List<Range> ranges_needed(State& state, const Block* block, const For* loop, const VarRanges& around) {
+  List<Range> ranges;
   for (const Buffer* buffer : buffers_written(block)) {
     std::optional<Region> region = region_of(state.arena(), loop->body, buffer, AccessKind::Read, around);
     if (!region) continue;
-    std::vector<Range> here = ranges_to_write(state.arena(), block, buffer, *region);
+    List<Range> here = ranges_to_write(state.arena(), block, buffer, *region);
     if (ranges.empty())
       ranges = here;
     else
@@ -107,10 +107,10 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
 
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);
-  std::vector<const Block*> readers = consumers(state.program().body, block);
+  List<const Block*> readers = consumers(state.program().body, block);
   const Expr* condition = common_condition(state.build(), readers, around);
   const Stmt* nest = nest_over(state, block, ranges_needed(state, block, loop, around), keep_units, around, condition);
-  std::vector<const Stmt*> children = children_of(loop);
+  List<const Stmt*> children = children_of(loop);
   Program before = state.program();
   move_before(state, block, children[first_child_with(children, readers)], nest);
   return concurrent_loops_stay_legal(state, id, before);

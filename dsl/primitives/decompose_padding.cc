@@ -22,7 +22,7 @@ namespace {
 struct Padding {
   const Expr* data;
   const Expr* constant;
-  std::vector<Interval> inside;  // per iter
+  List<Interval> inside;  // per iter
 };
 
 bool bounds_one_iter(const Expr* conjunct) {
@@ -70,7 +70,7 @@ const Block* inner_block(State& state, const Block* block, const Padding& paddin
   Arena& arena = state.arena();
   Substitution shifted;
   VarRanges domains;
-  std::vector<IterVar> iters;
+  List<IterVar> iters;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     const Interval& inside = padding.inside[i];
     const Var* var = state.fresh_var(block->iters[i].var->name);
@@ -104,8 +104,8 @@ const Stmt* inner_nest(State& state, const Path& path, int at, const Padding& pa
   Build build = state.build();
   const Block* block = static_cast<const Block*>(path.back());
   const Block* copy = inner_block(state, block, padding);
-  std::vector<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
-  std::vector<std::pair<const For*, i64>> shorter;
+  List<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
+  List<std::pair<const For*, i64>> shorter;
   const Expr* predicate = block->predicate;
   for (std::size_t i = 0; i < bindings.size(); ++i) {
     i64 extent = copy->iters[i].extent;

@@ -10,7 +10,7 @@ using namespace tw;
 
 PRIMITIVE(fuse, LoopId(Loops loops))
 
-static Status are_nested(const std::vector<const For*>& loops) {
+static Status are_nested(const List<const For*>& loops) {
   for (std::size_t i = 0; i + 1 < loops.size(); ++i) {
     if (loops[i]->body != loops[i + 1]) {
       return reject("expected loop `{b}` to be the only statement of loop `{a}`", loops[i]->var->name,
@@ -24,7 +24,7 @@ static Status are_nested(const std::vector<const For*>& loops) {
 
 static Result<LoopId> apply(State& state, Loops ids) {
   if (ids.size() < 2) return reject("expected at least two loops, found {0}", static_cast<i64>(ids.size()));
-  std::vector<const For*> loops;
+  List<const For*> loops;
   for (LoopId id : ids) {
     TW_TRY(const For* loop, state.loop(id));
     TW_TRY_STATUS(is_plain(loop));
@@ -35,12 +35,12 @@ static Result<LoopId> apply(State& state, Loops ids) {
 
   Build build = state.build();
   i64 extent = 1;
-  std::string name;
+  Str name;
   for (const For* loop : loops) {
     extent *= loop->extent;
-    name += (name.empty() ? "" : "_") + std::string(loop->var->name);
+    name = state.with_name(name, "_", loop->var->name);
   }
-  const Var* var = state.fresh_var(state.arena().text(name));
+  const Var* var = state.fresh_var(name);
   Substitution replaced;
   i64 inner = extent;  // product of the extents from here inwards
   for (const For* loop : loops) {

@@ -8,7 +8,7 @@ PRIMITIVE(get_child_blocks, Blocks(LoopId loop))
 
 static Result<Blocks> apply(const State& state, LoopId id) {
   TW_TRY(const For* loop, state.loop(id));
-  std::vector<BlockId> ids;
+  List<BlockId> ids;
   for (const Block* block : blocks_in(loop)) ids.push_back(block->id);
   return Blocks(state.arena().copy(ids));
 }

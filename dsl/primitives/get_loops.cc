@@ -7,7 +7,7 @@ PRIMITIVE(get_loops, Loops(BlockId block))
 
 static Result<Loops> apply(const State& state, BlockId block) {
   TW_TRY(Array<const For*> loops, state.loops_around(block));
-  std::vector<LoopId> ids;
+  List<LoopId> ids;
   for (const For* loop : loops) ids.push_back(loop->id);
   return Loops(state.arena().copy(ids));
 }

@@ -8,7 +8,7 @@ using namespace tw;
 PRIMITIVE(get_output_blocks, Blocks())
 
 static Result<Blocks> apply(const State& state) {
-  std::vector<BlockId> ids;
+  List<BlockId> ids;
   for (const Block* block : blocks_in(state.program().body)) {
     if (is_output_block(state.program(), block)) ids.push_back(block->id);
   }

@@ -8,7 +8,7 @@ PRIMITIVE(get_producers, Blocks(BlockId block))
 
 static Result<Blocks> apply(const State& state, BlockId id) {
   TW_TRY(const Block* block, state.block(id));
-  std::vector<BlockId> ids;
+  List<BlockId> ids;
   for (const Block* other : producers(state.program().body, block)) ids.push_back(other->id);
   return Blocks(state.arena().copy(ids));
 }

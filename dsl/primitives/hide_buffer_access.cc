@@ -16,7 +16,7 @@ using namespace tw;
 PRIMITIVE(hide_buffer_access, Unit(BlockId block, Str access, Ints buffer_indices))
 
 static Status may_be_hidden(const State& state, const Block* block, const Buffer* buffer) {
-  std::vector<const Block*> writers = writers_of(state.program().body, buffer);
+  List<const Block*> writers = writers_of(state.program().body, buffer);
   if (!writers.empty()) {
     return reject("`{a}` is written by block `{b}`, for which a reader must be seen to wait",
                   buffer->name, writers[0]->name)
@@ -32,7 +32,7 @@ static Result<Unit> apply(State& state, BlockId id, Str access, Ints buffer_indi
     return reject("a write cannot be hidden: others depend on it").about_block(id.value);
   if (access != "read")
     return reject("expected access \"read\", found \"{a}\"", state.arena().text(access));
-  std::vector<const Buffer*> seen = buffers_read(block), hidden;
+  List<const Buffer*> seen = buffers_read(block), hidden;
   for (i64 index : buffer_indices) {
     TW_TRY(const Buffer* buffer, buffer_at(block, seen, index, "read"));
     TW_TRY_STATUS(may_be_hidden(state, block, buffer));
@@ -40,12 +40,11 @@ static Result<Unit> apply(State& state, BlockId id, Str access, Ints buffer_indi
   }
   if (hidden.empty()) return reject("expected the number of at least one buffer");
   const Annotation* before = find_annotation(block->annotations, kHiddenMark);
-  std::string names(before ? std::string_view(before->text) : std::string_view());
-  for (const Buffer* buffer : hidden)
-    names += (names.empty() ? "" : " ") + std::string(buffer->name);
+  Str names = before ? before->text : Str();
+  for (const Buffer* buffer : hidden) names = state.with_name(names, " ", buffer->name);
   Arena& arena = state.arena();
   Block* marked = arena.make<Block>(*block);
-  Annotation mark{.key = kHiddenMark, .text = arena.text(names), .is_text = true};
+  Annotation mark{.key = kHiddenMark, .text = names, .is_text = true};
   marked->annotations = with_annotation(arena, block->annotations, mark);
   state.replace(block, marked);
   return Unit{};

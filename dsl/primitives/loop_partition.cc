@@ -16,10 +16,10 @@ using namespace tw;
 PRIMITIVE(loop_partition, Loops(LoopId loop, Factors factors))
 
 // The extents of the parts: together the loop's.
-static Result<std::vector<i64>> parts_of(const For* loop, Array<i64> factors) {
+static Result<List<i64>> parts_of(const For* loop, Array<i64> factors) {
   if (factors.size() < 2)
     return reject("expected at least two parts, found {0}", static_cast<i64>(factors.size()));
-  std::vector<i64> parts(factors.begin(), factors.end());
+  List<i64> parts(factors.begin(), factors.end());
   i64 known = 0, holes = 0;
   for (i64 part : parts) {
     if (part == Factors::kHole)
@@ -48,7 +48,7 @@ namespace {
 class Copier {
  public:
   // `names` of the blocks made so far, which are not in the program yet.
-  Copier(State& state, i64 part, std::vector<Str>& names)
+  Copier(State& state, i64 part, List<Str>& names)
       : state_(state), part_(part), names_(names) {}
 
   const Stmt* stmt(const Stmt* s) {
@@ -76,8 +76,8 @@ class Copier {
     out->id = state_.fresh_block();
     out->name = fresh_name(state_.name(block->name, "_" + std::to_string(part_)));
     Substitution iters;
-    std::vector<IterVar> fresh;
-    std::vector<const Expr*> bindings;
+    List<IterVar> fresh;
+    List<const Expr*> bindings;
     for (std::size_t i = 0; i < block->iters.size(); ++i) {
       IterVar iter = block->iters[i];
       const Var* var = state_.fresh_var(iter.var->name);
@@ -104,7 +104,7 @@ class Copier {
 
   State& state_;
   i64 part_;
-  std::vector<Str>& names_;
+  List<Str>& names_;
   Substitution vars_;
 };
 
@@ -128,12 +128,12 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors) {
   TW_TRY(Path path, state.path_to(id));
   const For* loop = static_cast<const For*>(path.back());
   TW_TRY_STATUS(is_plain(loop));
-  TW_TRY(std::vector<i64> parts, parts_of(loop, factors.values));
+  TW_TRY(List<i64> parts, parts_of(loop, factors.values));
 
   Build build = state.build();
-  std::vector<const Stmt*> nests;
-  std::vector<LoopId> ids;
-  std::vector<Str> names;
+  List<const Stmt*> nests;
+  List<LoopId> ids;
+  List<Str> names;
   i64 start = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Var* var = state.fresh_var(loop->var->name);

@@ -20,12 +20,12 @@ namespace {
 
 struct Nest {
   Path path;                      // to the listed loop
-  std::vector<const For*> loops;  // from below the common statement to the listed loop
+  List<const For*> loops;  // from below the common statement to the listed loop
   const Stmt* body = nullptr;     // with the merged loops' variables
 };
 
 // How many statements all paths begin with.
-int common_length(const std::vector<Nest>& nests) {
+int common_length(const List<Nest>& nests) {
   int length = 0;
   auto agrees = [&](const Nest& nest) {
     return length < nest.path.size() && nest.path[length] == nests[0].path[length];
@@ -69,7 +69,7 @@ Status are_alike(const Nest& a, const Nest& b) {
   return ok();
 }
 
-Status follow_each_other(const Seq* seq, const std::vector<Nest>& nests) {
+Status follow_each_other(const Seq* seq, const List<Nest>& nests) {
   auto at = std::find(seq->stmts.begin(), seq->stmts.end(), nests[0].loops[0]);
   for (std::size_t i = 0; i + 1 < nests.size(); ++i) {
     if (++at != seq->stmts.end() && *at == nests[i + 1].loops[0]) continue;
@@ -118,8 +118,8 @@ Status may_be_merged(State& state, const Nest& first, const Nest& second, const 
 }
 
 // The nests, found and checked for their form.
-Result<std::vector<Nest>> nests_of(const State& state, Loops ids, int& common) {
-  std::vector<Nest> nests;
+Result<List<Nest>> nests_of(const State& state, Loops ids, int& common) {
+  List<Nest> nests;
   for (LoopId id : ids) {
     TW_TRY(Path path, state.path_to(id));
     nests.push_back({path, {}, nullptr});
@@ -151,19 +151,19 @@ static Result<LoopId> apply(State& state, Loops ids) {
   if (ids.size() < 2)
     return reject("expected at least two loops, found {0}", static_cast<i64>(ids.size()));
   int common = 0;
-  TW_TRY(std::vector<Nest> nests, nests_of(state, ids, common));
+  TW_TRY(List<Nest> nests, nests_of(state, ids, common));
   Build build = state.build();
   VarRanges ranges;
   for (int i = 0; i < common; ++i) {
     if (const For* loop = as<For>(nests[0].path[i])) ranges.set_extent(loop->var, loop->extent);
   }
-  std::vector<const Var*> vars;
+  List<const Var*> vars;
   for (std::size_t i = 0; i < nests[0].loops.size(); ++i) {
     vars.push_back(state.fresh_var(
         merged_name(state, nests[0].loops[i]->var->name, nests.back().loops[i]->var->name)));
     ranges.set_extent(vars.back(), nests[0].loops[i]->extent);
   }
-  std::vector<const Stmt*> bodies;
+  List<const Stmt*> bodies;
   for (Nest& nest : nests) {
     Substitution merged;
     for (std::size_t i = 0; i < vars.size(); ++i) merged.set(nest.loops[i]->var, vars[i]);

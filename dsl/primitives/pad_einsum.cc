@@ -28,12 +28,12 @@ struct Plan {
   const Block* block;
   FirstNest nest;
   const Store* update;
-  std::vector<const Load*> factors;  // of the product
-  std::vector<i64> extents;          // of the iters, padded
+  List<const Load*> factors;  // of the product
+  List<i64> extents;          // of the iters, padded
 };
 
 // The loads of a product; false if it has anything else than products, casts and loads.
-bool take_factors(const Expr* e, std::vector<const Load*>& out) {
+bool take_factors(const Expr* e, List<const Load*>& out) {
   if (const Cast* cast = as<Cast>(e)) return take_factors(cast->value, out);
   if (const Load* load = as<Load>(e)) {
     out.push_back(load);
@@ -44,13 +44,13 @@ bool take_factors(const Expr* e, std::vector<const Load*>& out) {
          take_factors(product->b, out);
 }
 
-Result<std::vector<i64>> padded_extents(const Block* block, Ints padding) {
+Result<List<i64>> padded_extents(const Block* block, Ints padding) {
   if (padding.size() != block->iters.size()) {
     return reject("block `{a}` has {0} iters, found {1} numbers to pad them to", block->name,
                   static_cast<i64>(block->iters.size()), static_cast<i64>(padding.size()))
         .about_block(block->id.value);
   }
-  std::vector<i64> extents;
+  List<i64> extents;
   for (std::size_t i = 0; i < padding.size(); ++i) {
     if (padding[i] < 1) return reject("padding {0} is not positive", padding[i]);
     extents.push_back((block->iters[i].extent + padding[i] - 1) / padding[i] * padding[i]);
@@ -59,7 +59,7 @@ Result<std::vector<i64>> padded_extents(const Block* block, Ints padding) {
 }
 
 Status is_indexed_by_iters(const Plan& plan, const Load* factor) {
-  std::optional<std::vector<int>> iters = iters_as_indices(plan.block, factor->indices);
+  std::optional<List<int>> iters = iters_as_indices(plan.block, factor->indices);
   if (!iters) {
     return reject("block `{a}` reads `{b}` at indices that are not its iters, each once",
                   plan.block->name, factor->buffer->name)
@@ -80,7 +80,7 @@ Status is_indexed_by_iters(const Plan& plan, const Load* factor) {
 }
 
 // A spatial iter of one value that is no index would repeat the whole sum if it grew.
-Status iters_outside_stay(const Plan& plan, const std::vector<int>& indices) {
+Status iters_outside_stay(const Plan& plan, const List<int>& indices) {
   for (std::size_t i = 0; i < plan.extents.size(); ++i) {
     const IterVar& iter = plan.block->iters[i];
     bool is_index = std::find(indices.begin(), indices.end(), static_cast<int>(i)) != indices.end();
@@ -95,7 +95,7 @@ Status iters_outside_stay(const Plan& plan, const std::vector<int>& indices) {
 Status fills_its_output(const Plan& plan) {
   const Block* block = plan.block;
   const StoreTarget& target = plan.update->targets[0];
-  std::optional<std::vector<int>> iters = iters_as_indices(block, target.indices);
+  std::optional<List<int>> iters = iters_as_indices(block, target.indices);
   std::size_t spatial = 0, covered = 0;
   for (const IterVar& iter : block->iters) spatial += iter.kind == IterKind::S && iter.extent > 1;
   for (std::size_t d = 0; iters && d < iters->size(); ++d) {
@@ -112,7 +112,7 @@ Status fills_its_output(const Plan& plan) {
 Result<Plan> plan_for(const State& state, BlockId id, Ints padding) {
   TW_TRY(const Block* block, state.block(id));
   TW_TRY_STATUS(is_reduction(state.program().body, block));
-  TW_TRY(std::vector<i64> extents, padded_extents(block, padding));
+  TW_TRY(List<i64> extents, padded_extents(block, padding));
   Plan plan{block, {}, single_store(block), {}, extents};
   std::optional<Reducer> reducer = reducer_of(block);
   const Binary* sum = reducer && plan.update ? as<Binary>(reducer->values[0]) : nullptr;
@@ -129,8 +129,8 @@ Result<Plan> plan_for(const State& state, BlockId id, Ints padding) {
 // A local buffer for one with these indices, as large as the padded iters.
 const Buffer* padded_buffer(State& state, const Plan& plan, const Buffer* of,
                             Array<const Expr*> indices) {
-  std::vector<i64> shape;
-  std::vector<int> iters = *iters_as_indices(plan.block, indices);
+  List<i64> shape;
+  List<int> iters = *iters_as_indices(plan.block, indices);
   for (int iter : iters) shape.push_back(iter < 0 ? 1 : plan.extents[iter]);
   const Buffer* buffer = state.fresh_buffer(state.name(of->name, "_pad"), of->dtype,
                                             state.arena().copy(shape), Scope::Global);
@@ -140,7 +140,7 @@ const Buffer* padded_buffer(State& state, const Plan& plan, const Buffer* of,
 
 // Loops over one of two buffers, of which a copy block copies one into the other.
 const Stmt* copy_nest(State& state, const Block* copy) {
-  std::vector<Range> ranges;
+  List<Range> ranges;
   for (const IterVar& iter : copy->iters) ranges.push_back({state.build().integer(0), iter.extent});
   return nest_over(state, copy, ranges, /*keep_units=*/true, {}, nullptr);
 }
@@ -150,7 +150,7 @@ const Block* padding_block(State& state, const Plan& plan, const Load* factor,
                            const Buffer* padded) {
   Build build = state.build();
   const Block* copy = copy_block(state, padded->name, factor->buffer, padded, plan.block);
-  std::vector<int> at = *iters_as_indices(plan.block, factor->indices);
+  List<int> at = *iters_as_indices(plan.block, factor->indices);
   const Expr* inside = nullptr;
   for (std::size_t d = 0; d < at.size(); ++d) {
     i64 extent = at[d] < 0 ? 1 : plan.block->iters[at[d]].extent;
@@ -164,7 +164,7 @@ const Block* padding_block(State& state, const Plan& plan, const Load* factor,
 }
 
 // The reduction on the padded buffers, in its old loops with new extents.
-const Stmt* padded_nest(State& state, const Plan& plan, const std::vector<const Buffer*>& inputs,
+const Stmt* padded_nest(State& state, const Plan& plan, const List<const Buffer*>& inputs,
                         const Buffer* out) {
   Build build = state.build();
   Arena& arena = state.arena();
@@ -179,7 +179,7 @@ const Stmt* padded_nest(State& state, const Plan& plan, const std::vector<const 
                : build.load(inputs[factor - plan.factors.begin()], load->indices);
   };
   Block* block = arena.make<Block>(*plan.block);
-  std::vector<IterVar> iters(block->iters.begin(), block->iters.end());
+  List<IterVar> iters(block->iters.begin(), block->iters.end());
   for (std::size_t i = 0; i < iters.size(); ++i) iters[i].extent = plan.extents[i];
   block->iters = arena.copy(iters);
   block->init = build.store(out, target.indices, as<Store>(plan.block->init)->values[0]);
@@ -210,8 +210,8 @@ static Result<Blocks> apply(State& state, BlockId id, Ints padding) {
     }
   }
   Program before = state.program();
-  std::vector<BlockId> made;
-  std::vector<const Buffer*> inputs;
+  List<BlockId> made;
+  List<const Buffer*> inputs;
   for (const Load* factor : plan.factors) {
     inputs.push_back(padded_buffer(state, plan, factor->buffer, factor->indices));
     const Block* pad = padding_block(state, plan, factor, inputs.back());

@@ -31,7 +31,7 @@ struct Plan {
   const Buffer* buffer;
   Array<const Expr*> indices;  // of the accumulator
   Region tile;
-  std::vector<const For*> outer_reductions;
+  List<const For*> outer_reductions;
 };
 
 Status is_reduction_loop(const Block* block, const For* loop) {
@@ -82,7 +82,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   TW_TRY(const For* loop, state.loop(loop_id));
   TW_TRY_STATUS(is_below(path, loop));
   Plan plan{path, block, path.index_of(loop), nullptr, {}, {}, {}};
-  std::vector<const Buffer*> written = buffers_written(block);
+  List<const Buffer*> written = buffers_written(block);
   TW_TRY(plan.buffer, buffer_at(block, written, write_index, "written"));
   if (written.size() != 1) {
     return reject("block `{a}` writes {0} buffers together; expected one", block->name,
@@ -115,7 +115,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
 // Places in the tile of the accumulator's indices.
 Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> indices) {
   Build build{arena};
-  std::vector<const Expr*> out;
+  List<const Expr*> out;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const Range& range = plan.tile.dims[d];
     bool whole = is_whole_dimension(range, plan.buffer->shape[d]);
@@ -129,7 +129,7 @@ Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> ind
 const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* block, const Expr* last_index) {
   Build build = state.build();
   const For* vector = nullptr;
-  std::vector<const For*> bound, loops;
+  List<const For*> bound, loops;
   for (std::size_t i = 0; i < mirror.fresh.size(); ++i) {
     const For* loop = mirror.fresh[i];
     if (mirror.mirrored[i]->loop_kind == LoopKind::Bind) {
@@ -151,7 +151,7 @@ const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* bloc
 }
 
 Array<const Expr*> substituted(Arena& arena, Array<const Expr*> list, const Substitution& map) {
-  std::vector<const Expr*> out;
+  List<const Expr*> out;
   for (const Expr* e : list) out.push_back(substitute(arena, e, map));
   return arena.copy(out);
 }
@@ -184,8 +184,8 @@ const Stmt* store_nest(State& state, const Plan& plan, const Buffer* tile) {
 // tile is new.
 const Expr* keep_outer_reductions(State& state, const Plan& plan, const MirroredNest& mirror, Block* block) {
   Build build = state.build();
-  std::vector<IterVar> iters(block->iters.begin(), block->iters.end());
-  std::vector<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
+  List<IterVar> iters(block->iters.begin(), block->iters.end());
+  List<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
   const Expr* first = nullptr;
   for (std::size_t i = 0; i < plan.block->iters.size(); ++i) {
     const IterVar& iter = plan.block->iters[i];
@@ -215,15 +215,15 @@ bool cover_whole_tile(State& state, const Plan& plan, const Expr* start, const M
   Build build = state.build();
   Arena& arena = state.arena();
   if (start->kind != Kind::FloatImm && start->kind != Kind::IntImm) return false;
-  std::optional<std::vector<int>> iters = iters_as_indices(plan.block, plan.indices);
+  std::optional<List<int>> iters = iters_as_indices(plan.block, plan.indices);
   if (!iters) return false;
   VarRanges around = ranges_to(plan.path, plan.at), fresh;
   for (const For* loop : mirror.fresh) {
     around.set_extent(loop->var, loop->extent);
     fresh.set_extent(loop->var, loop->extent);
   }
-  std::vector<IterVar> places;
-  std::vector<const Expr*> bindings, kept;
+  List<IterVar> places;
+  List<const Expr*> bindings, kept;
   for (std::size_t d = 0; d < iters->size(); ++d) {
     const Range& range = plan.tile.dims[d];
     const Expr* binding =
@@ -252,7 +252,7 @@ const Stmt* load_nest(State& state, const Plan& plan, const Buffer* tile) {
   if (plan.block->init) {
     const Expr* start = substitute(state.arena(), as<Store>(plan.block->init)->values[0], mirror.iters);
     if (plan.outer_reductions.empty() && cover_whole_tile(state, plan, start, mirror, block)) {
-      std::vector<const Expr*> inside;
+      List<const Expr*> inside;
       for (const IterVar& iter : block->iters) inside.push_back(iter.var);
       block->body = build.store(tile, state.arena().copy(inside), start);
       return tile_nest(state, mirror, block, block->bindings.empty() ? build.integer(0) : block->bindings.back());
@@ -270,7 +270,7 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, LoopId loop
   TW_TRY(Plan plan, plan_for(state, id, write_index, loop_id));
   Arena& arena = state.arena();
   Program before = state.program();
-  std::vector<i64> shape;
+  List<i64> shape;
   for (const Range& range : plan.tile.dims) shape.push_back(range.extent);
   const Buffer* tile = state.fresh_buffer(state.name(plan.buffer->name, "_register"), plan.buffer->dtype,
                                           arena.copy(shape), Scope::Register);

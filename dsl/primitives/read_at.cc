@@ -21,7 +21,7 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 read_
   TW_TRY_STATUS(is_below(path, loop));
   TW_TRY(Scope scope, scope_named(state, scope_name));
   TW_TRY(const Buffer* buffer, buffer_at(block, buffers_read(block), read_index, "read"));
-  std::vector<const Block*> writers = writers_of(loop, buffer), readers = readers_of(loop, buffer);
+  List<const Block*> writers = writers_of(loop, buffer), readers = readers_of(loop, buffer);
   if (!writers.empty()) {
     return reject("block `{a}` below the loop writes `{b}`", writers[0]->name, buffer->name)
         .about_block(writers[0]->id.value)
@@ -39,7 +39,7 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 read_
   const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);
   const Stmt* nest =
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), readers, around));
-  std::vector<const Stmt*> children = children_of(loop);
+  List<const Stmt*> children = children_of(loop);
   Program before = state.program();
   insert_before(state, children[first_child_with(children, readers)], nest);
   for (const Block* reader : readers) state.replace(reader, redirect_loads(state.arena(), reader, buffer, copy));

@@ -16,7 +16,7 @@ using namespace tw;
 
 PRIMITIVE(reorder, Unit(Loops loops))
 
-static Status are_distinct(const std::vector<const For*>& loops) {
+static Status are_distinct(const List<const For*>& loops) {
   for (std::size_t i = 0; i < loops.size(); ++i) {
     if (std::find(loops.begin(), loops.begin() + i, loops[i]) != loops.begin() + i) {
       return reject("loop `{a}` is listed twice", loops[i]->var->name).about_loop(loops[i]->id.value);
@@ -26,11 +26,11 @@ static Status are_distinct(const std::vector<const For*>& loops) {
 }
 
 // From the outermost of the listed loops to the innermost, with the loops between.
-static Result<std::vector<const For*>> chain_of(const std::vector<const For*>& loops) {
+static Result<List<const For*>> chain_of(const List<const For*>& loops) {
   auto is_listed = [&](const For* loop) { return std::find(loops.begin(), loops.end(), loop) != loops.end(); };
-  std::vector<const For*> longest;
+  List<const For*> longest;
   for (const For* start : loops) {
-    std::vector<const For*> chain;
+    List<const For*> chain;
     std::size_t met = 0;
     for (const For* loop = start; loop && met < loops.size(); loop = as<For>(loop->body)) {
       chain.push_back(loop);
@@ -52,10 +52,10 @@ static Result<std::vector<const For*>> chain_of(const std::vector<const For*>& l
   TW_CHECK(false, "a chain that holds all loops was not noticed");
 }
 
-static Status initialises_first(const std::vector<const For*>& before, const std::vector<const For*>& after) {
+static Status initialises_first(const List<const For*>& before, const List<const For*>& after) {
   for (const Block* block : blocks_in(before.back()->body)) {
     if (!block->init) continue;
-    std::vector<const For*> old_order, new_order;
+    List<const For*> old_order, new_order;
     auto reduces = [&](const For* loop) { return loop->extent > 1 && feeds(loop, block, IterKind::R); };
     std::copy_if(before.begin(), before.end(), std::back_inserter(old_order), reduces);
     std::copy_if(after.begin(), after.end(), std::back_inserter(new_order), reduces);
@@ -74,18 +74,18 @@ static Status initialises_first(const std::vector<const For*>& before, const std
 }
 
 static Result<Unit> apply(State& state, Loops ids) {
-  std::vector<const For*> loops;
+  List<const For*> loops;
   for (LoopId id : ids) {
     TW_TRY(const For* loop, state.loop(id));
     loops.push_back(loop);
   }
   if (loops.empty()) return reject("expected at least one loop");
   TW_TRY_STATUS(are_distinct(loops));
-  TW_TRY(std::vector<const For*> chain, chain_of(loops));
+  TW_TRY(List<const For*> chain, chain_of(loops));
   TW_TRY(Path path, state.path_to(chain[0]->id));
   TW_TRY_STATUS(iterations_may_be_permuted(state.arena(), chain.back()->body, chain, ranges_around(path)));
 
-  std::vector<const For*> order = chain;
+  List<const For*> order = chain;
   auto next = loops.begin();
   for (std::size_t i = 0; i < chain.size(); ++i) {
     if (std::find(loops.begin(), loops.end(), chain[i]) != loops.end()) order[i] = *next++;

@@ -20,7 +20,7 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
     return reject("block `{a}` has {0} iters, the new order lists {1}", block->name, count, found)
         .about_block(id.value);
   }
-  std::vector<i64> sorted(new_order.begin(), new_order.end()), all(sorted.size());
+  List<i64> sorted(new_order.begin(), new_order.end()), all(sorted.size());
   std::sort(sorted.begin(), sorted.end());
   std::iota(all.begin(), all.end(), 0);
   if (sorted != all) {
@@ -28,8 +28,8 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
                   block->name, count - 1)
         .about_block(id.value);
   }
-  std::vector<IterVar> iters;
-  std::vector<const Expr*> bindings;
+  List<IterVar> iters;
+  List<const Expr*> bindings;
   for (i64 old : new_order) {
     iters.push_back(block->iters[static_cast<std::size_t>(old)]);
     bindings.push_back(block->bindings[static_cast<std::size_t>(old)]);

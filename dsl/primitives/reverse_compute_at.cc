@@ -16,7 +16,7 @@ PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units =
 // Everything the block reads comes from below the loop or from before it; everybody who reads the block comes after it.
 static Status fits_in_order(const State& state, const Block* block, const For* loop) {
   const Stmt* root = state.program().body;
-  std::vector<const Block*> order = blocks_in(root);
+  List<const Block*> order = blocks_in(root);
   if (order_of(order, block) < last_order(order, loop)) {
     return reject("expected block `{a}` after loop `{b}`", block->name, loop->var->name)
         .about_block(block->id.value)
@@ -40,7 +40,7 @@ static Status fits_in_order(const State& state, const Block* block, const For* l
 
 // The first narrowed iter with values for which it reads nothing in `total`; null if there is none.
 static const IterVar* iter_out_of_reach(Arena& arena, const Block* block, const Access& access, const Region& total,
-                                        const std::vector<bool>& narrowed) {
+                                        const List<bool>& narrowed) {
   for (std::size_t i = 0; i < narrowed.size(); ++i) {
     if (!narrowed[i]) continue;
     for (std::size_t d = 0; d < total.dims.size(); ++d) {
@@ -55,7 +55,7 @@ static const IterVar* iter_out_of_reach(Arena& arena, const Block* block, const 
 // An iter that is bound to what is computed piece by piece must not have values beyond all pieces: points where a guard
 // reads nothing, or reads what a producer in another loop computes, would never run.
 static Status pieces_reach_all(State& state, const Block* block, const For* loop, const Access& access,
-                               const std::vector<bool>& narrowed) {
+                               const List<bool>& narrowed) {
   const IterVar* beyond = nullptr;
   for (const Block* producer : writers_of(loop, access.buffer)) {
     Region total = *region_of(state.arena(), state.program().body, access.buffer, AccessKind::Write, {}, producer);
@@ -69,8 +69,8 @@ static Status pieces_reach_all(State& state, const Block* block, const For* loop
 
 // The iters that consume exactly `region` of a buffer through these indices.
 static Status narrow(State& state, const Block* block, const For* loop, const Access& access, const Region& region,
-                     std::vector<Range>& ranges, std::vector<bool>& narrowed) {
-  std::vector<Range> here = iter_ranges(state.arena(), block, access.indices, region);
+                     List<Range>& ranges, List<bool>& narrowed) {
+  List<Range> here = iter_ranges(state.arena(), block, access.indices, region);
   std::size_t tiled = 0, solved = 0;
   for (std::size_t d = 0; d < region.dims.size(); ++d)
     tiled += !is_whole_dimension(region.dims[d], region.buffer->shape[d]);
@@ -94,11 +94,11 @@ static Status narrow(State& state, const Block* block, const For* loop, const Ac
       .about_block(block->id.value);
 }
 
-static Result<std::vector<Range>> ranges_computed(State& state, const Block* block, const For* loop,
+static Result<List<Range>> ranges_computed(State& state, const Block* block, const For* loop,
                                                   const VarRanges& around) {
-  std::vector<Range> ranges;
+  List<Range> ranges;
   for (const IterVar& iter : block->iters) ranges.push_back({state.build().integer(0), iter.extent});
-  std::vector<bool> narrowed(ranges.size());
+  List<bool> narrowed(ranges.size());
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Read) continue;
     std::optional<Region> region = region_of(state.arena(), loop->body, access.buffer, AccessKind::Write, around);
@@ -126,7 +126,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   const For* loop = static_cast<const For*>(to.back());
   TW_TRY_STATUS(is_outside(from, loop, block));
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
-  std::vector<const Stmt*> children = children_of(loop);
+  List<const Stmt*> children = children_of(loop);
   int last = last_child_with(children, producers(state.program().body, block));
   if (last < 0)
     return reject("no producer of block `{a}` is below loop `{b}`", block->name, loop->var->name)
@@ -135,8 +135,8 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   TW_TRY_STATUS(keeps_company(state, block, to));
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);
-  TW_TRY(std::vector<Range> ranges, ranges_computed(state, block, loop, around));
-  std::vector<const Block*> sources = producers(state.program().body, block);
+  TW_TRY(List<Range> ranges, ranges_computed(state, block, loop, around));
+  List<const Block*> sources = producers(state.program().body, block);
   std::erase_if(sources, [&](const Block* producer) { return !is_inside(loop, producer); });
   const Expr* condition = common_condition(state.build(), sources, around);
   Program before = state.program();

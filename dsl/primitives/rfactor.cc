@@ -27,7 +27,7 @@ struct Plan {
   int own_top;  // index in the path of the highest statement that holds only the block
   Reducer reducer;
   i64 axis;
-  std::vector<const For*> reduction_loops;
+  List<const For*> reduction_loops;
 };
 
 Status reduces_only(const Block* block, const For* loop) {
@@ -42,8 +42,8 @@ Status reduces_only(const Block* block, const For* loop) {
   return ok();
 }
 
-Result<std::vector<const For*>> reduction_loops(const Plan& plan) {
-  std::vector<const For*> loops;
+Result<List<const For*>> reduction_loops(const Plan& plan) {
+  List<const For*> loops;
   for (int i = 0; i < plan.path.size(); ++i) {
     const For* loop = as<For>(plan.path[i]);
     if (!loop || !feeds(loop, plan.block, IterKind::R)) continue;
@@ -77,7 +77,7 @@ Status tails_are_apart(const Plan& plan) {
 Result<Plan> plan_for(const State& state, LoopId id, i64 axis) {
   TW_TRY(const For* loop, state.loop(id));
   TW_TRY_STATUS(is_serial(loop));
-  std::vector<const Block*> below = blocks_in(loop);
+  List<const Block*> below = blocks_in(loop);
   if (below.size() != 1) {
     return reject("expected one block below loop `{a}`, found {0}", loop->var->name, static_cast<i64>(below.size()))
         .about_loop(id.value);
@@ -103,7 +103,7 @@ Result<Plan> plan_for(const State& state, LoopId id, i64 axis) {
 }
 
 // The conjuncts of the predicate that concern reduction loops, and the others.
-void sort_conjuncts(const Plan& plan, std::vector<const Expr*>& reduction, std::vector<const Expr*>& rest) {
+void sort_conjuncts(const Plan& plan, List<const Expr*>& reduction, List<const Expr*>& rest) {
   for (const Expr* conjunct : conjuncts_of(plan.block->predicate)) {
     bool reduces = std::any_of(plan.reduction_loops.begin(), plan.reduction_loops.end(),
                                [&](const For* l) { return uses(conjunct, l->var); });
@@ -113,17 +113,17 @@ void sort_conjuncts(const Plan& plan, std::vector<const Expr*>& reduction, std::
 
 template <class T>
 Array<T> with_inserted(Arena& arena, Array<T> list, i64 at, const T& added) {
-  std::vector<T> out(list.begin(), list.end());
+  List<T> out(list.begin(), list.end());
   out.insert(out.begin() + at, added);
   return arena.copy(out);
 }
 
 // The block of partial results. Its iters: the S iters, the factor (S), one R iter per other reduction loop.
-const Block* partial_block(State& state, const Plan& plan, const std::vector<const Buffer*>& buffers, BlockId id) {
+const Block* partial_block(State& state, const Plan& plan, const List<const Buffer*>& buffers, BlockId id) {
   Build build = state.build();
   Arena& arena = state.arena();
-  std::vector<IterVar> iters, reduced;
-  std::vector<const Expr*> bindings, reduced_bindings;
+  List<IterVar> iters, reduced;
+  List<const Expr*> bindings, reduced_bindings;
   Substitution inside, loops;
   for (std::size_t i = 0; i < plan.block->iters.size(); ++i) {
     IterVar iter = plan.block->iters[i];
@@ -152,15 +152,15 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
     if (plan.block->iters[i].kind == IterKind::R)
       inside.set(plan.block->iters[i].var, substitute(arena, plan.block->bindings[i], loops));
   }
-  std::vector<const Expr*> guards, rest;
+  List<const Expr*> guards, rest;
   sort_conjuncts(plan, guards, rest);
   const Expr* guard = conjunction(build, guards);
   if (guard) guard = substitute(arena, guard, loops);
 
-  std::vector<StoreTarget> targets;
-  std::vector<const Expr*> loads, terms;
+  List<StoreTarget> targets;
+  List<const Expr*> loads, terms;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    std::vector<const Expr*> indices;
+    List<const Expr*> indices;
     for (const Expr* index : plan.reducer.targets[i].indices) indices.push_back(substitute(arena, index, inside));
     Array<const Expr*> at =
         with_inserted(arena, Array<const Expr*>(arena.copy(indices)), plan.axis, static_cast<const Expr*>(factor));
@@ -183,15 +183,15 @@ const Block* partial_block(State& state, const Plan& plan, const std::vector<con
 }
 
 // The nest that reduces the partial results.
-const Stmt* final_nest(State& state, const Plan& plan, const std::vector<const Buffer*>& buffers) {
+const Stmt* final_nest(State& state, const Plan& plan, const List<const Buffer*>& buffers) {
   Build build = state.build();
   Arena& arena = state.arena();
   MirroredNest mirror = mirror_loops(state, plan.block, plan.path, plan.own_top);
   const Var *iter = state.fresh_var(plan.loop->var->name), *var = state.fresh_var(plan.loop->var->name);
-  std::vector<StoreTarget> targets;
-  std::vector<const Expr*> loads, terms;
+  List<StoreTarget> targets;
+  List<const Expr*> loads, terms;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    std::vector<const Expr*> indices;
+    List<const Expr*> indices;
     for (const Expr* index : plan.reducer.targets[i].indices) indices.push_back(substitute(arena, index, mirror.iters));
     Array<const Expr*> at = arena.copy(indices);
     const Buffer* out = plan.reducer.targets[i].buffer;
@@ -214,7 +214,7 @@ const Stmt* final_nest(State& state, const Plan& plan, const std::vector<const B
 static Result<BlockId> apply(State& state, LoopId loop, i64 factor_axis) {
   TW_TRY(Plan plan, plan_for(state, loop, factor_axis));
   Program before = state.program();
-  std::vector<const Buffer*> buffers;
+  List<const Buffer*> buffers;
   for (const StoreTarget& target : plan.reducer.targets) {
     const Buffer* out = target.buffer;
     Array<i64> shape = with_inserted(state.arena(), out->shape, plan.axis, plan.loop->extent);

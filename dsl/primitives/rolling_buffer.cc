@@ -36,7 +36,7 @@ struct Plan {
 
 // The innermost loop around the block that is also around all its consumers, which come later.
 Result<const For*> shared_loop(const State& state, const Block* block, const Path& path) {
-  std::vector<const Block*> readers = consumers(state.program().body, block),
+  List<const Block*> readers = consumers(state.program().body, block),
                             order = blocks_in(state.program().body);
   if (readers.empty())
     return reject("block `{a}` has no consumer to keep elements for", block->name)
@@ -113,12 +113,12 @@ Result<std::pair<std::size_t, i64>> moving_axis(const Plan& plan, const Region& 
 
 // Conjuncts of the predicate may speak of the loops further out, or of the index alone: then an
 // element that the iteration before was to compute was really computed.
-Status predicate_moves_along(const Plan& plan, const std::vector<const For*>& own) {
+Status predicate_moves_along(const Plan& plan, const List<const For*>& own) {
   Sum index = sum_of(plan.index);
   for (const Expr* conjunct : conjuncts_of(plan.block->predicate)) {
     bool is_outside = std::none_of(own.begin(), own.end(),
                                    [&](const For* loop) { return uses(conjunct, loop->var); });
-    std::vector<Bound> bounds = bounds_of(conjunct, plan.ranges);
+    List<Bound> bounds = bounds_of(conjunct, plan.ranges);
     bool is_index = bounds.size() == 1 && understands(conjunct) &&
                     factor_of(index, bounds[0].sum) &&
                     bounds[0].sum.terms.size() == index.terms.size();
@@ -140,8 +140,8 @@ Status predicate_moves_along(const Plan& plan, const std::vector<const For*>& ow
 }
 
 // The loops from the shared one inwards.
-std::vector<const For*> loops_from(const Path& path, const For* shared) {
-  std::vector<const For*> out;
+List<const For*> loops_from(const Path& path, const For* shared) {
+  List<const For*> out;
   for (int i = path.index_of(shared); i < path.size(); ++i) {
     if (const For* loop = as<For>(path[i])) out.push_back(loop);
   }

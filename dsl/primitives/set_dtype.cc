@@ -90,8 +90,8 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, Str dtype) 
       const Stmt* s = n;
       const Store* store = as<Store>(n);
       if (!store) return s;
-      std::vector<const Expr*> values(store->values.begin(), store->values.end());
-      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      List<const Expr*> values(store->values.begin(), store->values.end());
+      List<StoreTarget> targets(store->targets.begin(), store->targets.end());
       for (std::size_t t = 0; t < targets.size(); ++t) {
         if (targets[t].buffer != buffer) continue;
         targets[t].buffer = to;

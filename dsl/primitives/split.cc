@@ -27,7 +27,7 @@ static Result<Array<i64>> fill(Arena& arena, const For* loop, Array<i64> factors
     return reject("factors multiply to {0}, but loop `{a}` has extent {1}", loop->var->name, known, loop->extent)
         .about_loop(loop->id.value);
   }
-  std::vector<i64> filled(factors.begin(), factors.end());
+  List<i64> filled(factors.begin(), factors.end());
   for (i64& factor : filled) {
     if (factor == Factors::kHole) factor = (loop->extent + known - 1) / known;
   }
@@ -42,8 +42,8 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors) {
   TW_TRY(Array<i64> extents, fill(state.arena(), loop, factors.values));
 
   Build build = state.build();
-  std::vector<const Var*> vars;
-  std::vector<LoopId> ids;
+  List<const Var*> vars;
+  List<LoopId> ids;
   const Expr* index = nullptr;
   i64 product = 1;
   for (std::size_t i = 0; i < extents.size(); ++i) {

@@ -29,7 +29,7 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, i64 axis, i
         .about_block(id.value);
   }
   axis = axis < 0 ? axis + rank : axis;
-  std::vector<StrideRule> rules(buffer->stride_rules.begin(), buffer->stride_rules.end());
+  List<StrideRule> rules(buffer->stride_rules.begin(), buffer->stride_rules.end());
   std::erase_if(rules, [&](const StrideRule& rule) { return rule.axis == axis; });
   rules.push_back({axis, factor, offset});
   Buffer* padded = state.arena().make<Buffer>(*buffer);

@@ -21,7 +21,7 @@ PRIMITIVE(transform_block_layout, Unit(BlockId block, IndexMap iter_map))
 // The kind and the name of the iter that a result of the map becomes.
 static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap& map,
                                 std::size_t r, i64 extent) {
-  std::string name;
+  Str name = {};
   const IterVar* first = nullptr;
   for (std::size_t p = 0; p < map.params.size(); ++p) {
     if (!uses(map.results[r], map.params[p])) continue;
@@ -32,10 +32,9 @@ static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap
           .about_block(block->id.value);
     }
     if (!first) first = &iter;
-    name += (name.empty() ? "" : "_") + std::string(iter.var->name);
+    name = state.with_name(name, "_", iter.var->name);
   }
-  Str wanted = first ? state.arena().text(name) : Str("u");
-  return IterVar{state.fresh_var(wanted), extent, first ? first->kind : IterKind::S};
+  return IterVar{state.fresh_var(first ? name : Str("u")), extent, first ? first->kind : IterKind::S};
 }
 
 static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
@@ -47,9 +46,9 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
         .about_block(id.value);
   }
   TW_TRY(FirstNest nest, first_nest(state, block));
-  std::vector<i64> extents;
+  List<i64> extents;
   for (const IterVar& iter : block->iters) extents.push_back(iter.extent);
-  std::vector<const Var*> coordinates;
+  List<const Var*> coordinates;
   for (std::size_t r = 0; r < map.results.size(); ++r) coordinates.push_back(state.fresh_var("v"));
   std::optional<FusedMap> fused =
       fused_map(state.arena(), map.params, map.results, extents, coordinates);
@@ -63,8 +62,8 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   }
   Substitution vars, values;
   VarRanges domains;
-  std::vector<IterVar> iters;
-  std::vector<Range> ranges;
+  List<IterVar> iters;
+  List<Range> ranges;
   for (std::size_t r = 0; r < map.results.size(); ++r) {
     TW_TRY(IterVar iter, new_iter(state, block, map, r, fused->shape[r]));
     vars.set(coordinates[r], iter.var);

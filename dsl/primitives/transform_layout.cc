@@ -36,7 +36,7 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
   i64 rank = static_cast<i64>(buffer->shape.size()), found = static_cast<i64>(map.params.size());
   if (rank != found)
     return reject("the map has {0} parameters, but `{a}` has {1} dimensions", buffer->name, found, rank);
-  std::vector<const Var*> coordinates;
+  List<const Var*> coordinates;
   for (std::size_t i = 0; i < map.results.size(); ++i) {
     coordinates.push_back(state.fresh_var(state.arena().text("b" + std::to_string(i))));
   }
@@ -59,7 +59,7 @@ static Result<const Stmt*> untouched_nest(const State& state, const Block* write
   const Store* store = single_store(writer);
   auto nest = first_nest(state, writer);
   if (!store || !is_complete(state.program().body, writer) || !nest) return scheduled;
-  std::optional<std::vector<int>> iters = iters_as_indices(writer, store->targets[0].indices);
+  std::optional<List<int>> iters = iters_as_indices(writer, store->targets[0].indices);
   if (!iters) return scheduled;
   for (std::size_t d = 0; d < iters->size(); ++d) {
     if (((*iters)[d] < 0 ? 1 : writer->iters[(*iters)[d]].extent) != buffer->shape[d]) return scheduled;
@@ -77,12 +77,12 @@ static const Stmt* nest_over_new_shape(State& state, const Block* writer, const 
   Build build = state.build();
   Arena& arena = state.arena();
   const Store* store = single_store(writer);
-  std::vector<int> old = *iters_as_indices(writer, store->targets[0].indices);
+  List<int> old = *iters_as_indices(writer, store->targets[0].indices);
   Substitution values;
   const Expr* inside = nullptr;
   VarRanges domains;
-  std::vector<IterVar> iters;
-  std::vector<Range> ranges;
+  List<IterVar> iters;
+  List<Range> ranges;
   for (std::size_t r = 0; r < map.shape.size(); ++r) {
     iters.push_back({map.coordinates[r], map.shape[r], IterKind::S});
     domains.set_extent(map.coordinates[r], map.shape[r]);
@@ -98,7 +98,7 @@ static const Stmt* nest_over_new_shape(State& state, const Block* writer, const 
   }
   const Expr* value = substitute(arena, store->values[0], values);
   if (inside) value = build.select(inside, value, build.number(static_cast<double>(pad), to->dtype));
-  std::vector<const Expr*> at(map.coordinates.begin(), map.coordinates.end());
+  List<const Expr*> at(map.coordinates.begin(), map.coordinates.end());
   Block* block = arena.make<Block>(*writer);
   block->iters = arena.copy(iters);
   block->body = simplify(arena, build.store(to, arena.copy(at), value), domains);
@@ -114,7 +114,7 @@ static const Block* with_mapped_accesses(Arena& arena, const Block* block, const
   auto mapped = [&](Array<const Expr*> indices) {
     Substitution at;
     for (std::size_t d = 0; d < indices.size(); ++d) at.set(params[d], indices[d]);
-    std::vector<const Expr*> out;
+    List<const Expr*> out;
     for (const Expr* result : map.results) out.push_back(simplify(arena, substitute(arena, result, at), domains));
     return arena.copy(out);
   };
@@ -125,7 +125,7 @@ static const Block* with_mapped_accesses(Arena& arena, const Block* block, const
     } else {
       const Store* store = as<Store>(n);
       if (!store) return static_cast<const Stmt*>(n);
-      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      List<StoreTarget> targets(store->targets.begin(), store->targets.end());
       for (StoreTarget& target : targets) {
         if (target.buffer == from) target = {to, mapped(target.indices)};
       }
@@ -140,7 +140,7 @@ static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access
   TW_TRY(const Block* block, state.block(id));
   TW_TRY(const Buffer* buffer, buffer_named(state, block, buffer_index, access));
   TW_TRY(TiledMap map, understood(state, buffer, index_map));
-  std::vector<const Block*> writers = writers_of(state.program().body, buffer);
+  List<const Block*> writers = writers_of(state.program().body, buffer);
   const Stmt* old_nest = nullptr;
   if (!writers.empty()) {
     auto nest = untouched_nest(state, writers[0], buffer);

@@ -35,7 +35,7 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 write
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
   int at = path.index_of(loop);
   TW_TRY_STATUS(is_finished_in(path, at, block));
-  if (std::vector<const Block*> readers = readers_of(loop, buffer); !readers.empty()) {
+  if (List<const Block*> readers = readers_of(loop, buffer); !readers.empty()) {
     return reject("block `{a}` below the loop reads `{b}`", readers[0]->name, buffer->name)
         .about_block(readers[0]->id.value)
         .about_loop(loop_id.value);
@@ -52,7 +52,7 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 write
   const Block* mover = copy_block(state, cache->name, cache, buffer, block);
   const Stmt* nest =
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
-  std::vector<const Stmt*> children = children_of(loop);
+  List<const Stmt*> children = children_of(loop);
   Program before = state.program();
   insert_after(state, children[last_child_with(children, {block})], nest);
   state.replace(block, replace_buffer(state.arena(), block, buffer, cache));

@@ -20,7 +20,7 @@ Status may_be_inside_a_block(const For* loop) {
 
 // A chain of loops, outermost first, around one block.
 struct Chain {
-  std::vector<const For*> loops;
+  List<const For*> loops;
   const Block* block = nullptr;
   bool has(const Node* node) const {
     return std::any_of(loops.begin(), loops.end(),
@@ -79,17 +79,17 @@ Result<Tiling> tiling_of(Build build, const Chain& chain, std::size_t at, const 
   return Tiling{to_expr(build.arena, number), place, size};
 }
 
-const Stmt* around(Build build, const std::vector<const For*>& loops, const Stmt* body) {
+const Stmt* around(Build build, const List<const For*>& loops, const Stmt* body) {
   for (std::size_t i = loops.size(); i-- > 0;) body = build.with_body(loops[i], body);
   return body;
 }
 
 // The init for all places of the tile: in the loops that feed S iters, where the reduction inside
 // begins.
-const Stmt* init_of(State& state, const Chain& chain, const std::vector<Tiling>& tilings,
+const Stmt* init_of(State& state, const Chain& chain, const List<Tiling>& tilings,
                     const Substitution& iters, const VarRanges& ranges) {
   Build build = state.build();
-  std::vector<const For*> spatial;
+  List<const For*> spatial;
   Substitution first;
   for (const For* loop : chain.loops) {
     bool needed = feeds(loop, chain.block, IterKind::S);
@@ -127,7 +127,7 @@ Result<BlockId> blockize_loop(State& state, LoopId id) {
   Arena& arena = state.arena();
   VarRanges inside;
   add_ranges(inside, chain.loops);
-  std::vector<Tiling> tilings;
+  List<Tiling> tilings;
   for (std::size_t i = 0; i < old->iters.size(); ++i) {
     TW_TRY(Tiling tiling, tiling_of(build, chain, i, inside));
     tilings.push_back(tiling);
@@ -136,8 +136,8 @@ Result<BlockId> blockize_loop(State& state, LoopId id) {
   VarRanges ranges = inside;
   add_ranges(ranges, loops_inside(old));
   Substitution values;
-  std::vector<IterVar> iters;
-  std::vector<const Expr*> bindings;
+  List<IterVar> iters;
+  List<const Expr*> bindings;
   for (std::size_t i = 0; i < tilings.size(); ++i) {
     const IterVar& iter = old->iters[i];
     const Var* var = state.fresh_var(iter.var->name);
@@ -182,7 +182,7 @@ Result<Member> member_at(const State& state, BlockId id) {
   return reject("block `{a}` has no neighbour", block->name).about_block(id.value);
 }
 
-Status may_be_a_part(const Chain& chain, const std::vector<const For*>& shared) {
+Status may_be_a_part(const Chain& chain, const List<const For*>& shared) {
   const Block* block = chain.block;
   if (block->predicate) {
     return reject("block `{a}` has a condition, with which it cannot be a part of another one",
@@ -225,13 +225,13 @@ const Stmt* inlined(State& state, const Chain& chain, const Substitution& shared
 
 }  // namespace
 
-Result<BlockId> blockize_blocks(State& state, const std::vector<BlockId>& ids) {
+Result<BlockId> blockize_blocks(State& state, const List<BlockId>& ids) {
   TW_TRY(Member first, member_at(state, ids[0]));
-  std::vector<const For*> shared;
+  List<const For*> shared;
   for (int i = 0; i < first.depth; ++i) {
     if (const For* loop = as<For>(first.path[i])) shared.push_back(loop);
   }
-  std::vector<Chain> chains;
+  List<Chain> chains;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     TW_TRY(Member member, member_at(state, ids[i]));
     const Stmt* top = member.seq == first.seq ? member.seq->stmts[member.position] : nullptr;
@@ -247,8 +247,8 @@ Result<BlockId> blockize_blocks(State& state, const std::vector<BlockId>& ids) {
 
   Build build = state.build();
   Arena& arena = state.arena();
-  std::vector<IterVar> iters;
-  std::vector<const Expr*> bindings;
+  List<IterVar> iters;
+  List<const Expr*> bindings;
   Substitution loops;
   VarRanges ranges;
   for (const For* loop : shared) {
@@ -258,7 +258,7 @@ Result<BlockId> blockize_blocks(State& state, const std::vector<BlockId>& ids) {
     loops.set(loop->var, var);
     ranges.set_extent(var, loop->extent);
   }
-  std::vector<const Stmt*> parts;
+  List<const Stmt*> parts;
   for (const Chain& chain : chains) parts.push_back(inlined(state, chain, loops, ranges));
   Block* all = arena.make<Block>(Block{});
   all->kind = Kind::Block;
@@ -268,7 +268,7 @@ Result<BlockId> blockize_blocks(State& state, const std::vector<BlockId>& ids) {
   all->bindings = arena.copy(bindings);
   all->body = build.seq(parts);
 
-  std::vector<const Stmt*> list(first.seq->stmts.begin(), first.seq->stmts.end());
+  List<const Stmt*> list(first.seq->stmts.begin(), first.seq->stmts.end());
   auto begin = list.begin() + static_cast<std::ptrdiff_t>(first.position);
   list.erase(begin + 1, begin + static_cast<std::ptrdiff_t>(ids.size()));
   *begin = all;

@@ -12,6 +12,6 @@ Result<BlockId> blockize_loop(State& state, LoopId id);
 
 // Neighbouring blocks, each in its own chain of loops, become one block whose iters are the loops
 // around all of them.
-Result<BlockId> blockize_blocks(State& state, const std::vector<BlockId>& ids);
+Result<BlockId> blockize_blocks(State& state, const List<BlockId>& ids);
 
 }  // namespace tw

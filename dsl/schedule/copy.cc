@@ -23,7 +23,7 @@ Result<Scope> scope_named(const State& state, Str name) {
   return reject("`{a}` is no scope; expected global, register, shared or local", state.arena().text(name));
 }
 
-Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buffer*>& buffers, i64 index, Str what) {
+Result<const Buffer*> buffer_at(const Block* block, const List<const Buffer*>& buffers, i64 index, Str what) {
   i64 count = static_cast<i64>(buffers.size());
   if (index >= 0 && index < count) return buffers[static_cast<std::size_t>(index)];
   return reject("block `{a}` has {1} buffers that are {b}, expected an index from 0, found {0}", block->name, what,
@@ -89,7 +89,7 @@ int highest_without_writer(const Path& path, const Buffer* buffer) {
 }
 
 Status is_written_before(const State& state, const Block* block, const Buffer* buffer) {
-  std::vector<const Block*> order = blocks_in(state.program().body);
+  List<const Block*> order = blocks_in(state.program().body);
   for (const Block* writer : writers_of(state.program().body, buffer)) {
     if (order_of(order, writer) > order_of(order, block)) {
       return reject("block `{a}` reads what block `{b}` writes only later", block->name, writer->name)
@@ -108,8 +108,8 @@ int highest_without_reader(const Path& path, const Buffer* buffer) {
 
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {
   Build build = state.build();
-  std::vector<IterVar> iters;
-  std::vector<const Expr*> indices;
+  List<IterVar> iters;
+  List<const Expr*> indices;
   for (std::size_t d = 0; d < to->shape.size(); ++d) {
     Str wanted = iter_name(like, from, to, d);
     const Var* var = state.fresh_var(wanted.empty() ? state.name("a", std::to_string(d)) : wanted);
@@ -129,7 +129,7 @@ const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer
 const Block* of_what_is_written(State& state, const Block* copy, const Buffer* from) {
   std::optional<Region> written = region_of(state.arena(), state.program().body, from, AccessKind::Write, {});
   if (!written) return copy;
-  std::vector<IterVar> iters(copy->iters.begin(), copy->iters.end());
+  List<IterVar> iters(copy->iters.begin(), copy->iters.end());
   for (std::size_t d = 0; d < iters.size(); ++d) {
     std::optional<i64> min = constant_of(written->dims[d].min);
     if (min) iters[d].extent = std::min(iters[d].extent, *min + written->dims[d].extent);

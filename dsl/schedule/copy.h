@@ -7,7 +7,7 @@ namespace tw {
 
 Result<Scope> scope_named(const State& state, Str name);
 // The index-th buffer of a list made by buffers_read or buffers_written; `what` = "read" or "written", for the message.
-Result<const Buffer*> buffer_at(const Block* block, const std::vector<const Buffer*>& buffers, i64 index, Str what);
+Result<const Buffer*> buffer_at(const Block* block, const List<const Buffer*>& buffers, i64 index, Str what);
 
 // The index-th buffer that a block writes, which must not be a parameter: its scope, type and strides are not ours.
 Result<const Buffer*> local_written_by(const State& state, const Block* block, i64 write_index);

@@ -42,7 +42,7 @@ const Block* with_statements(Arena& arena, const Block* block, const Stmt* init,
 // Every load of the producer's buffer becomes the producer's value at these indices.
 const Block* absorb(Arena& arena, const Block* consumer, const Block* producer) {
   const Store* store = single_store(producer);
-  std::vector<int> iters = *iters_as_indices(producer, store->targets[0].indices);
+  List<int> iters = *iters_as_indices(producer, store->targets[0].indices);
   auto change = [&](const Expr* e) {
     const Load* load = as<Load>(e);
     if (!load || load->buffer != store->targets[0].buffer) return e;
@@ -62,7 +62,7 @@ const Block* absorb(Arena& arena, const Block* consumer, const Block* producer) 
 
 // Each iter that is no index must have one value, or the definition is not one value per element.
 Status iters_are_indices(const Block* block, Array<const Expr*> indices) {
-  std::vector<int> used = *iters_as_indices(block, indices);
+  List<int> used = *iters_as_indices(block, indices);
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     bool is_index = std::find(used.begin(), used.end(), static_cast<int>(i)) != used.end();
     if (!is_index && block->iters[i].extent != 1) {
@@ -96,11 +96,11 @@ Result<const Block*> only_producer(const State& state, const Block* consumer) {
 }
 
 // The consumer reads the buffer only at its iters, over the buffer's whole extent; so each element is consumed once.
-Result<std::vector<int>> consumed_once(const Block* consumer, const Buffer* buffer) {
-  std::optional<std::vector<int>> iters;
+Result<List<int>> consumed_once(const Block* consumer, const Buffer* buffer) {
+  std::optional<List<int>> iters;
   for (const Access& access : accesses_of(consumer)) {
     if (access.kind != AccessKind::Read || access.buffer != buffer) continue;
-    std::optional<std::vector<int>> here = iters_as_indices(consumer, access.indices);
+    std::optional<List<int>> here = iters_as_indices(consumer, access.indices);
     if (!here || (iters && *here != *iters)) {
       return reject("expected block `{a}` to read `{b}` only at its iters, each once", consumer->name, buffer->name)
           .about_block(consumer->id.value);
@@ -127,7 +127,7 @@ Result<std::vector<int>> consumed_once(const Block* consumer, const Buffer* buff
 }
 
 // The producer computes every element of its buffer exactly at its iters.
-Status produces_all(const Block* producer, const Buffer* buffer, const std::vector<int>& iters) {
+Status produces_all(const Block* producer, const Buffer* buffer, const List<int>& iters) {
   for (std::size_t d = 0; d < iters.size(); ++d) {
     i64 extent = iters[d] < 0 ? 1 : producer->iters[iters[d]].extent;
     if (extent != buffer->shape[d]) {
@@ -141,7 +141,7 @@ Status produces_all(const Block* producer, const Buffer* buffer, const std::vect
 
 // What else the consumer reads is there already where the producer stands.
 Status inputs_are_ready(const State& state, const Block* consumer, const Block* producer) {
-  std::vector<const Block*> order = blocks_in(state.program().body);
+  List<const Block*> order = blocks_in(state.program().body);
   for (const Block* other : producers(state.program().body, consumer)) {
     if (other != producer && order_of(order, other) > order_of(order, producer)) {
       return reject("block `{a}` also reads what block `{b}` writes after its producer", consumer->name, other->name)
@@ -162,10 +162,10 @@ Status inline_into_consumers(State& state, BlockId id) {
   const StoreTarget& target = single_store(block)->targets[0];
   TW_TRY_STATUS(iters_are_indices(block, target.indices));
   TW_TRY_STATUS(reads_what_is_before(state, block));
-  std::vector<const Block*> readers = consumers(root, block);
+  List<const Block*> readers = consumers(root, block);
   if (readers.empty())
     return reject("block `{a}` has no consumer to become a part of", block->name).about_block(id.value);
-  std::vector<const Block*> order = blocks_in(root);
+  List<const Block*> order = blocks_in(root);
   for (const Block* reader : readers) {
     if (order_of(order, reader) < order_of(order, block)) {
       return reject("block `{a}` is read by block `{b}` before it runs", block->name, reader->name)
@@ -192,8 +192,8 @@ Status inline_into_producer(State& state, BlockId id) {
   const Store* define = single_store(producer);
   const Buffer* between = define->targets[0].buffer;
   TW_TRY_STATUS(iters_are_indices(producer, define->targets[0].indices));
-  TW_TRY(std::vector<int> read_at, consumed_once(block, between));
-  std::vector<int> written_at = *iters_as_indices(producer, define->targets[0].indices);
+  TW_TRY(List<int> read_at, consumed_once(block, between));
+  List<int> written_at = *iters_as_indices(producer, define->targets[0].indices);
   TW_TRY_STATUS(produces_all(producer, between, written_at));
   TW_TRY_STATUS(inputs_are_ready(state, block, producer));
   TW_TRY(Path to, state.path_to(producer->id));
@@ -248,7 +248,7 @@ Status is_epilogue_of(const State& state, const Block* epilogue, const Block* re
   const Stmt* root = state.program().body;
   TW_TRY_STATUS(is_complete(root, epilogue));
   TW_TRY_STATUS(is_reduction(root, reduction));
-  std::vector<const Block*> readers = consumers(root, reduction);
+  List<const Block*> readers = consumers(root, reduction);
   if (readers.size() == 1 && readers[0] == epilogue && !is_output_block(state.program(), reduction)) return ok();
   return reject("expected block `{b}` to write a local buffer that only block `{a}` reads", epilogue->name,
                 reduction->name)
@@ -274,7 +274,7 @@ Status fuse_into_reduction(State& state, BlockId reduction_id, BlockId epilogue_
         .about_block(epilogue_id.value);
   }
   TW_TRY_STATUS(is_one_definition(state, reduction));
-  TW_TRY(std::vector<int> read_at, consumed_once(epilogue, between));
+  TW_TRY(List<int> read_at, consumed_once(epilogue, between));
   TW_TRY_STATUS(produces_all(reduction, between, *iters_as_indices(reduction, update->targets[0].indices)));
   TW_TRY_STATUS(inputs_are_ready(state, epilogue, reduction));
   TW_TRY(Path to, state.path_to(reduction_id));
@@ -288,7 +288,7 @@ Status fuse_into_reduction(State& state, BlockId reduction_id, BlockId epilogue_
   for (std::size_t d = 0; d < read_at.size(); ++d) {
     if (read_at[d] >= 0) iters.entries[static_cast<std::size_t>(read_at[d])].second = update->targets[0].indices[d];
   }
-  std::vector<const Expr*> at;
+  List<const Expr*> at;
   for (const Expr* index : last->targets[0].indices) at.push_back(substitute(arena, index, iters));
   Array<const Expr*> indices = arena.copy(at);
   const Buffer* out = last->targets[0].buffer;

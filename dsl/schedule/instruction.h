@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 
+#include "dsl/base/list.h"
 #include "dsl/base/result.h"
 #include "dsl/base/rng.h"
 #include "dsl/ir/nodes.h"
@@ -84,7 +85,7 @@ struct InstructionKind {
   bool pure;           // changes no program: may be dropped if its results are not used
   bool samples;        // takes a decision
   // Appends the results to `results`. Rejects leave the state as it was.
-  Status (*apply)(State& state, Array<Arg> arguments, Draw draw, std::vector<Value>& results);
+  Status (*apply)(State& state, Array<Arg> arguments, Draw draw, List<Value>& results);
 };
 
 // All kinds, sorted by name, and one by name (null if there is none).

@@ -9,17 +9,17 @@
 
 namespace tw {
 
-int order_of(const std::vector<const Block*>& order, const Block* block) {
+int order_of(const List<const Block*>& order, const Block* block) {
   return static_cast<int>(std::find(order.begin(), order.end(), block) - order.begin());
 }
-int first_order(const std::vector<const Block*>& order, const Stmt* stmt) {
+int first_order(const List<const Block*>& order, const Stmt* stmt) {
   return order_of(order, blocks_in(stmt).front());
 }
-int last_order(const std::vector<const Block*>& order, const Stmt* stmt) {
+int last_order(const List<const Block*>& order, const Stmt* stmt) {
   return order_of(order, blocks_in(stmt).back());
 }
 
-std::vector<const Stmt*> children_of(const For* loop) {
+List<const Stmt*> children_of(const For* loop) {
   const Seq* seq = as<Seq>(loop->body);
   if (!seq) return {loop->body};
   return {seq->stmts.begin(), seq->stmts.end()};
@@ -27,7 +27,7 @@ std::vector<const Stmt*> children_of(const For* loop) {
 
 namespace {
 
-bool contains_any(const Stmt* stmt, const std::vector<const Block*>& blocks) {
+bool contains_any(const Stmt* stmt, const List<const Block*>& blocks) {
   for (const Block* inside : blocks_in(stmt)) {
     if (std::find(blocks.begin(), blocks.end(), inside) != blocks.end()) return true;
   }
@@ -36,14 +36,14 @@ bool contains_any(const Stmt* stmt, const std::vector<const Block*>& blocks) {
 
 }  // namespace
 
-int first_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks) {
+int first_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks) {
   for (std::size_t i = 0; i < children.size(); ++i) {
     if (contains_any(children[i], blocks)) return static_cast<int>(i);
   }
   return -1;
 }
 
-int last_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks) {
+int last_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks) {
   for (std::size_t i = children.size(); i-- > 0;) {
     if (contains_any(children[i], blocks)) return static_cast<int>(i);
   }
@@ -90,7 +90,7 @@ Status is_outside(const Path& from, const For* loop, const Block* block) {
 }
 
 Status reads_what_is_before(const State& state, const Block* block) {
-  std::vector<const Block*> order = blocks_in(state.program().body);
+  List<const Block*> order = blocks_in(state.program().body);
   int own = order_of(order, block);
   for (const Block* producer : producers(state.program().body, block)) {
     if (order_of(order, producer) > own) {
@@ -137,10 +137,10 @@ Status keeps_company(const State& state, const Block* block, const Path& to) {
 namespace {
 
 // The indices of one write to the buffer, over the loops around.
-std::vector<const Expr*> written_indices(Arena& arena, const Block* block, const Buffer* buffer) {
+List<const Expr*> written_indices(Arena& arena, const Block* block, const Buffer* buffer) {
   Substitution bindings;
   for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
-  std::vector<const Expr*> out;
+  List<const Expr*> out;
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Write || access.buffer != buffer || !out.empty()) continue;
     for (const Expr* index : access.indices) out.push_back(substitute(arena, index, bindings));
@@ -154,7 +154,7 @@ Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, boo
   const Block* block = static_cast<const Block*>(path.back());
   VarRanges ranges = ranges_around(path);
   add_ranges(ranges, loops_inside(block));
-  std::vector<const Var*> fixed, moving;
+  List<const Var*> fixed, moving;
   for (int i = 0; i <= to; ++i) {
     const For* loop = as<For>(path[i]);
     if (!loop || loop->extent == 1) continue;
@@ -171,7 +171,7 @@ Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, boo
       moving.push_back(loop->var);
   }
   for (const Buffer* buffer : buffers_written(block)) {
-    std::vector<const Expr*> indices = written_indices(arena, block, buffer);
+    List<const Expr*> indices = written_indices(arena, block, buffer);
     for (const Var* var : moving) {
       if (are_determined({var}, indices, block->predicate, ranges, fixed)) continue;
       return reject("iterations of loop `{b}` write the same elements of block `{a}` again", block->name, var->name)
@@ -201,13 +201,13 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
   return ok();
 }
 
-std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region) {
-  std::vector<Range> ranges;
+List<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region) {
+  List<Range> ranges;
   VarRanges inside;
   add_ranges(inside, loops_inside(block));
   for (const Access& access : accesses_of(block)) {
     if (access.kind != AccessKind::Write || access.buffer != buffer) continue;
-    std::vector<Range> here = iter_ranges(arena, block, access.indices, region, inside);
+    List<Range> here = iter_ranges(arena, block, access.indices, region, inside);
     if (ranges.empty())
       ranges = here;
     else
@@ -216,7 +216,7 @@ std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffe
   return ranges;
 }
 
-void widen(Arena& arena, const Block* block, std::vector<Range>& ranges, const std::vector<Range>& other) {
+void widen(Arena& arena, const Block* block, List<Range>& ranges, const List<Range>& other) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     bool same = ranges[i].extent == other[i].extent && same_expr(ranges[i].min, other[i].min);
     if (!same) ranges[i] = {Build{arena}.integer(0), block->iters[i].extent};

@@ -6,15 +6,15 @@
 namespace tw {
 
 // Where blocks stand: position in program order.
-int order_of(const std::vector<const Block*>& order, const Block* block);
+int order_of(const List<const Block*>& order, const Block* block);
 // Position of the first (last) block below a statement.
-int first_order(const std::vector<const Block*>& order, const Stmt* stmt);
-int last_order(const std::vector<const Block*>& order, const Stmt* stmt);
+int first_order(const List<const Block*>& order, const Stmt* stmt);
+int last_order(const List<const Block*>& order, const Stmt* stmt);
 
 // The statements directly below a loop, and the first (last) of them that contains one of `blocks`; -1 if none does.
-std::vector<const Stmt*> children_of(const For* loop);
-int first_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
-int last_child_with(const std::vector<const Stmt*>& children, const std::vector<const Block*>& blocks);
+List<const Stmt*> children_of(const For* loop);
+int first_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks);
+int last_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks);
 
 // The block does not look up in memory where it reads the buffer: else it cannot be told which part is needed, and there
 // may be parts that nobody has computed. `boxes_count`: it is enough to know a box (annotate_buffer_access), because all of
@@ -39,9 +39,9 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
 
 // The ranges of a block's iters that cover a region of what it writes; over its whole domain where that is not
 // understood.
-std::vector<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region);
+List<Range> ranges_to_write(Arena& arena, const Block* block, const Buffer* buffer, const Region& region);
 // For each iter the smallest range that covers both.
-void widen(Arena& arena, const Block* block, std::vector<Range>& ranges, const std::vector<Range>& other);
+void widen(Arena& arena, const Block* block, List<Range>& ranges, const List<Range>& other);
 
 // Takes the block and the loops that become empty out of the program, and puts `nest` before (after) `anchor`.
 void move_before(State& state, const Block* block, const Stmt* anchor, const Stmt* nest);

@@ -34,7 +34,7 @@ class Rebinder {
   const Block* rebound(const Block* block) {
     const Expr* predicate = block->predicate ? expr(block->predicate) : nullptr;
     if (is_constant(predicate, 1)) predicate = nullptr;
-    std::vector<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
+    List<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
     bool changed = predicate != block->predicate;
     for (const Expr*& binding : bindings) {
       const Expr* now = expr(binding);
@@ -49,7 +49,7 @@ class Rebinder {
   VarRanges ranges_;
 };
 
-void split_conjuncts(const Expr* e, std::vector<const Expr*>& out) {
+void split_conjuncts(const Expr* e, List<const Expr*>& out) {
   const Binary* both = as<Binary>(e);
   if (both && both->op == BinaryOp::And) {
     split_conjuncts(both->a, out);
@@ -138,13 +138,13 @@ const Stmt* with_limit(Arena& arena, const Stmt* body, const Expr* index, i64 ex
   });
 }
 
-std::vector<const Expr*> conjuncts_of(const Expr* predicate) {
-  std::vector<const Expr*> out;
+List<const Expr*> conjuncts_of(const Expr* predicate) {
+  List<const Expr*> out;
   split_conjuncts(predicate, out);
   return out;
 }
 
-const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts) {
+const Expr* conjunction(Build build, const List<const Expr*>& conjuncts) {
   const Expr* all = nullptr;
   for (const Expr* conjunct : conjuncts) all = build.both(all, conjunct);
   return all;
@@ -161,7 +161,7 @@ bool is_outside(const Expr* e, const VarRanges& around) {
 // What `sum < limit` says about the variables of `around`, if loop variables further in, which are not negative, are left
 // out; null if that is nothing.
 const Expr* without_inner_loops(Build build, const Expr* conjunct, const VarRanges& around) {
-  std::vector<Bound> bounds = bounds_of(conjunct, around);
+  List<Bound> bounds = bounds_of(conjunct, around);
   if (bounds.size() != 1 || !understands(conjunct)) return nullptr;
   Sum outer;
   for (const Sum::Term& term : bounds[0].sum.terms) {
@@ -175,8 +175,8 @@ const Expr* without_inner_loops(Build build, const Expr* conjunct, const VarRang
 }
 
 // The conjuncts of a block's predicate as far as they speak of the loops around.
-std::vector<const Expr*> conditions_outside(Build build, const Block* block, const VarRanges& around) {
-  std::vector<const Expr*> out;
+List<const Expr*> conditions_outside(Build build, const Block* block, const VarRanges& around) {
+  List<const Expr*> out;
   for (const Expr* conjunct : conjuncts_of(block->predicate)) {
     const Expr* outside = is_outside(conjunct, around) ? conjunct : without_inner_loops(build, conjunct, around);
     if (outside) out.push_back(outside);
@@ -186,10 +186,10 @@ std::vector<const Expr*> conditions_outside(Build build, const Block* block, con
 
 }  // namespace
 
-const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around) {
-  std::vector<const Expr*> common = conditions_outside(build, blocks.front(), around);
+const Expr* common_condition(Build build, const List<const Block*>& blocks, const VarRanges& around) {
+  List<const Expr*> common = conditions_outside(build, blocks.front(), around);
   for (const Block* block : blocks) {
-    std::vector<const Expr*> here = conditions_outside(build, block, around);
+    List<const Expr*> here = conditions_outside(build, block, around);
     std::erase_if(common, [&](const Expr* conjunct) {
       return std::none_of(here.begin(), here.end(), [&](const Expr* other) { return same_expr(conjunct, other); });
     });
@@ -200,9 +200,9 @@ const Expr* common_condition(Build build, const std::vector<const Block*>& block
 namespace {
 
 // What keeps the bindings in their domains, added to the condition unless it says so already.
-const Expr* staying_in_domains(Build build, const Block* block, const std::vector<const Expr*>& bindings,
+const Expr* staying_in_domains(Build build, const Block* block, const List<const Expr*>& bindings,
                                const VarRanges& around, const Expr* condition) {
-  std::vector<const Expr*> all = conjuncts_of(condition);
+  List<const Expr*> all = conjuncts_of(condition);
   auto add = [&](const Expr* needed) {
     if (std::none_of(all.begin(), all.end(), [&](const Expr* known) { return same_expr(known, needed); }))
       all.push_back(needed);
@@ -217,11 +217,11 @@ const Expr* staying_in_domains(Build build, const Block* block, const std::vecto
 
 }  // namespace
 
-const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units,
+const Stmt* nest_over(State& state, const Block* block, const List<Range>& ranges, bool keep_units,
                       VarRanges around, const Expr* condition) {
   Build build = state.build();
-  std::vector<const Var*> vars(ranges.size());
-  std::vector<const Expr*> bindings;
+  List<const Var*> vars(ranges.size());
+  List<const Expr*> bindings;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     bool looped = keep_units || ranges[i].extent != 1;
     if (looped) {
@@ -281,9 +281,9 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
   return Range{build.mul(low, *c), range.extent * *c};
 }
 
-std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
+List<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
                                const VarRanges& inside) {
-  std::vector<Range> ranges;
+  List<Range> ranges;
   for (const IterVar& iter : block->iters) {
     Range range{Build{arena}.integer(0), iter.extent};
     for (std::size_t d = 0; d < indices.size(); ++d) {
@@ -332,8 +332,8 @@ MirroredNest mirror_loops(State& state, const Block* block, const Path& path, in
     out.fresh.push_back(build.loop(state.fresh_loop(), var, loop->extent, nullptr));
     out.mirrored.push_back(loop);
   }
-  std::vector<IterVar> iters;
-  std::vector<const Expr*> bindings;
+  List<IterVar> iters;
+  List<const Expr*> bindings;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     const IterVar& iter = block->iters[i];
     if (iter.kind == IterKind::R) {

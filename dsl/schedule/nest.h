@@ -30,17 +30,17 @@ const Stmt* with_limit(Arena& arena, const Stmt* body, const Expr* index, i64 ex
 const Stmt* with_fresh_loops(State& state, const Stmt* part);
 
 // The conjuncts of a predicate (none for null), and back.
-std::vector<const Expr*> conjuncts_of(const Expr* predicate);
-const Expr* conjunction(Build build, const std::vector<const Expr*>& conjuncts);
+List<const Expr*> conjuncts_of(const Expr* predicate);
+const Expr* conjunction(Build build, const List<const Expr*>& conjuncts);
 
 // What the predicates of all these blocks say about variables of `around` alone: iterations of the loops around in
 // which none of them runs. Null = nothing.
-const Expr* common_condition(Build build, const std::vector<const Block*>& blocks, const VarRanges& around);
+const Expr* common_condition(Build build, const List<const Block*>& blocks, const VarRanges& around);
 
 // The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes
 // `condition` (null = true) and what is needed to stay in the domains of the iters. Ranges of one value get no loop
 // unless keep_units. Loops are named after the iters.
-const Stmt* nest_over(State& state, const Block* block, const std::vector<Range>& ranges, bool keep_units,
+const Stmt* nest_over(State& state, const Block* block, const List<Range>& ranges, bool keep_units,
                       VarRanges around, const Expr* condition);
 
 // The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
@@ -51,7 +51,7 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
 // The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose
 // position in the region is not understood runs over its domain. With ranges of loops inside the block, points that touch
 // the region in a part only count too.
-std::vector<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
+List<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
                                const VarRanges& inside = {});
 
 // `added` is put before (after) `anchor`, which stands somewhere in the program.
@@ -68,8 +68,8 @@ struct MirroredNest {
                        // body to be replaced
   Substitution iters;  // the first block's S iters -> the fresh ones, its R iters -> 0
   Substitution loops;  // the first nest's loop variables -> the fresh ones; loops that feed no S iter -> 0
-  std::vector<const For*> fresh;     // outermost first, serial, bodies to be replaced
-  std::vector<const For*> mirrored;  // the loops of the first nest that these copy
+  List<const For*> fresh;     // outermost first, serial, bodies to be replaced
+  List<const For*> mirrored;  // the loops of the first nest that these copy
 
   const Stmt* around(Build build, const Stmt* body) const;  // body inside the fresh loops
 };
@@ -85,7 +85,7 @@ const Stmt* top_of_own_nest(const Path& path);
 // to 0), no predicate, nothing else below. Outermost first.
 struct FirstNest {
   const Stmt* top;
-  std::vector<const For*> loops;
+  List<const For*> loops;
 };
 Result<FirstNest> first_nest(const State& state, const Block* block);
 

@@ -122,10 +122,10 @@ Result<const Expr*> ArgReader::map_result(const Arg& arg, Array<const Var*> para
 
 Result<IndexMap> ArgReader::convert(const Arg& arg, IndexMap*) {
   if (arg.tag != Arg::Tag::Map) return reject("expected an index map, e.g. (i, j) -> (j, i)");
-  std::vector<const Var*> params;
+  List<const Var*> params;
   for (i64 i = 0; i < arg.integer; ++i) params.push_back(state_.fresh_var("p"));
   IndexMap map{state_.arena().copy(params), {}};
-  std::vector<const Expr*> results;
+  List<const Expr*> results;
   for (const Arg& item : arg.items) {
     TW_TRY(const Expr* result, map_result(item, map.params));
     results.push_back(result);

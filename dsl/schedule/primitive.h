@@ -106,18 +106,18 @@ class ArgReader {
 
 // ---- writing results
 
-inline void append_result(std::vector<Value>&, Unit) {}
-inline void append_result(std::vector<Value>& out, i64 value) { out.push_back({Value::Tag::Int, value}); }
-inline void append_result(std::vector<Value>& out, LoopId id) { out.push_back({Value::Tag::Loop, id.value}); }
-inline void append_result(std::vector<Value>& out, BlockId id) { out.push_back({Value::Tag::Block, id.value}); }
-inline void append_result(std::vector<Value>& out, Location at) {
+inline void append_result(List<Value>&, Unit) {}
+inline void append_result(List<Value>& out, i64 value) { out.push_back({Value::Tag::Int, value}); }
+inline void append_result(List<Value>& out, LoopId id) { out.push_back({Value::Tag::Loop, id.value}); }
+inline void append_result(List<Value>& out, BlockId id) { out.push_back({Value::Tag::Block, id.value}); }
+inline void append_result(List<Value>& out, Location at) {
   // Root and Inline are -1 and -2 (the reference's numbers); a loop is its id.
   out.push_back({Value::Tag::Location, at.place == Location::Place::Loop   ? static_cast<i64>(at.loop.value)
                                        : at.place == Location::Place::Root ? -1
                                                                            : -2});
 }
 template <class T>
-void append_result(std::vector<Value>& out, Array<T> list) {
+void append_result(List<Value>& out, Array<T> list) {
   for (const T& item : list) append_result(out, item);
 }
 
@@ -130,7 +130,7 @@ struct ApplyTraits<Result<R> (*)(S&, A...)> {
   static constexpr bool pure = std::is_const_v<S>;
   static constexpr bool samples = (std::is_same_v<A, Draw> || ...);
   template <auto Apply>
-  static Status call(State& state, Array<Arg> arguments, Draw draw, std::vector<Value>& results) {
+  static Status call(State& state, Array<Arg> arguments, Draw draw, List<Value>& results) {
     ArgReader reader(state, arguments, draw);
     std::tuple<A...> values{reader.template read<A>()...};  // braces: evaluated from left to right
     if (reader.failed()) return reader.rejected();

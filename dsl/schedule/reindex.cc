@@ -21,8 +21,8 @@ bool occurs(const Var* var, Array<const Expr*> in) {
   return std::any_of(in.begin(), in.end(), [&](const Expr* e) { return uses(e, var); });
 }
 
-std::vector<const Var*> vars_of(const std::vector<const IterVar*>& iters) {
-  std::vector<const Var*> out;
+List<const Var*> vars_of(const List<const IterVar*>& iters) {
+  List<const Var*> out;
   for (const IterVar* iter : iters) out.push_back(iter->var);
   return out;
 }
@@ -49,8 +49,8 @@ Status is_function_of_iters(const Block* block, const Buffer* buffer, Array<cons
 Region iters_at(State& state, const Path& path, int at, const PointAccess& access) {
   Build build = state.build();
   const Block* block = static_cast<const Block*>(path.back());
-  std::vector<i64> shape;
-  std::vector<const Expr*> iters;
+  List<i64> shape;
+  List<const Expr*> iters;
   for (const IterVar* iter : access.iters) {
     shape.push_back(iter->extent);
     iters.push_back(iter->var);
@@ -74,14 +74,14 @@ struct Elements {
 const Block* mover_block(State& state, Str name, const PointAccess& access, const Elements& from, const Elements& to) {
   Build build = state.build();
   Substitution fresh;
-  std::vector<IterVar> iters;
+  List<IterVar> iters;
   for (const IterVar* iter : access.iters) {
     const Var* var = state.fresh_var(iter->var->name);
     fresh.set(iter->var, var);
     iters.push_back({var, iter->extent, IterKind::S});
   }
   auto renamed = [&](Array<const Expr*> indices) {
-    std::vector<const Expr*> out;
+    List<const Expr*> out;
     for (const Expr* index : indices) out.push_back(substitute(state.arena(), index, fresh));
     return state.arena().copy(out);
   };
@@ -105,7 +105,7 @@ const Block* with_stage(Arena& arena, const Block* block, const Buffer* from, co
       const Stmt* s = n;
       const Store* store = as<Store>(n);
       if (!store) return s;
-      std::vector<StoreTarget> targets(store->targets.begin(), store->targets.end());
+      List<StoreTarget> targets(store->targets.begin(), store->targets.end());
       for (StoreTarget& target : targets) {
         if (target.buffer == from) target = {stage.copy, stage.indices};
       }
@@ -140,8 +140,8 @@ Result<PointAccess> point_access(const Block* block, const Buffer* buffer) {
 }
 
 Stage stage_by_iters(State& state, const PointAccess& access) {
-  std::vector<i64> shape;
-  std::vector<const Expr*> indices;
+  List<i64> shape;
+  List<const Expr*> indices;
   for (const IterVar* iter : access.iters) {
     shape.push_back(iter->extent);
     indices.push_back(iter->var);
@@ -165,8 +165,8 @@ Result<Stage> stage_by_map(State& state, const Block* block, const PointAccess& 
     iters.set(map.params[p], is_zero ? state.build().integer(0) : iter.var);
   }
   VarRanges domains = domains_of(block);
-  std::vector<const Expr*> indices;
-  std::vector<i64> shape;
+  List<const Expr*> indices;
+  List<i64> shape;
   i64 places = 1, elements = 1;
   for (const Expr* result : map.results) {
     indices.push_back(simplify(state.arena(), substitute(state.arena(), result, iters), domains));

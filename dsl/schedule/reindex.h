@@ -9,7 +9,7 @@ namespace tw {
 struct PointAccess {
   const Buffer* buffer;
   Array<const Expr*> indices;      // over the block's iters
-  std::vector<const IterVar*> iters;  // those that occur in them, in the block's order
+  List<const IterVar*> iters;  // those that occur in them, in the block's order
 };
 Result<PointAccess> point_access(const Block* block, const Buffer* buffer);
 

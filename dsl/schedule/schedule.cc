@@ -60,7 +60,7 @@ Result<u32> Schedule::apply(const InstructionKind& kind, Array<Arg> arguments, D
 }
 
 Arg Schedule::handle(Value::Tag tag, i64 payload) const {
-  const std::vector<Value>& values = state_.values();
+  const List<Value>& values = state_.values();
   for (std::size_t i = values.size(); i-- > 0;) {
     if (values[i].tag == tag && values[i].payload == payload) return Arg::of_value(static_cast<u32>(i));
   }

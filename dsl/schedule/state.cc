@@ -1,5 +1,7 @@
 #include "dsl/schedule/state.h"
 
+#include <algorithm>
+
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 
@@ -130,23 +132,23 @@ void State::replace(const Stmt* old, const Stmt* now) {
 }
 
 void State::add_local(const Buffer* buffer) {
-  std::vector<const Buffer*> locals(program_.locals.begin(), program_.locals.end());
+  List<const Buffer*> locals(program_.locals.begin(), program_.locals.end());
   locals.push_back(buffer);
   program_.locals = arena_->copy(locals);
 }
 
 void State::remove_local(const Buffer* buffer) {
-  std::vector<const Buffer*> locals(program_.locals.begin(), program_.locals.end());
+  List<const Buffer*> locals(program_.locals.begin(), program_.locals.end());
   std::erase(locals, buffer);
   program_.locals = arena_->copy(locals);
 }
 
 void State::replace_buffer_everywhere(const Buffer* from, const Buffer* to) {
-  std::vector<Param> params(program_.params.begin(), program_.params.end());
+  List<Param> params(program_.params.begin(), program_.params.end());
   for (Param& param : params) {
     if (param.buffer == from) param.buffer = to;
   }
-  std::vector<const Buffer*> locals(program_.locals.begin(), program_.locals.end());
+  List<const Buffer*> locals(program_.locals.begin(), program_.locals.end());
   for (const Buffer*& local : locals) {
     if (local == from) local = to;
   }
@@ -156,8 +158,9 @@ void State::replace_buffer_everywhere(const Buffer* from, const Buffer* to) {
 }
 
 Str State::name(std::string_view base, std::string_view suffix) const {
-  std::string both(base);
-  return arena_->text(both.append(suffix));
+  char* both = static_cast<char*>(arena_->allocate(base.size() + suffix.size(), 1));
+  std::copy(suffix.begin(), suffix.end(), std::copy(base.begin(), base.end(), both));
+  return {both, base.size() + suffix.size()};
 }
 
 const Buffer* State::fresh_buffer(Str wanted, DType dtype, Array<i64> shape, Scope scope) {
@@ -200,8 +203,7 @@ Result<i64> State::integer(const Arg& arg) const {
     case Arg::Tag::Binary: {
       TW_TRY(i64 a, integer(arg.items[0]));
       TW_TRY(i64 b, integer(arg.items[1]));
-      Build folder{*arena_};
-      std::optional<i64> value = constant_of(folder.binary(arg.op, folder.integer(a), folder.integer(b)));
+      std::optional<i64> value = fold(arg.op, a, b);
       if (!value) return reject("division by zero");
       return *value;
     }

@@ -71,17 +71,21 @@ class State {
   const Buffer* fresh_buffer(Str name, DType dtype, Array<i64> shape, Scope scope);
   Str fresh_block_name(Str wanted) const;
   Str name(std::string_view base, std::string_view suffix) const;  // base + suffix, in the arena
+  // A list of names with one more: `added` alone if there are none before.
+  Str with_name(Str names, std::string_view separator, Str added) const {
+    return names.empty() ? added : name(name(names, separator), added);
+  }
 
   // ---- values of the trace
-  std::vector<Value>& values() { return values_; }
-  const std::vector<Value>& values() const { return values_; }
+  List<Value>& values() { return values_; }
+  const List<Value>& values() const { return values_; }
   // The integer that an argument stands for.
   Result<i64> integer(const Arg& arg) const;
 
  private:
   Arena* arena_;
   Program program_;
-  std::vector<Value> values_;
+  List<Value> values_;
 };
 
 // The reject as text, with the program printed and the loops and blocks concerned marked.

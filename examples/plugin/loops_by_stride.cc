@@ -65,7 +65,7 @@ class LoopsByStride : public rules::NativeRule {
   }
 
   static Arg handle_of(const Schedule& schedule, LoopId loop) {
-    const std::vector<Value>& values = schedule.state().values();
+    const List<Value>& values = schedule.state().values();
     u32 i = 0;
     while (values[i].tag != Value::Tag::Loop || values[i].payload != loop.value) ++i;
     return Arg::of_value(i);

@@ -30,8 +30,9 @@ void TypeChecker::check(const Rule& rule) {
   auto scope = std::make_shared<TypeScope>();
   auto empty = std::make_shared<TypeScope>();
   is_post_ = rule.is_post;
-  scope->names[std::string(rule.argument)] =
-      rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
+  if (!rule.is_schedule())
+    scope->names[std::string(rule.argument)] =
+        rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
   for (const RuleParam& param : rule.params) {
     Type type = type_of(param.value, empty);
     type.size = -1;  // a set may give another one

@@ -299,6 +299,16 @@ FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   return yes_or_no(true);
 }
 
+FunctionResult moves_with(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_LOOP(loop, 2);
+  std::vector<const Load*> operands = operands_of(block);
+  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
+  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  std::vector<const IterVar*> fed = fed_by(block, loop);
+  return yes_or_no(std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return any_uses(indices, iter->var); }));
+}
+
 // Does every operand of the block, and what it writes, move with the iter?
 bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands, const IterVar& iter) {
   bool everywhere = true;
@@ -413,6 +423,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1, kind},
       {"loop_order_map", "(block, int) -> map?", "The layout in which that operand lies in the order in which the loops read it; none if it does.", 2, loop_order_map},
       {"mark", "(block or loop, text) -> value?", "What annotate() put there; open if it depends on a sample.", 2, mark},
+      {"moves_with", "(block, int, loop) -> bool", "Does that operand's index move with the loop?", 3, moves_with},
       {"n_elements", "(block) -> int", "Elements of the buffer that the block writes.", 1, n_elements},
       {"n_reads", "(block) -> int", "How many buffers the block reads besides its own output.", 1, reads_count},
       {"n_writes", "(block) -> int", "How many buffers the block writes.", 1, n_writes},

@@ -75,7 +75,7 @@ std::optional<Arg> Evaluator::map_arg(const RuleValue& value, Span span) {
 }
 
 std::optional<Arg> Evaluator::find_handle(Value::Tag tag, i64 id) {
-  const std::vector<Value>& values = sink_.state().values();
+  const List<Value>& values = sink_.state().values();
   for (std::size_t i = values.size(); i-- > 0;) {
     bool is_it = values[i].tag == tag && values[i].payload == id;
     if (is_it && !open_values_.count(static_cast<u32>(i))) return Arg::of_value(static_cast<u32>(i));
@@ -146,7 +146,7 @@ std::optional<RuleValue> Evaluator::record_unchecked(const InstructionKind& kind
 }
 
 RuleValue Evaluator::result_of(const InstructionKind& kind, u32 first) {
-  const std::vector<Value>& values = sink_.state().values();
+  const List<Value>& values = sink_.state().values();
   std::vector<RuleValue> made;
   for (u32 i = first; i < values.size(); ++i) {
     if (open_values_.count(i)) {

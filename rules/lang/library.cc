@@ -71,12 +71,13 @@ bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics
     if (!own.insert(rule.name).second) {
       diagnostics.error(rule.span, cat("this module has two rules `", rule.name, "`"));
     } else if (old && !rule.replaces) {
-      diagnostics.error(rule.span, cat("there already is a rule `", rule.name, "`"),
-                        cat("write `replace rule ", rule.name, "` to put this one in its place, or give it a name of its own"));
+      bool fits = std::string_view(old->kind()) == rule.kind();
+      std::string replace = cat("write `replace ", rule.kind(), " ", rule.name, "` to put this one in its place, or ");
+      diagnostics.error(rule.span, cat("there already is a ", old->kind(), " `", rule.name, "`"), (fits ? replace : "") + "give it a name of its own");
     } else if (!old && rule.replaces) {
       diagnostics.error(rule.span, cat("there is no rule `", rule.name, "` to replace"), near_rule(rule.name));
-    } else if (old && old->is_post != rule.is_post) {
-      diagnostics.error(rule.span, cat("`", rule.name, "` is a ", old->is_post ? "post" : "rule", "; its replacement must be one, too"));
+    } else if (old && std::string_view(old->kind()) != rule.kind()) {
+      diagnostics.error(rule.span, cat("`", rule.name, "` is a ", old->kind(), "; its replacement must be one, too"));
     }
   }
   add_functions(module, diagnostics);
@@ -97,7 +98,18 @@ void Library::add_functions(const std::shared_ptr<const Module>& module, Diagnos
   }
 }
 
+void Library::add_schedules(std::string_view set, std::vector<RuleUse>& uses) const {
+  for (const auto& module : modules_) {
+    bool is_own = std::any_of(module->sets.begin(), module->sets.end(), [&](const RuleSet& own) { return own.name == set; });
+    for (const Rule& rule : module->rules) {
+      bool is_there = std::any_of(uses.begin(), uses.end(), [&](const RuleUse& use) { return use.rule->name == rule.name; });
+      if (rule.is_schedule() && !is_own && !is_there) uses.push_back({&rule, module, {}, module});
+    }
+  }
+}
+
 void Library::rearrange_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
+  for (auto& [name, uses] : sets_) add_schedules(name, uses);
   for (const Rule& rule : module->rules) {
     bool is_placed = rule.placement.where != Placement::Where::Nowhere, is_found = false;
     for (auto& [name, uses] : sets_) {

@@ -31,6 +31,8 @@ class Library {
   bool add_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   // Rules with `replace` go where the old ones were, in every set; those with `before` and `after` next to their anchor.
   void rearrange_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
+  // Schedules by hand join every set but those of their own module, which name what they want.
+  void add_schedules(std::string_view set, std::vector<RuleUse>& uses) const;
   bool add_set(const std::shared_ptr<const Module>& module, const RuleSet& set, Diagnostics& diagnostics);
 
   std::vector<std::shared_ptr<const Module>> modules_;

@@ -6,13 +6,14 @@
 //     when is_reduction(b) and vector_axis(b)?  where it applies
 //   { statements }
 //   post vectorize_rest(p: program) { ... }     runs on a concrete program after replay; every value is fixed there
+//   schedule by_hand for dense { statements }   one operator by hand: sketches of its own, beside those of the rules
 //   fn half(x) = x // 2
 //   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
 //   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark()
 //   import "more.tw"                          another module, beside this one
 //   intrinsic NAME { ... }                    an instruction of a machine for tensorize (dsl/intrinsics/intrinsic.h)
 //
-// `replace rule NAME` and `replace rules NAME` put a definition in the place of one that is there. A rule with the clause
+// `replace rule NAME` (`post`, `schedule`) and `replace rules NAME` put a definition in the place of one that is there. A rule with the clause
 // `before NAME` or `after NAME` joins every set that has the rule NAME.
 //
 // Statements:
@@ -74,7 +75,8 @@ struct Rule {
   Span span;
   bool is_post = false;      // visits the program once, after replay
   bool visits_program = false;
-  Str argument;              // name of the block or program
+  Str workload = {};         // of a schedule by hand: starts from untouched programs of this workload
+  Str argument = {};         // name of the block or program
   Str doc = {};
   std::vector<RuleParam> params;
   const ast::Expr* when = nullptr;
@@ -82,6 +84,9 @@ struct Rule {
   bool replaces = false;
   Placement placement = {};
   std::shared_ptr<const NativeRule> native = {};  // instead of `when` and body: a rule in C++ (rules/lang/plugin.h)
+
+  bool is_schedule() const { return !workload.empty(); }
+  const char* kind() const { return is_post ? "post" : is_schedule() ? "schedule" : "rule"; }
 };
 
 struct UserFunction {

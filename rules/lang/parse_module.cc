@@ -33,8 +33,10 @@ class ModuleParser {
     if (parser_.at("intrinsic")) return intrinsic();
     bool replaces = parser_.accept("replace");
     if (parser_.at("rule") || parser_.at("post")) return rule(replaces);
+    if (parser_.at("schedule")) return schedule(replaces);
     if (parser_.at("rules")) return rule_set(replaces);
-    parser_.error_expected(replaces ? "`rule`, `post` or `rules`" : "`rule`, `post`, `fn`, `rules`, `mark`, `import`, `intrinsic` or `replace`");
+    parser_.error_expected(replaces ? "`rule`, `post`, `schedule` or `rules`"
+                                    : "`rule`, `post`, `schedule`, `fn`, `rules`, `mark`, `import`, `intrinsic` or `replace`");
     return false;
   }
 
@@ -100,8 +102,32 @@ class ModuleParser {
     rule.name = text(name->text);
     rule.argument = text(argument->text);
     rule.span = parser_.span_from(begin);
+    return clauses_and_body(std::move(rule));
+  }
+
+  // schedule NAME for WORKLOAD clauses { statements }
+  bool schedule(bool replaces) {
+    parser_.take();
+    Rule rule{.replaces = replaces};
+    std::size_t begin = parser_.here();
+    std::optional<Token> name = parser_.expect_name("the name of the schedule");
+    if (!name || !parser_.expect("for")) return false;
+    std::optional<Token> workload = parser_.expect_name("the name of an operator or workload");
+    if (!workload) return false;
+    rule.visits_program = true;
+    rule.name = text(name->text);
+    rule.workload = text(workload->text);
+    rule.span = parser_.span_from(begin);
+    return clauses_and_body(std::move(rule));
+  }
+
+  bool clauses_and_body(Rule rule) {
     while (!parser_.at("{")) {
       if (!clause(rule)) return false;
+    }
+    if (rule.is_schedule() && rule.placement.where != Placement::Where::Nowhere) {
+      parser_.error(rule.placement.span, "a schedule has no place among the rules", "it starts from the program as it is written");
+      return false;
     }
     if (!block(rule.body)) return false;
     module_->rules.push_back(std::move(rule));
@@ -243,6 +269,10 @@ class ModuleParser {
       good = simple_statement(s);
     }
     s.span = parser_.span_from(begin);
+    if (good && parser_.at("@")) {
+      parser_.error(s.span, "samples of a rule or a schedule by hand are open, without a decision", "`tracewright replay` runs a trace with its decisions");
+      return false;
+    }
     if (!good || (!braces && !parser_.end_statement())) return false;
     while (parser_.accept(";")) {
     }

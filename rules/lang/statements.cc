@@ -4,7 +4,7 @@ namespace tw::rules {
 
 Flow Evaluator::run(BlockId block) {
   auto scope = std::make_shared<Scope>();
-  scope->set(use_.rule->argument, use_.rule->visits_program ? RuleValue::none() : RuleValue::of(block));
+  if (!use_.rule->is_schedule()) scope->set(use_.rule->argument, use_.rule->visits_program ? RuleValue::none() : RuleValue::of(block));
   if (!bind_params(*scope)) return Flow::Error;
   if (use_.rule->when) {
     std::optional<bool> holds = check_when(use_.rule->when, scope);

@@ -52,12 +52,19 @@ struct Sampler {
     return {usage.ru_nivcsw, read_run_delay(schedstat)};
   }
 
-  Sample take(const BoundKernel& kernel, int calls, SampleKind kind, int pair) {
-    Disturbances before = disturbances();
+  static std::int32_t call(const BoundKernel& kernel, int calls, i64& nanoseconds) {
+    if (kernel.timed) return kernel.timed(kernel.pool, calls, nanoseconds);
     i64 begin = monotonic_nanoseconds();
     std::int32_t returned = 0;
     for (int i = 0; i < calls; ++i) returned |= kernel.call();
-    i64 took = monotonic_nanoseconds() - begin;
+    nanoseconds = monotonic_nanoseconds() - begin;
+    return returned;
+  }
+
+  Sample take(const BoundKernel& kernel, int calls, SampleKind kind, int pair) {
+    Disturbances before = disturbances();
+    i64 took = 0;
+    std::int32_t returned = call(kernel, calls, took);
     Disturbances after = disturbances();
     bool waited =
         static_cast<double>(after.waited - before.waited) > kWaitedPart * static_cast<double>(took);

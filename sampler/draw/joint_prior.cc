@@ -110,10 +110,7 @@ i64 JointPrior::evaluate(const Arg& arg, const Group& group, const std::vector<i
     return samples_[sample].candidates[indices[at]];
   }
   TW_CHECK(arg.tag == Arg::Tag::Binary, "condition with an unexpected argument");
-  i64 a = evaluate(arg.items[0], group, indices), b = evaluate(arg.items[1], group, indices);
-  Arena arena(512);
-  Build build{arena};
-  return constant_of(build.binary(arg.op, build.integer(a), build.integer(b))).value_or(0);
+  return fold(arg.op, evaluate(arg.items[0], group, indices), evaluate(arg.items[1], group, indices)).value_or(0);
 }
 
 bool JointPrior::holds(const Group& group, const std::vector<i64>& indices) const {

@@ -15,19 +15,19 @@ bool accepts(const State& state, BlockId block, Location at) {
   append_result(trial.values(), block);
   append_result(trial.values(), at);
   Arg arguments[] = {Arg::of_value(0), Arg::of_value(1), Arg::of_int(1)};
-  std::vector<Value> none;
+  List<Value> none;
   return static_cast<bool>(kind.apply(trial, Array<Arg>(arguments), {nullptr, nullptr, false}, none));
 }
 
 // The legal decisions, ascending.
-Result<std::vector<i64>> candidates(const State& state, BlockId block, Array<const For*>& loops) {
+Result<List<i64>> candidates(const State& state, BlockId block, Array<const For*>& loops) {
   static const InstructionKind& consumers = *find_kind("get_consumers");
   State trial(state.arena(), state.program());
   append_result(trial.values(), block);
   Arg argument[] = {Arg::of_value(0)};
-  std::vector<Value> found;
+  List<Value> found;
   TW_TRY_STATUS(consumers.apply(trial, Array<Arg>(argument), {nullptr, nullptr, false}, found));
-  std::vector<i64> legal;
+  List<i64> legal;
   if (accepts(state, block, {Location::Place::Inline, {}})) legal.push_back(-2);
   legal.push_back(-1);
   if (found.empty()) return legal;
@@ -42,7 +42,7 @@ Result<std::vector<i64>> candidates(const State& state, BlockId block, Array<con
 
 static Result<Location> apply(const State& state, BlockId block, Draw draw) {
   Array<const For*> loops;
-  TW_TRY(std::vector<i64> legal, candidates(state, block, loops));
+  TW_TRY(List<i64> legal, candidates(state, block, loops));
   if (draw.decision->open()) {
     if (!draw.rng) return reject("has no decision");
     *draw.decision = Decision::of(legal[draw.rng->below(static_cast<i64>(legal.size()))]);

@@ -37,7 +37,7 @@ static Result<Loops> apply(const State& state, Loops loops, Draw draw) {
     if (!draw.adapt) return reject("the decision is no permutation of 0 to {0}", count - 1);
     keep_order(decision, count);
   }
-  std::vector<LoopId> ordered;
+  List<LoopId> ordered;
   for (i64 i = 0; i < count; ++i) ordered.push_back(loops[static_cast<std::size_t>(decision.values[i])]);
   return Loops(state.arena().copy(ordered));
 }

@@ -5,8 +5,8 @@
 
 namespace tw {
 
-std::vector<PrimePower> factorize(i64 n) {
-  std::vector<PrimePower> powers;
+List<PrimePower> factorize(i64 n) {
+  List<PrimePower> powers;
   for (i64 prime = 2; prime * prime <= n; ++prime) {
     int exponent = 0;
     for (; n % prime == 0; n /= prime) ++exponent;
@@ -21,7 +21,7 @@ namespace {
 // Splits `exponent` stars into n parts, every composition equally likely: n - 1 bars at distinct places among exponent + n - 1.
 void draw_composition(int exponent, int n, Rng& rng, int* parts) {
   int places = exponent + n - 1;
-  std::vector<int> bars;
+  List<int> bars;
   while (static_cast<int>(bars.size()) < n - 1) {
     int place = static_cast<int>(rng.below(places));
     if (std::find(bars.begin(), bars.end(), place) == bars.end()) bars.push_back(place);
@@ -38,7 +38,7 @@ void draw_composition(int exponent, int n, Rng& rng, int* parts) {
 }  // namespace
 
 void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* factors) {
-  std::vector<PrimePower> powers = factorize(extent);
+  List<PrimePower> powers = factorize(extent);
   do {
     std::fill(factors, factors + n, 1);
     for (const PrimePower& power : powers) {

@@ -1,7 +1,6 @@
 // Arithmetic of tile sizes shared by the tile samples and their mutator.
 #pragma once
-#include <vector>
-
+#include "dsl/base/list.h"
 #include "dsl/base/rng.h"
 
 namespace tw {
@@ -10,7 +9,7 @@ struct PrimePower {
   i64 prime;
   int exponent;
 };
-std::vector<PrimePower> factorize(i64 n);  // n >= 1
+List<PrimePower> factorize(i64 n);  // n >= 1
 
 // n factors whose product is extent, each factorisation equally likely (stars and bars per prime), redrawn until the
 // last one is at most max_innermost (max_innermost < 1: no bound).

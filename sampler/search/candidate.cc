@@ -4,6 +4,8 @@
 #include <chrono>
 #include <iterator>
 
+#include "runtime/device_file.h"
+
 namespace tw {
 namespace {
 
@@ -36,6 +38,7 @@ Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std:
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed) {
   CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target)};
+  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, errors);
   made.space = build_space(program, uses, library, made.facts, errors, seed);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
   return made;
@@ -57,6 +60,7 @@ BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
 
 CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
     : space_(space), arena_(1 << 18), replay_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
+  if (space.gpu) gpu_draft_.emplace(*space.gpu);
   for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch.trace));
 }
 
@@ -88,14 +92,15 @@ Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float
   laps.lap(seconds_.postprocess);
   candidate.program = normalized_hash(state.program());
   laps.lap(seconds_.hash);
-  if (!rows) {
-    candidate.draft = draft_.seconds(state.program());
-    laps.lap(seconds_.draft);
-    return state.program();
+  if (rows) {
+    extractor_.extract(state.program(), *rows);
+    candidate.draft = extractor_.draft_seconds();
+    laps.lap(seconds_.features);
   }
-  extractor_.extract(state.program(), *rows);
-  candidate.draft = extractor_.draft_seconds();
-  laps.lap(seconds_.features);
+  if (gpu_draft_ || !rows) {
+    candidate.draft = gpu_draft_ ? gpu_draft_->seconds(state.program()) : draft_.seconds(state.program());
+    laps.lap(seconds_.draft);
+  }
   return state.program();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "costmodel/draft_model.h"
 #include "costmodel/features.h"
+#include "costmodel/gpu_draft.h"
 #include "sampler/draw/prefix_replay.h"
 #include "sampler/search/space.h"
 
@@ -23,9 +24,11 @@ struct CandidateSpace {
   const rules::Library* library = nullptr;
   rules::TargetFacts facts;
   FeatureTarget feature_target;
+  std::optional<GpuDevice> gpu;  // then drafts are those of its analytic model
 };
 
-// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space.
+// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space; where a `cuda` target has no
+// description of its device, that is one too, and drafts are those for processors.
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed = 1);
 
@@ -64,6 +67,7 @@ class CandidateBuilder {
   std::vector<std::size_t> decided_;  // by sketch: number of instructions up to the last sample
   FeatureExtractor extractor_;
   DraftModel draft_;
+  std::optional<GpuDraft> gpu_draft_;
   BuildSeconds seconds_;
 };
 

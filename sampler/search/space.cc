@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 
 #include "dsl/base/text.h"
@@ -61,29 +62,25 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
   return next;
 }
 
-}  // namespace
-
-Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                  const rules::TargetFacts& target, std::string& errors, u64 seed) {
-  Space space;
+// The sketches that a schedule by hand makes of the untouched program.
+std::vector<Partial> run_schedule(const rules::RuleUse& use, const rules::Library& library, const Program& program,
+                                  const rules::TargetFacts& target, Space& space, Diagnostics& diagnostics, u64 seed) {
   std::vector<Partial> partials;
+  if (program.name != use.rule->workload) return partials;
   partials.push_back({Schedule(program, seed), {}, {}});
-  std::vector<BlockId> order = visiting_order(program);
-  for (const rules::RuleUse& use : uses) {
-    if (use.rule->is_post) continue;
-    Diagnostics diagnostics(*use.module->source);
-    i64 steps = 0;
-    std::vector<BlockId> visited = use.rule->visits_program ? std::vector<BlockId>{BlockId{}} : order;
-    for (BlockId block : visited) {
-      partials = apply_everywhere(use, library, block, target, std::move(partials), space, diagnostics, steps);
-      if (diagnostics.has_errors()) break;
-    }
-    if (!diagnostics.has_errors()) continue;
-    errors += cat(diagnostics.render(), "rule `", use.rule->name, "` is left out\n");
-    std::vector<rules::RuleUse> others;
-    std::copy_if(uses.begin(), uses.end(), std::back_inserter(others), [&](const rules::RuleUse& other) { return other.rule != use.rule; });
-    return build_space(program, others, library, target, errors, seed);
+  i64 steps = 0;
+  std::size_t rejects = space.rejects.size();
+  partials = apply_everywhere(use, library, {}, target, std::move(partials), space, diagnostics, steps);
+  const RuleVisit& visit = space.visits.back();
+  if (visit.applied && visit.kept == 0 && space.rejects.size() > rejects && !diagnostics.has_errors()) {
+    diagnostics.error(use.rule->span, cat("the schedule does not apply to this program: ", space.rejects.back().reason));
   }
+  if (visit.kept == 0) partials.clear();
+  return partials;
+}
+
+// Partial sketches are done: without dead code, those with equal traces once.
+void add_sketches(std::vector<Partial> partials, Space& space) {
   std::set<Hash128> seen;
   for (Partial& partial : partials) {
     const Trace& whole = partial.schedule.trace();
@@ -98,6 +95,40 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
     }
     space.sketches.push_back({std::move(trace), std::move(prior), std::move(partial.rules), std::move(makers)});
   }
+}
+
+}  // namespace
+
+Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                  const rules::TargetFacts& target, std::string& errors, u64 seed) {
+  Space space;
+  std::vector<Partial> partials, by_hand;
+  partials.push_back({Schedule(program, seed), {}, {}});
+  std::vector<BlockId> order = visiting_order(program);
+  bool has_rules = false;
+  for (const rules::RuleUse& use : uses) {
+    if (use.rule->is_post) continue;
+    Diagnostics diagnostics(*use.module->source);
+    if (use.rule->is_schedule()) {
+      std::vector<Partial> made = run_schedule(use, library, program, target, space, diagnostics, seed);
+      std::move(made.begin(), made.end(), std::back_inserter(by_hand));
+    } else {
+      has_rules = true;
+      i64 steps = 0;
+      std::vector<BlockId> visited = use.rule->visits_program ? std::vector<BlockId>{BlockId{}} : order;
+      for (std::size_t i = 0; i < visited.size() && !diagnostics.has_errors(); ++i) {
+        partials = apply_everywhere(use, library, visited[i], target, std::move(partials), space, diagnostics, steps);
+      }
+    }
+    if (!diagnostics.has_errors()) continue;
+    errors += cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out\n");
+    std::vector<rules::RuleUse> others;
+    std::copy_if(uses.begin(), uses.end(), std::back_inserter(others), [&](const rules::RuleUse& other) { return other.rule != use.rule; });
+    return build_space(program, others, library, target, errors, seed);
+  }
+  if (!by_hand.empty() && !has_rules) partials.clear();
+  std::move(by_hand.begin(), by_hand.end(), std::back_inserter(partials));
+  add_sketches(std::move(partials), space);
   return space;
 }
 

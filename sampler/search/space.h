@@ -31,6 +31,7 @@ struct Space {
 
 // Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the
 // program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
+// Schedules by hand of the set make sketches of their own, of programs of their workload; without rules the set has only these.
 // `seed` is for the draws at which sketches are built; the sketches do not depend on it.
 // Errors in the text of rules go to their module's diagnostics, rendered into `errors`; the space is then built without that rule.
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,

@@ -7,6 +7,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
+#include "runtime/device_file.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
@@ -36,16 +37,9 @@ void read_records(TaskState& state, Database& database, const TuneOptions& optio
       state.recorded[*program] = record;
       continue;
     }
+    state.last_record = std::max(state.last_record, record.id);
     note_object(state, record);
-    Source source{cat("record ", record.id), record.trace};
-    Diagnostics diagnostics(source);
-    std::optional<Trace> trace = parse_schedule(source, diagnostics);
-    std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
-    skipped += !trace;
-    if (candidate) candidate->program = *program;
-    note_trial(state, candidate ? &*candidate : nullptr, *program, record);
-    bool is_baseline = trace && trace->instructions().empty();
-    if (is_baseline && record.ok()) state.progress.baseline_seconds = record.seconds;
+    skipped += !note_record(state, record);
   }
   if (skipped) observer.on_message(cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
 }
@@ -89,6 +83,20 @@ void note_trial(TaskState& state, const Candidate* candidate, const Hash128& pro
   }
 }
 
+bool note_record(TaskState& state, const Record& record) {
+  std::optional<Hash128> program = parse_hash(record.program);
+  if (!program) return true;
+  Source source{cat("record ", record.id), record.trace};
+  Diagnostics diagnostics(source);
+  std::optional<Trace> trace = parse_schedule(source, diagnostics);
+  std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
+  if (candidate) candidate->program = *program;
+  note_trial(state, candidate ? &*candidate : nullptr, *program, record);
+  bool is_baseline = trace && trace->instructions().empty();
+  if (is_baseline && record.ok()) state.progress.baseline_seconds = record.seconds;
+  return trace.has_value();
+}
+
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
                TuneObserver& observer) {
   state.task = &task;
@@ -114,6 +122,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.space.facts = facts_of(task.target);
   state.space.feature_target = feature_target_of(task.target);
   state.space.library = &library;
+  if (task.target.kind == TargetKind::Cuda) state.space.gpu = device_of(task.target, errors);
   for (const rules::RuleUse& use : *uses) {
     if (use.rule->is_post) state.space.posts.push_back(use);
   }

@@ -20,6 +20,7 @@ struct TaskState {
   std::string workload_key, target_key;  // of the database
   TaskProgress progress;
   i64 rounds = 0;
+  i64 last_record = 0;                   // the latest record of the database that was read
   HashSet measured;                      // programs, failed ones too
   KnownCandidates known;                 // what the search has built
   std::vector<Measured> history;         // those whose sketch is in the space, oldest first
@@ -43,7 +44,8 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
 // Remembers the object code of a trial, unless the worker was lost with it.
 void note_object(TaskState& state, const Record& record);
 
-// Adds what one trial gave.
+// Adds what one trial gave, of this run or, from its record, of another. False: its trace cannot be read.
 void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record);
+bool note_record(TaskState& state, const Record& record);
 
 }  // namespace tw

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
@@ -41,6 +42,7 @@ CodegenTarget codegen_target(const Target& target) {
 GpuLimits gpu_limits(const Target& target) { return {.threads = target.group_threads, .shared_bytes = target.shared_bytes}; }
 
 WorkerOptions worker_options(const Target& target) {
+  if (target.kind == TargetKind::Cuda) return {.program = "tracewright-worker-cuda", .device = 0};
   if (target.kind == TargetKind::OpenCl) return {.program = "tracewright-worker-opencl", .device = target.device};
   return {};
 }
@@ -72,6 +74,16 @@ BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompi
     times->compile_seconds += now() - middle;
   }
   return {std::move(*kernel), {}};
+}
+
+BuiltKernel loadable(BuiltKernel built, const Target& target) {
+  if (target.kind != TargetKind::Cuda || !built.kernel) return built;
+  std::string error;
+  std::optional<cuda::Compiled> compiled = cuda::compile(built.kernel->code, target.arch, error);
+  if (compiled) error = cuda::why_unfit(*compiled);
+  if (!error.empty()) return {{}, error};
+  built.kernel->code = std::move(compiled->cubin);
+  return built;
 }
 
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {

@@ -38,6 +38,10 @@ Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& tar
 // Lowers and compiles a scheduled program; for a device it becomes source text, which the worker's driver compiles.
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times = nullptr);
 
+// What the target's worker loads. For `cuda` that is machine code: the source is compiled by NVRTC, and refused where registers are
+// spilled or ptxas warns (backends/cuda/nvrtc.h). For others, and where there is no kernel, `built` as it is.
+BuiltKernel loadable(BuiltKernel built, const Target& target);
+
 // The reference kernel: see reference.h.
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler);
 

@@ -11,6 +11,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/other_cores.h"
+#include "sampler/search/other_tuners.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
 #include "sampler/search/task_state.h"
@@ -214,22 +215,25 @@ class Tuner {
     TaskState& state = states_[batch.task];
     if (!options_.replay_measurements && !start_worker_task(state)) return;
     std::future<BuiltKernel> ahead;
-    for (std::size_t i = 0; i < batch.trials.size(); ++i) {
+    std::vector<Trial*> order;
+    for (Trial& trial : batch.trials) order.push_back(&trial);
+    for (std::size_t i = 0; i < order.size(); ++i) {
       if (stop_ || !machine_error_.empty()) return;
       if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return;
-      Trial& trial = batch.trials[i];
+      Trial& trial = *order[i];
       if (options_.replay_measurements) {
         replay_measurement(state, batch, trial);
       } else {
         BuiltKernel built = ahead.valid() ? ahead.get() : build(state, trial);
         // The next kernel is compiled while this one is measured, unless that needs all cores.
-        if (i + 1 < batch.trials.size()) {
-          ahead = start_beside(overlapped_, [this, &state, &next = batch.trials[i + 1]] { return build(state, next); });
-        }
+        if (i + 1 < order.size()) ahead = start_beside(overlapped_, [this, &state, &next = *order[i + 1]] { return build(state, next); });
+        if (others_.has_measured(trial.candidate.program)) continue;
         run_trial(state, batch, trial, built);
       }
       if (!trial.stored) return;
       observe(batch, trial);
+      if (options_.replay_measurements || !others_.look(database_, state, trial.record, machine_error_)) continue;
+      if (i + 2 < order.size()) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i) + 2, order.end());
     }
   }
 
@@ -268,7 +272,7 @@ class Tuner {
     CandidateBuilder builder(state.space);
     Result<Program> program = builder.build(best[0], nullptr);
     if (!program) return true;
-    BuiltKernel built = build_kernel(*program, state.task->target, *compiler_);
+    BuiltKernel built = loadable(build_kernel(*program, state.task->target, *compiler_), state.task->target);
     if (built.kernel) state.incumbent = std::move(*built.kernel);
     return true;
   }
@@ -309,6 +313,7 @@ class Tuner {
       TW_CHECK(program, "a candidate that was built cannot be built again");
       built = build_kernel(*program, state.task->target, *compiler_, &times);
     }
+    built = loadable(std::move(built), state.task->target);
     result_.profile.lower += times.lower_seconds;
     result_.profile.compile += times.compile_seconds;
     return built;
@@ -437,6 +442,11 @@ class Tuner {
       double seconds = good ? trial.record.seconds : std::numeric_limits<double>::infinity();
       if (!trial.is_baseline) add_to_dataset(batch.task, trial.candidate, seconds);
     }
+    for (const Record& record : others_.take()) {
+      std::size_t known = state.history.size();
+      note_record(state, record);
+      if (state.history.size() > known) add_to_dataset(batch.task, state.history.back().candidate, state.history.back().seconds);
+    }
     history_[batch.task].best.push_back(state.progress.best_seconds);
     if (!task_problem_.empty()) give_up(batch.task, std::exchange(task_problem_, {}));
     if (!machine_error_.empty()) result_.error = machine_error_;
@@ -499,6 +509,7 @@ class Tuner {
   HashSet measuring_programs_;
   std::unique_ptr<LlvmCompiler> compiler_;
   Target compiler_target_;
+  OtherTuners others_;
   double best_in_batch_ = 0;
   std::string task_problem_, machine_error_;  // of the database or the worker; set by the measuring thread, read after it is done
 };

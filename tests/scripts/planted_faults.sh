@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# planted_faults.sh [NUMBER...]: do the tests notice faults? Each fault of planted_faults.txt is planted, one at a time, into a copy of
-# the tree at HEAD (build/planted), and the tests that should notice are built and run. Prints a line for each fault, then "N of M planted
-# faults noticed". Numbers choose some of the faults. Takes about half a minute a fault; no part of the normal run.
+# planted_faults.sh [--faults FILE] [NUMBER...]: do the tests notice faults? Each fault of FILE (planted_faults.txt; mutations.py makes
+# others) is planted, one at a time, into a copy of the tree at HEAD (build/planted), and the tests that should notice are built and run.
+# Prints a line for each fault, then "N of M planted faults noticed". Numbers choose some of the faults. Takes about half a minute a
+# fault; no part of the normal run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-chosen=" $* "
 top=$PWD scratch=$PWD/build/planted
+faults=$top/tests/scripts/planted_faults.txt
+if [[ ${1-} == --faults ]]; then
+  faults=$(realpath "$2")
+  shift 2
+fi
+chosen=" $* "
 mkdir -p "$scratch"
 git archive HEAD | tar -x -m -C "$scratch"
 cd "$scratch"
@@ -13,27 +19,32 @@ cd "$scratch"
 cmake --preset release -DTRACEWRIGHT_TORCH=OFF -DTRACEWRIGHT_BENCH=OFF -Wno-dev >/dev/null
 log=$scratch/log
 
-build_and_run() {  # says which test notices first
+build_and_run() {  # TEST...: says which test notices first; status 1 if none does
   local test noticed=()
-  cmake --build build/release -j "${JOBS-2}" --target "$2" >"$log" 2>&1 || { echo "does not build, see $log"; return 2; }
-  timeout 300 "build/release/tests/$2" --gtest_brief=1 --gtest_fail_fast >"$log" 2>&1 && return 1
-  mapfile -t noticed < <(sed -n 's/^\[  FAILED  \] \([A-Za-z]*\.[A-Za-z]*\).*/\1/p' "$log" | sort -u)
-  echo "${noticed[*]:-$2 died or hung}"
+  cmake --build build/release -j "${JOBS-2}" --target "$@" >"$log" 2>&1 || { echo "does not build, see $log"; return 2; }
+  for test in "$@"; do
+    timeout 300 "build/release/tests/$test" --gtest_brief=1 --gtest_fail_fast >"$log" 2>&1 && continue
+    mapfile -t noticed < <(sed -n 's/^\[  FAILED  \] \([A-Za-z\/]*\.[A-Za-z]*\).*/\1/p' "$log" | sort -u)
+    echo "${noticed[*]:-$test died or hung}"
+    return
+  done
+  return 1
 }
 
 number=0 noticed=0 tried=0
-plant() {  # what, file, old, new, test
+plant() {  # what, file, old, new, tests
   number=$((number + 1))
   [[ $chosen == "  " || $chosen == *" $number "* ]] || return 0
-  local content result status=0
+  local content result status=0 tests
+  read -ra tests <<<"$5"
   content=$(cat "$2"; echo .)
   content=${content%.}
   local rest=${content#*"$3"}
   [[ $rest != "$content" && $rest == "${rest#*"$3"}" ]] || { echo "$number. $1: the text is not in $2 exactly once" >&2; exit 1; }
   printf '%s' "${content/"$3"/"$4"}" >"$2"
-  tried=$((tried + 1))
-  result=$(build_and_run "$1" "$5") || status=$?
+  result=$(build_and_run "${tests[@]}") || status=$?
   printf '%s' "$content" >"$2"
+  ((status == 2)) || tried=$((tried + 1))
   ((status == 0)) && noticed=$((noticed + 1))
   printf '%d. %s: %s\n' "$number" "$1" "${result:-NOT NOTICED by $5}"
 }
@@ -45,5 +56,5 @@ while IFS= read -r line || [[ -n $line ]]; do
   ((${#block[@]} == 5)) || continue
   plant "${block[@]}"
   block=()
-done <"$top/tests/scripts/planted_faults.txt"
+done <"$faults"
 echo "$noticed of $tried planted faults noticed"

@@ -165,7 +165,7 @@ class ArgumentMaker {
   }
   std::optional<Arg> block(const Parameter& parameter) {
     // An epilogue is mostly a consumer of the block before.
-    std::vector<const Block*> after;
+    List<const Block*> after;
     if (block_ && parameter.name == "epilogue") after = consumers(schedule_.program().body, block_);
     if (parameter.name == "reduction") {
       for (const Block* block : schedule_.state().blocks()) {
@@ -223,7 +223,7 @@ class ArgumentMaker {
   }
   std::optional<Arg> location(const Parameter& parameter) {
     const Stmt* root = schedule_.program().body;
-    std::vector<const Block*> near;
+    List<const Block*> near;
     if (block_) near = chance(0.5) ? consumers(root, block_) : producers(root, block_);
     std::vector<Arg> all = loops_of(near.empty() || chance(0.1) ? pick(schedule_.state().blocks()) : pick(near));
     if (all.empty()) return std::nullopt;
@@ -285,7 +285,7 @@ class ArgumentMaker {
     if (parameter.name == "box") return box();
     i64 rank = 1 + rng_.below(3);
     bool of_iters = block_ && parameter.name == "iter_map";
-    std::vector<Access> accesses = of_iters ? accesses_of(block_) : std::vector<Access>{};
+    List<Access> accesses = of_iters ? accesses_of(block_) : List<Access>{};
     Array<const Expr*> indices = accesses.empty() ? Array<const Expr*>{} : pick(accesses).indices;
     auto left_out = [&](i64 p) {
       if (!of_iters || chance(0.1)) return false;
@@ -295,7 +295,7 @@ class ArgumentMaker {
     if (of_iters) {
       rank = static_cast<i64>(block_->iters.size());
     } else if (block_ && chance(0.9)) {
-      std::vector<const Buffer*> all = buffers_written(block_);
+      List<const Buffer*> all = buffers_written(block_);
       for (const Buffer* buffer : buffers_read(block_)) all.push_back(buffer);
       rank = static_cast<i64>(pick(all)->shape.size());
     }
@@ -320,7 +320,7 @@ class ArgumentMaker {
   std::optional<Arg> box() {
     if (!block_) return std::nullopt;
     AccessKind kind = word_ == "read" ? AccessKind::Read : AccessKind::Write;
-    std::vector<const Buffer*> buffers = kind == AccessKind::Read ? buffers_read(block_) : buffers_written(block_);
+    List<const Buffer*> buffers = kind == AccessKind::Read ? buffers_read(block_) : buffers_written(block_);
     if (number_ < 0 || number_ >= static_cast<i64>(buffers.size())) return std::nullopt;
     const Buffer* buffer = buffers[static_cast<std::size_t>(number_)];
     std::vector<Arg> results;

@@ -13,6 +13,7 @@ class Scheduled {
   // use: "dense(M = 64, N = 64, K = 64)". Every instruction must apply; otherwise the message goes to stderr and the process ends.
   Scheduled(const std::string& use, const std::vector<std::string>& epilogues, const std::string& schedule);
   const Program& program() const { return state_->program(); }
+  const OwnedProgram& base() const { return base_; }  // before the schedule
 
  private:
   OwnedProgram base_;

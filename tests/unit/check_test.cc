@@ -122,6 +122,56 @@ TEST_F(Check, TheJudgeSeesAWrongProgram) {
   EXPECT_EQ(Judge(one.program, 1, 10).difference(two.program), "");
 }
 
+// ---- schedules by hand
+
+constexpr const char* by_hand = R"(schedule columns for dense
+  doc "columns in tiles"
+{
+  i, j, k = get_loops(get_block("Y"))
+  j0, j1 = split(j, [_, sample_categorical([2, 4, 8])])
+  reorder([j0, i, k, j1])
+}
+)";
+
+TEST_F(Check, AScheduleByHandIsTriedOnItsOperator) {
+  write("hand.tw", by_hand);
+  Finished finished = run({"check", "hand.tw", "--draws", "10"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(finished.out,
+            "schedule columns: columns in tiles\n"
+            "  fits dense(M = 16, N = 64, K = 13): 1 sketch\n"
+            "  1 sketches of 1 programs; 10 draws ran: 0 rejected, 0 computed something else\n");
+  EXPECT_EQ(run({"check", "hand.tw", "--op", "softmax"}).out,
+            "schedule columns: columns in tiles\n"
+            "  is for `dense`, which none of the programs is: name one with --workload and --use\n");
+}
+
+TEST_F(Check, AScheduleByHandIsInTheSpaceOfTheTasksThatComputeItsOperator) {
+  write("hand.tw", by_hand);
+  std::string tasks = "tasks:\n  - {name: g, op: dense, args: {M: 8, N: 16, K: 8}}\n  - {name: h, op: matmul, args: {M: 8, N: 8, K: 8}}\n";
+  write("list.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [hand.tw]\n" + tasks);
+  auto with_columns = [&](const std::string& set) {
+    boost::json::object json = json_of(run({"space", "list.yaml", "--rules", set, "--json"}));
+    std::string found;
+    for (const boost::json::value& task : json.at("tasks").as_array()) {
+      int by_hand = 0, others = 0;
+      for (const boost::json::value& sketch : task.at("sketches").as_array())
+        ++(sketch.at("rules") == boost::json::value{"columns"} ? by_hand : others);
+      found += cat(by_hand, " and ", others > 1 ? "many" : std::to_string(others), "; ");
+    }
+    return found;
+  };
+  EXPECT_EQ(with_columns("cpu"), "1 and many; 0 and many; ");
+  EXPECT_EQ(with_columns("untuned"), "1 and 0; 0 and 1; ");
+  // A misspelt operator is said, and ends nothing.
+  std::string text = by_hand;
+  write("hand.tw", text.replace(text.find("dense"), 5, "dens"));
+  Finished warned = run({"space", "list.yaml"});
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_NE(warned.err.find("warning: the schedule `columns` is for `dens`, which no task computes"), std::string::npos) << warned.err;
+  EXPECT_NE(warned.err.find("note: did you mean `dense`?"), std::string::npos) << warned.err;
+}
+
 // ---- explain
 
 TEST_F(Check, ExplainNamesRulesBlocksAndRejects) {

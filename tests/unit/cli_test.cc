@@ -6,6 +6,7 @@
 
 #include <boost/json/src.hpp>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -208,6 +209,22 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_EQ(hash.code, 0) << hash.err;
   EXPECT_NE(hash.out.find("object "), std::string::npos);
   EXPECT_EQ(hash.out, run({"replay", "gemm.tw", "--hash"}).out);
+  for (const char* kind : {"ir", "object"}) {
+    // One kind: the same number, and still who made it and for what.
+    Finished alone = run({"replay", "gemm.tw", "--emit", kind, "--hash"});
+    std::string number = alone.out.substr(alone.out.find(cat(" ", kind, " ")), std::strlen(kind) + 34);
+    EXPECT_NE(hash.out.find(number), std::string::npos) << alone.out << hash.out;
+    EXPECT_NE(alone.out.find(cat(" by tracewright ", TW_VERSION, " (build ")), std::string::npos) << alone.out;
+    EXPECT_NE(alone.out.find(" for cpu -mcpu="), std::string::npos) << alone.out;
+  }
+  EXPECT_EQ(hash.out.find("build unknown"), std::string::npos) << hash.out;
+  EXPECT_NE(run({"replay", "gemm.tw", "--emit", "llvm", "--hash"}).out, run({"replay", "gemm.tw", "--emit", "asm", "--hash"}).out);
+  // A trace of another version means the same program, and says whose it is.
+  std::string text = test::read_file(folder.path() + "/gemm.tw");
+  write("older.tw", text.replace(text.find("0.1.0"), 5, "0.0.9"));
+  Finished older = run({"replay", "older.tw", "--emit", "ir", "--hash"});
+  EXPECT_EQ(older.out, run({"replay", "gemm.tw", "--emit", "ir", "--hash"}).out);
+  EXPECT_NE(older.err.find("written by tracewright 0.0.9"), std::string::npos) << older.err;
   Finished emitted = run({"replay", "gemm.tw", "--emit", "trace"});
   EXPECT_EQ(emitted.out, test::read_file(folder.path() + "/gemm.tw"));
   EXPECT_NE(run({"replay", "gemm.tw", "--emit", "asm"}).out.find("matmul_run:"), std::string::npos);

@@ -129,7 +129,7 @@ TEST_F(Export, TheTracesBesideTheLibraryGiveTheSameCodeAgain) {
     Finished from_database = test::tracewright(
         {"replay", "layers.yaml", "--task", task, "--hash", "--json"}, {.folder = folder.path()});
     ASSERT_EQ(from_trace.code, 0) << from_trace.err;
-    auto hash = [](const std::string& text) { return text.substr(text.find("\"object_hash\"")); };
+    auto hash = [](const std::string& text) { return text.substr(text.find("\"ir_hash\"")); };
     EXPECT_EQ(hash(from_trace.out), hash(from_database.out));
   }
 }

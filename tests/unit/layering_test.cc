@@ -65,11 +65,14 @@ const std::vector<Row> kTable = {
     {"runtime/worker",
      {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/fma_probe.h", "runtime/measurer.h",
       "runtime/object_loader.h", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
-    // Nor does the worker of a device.
-    {"backends/opencl", {"backends/kernel.h", "dsl/base"}},
-    {"runtime/worker_opencl",
-     {"backends/kernel_abi.h", "backends/kernel.h", "backends/opencl/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
+    // Nor do the workers of devices: one interface, and a folder for each kind behind it.
+    {"backends/device.h", {"backends/kernel.h", "dsl/base"}},
+    {"backends/opencl", {"backends/device.h", "backends/kernel.h", "dsl/base"}},
+    {"backends/cuda_driver", {"backends/device.h", "backends/kernel.h", "dsl/base"}},
+    {"runtime/worker_device",
+     {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
       "runtime/worker", "runtime/worker_protocol.h"}},
+    {"runtime/emulator", {"dsl/base", "runtime/emulation_report.h", "runtime/worker_protocol.h", "backends/kernel.h"}},
     {"sampler/search", kRuntime},
     {"cli", kAll},
     {"bench", kAll},
@@ -93,9 +96,12 @@ const std::vector<Row> kSdkTable = {
     {"seccomp.h", {"runtime/worker", "tests"}},
     {"boost/dll", {"rules/lang/load_plugin.cc"}},
     {"CL", {"backends/opencl", "runtime/opencl_launcher.h"}},  // the launcher is shipped, not compiled here
+    {"cuda.h", {"runtime/cuda_launcher.h"}},                   // likewise
     {"cblas.h", {"bench/peers"}},
     {"dnnl.hpp", {"bench/peers"}},
     {"oneapi", {"bench/peers"}},
+    {"isl", {"tests"}},
+    {"z3++.h", {"tests"}},
 };
 
 struct SourceFile {

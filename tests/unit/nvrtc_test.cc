@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backends/gpu_source/source.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
@@ -12,8 +14,6 @@
 
 namespace tw {
 namespace {
-
-constexpr int kFfma = 0x223, kLds = 0x984, kSts = 0x388, kBar = 0xb1d, kStl = 0x387, kLdgsts = 0xfae, kShfl = 0xf89;
 
 std::string cuda_source(const std::string& more = "") {
   test::Scheduled scheduled(
@@ -42,12 +42,19 @@ TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
   EXPECT_GT(use.registers, 16);
   EXPECT_EQ(use.spill_store_bytes + use.spill_load_bytes, 0);
   EXPECT_EQ(use.shared_bytes, (64 + 64) * 8 * 4) << compiled->log;
-  std::map<int, int> opcodes = cuda::opcodes_of(compiled->cubin, "mm_run_0");
-  EXPECT_GE(opcodes[kFfma], 4 * 4 * 8);
-  EXPECT_GT(opcodes[kLds], 0);
-  EXPECT_GT(opcodes[kSts], 0);
-  EXPECT_GE(opcodes[kBar], 2);
-  EXPECT_EQ(opcodes[kStl], 0);
+  ASSERT_EQ(compiled->code.size(), 1u);
+  const cuda::CubinKernel& code = compiled->code[0];
+  EXPECT_EQ(code.name, "mm_run_0");
+  EXPECT_EQ(code.registers, use.registers);
+  EXPECT_EQ(code.shared_bytes, use.shared_bytes);
+  EXPECT_EQ(code.stack_bytes, 0);
+  EXPECT_EQ(code.max_threads, 16 * 16);
+  EXPECT_GE(code.count("FFMA"), 4 * 4 * 8);
+  EXPECT_GT(code.count("LDS"), 0);
+  EXPECT_GT(code.count("STS"), 0);
+  EXPECT_GE(code.count("BAR"), 2);
+  EXPECT_EQ(code.count("STL"), 0);
+  EXPECT_EQ(cuda::why_unfit(*compiled), "");
 }
 
 TEST_P(Nvrtc, StagedCopiesAreAsynchronous) {
@@ -56,8 +63,9 @@ TEST_P(Nvrtc, StagedCopiesAreAsynchronous) {
   std::string code = cuda_source("annotate(k0, \"stages\", 3)\n");
   std::optional<cuda::Compiled> compiled = cuda::compile(code, GetParam(), error);
   ASSERT_TRUE(compiled) << error << "\n" << code;
-  EXPECT_EQ(compiled->kernels[0].spill_store_bytes, 0);
-  EXPECT_GT(cuda::opcodes_of(compiled->cubin, "mm_run_0")[kLdgsts], 0) << code;
+  EXPECT_EQ(compiled->code[0].stack_bytes, 0);
+  EXPECT_GT(compiled->code[0].count("LDGSTS"), 0) << code;
+  EXPECT_EQ(cuda::why_unfit(*compiled), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, Nvrtc, ::testing::Values("sm_80", "sm_90a"));
@@ -68,7 +76,7 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
   if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
   Target target;
   target.kind = TargetKind::Cuda;
-  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.arch = "sm_80", target.group_threads = 1024, target.shared_bytes = 48 << 10;
   target.vector_bits = 128, target.vector_registers = 64;
   test::Scheduled plain("matmul(M = 500, N = 512, K = 256)", {}, "");
   rules::Library library = rules::Library::built_in();
@@ -90,11 +98,11 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
       ASSERT_TRUE(kernel);
       std::optional<cuda::Compiled> compiled = cuda::compile(kernel->code, "sm_80", error);
       ASSERT_TRUE(compiled) << error << "\n" << kernel->code;
-      for (const cuda::KernelUse& use : compiled->kernels) {
-        if (use.shared_bytes == 0) continue;
+      for (const cuda::CubinKernel& code : compiled->code) {
+        if (code.shared_bytes == 0) continue;
         ++tiled;
-        EXPECT_EQ(use.stack_bytes, 0) << "accumulators are not in registers:\n" << kernel->code;
-        EXPECT_GT(cuda::opcodes_of(compiled->cubin, use.name)[kFfma], 0);
+        EXPECT_EQ(code.stack_bytes, 0) << "accumulators are not in registers:\n" << kernel->code;
+        EXPECT_GT(code.count("FFMA"), 0);
       }
     }
   }
@@ -114,6 +122,88 @@ TEST(NvrtcLog, SaysRegistersAndSpills) {
   EXPECT_EQ(uses[0].spill_store_bytes, 36);
   EXPECT_EQ(uses[0].spill_load_bytes, 52);
   EXPECT_EQ(uses[0].shared_bytes, 4096);
+}
+
+// The log and the cubin are two witnesses of the same compilation.
+TEST(NvrtcUse, LogAndCubinAgree) {
+  std::string error;
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  const std::string source = R"(
+extern "C" __global__ void __launch_bounds__(64) reversed(float* a, const float* b) {
+  __shared__ float s[64];
+  s[threadIdx.x] = b[threadIdx.x]; __syncthreads(); a[threadIdx.x] = s[63 - threadIdx.x];
+}
+extern "C" __global__ void __launch_bounds__(32) stacked(float* a, const int* at) {
+  float t[40];
+  for (int i = 0; i < 40; ++i) t[i] = a[i + threadIdx.x];
+  for (int i = 0; i < 40; ++i) t[at[i]] += t[at[i + 1]];
+  a[threadIdx.x] = t[at[threadIdx.x]];
+})";
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    std::optional<cuda::Compiled> compiled = cuda::compile(source, arch, error);
+    ASSERT_TRUE(compiled) << error;
+    ASSERT_EQ(compiled->code.size(), 2u);
+    for (const cuda::CubinKernel& code : compiled->code) {
+      auto use = std::find_if(compiled->kernels.begin(), compiled->kernels.end(),
+                              [&](const cuda::KernelUse& u) { return u.name == code.name; });
+      ASSERT_NE(use, compiled->kernels.end()) << code.name;
+      EXPECT_EQ(code.registers, use->registers);
+      EXPECT_EQ(code.stack_bytes, use->stack_bytes);
+      EXPECT_EQ(code.shared_bytes, use->shared_bytes);
+      EXPECT_EQ(code.max_threads, code.name == "reversed" ? 64 : 32);
+      EXPECT_EQ(code.count("STL") > 0, code.name == "stacked");
+    }
+    EXPECT_EQ(cuda::why_unfit(*compiled),
+              "kernel `stacked` keeps 160 bytes of each thread's data in memory, not in registers");
+  }
+}
+
+TEST(NvrtcUse, SpillsAndWarningsAreReasons) {
+  std::string error;
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  // 256 sums, each of which is needed to the end, in the 64 registers that 1024 threads leave to each.
+  const std::string source = R"(
+extern "C" __global__ void __launch_bounds__(1024) many(float* a, const float* b, int n) {
+  float sums[256];
+  #pragma unroll
+  for (int i = 0; i < 256; ++i) sums[i] = b[i * 1024 + threadIdx.x];
+  for (int k = 0; k < n; ++k) {
+    #pragma unroll
+    for (int i = 0; i < 256; ++i) sums[i] += sums[(i + 7) % 256] * b[k];
+  }
+  #pragma unroll
+  for (int i = 0; i < 256; ++i) a[i * 1024 + threadIdx.x] = sums[i];
+})";
+  std::optional<cuda::Compiled> compiled = cuda::compile(source, "sm_80", error);
+  ASSERT_TRUE(compiled) << error;
+  std::string why = cuda::why_unfit(*compiled);
+  EXPECT_EQ(why.rfind("kernel `many` needs more registers than a thread has: ", 0), 0u) << why;
+  cuda::Compiled warned;
+  warned.log = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient "
+               "register resources in function 'k'\n";
+  EXPECT_EQ(cuda::why_unfit(warned).rfind("ptxas warns: (C7511) Potential", 0), 0u);
+}
+
+// A cubin that was cut or changed gives an answer or a reason, never more than is there.
+TEST(Cubin, DamageIsSurvived) {
+  std::string error;
+  EXPECT_FALSE(cuda::read_cubin("", error));
+  EXPECT_EQ(error, "this is no ELF64 file");
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  std::optional<cuda::Compiled> compiled = cuda::compile("extern \"C\" __global__ void k(float* a) { *a = 1; }", "sm_80", error);
+  ASSERT_TRUE(compiled) << error;
+  for (std::size_t bytes = 0; bytes < compiled->cubin.size(); bytes += 97) {
+    std::string cut = compiled->cubin.substr(0, bytes), changed = compiled->cubin;
+    changed[bytes] = static_cast<char>(~changed[bytes]);
+    for (const std::string& damaged : {cut, changed}) {
+      std::optional<std::vector<cuda::CubinKernel>> read = cuda::read_cubin(damaged, error);
+      std::size_t instructions = 0;
+      for (const cuda::CubinKernel& kernel : read.value_or(std::vector<cuda::CubinKernel>{})) {
+        for (const auto& [opcode, count] : kernel.opcodes) instructions += static_cast<std::size_t>(count);
+      }
+      EXPECT_LE(instructions, damaged.size() / 16) << "cut or changed at " << bytes;
+    }
+  }
 }
 
 TEST(NvrtcErrors, AreTheCompilersOwn) {

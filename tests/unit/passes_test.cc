@@ -248,6 +248,50 @@ TEST_F(PassTest, PartitionLoopsLeavesTestsAroundMuchWork) {
   EXPECT_EQ(partition_loops(arena(), p, {}).body, p.body);
 }
 
+// Two loops of tiles with a remainder each, fused: the tests are of quotient and remainder, none is left at the elements.
+TEST_F(PassTest, PartitionLoopsAsksForTheDigitsOfFusedLoops) {
+  Program p = parse("X: input f32[20, 22], Y: output f32[20, 22]", R"(
+    parallel for f in 9 {
+      unroll for i in 8 {
+        vectorize for j in 8 {
+          if f // 3 * 8 + i < 20 and f % 3 * 8 + j < 22 { Y[f // 3 * 8 + i, f % 3 * 8 + j] = X[f // 3 * 8 + i, f % 3 * 8 + j] }
+        }
+      }
+    })");
+  EXPECT_EQ(body(partition_loops(arena(), p, {})), R"(parallel for f in 9 {
+  if f // 3 < 2 {
+    if f % 3 < 2 {
+      unroll for i in 8 {
+        vectorize for j in 8 {
+          Y[f // 3 * 8 + i, f % 3 * 8 + j] = X[f // 3 * 8 + i, f % 3 * 8 + j]
+        }
+      }
+    } else {
+      unroll for i in 8 {
+        vectorize for j in 6 {
+          Y[f // 3 * 8 + i, j + 16] = X[f // 3 * 8 + i, j + 16]
+        }
+      }
+    }
+  } else {
+    if f % 3 < 2 {
+      unroll for i in 4 {
+        vectorize for j in 8 {
+          Y[i + 16, f % 3 * 8 + j] = X[i + 16, f % 3 * 8 + j]
+        }
+      }
+    } else {
+      unroll for i in 4 {
+        vectorize for j in 6 {
+          Y[i + 16, j + 16] = X[i + 16, j + 16]
+        }
+      }
+    }
+  }
+}
+)");
+}
+
 TEST_F(PassTest, ParallelLoopsAreFusedOrSerial) {
   Program p = parse("X: input f32[4, 6, 5], Y: output f32[4, 6, 5]", R"(
     parallel for i in 4 {

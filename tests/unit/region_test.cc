@@ -75,7 +75,7 @@ Touched touched(const Placed& placed, const Buffer* buffer, AccessKind kind, std
   return out;
 }
 
-bool is_in(const Element& element, const std::vector<Range>& box, const std::vector<i64>& values) {
+bool is_in(const Element& element, const List<Range>& box, const std::vector<i64>& values) {
   for (std::size_t d = 0; d < box.size(); ++d) {
     i64 low = value_of(box[d].min, values);
     if (element[d] < low || element[d] >= low + box[d].extent) return false;
@@ -170,9 +170,9 @@ TEST(IterMap, WhatIsDeterminedHasOnePreimage) {
   int determined = 0;
   for (int round = 0; round < 3000; ++round) {
     SmallWorld world({{0, rng.below(4)}, {0, rng.below(4)}, {0, rng.below(5)}});
-    std::vector<const Expr*> exprs{random_binding(world, rng), random_binding(world, rng), random_binding(world, rng)};
+    List<const Expr*> exprs{random_binding(world, rng), random_binding(world, rng), random_binding(world, rng)};
     const Expr* predicate = rng.below(2) ? world.build.lt(random_binding(world, rng), rng.below(12)) : nullptr;
-    std::vector<const Var*> fixed(world.vars.begin(), world.vars.begin() + rng.below(2));
+    List<const Var*> fixed(world.vars.begin(), world.vars.begin() + rng.below(2));
     const Var* wanted = world.vars[static_cast<std::size_t>(1 + rng.below(2))];
     if (!are_determined({wanted}, exprs, predicate, world.ranges, fixed)) continue;
     ++determined;
@@ -220,7 +220,7 @@ TEST(IndexMap, TilesAreInvertedAndKeepElementsApart) {
     if (rng.below(2)) results.push_back(b.floor_mod(world.vars[1], outer));
     if (rng.below(2)) results.push_back(b.floor_mod(high, inner));
     std::swap(results[0], results[static_cast<std::size_t>(rng.below(static_cast<i64>(results.size())))]);
-    std::vector<const Var*> coordinates;
+    List<const Var*> coordinates;
     for (std::size_t i = 0; i < results.size(); ++i) coordinates.push_back(b.var(static_cast<u32>(10 + i), "q"));
     std::vector<i64> extents{world.intervals[0].max + 1, world.intervals[1].max + 1};
     std::optional<TiledMap> map = tiled_map(world.arena, world.vars, results, extents, coordinates);

@@ -5,6 +5,7 @@
 
 #include "dsl/ir/print.h"
 #include "backends/device_form.h"
+#include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/space.h"
 #include "tests/unit/operator_kit.h"
@@ -43,6 +44,60 @@ rules s { fork }
 )", program.program);
   EXPECT_EQ(built.errors, "");
   EXPECT_EQ(built.space.sketches.size(), 3u);
+}
+
+// One operator by hand: the rules of a set make their sketches, schedules theirs.
+TEST(Schedules, StandBesideTheRules) {
+  OwnedProgram program = small_matmul();
+  const char* module = R"(
+rule cut(b: block) { i, j, k = loops(b); split(i, [_, 2]) }
+schedule by_hand for matmul {
+  i, j, k = get_loops(get_block("C"))
+  split(j, [_, sample_categorical([2, 4])])
+  either { } or { parallel(i) }
+}
+schedule other for dense { i, j, k = get_loops(get_block("Y")); split(i, [_, 3]) }
+schedule large for matmul when extent(loops(blocks()[0])[0]) > 100 { skip }
+)";
+  auto makers = [&](const std::string& sets) {
+    Built built = build(module + sets, program.program);
+    EXPECT_EQ(built.errors, "");
+    std::vector<std::string> out;
+    for (const Sketch& sketch : built.space.sketches) out.push_back(join(sketch.rules, "+"));
+    return join(out, " ");
+  };
+  EXPECT_EQ(makers("rules s { cut; by_hand; other; large }"), "cut by_hand by_hand");
+  EXPECT_EQ(makers("rules s { by_hand; cut }"), "cut by_hand by_hand");
+  EXPECT_EQ(makers("rules s { other; by_hand }"), "by_hand by_hand");
+  EXPECT_EQ(makers("rules s { cut }"), "cut");
+  // Nothing that fits: the program as it is.
+  EXPECT_EQ(makers("rules s { other; large }"), "");
+}
+
+TEST(Schedules, JoinTheSetsOfOthers) {
+  auto source = std::make_shared<Source>(Source{"hand.tw", "schedule hand for matmul { skip }\nrules own { }\n"});
+  auto later = std::make_shared<Source>(Source{"later.tw", "rules later { auto_inline }\n"});
+  Diagnostics diagnostics(*source);
+  rules::Library library = rules::Library::built_in();
+  ASSERT_TRUE(library.add(rules::parse_module(source, diagnostics), diagnostics) && library.add(rules::parse_module(later, diagnostics), diagnostics));
+  auto has = [&](const char* set) {
+    const std::vector<rules::RuleUse>& uses = *library.find_set(set);
+    return std::count_if(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->name == "hand"; });
+  };
+  EXPECT_EQ(has("cpu"), 1);
+  EXPECT_EQ(has("later"), 1);
+  EXPECT_EQ(has("own"), 0);
+}
+
+TEST(Schedules, ThatDoNotApplySayWhy) {
+  OwnedProgram program = small_matmul();
+  Built built = build("schedule hand for matmul {\n  split(get_loops(get_block(\"C\"))[0], [2, 2])\n}\nrules s { hand }\n", program.program);
+  EXPECT_EQ(built.errors,
+            "my.tw:1:10: error: the schedule does not apply to this program: split: factors multiply to 4, but loop `i` has extent 6\n"
+            "    1 | schedule hand for matmul {\n"
+            "      |          ^~~~~~~~~~~~~~~\n"
+            "schedule `hand` is left out\n");
+  EXPECT_EQ(built.space.sketches.size(), 1u);  // the program as it is
 }
 
 TEST(RuleLanguage, SkipKeepsAndDropRemovesAFork) {

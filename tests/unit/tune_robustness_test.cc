@@ -211,7 +211,11 @@ TEST_F(TuneRobustness, TwoAtOnceOnOneDatabaseBothSucceed) {
   i64 measured = report(first).at("measured").as_int64() + report(second).at("measured").as_int64();
   std::map<i64, Record> stored = records();
   EXPECT_EQ(count_trials(stored), measured) << "each trial that one of them reported is there";
-  EXPECT_GE(measured, 30);
+  EXPECT_GE(measured, 15 + 10) << "the space of `rows` holds 10 programs";
+  // Both propose the same batches, for they have the same seed, and each takes over what the other has measured.
+  std::set<std::string> programs;
+  for (const auto& [id, record] : stored) programs.insert(record.task + record.program);
+  EXPECT_GE(programs.size() * 3, stored.size() * 2) << "most trials were made twice";
   for (const auto& [id, record] : stored) EXPECT_TRUE(record.ok() || !record.is_trial()) << record.status << ": " << record.error;
   auto database = Database::open(path("small.db"), DatabaseMode::Read);
   ASSERT_TRUE(database);

@@ -1,4 +1,4 @@
-#include "runtime/worker_opencl/watchdog.h"
+#include "runtime/worker_device/watchdog.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// tracewright-worker-opencl: runs kernels on one OpenCL device for the Measurer (runtime/measurer.h), which speaks
+// tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer (runtime/measurer.h), which speaks
 // runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
 // devices. It never forks: drivers do not survive that.
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "runtime/worker_opencl/device_task.h"
+#include "runtime/worker_device/device_task.h"
 
 namespace tw {
 namespace {
@@ -24,9 +24,9 @@ class DeviceServer {
   // Requests of the tuner; see serve_requests.
   bool hello(HelloMessage& message) {
     hello_ = message;
-    device_ = std::make_unique<opencl::Device>(message.device, error_);
+    gpu_ = std::make_unique<device::Device>(message.device, error_);
     if (error_.empty()) {
-      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*device_, watchdog_, message.memory_bytes,
+      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*gpu_, watchdog_, message.memory_bytes,
                                                             message.reference_timeout_seconds,
                                                             open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC)});
     }
@@ -65,14 +65,14 @@ class DeviceServer {
   Watchdog watchdog_;
   HelloMessage hello_;
   std::string error_;
-  std::unique_ptr<opencl::Device> device_;
+  std::unique_ptr<device::Device> gpu_;
   std::unique_ptr<DeviceWorker> worker_;
   std::map<int, OpenTask> tasks_;
 };
 
-int list_devices() {
+int print_devices() {
   std::string error;
-  std::vector<std::string> names = opencl::device_names(error);
+  std::vector<std::string> names = device::names(error);
   for (std::size_t i = 0; i < names.size(); ++i) std::printf("%zu %s\n", i, names[i].c_str());
   if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
   return error.empty() ? 0 : 1;
@@ -82,11 +82,11 @@ int list_devices() {
 }  // namespace tw
 
 int main(int count, char** words) {
-  if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::list_devices();
+  if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::print_devices();
   struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
-    std::fprintf(stderr,
-                 "tracewright-worker-opencl: started by hand; tracewright starts it when it measures kernels\n");
+    std::fprintf(stderr, "%s: started by hand; tracewright starts it when it measures kernels on %s devices\n", words[0],
+                 tw::device::kKind);
     return 2;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);

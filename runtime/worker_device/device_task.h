@@ -1,21 +1,22 @@
-// DeviceTask: one workload in the OpenCL worker: its data and reference outputs on the host, its memory on the device,
+// DeviceTask: one workload in the worker of a device: its data and reference outputs on the host, its memory on the device,
 // the kernels that are loaded. And one measurement of a candidate:
 //   check     outputs, packed operands and scratch poisoned; run; outputs compared, bands beside all memory looked at
-//   time      samples by wall clock, launches and waiting included (runtime/worker/sampling.h); then the device's own
-//   clock recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
+//   time      samples (runtime/worker/sampling.h): OpenCL by wall clock, launches and waiting included; CUDA by events around a graph
+//             of launches; then the device's own clock
+//   recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
 #pragma once
 #include <map>
 #include <memory>
 
-#include "backends/opencl/device.h"
+#include "backends/device.h"
 #include "runtime/worker/task.h"
-#include "runtime/worker_opencl/watchdog.h"
+#include "runtime/worker_device/watchdog.h"
 
 namespace tw {
 
 // What all measurements of this worker share.
 struct DeviceWorker {
-  opencl::Device& device;
+  device::Device& gpu;
   Watchdog& watchdog;
   i64 memory_bytes = 0;
   double reference_timeout_seconds = 0;
@@ -34,13 +35,13 @@ class DeviceTask {
   // A kernel on the device with memory of its own for packed operands and scratch.
   struct Loaded {
     std::string code;
-    std::map<std::string, std::unique_ptr<opencl::Memory>> packed;
-    std::unique_ptr<opencl::Memory> scratch;
-    std::unique_ptr<opencl::LoadedKernel> kernel;
+    std::map<std::string, std::unique_ptr<device::Memory>> packed;
+    std::unique_ptr<device::Memory> scratch;
+    std::unique_ptr<device::LoadedKernel> kernel;
   };
   std::string run_reference(const Kernel& reference, double& seconds);
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
-  opencl::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
+  device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
   bool time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
             MeasureResult& result);
@@ -50,7 +51,7 @@ class DeviceTask {
 
   DeviceWorker& worker_;
   std::unique_ptr<Task> data_;
-  std::map<std::string, std::unique_ptr<opencl::Memory>> inputs_, outputs_;  // outputs by name and size
+  std::map<std::string, std::unique_ptr<device::Memory>> inputs_, outputs_;  // outputs by name and size
   std::map<std::string, const char*> host_inputs_[kSets];  // of each layout, which holds the set of its number
   int set_on_device_ = -1;
   std::shared_ptr<Loaded> incumbent_, latest_;

@@ -1,4 +1,4 @@
-#include "runtime/worker_opencl/device_task.h"
+#include "runtime/worker_device/device_task.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,11 +26,18 @@ bool fail(MeasureResult& result, MeasureStatus status, std::string message) {
 }
 
 // What the sampler calls.
-std::int32_t run_loaded(void* const*, void*, tw_parallel_for, void* kernel) {
-  return static_cast<opencl::LoadedKernel*>(kernel)->run();
+std::int32_t run_timed(void* kernel, int calls, i64& nanoseconds) {
+  return static_cast<device::LoadedKernel*>(kernel)->run(calls, nanoseconds);
 }
 
-BoundKernel sampled(opencl::LoadedKernel& kernel) { return {.run = run_loaded, .pool = &kernel}; }
+BoundKernel sampled(device::LoadedKernel& kernel) { return {.pool = &kernel, .timed = run_timed}; }
+
+bool fail_run(MeasureResult& result, int code) {
+  constexpr MeasureStatus kStatus[] = {MeasureStatus::BuildError, MeasureStatus::OutOfMemory, MeasureStatus::Crash};
+  device::Failure failure = device::failure_of(code);
+  const char* what = failure == device::Failure::Fault ? "the kernel broke the device's context: " : "the device does not run the kernel: ";
+  return fail(result, kStatus[static_cast<int>(failure)], cat(what, device::error_text(code)));
+}
 
 }  // namespace
 
@@ -64,8 +71,8 @@ std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) 
         const KernelArgument& argument = (*list)[i];
         if (!is_data(argument)) continue;
         host_inputs_[layout][argument.name] = static_cast<const char*>(pointers[i]);
-        std::unique_ptr<opencl::Memory>& memory = inputs_[argument.name];
-        if (!memory) memory = std::make_unique<opencl::Memory>(worker_.device, argument.bytes);
+        std::unique_ptr<device::Memory>& memory = inputs_[argument.name];
+        if (!memory) memory = std::make_unique<device::Memory>(worker_.gpu, argument.bytes);
         if (!memory->is_there())
           return cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
       }
@@ -74,7 +81,7 @@ std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) 
   return "";
 }
 
-opencl::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& owner, std::string& error) {
+device::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& owner, std::string& error) {
   if (is_data(argument)) {
     auto found = inputs_.find(argument.name);
     if (found != inputs_.end() && found->second->bytes() == argument.bytes) return found->second.get();
@@ -82,9 +89,9 @@ opencl::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& o
     return nullptr;
   }
   bool is_packed = argument.role == ArgumentRole::Packed;
-  std::unique_ptr<opencl::Memory>& memory =
+  std::unique_ptr<device::Memory>& memory =
       is_packed ? owner.packed[argument.name] : outputs_[cat(argument.name, "/", argument.bytes)];
-  if (!memory) memory = std::make_unique<opencl::Memory>(worker_.device, argument.bytes);
+  if (!memory) memory = std::make_unique<device::Memory>(worker_.gpu, argument.bytes);
   if (memory->is_there()) return memory.get();
   error = cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
   memory.reset();
@@ -97,23 +104,23 @@ std::shared_ptr<DeviceTask::Loaded> DeviceTask::load(const Kernel& kernel, Measu
   }
   auto loaded = std::make_shared<Loaded>();
   loaded->code = kernel.code;
-  std::vector<opencl::Memory*> pointers[2];
+  std::vector<device::Memory*> pointers[2];
   std::string error;
   const KernelManifest& manifest = kernel.manifest;
   for (int entry = 0; entry < 2; ++entry) {
     for (const KernelArgument& argument : entry == 0 ? manifest.prepack : manifest.run) {
-      opencl::Memory* memory = memory_for(argument, *loaded, error);
+      device::Memory* memory = memory_for(argument, *loaded, error);
       if (!memory) return fail(result, MeasureStatus::OutOfMemory, error), nullptr;
       pointers[entry].push_back(memory);
     }
   }
   if (i64 bytes = manifest.scratch_bytes(1); bytes > 0) {
-    loaded->scratch = std::make_unique<opencl::Memory>(worker_.device, bytes);
+    loaded->scratch = std::make_unique<device::Memory>(worker_.gpu, bytes);
     if (bytes > worker_.memory_bytes || !loaded->scratch->is_there())
       return fail(result, MeasureStatus::OutOfMemory, cat("the device has no memory for ", bytes, " bytes of scratch")),
              nullptr;
   }
-  loaded->kernel = std::make_unique<opencl::LoadedKernel>(worker_.device, kernel, pointers[0], pointers[1],
+  loaded->kernel = std::make_unique<device::LoadedKernel>(worker_.gpu, kernel, pointers[0], pointers[1],
                                                           loaded->scratch.get(), error);
   if (!error.empty()) return fail(result, MeasureStatus::BuildError, error), nullptr;
   return loaded;
@@ -139,9 +146,8 @@ bool DeviceTask::check(const Kernel& candidate, Loaded& loaded, int set, const c
   result.prepack_seconds =
       candidate.manifest.prepack_launches.empty() ? 0 : static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
   if (code == 0) code = loaded.kernel->run();
-  if (code != 0)
-    return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", code));
-  std::vector<std::pair<std::string, opencl::Memory*>> written;
+  if (code != 0) return fail_run(result, code);
+  std::vector<std::pair<std::string, device::Memory*>> written;
   for (const auto& [name, memory] : outputs_) written.emplace_back(name.substr(0, name.find('/')), memory.get());
   for (const auto& [name, memory] : loaded.packed) written.emplace_back(name, memory.get());
   if (loaded.scratch) written.emplace_back("scratch", loaded.scratch.get());
@@ -182,8 +188,7 @@ bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_sec
   BoundKernel timed = sampled(*candidate.kernel), other;
   if (incumbent) other = sampled(*incumbent->kernel);
   take_samples(timed, incumbent ? &other : nullptr, options, worker_.schedstat, *log);
-  if (log->returned != 0)
-    return fail(result, MeasureStatus::BuildError, cat("the device does not run the kernel: error ", log->returned));
+  if (log->returned != 0) return fail_run(result, log->returned);
   std::vector<Sample> samples(log->samples, log->samples + log->count);
   evaluate_samples(samples, options, incumbent != nullptr, incumbent_seconds, result);
   for (int i = 0; i < kDeviceTimings; ++i) {

@@ -1,0 +1,270 @@
+#include "backends/device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda_driver/api.h"
+#include "dsl/base/text.h"
+
+// All work goes to one stream of the device's primary context. Times are those of events around a graph that holds several runs, so that
+// what a launch costs the processor does not count (see runtime/worker/sampling.h for the rest).
+namespace tw::device {
+
+const char* const kKind = "CUDA";
+
+struct Device::State {
+  int device = -1;
+  cuda::Handle context = nullptr, stream = nullptr;
+  cuda::Handle begin = nullptr, end = nullptr;  // events
+};
+
+struct Memory::State {
+  cuda::Address address;  // of all of it
+};
+
+struct LoadedKernel::State {
+  struct Launch {
+    cuda::Handle function = nullptr;
+    cuda::LaunchConfig config{};
+    std::vector<cuda::Address> pointers;
+    std::vector<void*> parameters;  // addresses of `pointers`
+  };
+  Device::State& device;
+  cuda::Handle module = nullptr;
+  std::vector<Launch> prepack, run;
+  cuda::Handle graph = nullptr;  // of graph_calls runs
+  int graph_calls = 0;
+
+  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch, std::vector<Launch>& out,
+            std::string& error);
+  int launch(std::vector<Launch>& launches);
+  int finish(std::vector<Launch>& launches);
+  int capture(int calls);
+  int timed(int repeats, double& seconds);
+};
+
+namespace {
+
+constexpr std::size_t kBand = 4096;  // bytes
+constexpr u8 kBandByte = 0x5c;
+constexpr int kMostInGraph = 64;
+
+// Never null where a Device exists.
+const cuda::Api& driver() {
+  std::string error;
+  return *cuda::api(error);
+}
+
+std::string capability_of(const cuda::Api& api, int device) {
+  int major = 0, minor = 0;
+  api.device_attribute(&major, cuda::ComputeMajor, device);
+  api.device_attribute(&minor, cuda::ComputeMinor, device);
+  return cat("sm_", major, minor);
+}
+
+}  // namespace
+
+std::vector<std::string> names(std::string& error) {
+  const cuda::Api* api = cuda::api(error);
+  std::vector<std::string> out;
+  int count = 0, version = 0;
+  if (!api) return out;
+  if (api->device_count(&count) != 0) count = 0;
+  api->driver_version(&version);
+  for (int index = 0; index < count; ++index) {
+    int device = 0;
+    char name[256] = "";
+    std::size_t bytes = 0;
+    if (api->device_get(&device, index) != 0) continue;
+    api->device_name(name, sizeof name, device);
+    api->device_memory(&bytes, device);
+    out.push_back(cat(name, " (", capability_of(*api, device), ", ", bytes >> 30, " GiB, driver for CUDA ", version / 1000, ".", version % 1000 / 10, ")"));
+  }
+  if (out.empty()) error = "the CUDA driver finds no device";
+  return out;
+}
+
+std::string error_text(int code) {
+  std::string error;
+  const cuda::Api* api = cuda::api(error);
+  const char* text = nullptr;
+  if (api) api->error_string(code, &text);
+  return text ? cat(text, " (", code, ")") : cat("error ", code);
+}
+
+Failure failure_of(int code) {
+  if (code == cuda::OutOfMemory) return Failure::Memory;
+  bool is_fault = code >= cuda::FirstFault && code <= cuda::LastFault && code != cuda::OutOfResources;
+  return is_fault ? Failure::Fault : Failure::Refused;
+}
+
+Device::Device(int index, std::string& error) : state_(std::make_unique<State>()) {
+  std::vector<std::string> found = names(error);
+  if (!error.empty()) return;
+  if (index < 0 || index >= static_cast<int>(found.size())) {
+    for (std::size_t i = 0; i < found.size(); ++i) found[i] = cat(i, " = ", found[i]);
+    error = cat("there is no CUDA device ", index, "; there are ", join(found, ", "));
+    return;
+  }
+  const cuda::Api& api = driver();
+  int code = api.device_get(&state_->device, index);
+  if (code == 0) code = api.retain_context(&state_->context, state_->device);
+  if (code == 0) code = api.set_context(state_->context);
+  if (code == 0) code = api.stream_create(&state_->stream, cuda::kNonBlockingStream);
+  for (cuda::Handle* event : {&state_->begin, &state_->end}) {
+    if (code == 0) code = api.event_create(event, 0);
+  }
+  if (code != 0) error = cat("the CUDA device ", found[static_cast<std::size_t>(index)], " cannot be used: ", error_text(code));
+}
+
+Device::~Device() {
+  if (!state_->context) return;
+  for (cuda::Handle event : {state_->begin, state_->end}) {
+    if (event) driver().event_destroy(event);
+  }
+  if (state_->stream) driver().stream_destroy(state_->stream);
+  driver().release_context(state_->device);
+}
+
+Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
+  cuda::Address address = 0;
+  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes, 1));
+  if (driver().allocate(&address, data + 2 * kBand) != 0) return;
+  state_ = std::make_unique<State>(State{address});
+  if (fill(0)) return;
+  driver().release(address);
+  state_.reset();
+}
+
+Memory::~Memory() {
+  if (state_) driver().release(state_->address);
+}
+
+bool Memory::write(const void* data) {
+  return bytes_ == 0 || driver().copy_in(state_->address + kBand, data, static_cast<std::size_t>(bytes_)) == 0;
+}
+
+bool Memory::read(void* data) const {
+  return bytes_ == 0 || driver().copy_out(data, state_->address + kBand, static_cast<std::size_t>(bytes_)) == 0;
+}
+
+bool Memory::fill(u8 byte) {
+  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
+  auto one = [&](u8 value, std::size_t at, std::size_t bytes) { return driver().set_bytes(state_->address + at, value, bytes) == 0; };
+  // Sets are done in the default stream, kernels in another one.
+  return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) && driver().stream_synchronize(nullptr) == 0;
+}
+
+bool Memory::bands_intact() const {
+  std::vector<u8> band(kBand);
+  for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
+    if (driver().copy_out(band.data(), state_->address + at, kBand) != 0) return false;
+    if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
+  }
+  return true;
+}
+
+LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run,
+                           Memory* scratch, std::string& error)
+    : state_(new State{device.state()}) {
+  if (!kernel.code.starts_with("\x7f" "ELF")) {
+    error = "the kernel is no machine code for CUDA devices";
+    return;
+  }
+  if (int code = driver().load_module(&state_->module, kernel.code.data()); code != 0) {
+    error = cat("the driver does not load the machine code: ", error_text(code));
+    return;
+  }
+  bool bound = state_->bind(kernel.manifest.prepack_launches, prepack, scratch, state_->prepack, error);
+  if (bound) state_->bind(kernel.manifest.run_launches, run, scratch, state_->run, error);
+}
+
+LoadedKernel::~LoadedKernel() {
+  if (state_->graph) driver().graph_executable_destroy(state_->graph);
+  if (state_->module) driver().unload_module(state_->module);
+}
+
+int LoadedKernel::prepack() { return state_->finish(state_->prepack); }
+int LoadedKernel::run() { return state_->finish(state_->run); }
+
+int LoadedKernel::run(double& device_seconds) {
+  int code = state_->capture(1);
+  return code == 0 ? state_->timed(1, device_seconds) : code;
+}
+
+int LoadedKernel::run(int calls, i64& nanoseconds) {
+  int in_graph = std::min(calls, kMostInGraph), repeats = (calls + in_graph - 1) / in_graph;
+  double seconds = 0;
+  int code = state_->capture(in_graph);
+  if (code == 0) code = state_->timed(repeats, seconds);
+  // For `calls`, where a few more were run.
+  nanoseconds = static_cast<i64>(seconds * 1e9 * calls / (static_cast<double>(in_graph) * repeats));
+  return code;
+}
+
+bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
+                               std::vector<Launch>& out, std::string& error) {
+  for (const KernelLaunch& launch : launches) {
+    Launch made;
+    int code = driver().find_function(&made.function, module, launch.name.c_str());
+    if (code != 0) {
+      error = cat("kernel `", launch.name, "` is not in the machine code: ", error_text(code));
+      return false;
+    }
+    for (std::size_t d = 0; d < 3; ++d) {
+      made.config.grid[d] = static_cast<unsigned>(launch.groups[d]);
+      made.config.block[d] = static_cast<unsigned>(launch.threads[d]);
+    }
+    made.config.stream = device.stream;
+    for (const KernelLaunch::Pointer& pointer : launch.pointers) {
+      const Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
+      made.pointers.push_back(memory->state().address + kBand + (pointer.is_scratch ? static_cast<cuda::Address>(pointer.at) : 0));
+    }
+    out.push_back(std::move(made));
+    Launch& kept = out.back();  // `pointers` has its place in the heap now, and moves no more
+    for (cuda::Address& pointer : kept.pointers) kept.parameters.push_back(&pointer);
+  }
+  return true;
+}
+
+int LoadedKernel::State::launch(std::vector<Launch>& launches) {
+  for (Launch& one : launches) {
+    if (int code = driver().launch(&one.config, one.function, one.parameters.data(), nullptr); code != 0) return code;
+  }
+  return 0;
+}
+
+int LoadedKernel::State::finish(std::vector<Launch>& launches) {
+  int code = launch(launches);
+  int finished = driver().stream_synchronize(device.stream);
+  return code != 0 ? code : finished;
+}
+
+// A graph of so many runs; kept until another number is asked for.
+int LoadedKernel::State::capture(int calls) {
+  if (graph && graph_calls == calls) return 0;
+  if (graph) driver().graph_executable_destroy(graph);
+  graph = nullptr;
+  cuda::Handle recorded = nullptr;
+  int code = driver().begin_capture(device.stream, cuda::ThreadLocal);
+  for (int i = 0; i < calls && code == 0; ++i) code = launch(run);
+  int ended = driver().end_capture(device.stream, &recorded);
+  if (code == 0) code = ended;
+  if (code == 0) code = driver().graph_instantiate(&graph, recorded, 0);
+  if (recorded) driver().graph_destroy(recorded);
+  graph_calls = calls;
+  return code;
+}
+
+int LoadedKernel::State::timed(int repeats, double& seconds) {
+  float milliseconds = 0;
+  int code = driver().event_record(device.begin, device.stream);
+  for (int i = 0; i < repeats && code == 0; ++i) code = driver().graph_launch(graph, device.stream);
+  if (code == 0) code = driver().event_record(device.end, device.stream);
+  if (code == 0) code = driver().event_synchronize(device.end);
+  if (code == 0) code = driver().event_elapsed(&milliseconds, device.begin, device.end);
+  seconds = static_cast<double>(milliseconds) * 1e-3;
+  return code;
+}
+
+}  // namespace tw::device

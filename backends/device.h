@@ -1,0 +1,89 @@
+// A device that runs kernels: memory with guard bands, kernels with their launches, times. One interface with two implementations,
+// backends/opencl/device.cc (kernels are source text) and backends/cuda_driver/device.cc (kernels are cubins), each linked into the
+// worker of its kind (runtime/worker_device), which is a process of its own: drivers bring libraries of their own, and a bad kernel may
+// take the process with it. One thread at a time.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/kernel.h"
+
+namespace tw::device {
+
+// What kind of devices this is built for: "OpenCL", "CUDA".
+extern const char* const kKind;
+// One line for each device, in the order of their numbers. Empty with a reason in `error` if there is none.
+std::vector<std::string> names(std::string& error);
+
+// Codes that drivers answer with; 0 = good.
+std::string error_text(int code);
+enum class Failure : u8 {
+  Refused,  // this launch or kernel; the device goes on
+  Memory,   // there is not enough
+  Fault,    // the kernel did what it may not: nothing can be done with the device in this process any more
+};
+Failure failure_of(int code);
+
+class Device {
+ public:
+  // On failure `error` names the devices that there are.
+  Device(int index, std::string& error);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  struct State;
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// Memory of the device with a band of known bytes on both sides.
+class Memory {
+ public:
+  Memory(Device& device, i64 bytes);
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+  bool is_there() const { return state_ != nullptr; }  // else there was no memory
+  i64 bytes() const { return bytes_; }
+  bool write(const void* data);
+  bool read(void* data) const;
+  // The data gets `byte`, the bands their pattern.
+  bool fill(u8 byte);
+  bool bands_intact() const;
+
+  struct State;
+  State& state() const { return *state_; }
+
+ private:
+  Device& device_;
+  i64 bytes_;
+  std::unique_ptr<State> state_;
+};
+
+// A kernel with its launches bound to memory.
+class LoadedKernel {
+ public:
+  // `prepack` and `run` are the memory of the entry points' arguments. On failure `error` says why, with the driver's log.
+  LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run, Memory* scratch,
+               std::string& error);
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
+  ~LoadedKernel();
+  // Runs all launches of an entry point and waits for them. 0, or the driver's error code.
+  int prepack();
+  int run();
+  // run(), and the sum of the kernels' own times by the device's clock.
+  int run(double& device_seconds);
+  // `calls` runs one after the other and their nanoseconds, by the clock that kernels are timed by. 0, or the driver's error code.
+  int run(int calls, i64& nanoseconds);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tw::device

@@ -1,0 +1,190 @@
+// tracewright run-manifest: measures on a GPU what `tune --compile-only` found on a machine without one.
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdio>
+#include <map>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/rebuild.h"
+#include "cli/stored.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+#include "dsl/text/workload.h"
+#include "runtime/finalist_files.h"
+#include "sampler/search/least_flops.h"
+#include "sampler/search/trial.h"
+
+namespace tw::cli {
+namespace {
+
+struct Options {
+  std::string folder, database;
+  int device = 0;
+  double timeout = 2;
+  bool json = false;
+};
+
+// A workload that is open in the worker, with the best of its finalists so far.
+struct OpenWorkload {
+  int task = -1;
+  Kernel incumbent;
+  double best = 0;
+  double least_flops = 0;
+  std::string text;
+};
+
+struct Row {
+  const FinalistFile* finalist = nullptr;
+  MeasureResult result;
+};
+
+// Begins a finalist's workload with its reference result, once. Null after a message.
+OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file, Measurer& measurer, std::map<std::string, OpenWorkload>& open) {
+  auto [at, is_new] = open.try_emplace(finalist.workload);
+  if (!is_new) return &at->second;
+  const Program& program = file.program.program;
+  if (to_hex(structural_hash(program)) != finalist.workload)
+    return say(cat(finalist.task, ": the trace file is not for the workload of the manifest")), nullptr;
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_of(file)));
+  if (!compiler) return say(to_string(compiler.rejected())), nullptr;
+  BuiltKernel reference = build_reference(program, target_of(file), *compiler);
+  if (!reference.kernel) return say(cat(finalist.task, ": the reference cannot be compiled: ", reference.problem)), nullptr;
+  TaskStart start = measurer.begin_task(*reference.kernel, tolerance_of(program), finalist.seed);
+  if (start.task < 0) return say(cat(finalist.task, ": the reference cannot be run: ", start.error)), nullptr;
+  at->second.task = start.task;
+  at->second.least_flops = least_flops(program);
+  at->second.text = workload_text(program);
+  return &at->second;
+}
+
+Record record_of(const FinalistFile& finalist, const TraceFile& file, const MeasureResult& measured) {
+  Record record{.workload = finalist.workload, .target = finalist.target, .status = name_of(measured.status), .seed = finalist.seed};
+  record.task = finalist.task;
+  record.program = finalist.program;
+  record.object = to_hex(object_hash(finalist.kernel));
+  record.version = TW_VERSION;
+  record.host = host_description();
+  record.error = measured.message;
+  record.trace = file.trace.print(0);
+  if (!record.ok()) return record;
+  record.seconds = measured.seconds;
+  record.minimum = measured.min_seconds;
+  record.median = measured.median_seconds;
+  double unit = measured.ratio > 0 ? measured.seconds / measured.ratio : 1;
+  record.first_quartile = measured.lower_quartile * unit;
+  record.third_quartile = measured.upper_quartile * unit;
+  return record;
+}
+
+std::optional<TraceFile> read_trace(const FinalistFile& finalist, const std::string& folder) {
+  Source source{cat(folder, ": trace of ", finalist.task, ", rank ", finalist.rank), finalist.trace_file};
+  Diagnostics diagnostics(source);
+  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
+  std::fputs(diagnostics.render().c_str(), stderr);
+  return file;
+}
+
+int measure_all(const std::vector<FinalistFile>& finalists, const Options& options, Database& database, Measurer& measurer,
+                std::vector<Row>& rows) {
+  std::map<std::string, OpenWorkload> open;
+  for (const FinalistFile& finalist : finalists) {
+    std::optional<TraceFile> file = read_trace(finalist, options.folder);
+    if (!file) return Usage;
+    OpenWorkload* workload = open_workload(finalist, *file, measurer, open);
+    if (!workload) return Environment;
+    MeasureOptions how{.incumbent = workload->incumbent.code.empty() ? nullptr : &workload->incumbent, .least_flops = workload->least_flops,
+                       .timeout_seconds = options.timeout, .pairs = 20, .max_pairs = 40, .budget_seconds = 0.5};
+    MeasureResult measured = measurer.measure(workload->task, finalist.kernel, how);
+    if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
+    Record record = record_of(finalist, *file, measured);
+    if (!checked(database.add_workload(finalist.workload, workload->text)) || !checked(database.add_record(record))) return Environment;
+    if (record.ok() && (workload->best == 0 || record.seconds < workload->best)) {
+      workload->best = record.seconds;
+      workload->incumbent = finalist.kernel;
+    }
+    rows.push_back({&finalist, measured});
+  }
+  return Ok;
+}
+
+void print_rows(const std::vector<Row>& rows) {
+  std::vector<std::vector<std::string>> table;
+  for (const Row& row : rows)
+    table.push_back({row.finalist->task, std::to_string(row.finalist->rank), show_time(row.finalist->predicted_seconds), show_time(row.result.seconds),
+                     show_number(row.result.seconds > 0 ? row.result.seconds / row.finalist->predicted_seconds : 0, 2), name_of(row.result.status),
+                     row.result.message});
+  if (!table.empty()) print_table({"task", "rank", "predicted", "measured", "ratio", "status", "message"}, table);
+}
+
+boost::json::array to_json(const std::vector<Row>& rows) {
+  boost::json::array out;
+  for (const Row& row : rows)
+    out.push_back({{"task", row.finalist->task},
+                   {"rank", row.finalist->rank},
+                   {"predicted_us", row.finalist->predicted_seconds * 1e6},
+                   {"us", row.result.seconds * 1e6},
+                   {"median_us", row.result.median_seconds * 1e6},
+                   {"status", name_of(row.result.status)},
+                   {"message", row.result.message},
+                   {"max_error", row.result.max_error}});
+  return out;
+}
+
+// Wrong results and faults of kernels that the checks had let pass are worth an exit code of their own.
+int exit_code_of(const std::vector<Row>& rows) {
+  std::map<std::string, bool> has_good;
+  bool is_wrong = false;
+  for (const Row& row : rows) {
+    bool good = row.result.status == MeasureStatus::Ok || row.result.status == MeasureStatus::Noisy;
+    has_good[row.finalist->task] |= good;
+    is_wrong |= row.result.status == MeasureStatus::WrongResult || row.result.status == MeasureStatus::OutOfBounds;
+  }
+  if (is_wrong) return WrongResults;
+  for (const auto& [task, good] : has_good) {
+    if (!good) return TargetMissed;
+  }
+  return Ok;
+}
+
+int run_folder(const Options& options) {
+  std::string error;
+  std::optional<std::vector<FinalistFile>> finalists = read_finalists(options.folder, error);
+  if (!finalists) return say(error), Usage;
+  if (finalists->empty()) return say(cat(options.folder, " holds no finalist")), TargetMissed;
+  Target cuda;
+  cuda.kind = TargetKind::Cuda;
+  WorkerOptions worker = worker_options(cuda);
+  worker.device = options.device;
+  DeviceList devices = list_devices(worker);
+  if (!devices.error.empty()) return say(cat(devices.error, "\n`tracewright doctor` says what is missing")), Environment;
+  WorkerStart started = start_worker(worker);
+  if (!started.measurer) return say(started.error), Environment;
+  std::optional<Database> database = open_database(options.database.empty() ? options.folder + "/records.db" : options.database, DatabaseMode::Write);
+  if (!database) return Environment;
+  std::vector<Row> rows;
+  int code = measure_all(*finalists, options, *database, *started.measurer, rows);
+  options.json ? print_json({{"database", database->path()}, {"rows", to_json(rows)}}) : print_rows(rows);
+  if (!options.json && !rows.empty()) std::printf("\n%zu records in %s; `tracewright db export` carries them home\n", rows.size(), database->path().c_str());
+  return code == Ok ? exit_code_of(rows) : code;
+}
+
+}  // namespace
+
+int run_run_manifest(int count, char** words) {
+  Options options;
+  auto app = make_app("run-manifest",
+                      "Run the finalists that `tune --compile-only` wrote on this machine's GPU: load the machine code, compare with the reference "
+                      "result,\ntime by events, store a record of each. Needs the driver of an NVIDIA GPU, not the CUDA toolkit.",
+                      "examples:\n  tracewright run-manifest quickstart_finalists --database gpu.db");
+  app->add_option("DIR", options.folder, "the folder with manifest.json")->required();
+  app->add_option("--database", options.database, "where the records go; default: records.db in the folder");
+  app->add_option("--device", options.device, "which GPU; `tracewright doctor` lists them")->check(CLI::Range(0, 255));
+  app->add_option("--timeout", options.timeout, "seconds that a call of a kernel may take; the first one ten times as long")->check(CLI::PositiveNumber);
+  app->add_flag("--json", options.json, "print one JSON object");
+  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  return run_folder(options);
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,122 @@
+#include "cli/compile_only.h"
+
+#include <fmt/core.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "dsl/base/text.h"
+#include "runtime/finalist_files.h"
+#include "runtime/trace_file.h"
+#include "sampler/search/finalists.h"
+
+namespace tw::cli {
+namespace {
+
+std::vector<FinalistKernel> describe_kernels(const Finalist& finalist) {
+  std::vector<FinalistKernel> out;
+  for (const cuda::CubinKernel& code : finalist.compiled.code) {
+    FinalistKernel kernel{.name = code.name, .registers = code.registers, .stack_bytes = code.stack_bytes, .shared_bytes = code.shared_bytes};
+    for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[cuda::opcode_name(opcode)] += count;
+    const std::vector<KernelLaunch>& launches = finalist.source.manifest.run_launches;
+    for (std::size_t i = 0; i < launches.size() && launches.size() == finalist.estimate.size(); ++i) {
+      if (launches[i].name != code.name) continue;
+      kernel.blocks_per_multiprocessor = finalist.estimate[i].occupancy;
+      kernel.predicted_seconds = finalist.estimate[i].seconds;
+    }
+    out.push_back(std::move(kernel));
+  }
+  return out;
+}
+
+FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u64 seed) {
+  TaskKey key = key_of(task);
+  FinalistFile out{.task = task.name,
+                   .rank = rank,
+                   .workload = key.workload,
+                   .program = to_hex(finalist.candidate.program),
+                   .target = key.target,
+                   .device = task.target.gpu.empty() ? task.target.arch : task.target.gpu,
+                   .seed = seed,
+                   .predicted_seconds = finalist.seconds,
+                   .kernel = finalist.source,
+                   .source = finalist.source.code,
+                   .ptx = finalist.compiled.ptx,
+                   .trace_file = print_trace_file({TW_VERSION, key.target, task.program, finalist.trace}),
+                   .kernels = describe_kernels(finalist)};
+  out.kernel.code = finalist.compiled.cubin;
+  return out;
+}
+
+boost::json::object to_json(const TuneTask& task, const FinalistResult& result) {
+  boost::json::array finalists;
+  for (const Finalist& finalist : result.finalists) {
+    boost::json::array kernels;
+    for (const cuda::CubinKernel& code : finalist.compiled.code)
+      kernels.push_back({{"name", code.name}, {"registers", code.registers}, {"shared_bytes", code.shared_bytes}});
+    finalists.push_back({{"predicted_us", finalist.seconds * 1e6}, {"kernels", kernels}});
+  }
+  boost::json::object dropped;
+  for (const auto& [stage, row] : result.dropped) dropped[stage] = {{"count", row.count}, {"example", row.example}};
+  auto rate = [](i64 count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; };
+  return {{"name", task.name},
+          {"problem", result.problem},
+          {"finalists", finalists},
+          {"dropped", dropped},
+          {"compiled", result.compiled},
+          {"compiled_per_second", rate(result.compiled, result.compile_seconds)},
+          {"candidates", result.stats.candidates},
+          {"candidates_per_second", rate(result.stats.candidates, result.search_seconds)}};
+}
+
+void print_task(const TuneTask& task, const FinalistResult& result, double flops) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < result.finalists.size(); ++i) {
+    const Finalist& finalist = result.finalists[i];
+    int registers = 0;
+    i64 shared = 0, threads = 0, blocks = 0;
+    for (const cuda::CubinKernel& code : finalist.compiled.code) {
+      registers = std::max(registers, code.registers);
+      shared = std::max(shared, code.shared_bytes);
+    }
+    for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
+      threads = std::max(threads, launch.threads[0] * launch.threads[1] * launch.threads[2]);
+      blocks = std::max(blocks, launch.groups[0] * launch.groups[1] * launch.groups[2]);
+    }
+    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds), show_number(flops / finalist.seconds * 1e-9, 0), std::to_string(blocks),
+                    std::to_string(threads), std::to_string(registers), std::to_string(shared)});
+  }
+  if (!rows.empty()) print_table({"task", "rank", "predicted", "GFLOP/s", "blocks", "threads", "registers", "shared bytes"}, rows);
+  for (const auto& [stage, row] : result.dropped)
+    std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(), row.example.c_str());
+}
+
+}  // namespace
+
+int compile_only(const LoadedList& list, const CompileOnlyOptions& options, const std::atomic<bool>& stop) {
+  std::vector<FinalistFile> files;
+  boost::json::array tasks;
+  int code = Ok;
+  for (const TuneTask& task : list.tasks) {
+    FinalistOptions search{.count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
+    FinalistResult result = find_finalists(task, list.library, search, stop);
+    tasks.push_back(to_json(task, result));
+    if (!result.problem.empty()) return say(cat(task.name, ": ", result.problem)), Environment;
+    if (!options.json) print_task(task, result, count_flops(task.program.program));
+    if (result.finalists.empty()) say(cat(task.name, ": no candidate is fit to be launched")), code = TargetMissed;
+    for (std::size_t i = 0; i < result.finalists.size(); ++i)
+      files.push_back(as_file(task, result.finalists[i], static_cast<int>(i) + 1, options.seed));
+  }
+  ExportResult written = write_finalists(files, options.output);
+  if (options.json) print_json({{"tasks", tasks}, {"output", options.output}});
+  if (!written.error.empty()) return say(written.error), Environment;
+  if (!options.json)
+    std::printf("\n%zu finalists in %s; on a machine with such a GPU: tracewright run-manifest %s\n", files.size(), options.output.c_str(),
+                options.output.c_str());
+  return stop ? Interrupted : code;
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,409 @@
+#include "costmodel/gpu_draft.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tw {
+namespace {
+
+constexpr double kWarp = 32, kSchedulers = 4, kBanks = 32;
+constexpr double kSector = 32, kSectorsPerWavefront = 4;  // bytes; 128 bytes of L1 a cycle
+constexpr double kBaseRegisters = 24;                     // addresses, counters
+constexpr double kLoopInstructions = 3;                   // of each pass of a loop that is not unrolled
+constexpr double kDivision = 8, kMath = 10;               // instructions
+constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
+constexpr double kAhead = 4;          // loads of a serial loop that are under way at once
+constexpr double kOverlapLoss = 0.2;  // of units that work beside the busiest one
+constexpr double kLeastL1 = 16 << 10;
+constexpr double kWidest = 16;         // bytes of one load
+constexpr double kMostUnrolled = 1024;  // statements
+constexpr double kImpossible = 1e3;  // seconds of a kernel that cannot be launched: worse than all others, and finite
+
+const FlatDim* dims_of(const FlatProgram& program, const FlatAccess& access) { return program.dims_of(access); }
+
+// Elements of a box of an access, `part(p)` of whose loop at position p runs: extents per dimension.
+template <class Part>
+void box_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part, double* extents) {
+  const FlatDim* dims = dims_of(program, access);
+  for (u32 d = 0; d < access.rank; ++d) {
+    double span = 0;
+    for (u32 p = 0; p < store.depth; ++p) span += dims[d].span[p] * part(p);
+    extents[d] = std::clamp(std::floor(span + 1.001), 1.0, std::max(1.0, dims[d].extent));
+  }
+}
+
+template <class Part>
+double elements_in(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part) {
+  double extents[32], product = 1;
+  box_of(program, store, access, part, extents);
+  for (u32 d = 0; d < access.rank; ++d) product *= extents[d];
+  return product;
+}
+
+// Bytes in whole sectors.
+template <class Part>
+double bytes_in(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part) {
+  double extents[32], rows = 1;
+  double each = program.buffers[access.buffer].element_bytes;
+  if (access.rank == 0) return kSector;
+  box_of(program, store, access, part, extents);
+  for (u32 d = 0; d + 1 < access.rank; ++d) rows *= extents[d];
+  return rows * std::ceil(extents[access.rank - 1] * each / kSector) * kSector;
+}
+
+bool moves(const FlatProgram& program, const FlatAccess& access, u32 p) {
+  const FlatDim* dims = dims_of(program, access);
+  return std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return dim.span[p] > 0; });
+}
+
+bool is_same(const FlatProgram& program, const FlatStore& store, const FlatAccess& a, const FlatAccess& b) {
+  if (a.buffer != b.buffer) return false;
+  const FlatDim *x = dims_of(program, a), *y = dims_of(program, b);
+  for (u32 d = 0; d < a.rank; ++d) {
+    if (x[d].constant != y[d].constant || !std::equal(x[d].coefficient, x[d].coefficient + store.depth, y[d].coefficient)) return false;
+  }
+  return true;
+}
+
+Scope scope_of(const FlatProgram& program, const FlatAccess& access) { return program.buffers[access.buffer].buffer->scope; }
+
+// The widest load that the alignment of the last dimension allows where a run of it is unrolled, in elements.
+i64 width_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, u32 first_unrolled) {
+  if (access.rank == 0) return 1;
+  const FlatDim& last = dims_of(program, access)[access.rank - 1];
+  double each = program.buffers[access.buffer].element_bytes;
+  for (i64 width = static_cast<i64>(kWidest / each); width > 1; width /= 2) {
+    auto divides = [&](double value) { return std::fmod(value, static_cast<double>(width)) == 0; };
+    bool has_run = false, is_aligned = divides(last.constant) && divides(last.extent);
+    for (u32 p = 0; p < store.depth && is_aligned; ++p) {
+      bool is_run = p >= first_unrolled && last.coefficient[p] == 1 && divides(static_cast<double>(program.loop_of(store, p).extent));
+      has_run |= is_run;
+      is_aligned = is_run || divides(last.coefficient[p]);
+    }
+    if (has_run && is_aligned) return width;
+  }
+  return 1;
+}
+
+double arithmetic_of(const OpCounts& ops) {
+  double adds = at(ops, Op::FloatAddSub), muls = at(ops, Op::FloatMul), fused = std::min(adds, muls);
+  double plain = at(ops, Op::FloatCmp) + at(ops, Op::FloatOther) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) + at(ops, Op::IntCmp) +
+                 at(ops, Op::Bool) + at(ops, Op::Select);
+  double divisions = at(ops, Op::FloatDivMod) + at(ops, Op::IntDivMod), math = at(ops, Op::FloatMath) + at(ops, Op::IntMath);
+  return adds + muls - fused + plain + kDivision * divisions + kMath * math;
+}
+
+}  // namespace
+
+double GpuDraft::seconds(const Program& program, const std::vector<int>& known_registers) {
+  const FlatProgram& flat = reader_.read(program);
+  kernels_.assign(find_kernels(flat), {});
+  operands_.assign(kernels_.size(), 0);
+  is_counted_.assign(flat.buffers.size(), 0);
+  for (std::size_t i = 0; i < flat.stores.size(); ++i) {
+    const FlatStore& store = flat.stores[i];
+    if (store.is_prepack) continue;
+    KernelEstimate& kernel = kernels_[kernel_of_[i]];
+    for (u32 p = 0; p < store.depth; ++p) {
+      const FlatLoop& loop = flat.loop_of(store, p);
+      if (loop.axis < 0) continue;
+      i64& extent = (loop.axis < 3 ? kernel.grid : kernel.threads)[static_cast<std::size_t>(loop.axis % 3)];
+      extent = std::max(extent, loop.extent);
+    }
+    add_storage(flat, store, kernel, operands_[kernel_of_[i]]);
+  }
+  for (std::size_t k = 0; k < kernels_.size(); ++k) {
+    kernels_[k].registers += kBaseRegisters + operands_[k];
+    if (known_registers.size() == kernels_.size()) kernels_[k].registers = known_registers[k];
+    i64 registers = std::min<i64>(static_cast<i64>(kernels_[k].registers), device_.registers_per_thread);
+    kernels_[k].occupancy = occupancy(device_, {kernels_[k].block_threads(), registers, static_cast<i64>(kernels_[k].shared_bytes)});
+  }
+  for (std::size_t i = 0; i < flat.stores.size(); ++i) {
+    if (!flat.stores[i].is_prepack) add_store(flat, flat.stores[i], kernels_[kernel_of_[i]]);
+  }
+  double sum = 1e-9;
+  for (KernelEstimate& kernel : kernels_) finish(kernel), sum += kernel.seconds;
+  return sum;
+}
+
+// Stores of one top-level loop belong together.
+std::size_t GpuDraft::find_kernels(const FlatProgram& program) {
+  kernel_of_.assign(program.stores.size(), 0);
+  std::size_t count = 0;
+  i64 last_root = -1;
+  for (std::size_t i = 0; i < program.stores.size(); ++i) {
+    const FlatStore& store = program.stores[i];
+    if (store.is_prepack) continue;
+    i64 root = store.depth > 0 ? static_cast<i64>(program.chain[store.first_loop]) : -1;
+    if (root < 0 || root != last_root) ++count;
+    last_root = root;
+    kernel_of_[i] = static_cast<u32>(count - 1);
+  }
+  return count;
+}
+
+bool GpuDraft::is_in_registers(const FlatProgram& program, const FlatAccess& access) {
+  Scope scope = scope_of(program, access);
+  return scope == Scope::Register || scope == Scope::Local;
+}
+
+void GpuDraft::read_roles(const FlatProgram& program, const FlatStore& store) {
+  roles_.assign(store.depth, Role::Inner);
+  u32 first_thread = store.depth;
+  for (u32 p = 0; p < store.depth; ++p) {
+    int axis = program.loop_of(store, p).axis;
+    if (axis >= 0) roles_[p] = axis < 3 ? Role::Block : Role::Thread;
+    if (axis >= 3) first_thread = std::min(first_thread, p);
+  }
+  for (u32 p = 0; p < first_thread && first_thread < store.depth; ++p) {
+    if (roles_[p] == Role::Inner) roles_[p] = Role::Outer;
+  }
+  auto is_unrolled = [&](u32 p) {
+    LoopKind kind = program.loop_of(store, p).kind;
+    if (kind != LoopKind::Serial) return true;  // vthread, too
+    // Lowering or the compiler unrolls what selects a register.
+    return std::any_of(program.accesses.begin() + store.first_access, program.accesses.begin() + store.first_access + store.accesses,
+                       [&](const FlatAccess& access) { return is_in_registers(program, access) && moves(program, access, p); });
+  };
+  // The outermost loop that is unrolled, with all that is inside of it as far as compilers go.
+  first_unrolled_ = store.depth;
+  double instances = 1;
+  for (u32 p = store.depth; p-- > 0;) {
+    if (roles_[p] == Role::Thread) continue;
+    instances *= static_cast<double>(program.loop_of(store, p).extent);
+    if (roles_[p] != Role::Inner || instances > kMostUnrolled) break;
+    if (is_unrolled(p)) first_unrolled_ = p;
+  }
+  for (u32 p = first_unrolled_; p < store.depth; ++p) {
+    if (roles_[p] == Role::Inner) roles_[p] = Role::Body;
+  }
+}
+
+// How many passes of the loop around it a copy into shared memory is ahead, plus one.
+double GpuDraft::stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access) {
+  double stages = 1;
+  if (scope_of(program, access) != Scope::Shared) return stages;
+  u32 home = program.home_depth(program.buffers[access.buffer]);
+  if (home > 0 && home <= store.depth) stages = static_cast<double>(program.loop_of(store, home - 1).stages);
+  return std::max(1.0, stages);
+}
+
+GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& store) const {
+  Body body;
+  for (u32 p = 0; p < store.depth; ++p) {
+    double extent = static_cast<double>(program.loop_of(store, p).extent);
+    if (roles_[p] == Role::Thread) body.threads *= extent;
+    if (roles_[p] == Role::Outer) body.outer *= extent;
+    if (roles_[p] == Role::Inner) body.runs *= extent;
+    if (roles_[p] == Role::Body) body.instances *= extent;
+  }
+  body.warps = std::ceil(body.threads / kWarp);
+  return body;
+}
+
+void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands) {
+  read_roles(program, store);
+  const FlatAccess& target = program.accesses[store.first_access];
+  double loaded = 0;
+  for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
+    const FlatAccess& access = program.accesses[a];
+    const FlatBuffer& buffer = program.buffers[access.buffer];
+    double words = buffer.element_bytes / 4;
+    Scope scope = scope_of(program, access);
+    // Operands of one step of a reduction are held at once.
+    if (!is_in_registers(program, access) && !access.is_write)
+      loaded += words * elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body && moves(program, target, p) ? 1.0 : 0.0; });
+    if (scope == Scope::Global || is_counted_[access.buffer]) continue;
+    is_counted_[access.buffer] = 1;
+    u32 home = program.home_depth(buffer);
+    double elements = elements_in(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; });
+    if (scope == Scope::Shared) {
+      kernel.shared_bytes += elements * buffer.element_bytes * stages_of(program, store, access);
+      continue;
+    }
+    double threads = 1;
+    for (u32 p = home; p < store.depth; ++p) {
+      if (roles_[p] == Role::Thread) threads *= static_cast<double>(program.loop_of(store, p).extent);
+    }
+    kernel.registers += words * std::max(1.0, elements / threads);
+  }
+  operands = std::max(operands, loaded);
+}
+
+// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors.
+double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const KernelEstimate& kernel,
+                            i64 width) {
+  const FlatBuffer& buffer = program.buffers[access.buffer];
+  bool is_shared = buffer.buffer->scope == Scope::Shared;
+  const FlatDim* dims = dims_of(program, access);
+  double extents[32], step[3] = {0, 0, 0}, stride = 1;
+  u32 home = program.home_depth(buffer);
+  box_of(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; }, extents);
+  i64 own[3] = {1, 1, 1};
+  for (u32 p = 0; p < store.depth; ++p) {
+    if (int axis = program.loop_of(store, p).axis; axis >= 3) own[axis - 3] = program.loop_of(store, p).extent;
+  }
+  for (u32 d = access.rank; d-- > 0;) {
+    for (u32 p = 0; p < store.depth; ++p) {
+      if (int axis = program.loop_of(store, p).axis; axis >= 3) step[axis - 3] += dims[d].coefficient[p] * stride;
+    }
+    stride *= is_shared ? extents[d] : dims[d].extent;
+    for (const StrideRule& rule : buffer.buffer->stride_rules) {
+      if (is_shared && d > 0 && rule.axis == static_cast<i64>(d) - 1)
+        stride += static_cast<double>(((rule.offset - static_cast<i64>(stride)) % rule.factor + rule.factor) % rule.factor);
+    }
+  }
+  words_.clear();
+  i64 unit = is_shared ? 4 : static_cast<i64>(kSector);
+  for (i64 lane = 0; lane < static_cast<i64>(kWarp); ++lane) {
+    i64 x = lane % kernel.threads[0], y = lane / kernel.threads[0] % kernel.threads[1], z = lane / kernel.threads[0] / kernel.threads[1];
+    if (x >= own[0] || y >= own[1] || z >= own[2]) continue;
+    double offset = step[0] * static_cast<double>(x) + step[1] * static_cast<double>(y) + step[2] * static_cast<double>(z);
+    i64 first = static_cast<i64>(std::floor(offset) * buffer.element_bytes);
+    i64 last = first + static_cast<i64>(static_cast<double>(width) * buffer.element_bytes) - 1;
+    for (i64 word = first / unit; word <= std::max(first, last) / unit; ++word) words_.push_back(word);
+  }
+  std::sort(words_.begin(), words_.end());
+  words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
+  if (!is_shared) return std::max(1.0, static_cast<double>(words_.size()) / kSectorsPerWavefront);
+  int used[static_cast<int>(kBanks)] = {}, most = 1;
+  for (i64 word : words_) most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
+  return most;
+}
+
+// Returns the requests of one thread.
+double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
+                              KernelEstimate& kernel) {
+  i64 width = width_of(program, store, access, first_unrolled_);
+  double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
+  requests /= static_cast<double>(width);
+  // Loops of a thread inside of all that move the access do not repeat it.
+  double repeated = 1;
+  for (u32 p = store.depth; p-- > 0 && !moves(program, access, p);) {
+    if (roles_[p] == Role::Inner) repeated *= static_cast<double>(program.loop_of(store, p).extent);
+  }
+  requests *= body.runs / repeated * body.outer * store.share;
+  kernel.shared += requests * body.warps * wavefronts(program, store, access, kernel, width);
+  return requests;
+}
+
+void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel) {
+  read_roles(program, store);
+  Body body = body_of(program, store);
+  const Store* node = store.node;
+  double lanes = static_cast<double>(node->targets[0].buffer->dtype == DType::F64 ? device_.f64_per_cycle : device_.f32_per_cycle);
+  double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
+  double instructions = arithmetic + kLoopInstructions * body.outer * body.runs;
+  bool reads_memory = false, reads_shared = false;
+  for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
+    const FlatAccess& access = program.accesses[a];
+    if (is_in_registers(program, access)) continue;
+    bool is_repeated = a > store.first_access && !access.is_write && is_same(program, store, program.accesses[a - 1], access) &&
+                       !program.accesses[a - 1].is_write;
+    if (!is_repeated) instructions += add_requests(program, store, access, body, kernel);
+    bool is_shared = scope_of(program, access) == Scope::Shared;
+    reads_memory |= !access.is_write && !is_shared;
+    reads_shared |= !access.is_write && is_shared;
+  }
+  kernel.fma += arithmetic * body.warps * kWarp / lanes;
+  kernel.issue += instructions * body.warps / kSchedulers;
+  double latency = reads_memory ? static_cast<double>(device_.memory_latency) : reads_shared ? static_cast<double>(device_.shared_latency) : 0;
+  double stages = stages_of(program, store, program.accesses[store.first_access]);
+  if (reads_memory) latency /= stages * stages;  // what is copied ahead has mostly arrived
+  double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
+  kernel.wait += body.outer * (latency * loads + kBarrier) + chain_of(program, store, body);
+  kernel.warp_instructions += instructions;
+  add_traffic(program, store, kernel);
+}
+
+// Cycles that a thread's sums wait for themselves: those of one result follow each other.
+double GpuDraft::chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const {
+  const FlatAccess& target = program.accesses[store.first_access];
+  double results = elements_in(program, store, target, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
+  return body.outer * body.runs * body.instances / results * kArithmeticLatency * store.share;
+}
+
+double GpuDraft::l1_bytes(const KernelEstimate& kernel) const {
+  double blocks = std::max(1, kernel.occupancy);
+  return std::max(kLeastL1, static_cast<double>(device_.shared_per_multiprocessor) - blocks * kernel.shared_bytes) / blocks;
+}
+
+void GpuDraft::add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel) {
+  serial_.clear();
+  for (u32 p = 0; p < store.depth; ++p) {
+    if (roles_[p] != Role::Block && roles_[p] != Role::Thread) serial_.push_back(p);
+  }
+  // 1. The outermost serial loop inside of which all that the block touches fits into L1.
+  std::size_t fitting = serial_.size();
+  auto inside = [&](std::size_t from) {
+    return [this, from](u32 p) {
+      if (roles_[p] == Role::Block) return 0.0;
+      if (roles_[p] == Role::Thread) return 1.0;
+      return std::find(serial_.begin() + static_cast<std::ptrdiff_t>(from), serial_.end(), p) != serial_.end() ? 1.0 : 0.0;
+    };
+  };
+  auto is_traffic = [&](u32 a) {
+    const FlatAccess& access = program.accesses[a];
+    if (scope_of(program, access) != Scope::Global) return false;
+    return a == store.first_access || access.is_write || !is_same(program, store, program.accesses[a - 1], access);
+  };
+  u32 first = store.first_access, end = first + store.accesses;
+  for (std::size_t from = serial_.size(); from-- > 0;) {
+    double bytes = 0;
+    for (u32 a = first; a < end; ++a) bytes += is_traffic(a) ? bytes_in(program, store, program.accesses[a], inside(from)) : 0;
+    if (bytes > l1_bytes(kernel)) break;
+    fitting = from;
+  }
+  // Loops outside of it come back to what they do not move; what they move, they go through once.
+  auto of_block = [&](const FlatAccess& access) {
+    double passes = 1, repeats = 1;
+    for (std::size_t i = 0; i < fitting; ++i) {
+      double extent = static_cast<double>(program.loop_of(store, serial_[i]).extent);
+      passes *= extent;
+      if (!moves(program, access, serial_[i])) repeats *= extent;
+    }
+    return std::min(passes * bytes_in(program, store, access, inside(fitting)), repeats * bytes_in(program, store, access, inside(0)));
+  };
+  // 2. What the blocks of a wave share is read from memory once.
+  double at_once = static_cast<double>(device_.multiprocessors) * std::max(1, kernel.occupancy), part[3];
+  for (std::size_t d = 0; d < 3; ++d) {
+    double extent = static_cast<double>(kernel.grid[d]);
+    part[d] = std::clamp(at_once, 1.0, extent) / extent;
+    at_once /= extent;
+  }
+  auto of_wave = [&](u32 p) { return roles_[p] == Role::Block ? part[program.loop_of(store, p).axis] : 1.0; };
+  double waves = std::ceil(static_cast<double>(kernel.blocks()) / (static_cast<double>(device_.multiprocessors) * std::max(1, kernel.occupancy)));
+  double unique = 0, by_waves = 0, through_l2 = 0;
+  for (u32 a = first; a < end; ++a) {
+    if (!is_traffic(a)) continue;
+    const FlatAccess& access = program.accesses[a];
+    unique += bytes_in(program, store, access, [](u32) { return 1.0; });
+    by_waves += waves * bytes_in(program, store, access, of_wave);
+    through_l2 += of_block(access) * static_cast<double>(kernel.blocks()) * store.share;
+  }
+  through_l2 = std::max(through_l2, unique * store.share);
+  kernel.l2_bytes += through_l2;
+  bool fits = unique <= static_cast<double>(device_.l2_bytes);
+  kernel.dram_bytes += store.share * (fits ? unique : std::clamp(by_waves, unique, std::max(unique, through_l2)));
+}
+
+void GpuDraft::finish(KernelEstimate& kernel) const {
+  if (kernel.occupancy == 0) {
+    kernel.seconds = kImpossible;
+    return;
+  }
+  double blocks = static_cast<double>(kernel.blocks()), processors = static_cast<double>(device_.multiprocessors);
+  double busiest = std::max({kernel.fma, kernel.issue, kernel.shared});
+  double work = busiest + kOverlapLoss * (kernel.fma + kernel.issue + kernel.shared - busiest);
+  kernel.waves = std::ceil(blocks / (processors * kernel.occupancy));
+  double alone = std::max(work, kernel.warp_instructions) + kernel.wait;
+  double cycles = std::max(std::ceil(blocks / processors) * work, kernel.waves * alone);
+  double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
+  double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
+  kernel.seconds = static_cast<double>(device_.launch_ns) * 1e-9 + std::max(dram, std::max(l2, cycles) / device_.clock_hz());
+  // Registers beyond those of a thread are spilled.
+  double over = kernel.registers / static_cast<double>(device_.registers_per_thread);
+  if (over > 1) kernel.seconds *= 1 + 4 * (over - 1) + 1;
+}
+
+}  // namespace tw

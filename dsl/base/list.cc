@@ -1,0 +1,72 @@
+#include "dsl/base/list.h"
+
+#include <bit>
+#include <cstdint>
+#include <new>
+
+namespace tw {
+namespace {
+
+// Sizes are powers of two; what is larger than the largest comes from the heap. Of each size some wait for the next request, not
+// all: a thread that only gives back what others took must not hoard it.
+constexpr std::size_t kSmallest = 32;
+constexpr int kSizes = 10;
+constexpr int kMaxWaiting = 256;
+
+struct Piece {
+  Piece* next;
+};
+struct Waiting {
+  Piece* first = nullptr;
+  int count = 0;
+};
+// Outlives `ThreadPool`: lists may be destroyed later than the pool of their thread.
+constinit thread_local bool has_ended = false;
+
+struct ThreadPool {
+  Waiting sizes[kSizes];
+  constexpr ThreadPool() = default;
+  ~ThreadPool() {
+    has_ended = true;
+    for (Waiting& waiting : sizes) {
+      while (Piece* piece = waiting.first) {
+        waiting.first = piece->next;
+        ::operator delete(piece);
+      }
+    }
+  }
+};
+constinit thread_local ThreadPool pool;
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool is_pooling = false;  // every use after free is to be seen
+#else
+constexpr bool is_pooling = true;
+#endif
+
+int size_index(std::size_t bytes) { return bytes <= kSmallest ? 0 : std::bit_width((bytes - 1) / kSmallest); }
+
+}  // namespace
+
+void* take_pooled(std::size_t bytes) {
+  int size = size_index(bytes);
+  if (!is_pooling || size >= kSizes) return ::operator new(bytes);
+  if (!has_ended && pool.sizes[size].first) {
+    Waiting& waiting = pool.sizes[size];
+    Piece* piece = waiting.first;
+    waiting.first = piece->next;
+    --waiting.count;
+    return piece;
+  }
+  return ::operator new(kSmallest << size);
+}
+
+void give_pooled(void* data, std::size_t bytes) noexcept {
+  int size = size_index(bytes);
+  if (!is_pooling || size >= kSizes || has_ended || pool.sizes[size].count == kMaxWaiting) return ::operator delete(data);
+  Waiting& waiting = pool.sizes[size];
+  waiting.first = new (data) Piece{waiting.first};
+  ++waiting.count;
+}
+
+}  // namespace tw

@@ -1,0 +1,48 @@
+// What an emulated kernel did (runtime/emulation.h). Shared by the library and the program that runs the kernel.
+#pragma once
+#include <string>
+
+#include "dsl/base/arena.h"
+
+namespace tw {
+
+enum class EmulationStatus : u8 {
+  Ok,             // ran to the end without a finding; what it computed is for the caller to judge
+  Unavailable,    // no compiler, no emulator program, no memory: nothing is known about the kernel
+  BuildError,     // the text is no C++; message: the compiler's first words
+  Launch,         // more threads than __launch_bounds__ allows
+  OutOfBounds,    // also writes to inputs and accesses to memory that is none of the kernel's
+  Misaligned,     // a vector access at an address that is no multiple of its size
+  Uninitialised,  // a read of what nothing has written
+  Race,           // two threads or groups at one element, unordered
+  Barrier,        // not all threads of the group reach a barrier, or not the same one
+  Deadlock,       // threads wait for each other
+  Async,          // memory is touched while an asynchronous copy is on its way to it
+  Arithmetic,     // 32-bit overflow, division by zero, a shift too far
+  Crash,          // a signal
+  Timeout,
+};
+inline constexpr int kEmulationStatuses = 14;
+const char* name_of(EmulationStatus status);  // "ok", "race", ...
+
+struct EmulationOptions {
+  u64 seed = 1;  // of the order of threads and groups
+  int runs = 1;  // with seed, seed + 1, ...; the first finding ends it
+  // Of each launch at most so many groups run: first, last, and some drawn from the seed. What the others would have
+  // written stays a pattern, and reading it is no finding. 0 = all.
+  i64 max_groups = 0;
+  double timeout_seconds = 20;  // of all runs together
+};
+
+struct EmulationReport {
+  EmulationStatus status = EmulationStatus::Unavailable;
+  std::string message;       // one sentence: kernel, group, thread, buffer, index; empty if Ok
+  bool is_complete = false;  // every group of every launch ran
+  // Sums over the launches of the first run.
+  i64 launches = 0, groups = 0, barriers = 0, global_accesses = 0, shared_accesses = 0;
+  // Of one group of each launch: accesses of whole warps to shared memory, and how many more rounds than for
+  // conflict-free addresses the 32 banks of 4 bytes need for them.
+  i64 warp_accesses = 0, bank_conflicts = 0;
+};
+
+}  // namespace tw

@@ -1,0 +1,64 @@
+// EmulationGate: is a CUDA kernel right, as far as that can be known without a GPU? Runs it in the emulator
+// (runtime/emulation.h) on random inputs and compares with the reference result. Used where a task's target is `cuda`
+// and there is no device: the search, `replay --check`, `tune --compile-only`. It measures nothing and stores nothing.
+// One task, one gate:
+//
+//   EmulationGate gate(workload_program);              // draws inputs, computes the reference once
+//   EmulationVerdict verdict = gate.check(kernel);     // kernel: what build_kernel(program, target, compiler) gives
+//   for a cuda target if (verdict.kind == EmulationVerdict::Wrong) ...   // verdict.message says why, in one sentence
+#pragma once
+#include "dsl/ir/program.h"
+#include "runtime/emulation.h"
+
+namespace tw {
+
+struct EmulationGateOptions {
+  u64 seed = 1;  // of inputs and orders
+  int runs = 2;  // orders that are tried, if all groups run
+  // Kernels of more multiply-adds than this run some groups of each launch only; the outputs are compared where those
+  // have written.
+  double full_points = 2e7;
+  i64 max_groups = 3;                 // for these
+  double reference_points = 4e9;      // beyond, values are not compared at all: the reference would take seconds
+  i64 memory_bytes = i64{256} << 20;  // of all arguments; beyond, the verdict is Unknown
+  double timeout_seconds = 60;
+};
+
+struct EmulationVerdict {
+  enum Kind : u8 {
+    Right,    // ran without a finding, and what it computed agrees with the reference
+    Wrong,    // a finding, or a wrong value
+    Unknown,  // could not be emulated: no compiler, too large, or out of time
+  };
+  Kind kind = Unknown;
+  std::string message;     // empty if Right
+  EmulationReport report;  // counters: bank conflicts, barriers
+  i64 compared = 0;        // output elements
+  double max_error = 0;    // of these, largest |actual - expected|
+};
+
+class EmulationGate {
+ public:
+  // `workload`: the program before any schedule.
+  explicit EmulationGate(const Program& workload, const EmulationGateOptions& options = {});
+
+  // Compiles (about 0.1 to 0.5 s) and runs one kernel.
+  EmulationVerdict check(const Kernel& kernel) const;
+  // The same for several kernels of the workload with different symbols, compiled together, which is faster.
+  std::vector<EmulationVerdict> check(std::span<const Kernel* const> kernels) const;
+
+ private:
+  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index) const;
+  EmulationVerdict compare(const NamedArrays& arrays, const EmulationReport& report) const;
+
+  EmulationGateOptions options_;
+  Tolerance tolerance_;
+  bool is_small_ = true;           // all groups run
+  NamedArrays inputs_, expected_;  // expected_: empty = not compared
+  std::string problem_;            // why nothing can be checked
+};
+
+EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel,
+                                    const EmulationGateOptions& options = {});
+
+}  // namespace tw

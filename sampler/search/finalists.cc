@@ -1,0 +1,151 @@
+#include "sampler/search/finalists.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "dsl/base/text.h"
+#include "sampler/search/parallel_for.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// One candidate on its way through the compiler.
+struct Attempt {
+  std::optional<Finalist> finalist;
+  const char* stage = "";  // that refused it
+  std::string why;
+  bool was_compiled = false;
+};
+
+class FinalistSearch {
+ public:
+  FinalistSearch(const TuneTask& task, const FinalistOptions& options, CandidateSpace space, const std::atomic<bool>& stop)
+      : task_(task), options_(options), space_(std::move(space)), stop_(stop) {
+    evolution_.threads = options.threads > 0 ? options.threads : usable_threads();
+    evolution_.epsilon = 0;  // what the model thinks little of is not worth a compilation, where nothing is learned from it
+  }
+
+  FinalistResult run() {
+    for (int round = 0; round < options_.rounds && !stop_; ++round) {
+      double begin = now();
+      std::vector<Candidate> proposed = evolve(space_, elites_, tried_, nullptr, 2 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
+                                               evolution_, known_, result_.stats);
+      result_.search_seconds += now() - begin;
+      if (proposed.empty()) break;
+      begin = now();
+      bool is_better = compile(proposed);
+      result_.compile_seconds += now() - begin;
+      if (!is_better && is_full()) break;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool is_full() const { return static_cast<int>(result_.finalists.size()) >= options_.count; }
+
+  // True if a finalist came of it.
+  bool compile(const std::vector<Candidate>& proposed) {
+    std::vector<Attempt> attempts(proposed.size());
+    parallel_for(static_cast<int>(proposed.size()), evolution_.threads, [&](int item, int) {
+      if (!stop_) attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
+    });
+    bool is_better = false;
+    double worst = is_full() ? result_.finalists.back().seconds : 0;
+    for (std::size_t i = 0; i < attempts.size(); ++i) {
+      Attempt& one = attempts[i];
+      tried_.insert(proposed[i].program);
+      result_.compiled += one.was_compiled;
+      if (!one.finalist) {
+        FinalistResult::Dropped& dropped = result_.dropped[one.stage];
+        if (dropped.count++ == 0) dropped.example = one.why;
+        continue;
+      }
+      is_better |= worst == 0 || one.finalist->seconds < worst;
+      result_.finalists.push_back(std::move(*one.finalist));
+    }
+    std::stable_sort(result_.finalists.begin(), result_.finalists.end(), [](const Finalist& a, const Finalist& b) { return a.seconds < b.seconds; });
+    if (is_full()) result_.finalists.erase(result_.finalists.begin() + options_.count, result_.finalists.end());
+    elites_.clear();
+    for (const Finalist& finalist : result_.finalists) elites_.push_back(finalist.candidate);
+    return is_better;
+  }
+
+  Attempt attempt(const Candidate& proposed) const {
+    Attempt out;
+    CandidateBuilder builder(space_);
+    Candidate candidate = proposed;
+    Result<Program> program = builder.build(candidate, nullptr);
+    Result<Trace> trace = full_trace(space_, candidate);
+    TW_CHECK(program && trace, "a candidate that was built cannot be built again");
+    Arena arena(1 << 18);
+    const Target& target = task_.target;
+    Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+    if (!lowered) return out.stage = "lowering", out.why = to_string(lowered.rejected()), out;
+    Result<Kernel> source = device_source(*lowered, target, task_.name);
+    if (!source) return out.stage = "lowering", out.why = to_string(source.rejected()), out;
+    std::optional<cuda::Compiled> compiled = cuda::compile(source->code, target.arch, out.why);
+    out.was_compiled = true;
+    if (!compiled) return out.stage = "compiler", out;
+    out.why = cuda::why_unfit(*compiled);
+    if (!out.why.empty()) return out.stage = "registers", out;
+    Finalist finalist{std::move(candidate), std::move(*trace), std::move(*source), std::move(*compiled), {}, 0};
+    judge(*program, finalist, out);
+    if (!out.why.empty()) return out;
+    // Last, for it takes longest.
+    if (options_.is_wrong) out.why = options_.is_wrong(finalist.source);
+    if (!out.why.empty()) return out.stage = "emulation", out;
+    out.finalist = std::move(finalist);
+    return out;
+  }
+
+  // The model again, with what the compiler made of each kernel; and the limits of the device.
+  void judge(const Program& program, Finalist& finalist, Attempt& out) const {
+    std::vector<int> registers;
+    for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
+      for (const cuda::CubinKernel& kernel : finalist.compiled.code) {
+        if (kernel.name != launch.name) continue;
+        BlockNeeds needs{launch.threads[0] * launch.threads[1] * launch.threads[2], kernel.registers, kernel.shared_bytes};
+        if (out.why.empty()) out.why = broken_limit(*space_.gpu, needs);
+        registers.push_back(kernel.registers);
+      }
+    }
+    if (!out.why.empty()) out.stage = "limits";
+    GpuDraft draft(*space_.gpu);
+    finalist.seconds = draft.seconds(program, registers);
+    finalist.estimate = draft.kernels();
+  }
+
+  const TuneTask& task_;
+  const FinalistOptions& options_;
+  CandidateSpace space_;
+  const std::atomic<bool>& stop_;
+  EvolutionOptions evolution_;
+  KnownCandidates known_;
+  HashSet tried_;
+  std::vector<Candidate> elites_;
+  FinalistResult result_;
+};
+
+}  // namespace
+
+FinalistResult find_finalists(const TuneTask& task, const rules::Library& library, const FinalistOptions& options,
+                              const std::atomic<bool>& stop) {
+  FinalistResult failed;
+  if (!cuda::nvrtc_version(failed.problem)) return failed;
+  failed.problem.clear();
+  const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
+  if (!uses) {
+    failed.problem = cat("there is no rule set `", options.rules, "`; there are ", join(library.set_names(), ", "));
+    return failed;
+  }
+  CandidateSpace space = make_candidate_space(task.program.program, *uses, library, task.target, failed.problem);
+  if (!space.gpu) return failed;
+  if (space.space.sketches.empty()) failed.problem = "the rules leave no sketch";
+  return space.space.sketches.empty() ? std::move(failed) : FinalistSearch(task, options, std::move(space), stop).run();
+}
+
+}  // namespace tw

@@ -1,0 +1,52 @@
+// Finalists: the best candidates of a task for a CUDA device that is not there. The search is that of `tune` with the analytic model in
+// place of the learned one, and compiling with checks in place of measuring: what spills, breaks a limit of the device or a promise of
+// the compiler, or is wrong by emulation, is dropped. Used by `tune --compile-only`. It needs NVRTC, no driver and no device.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+
+#include "backends/cuda/nvrtc.h"
+#include "sampler/search/evolution.h"
+#include "sampler/search/tune.h"
+
+namespace tw {
+
+struct FinalistOptions {
+  int count = 8;           // finalists that are wanted
+  int rounds = 6;          // of search and compiling, at most
+  u64 seed = 0;
+  int threads = 0;         // 0 = all this process may use
+  std::string rules = "cuda";
+  // The gate that stands in for a run on a device: "" if the source computes what the workload says, else why not. Called from
+  // several threads; null = none.
+  std::function<std::string(const Kernel& source)> is_wrong;
+};
+
+struct Finalist {
+  Candidate candidate;
+  Trace trace;                          // whole, with what postprocessors did
+  Kernel source;                        // CUDA C with its launches; symbol: the task's name
+  cuda::Compiled compiled;
+  std::vector<KernelEstimate> estimate;  // by launch, with the registers that ptxas gave
+  double seconds = 0;                   // predicted
+};
+
+struct FinalistResult {
+  std::vector<Finalist> finalists;      // best first
+  struct Dropped {
+    i64 count = 0;
+    std::string example;
+  };
+  std::map<std::string, Dropped> dropped;  // by what refused it: "lowering", "compiler", "registers", "limits", "emulation"
+  std::string problem;                  // why there is nothing: no NVRTC, no description of the device, no sketch
+  EvolutionStats stats;
+  i64 compiled = 0;                     // candidates that went through NVRTC
+  double search_seconds = 0, compile_seconds = 0;  // wall time
+};
+
+// The same options give the same finalists for any number of threads, unless *stop is set in between.
+FinalistResult find_finalists(const TuneTask& task, const rules::Library& library, const FinalistOptions& options,
+                              const std::atomic<bool>& stop);
+
+}  // namespace tw

@@ -1,0 +1,142 @@
+/* A CUDA driver without a device, for tests of what becomes of faults: it answers the calls of backends/cuda_driver, keeps "device" memory
+ * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
+ * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
+ * "wrong", "outside", "crash"); with TW_STUB_ONCE, the path of a file, only once: whoever can remove the file has the fault. Built with
+ * TW_STUB_OLD it lacks a function, as an old driver does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef unsigned long long Address;
+typedef struct {
+  unsigned grid[3], block[3], dynamic_shared_bytes;
+  void* stream;
+  const void* attributes;
+  unsigned attribute_count;
+} LaunchConfig;
+
+enum { MOST_RECORDED = 256, MOST_PARAMETERS = 3 };
+typedef struct {
+  int count;
+  void* pointers[MOST_RECORDED][MOST_PARAMETERS];
+} Graph;
+
+static int broken = 0; /* the code that every call answers with from now on */
+static Graph* recording = NULL;
+
+static int has_fault(const char* name) {
+  const char *fault = getenv("TW_STUB_FAULT"), *once = getenv("TW_STUB_ONCE");
+  if (!fault || strcmp(fault, name) != 0) return 0;
+  return !once || unlink(once) == 0;
+}
+
+static int run(void* const* pointers) {
+  long m = 0, n = 0, k = 0;
+  const char* sizes = getenv("TW_STUB_GEMM");
+  const float *a = pointers[0], *b = pointers[1];
+  float* c = pointers[2];
+  if (has_fault("crash")) abort();
+  if (has_fault("illegal")) return broken = 700;
+  if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
+  for (long i = 0; i < m; ++i) {
+    for (long j = 0; j < n; ++j) {
+      float sum = 0;
+      for (long l = 0; l < k; ++l) sum += a[i * k + l] * b[l * n + j];
+      c[i * n + j] = sum;
+    }
+  }
+  if (has_fault("wrong")) c[m * n - 1] += 1;
+  if (has_fault("outside")) c[m * n] = 1;
+  while (has_fault("hang")) sleep(3600);
+  return 0;
+}
+
+int cuInit(unsigned flags) { return (void)flags, has_fault("init") ? 999 : 0; }
+/* NVRTC asks a driver that it finds for more; there is nothing. */
+int cuGetExportTable(const void** table, const void* id) { return (void)id, *table = NULL, 500; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuGetErrorName(int code, const char** text) { return (void)code, *text = "CUDA_ERROR", 0; }
+int cuGetErrorString(int code, const char** text) {
+  *text = code == 700 ? "an illegal memory access was encountered" : code == 2 ? "out of memory" : "unknown error";
+  return 0;
+}
+int cuDeviceGetCount(int* count) { return *count = has_fault("none") ? 0 : 1, 0; }
+int cuDeviceGet(int* device, int index) { return *device = index, index == 0 ? 0 : 101; }
+int cuDeviceGetName(char* name, int bytes, int device) { return (void)device, snprintf(name, (size_t)bytes, "Stub GPU"), 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) { return (void)device, *value = attribute == 75 ? 8 : 0, 0; }
+int cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = (size_t)1 << 30, 0; }
+int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, *context = &broken, 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, 0; }
+int cuCtxSetCurrent(void* context) { return (void)context, broken; }
+int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, *stream = &broken, broken; }
+int cuStreamDestroy_v2(void* stream) { return (void)stream, broken; }
+int cuStreamSynchronize(void* stream) { return (void)stream, broken; }
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+  (void)stream, (void)mode;
+  if (!recording) recording = calloc(1, sizeof(Graph));
+  return broken;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  (void)stream;
+  *graph = recording;
+  recording = NULL;
+  return broken;
+}
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
+  (void)flags;
+  Graph* copy = malloc(sizeof(Graph));
+  if (copy) memcpy(copy, graph, sizeof(Graph));
+  *executable = copy;
+  return copy ? broken : 2;
+}
+int cuGraphDestroy(void* graph) { return free(graph), broken; }
+int cuGraphExecDestroy(void* executable) { return free(executable), broken; }
+int cuGraphLaunch(void* executable, void* stream) {
+  Graph* graph = executable;
+  (void)stream;
+  for (int i = 0; i < graph->count && broken == 0; ++i) run(graph->pointers[i]);
+  return broken;
+}
+int cuEventCreate(void** event, unsigned flags) { return (void)flags, *event = calloc(1, sizeof(struct timespec)), broken; }
+int cuEventDestroy_v2(void* event) { return free(event), broken; }
+int cuEventRecord(void* event, void* stream) { return (void)stream, clock_gettime(CLOCK_MONOTONIC, event), broken; }
+int cuEventSynchronize(void* event) { return (void)event, broken; }
+int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
+  const struct timespec *a = begin, *b = end;
+  *milliseconds = (float)((double)(b->tv_sec - a->tv_sec) * 1e3 + (double)(b->tv_nsec - a->tv_nsec) * 1e-6);
+  return broken;
+}
+int cuMemAlloc_v2(Address* address, size_t bytes) {
+  if (broken) return broken;
+  if (has_fault("memory")) return 2;
+  *address = (Address)(size_t)malloc(bytes);
+  return *address ? 0 : 2;
+}
+int cuMemFree_v2(Address address) { return free((void*)(size_t)address), broken; }
+int cuMemcpyHtoD_v2(Address to, const void* from, size_t bytes) { return broken ? broken : (memcpy((void*)(size_t)to, from, bytes), 0); }
+int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) { return broken ? broken : (memcpy(to, (void*)(size_t)from, bytes), 0); }
+int cuMemsetD8_v2(Address to, unsigned char value, size_t bytes) { return broken ? broken : (memset((void*)(size_t)to, value, bytes), 0); }
+int cuModuleLoadData(void** module, const void* image) { return *module = &broken, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200; }
+int cuModuleUnload(void* module) { return (void)module, broken; }
+int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = (void*)(size_t)name, name[0] ? broken : 500; }
+int cuFuncSetAttribute(void* function, int attribute, int value) { return (void)function, (void)attribute, (void)value, broken; }
+static int launch(void** parameters) {
+  void* pointers[MOST_PARAMETERS];
+  for (int i = 0; i < MOST_PARAMETERS; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
+  if (!recording) return broken ? broken : run(pointers);
+  if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
+  return broken;
+}
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
+                   void** parameters, void** extra) {
+  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+  return launch(parameters);
+}
+#ifndef TW_STUB_OLD
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+  return (void)config, (void)function, (void)extra, launch(parameters);
+}
+#endif

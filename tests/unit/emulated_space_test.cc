@@ -1,0 +1,271 @@
+// Kernels printed as CUDA C and run in the emulator compute what the interpreter says of the workload: random draws of
+// the rule set `cuda` over the operator library, products in random tiles, and random programs under random schedules.
+// TW_CASES=2000 build/release/tests/emulated_space_test runs more of each; TW_SEED=n repeats one case of each.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include "backends/meaning.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
+#include "dsl/text/workload.h"
+#include "runtime/emulation.h"
+#include "sampler/search/candidate.h"
+#include "sampler/search/trial.h"
+#include "support/device_schedules.h"
+#include "support/random_program.h"
+#include "support/random_schedule.h"
+#include "support/scheduled.h"
+
+namespace tw {
+namespace {
+
+constexpr int kTogether = 20;  // kernels compiled as one text
+
+i64 from_environment(const char* name, i64 fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : fallback;
+}
+
+// Small shapes, odd ones among them; `most` for extents.
+WorkloadArguments random_arguments(const Signature& signature, i64 most, Rng& rng) {
+  bool is_window_operator =
+      signature.name.find("conv") != std::string::npos || signature.name.find("pool") != std::string::npos;
+  bool is_deep = signature.name == "capsule_conv2d" || signature.name == "conv3d";
+  WorkloadArguments out;
+  for (const Signature::Parameter& parameter : signature.parameters) {
+    const std::string& name = parameter.name;
+    if (name == "padding") out.push_back({name, rng.below(2)});
+    if (!parameter.required) continue;
+    auto between = [&](i64 least, i64 most) { return least + rng.below(most - least + 1); };
+    if (is_window_operator && (name == "K" || name == "N" || name == "B")) {
+      out.push_back({name, name == "K" ? between(2, 3 - is_deep) : between(1, 2 - is_deep)});
+    } else if (is_window_operator) {
+      bool is_image = name == "H" || name == "W" || name == "L" || name == "D";
+      out.push_back({name, is_deep ? between(3, 4) : is_image ? between(4, 8) : between(1, most / 2)});
+    } else {
+      out.push_back({name, rng.below(3) == 0 ? std::min(most, i64{4} << rng.below(4)) : between(1, most)});
+    }
+  }
+  return out;
+}
+
+struct Case {
+  u64 seed = 0;
+  std::string use, trace;
+  OwnedProgram base;
+  std::optional<Kernel> kernel;  // none: lowering refuses what was drawn
+};
+
+std::string text_of(const Signature& signature, const WorkloadArguments& arguments) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : arguments) parts.push_back(cat(name, " = ", std::get<i64>(value)));
+  return cat(signature.name, "(", join(parts, ", "), ")");
+}
+
+Target cuda_target() {
+  Target target;
+  target.kind = TargetKind::Cuda;
+  target.arch = "sm_80";
+  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  return target;
+}
+
+double points_of(const Program& program) {
+  double sum = 0;
+  for_each<Block>(program.body, [&](const Block* block) {
+    double points = 1;
+    for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
+    sum += points;
+  });
+  return sum;
+}
+
+// A random operator, small enough for the interpreter.
+void make_workload(Case& out, Rng& rng) {
+  const std::vector<Signature>& all = signatures(operator_library());
+  const Signature& signature = all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
+  std::vector<std::string> epilogues;
+  if (signature.name == "dense" && rng.below(2)) epilogues = {"bias", "gelu"};
+  for (i64 most = 40; most >= 5; most /= 2) {
+    WorkloadArguments arguments = random_arguments(signature, most, rng);
+    out.use = text_of(signature, arguments);
+    Diagnostics diagnostics(*operator_library().source);
+    std::optional<OwnedProgram> made =
+        instantiate(operator_library(), signature.name, arguments, epilogues, diagnostics);
+    ASSERT_TRUE(made) << out.use << diagnostics.render();
+    out.base = *made;
+    if (points_of(out.base.program) <= 60'000) return;
+  }
+}
+
+// The longer one of two: those that do nothing to a block are many and short.
+int random_sketch(const Space& space, Rng& rng) {
+  auto length = [&](i64 sketch) {
+    return space.sketches[static_cast<std::size_t>(sketch)].trace.instructions().size();
+  };
+  i64 count = static_cast<i64>(space.sketches.size()), a = rng.below(count), b = rng.below(count);
+  return static_cast<int>(length(a) > length(b) ? a : b);
+}
+
+// Leaves the case without a kernel if lowering refuses the program.
+void lower_case(const Program& scheduled, Case& out) {
+  static const Target target = cuda_target();
+  Arena arena;
+  Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled, lowering_options(target), gpu_limits(target));
+  if (!lowered) return;
+  Result<Kernel> kernel = device_source(*lowered, target, cat("k", out.seed));
+  if (kernel) out.kernel = std::move(*kernel);
+}
+
+void make_draw(Case& out) {
+  static const rules::Library library = rules::Library::built_in();
+  Rng rng(out.seed);
+  make_workload(out, rng);
+  if (testing::Test::HasFatalFailure()) return;
+  std::string errors;
+  CandidateSpace space =
+      make_candidate_space(out.base.program, *library.find_set("cuda"), library, cuda_target(), errors);
+  ASSERT_EQ(errors, "") << out.use;
+  CandidateBuilder builder(space);
+  Candidate candidate;
+  if (!builder.draw(random_sketch(space.space, rng), candidate, rng)) return;
+  Result<Program> program = builder.build(candidate, &rng);
+  if (!program) return;
+  if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
+  lower_case(*program, out);
+}
+
+void make_tiles(Case& out) {
+  Rng rng(out.seed, 1);
+  auto between = [&](i64 least, i64 most) { return static_cast<int>(least + rng.below(most - least + 1)); };
+  out.use = cat("matmul(M = ", between(1, 40), ", N = ", between(1, 40), ", K = ", between(1, 24), ")");
+  test::GpuGemm tiles{.ty = between(1, 8), .tx = between(1, 8), .rows = between(1, 4), .columns = between(1, 8)};
+  tiles.depth = between(1, 8);
+  out.trace = test::gpu_gemm_schedule(tiles);
+  test::Scheduled scheduled(out.use, {}, out.trace);
+  out.base = scheduled.base();
+  lower_case(scheduled.program(), out);
+}
+
+// Instructions of all kinds, and some more that bind loops.
+void make_random_schedule(Case& out) {
+  static const std::vector<const InstructionKind*> kinds = test::changing_kinds();
+  static const InstructionKind* bind =
+      *std::find_if(kinds.begin(), kinds.end(), [](const InstructionKind* kind) { return std::string_view(kind->name) == "bind"; });
+  Rng rng(out.seed, 2);
+  out.base = test::random_program(rng, out.use);
+  Schedule schedule(out.base.program, out.seed);
+  test::Acceptance acceptance;
+  for (i64 i = rng.below(12); i >= 0; --i) {
+    test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng,
+                       acceptance);
+    if (rng.below(2)) test::apply_random(schedule, *bind, rng, acceptance);
+  }
+  out.trace = schedule.trace().without_dead_code().print();
+  lower_case(schedule.program(), out);
+}
+
+// "" or what is wrong.
+std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t index) {
+  Judge judge(one.base.program, one.seed, tolerance_for_small_integers(one.base.program));
+  if (!judge.problem().empty()) return "the workload: " + judge.problem();
+  NamedArrays arrays;
+  const Array<Param> params = one.base.program.params;
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    if (params[p].role != Role::Output) arrays[std::string(params[p].buffer->name)] = judge.inputs()[p];
+  }
+  EmulationReport report = kernels.run(index, arrays, {.seed = one.seed});
+  if (report.status != EmulationStatus::Ok) return cat(name_of(report.status), ": ", report.message);
+  std::vector<HostArray> got;
+  for (const Param& param : params) {
+    auto found = arrays.find(std::string_view(param.buffer->name));
+    got.push_back(found == arrays.end() ? HostArray::like(param.buffer) : found->second);
+  }
+  return judge.compare(got);
+}
+
+struct Count {
+  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0;
+  std::set<std::string> operators;
+};
+
+void run_batch(std::vector<Case>& cases, Count& count) {
+  std::vector<const Kernel*> kernels;
+  std::vector<const Case*> with_kernel;
+  for (const Case& one : cases) {
+    if (!one.kernel) {
+      ++count.refused;
+      continue;
+    }
+    kernels.push_back(&*one.kernel);
+    with_kernel.push_back(&one);
+  }
+  if (kernels.empty()) return;
+  EmulationReport report;
+  std::unique_ptr<EmulatedKernels> compiled = EmulatedKernels::compile(kernels, report);
+  ASSERT_TRUE(compiled) << report.message;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Case& one = *with_kernel[i];
+    ++count.kernels;
+    count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
+    count.operators.insert(one.use.substr(0, one.use.find('(')));
+    std::string wrong = judge(one, *compiled, i);
+    if (wrong.empty()) continue;
+    ++count.wrong;
+    ADD_FAILURE() << wrong << "\nTW_SEED=" << one.seed << "  " << one.use << "\n"
+                  << one.trace << (std::getenv("TW_SEED") ? one.kernel->code : "");
+  }
+}
+
+Count run_cases(void (*make)(Case&)) {
+  i64 first = from_environment("TW_SEED", 0), cases = std::getenv("TW_SEED") ? 1 : from_environment("TW_CASES", 60);
+  Count count;
+  for (i64 begin = first; begin < first + cases; begin += kTogether) {
+    std::vector<Case> batch(static_cast<std::size_t>(std::min<i64>(kTogether, first + cases - begin)));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      batch[i].seed = static_cast<u64>(begin) + i;
+      make(batch[i]);
+    }
+    if (testing::Test::HasFatalFailure()) break;
+    run_batch(batch, count);
+  }
+  std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, "
+            << count.with_barriers << " of them with barriers; " << count.refused << " draws refused by lowering, "
+            << count.wrong << " wrong\n";
+  return count;
+}
+
+class EmulatedSpace : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+  }
+  static bool is_one_case() { return std::getenv("TW_SEED") != nullptr; }
+};
+
+TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_draw);
+  if (is_one_case()) return;
+  EXPECT_LE(count.refused, count.kernels / 4) << "most draws must be lowered";
+  EXPECT_GE(count.with_barriers, count.kernels / 10);
+  EXPECT_GE(count.operators.size(), 10u);
+}
+
+TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_tiles);
+  if (is_one_case()) return;
+  EXPECT_GE(count.with_barriers, count.kernels / 2);
+}
+
+TEST_F(EmulatedSpace, RandomSchedulesComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_random_schedule);
+  if (is_one_case()) return;
+  EXPECT_GE(count.kernels, count.refused / 4);
+}
+
+}  // namespace
+}  // namespace tw

@@ -1,0 +1,380 @@
+// The emulator: emitted CUDA C passes under many orders of its threads, and each of many planted bugs is found.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "dsl/base/text.h"
+#include "dsl/ir/print.h"
+#include "runtime/emulation.h"
+#include "sampler/search/emulation_gate.h"
+#include "sampler/search/trial.h"
+#include "support/device_schedules.h"
+#include "support/run_program.h"
+#include "support/scheduled.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+const char* kUse = "matmul(M = 18, N = 24, K = 12)";
+
+Target cuda_target() {
+  Target target;
+  target.kind = TargetKind::Cuda;
+  target.arch = "sm_80";
+  return target;
+}
+
+Kernel kernel_of(const std::string& use, const std::string& schedule) {
+  test::Scheduled scheduled(use, {}, schedule);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  BuiltKernel built = build_kernel(scheduled.program(), cuda_target(), *compiler);
+  EXPECT_TRUE(built.kernel) << built.problem;
+  return *built.kernel;
+}
+
+const Kernel& tiled_product() {
+  static const Kernel kernel = kernel_of(kUse, test::gpu_gemm_schedule({}));
+  return kernel;
+}
+
+EmulationVerdict judge(const std::string& use, const Kernel& kernel, const EmulationGateOptions& options = {}) {
+  test::Scheduled plain(use, {}, "");
+  return check_by_emulation(plain.program(), kernel, options);
+}
+
+// The n-th occurrence of `from`, counted from 0, becomes `to`.
+void exchange(std::string& text, const std::string& from, const std::string& to, int n) {
+  std::size_t at = text.find(from);
+  for (; n > 0 && at != std::string::npos; --n) at = text.find(from, at + 1);
+  ASSERT_NE(at, std::string::npos) << "`" << from << "` is not in the text:\n" << text;
+  text.replace(at, from.size(), to);
+}
+
+class Emulator : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+  }
+};
+
+TEST_F(Emulator, TiledProductsAreRightInEveryOrder) {
+  EmulationVerdict verdict = judge(kUse, tiled_product(), {.runs = 100});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
+  EXPECT_EQ(verdict.compared, 18 * 24);
+  EXPECT_EQ(verdict.report.groups, 15);
+  EXPECT_EQ(verdict.report.barriers, 15 * 3 * 2);
+  EXPECT_EQ(verdict.report.global_accesses, 18 * 12 * 3 + 12 * 24 * 5 + 18 * 24 / 4);
+  const char* use = "matmul(M = 20, N = 24, K = 12)";
+  verdict = judge(use, kernel_of(use, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})),
+                  {.runs = 100});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
+}
+
+struct Bug {
+  const char* name;
+  const char *from, *to;
+  int n = 0;
+  std::vector<EmulationStatus> found_as;  // Ok: what it computes is wrong
+};
+
+std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.name; }
+
+class PlantedBug : public ::testing::TestWithParam<Bug> {};
+
+using S = EmulationStatus;
+
+const Bug kBugs[] = {
+    {"MissingBarrierBeforeUse", "__syncthreads();", "", 1, {S::Race, S::Uninitialised}},
+    {"MissingBarrierBeforeTheNextTile", "__syncthreads();", "", 0, {S::Race}},
+    {"BarrierInADivergentBranch",
+     "__syncthreads();",
+     "if (threadIdx.x == 0) __syncthreads();",
+     1,
+     {S::Barrier, S::Race, S::Uninitialised}},
+    {"ABarrierForEachBranch",
+     "__syncthreads();",
+     "if (threadIdx.x == 0) __syncthreads();\nelse __syncthreads();",
+     1,
+     {S::Barrier}},
+    {"BarrierThatOneThreadNeverReaches",
+     "const int i_0 = blockIdx.y;",
+     "const int i_0 = blockIdx.y; if (threadIdx.x > 0) return;",
+     0,
+     {S::Barrier}},
+    {"WrongIndex", "((k_j_0 / 2) * 24)", "((k_j_0 / 2) * 23)", 0, {S::Ok}},
+    {"SharedIndexOutOfBounds", "+ (k_j_0 * 4)] = B", "+ (k_j_0 * 5)] = B", 0, {S::OutOfBounds, S::Race}},
+    {"SharedVectorOutOfBounds", "(B_shared + (j_1 * 4) + 24)", "(B_shared + (j_1 * 4) + 28)", 0, {S::OutOfBounds}},
+    {"GlobalReadOutOfBounds", "A[((((i_0 * 48)", "A[((((i_0 * 480)", 0, {S::OutOfBounds}},
+    {"GlobalWriteOutOfBounds", "(C + ((i_0 * 96)", "(C + 300 + ((i_0 * 96)", 0, {S::OutOfBounds, S::Race}},
+    {"TwoThreadsWriteOneElement", "A_shared[((i_k_1 * 2) + i_k_2)", "A_shared[((i_k_1 * 1) + i_k_2)", 0, {S::Race}},
+    {"TwoGroupsWriteOneElement", "(C + ((i_0 * 96)", "(C + ((0 * 96)", 0, {S::Race}},
+    {"UninitialisedSharedMemory", "k_j_0 < 8", "k_j_0 < 7", 0, {S::Uninitialised}},
+    {"UninitialisedRegister", "C_register_0 = t0;", "", 0, {S::Ok}},
+    {"TailPredicateOfAWrite", "if (i_0 < 4) {", "if (i_0 < 5) {", 2, {S::OutOfBounds}},
+    {"TailPredicateOfARead", "if (i_0 < 4) {", "if (i_0 < 5) {", 0, {S::OutOfBounds}},
+    {"Deadlock", "__syncthreads();", "if (threadIdx.x == 0) __syncthreads(); else __syncwarp();", 1, {S::Deadlock}},
+    {"EndlessLoop", "__syncthreads();", "while (i_0 >= 0) {}", 1, {S::Timeout}},
+    {"WrongThreadExtent", "if (i_1 < 1) {", "if (i_1 < 2) {", 1, {S::Race, S::Ok}},
+    {"MisalignedVector", "(B_shared + j_1 * 4)", "(B_shared + j_1 * 4 + 1)", 0, {S::Misaligned}},
+    {"IndexOverflow", "A[((((i_0 * 48)", "A[(((((i_0 + 2147483647) * 48)", 0, {S::Arithmetic}},
+    {"WriteToAnInput", "*(float4*)(C + ((i_0 * 96)", "*(float4*)((float*)A + ((i_0 * 24)", 0, {S::OutOfBounds}},
+    {"NullPointer",
+     "__syncthreads();",
+     "*(volatile int*)(long)(i_0 - i_0) = 1; __syncthreads();",
+     0,
+     {S::OutOfBounds, S::Misaligned}},
+    {"TooDeepARecursion",
+     "__syncthreads();",
+     "struct R { static int f(int x) { return x + f(x + 1) + 1; } }; R::f(i_0); __syncthreads();",
+     0,
+     {S::Crash}},
+    {"CopyThatIsNotWaitedFor",
+     "A_shared[((i_k_1 * 2) + i_k_2) + (i_k_0 * 4)] = A[((((i_0 * 48) + (k_0 * 4)) + (i_k_1 * 2)) + i_k_2) + (i_k_0 * "
+     "12)];",
+     "tw_copy_async_4(&A_shared[((i_k_1 * 2) + i_k_2) + (i_k_0 * 4)], &A[((((i_0 * 48) + (k_0 * 4)) + (i_k_1 * 2)) + "
+     "i_k_2) + (i_k_0 * 12)]); "
+     "tw_copy_async_commit(); tw_copy_async_wait<1>();",
+     0,
+     {S::Async}},
+    {"NoSuchType", "float4", "float5", 0, {S::BuildError}},
+};
+
+TEST_P(PlantedBug, IsFoundInEveryOrder) {
+  if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+  Kernel kernel = tiled_product();
+  exchange(kernel.code, GetParam().from, GetParam().to, GetParam().n);
+  double seconds = std::string(GetParam().name) == "EndlessLoop" ? 0.3 : 20;
+  const Kernel* one = &kernel;
+  EmulationReport report;
+  test::Scheduled plain(kUse, {}, "");
+  for (u64 seed = 1; seed <= (seconds < 1 ? 1 : 4); ++seed) {
+    EmulationVerdict verdict =
+        check_by_emulation(plain.program(), *one, {.seed = seed, .runs = 1, .timeout_seconds = seconds});
+    EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
+    const auto& statuses = GetParam().found_as;
+    EXPECT_NE(std::find(statuses.begin(), statuses.end(), verdict.report.status), statuses.end())
+        << name_of(verdict.report.status) << ", " << verdict.message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, PlantedBug, ::testing::ValuesIn(kBugs),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(Emulator, FindingsNameKernelGroupThreadBufferAndIndex) {
+  Kernel kernel = tiled_product();
+  exchange(kernel.code, "(C + ((i_0 * 96)", "(C + 432 + ((i_0 * 96)", 0);
+  std::string message = judge(kUse, kernel).message;
+  std::regex wanted(
+      "out of bounds: kernel `kernel_run_0`, group \\([0-2], [0-4], 0\\), thread [01] \\([01], 0, 0\\): writes 16 "
+      "bytes at "
+      "`C`\\[[0-9]+\\], which has 432 elements");
+  EXPECT_TRUE(std::regex_match(message, wanted)) << message;
+}
+
+TEST_F(Emulator, ALaunchWithOtherExtentsIsFound) {
+  Kernel kernel = tiled_product();
+  kernel.manifest.run_launches[0].threads = {1, 2, 1};
+  EXPECT_EQ(judge(kUse, kernel).report.status, EmulationStatus::Uninitialised);
+  kernel.manifest.run_launches[0].threads = {4, 2, 1};
+  EmulationVerdict verdict = judge(kUse, kernel);
+  EXPECT_EQ(verdict.message, "launch: kernel `kernel_run_0` is launched with 8 threads to a group, and made for 4");
+  kernel = tiled_product();
+  kernel.manifest.run_launches[0].groups = {3, 4, 1};
+  verdict = judge(kUse, kernel);
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong) << "rows are missing";
+  kernel.manifest.run_launches[0].groups = {3, 6, 1};
+  EXPECT_EQ(judge(kUse, kernel).report.status, EmulationStatus::OutOfBounds);
+}
+
+TEST_F(Emulator, CopiesThatAreWaitedForArrive) {
+  Kernel kernel = tiled_product();
+  for (const Bug& bug : kBugs) {
+    if (std::string(bug.name) == "CopyThatIsNotWaitedFor") exchange(kernel.code, bug.from, bug.to, bug.n);
+  }
+  exchange(kernel.code, "tw_copy_async_wait<1>();", "", 0);
+  exchange(kernel.code, "__syncthreads();", "tw_copy_async_wait<0>(); __syncthreads();", 1);
+  EmulationVerdict verdict = judge(kUse, kernel, {.runs = 20});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
+}
+
+// ---- kernels written by hand
+
+Kernel by_hand(const std::string& body, i64 threads) {
+  Kernel kernel;
+  kernel.code = cat("extern \"C\" __global__ void __launch_bounds__(", threads, ") k(const float* x, float* y) {\n",
+                    body, "\n}\n");
+  kernel.manifest.symbol = "k";
+  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {threads}, 4 * threads},
+                         {"y", ArgumentRole::Output, DType::F32, {threads}, 4 * threads}};
+  kernel.manifest.run_launches = {{"k", {1, 1, 1}, {threads, 1, 1}, {{false, 0, 0}, {false, 1, 0}}}};
+  return kernel;
+}
+
+// x holds 0, 1, 2, ...
+EmulationReport run_by_hand(const std::string& body, std::vector<double>& y, i64 threads = 32, int runs = 10) {
+  NamedArrays arrays;
+  HostArray x = HostArray::zeros(DType::F32, {threads});
+  for (i64 i = 0; i < threads; ++i) x.set(i, static_cast<double>(i));
+  arrays["x"] = x;
+  EmulationReport report = emulate(by_hand(body, threads), arrays, {.runs = runs});
+  for (i64 i = 0; arrays.count("y") && i < threads; ++i) y.push_back(arrays["y"].get(i));
+  return report;
+}
+
+TEST_F(Emulator, ShufflesMoveValuesBetweenLanes) {
+  std::vector<double> y;
+  EmulationReport report = run_by_hand(R"(const int t = threadIdx.x;
+float v = x[t];
+for (int by = 16; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffff, v, by);
+float down = __shfl_down_sync(0xffffffff, x[t], 3), up = __shfl_up_sync(0xffffffff, x[t], 1), at = __shfl_sync(0xffffffff, x[t], 5, 8);
+unsigned odd = __ballot_sync(0xffffffff, t % 2 == 1);
+y[t] = v + 1000 * down + 100000 * up + 10000000 * at + (odd == 0xaaaaaaaau ? 0 : 1e9f);)",
+                                       y);
+  ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
+  for (int t = 0; t < 32; ++t)
+    EXPECT_NEAR(y[static_cast<std::size_t>(t)],
+                496 + 1000.0 * (t + 3 < 32 ? t + 3 : t) + 100000.0 * (t > 0 ? t - 1 : 0) + 1e7 * (t / 8 * 8 + 5), 32)
+        << t;
+}
+
+TEST_F(Emulator, MisuseOfWarpsIsFound) {
+  struct Row {
+    const char* body;
+    EmulationStatus status;
+  };
+  const Row rows[] = {
+      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffffffff, x[threadIdx.x], 1);",
+       EmulationStatus::Barrier},
+      {"y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 1);", EmulationStatus::Barrier},
+      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 16);",
+       EmulationStatus::Uninitialised},
+      {"if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 8);", EmulationStatus::Ok},
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; y[threadIdx.x] = s[31 - threadIdx.x];",
+       EmulationStatus::Uninitialised},
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); y[threadIdx.x] = s[31 - threadIdx.x];",
+       EmulationStatus::Ok},
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); y[threadIdx.x] = s[31 - threadIdx.x]; "
+       "s[threadIdx.x] = 0;",
+       EmulationStatus::Race},
+      {"__shared__ float s[32]; s[threadIdx.x] = x[threadIdx.x]; __syncwarp(); float v = s[31 - threadIdx.x]; "
+       "__syncwarp(); s[threadIdx.x] = v; "
+       "y[threadIdx.x] = v;",
+       EmulationStatus::Ok},
+  };
+  for (const Row& row : rows) {
+    std::vector<double> y;
+    EmulationReport report = run_by_hand(row.body, y);
+    bool is_race = row.status == EmulationStatus::Uninitialised &&
+                   report.status == EmulationStatus::Race;  // by the order that was drawn
+    EXPECT_TRUE(report.status == row.status || is_race) << row.body << "\n"
+                                                        << name_of(report.status) << ": " << report.message;
+  }
+}
+
+TEST_F(Emulator, AWarpBarrierDoesNotOrderOtherWarps) {
+  std::vector<double> y;
+  const char* body =
+      "__shared__ float s[64]; s[threadIdx.x] = x[threadIdx.x]; %s; y[threadIdx.x] = s[63 - threadIdx.x];";
+  for (const char* barrier : {"__syncwarp()", "__syncthreads()"}) {
+    std::string text = body;
+    text.replace(text.find("%s"), 2, barrier);
+    EmulationReport report = run_by_hand(text, y, 64);
+    EXPECT_EQ(report.status == EmulationStatus::Ok, std::string(barrier) == "__syncthreads()") << report.message;
+  }
+}
+
+TEST_F(Emulator, BytesOfOneWordAreApart) {
+  std::vector<double> y;
+  EmulationReport report = run_by_hand(
+      "__shared__ char s[32]; s[threadIdx.x] = (char)threadIdx.x; __syncthreads(); y[threadIdx.x] = s[threadIdx.x ^ "
+      "1];",
+      y);
+  ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
+  EXPECT_EQ(y[4], 5);
+}
+
+TEST_F(Emulator, BankConflictsAreCounted) {
+  struct Row {
+    const char* body;
+    i64 accesses, conflicts;
+  };
+  const Row rows[] = {
+      {"__shared__ float s[32]; s[threadIdx.x] = 1; y[threadIdx.x] = s[threadIdx.x];", 2, 0},
+      {"__shared__ float s[64]; s[threadIdx.x * 2] = 1; y[threadIdx.x] = 0;", 1, 1},
+      {"__shared__ float s[1024]; s[threadIdx.x * 32] = 1; y[threadIdx.x] = 0;", 1, 31},
+      {"__shared__ float s[1056]; s[threadIdx.x * 33] = 1; y[threadIdx.x] = 0;", 1, 0},
+      {"__shared__ float s[1]; if (threadIdx.x == 0) s[0] = 1; __syncthreads(); y[threadIdx.x] = s[0];", 2, 0},
+      {"__shared__ float s[128] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 4) = make_float4(1, 2, 3, "
+       "4); y[threadIdx.x] = 0;",
+       1, 0},
+      {"__shared__ float s[256] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 8) = make_float4(1, 2, 3, "
+       "4); y[threadIdx.x] = 0;",
+       1, 4},
+      {"__shared__ float s[64]; for (int i = 0; i < 4; ++i) s[(threadIdx.x * 2 + i) % 64] = 1, __syncthreads(); "
+       "y[threadIdx.x] = 0;",
+       4, 4},
+  };
+  for (const Row& row : rows) {
+    std::vector<double> y;
+    EmulationReport report = run_by_hand(row.body, y, 32, 1);
+    ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
+    EXPECT_EQ(report.warp_accesses, row.accesses) << row.body;
+    EXPECT_EQ(report.bank_conflicts, row.conflicts) << row.body;
+  }
+}
+
+// ---- the gate
+
+TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
+  const char* use = "matmul(M = 512, N = 512, K = 64)";
+  Kernel kernel = kernel_of(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8}));
+  EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e6, .max_groups = 3});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
+  EXPECT_FALSE(verdict.report.is_complete);
+  EXPECT_EQ(verdict.report.groups, 3);
+  EXPECT_EQ(verdict.compared, 3 * 32 * 32);
+  exchange(kernel.code, "C_register_0 = t0;", "C_register_0 = 1;", 0);
+  verdict = judge(use, kernel, {.full_points = 1e6, .max_groups = 3});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
+}
+
+TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
+  EmulationVerdict verdict = judge(kUse, tiled_product(), {.memory_bytes = 1000});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
+  EXPECT_NE(verdict.message.find("more than are emulated"), std::string::npos) << verdict.message;
+}
+
+// ---- the command
+
+TEST_F(Emulator, ReplayChecksCudaKernels) {
+  test::Scheduled plain(kUse, {}, "");
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/mm.tw",
+                   cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n", print(plain.program()),
+                       "schedule {\n", test::gpu_gemm_schedule({}), "}\n"));
+  test::Finished finished = test::tracewright({"replay", "mm.tw", "--check"}, {.folder = folder.path()});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_NE(finished.out.find("matmul: right in the emulator (432 outputs compared, largest difference"),
+            std::string::npos)
+      << finished.out;
+  EXPECT_NE(finished.out.find("matmul: 0 bank conflicts in "), std::string::npos) << finished.out;
+  finished = test::tracewright({"replay", "mm.tw", "--check", "--json"}, {.folder = folder.path()});
+  EXPECT_NE(finished.out.find("\"status\":\"right\""), std::string::npos) << finished.out;
+  finished = test::tracewright({"replay", "mm.tw", "--check"},
+                               {.folder = folder.path(), .environment = {"TRACEWRIGHT_CXX=/no/such/compiler"}});
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_NE(finished.err.find("cannot be emulated: CUDA kernels are emulated with a C++ compiler"), std::string::npos)
+      << finished.err;
+}
+
+TEST(EmulatorWithoutACompiler, SaysSo) {
+  setenv("TRACEWRIGHT_CXX", "/no/such/compiler", 1);
+  EmulationVerdict verdict = judge(kUse, tiled_product());
+  unsetenv("TRACEWRIGHT_CXX");
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
+  EXPECT_NE(verdict.message.find("TRACEWRIGHT_CXX"), std::string::npos) << verdict.message;
+}
+
+}  // namespace
+}  // namespace tw

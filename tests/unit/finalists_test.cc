@@ -1,0 +1,116 @@
+// The search without a device: what comes out of it keeps what it promises, and depends on nothing that it should not.
+#include "sampler/search/finalists.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "dsl/text/workload.h"
+#include "runtime/device_file.h"
+
+namespace tw {
+namespace {
+
+TuneTask task_of(const std::string& op, WorkloadArguments arguments, const std::string& arch) {
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> program = instantiate(operator_library(), op, arguments, {}, diagnostics);
+  EXPECT_TRUE(program) << diagnostics.render();
+  Source text{"target", "cuda -arch=" + arch};
+  Diagnostics target_diagnostics(text);
+  return {"task", std::move(*program), *parse_target(text.text, 0, target_diagnostics), 1, {}};
+}
+
+FinalistResult search(const TuneTask& task, const FinalistOptions& options) {
+  static const rules::Library library = rules::Library::built_in();
+  std::atomic<bool> stop{false};
+  return find_finalists(task, library, options, stop);
+}
+
+class Finalists : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string error;
+    if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  }
+};
+
+TEST_F(Finalists, AreFitForTheirDevice) {
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    TuneTask task = task_of("dense", {{"M", i64{128}}, {"N", i64{96}}, {"K", i64{64}}}, arch);
+    FinalistResult result = search(task, {.count = 3, .rounds = 2});
+    ASSERT_EQ(result.finalists.size(), 3u) << result.problem;
+    std::string errors;
+    GpuDevice device = *device_of(task.target, errors);
+    double last = 0;
+    for (const Finalist& finalist : result.finalists) {
+      EXPECT_EQ(cuda::why_unfit(finalist.compiled), "");
+      EXPECT_NE(finalist.compiled.ptx.find(std::string(".target ") + arch), std::string::npos);
+      ASSERT_EQ(finalist.estimate.size(), finalist.source.manifest.run_launches.size());
+      for (std::size_t i = 0; i < finalist.estimate.size(); ++i) {
+        EXPECT_EQ(finalist.estimate[i].threads, finalist.source.manifest.run_launches[i].threads);
+        EXPECT_EQ(finalist.estimate[i].grid, finalist.source.manifest.run_launches[i].groups);
+        EXPECT_GT(finalist.estimate[i].occupancy, 0);
+      }
+      EXPECT_GE(finalist.seconds, last);
+      last = finalist.seconds;
+    }
+  }
+}
+
+TEST_F(Finalists, DoNotDependOnThreads) {
+  TuneTask task = task_of("matmul", {{"M", i64{128}}, {"N", i64{128}}, {"K", i64{64}}}, "sm_80");
+  FinalistResult one = search(task, {.count = 3, .rounds = 2, .seed = 5, .threads = 1});
+  FinalistResult two = search(task, {.count = 3, .rounds = 2, .seed = 5, .threads = 2});
+  ASSERT_EQ(one.finalists.size(), 3u);
+  ASSERT_EQ(two.finalists.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(one.finalists[i].candidate.program, two.finalists[i].candidate.program);
+    EXPECT_EQ(one.finalists[i].source.code, two.finalists[i].source.code);
+    EXPECT_EQ(one.finalists[i].compiled.cubin, two.finalists[i].compiled.cubin);
+  }
+}
+
+TEST_F(Finalists, TheGateHasTheLastWord) {
+  TuneTask task = task_of("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{32}}}, "sm_80");
+  std::mutex mutex;
+  int asked = 0;
+  auto uses_shared = [](const Kernel& source) { return source.code.find("__shared__") != std::string::npos; };
+  FinalistResult result = search(task, {.count = 2, .rounds = 2, .is_wrong = [&](const Kernel& source) {
+                                          std::lock_guard lock(mutex);
+                                          ++asked;
+                                          return uses_shared(source) ? std::string("a race") : std::string();
+                                        }});
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(result.dropped.at("emulation").example, "a race");
+  for (const Finalist& finalist : result.finalists) EXPECT_FALSE(uses_shared(finalist.source));
+}
+
+// The estimate before compiling is near what ptxas needs, or candidates would be judged by the wrong occupancy.
+TEST_F(Finalists, RegistersAreEstimated) {
+  TuneTask task = task_of("matmul", {{"M", i64{256}}, {"N", i64{256}}, {"K", i64{128}}}, "sm_80");
+  rules::Library library = rules::Library::built_in();
+  std::string errors;
+  CandidateSpace space = make_candidate_space(task.program.program, *library.find_set("cuda"), library, task.target, errors);
+  CandidateBuilder builder(space);
+  GpuDraft draft(*space.gpu);
+  FinalistResult result = search(task, {.count = 8, .rounds = 2});
+  ASSERT_EQ(result.finalists.size(), 8u);
+  for (Finalist& finalist : result.finalists) {
+    Result<Program> program = builder.build(finalist.candidate, nullptr);
+    ASSERT_TRUE(program);
+    draft.seconds(*program);
+    int real = finalist.compiled.code.at(0).registers;
+    EXPECT_GT(draft.kernels().at(0).registers, 0.5 * real);
+    EXPECT_LT(draft.kernels().at(0).registers, 2 * real);
+  }
+}
+
+TEST_F(Finalists, SayWhyThereAreNone) {
+  TuneTask task = task_of("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{32}}}, "sm_75");
+  EXPECT_NE(search(task, {}).problem.find("there is no description of a device with arch sm_75"), std::string::npos);
+  task = task_of("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{32}}}, "sm_80");
+  EXPECT_NE(search(task, {.rules = "cudo"}).problem.find("there is no rule set `cudo`"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tw

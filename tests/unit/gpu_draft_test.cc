@@ -1,0 +1,141 @@
+// The analytic model of GPUs: its counts are those that one finds by hand, and it orders kernels whose order is known.
+#include "costmodel/gpu_draft.h"
+
+#include <gtest/gtest.h>
+
+#include "dsl/base/text.h"
+#include "runtime/device_file.h"
+#include "support/device_schedules.h"
+#include "support/scheduled.h"
+
+namespace tw {
+namespace {
+
+GpuDevice device(const std::string& name) {
+  Target target;
+  target.kind = TargetKind::Cuda;
+  target.gpu = name;
+  for (const std::string& built_in : built_in_devices()) {
+    for (const char* arch : {"sm_80", "sm_89", "sm_90a"}) {
+      std::string errors;
+      target.arch = arch;
+      if (built_in == name && device_of(target, errors)) return *device_of(target, errors);
+    }
+  }
+  ADD_FAILURE() << name;
+  return {};
+}
+
+// One thread for each point of the output, `threads` to a block along the last loop, or along the one before it.
+std::string naive(int threads, bool along_rows = false) {
+  const char *split = along_rows ? "i" : "j", *other = along_rows ? "j" : "i";
+  return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\nreorder([", other, ", ", split, "])\ng, t = split(", split, ", [_, ", threads,
+             "])\nbind(g, \"blockIdx.x\")\nbind(t, \"threadIdx.x\")\nbind(", other, ", \"blockIdx.y\")\n");
+}
+
+class Model {
+ public:
+  explicit Model(const std::string& name = "a100") : draft_(device(name)) {}
+  const KernelEstimate& operator()(const std::string& use, const std::string& schedule) {
+    scheduled_ = std::make_unique<test::Scheduled>(use, std::vector<std::string>{}, schedule);
+    seconds = draft_.seconds(scheduled_->program());
+    return draft_.kernels().at(0);
+  }
+  double time(const std::string& use, const std::string& schedule) { return (*this)(use, schedule), seconds; }
+  double seconds = 0;
+
+ private:
+  GpuDraft draft_;
+  std::unique_ptr<test::Scheduled> scheduled_;
+};
+
+const char* kGemm = "matmul(M = 2048, N = 2048, K = 2048)";
+
+TEST(GpuDraft, CountsWhatATiledProductMoves) {
+  Model model;
+  const KernelEstimate& tiled = model(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
+  EXPECT_EQ(tiled.grid, (std::array<i64, 3>{16, 16, 1}));
+  EXPECT_EQ(tiled.threads, (std::array<i64, 3>{16, 16, 1}));
+  EXPECT_EQ(tiled.shared_bytes, (128 + 128) * 8 * 4);
+  EXPECT_GE(tiled.registers, 64 + 16);  // sums and operands
+  EXPECT_LE(tiled.registers, 64 + 16 + 40);
+  // Each block reads its rows of A and its columns of B once and writes its tile.
+  double operands = 256.0 * 2048 * (128 + 128) * 4, result = 2048.0 * 2048 * 4;
+  EXPECT_NEAR(tiled.l2_bytes, operands + result, 0.1 * operands);
+  // A and B and C fit into the second cache's reach of a wave; nothing less than each once can be read.
+  EXPECT_GE(tiled.dram_bytes, 3 * 2048.0 * 2048 * 4 * 0.99);
+  EXPECT_LE(tiled.dram_bytes, tiled.l2_bytes);
+  // 2048 multiply-adds for each of 64 results of 256 threads, 64 lanes.
+  EXPECT_NEAR(tiled.fma, 2048.0 * 64 * 256 / 64, 0.02 * tiled.fma);
+  EXPECT_GT(model.seconds, 2048.0 * 2048 * 2048 / (108 * 64 * 1.41e9));
+}
+
+TEST(GpuDraft, OrdersProducts) {
+  const char* use = "matmul(M = 4096, N = 4096, K = 4096)";
+  Model model;
+  double plain = model.time(use, naive(128)), strided = model.time(use, naive(128, true));
+  double small = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 2, .columns = 2, .depth = 8}));
+  double middle = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}));
+  double large = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
+  EXPECT_GT(strided, 2 * plain) << "a warp that reads down a column";
+  EXPECT_GT(plain, small) << "shared memory";
+  EXPECT_GT(small, 1.3 * middle) << "register tiles";
+  EXPECT_GT(middle, large);
+  // Few threads hide nothing, and more registers than there are spill.
+  EXPECT_GT(model.time(use, test::gpu_gemm_schedule({.ty = 2, .tx = 2, .rows = 8, .columns = 8, .depth = 8})), 1.5 * large);
+  EXPECT_GT(model.time(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 16, .columns = 16, .depth = 8})), large);
+}
+
+TEST(GpuDraft, SmallProductsWantSmallTiles) {
+  const char* use = "matmul(M = 256, N = 256, K = 1024)";
+  Model model;
+  double large = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
+  double small = model.time(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8}));
+  EXPECT_GT(large, 1.5 * small) << "4 blocks on 108 multiprocessors";
+}
+
+TEST(GpuDraft, SeesLaunchesThatCannotBe) {
+  Model model;
+  double good = model.time(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
+  double too_much = model.time(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 16, .columns = 8, .depth = 256}));
+  EXPECT_LT(good, 1);
+  EXPECT_GT(too_much, 100);
+}
+
+// Lanes of a warp that read down a column of 32 words all want the same bank.
+TEST(GpuDraft, CountsBankConflicts) {
+  const std::string use = "matmul(M = 1024, N = 1024, K = 1024)";
+  auto schedule = [](const char* align) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\nk0, k1 = split(k, [_, 32])\ni0, i1 = split(i, [_, 32])\nreorder([i0, j, k0, i1, k1])\n"
+               "bind(i0, \"blockIdx.y\")\nbind(j, \"blockIdx.x\")\nbind(i1, \"threadIdx.x\")\npromote(b, 0, k0)\nc = cache_read(b, 0, "
+               "\"shared\")\ncompute_at(c, k0, keep_units = 1)\n",
+               align);
+  };
+  Model model;
+  double without = model(use, schedule("")).shared;
+  double with = model(use, schedule("storage_align(c, 0, 0, 32, 1)\n")).shared;
+  // 1024 times a warp takes 32 turns instead of one.
+  EXPECT_NEAR(without - with, 1024 * 31, 1);
+}
+
+TEST(GpuDraft, FasterDevicesAreFaster) {
+  std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8});
+  double a100 = Model("a100").time(kGemm, schedule), h100 = Model("h100").time(kGemm, schedule), ada = Model("rtx4090").time(kGemm, schedule);
+  EXPECT_GT(a100, h100);
+  EXPECT_GT(a100, ada);
+  // What only moves data goes by the bandwidth of memory.
+  EXPECT_GT(Model("h100").time("matmul(M = 1, N = 65536, K = 512)", naive(128)), Model("h200").time("matmul(M = 1, N = 65536, K = 512)", naive(128)));
+}
+
+TEST(GpuDraft, IsDeterministicAndFinite) {
+  Model model;
+  std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8});
+  double first = model.time(kGemm, schedule);
+  model.time("softmax(M = 64, N = 333)", "");
+  EXPECT_GT(model.seconds, 0);
+  EXPECT_LT(model.seconds, 1e9);
+  EXPECT_EQ(model.time(kGemm, schedule), first);
+}
+
+}  // namespace
+}  // namespace tw

@@ -1,0 +1,247 @@
+// From a task list for a GPU that is not there to records, as real processes: `tune --compile-only` (where NVRTC is installed) and
+// `run-manifest` against a driver that fails on demand (tests/cuda_stub). What a real GPU would say is not tested here.
+#include <gtest/gtest.h>
+
+#include <boost/json/src.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "backends/cuda/nvrtc.h"
+#include "dsl/base/text.h"
+#include "runtime/finalist_files.h"
+#include "support/run_program.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+constexpr const char* kList = R"yaml(version: 1
+target: {kind: cuda, arch: sm_80}
+tasks:
+  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}
+)yaml";
+
+std::string read(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// A folder of finalists, made once for all tests.
+class RunManifest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string error;
+    if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+    static const Made made;
+    ASSERT_EQ(made.finished.code, 0) << made.finished.err;
+    std::filesystem::copy(made.folder.path(), folder_.path(), std::filesystem::copy_options::recursive);
+    output_ = made.finished.out;
+  }
+
+  struct Made {
+    Made() {
+      test::write_file(folder.path() + "/list.yaml", kList);
+      finished = test::tracewright({"tune", "list.yaml", "--compile-only", "--finalists", "3", "--output", "out"}, {.folder = folder.path()});
+    }
+    test::TemporaryDirectory folder;
+    test::Finished finished;
+  };
+
+  // run-manifest with the stub as the driver.
+  test::Finished run(std::vector<std::string> environment, const char* stub = "cuda_stub") {
+    environment.push_back(cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/", stub));
+    environment.push_back("TW_STUB_GEMM=64,64,32");
+    environment.push_back(cat("TW_STUB_ONCE=", folder_.path(), "/once"));
+    return test::tracewright({"run-manifest", "out", "--timeout", "0.2", "--json"}, {.folder = folder_.path(), .environment = environment});
+  }
+  void once() { test::write_file(folder_.path() + "/once", "x"); }
+
+  // The status of each finalist, in their order.
+  static std::vector<std::string> statuses(const test::Finished& finished) {
+    std::vector<std::string> out;
+    boost::json::error_code code;
+    boost::json::value json = boost::json::parse(finished.out, code);
+    if (code) return {cat("no JSON: ", finished.out, finished.err)};
+    for (const auto& row : json.at("rows").as_array()) out.emplace_back(row.at("status").as_string());
+    return out;
+  }
+
+  test::TemporaryDirectory folder_;
+  std::string output_;
+};
+
+using Statuses = std::vector<std::string>;
+
+TEST_F(RunManifest, FinalistsAreWrittenWhole) {
+  std::string error;
+  std::optional<std::vector<FinalistFile>> finalists = read_finalists(folder_.path() + "/out", error);
+  ASSERT_TRUE(finalists) << error;
+  ASSERT_EQ(finalists->size(), 3u);
+  for (const FinalistFile& finalist : *finalists) {
+    EXPECT_EQ(finalist.task, "mm");
+    EXPECT_EQ(finalist.target, "cuda -arch=sm_80");
+    EXPECT_GT(finalist.predicted_seconds, 0);
+    std::string base = cat(folder_.path(), "/out/mm/0", finalist.rank);
+    EXPECT_NE(read(base + ".cu").find(finalist.kernel.manifest.run_launches.at(0).name), std::string::npos);
+    EXPECT_NE(read(base + ".ptx").find(".target sm_80"), std::string::npos);
+    std::optional<std::vector<cuda::CubinKernel>> code = cuda::read_cubin(finalist.kernel.code, error);
+    ASSERT_TRUE(code) << error;
+    for (const cuda::CubinKernel& kernel : *code) EXPECT_EQ(kernel.count("STL"), 0);
+    // The trace rebuilds the source.
+    test::Finished again = test::tracewright({"replay", base + ".tw", "--emit", "source"}, {.folder = folder_.path()});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(std::count(again.out.begin(), again.out.end(), '\n'), [&] {
+      std::string source = read(base + ".cu");
+      return std::count(source.begin(), source.end(), '\n');
+    }());
+  }
+  EXPECT_LE((*finalists)[0].predicted_seconds, (*finalists)[1].predicted_seconds);
+  EXPECT_NE((*finalists)[0].program, (*finalists)[1].program);
+  EXPECT_NE(output_.find("tracewright run-manifest out"), std::string::npos) << output_;
+}
+
+TEST_F(RunManifest, SaysThatThereIsNoDriver) {
+  test::Finished finished = test::tracewright({"run-manifest", "out"}, {.folder = folder_.path(), .environment = {"LD_LIBRARY_PATH="}});
+  if (finished.err.find("there is no CUDA driver (libcuda.so.1)") == std::string::npos) GTEST_SKIP() << "this machine has a driver";
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_EQ(finished.out, "");
+}
+
+TEST_F(RunManifest, RecordsAreStored) {
+  test::Finished finished = run({});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  for (const std::string& status : statuses(finished)) EXPECT_TRUE(status == "ok" || status == "noisy") << status;
+  test::Finished best = test::tracewright({"show", "out/records.db", "--json"}, {.folder = folder_.path()});
+  EXPECT_EQ(best.code, 0) << best.err;
+  EXPECT_NE(best.out.find("cuda -arch=sm_80"), std::string::npos) << best.out;
+}
+
+// The records are those of the list's tasks: export finds them.
+TEST_F(RunManifest, RecordsBecomeAnExport) {
+  ASSERT_EQ(run({}).code, 0);
+  test::write_file(folder_.path() + "/list.yaml", kList);
+  test::Finished exported =
+      test::tracewright({"export", "list.yaml", "--database", "out/records.db", "--output", "kernels", "--name", "lib"}, {.folder = folder_.path()});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  for (const char* name : {"lib.h", "lib.c", "tw_cuda_launcher.h", "cubins/mm.cubin", "sources/mm.cu", "traces/mm.tw"})
+    EXPECT_NE(exported.out.find(name), std::string::npos) << name << "\n" << exported.out;
+}
+
+// The same worker measures for `tune`; a fault of one trial is a record, and the search goes on.
+TEST_F(RunManifest, TuneMeasuresOnADevice) {
+  std::string list = kList;
+  list.replace(list.find("tasks:"), 6, "budget: {trials: 6}\ndatabase: tuned.db\ntasks:");
+  test::write_file(folder_.path() + "/list.yaml", list);
+  once();
+  test::Finished finished =
+      test::tracewright({"tune", "list.yaml", "--json", "--model", "random"},
+                        {.folder = folder_.path(),
+                         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
+                                         "TW_STUB_FAULT=illegal", cat("TW_STUB_ONCE=", folder_.path(), "/once")}});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  boost::json::value task = boost::json::parse(finished.out).at("tasks").at(0);
+  EXPECT_EQ(task.at("trials").as_int64(), 6);
+  EXPECT_EQ(task.at("failed").as_int64(), 1) << finished.out;
+  EXPECT_GT(task.at("best_us").to_number<double>(), 0);
+}
+
+TEST_F(RunManifest, FaultsAreRecordedAndTheNextOneRuns) {
+  struct Row {
+    const char *fault, *status;
+  };
+  for (const Row& row : {Row{"illegal", "crash"}, Row{"crash", "crash"}, Row{"hang", "timeout"}, Row{"wrong", "wrong result"}, Row{"outside", "out of bounds"}}) {
+    once();
+    test::Finished finished = run({cat("TW_STUB_FAULT=", row.fault)});
+    std::vector<std::string> found = statuses(finished);
+    ASSERT_EQ(found.size(), 3u) << row.fault << ": " << found[0];
+    EXPECT_EQ(found[0], row.status) << row.fault << ": " << finished.out;
+    for (std::size_t i = 1; i < found.size(); ++i) EXPECT_TRUE(found[i] == "ok" || found[i] == "noisy") << row.fault << ": " << found[i];
+    EXPECT_EQ(finished.code, std::string(row.status).find("wrong") == 0 || std::string(row.fault) == "outside" ? 4 : 0) << row.fault;
+  }
+}
+
+TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {
+  struct Row {
+    const char *fault, *message;
+  };
+  std::filesystem::remove(folder_.path() + "/once");
+  for (const Row& row : {Row{"init", "the CUDA driver does not start"}, Row{"none", "the CUDA driver finds no device"}}) {
+    once();
+    test::Finished finished = run({cat("TW_STUB_FAULT=", row.fault)});
+    EXPECT_EQ(finished.code, 3);
+    EXPECT_NE(finished.err.find(row.message), std::string::npos) << finished.err;
+  }
+  test::Finished old = run({}, "cuda_stub_old");
+  EXPECT_EQ(old.code, 3);
+  EXPECT_NE(old.err.find("libcuda.so.1 has no cuLaunchKernelEx; a driver for CUDA 12 or newer is needed"), std::string::npos) << old.err;
+  once();
+  test::Finished memory = run({"TW_STUB_FAULT=memory"});
+  EXPECT_EQ(memory.code, 3);
+  EXPECT_NE(memory.err.find("the device has no memory for `A`"), std::string::npos) << memory.err;
+}
+
+TEST_F(RunManifest, DamagedManifestsAreRefused) {
+  std::string path = folder_.path() + "/out/manifest.json", good = read(path);
+  struct Row {
+    const char *from, *to, *message;
+  };
+  const Row rows[] = {
+      {"\"rank\":1", "\"rank\":\"one\"", "finalists[0].rank: expected an integer from 1 to 1000000, found \"one\""},
+      {"\"format\":1", "\"format\":2", "format: expected an integer from 1 to 1, found 2"},
+      {"\"groups\":[", "\"groups\":[0,", "finalists[0].run.launches[0].groups: expected three integers, found"},
+      {"\"buffer\":2", "\"buffer\":7", "expected an integer from 0 to 2, found 7"},
+      {"\"bytes\":8192", "\"bytes\":8190", "finalists[0].run.buffers[0].bytes: expected 8192 bytes, as shape and type say, found 8190"},
+      {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "finalists[0].run.buffers[0].dtype: expected an element type, found \"f31\""},
+      {"\"cubin\":\"mm/01.cubin\"", "\"cubin\":\"../01.cubin\"", "finalists[0].cubin: expected a file in this folder"},
+      {"\"cubin\":\"mm/01.cubin\"", "\"cubin\":\"mm/02.cubin\"", "mm/02.cubin is not what the manifest was written for (its digest differs)"},
+      {"\"symbol\"", "\"cymbol\"", "finalists[0].symbol: missing"},
+      {"{\"format\"", "{\"format", "is no JSON"},
+  };
+  for (const Row& row : rows) {
+    std::string text = good;
+    std::size_t at = text.find(row.from);
+    ASSERT_NE(at, std::string::npos) << row.from;
+    test::write_file(path, text.replace(at, std::string(row.from).size(), row.to));
+    test::Finished finished = run({});
+    EXPECT_EQ(finished.code, 2) << row.to;
+    EXPECT_NE(finished.err.find(row.message), std::string::npos) << row.to << "\n" << finished.err;
+  }
+  std::filesystem::remove(path);
+  EXPECT_NE(run({}).err.find("out/manifest.json cannot be read; `tracewright tune --compile-only` writes such a folder"), std::string::npos);
+}
+
+// Needs neither NVRTC nor a driver.
+TEST(CompileOnly, SaysWhatItCannotDo) {
+  test::TemporaryDirectory folder;
+  struct Row {
+    const char *target, *message;
+    int code;
+  };
+  const Row rows[] = {
+      {"{kind: cpu, threads: 1}", "--compile-only is for `cuda` targets, but mm is for", 2},
+      {"{kind: cuda, arch: sm_81}", "unknown arch `sm_81`", 2},
+      {"{kind: cuda, device: a10}", "unknown device `a10`", 2},
+      {"{kind: cuda, arch: sm_80, device: none.yaml}", "none.yaml of a device cannot be read", 3},
+  };
+  std::string error;
+  bool has_nvrtc = cuda::nvrtc_version(error).has_value();
+  for (const Row& row : rows) {
+    if (row.code == 3 && !has_nvrtc) continue;
+    std::string list = kList;
+    list.replace(list.find("{kind: cuda, arch: sm_80}"), 25, row.target);
+    test::write_file(folder.path() + "/list.yaml", list);
+    test::Finished finished = test::tracewright({"tune", "list.yaml", "--compile-only"}, {.folder = folder.path()});
+    EXPECT_EQ(finished.code, row.code) << finished.err;
+    EXPECT_NE(finished.err.find(row.message), std::string::npos) << finished.err;
+  }
+  test::write_file(folder.path() + "/list.yaml", kList);
+  test::Finished measured = test::tracewright({"tune", "list.yaml"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH="}});
+  if (measured.code == 0) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_EQ(measured.code, 3);
+  EXPECT_NE(measured.err.find("`tracewright tune --compile-only` searches without a device"), std::string::npos) << measured.err;
+}
+
+}  // namespace
+}  // namespace tw
