@@ -1,12 +1,13 @@
 // Speed of the search for a GPU that is not there (sampler/search/finalists.h).
 //   finalist_bench [RULES [ARCH]]
 // Prints, for some operators, how many different candidates are replayed, postprocessed and scored by the analytic model in a second of the
-// search, and how many finalists NVRTC compiles in a second, with all threads that this process may use.
+// search, and how many candidates NVRTC compiles in a second, with all threads that this process may use; and both in a second of processor
+// time, which other work on the machine disturbs less.
+#include <time.h>
+
 #include <chrono>
 #include <cstdio>
 
-#include "backends/cuda/nvrtc.h"
-#include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/evolution.h"
 #include "sampler/search/finalists.h"
@@ -19,6 +20,12 @@ struct Workload {
   WorkloadArguments arguments;
 };
 
+double cpu_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Rounds of evolution as a search without a device makes them, for three seconds or until the space is used up.
@@ -28,24 +35,32 @@ void print_candidates(const CandidateSpace& space) {
   KnownCandidates known;
   EvolutionStats stats;
   HashSet none;
-  double begin = now();
+  double begin = now(), cpu = cpu_seconds();
   std::vector<Candidate> elites;
   i64 before = -1;
   for (u64 round = 0; now() - begin < 3 && stats.candidates > before; ++round) {
     before = stats.candidates;
     elites = evolve(space, elites, none, nullptr, 64, Rng(1, round), options, known, stats);
   }
-  double seconds = now() - begin;
-  std::printf("  %6lld different candidates, %6lld repeats, %6lld rejected: %.0f different ones a second\n", static_cast<long long>(stats.candidates),
-              static_cast<long long>(stats.repeats), static_cast<long long>(stats.rejected), static_cast<double>(stats.candidates) / seconds);
+  double seconds = now() - begin, found = static_cast<double>(stats.candidates);
+  cpu = cpu_seconds() - cpu;
+  std::printf("  %6lld different candidates, %6lld repeats, %6lld rejected: %.0f different ones a second, %.0f in a second of processor time\n",
+              static_cast<long long>(stats.candidates), static_cast<long long>(stats.repeats), static_cast<long long>(stats.rejected), found / seconds,
+              found / cpu);
+  double all = static_cast<double>(stats.candidates + stats.repeats + stats.rejected) * 1e-6;
+  std::printf("  each of all: replay %.1f us, postprocess %.1f, hash %.1f, draft %.1f (wall clock)\n", stats.build.replay / all,
+              stats.build.postprocess / all, stats.build.hash / all, stats.build.draft / all);
 }
 
 void print_finalists(const TuneTask& task, const rules::Library& library, const std::string& rules) {
   std::atomic<bool> stop{false};
+  double cpu = cpu_seconds();
   FinalistResult result = find_finalists(task, library, {.count = 16, .rounds = 2, .rules = rules}, stop);
   if (!result.problem.empty()) return void(std::printf("  %s\n", result.problem.c_str()));
-  std::printf("  %6lld compiled: %.1f a second; %zu finalists, the best predicted %.1f us\n", static_cast<long long>(result.compiled),
-              static_cast<double>(result.compiled) / result.compile_seconds, result.finalists.size(),
+  cpu = (cpu_seconds() - cpu) * result.compile_seconds / (result.compile_seconds + result.search_seconds);
+  double compiled = static_cast<double>(result.compiled);
+  std::printf("  %6lld compiled: %.1f a second, about %.1f in a second of processor time; %zu finalists, the best predicted %.1f us\n",
+              static_cast<long long>(result.compiled), compiled / result.compile_seconds, compiled / cpu, result.finalists.size(),
               result.finalists.empty() ? 0 : result.finalists[0].seconds * 1e6);
   for (const auto& [stage, dropped] : result.dropped)
     std::printf("  %6lld dropped by %s, as: %s\n", static_cast<long long>(dropped.count), stage.c_str(), dropped.example.c_str());

@@ -11,6 +11,7 @@
 #include "dsl/base/text.h"
 #include "runtime/finalist_files.h"
 #include "runtime/trace_file.h"
+#include "sampler/search/emulation_gate.h"
 #include "sampler/search/finalists.h"
 
 namespace tw::cli {
@@ -42,6 +43,7 @@ FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u
                    .device = task.target.gpu.empty() ? task.target.arch : task.target.gpu,
                    .seed = seed,
                    .predicted_seconds = finalist.seconds,
+                   .emulation = finalist.gate.not_run.empty() ? "right" : finalist.gate.not_run,
                    .kernel = finalist.source,
                    .source = finalist.source.code,
                    .ptx = finalist.compiled.ptx,
@@ -94,6 +96,13 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
     std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(), row.example.c_str());
 }
 
+// What cannot be emulated (no compiler, too large) is not held against a kernel: `run-manifest` checks it again.
+GateVerdict ask(const EmulationGate& gate, const Kernel& source) {
+  EmulationVerdict verdict = gate.check(source);
+  if (verdict.kind == EmulationVerdict::Right) return {};
+  return verdict.kind == EmulationVerdict::Wrong ? GateVerdict{verdict.message, ""} : GateVerdict{"", verdict.message};
+}
+
 }  // namespace
 
 int compile_only(const LoadedList& list, const CompileOnlyOptions& options, const std::atomic<bool>& stop) {
@@ -102,10 +111,17 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
   int code = Ok;
   for (const TuneTask& task : list.tasks) {
     FinalistOptions search{.count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
+    EmulationGate gate(task.program.program);
+    search.gate = [&gate](const Kernel& source) { return ask(gate, source); };
     FinalistResult result = find_finalists(task, list.library, search, stop);
     tasks.push_back(to_json(task, result));
     if (!result.problem.empty()) return say(cat(task.name, ": ", result.problem)), Environment;
     if (!options.json) print_task(task, result, count_flops(task.program.program));
+    for (const Finalist& finalist : result.finalists) {
+      if (finalist.gate.not_run.empty()) continue;
+      say(cat(task.name, ": not all finalists could be run by the emulator: ", finalist.gate.not_run));
+      break;
+    }
     if (result.finalists.empty()) say(cat(task.name, ": no candidate is fit to be launched")), code = TargetMissed;
     for (std::size_t i = 0; i < result.finalists.size(); ++i)
       files.push_back(as_file(task, result.finalists[i], static_cast<int>(i) + 1, options.seed));

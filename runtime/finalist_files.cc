@@ -58,6 +58,7 @@ json::object to_json(const FinalistFile& finalist) {
           {"device", finalist.device},
           {"seed", finalist.seed},
           {"predicted_us", finalist.predicted_seconds * 1e6},
+          {"emulation", finalist.emulation},
           {"source", base + ".cu"},
           {"ptx", base + ".ptx"},
           {"cubin", base + ".cubin"},
@@ -212,6 +213,7 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
   out.target = reader.text(reader.member(at, "target"));
   out.device = reader.text(reader.member(at, "device"));
   out.predicted_seconds = reader.number(reader.member(at, "predicted_us")) * 1e-6;
+  out.emulation = reader.text(reader.member(at, "emulation"));
   out.seed = reader.count(reader.member(at, "seed"));
   KernelManifest& manifest = out.kernel.manifest;
   manifest.symbol = reader.text(reader.member(at, "symbol"));

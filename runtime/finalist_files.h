@@ -26,6 +26,7 @@ struct FinalistFile {
   std::string target, device;  // canonical text; name of the description that it was ranked for
   u64 seed = 0;
   double predicted_seconds = 0;
+  std::string emulation;     // "right", or why the emulator could not run it
   Kernel kernel;             // machine code and launches
   std::string source, ptx, trace_file;  // texts; read_finalists leaves the first two empty
   std::vector<FinalistKernel> kernels;

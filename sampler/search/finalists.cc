@@ -60,18 +60,43 @@ class FinalistSearch {
       tried_.insert(proposed[i].program);
       result_.compiled += one.was_compiled;
       if (!one.finalist) {
-        FinalistResult::Dropped& dropped = result_.dropped[one.stage];
-        if (dropped.count++ == 0) dropped.example = one.why;
+        drop(one.stage, one.why);
         continue;
       }
       is_better |= worst == 0 || one.finalist->seconds < worst;
       result_.finalists.push_back(std::move(*one.finalist));
     }
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), [](const Finalist& a, const Finalist& b) { return a.seconds < b.seconds; });
+    while (!stop_ && check_best()) {
+    }
     if (is_full()) result_.finalists.erase(result_.finalists.begin() + options_.count, result_.finalists.end());
     elites_.clear();
     for (const Finalist& finalist : result_.finalists) elites_.push_back(finalist.candidate);
     return is_better;
+  }
+
+  void drop(const char* stage, const std::string& why) {
+    FinalistResult::Dropped& dropped = result_.dropped[stage];
+    if (dropped.count++ == 0) dropped.example = why;
+  }
+
+  // Sends the best that are not checked yet through the gate, which takes longer than all before it. False: there are none.
+  bool check_best() {
+    if (!options_.gate) return false;
+    std::vector<Finalist*> best;
+    for (std::size_t i = 0; i < result_.finalists.size() && static_cast<int>(i) < options_.count; ++i) {
+      if (!result_.finalists[i].is_checked) best.push_back(&result_.finalists[i]);
+    }
+    parallel_for(static_cast<int>(best.size()), evolution_.threads, [&](int item, int) {
+      Finalist& finalist = *best[static_cast<std::size_t>(item)];
+      finalist.gate = options_.gate(finalist.source);
+      finalist.is_checked = true;
+    });
+    for (const Finalist* finalist : best) {
+      if (!finalist->gate.wrong.empty()) drop("emulation", finalist->gate.wrong);
+    }
+    std::erase_if(result_.finalists, [](const Finalist& finalist) { return !finalist.gate.wrong.empty(); });
+    return !best.empty();
   }
 
   Attempt attempt(const Candidate& proposed) const {
@@ -95,9 +120,6 @@ class FinalistSearch {
     Finalist finalist{std::move(candidate), std::move(*trace), std::move(*source), std::move(*compiled), {}, 0};
     judge(*program, finalist, out);
     if (!out.why.empty()) return out;
-    // Last, for it takes longest.
-    if (options_.is_wrong) out.why = options_.is_wrong(finalist.source);
-    if (!out.why.empty()) return out.stage = "emulation", out;
     out.finalist = std::move(finalist);
     return out;
   }
@@ -144,6 +166,7 @@ FinalistResult find_finalists(const TuneTask& task, const rules::Library& librar
   }
   CandidateSpace space = make_candidate_space(task.program.program, *uses, library, task.target, failed.problem);
   if (!space.gpu) return failed;
+  for (const Trace& trace : task.templates) add_template(space.space, trace);
   if (space.space.sketches.empty()) failed.problem = "the rules leave no sketch";
   return space.space.sketches.empty() ? std::move(failed) : FinalistSearch(task, options, std::move(space), stop).run();
 }

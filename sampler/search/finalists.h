@@ -12,15 +12,21 @@
 
 namespace tw {
 
+// What a gate says of a kernel.
+struct GateVerdict {
+  std::string wrong;    // what it does wrong, "" = nothing was found
+  std::string not_run;  // why it could not be run; "" = it was
+};
+
 struct FinalistOptions {
   int count = 8;           // finalists that are wanted
   int rounds = 6;          // of search and compiling, at most
   u64 seed = 0;
   int threads = 0;         // 0 = all this process may use
   std::string rules = "cuda";
-  // The gate that stands in for a run on a device: "" if the source computes what the workload says, else why not. Called from
-  // several threads; null = none.
-  std::function<std::string(const Kernel& source)> is_wrong;
+  // Stands in for a run on a device: does the source compute what the workload says? Called from several threads, for those only that are
+  // among the best; null = none.
+  std::function<GateVerdict(const Kernel& source)> gate;
 };
 
 struct Finalist {
@@ -30,6 +36,8 @@ struct Finalist {
   cuda::Compiled compiled;
   std::vector<KernelEstimate> estimate;  // by launch, with the registers that ptxas gave
   double seconds = 0;                   // predicted
+  GateVerdict gate;
+  bool is_checked = false;              // by the gate, if there is one
 };
 
 struct FinalistResult {

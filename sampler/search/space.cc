@@ -148,6 +148,10 @@ rules::TargetFacts facts_of(const Target& target) {
           .group_threads = target.group_threads, .shared_bytes = target.shared_bytes, .sm = sm_of(target)};
 }
 
+void add_template(Space& space, const Trace& trace) {
+  space.sketches.push_back({trace, std::make_shared<const JointPrior>(trace), {"template"}});
+}
+
 double log10_points(const Sketch& sketch) {
   double total = sketch.prior->log10_groups();
   std::size_t sample = 0;

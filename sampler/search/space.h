@@ -37,6 +37,9 @@ struct Space {
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                   const rules::TargetFacts& target, std::string& errors, u64 seed = 1);
 
+// Adds a schedule by hand with open samples to the sketches of a space.
+void add_template(Space& space, const Trace& trace);
+
 // What rules may know about a target.
 rules::TargetFacts facts_of(const Target& target);
 

@@ -19,10 +19,6 @@ FeatureTarget feature_target_of(const Target& target) {
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
 }
 
-void add_template(Space& space, const Trace& trace) {
-  space.sketches.push_back({trace, std::make_shared<const JointPrior>(trace), {"template"}});
-}
-
 void read_records(TaskState& state, Database& database, const TuneOptions& options, TuneObserver& observer) {
   auto records = database.all(state.workload_key, state.target_key);
   if (!records) {

@@ -75,14 +75,17 @@ TEST_F(Finalists, TheGateHasTheLastWord) {
   std::mutex mutex;
   int asked = 0;
   auto uses_shared = [](const Kernel& source) { return source.code.find("__shared__") != std::string::npos; };
-  FinalistResult result = search(task, {.count = 2, .rounds = 2, .is_wrong = [&](const Kernel& source) {
+  FinalistResult result = search(task, {.count = 2, .rounds = 2, .gate = [&](const Kernel& source) {
                                           std::lock_guard lock(mutex);
                                           ++asked;
-                                          return uses_shared(source) ? std::string("a race") : std::string();
+                                          return GateVerdict{uses_shared(source) ? "a race" : "", ""};
                                         }});
   EXPECT_GT(asked, 0);
   EXPECT_EQ(result.dropped.at("emulation").example, "a race");
-  for (const Finalist& finalist : result.finalists) EXPECT_FALSE(uses_shared(finalist.source));
+  for (const Finalist& finalist : result.finalists) {
+    EXPECT_TRUE(finalist.is_checked);
+    EXPECT_FALSE(uses_shared(finalist.source));
+  }
 }
 
 // The estimate before compiling is near what ptxas needs, or candidates would be judged by the wrong occupancy.

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/nvrtc.h"
 #include "dsl/base/text.h"
+#include "runtime/emulation.h"
 #include "runtime/finalist_files.h"
 #include "support/run_program.h"
 #include "support/support.h"
@@ -83,6 +84,8 @@ TEST_F(RunManifest, FinalistsAreWrittenWhole) {
     EXPECT_EQ(finalist.task, "mm");
     EXPECT_EQ(finalist.target, "cuda -arch=sm_80");
     EXPECT_GT(finalist.predicted_seconds, 0);
+    std::string compiler = emulation_compiler(error);
+    EXPECT_TRUE(compiler.empty() || finalist.emulation == "right") << finalist.emulation;
     std::string base = cat(folder_.path(), "/out/mm/0", finalist.rank);
     EXPECT_NE(read(base + ".cu").find(finalist.kernel.manifest.run_launches.at(0).name), std::string::npos);
     EXPECT_NE(read(base + ".ptx").find(".target sm_80"), std::string::npos);
