@@ -61,7 +61,10 @@ struct Case {
 
 std::string text_of(const Signature& signature, const WorkloadArguments& arguments) {
   std::vector<std::string> parts;
-  for (const auto& [name, value] : arguments) parts.push_back(cat(name, " = ", std::get<i64>(value)));
+  for (const auto& [name, value] : arguments) {
+    const i64* number = std::get_if<i64>(&value);
+    parts.push_back(cat(name, " = ", number ? std::to_string(*number) : name_of(std::get<DType>(value))));
+  }
   return cat(signature.name, "(", join(parts, ", "), ")");
 }
 
@@ -90,8 +93,14 @@ void make_workload(Case& out, Rng& rng) {
   const Signature& signature = all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
   std::vector<std::string> epilogues;
   if (signature.name == "dense" && rng.below(2)) epilogues = {"bias", "gelu"};
+  bool has_type = std::any_of(signature.parameters.begin(), signature.parameters.end(),
+                              [](const Signature::Parameter& parameter) { return parameter.name == "T"; });
+  // Halves now and then.
+  const DType types[] = {DType::F32, DType::F32, DType::F32, DType::F16, DType::BF16};
+  DType type = has_type ? types[rng.below(5)] : DType::F32;
   for (i64 most = 40; most >= 5; most /= 2) {
     WorkloadArguments arguments = random_arguments(signature, most, rng);
+    if (type != DType::F32) arguments.push_back({"T", type});
     out.use = text_of(signature, arguments);
     Diagnostics diagnostics(*operator_library().source);
     std::optional<OwnedProgram> made =
