@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "dsl/base/text.h"
+#include "runtime/device_file.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/trial.h"
 
@@ -164,10 +165,10 @@ FinalistResult find_finalists(const TuneTask& task, const rules::Library& librar
     failed.problem = cat("there is no rule set `", options.rules, "`; there are ", join(library.set_names(), ", "));
     return failed;
   }
+  if (!device_of(task.target, failed.problem)) return failed;
   CandidateSpace space = make_candidate_space(task.program.program, *uses, library, task.target, failed.problem);
-  if (!space.gpu) return failed;
   for (const Trace& trace : task.templates) add_template(space.space, trace);
-  if (space.space.sketches.empty()) failed.problem = "the rules leave no sketch";
+  if (space.space.sketches.empty() && failed.problem.empty()) failed.problem = "the rules leave no sketch";
   return space.space.sketches.empty() ? std::move(failed) : FinalistSearch(task, options, std::move(space), stop).run();
 }
 
