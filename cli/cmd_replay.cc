@@ -185,10 +185,11 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
                 Measurer& measurer, boost::json::object& json) {
   Target target = target_of(recipe.file);
   std::string error;
-  std::optional<Kernel> kernel = compile(rebuilt, target, "kernel", error);
+  BuiltKernel built = loadable({compile(rebuilt, target, "kernel", error), ""}, target);
+  const std::optional<Kernel>& kernel = built.kernel;
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!kernel || !compiler)
-    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error)),
+    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error + built.problem)),
            Environment;
   BuiltKernel reference = build_reference(rebuilt.base.program, target, *compiler);
   if (!reference.kernel)
@@ -222,7 +223,14 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;
 }
 
-// CUDA kernels are run without a GPU: right or wrong, and no time.
+// Is this a kernel for a GPU that is not here?
+bool is_emulated(const Recipe& recipe) {
+  Target target = target_of(recipe.file);
+  return target.kind == TargetKind::Cuda &&
+         static_cast<int>(list_devices(worker_options(target)).devices.size()) <= target.device;
+}
+
+// Right or wrong, and no time.
 int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
   std::string error;
   std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
@@ -297,11 +305,10 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
     return Usage;
   }
   bool is_measured = options.check || options.run || (!printer && !options.hash);
-  auto is_emulated = [](const Recipe& recipe) { return target_of(recipe.file).kind == TargetKind::Cuda; };
-  auto first_run = std::find_if_not(recipes.begin(), recipes.end(), is_emulated);
   WorkerStart worker;
-  if (is_measured && first_run != recipes.end()) {
-    worker = start_worker(worker_options(target_of(first_run->file)));
+  auto first = is_measured ? std::find_if_not(recipes.begin(), recipes.end(), is_emulated) : recipes.end();
+  if (first != recipes.end()) {
+    worker = start_worker(worker_options(target_of(first->file)));
     if (!worker.measurer) return say(worker.error), Environment;
   }
   int code = Ok;
@@ -343,7 +350,7 @@ int run_replay(int count, char** words) {
   app->add_option("--record", options.record, "the record with this id");
   app->add_option("--database", options.database, "the database of --record or of the task list");
   app->add_option("--task", options.task, "of a task list: only this task");
-  app->add_flag("--check", options.check, "compare with the reference result, and time it; for cuda: in the emulator, without a time");
+  app->add_flag("--check", options.check, "compare with the reference result, and time it; for cuda without a GPU: in the emulator, without a time");
   app->add_flag("--run", options.run, "the same with many more samples");
   app->add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
   app->add_option("--emit", options.emit, "print " + join(kinds, ", "));

@@ -132,9 +132,12 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const
   if (!problem_.empty()) return out;
   EmulationReport report;
   std::unique_ptr<EmulatedKernels> compiled = EmulatedKernels::compile(kernels, report);
+  bool is_one_wrong = !compiled && report.status == EmulationStatus::BuildError && kernels.size() > 1;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (compiled)
       out[i] = run(*compiled, i);
+    else if (is_one_wrong)
+      out[i] = check(*kernels[i]);
     else
       out[i] = {report.status == EmulationStatus::Unavailable ? EmulationVerdict::Unknown : EmulationVerdict::Wrong,
                 report.message, report};

@@ -333,7 +333,8 @@ class Tuner {
         options.first_pairs = options.pairs = options.max_pairs = 1;
       }
       measured = measure_kernel(state, *built.kernel, options);
-      if (measured.status == MeasureStatus::Noisy) measured = measure_kernel(state, *built.kernel, options);
+      // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
+      if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, *built.kernel, options);
       // The fastest of many measurements is often one that was lucky: a new best is believed only if a second, longer one confirms it.
       if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < 1) {
         options.pairs = 18, options.max_pairs = 32, options.budget_seconds = 0.25;

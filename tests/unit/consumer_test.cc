@@ -16,7 +16,7 @@ TEST(Consumer, AnInstalledTracewrightIsFoundAndUsed) {
   Finished install =
       test::run_program({"cmake", "--install", TW_BINARY_DIR, "--prefix", installed});
   ASSERT_EQ(install.code, 0) << install.err;
-  Finished configured = test::run_program({"cmake", "-S", TW_SOURCE_DIR "/tests/consumer", "-B",
+  Finished configured = test::run_program({"cmake", "-G", "Ninja", "-S", TW_SOURCE_DIR "/tests/consumer", "-B",
                                            build, "-DCMAKE_PREFIX_PATH=" + installed});
   ASSERT_EQ(configured.code, 0) << configured.out << configured.err;
   Finished built = test::run_program({"cmake", "--build", build});

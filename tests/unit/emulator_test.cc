@@ -3,6 +3,7 @@
 
 #include <regex>
 
+#include "backends/cuda/nvrtc.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "runtime/emulation.h"
@@ -339,6 +340,27 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
 }
 
+TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {
+  test::Scheduled plain(kUse, {}, "");
+  Kernel right = tiled_product(), wrong = tiled_product();
+  auto rename = [](Kernel& kernel, const std::string& name) {
+    exchange(kernel.code, "kernel_run_0", name, 0);
+    kernel.manifest.run_launches[0].name = kernel.manifest.symbol = name;
+  };
+  rename(right, "first"), rename(wrong, "second");
+  exchange(wrong.code, "((k_j_0 / 2) * 24)", "((k_j_0 / 2) * 23)", 0);
+  const Kernel* both[] = {&right, &wrong};
+  std::vector<EmulationVerdict> verdicts = EmulationGate(plain.program()).check(both);
+  ASSERT_EQ(verdicts.size(), 2u);
+  EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
+  EXPECT_EQ(verdicts[1].kind, EmulationVerdict::Wrong);
+  EXPECT_NE(verdicts[1].message.find("elements of `C` are wrong"), std::string::npos) << verdicts[1].message;
+  exchange(wrong.code, "float4", "float5", 0);
+  verdicts = EmulationGate(plain.program()).check(both);
+  EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
+  EXPECT_EQ(verdicts[1].report.status, EmulationStatus::BuildError) << "one that is no C++ does not take the others with it";
+}
+
 TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
   EmulationVerdict verdict = judge(kUse, tiled_product(), {.memory_bytes = 1000});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
@@ -347,12 +369,17 @@ TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
 
 // ---- the command
 
-TEST_F(Emulator, ReplayChecksCudaKernels) {
+// The tiled product as a trace file `mm.tw` for sm_80.
+void write_trace_file(const std::string& folder) {
   test::Scheduled plain(kUse, {}, "");
-  test::TemporaryDirectory folder;
-  test::write_file(folder.path() + "/mm.tw",
+  test::write_file(folder + "/mm.tw",
                    cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n", print(plain.program()),
                        "schedule {\n", test::gpu_gemm_schedule({}), "}\n"));
+}
+
+TEST_F(Emulator, ReplayChecksCudaKernels) {
+  test::TemporaryDirectory folder;
+  write_trace_file(folder.path());
   test::Finished finished = test::tracewright({"replay", "mm.tw", "--check"}, {.folder = folder.path()});
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_NE(finished.out.find("matmul: right in the emulator (432 outputs compared, largest difference"),
@@ -366,6 +393,19 @@ TEST_F(Emulator, ReplayChecksCudaKernels) {
   EXPECT_EQ(finished.code, 3);
   EXPECT_NE(finished.err.find("cannot be emulated: CUDA kernels are emulated with a C++ compiler"), std::string::npos)
       << finished.err;
+}
+
+// With a driver and a device (a stub of them) it is not asked.
+TEST(EmulatorWithADevice, IsNotUsedByReplay) {
+  if (std::string error; !cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  test::TemporaryDirectory folder;
+  write_trace_file(folder.path());
+  test::Finished finished = test::tracewright(
+      {"replay", "mm.tw", "--check"},
+      {.folder = folder.path(),
+       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=18,24,12"}});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_NE(finished.out.find("matmul: right (largest difference"), std::string::npos) << finished.out;
 }
 
 TEST(EmulatorWithoutACompiler, SaysSo) {

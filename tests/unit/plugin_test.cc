@@ -23,7 +23,7 @@ class Outside : public testing::Test {
   }
   std::string at(const std::string& name) const { return folder.path() + "/" + name; }
   void build(const std::string& source, const std::string& name) {
-    Finished configured = test::run_program({"cmake", "-S", cat(TW_SOURCE_DIR "/", source), "-B",
+    Finished configured = test::run_program({"cmake", "-G", "Ninja", "-S", cat(TW_SOURCE_DIR "/", source), "-B",
                                              at(name), "-DCMAKE_PREFIX_PATH=" + at("installed")});
     ASSERT_EQ(configured.code, 0) << configured.out << configured.err;
     Finished built = test::run_program({"cmake", "--build", at(name)});
