@@ -22,6 +22,7 @@
 
 #include "costmodel/flat_program.h"
 #include "costmodel/gpu_device.h"
+#include "costmodel/lane_values.h"
 
 namespace tw {
 
@@ -64,7 +65,7 @@ class GpuDraft {
   void add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands);
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body, KernelEstimate& kernel);
-  double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const KernelEstimate& kernel, i64 width);
+  double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
   void add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
@@ -81,6 +82,8 @@ class GpuDraft {
   std::vector<Role> roles_;         // of the store at hand
   u32 first_unrolled_ = 0;          // position of its outermost Body loop
   std::vector<u32> serial_;         // scratch: positions of its serial loops
+  LaneValues lanes_;                // at the store at hand
+  u32 variables_ = 0;
   std::vector<i64> words_;          // scratch
 };
 
