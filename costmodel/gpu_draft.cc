@@ -393,8 +393,11 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   double busiest = std::max({kernel.fma, kernel.issue, kernel.shared});
   double work = busiest + kOverlapLoss * (kernel.fma + kernel.issue + kernel.shared - busiest);
   kernel.waves = std::ceil(blocks / (processors * kernel.occupancy));
-  double alone = std::max(work, kernel.warp_instructions) + kernel.wait;
-  double cycles = std::max(std::ceil(blocks / processors) * work, kernel.waves * alone);
+  // A warp keeps to one of the schedulers and its lanes.
+  double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarp), here = std::ceil(blocks / processors);
+  double of_warp = std::max(kernel.fma, kernel.issue) * kSchedulers / warps;
+  double alone = std::max({work, kernel.warp_instructions, std::ceil(warps / kSchedulers) * of_warp}) + kernel.wait;
+  double cycles = std::max({here * work, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
   double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
   double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
   kernel.seconds = static_cast<double>(device_.launch_ns) * 1e-9 + std::max(dram, std::max(l2, cycles) / device_.clock_hz());

@@ -5,7 +5,8 @@
 // Every top-level nest is a kernel. Of each (c = cycles, per block; G = blocks; S = multiprocessors; o = occupancy):
 //   time    = launch + max(dram / bandwidth, l2 / bandwidth, sm / clock)
 //   sm      = max(ceil(G / S) * t,  ceil(G / (S * o)) * (t + wait)) cycles: what is done there takes its time, and what a block
-//             waits for is hidden by the other blocks beside it only. A block alone takes no less than a warp's instructions
+//             waits for is hidden by the other blocks beside it only. A block alone takes no less than a warp's instructions, and
+//             warps are dealt to 4 schedulers with a quarter of the lanes each
 //   t       = max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
 //   fma     multiply-adds of all warps / lanes;  issue  instructions of all warps / 4;  shared  wavefronts of shared memory and L1, with
 //           the bank conflicts of one warp's first request, counted

@@ -76,9 +76,11 @@ class FinalistSearch {
     return is_better;
   }
 
-  void drop(const char* stage, const std::string& why) {
+  void drop(const char* stage, const std::string& why, const Trace* trace = nullptr) {
     FinalistResult::Dropped& dropped = result_.dropped[stage];
-    if (dropped.count++ == 0) dropped.example = why;
+    if (dropped.count++ > 0) return;
+    dropped.example = why;
+    if (trace) dropped.trace = *trace;
   }
 
   // Sends the best that are not checked yet through the gate, which takes longer than all before it. False: there are none.
@@ -94,7 +96,7 @@ class FinalistSearch {
       finalist.is_checked = true;
     });
     for (const Finalist* finalist : best) {
-      if (!finalist->gate.wrong.empty()) drop("emulation", finalist->gate.wrong);
+      if (!finalist->gate.wrong.empty()) drop("emulation", finalist->gate.wrong, &finalist->trace);
     }
     std::erase_if(result_.finalists, [](const Finalist& finalist) { return !finalist.gate.wrong.empty(); });
     return !best.empty();

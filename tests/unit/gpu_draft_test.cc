@@ -95,6 +95,19 @@ TEST(GpuDraft, SmallProductsWantSmallTiles) {
   EXPECT_GT(large, 1.5 * small) << "4 blocks on 108 multiprocessors";
 }
 
+// 432 blocks are 4 for each multiprocessor, one warp for each of its schedulers; 216 blocks leave half of these idle.
+TEST(GpuDraft, WarpsAreDealtToSchedulers) {
+  auto schedule = [](const char* threads) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1 = split(i, [_, 8])\nj0, j1 = split(j, [_, ", threads,
+               "])\nreorder([i0, j0, j1, k, i1])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nbind(j1, \"threadIdx.x\")\npromote(b, 0, "
+               "k)\nunroll(i1)\n");
+  };
+  Model model;
+  double half = model.time("matmul(M = 864, N = 64, K = 2048)", schedule("32"));
+  double full = model.time("matmul(M = 1728, N = 64, K = 2048)", schedule("32"));
+  EXPECT_LT(full, 1.2 * half) << "twice the work in the same time";
+}
+
 TEST(GpuDraft, SeesLaunchesThatCannotBe) {
   Model model;
   double good = model.time(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
