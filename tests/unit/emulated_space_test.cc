@@ -22,7 +22,7 @@
 namespace tw {
 namespace {
 
-constexpr int kTogether = 20;  // kernels compiled as one text
+constexpr int kTogether = 10;  // kernels compiled as one text
 
 i64 from_environment(const char* name, i64 fallback) {
   const char* text = std::getenv(name);
