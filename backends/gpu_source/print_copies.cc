@@ -7,6 +7,18 @@
 #include "dsl/passes/stage_copies.h"
 
 namespace tw::gpu {
+namespace {
+
+// Groups of copies in a statement, those of loops inside whose copies are staged apart.
+i64 groups_in(const Node* node) {
+  const For* loop = as<For>(node);
+  if (loop && find_annotation(loop->annotations, kStagedMark)) return 0;
+  i64 groups = loop && find_annotation(loop->annotations, kCopiesMark);
+  for_each_child(node, [&](const Node* child) { groups += groups_in(child); });
+  return groups;
+}
+
+}  // namespace
 
 i64 copies_mark(const Stmt* step) {
   i64 out = 0;
@@ -23,7 +35,7 @@ void KernelPrinter::use_async_copies() {
 }
 
 void KernelPrinter::end_copies(const Stmt* step) {
-  if (!language_.async_copies || copies_mark(step) != 2) return;
+  if (!language_.async_copies || copies_mark(step) == 0) return;
   use_async_copies();
   line("tw_copy_async_commit();");
 }
@@ -32,7 +44,11 @@ void KernelPrinter::await_copies(const For* loop) {
   const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
   if (!language_.async_copies || !staged) return;
   use_async_copies();
-  line(cat("tw_copy_async_wait<", staged->integer - 2, ">();"));
+  // All but those of later iterations, if each iteration so far has made all its copies; at the end, where some have
+  // nothing to copy, all.
+  i64 copies = copies_mark(loop->body), ahead = staged->integer - 1;
+  bool is_whole = groups_in(kernel_.body) == ahead * copies && groups_in(loop->body) == copies;
+  line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
 }
 
 bool KernelPrinter::copy_async(const Store* s) {

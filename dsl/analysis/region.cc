@@ -208,7 +208,8 @@ class Relaxation {
     if (indexing == 0) return true;
     bool inside = relaxed == bound.sum.terms.size();
     auto is_index = [&](const Sum& index) {
-      return factor_of(index, bound.sum) && (inside || same_size(index, bound.sum));
+      std::optional<i64> factor = factor_of(index, bound.sum);
+      return factor && (inside || same_size(index, bound.sum) || is_quotient(index, bound.sum, *factor));
     };
     auto is_source = [&](const Digit& digit) { return is_index(sum_of(digit.source)) && stands_alone(digit.source); };
     return std::any_of(indices_.begin(), indices_.end(), is_index) ||
@@ -223,6 +224,13 @@ class Relaxation {
   static bool depends(const Sum& index, const Expr* atom) {
     return std::any_of(index.terms.begin(), index.terms.end(),
                        [&](const Sum::Term& term) { return share_variables(term.atom, atom); });
+  }
+  // Is the index factor * part + something below the factor? Then a bound on the part cuts the end of the index.
+  bool is_quotient(const Sum& index, const Sum& part, i64 factor) const {
+    Sum rest = index;
+    rest.add(part, -factor);
+    std::optional<Interval> range = interval_of(rest, all_);
+    return range && range->min >= 0 && range->max < factor;
   }
   static bool same_size(const Sum& a, const Sum& b) { return a.terms.size() == b.terms.size(); }
   static bool independent(const Digit& a, const Digit& b) {

@@ -27,7 +27,10 @@ bool is_lower(const ThreadDigit& a, const ThreadDigit& b) {
 struct PrivateDim {
   std::vector<ThreadDigit> digits;
   Interval inner{0, 0};
-  i64 width() const { return inner.max - inner.min + 1; }
+  bool is_packed = true;  // every access packs: the digits are left out, what is above them moves down
+  Interval packed{0, 0};
+  const Interval& kept() const { return is_packed ? packed : inner; }
+  i64 width() const { return kept().max - kept().min + 1; }
 };
 
 // The index of an access, with what the threads select taken out.
@@ -35,6 +38,36 @@ struct SplitIndex {
   std::vector<ThreadDigit> digits;
   Sum inner;
 };
+
+Interval hull(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
+
+// The index without the places of the thread digits, as 4 * i + 2 * thread + j becomes 2 * i + j; nothing where a digit
+// has no place of its own.
+std::optional<Sum> packed(const SplitIndex& index, const VarRanges& ranges) {
+  std::vector<ThreadDigit> digits = index.digits;
+  std::sort(digits.begin(), digits.end(),
+            [](const ThreadDigit& a, const ThreadDigit& b) { return a.coefficient > b.coefficient; });
+  Sum out = index.inner;
+  for (std::size_t i = 0; i < digits.size() && out.exact; ++i) {
+    i64 place = digits[i].coefficient, above = place * digits[i].count, below = 0;
+    if (place <= 0) return std::nullopt;
+    for (std::size_t lower = i + 1; lower < digits.size(); ++lower)
+      below += digits[lower].coefficient * (digits[lower].count - 1);
+    Sum high, low;
+    i64 rest = floor_mod(out.constant, above);
+    low.add_constant(rest + below);
+    for (const Sum::Term& term : out.terms) {
+      bool is_above = term.coefficient % above == 0;
+      (is_above ? high : low).add_atom(term.atom, is_above ? term.coefficient / digits[i].count : term.coefficient);
+    }
+    std::optional<Interval> least = interval_of(low, ranges);
+    if (!least || least->min < below || least->max >= place) return std::nullopt;
+    low.add_constant((out.constant - rest) / digits[i].count - below);
+    low.add(high, 1);
+    out = low;
+  }
+  return out;
+}
 
 // Loops around a place, by variable.
 class ThreadVars {
@@ -128,6 +161,7 @@ class PrivateRegion {
 
   // Each value of the sum comes from one combination of digits only.
   static bool has_places(const PrivateDim& dim) {
+    if (dim.is_packed) return true;
     std::vector<std::pair<i64, i64>> digits;  // coefficient, count
     for (const ThreadDigit& digit : dim.digits) digits.emplace_back(digit.coefficient, digit.count);
     std::sort(digits.begin(), digits.end());
@@ -151,8 +185,11 @@ class PrivateRegion {
       if (index.digits.empty())
         inner = Interval{std::max<i64>(inner->min, 0), std::min(inner->max, buffer_->shape[d] - 1)};
       dims[d].digits = index.digits;
-      dims[d].inner =
-          seen_ ? Interval{std::min(dims[d].inner.min, inner->min), std::max(dims[d].inner.max, inner->max)} : *inner;
+      dims[d].inner = seen_ ? hull(dims[d].inner, *inner) : *inner;
+      std::optional<Sum> closer = index.digits.empty() ? std::nullopt : packed(index, ranges_);
+      std::optional<Interval> own = closer ? interval_of(*closer, ranges_) : std::nullopt;
+      dims[d].is_packed = dims[d].is_packed && own;
+      if (own) dims[d].packed = seen_ ? hull(dims[d].packed, *own) : *own;
     }
     seen_ = true;
   }
@@ -303,8 +340,9 @@ class ScopeAssignment {
       return arena_.copy(out);
     }
     for (std::size_t d = 0; d < indices.size(); ++d) {
-      Sum inner = threads_.split(indices[d], ranges_).inner;
-      inner.add_constant(-change.dims[d].inner.min);
+      SplitIndex split = threads_.split(indices[d], ranges_);
+      Sum inner = change.dims[d].is_packed ? *packed(split, ranges_) : split.inner;
+      inner.add_constant(-change.dims[d].kept().min);
       out.push_back(simplify(arena_, to_expr(arena_, inner), ranges_));
     }
     return arena_.copy(out);

@@ -143,13 +143,13 @@ class Staging {
     for (i64 first = 0; first + 1 < stages; ++first) {
       for (const Stmt* copy : body.copies) {
         const Expr* at = build_.integer(first);
-        out.push_back(copied(copy, loop, at, at, copy == body.copies.back(), versions));
+        out.push_back(copied(copy, loop, at, at, body, versions));
       }
     }
     const Expr* ahead = build_.add(loop->var, build_.integer(stages - 1));
     for (const Stmt* copy : body.copies) {
-      const Stmt* next = copied(copy, loop, ahead, build_.floor_mod(ahead, build_.integer(stages)),
-                                copy == body.copies.back(), versions);
+      const Stmt* next = copied(copy, loop, ahead, build_.floor_mod(ahead, build_.integer(stages)), body,
+                                versions);
       inside.push_back(build_.if_then(build_.lt(ahead, loop->extent), next));
     }
     for (const Stmt* s : body.rest)
@@ -170,20 +170,20 @@ class Staging {
   }
 
   // A copy as another iteration of the loop makes it.
-  const Stmt* copied(const Stmt* copy, const For* loop, const Expr* iteration, const Expr* version, bool is_last,
-                     Versions& versions) {
+  const Stmt* copied(const Stmt* copy, const For* loop, const Expr* iteration, const Expr* version,
+                     const Body& body, Versions& versions) {
     Substitution at;
     at.set(loop->var, iteration);
     const Stmt* out = versions.in(simplify(arena_, substitute(arena_, copy, at)), version);
-    return marked(out, is_last);
+    return marked(out, static_cast<i64>(body.copies.size()));
   }
 
-  const Stmt* marked(const Stmt* s, bool is_last) {
-    if (const If* branch = as<If>(s)) return build_.if_then(branch->condition, marked(branch->then, is_last));
+  const Stmt* marked(const Stmt* s, i64 copies) {
+    if (const If* branch = as<If>(s)) return build_.if_then(branch->condition, marked(branch->then, copies));
     const For* loop = as<For>(s);
     if (!loop) return s;
     For* out = arena_.make<For>(*loop);
-    out->annotations = with_annotation(arena_, loop->annotations, mark(kCopiesMark, is_last ? 2 : 1));
+    out->annotations = with_annotation(arena_, loop->annotations, mark(kCopiesMark, copies));
     return out;
   }
 

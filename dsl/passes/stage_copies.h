@@ -2,8 +2,8 @@
 // Input: Allocs as place_buffers leaves them; in the body of such a loop first copies into shared buffers of its own,
 // then what reads these. Output: each of these buffers n times, outside of the loop; the first n - 1 copies before it;
 // in iteration i the copies of iteration i + n - 1, then what reads those of i. The loop has the mark `staged` = n, copies
-// the mark `staged_copies`, which is 2 on the last one of an iteration, else 1: where a backend has asynchronous copies,
-// a group of them ends there, and at the beginning of an iteration all but n - 2 groups must be complete. One barrier
+// the mark `staged_copies` = how many there are in an iteration. Where a backend has asynchronous copies, each is a group,
+// and at the beginning of an iteration all groups but those of the last n - 2 iterations must be complete. One barrier
 // there is enough, also for copies that are not asynchronous. Rejects bodies of another shape.
 #pragma once
 #include "dsl/passes/lower_gpu.h"

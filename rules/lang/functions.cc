@@ -5,6 +5,7 @@
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "rules/lang/access_functions.h"
+#include "rules/lang/gemm_functions.h"
 
 namespace tw::rules {
 namespace {
@@ -298,6 +299,16 @@ FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   return yes_or_no(true);
 }
 
+FunctionResult moves_with(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_LOOP(loop, 2);
+  std::vector<const Load*> operands = operands_of(block);
+  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
+  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  std::vector<const IterVar*> fed = fed_by(block, loop);
+  return yes_or_no(std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return any_uses(indices, iter->var); }));
+}
+
 // Does every operand of the block, and what it writes, move with the iter?
 bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands, const IterVar& iter) {
   bool everywhere = true;
@@ -388,6 +399,10 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"contiguous_loops", "(block) -> int", "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
+      {"gemm_map", "(block, text) -> map?",
+       "How a contraction of two operands becomes a product of matrices: for \"block\" its iters as (batch,) row, column and sum, for \"output\" "
+       "the dimensions of its result as (batch,) row and column; none if they are that already.",
+       2, gemm_map},
       {"has_branch", "(block) -> bool", "Does the body contain `if`?", 1, has_branch},
       {"has_init", "(block) -> bool", "Is it a reduction that still sets its start value itself?", 1, has_init},
       {"has_reuse", "(block) -> bool", "Does some operand stay the same while an output axis moves?", 1, has_reuse},
@@ -396,6 +411,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"is_direct", "(block, int) -> bool", "Is that operand indexed by iters of the output alone, without constants and offsets?", 2, is_direct},
       {"is_elementwise", "(block) -> bool", "No reduction, and the output is indexed by the iters themselves.", 1, is_elementwise},
       {"is_expensive", "(block) -> bool", "Does the body call exp, erf, ...?", 1, is_expensive},
+      {"is_gemm", "(block) -> bool", "Is it a contraction of two operands, each of which has axes that the other one lacks?", 1, is_gemm},
       {"is_injective", "(block, int) -> bool", "Is that operand indexed by iters of the output, none of them twice?", 2, is_injective},
       {"is_only_child", "(loop) -> bool", "Is the body of the loop one statement?", 1, is_only_child},
       {"is_open", "(loop) -> bool", "Does the extent depend on a sample?", 1, is_open},
@@ -407,6 +423,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1, kind},
       {"loop_order_map", "(block, int) -> map?", "The layout in which that operand lies in the order in which the loops read it; none if it does.", 2, loop_order_map},
       {"mark", "(block or loop, text) -> value?", "What annotate() put there; open if it depends on a sample.", 2, mark},
+      {"moves_with", "(block, int, loop) -> bool", "Does that operand's index move with the loop?", 3, moves_with},
       {"n_elements", "(block) -> int", "Elements of the buffer that the block writes.", 1, n_elements},
       {"n_reads", "(block) -> int", "How many buffers the block reads besides its own output.", 1, reads_count},
       {"n_writes", "(block) -> int", "How many buffers the block writes.", 1, n_writes},

@@ -89,5 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Reference, DeviceSets,
                                            Row{"reference-cuda", "opencl", 75}),
                          [](const auto& info) { return cat(std::get<1>(info.param)[0] == 'c' ? "cuda" : "opencl"); });
 
+INSTANTIATE_TEST_SUITE_P(Own, DeviceSets, ::testing::Values(Row{"cuda", "cuda -arch=sm_80", 90}),
+                         [](const auto&) { return "cuda"; });
+
 }  // namespace
 }  // namespace tw

@@ -139,7 +139,7 @@ TEST(LowerGpu, CopiesAreMadeAhead) {
   std::string schedule = test::gpu_gemm_schedule({}) + "annotate(k0, \"stages\", 3)\n";
   std::string text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::CudaC);
   EXPECT_NE(text.find("float A_shared[48]"), std::string::npos) << "three versions\n" << text;
-  EXPECT_NE(text.find("tw_copy_async_wait<1>();\n          __syncthreads();\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tw_copy_async_wait<2>();\n          __syncthreads();\n"), std::string::npos) << text;
   std::size_t barriers = 0;
   for (std::size_t at = 0; (at = text.find("__syncthreads();", at)) != std::string::npos; ++at) ++barriers;
   EXPECT_EQ(barriers, 2u) << "one in each of the two parts of the loop\n" << text;

@@ -338,6 +338,18 @@ TEST_F(PassTest, RegisterLoopsAreUnrolledAndNeverParallel) {
   };
   Program p = with("");
   EXPECT_EQ(body(unroll_register_loops(arena(), p)), body(with("unroll ")));
+  // A row that goes to consecutive places, though the place of the row is not linear in the loops.
+  Program rows = parse("Y: output f32[8, 32]", R"(
+    local R: f32[2, 8] in register
+    for f in 16 { unroll for i in 2 { unroll for j in 8 { Y[f // 4 * 2 + i, f % 4 * 8 + j] = R[i, j] } } })");
+  EXPECT_EQ(body(unroll_register_loops(arena(), rows)), R"(for f in 16 {
+  unroll for i in 2 {
+    vectorize for j in 8 {
+      Y[f // 4 * 2 + i, f % 4 * 8 + j] = R[i, j]
+    }
+  }
+}
+)");
   Program wrong = with("parallel ");
   EXPECT_EQ(body(unroll_register_loops(arena(), wrong)), "loop `i` is parallel and selects a register; a register buffer must lie inside of it\n");
 }
