@@ -1,35 +1,8 @@
 #include "costmodel/lane_values.h"
 
-#include <algorithm>
+#include "dsl/ir/build.h"
 
 namespace tw {
-namespace {
-
-i64 floor_div(i64 a, i64 b) { return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-i64 apply(BinaryOp op, i64 a, i64 b) {
-  switch (op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return a * b;
-    case BinaryOp::FloorDiv: return floor_div(a, b);
-    case BinaryOp::FloorMod: return a - floor_div(a, b) * b;
-    case BinaryOp::Min: return std::min(a, b);
-    case BinaryOp::Max: return std::max(a, b);
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    case BinaryOp::Ne: return a != b;
-    case BinaryOp::And: return a && b;
-    case BinaryOp::Or: return a || b;
-    case BinaryOp::Div: return 0;
-  }
-  return 0;
-}
-
-}  // namespace
 
 void LaneValues::start(const FlatProgram& program, const FlatStore& store, const std::array<i64, 3>& threads, u32 variables) {
   slot_.assign(variables, -1);
@@ -90,7 +63,7 @@ void LaneValues::evaluate_binary(const Binary* expr, Lanes& out) const {
   Lanes right;
   evaluate(expr->a, out);
   evaluate(expr->b, right);
-  for (std::size_t l = 0; l < kLanes; ++l) out[l] = apply(expr->op, out[l], right[l]);
+  for (std::size_t l = 0; l < kLanes; ++l) out[l] = fold(expr->op, out[l], right[l]).value_or(0);
 }
 
 }  // namespace tw
