@@ -23,6 +23,7 @@
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "runtime/database.h"
+#include "runtime/emulation.h"
 #include "runtime/measurer.h"
 #include "runtime/peer.h"
 #include "sampler/search/trial.h"
@@ -167,6 +168,21 @@ Finding check_nvrtc() {
   return {"nvrtc", Need::Optional, version.has_value(), version.value_or(error), "install the CUDA toolkit (nvidia-cuda-toolkit, or NVIDIA's own), or set CUDA_HOME to where it is; CUDA source can be printed without it"};
 }
 
+// A kernel of a few threads, compiled and run.
+Finding check_emulator() {
+  Kernel kernel{.code = "extern \"C\" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }"};
+  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {4}, 16}, {"y", ArgumentRole::Output, DType::F32, {4}, 16}};
+  kernel.manifest.run_launches = {{"twice", {1, 1, 1}, {4, 1, 1}, {{false, 0, 0}, {false, 1, 0}}}};
+  NamedArrays arrays;
+  arrays["x"] = HostArray::zeros(DType::F32, {4});
+  arrays["x"].set(3, 21);
+  EmulationReport report = emulate(kernel, arrays);
+  std::string ignored;
+  bool ok = report.status == EmulationStatus::Ok && arrays["y"].get(3) == 42;
+  return {"cuda emulator", Need::Optional, ok, ok ? cat("runs CUDA C without a GPU, by ", emulation_compiler(ignored)) : report.message,
+          "sudo apt install g++ (12 or newer), or set TRACEWRIGHT_CXX to a compiler"};
+}
+
 std::vector<Finding> examine() {
   std::vector<Finding> out{check_cpu(),      check_governor(), check_llvm(),
                            check_worker(),   check_seccomp(),  check_landlock(),
@@ -180,6 +196,7 @@ std::vector<Finding> examine() {
   out.push_back(check_devices(TargetKind::OpenCl, "opencl",
                               "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again"));
   out.push_back(check_nvrtc());
+  out.push_back(check_emulator());
   out.push_back(check_devices(TargetKind::Cuda, "cuda driver",
                               "install the driver of your NVIDIA GPU: sudo apt install nvidia-driver; `tune --compile-only` works without it"));
   return out;

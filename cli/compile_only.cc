@@ -5,6 +5,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -96,6 +97,17 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
     std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(), row.example.c_str());
 }
 
+// A wrong program is a bug of a rule or of lowering; its trace says which. False after a message.
+bool keep_wrong(const TuneTask& task, const FinalistResult& result, const std::string& folder) {
+  auto found = result.dropped.find("emulation");
+  if (found == result.dropped.end() || !found->second.trace) return true;
+  std::string path = cat(folder, "/", task.name, "_wrong.tw");
+  say(cat(task.name, ": the emulator finds a wrong kernel in the space; `tracewright replay ", path, " --check` shows it again, `tracewright reduce` makes it small"));
+  std::error_code ignored;  // the file below says whether the folder is there
+  std::filesystem::create_directories(folder, ignored);
+  return write_file(path, print_trace_file({TW_VERSION, to_string(task.target), task.program, *found->second.trace}));
+}
+
 // What cannot be emulated (no compiler, too large) is not held against a kernel: `run-manifest` checks it again.
 GateVerdict ask(const EmulationGate& gate, const Kernel& source) {
   EmulationVerdict verdict = gate.check(source);
@@ -117,6 +129,7 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
     tasks.push_back(to_json(task, result));
     if (!result.problem.empty()) return say(cat(task.name, ": ", result.problem)), Environment;
     if (!options.json) print_task(task, result, count_flops(task.program.program));
+    if (!keep_wrong(task, result, options.output)) return Environment;
     for (const Finalist& finalist : result.finalists) {
       if (finalist.gate.not_run.empty()) continue;
       say(cat(task.name, ": not all finalists could be run by the emulator: ", finalist.gate.not_run));

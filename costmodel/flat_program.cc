@@ -61,8 +61,8 @@ i64 integer_annotation(Array<Annotation> annotations, std::string_view key, i64 
 const FlatProgram& FlatReader::read(const Program& program) {
   program_ = &program;
   flat_.loops.clear(), flat_.buffers.clear(), flat_.stores.clear(), flat_.accesses.clear(), flat_.dims.clear();
-  flat_.chain.clear(), flat_.reduces.clear(), flat_.numbers.clear();
-  dim_numbers_.clear(), open_.clear(), reducing_.clear();
+  flat_.chain.clear(), flat_.blocks.clear(), flat_.reduces.clear(), flat_.numbers.clear();
+  dim_numbers_.clear(), open_.clear(), reducing_.clear(), open_blocks_.clear();
   index_of_buffer_.assign(program.next_buffer, -1);
   scope_.reset(program.next_var);
   if (program.body) visit(program.body, {});
@@ -100,7 +100,7 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   TW_CHECK(position < kMaxLoopDepth, "program nested too deeply");
   int parent = open_.empty() ? -1 : static_cast<int>(open_.back());
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
-  flat_.loops.push_back({loop->extent, loop->loop_kind, parent, position,
+  flat_.loops.push_back({loop->var, loop->extent, loop->loop_kind, parent, position,
                          integer_annotation(loop->annotations, "auto_unroll_max_step", unroll),
                          integer_annotation(loop->annotations, "stages", 1), grid_axis(loop)});
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
@@ -128,6 +128,7 @@ void FlatReader::visit_block(const Block* block, const Surroundings& around) {
       if (scratch_.span[d] > 0) reducing_[static_cast<std::size_t>(d)] = true;
     }
   }
+  open_blocks_.push_back(block);
   if (block->init) {
     Surroundings first = inside;
     first.is_init = true;
@@ -135,6 +136,7 @@ void FlatReader::visit_block(const Block* block, const Surroundings& around) {
     visit(block->init, first);
   }
   visit(block->body, inside);
+  open_blocks_.pop_back();
   reducing_ = before;
 }
 
@@ -143,6 +145,9 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   store.node = node;
   store.first_loop = static_cast<u32>(flat_.chain.size());
   store.depth = static_cast<u32>(open_.size());
+  store.first_block = static_cast<u32>(flat_.blocks.size());
+  store.blocks = static_cast<u32>(open_blocks_.size());
+  flat_.blocks.insert(flat_.blocks.end(), open_blocks_.begin(), open_blocks_.end());
   store.first_access = static_cast<u32>(flat_.accesses.size());
   store.share = around.share;
   store.is_prepack = around.is_prepack;
@@ -197,7 +202,8 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
 }
 
 void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store) {
-  FlatAccess access{buffer_index(buffer), is_write, false, static_cast<u32>(flat_.dims.size()), static_cast<u32>(indices.size())};
+  FlatAccess access{buffer_index(buffer), is_write, false, static_cast<u32>(flat_.dims.size()), static_cast<u32>(indices.size()),
+                    indices};
   FlatBuffer& known = flat_.buffers[access.buffer];
   widen_home(known);
   if (is_write && store.is_prepack) known.is_param = known.is_prepacked = true;

@@ -21,6 +21,7 @@ struct FeatureTarget {
 };
 
 struct FlatLoop {
+  const Var* var;
   i64 extent;
   LoopKind kind;
   int parent;   // index of the loop around, or -1
@@ -51,12 +52,14 @@ struct FlatAccess {
   u32 buffer;
   bool is_write, is_irregular;
   u32 first_dim, rank;
+  Array<const Expr*> indices;
 };
 
 // One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out.
 struct FlatStore {
   const Store* node;
   u32 first_loop, depth;           // FlatProgram::chain
+  u32 first_block, blocks;         // FlatProgram::blocks: those around it, outermost first
   u32 first_access, accesses;      // grouped by buffer, in order of first appearance: writes come first
   OpCounts ops;                    // per execution, on values
   OpCounts index_ops;              // per execution, in indices of loads
@@ -74,6 +77,7 @@ struct FlatProgram {
   std::vector<FlatAccess> accesses;
   std::vector<FlatDim> dims;
   std::vector<u32> chain;
+  std::vector<const Block*> blocks;
   std::vector<bool> reduces;       // beside chain: does the loop move a reduction iter of the store's block?
   std::vector<float> numbers;      // what FlatDim points to
 
@@ -112,6 +116,7 @@ class FlatReader {
   LinearIndex scratch_;
   std::vector<u32> open_;       // loops around
   std::vector<bool> reducing_;  // beside open_
+  std::vector<const Block*> open_blocks_;
   std::vector<int> index_of_buffer_;  // by id; -1 = not met
   std::vector<std::size_t> dim_numbers_;  // beside dims: where its numbers start
 };

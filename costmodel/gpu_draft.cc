@@ -97,6 +97,7 @@ double arithmetic_of(const OpCounts& ops) {
 
 double GpuDraft::seconds(const Program& program, const std::vector<int>& known_registers) {
   const FlatProgram& flat = reader_.read(program);
+  variables_ = program.next_var;
   kernels_.assign(find_kernels(flat), {});
   operands_.assign(kernels_.size(), 0);
   is_counted_.assign(flat.buffers.size(), 0);
@@ -230,38 +231,33 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
   operands = std::max(operands, loaded);
 }
 
-// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors.
-double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const KernelEstimate& kernel,
-                            i64 width) {
+// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors. After lanes_.start().
+double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width) {
   const FlatBuffer& buffer = program.buffers[access.buffer];
   bool is_shared = buffer.buffer->scope == Scope::Shared;
   const FlatDim* dims = dims_of(program, access);
-  double extents[32], step[3] = {0, 0, 0}, stride = 1;
+  double extents[32];
   u32 home = program.home_depth(buffer);
   box_of(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; }, extents);
-  i64 own[3] = {1, 1, 1};
-  for (u32 p = 0; p < store.depth; ++p) {
-    if (int axis = program.loop_of(store, p).axis; axis >= 3) own[axis - 3] = program.loop_of(store, p).extent;
-  }
+  // 1. Where each lane's element lies.
+  Lanes offsets{}, index;
+  i64 stride = 1;
   for (u32 d = access.rank; d-- > 0;) {
-    for (u32 p = 0; p < store.depth; ++p) {
-      if (int axis = program.loop_of(store, p).axis; axis >= 3) step[axis - 3] += dims[d].coefficient[p] * stride;
-    }
-    stride *= is_shared ? extents[d] : dims[d].extent;
+    lanes_.evaluate(access.indices[d], index);
+    for (std::size_t l = 0; l < kLanes; ++l) offsets[l] += index[l] * stride;
+    stride *= static_cast<i64>(is_shared ? extents[d] : dims[d].extent);
     for (const StrideRule& rule : buffer.buffer->stride_rules) {
       if (is_shared && d > 0 && rule.axis == static_cast<i64>(d) - 1)
-        stride += static_cast<double>(((rule.offset - static_cast<i64>(stride)) % rule.factor + rule.factor) % rule.factor);
+        stride += ((rule.offset - stride) % rule.factor + rule.factor) % rule.factor;
     }
   }
+  // 2. Different words or sectors of these.
+  i64 each = static_cast<i64>(buffer.element_bytes), unit = is_shared ? 4 : static_cast<i64>(kSector);
   words_.clear();
-  i64 unit = is_shared ? 4 : static_cast<i64>(kSector);
-  for (i64 lane = 0; lane < static_cast<i64>(kWarp); ++lane) {
-    i64 x = lane % kernel.threads[0], y = lane / kernel.threads[0] % kernel.threads[1], z = lane / kernel.threads[0] / kernel.threads[1];
-    if (x >= own[0] || y >= own[1] || z >= own[2]) continue;
-    double offset = step[0] * static_cast<double>(x) + step[1] * static_cast<double>(y) + step[2] * static_cast<double>(z);
-    i64 first = static_cast<i64>(std::floor(offset) * buffer.element_bytes);
-    i64 last = first + static_cast<i64>(static_cast<double>(width) * buffer.element_bytes) - 1;
-    for (i64 word = first / unit; word <= std::max(first, last) / unit; ++word) words_.push_back(word);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!lanes_.is_active(lane)) continue;
+    i64 first = offsets[static_cast<std::size_t>(lane)] * each, last = first + width * each - 1;
+    for (i64 word = first / unit; word <= last / unit; ++word) words_.push_back(word);
   }
   std::sort(words_.begin(), words_.end());
   words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
@@ -283,7 +279,7 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
     if (roles_[p] == Role::Inner) repeated *= static_cast<double>(program.loop_of(store, p).extent);
   }
   requests *= body.runs / repeated * body.outer * store.share;
-  kernel.shared += requests * body.warps * wavefronts(program, store, access, kernel, width);
+  kernel.shared += requests * body.warps * wavefronts(program, store, access, width);
   return requests;
 }
 
@@ -295,6 +291,7 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
   double instructions = arithmetic + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
+  lanes_.start(program, store, kernel.threads, variables_);
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
     if (is_in_registers(program, access)) continue;
@@ -396,8 +393,11 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   double busiest = std::max({kernel.fma, kernel.issue, kernel.shared});
   double work = busiest + kOverlapLoss * (kernel.fma + kernel.issue + kernel.shared - busiest);
   kernel.waves = std::ceil(blocks / (processors * kernel.occupancy));
-  double alone = std::max(work, kernel.warp_instructions) + kernel.wait;
-  double cycles = std::max(std::ceil(blocks / processors) * work, kernel.waves * alone);
+  // A warp keeps to one of the schedulers and its lanes.
+  double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarp), here = std::ceil(blocks / processors);
+  double of_warp = std::max(kernel.fma, kernel.issue) * kSchedulers / warps;
+  double alone = std::max({work, kernel.warp_instructions, std::ceil(warps / kSchedulers) * of_warp}) + kernel.wait;
+  double cycles = std::max({here * work, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
   double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
   double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
   kernel.seconds = static_cast<double>(device_.launch_ns) * 1e-9 + std::max(dram, std::max(l2, cycles) / device_.clock_hz());

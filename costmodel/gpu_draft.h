@@ -5,7 +5,8 @@
 // Every top-level nest is a kernel. Of each (c = cycles, per block; G = blocks; S = multiprocessors; o = occupancy):
 //   time    = launch + max(dram / bandwidth, l2 / bandwidth, sm / clock)
 //   sm      = max(ceil(G / S) * t,  ceil(G / (S * o)) * (t + wait)) cycles: what is done there takes its time, and what a block
-//             waits for is hidden by the other blocks beside it only. A block alone takes no less than a warp's instructions
+//             waits for is hidden by the other blocks beside it only. A block alone takes no less than a warp's instructions, and
+//             warps are dealt to 4 schedulers with a quarter of the lanes each
 //   t       = max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
 //   fma     multiply-adds of all warps / lanes;  issue  instructions of all warps / 4;  shared  wavefronts of shared memory and L1, with
 //           the bank conflicts of one warp's first request, counted
@@ -22,6 +23,7 @@
 
 #include "costmodel/flat_program.h"
 #include "costmodel/gpu_device.h"
+#include "costmodel/lane_values.h"
 
 namespace tw {
 
@@ -64,7 +66,7 @@ class GpuDraft {
   void add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands);
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body, KernelEstimate& kernel);
-  double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const KernelEstimate& kernel, i64 width);
+  double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
   void add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
@@ -81,6 +83,8 @@ class GpuDraft {
   std::vector<Role> roles_;         // of the store at hand
   u32 first_unrolled_ = 0;          // position of its outermost Body loop
   std::vector<u32> serial_;         // scratch: positions of its serial loops
+  LaneValues lanes_;                // at the store at hand
+  u32 variables_ = 0;
   std::vector<i64> words_;          // scratch
 };
 

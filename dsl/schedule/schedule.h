@@ -18,6 +18,9 @@ class Schedule {
   // The base program must outlive the schedule. `seed` is for samples without a decision.
   explicit Schedule(const Program& base, u64 seed = 0)
       : arena_(std::make_shared<Arena>()), state_(*arena_, base), rng_(seed), base_loops_(base.next_loop) {}
+  // Goes on with a state of somebody else: new nodes go into its arena, which must outlive the schedule. The state itself stays as it is.
+  explicit Schedule(const State& state)
+      : arena_(std::shared_ptr<Arena>(), &state.arena()), state_(state.arena(), state.program()), rng_(0), base_loops_(state.program().next_loop) {}
   Schedule(Schedule&&) = default;
   Schedule& operator=(Schedule&&) = default;
 

@@ -1,4 +1,5 @@
-// A rule that looks at index expressions, which the rule language cannot: loops that step through consecutive elements go inside.
+// A rule that looks at index expressions, which the rule language cannot: loops that step through consecutive elements go inside; and a
+// postprocessor.
 #include <algorithm>
 
 #include "dsl/analysis/affine.h"
@@ -72,8 +73,26 @@ class LoopsByStride : public rules::NativeRule {
   }
 };
 
-std::vector<std::shared_ptr<const rules::NativeRule>> make() { return {std::make_shared<LoopsByStride>()}; }
+// A postprocessor: it sees the program of one draw, in which nothing is open.
+class UnrollShortLoops : public rules::NativePost {
+ public:
+  std::string name() const override { return "unroll_short_loops"; }
+  std::string doc() const override { return "innermost loops of up to four iterations are written out"; }
+
+  Status apply(Schedule& schedule, const rules::TargetFacts&) const override {
+    for (const Block* block : schedule.state().blocks()) {
+      Loops loops = *schedule.get_loops(*schedule.get_block(block->name));
+      const For* inner = loops.empty() ? nullptr : schedule.state().find_loop(loops.back());
+      if (!inner || inner->loop_kind != LoopKind::Serial || inner->extent > 4) continue;
+      if (Result<Unit> unrolled = schedule.unroll(inner->id); !unrolled) return unrolled.rejected();
+    }
+    return ok();
+  }
+};
+
+std::vector<std::shared_ptr<const rules::NativeRule>> make_rules() { return {std::make_shared<LoopsByStride>()}; }
+std::vector<std::shared_ptr<const rules::NativePost>> make_posts() { return {std::make_shared<UnrollShortLoops>()}; }
 
 }  // namespace
 
-TW_PLUGIN(make)
+TW_PLUGIN(make_rules, make_posts)

@@ -119,11 +119,18 @@ Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, c
 }  // namespace
 
 Status apply_post(const RuleUse& use, const FunctionTable& functions, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
+  if (use.rule->native_post) {
+    Schedule schedule(state);
+    TW_TRY_STATUS(use.rule->native_post->apply(schedule, target));
+    state.set_program(schedule.program());
+    return ok();
+  }
   return run_post(use, functions, Sink(state), target, diagnostics);
 }
 
 Status apply_post(const RuleUse& use, const FunctionTable& functions, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics) {
+  if (use.rule->native_post) return use.rule->native_post->apply(schedule, target);
   return run_post(use, functions, Sink(schedule), target, diagnostics);
 }
 

@@ -45,13 +45,20 @@ std::string open(const std::string& path, Opened& out) {
   return "";
 }
 
+std::vector<std::shared_ptr<const NativeRule>> rules_of(const PluginEntry& entry) {
+  return entry.make_rules ? entry.make_rules() : std::vector<std::shared_ptr<const NativeRule>>{};
+}
+std::vector<std::shared_ptr<const NativePost>> posts_of(const PluginEntry& entry) {
+  return entry.make_posts ? entry.make_posts() : std::vector<std::shared_ptr<const NativePost>>{};
+}
+
 // In the child: opens the plugin, makes its rules, and writes what is wrong. An exception of the
 // plugin must end it here.
 [[noreturn]] void probe_here(const std::string& path, int to, int seconds) noexcept {
   alarm(static_cast<unsigned>(seconds));
   Opened opened;
   std::string wrong = open(path, opened);
-  if (wrong.empty() && opened.entry->make().empty()) wrong = "it has no rules";
+  if (wrong.empty() && rules_of(*opened.entry).empty() && posts_of(*opened.entry).empty()) wrong = "it has no rules";
   bool is_written = write(to, wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
   _exit(is_written ? 0 : 1);
 }
@@ -91,13 +98,19 @@ std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& 
   module->library = opened.library;
   module->arena = std::make_shared<Arena>();
   std::string text;
-  for (const std::shared_ptr<const NativeRule>& native : opened.entry->make()) {
-    Rule rule{.name = module->arena->text(native->name()), .argument = "b"};
-    rule.doc = module->arena->text(native->doc());
-    rule.span = {text.size(), text.size() + rule.name.size()};
-    rule.native = native;
-    text += cat(rule.name, "\n");
+  auto add = [&](const std::string& name, const std::string& doc) -> Rule& {
+    Rule rule{.name = module->arena->text(name)};
+    rule.doc = module->arena->text(doc);
+    rule.span = {text.size(), text.size() + name.size()};
+    text += name + "\n";
     module->rules.push_back(std::move(rule));
+    return module->rules.back();
+  };
+  for (const auto& native : rules_of(*opened.entry)) add(native->name(), native->doc()).native = native;
+  for (const auto& native : posts_of(*opened.entry)) {
+    Rule& post = add(native->name(), native->doc());
+    post.is_post = post.visits_program = true;
+    post.native_post = native;
   }
   // Errors about a rule of a plugin show its name as the text.
   module->source = std::make_shared<const Source>(Source{path, text});

@@ -34,6 +34,7 @@
 namespace tw::rules {
 
 class NativeRule;
+class NativePost;
 
 enum class StatementKind : u8 { Assign, Expression, If, For, Either, Require, Try, Skip, Drop };
 
@@ -84,6 +85,7 @@ struct Rule {
   bool replaces = false;
   Placement placement = {};
   std::shared_ptr<const NativeRule> native = {};  // instead of `when` and body: a rule in C++ (rules/lang/plugin.h)
+  std::shared_ptr<const NativePost> native_post = {};
 
   bool is_schedule() const { return !workload.empty(); }
   const char* kind() const { return is_post ? "post" : is_schedule() ? "schedule" : "rule"; }

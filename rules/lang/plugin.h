@@ -25,20 +25,32 @@ class NativeRule {
                                       std::vector<Reject>& rejects) const = 0;
 };
 
+// One postprocessor: visits a concrete program, after the draw. Instances are shared between threads and must not change.
+class NativePost {
+ public:
+  virtual ~NativePost() = default;
+  virtual std::string name() const = 0;
+  virtual std::string doc() const = 0;
+  // Applies instructions. A Reject rejects the candidate. What it does must depend on the program and the target only: the same is done
+  // in the search, where only the program counts, and where the trace is written.
+  virtual Status apply(Schedule& schedule, const TargetFacts& target) const = 0;
+};
+
 // What a plugin exports; the first two fields stay as they are in every version.
 struct PluginEntry {
   int interface;
   const char* version;  // of tracewright at the time of building
-  std::vector<std::shared_ptr<const NativeRule>> (*make)();
+  std::vector<std::shared_ptr<const NativeRule>> (*make_rules)() = nullptr;
+  std::vector<std::shared_ptr<const NativePost>> (*make_posts)() = nullptr;
 };
-inline constexpr int plugin_interface = 1;
+inline constexpr int plugin_interface = 2;
 inline constexpr const char* plugin_symbol = "tracewright_plugin";
 
 }  // namespace tw::rules
 
-// In one file of a plugin: TW_PLUGIN(make), where `make` gives the rules.
-#define TW_PLUGIN(make_rules)                                                                            \
+// In one file of a plugin: TW_PLUGIN(make_rules) or TW_PLUGIN(make_rules, make_posts); either may be nullptr.
+#define TW_PLUGIN(...)                                                                                   \
   extern "C" __attribute__((visibility("default"))) const tw::rules::PluginEntry* tracewright_plugin() { \
-    static const tw::rules::PluginEntry entry{tw::rules::plugin_interface, TW_VERSION, make_rules};      \
+    static const tw::rules::PluginEntry entry{tw::rules::plugin_interface, TW_VERSION, __VA_ARGS__};     \
     return &entry;                                                                                       \
   }

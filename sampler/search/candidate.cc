@@ -38,7 +38,8 @@ Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std:
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed) {
   CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target)};
-  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, errors);
+  std::string unknown;
+  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, unknown);
   made.space = build_space(program, uses, library, made.facts, errors, seed);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
   return made;

@@ -27,8 +27,8 @@ struct CandidateSpace {
   std::optional<GpuDevice> gpu;  // then drafts are those of its analytic model
 };
 
-// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space; where a `cuda` target has no
-// description of its device, that is one too, and drafts are those for processors.
+// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there is no
+// description of a `cuda` target's device (device_of says why), drafts are those for processors.
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed = 1);
 

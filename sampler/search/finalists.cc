@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "dsl/base/text.h"
+#include "runtime/device_file.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/trial.h"
 
@@ -75,9 +76,11 @@ class FinalistSearch {
     return is_better;
   }
 
-  void drop(const char* stage, const std::string& why) {
+  void drop(const char* stage, const std::string& why, const Trace* trace = nullptr) {
     FinalistResult::Dropped& dropped = result_.dropped[stage];
-    if (dropped.count++ == 0) dropped.example = why;
+    if (dropped.count++ > 0) return;
+    dropped.example = why;
+    if (trace) dropped.trace = *trace;
   }
 
   // Sends the best that are not checked yet through the gate, which takes longer than all before it. False: there are none.
@@ -93,7 +96,7 @@ class FinalistSearch {
       finalist.is_checked = true;
     });
     for (const Finalist* finalist : best) {
-      if (!finalist->gate.wrong.empty()) drop("emulation", finalist->gate.wrong);
+      if (!finalist->gate.wrong.empty()) drop("emulation", finalist->gate.wrong, &finalist->trace);
     }
     std::erase_if(result_.finalists, [](const Finalist& finalist) { return !finalist.gate.wrong.empty(); });
     return !best.empty();
@@ -164,10 +167,10 @@ FinalistResult find_finalists(const TuneTask& task, const rules::Library& librar
     failed.problem = cat("there is no rule set `", options.rules, "`; there are ", join(library.set_names(), ", "));
     return failed;
   }
+  if (!device_of(task.target, failed.problem)) return failed;
   CandidateSpace space = make_candidate_space(task.program.program, *uses, library, task.target, failed.problem);
-  if (!space.gpu) return failed;
   for (const Trace& trace : task.templates) add_template(space.space, trace);
-  if (space.space.sketches.empty()) failed.problem = "the rules leave no sketch";
+  if (space.space.sketches.empty() && failed.problem.empty()) failed.problem = "the rules leave no sketch";
   return space.space.sketches.empty() ? std::move(failed) : FinalistSearch(task, options, std::move(space), stop).run();
 }
 

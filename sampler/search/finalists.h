@@ -45,6 +45,7 @@ struct FinalistResult {
   struct Dropped {
     i64 count = 0;
     std::string example;
+    std::optional<Trace> trace;  // of the example, where a gate refused it: a wrong program is a bug of rules or lowering
   };
   std::map<std::string, Dropped> dropped;  // by what refused it: "lowering", "compiler", "registers", "limits", "emulation"
   std::string problem;                  // why there is nothing: no NVRTC, no description of the device, no sketch

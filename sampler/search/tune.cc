@@ -29,6 +29,7 @@ struct Trial {
   Record record;
   bool stored = false;
   bool is_constructed = false;  // the first candidate, chosen without any measurement
+  std::optional<BuiltKernel> built;  // ahead of its turn
 };
 
 struct Batch {
@@ -217,6 +218,8 @@ class Tuner {
     std::future<BuiltKernel> ahead;
     std::vector<Trial*> order;
     for (Trial& trial : batch.trials) order.push_back(&trial);
+    // NVRTC takes a good part of a second a kernel, and measuring on a device leaves the processor idle.
+    if (!options_.replay_measurements && state.task->target.kind == TargetKind::Cuda) build_all(state, batch);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (stop_ || !machine_error_.empty()) return;
       if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return;
@@ -224,9 +227,9 @@ class Tuner {
       if (options_.replay_measurements) {
         replay_measurement(state, batch, trial);
       } else {
-        BuiltKernel built = ahead.valid() ? ahead.get() : build(state, trial);
+        BuiltKernel built = trial.built ? std::move(*trial.built) : ahead.valid() ? ahead.get() : build(state, trial);
         // The next kernel is compiled while this one is measured, unless that needs all cores.
-        if (i + 1 < order.size()) ahead = start_beside(overlapped_, [this, &state, &next = *order[i + 1]] { return build(state, next); });
+        if (i + 1 < order.size() && !order[i + 1]->built) ahead = start_beside(overlapped_, [this, &state, &next = *order[i + 1]] { return build(state, next); });
         if (others_.has_measured(trial.candidate.program)) continue;
         run_trial(state, batch, trial, built);
       }
@@ -303,6 +306,27 @@ class Tuner {
   // One at a time: the compiler is not shared between threads.
   BuiltKernel build(const TaskState& state, const Trial& trial) {
     BuildTimes times;
+    BuiltKernel built = build(state, trial, times);
+    note(times);
+    return built;
+  }
+
+  void note(const BuildTimes& times) {
+    result_.profile.lower += times.lower_seconds;
+    result_.profile.compile += times.compile_seconds;
+  }
+
+  // All of a batch for a device: these need no compiler of ours, so several threads may.
+  void build_all(const TaskState& state, Batch& batch) {
+    std::vector<BuildTimes> times(batch.trials.size());
+    parallel_for(static_cast<int>(times.size()), evolution_.threads, [&](int item, int) {
+      auto i = static_cast<std::size_t>(item);
+      batch.trials[i].built = build(state, batch.trials[i], times[i]);
+    });
+    for (const BuildTimes& one : times) note(one);
+  }
+
+  BuiltKernel build(const TaskState& state, const Trial& trial, BuildTimes& times) {
     BuiltKernel built;
     if (trial.is_baseline) {
       built = build_kernel(state.space.base, state.task->target, *compiler_, &times);
@@ -313,9 +337,9 @@ class Tuner {
       TW_CHECK(program, "a candidate that was built cannot be built again");
       built = build_kernel(*program, state.task->target, *compiler_, &times);
     }
+    double begin = now();
     built = loadable(std::move(built), state.task->target);
-    result_.profile.lower += times.lower_seconds;
-    result_.profile.compile += times.compile_seconds;
+    times.compile_seconds += now() - begin;
     return built;
   }
 

@@ -1,5 +1,5 @@
 // Kernels printed as CUDA C and run in the emulator compute what the interpreter says of the workload: random draws of
-// the rule set `cuda` over the operator library, products in random tiles, and random programs under random schedules.
+// the rule sets `cuda` and `reference-cuda` over the operator library, products in random tiles, and random programs under random schedules.
 // TW_CASES=2000 build/release/tests/emulated_space_test runs more of each; TW_SEED=n repeats one case of each.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@
 namespace tw {
 namespace {
 
-constexpr int kTogether = 20;  // kernels compiled as one text
+constexpr int kTogether = 10;  // kernels compiled as one text
 
 i64 from_environment(const char* name, i64 fallback) {
   const char* text = std::getenv(name);
@@ -135,9 +135,10 @@ void make_draw(Case& out) {
   Rng rng(out.seed);
   make_workload(out, rng);
   if (testing::Test::HasFatalFailure()) return;
+  const char* set = rng.below(3) == 0 ? "reference-cuda" : "cuda";
+  out.use = cat(set, ": ", out.use);
   std::string errors;
-  CandidateSpace space =
-      make_candidate_space(out.base.program, *library.find_set("cuda"), library, cuda_target(), errors);
+  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set(set), library, cuda_target(), errors);
   ASSERT_EQ(errors, "") << out.use;
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -249,7 +250,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     ++count.kernels;
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
     count.with_mma += one.kernel->code.find("  tw_mma_") != std::string::npos;
-    count.operators.insert(one.use.substr(0, one.use.find('(')));
+    std::size_t name = one.use.rfind(' ', one.use.find('(')) + 1;  // npos + 1 is the beginning
+    count.operators.insert(one.use.substr(name, one.use.find('(') - name));
     std::string wrong = judge(one, *compiled, i);
     if (wrong.empty()) continue;
     ++count.wrong;
@@ -287,8 +289,9 @@ class EmulatedSpace : public testing::Test {
 TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_draw);
   if (is_one_case()) return;
-  EXPECT_LE(count.refused, count.kernels / 4) << "most draws must be lowered";
-  EXPECT_GE(count.with_barriers, count.kernels / 10);
+  // `reference-cuda` leaves half of its draws to its last rule, which looks at the limits of the device.
+  EXPECT_LE(count.refused, count.kernels / 2) << "most draws must be lowered";
+  EXPECT_GE(count.with_barriers, count.kernels / 4);
   EXPECT_GE(count.operators.size(), 10u);
 }
 

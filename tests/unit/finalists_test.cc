@@ -82,6 +82,7 @@ TEST_F(Finalists, TheGateHasTheLastWord) {
                                         }});
   EXPECT_GT(asked, 0);
   EXPECT_EQ(result.dropped.at("emulation").example, "a race");
+  EXPECT_TRUE(result.dropped.at("emulation").trace);
   for (const Finalist& finalist : result.finalists) {
     EXPECT_TRUE(finalist.is_checked);
     EXPECT_FALSE(uses_shared(finalist.source));

@@ -72,7 +72,8 @@ TEST(GpuDraft, CountsWhatATiledProductMoves) {
 
 TEST(GpuDraft, OrdersProducts) {
   const char* use = "matmul(M = 4096, N = 4096, K = 4096)";
-  Model model;
+  // With 128 lanes to 4 schedulers what is not a multiply-add counts; with the 64 of an A100 tiles of 4 x 4 are nearly enough.
+  Model model("h100");
   double plain = model.time(use, naive(128)), strided = model.time(use, naive(128, true));
   double small = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 2, .columns = 2, .depth = 8}));
   double middle = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}));
@@ -92,6 +93,19 @@ TEST(GpuDraft, SmallProductsWantSmallTiles) {
   double large = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
   double small = model.time(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8}));
   EXPECT_GT(large, 1.5 * small) << "4 blocks on 108 multiprocessors";
+}
+
+// 432 blocks are 4 for each multiprocessor, one warp for each of its schedulers; 216 blocks leave half of these idle.
+TEST(GpuDraft, WarpsAreDealtToSchedulers) {
+  auto schedule = [](const char* threads) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1 = split(i, [_, 8])\nj0, j1 = split(j, [_, ", threads,
+               "])\nreorder([i0, j0, j1, k, i1])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nbind(j1, \"threadIdx.x\")\npromote(b, 0, "
+               "k)\nunroll(i1)\n");
+  };
+  Model model;
+  double half = model.time("matmul(M = 864, N = 64, K = 2048)", schedule("32"));
+  double full = model.time("matmul(M = 1728, N = 64, K = 2048)", schedule("32"));
+  EXPECT_LT(full, 1.2 * half) << "twice the work in the same time";
 }
 
 TEST(GpuDraft, SeesLaunchesThatCannotBe) {
@@ -116,6 +130,24 @@ TEST(GpuDraft, CountsBankConflicts) {
   double with = model(use, schedule("storage_align(c, 0, 0, 32, 1)\n")).shared;
   // 1024 times a warp takes 32 turns instead of one.
   EXPECT_NEAR(without - with, 1024 * 31, 1);
+}
+
+// Work-items that were fused into one axis touch what they touch on two.
+TEST(GpuDraft, FusedWorkItemsAreTheSame) {
+  auto schedule = [](const char* bound) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1, i2 = split(i, [_, 8, 4])\nj0, j1, j2 = split(j, [_, 16, 4])\n"
+               "reorder([i0, j0, i1, j1, k, i2, j2])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\npromote(b, 0, k)\n",
+               bound, "unroll(i2)\nvectorize(j2)\n");
+  };
+  Model model;
+  const char* use = "matmul(M = 512, N = 512, K = 512)";
+  KernelEstimate apart = model(use, schedule("bind(i1, \"threadIdx.y\")\nbind(j1, \"threadIdx.x\")\n"));
+  KernelEstimate fused = model(use, schedule("t = fuse([i1, j1])\nbind(t, \"threadIdx.x\")\n"));
+  EXPECT_EQ(fused.block_threads(), apart.block_threads());
+  EXPECT_EQ(fused.shared, apart.shared);
+  EXPECT_EQ(fused.l2_bytes, apart.l2_bytes);
+  // Per step of k a warp reads 4 x 2 rows of A, each by 16 work-items, and 64 elements of B: 8 wavefronts and 2; 8 warps; and 4 x 2 for C.
+  EXPECT_NEAR(apart.shared, 512 * 8 * (4 * 1 + 2) / 2, 0.1 * apart.shared);
 }
 
 TEST(GpuDraft, FasterDevicesAreFaster) {

@@ -51,7 +51,9 @@ void Outside::is_checked() {
       finished.out,
       "rule loops_by_stride: loops that step through consecutive elements go inside, and are cut\n"
       "  fits matmul(M = 16, N = 64, K = 13), block C: 2 sketches\n"
-      "  2 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n");
+      "  2 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n"
+      "post unroll_short_loops: innermost loops of up to four iterations are written out\n"
+      "  1 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n");
 }
 
 void Outside::is_placed() {
@@ -61,7 +63,7 @@ void Outside::is_placed() {
                    "tasks:\n  - {name: s, op: softmax, args: {M: 8, N: 8}}\n");
   Finished finished = run({"space", "list.yaml"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.out.find(", loops_by_stride (plugin/loops_by_stride.so), decompose,"),
+  EXPECT_NE(finished.out.find(", loops_by_stride (plugin/loops_by_stride.so), unroll_short_loops (plugin/loops_by_stride.so), decompose,"),
             std::string::npos)
       << finished.out;
   EXPECT_NE(finished.out.find("sample_categorical([4, 8, 16])"), std::string::npos) << finished.out;
@@ -70,9 +72,18 @@ void Outside::is_placed() {
 void Outside::is_imported() {
   test::write_file(
       at("mine.tw"),
-      "import \"plugin/loops_by_stride.so\"\nrules mine { auto_inline; loops_by_stride }\n");
+      "import \"plugin/loops_by_stride.so\"\nrules mine { auto_inline; loops_by_stride; unroll_short_loops }\n");
   Finished finished = run({"check", "mine.tw", "--op", "dense", "--draws", "10"});
   EXPECT_EQ(finished.code, 0) << finished.err << finished.out;
+  // In the search, too: the best trace has what the postprocessor did, behind the marker.
+  test::write_file(at("mine.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [mine.tw]\nrules: mine\ndatabase: mine.db\ntasks:\n  - {name: d, op: "
+                                    "dense, args: {M: 4, N: 4, K: 4}}\n");
+  Finished tuned = run({"tune", "mine.yaml", "--trials", "2"});
+  EXPECT_EQ(tuned.code, 0) << tuned.err;
+  Finished best = run({"show", "mine.db", "--best", "d"});
+  std::size_t marker = best.out.find("enter_postproc()");
+  ASSERT_NE(marker, std::string::npos) << best.out;
+  EXPECT_NE(best.out.find("unroll(", marker), std::string::npos) << best.out;
 }
 
 TEST_F(Outside, ARuleInCppIsCheckedPlacedAndImportedLikeOneOfTheLanguage) {
@@ -85,8 +96,8 @@ TEST_F(Outside, ARuleInCppIsCheckedPlacedAndImportedLikeOneOfTheLanguage) {
 TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
   ASSERT_NO_FATAL_FAILURE(build("tests/plugins", "wrong"));
   EXPECT_EQ(why_not("wrong/old.so"),
-            "it was built for tracewright 0.0.9 (interface 1), this is " TW_VERSION
-            " (interface 1); build it again");
+            "it was built for tracewright 0.0.9 (interface 2), this is " TW_VERSION
+            " (interface 2); build it again");
   EXPECT_EQ(why_not("wrong/crash.so"), "its entry point crashes: Segmentation fault");
   EXPECT_EQ(why_not("wrong/throws.so"), "its entry point crashes: Aborted");
   EXPECT_EQ(why_not("wrong/hang.so", 1), "its entry point takes longer than 1 seconds");
