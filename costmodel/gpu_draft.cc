@@ -9,6 +9,7 @@ namespace {
 constexpr double kWarp = 32, kSchedulers = 4, kBanks = 32;
 constexpr double kSector = 32, kSectorsPerWavefront = 4;  // bytes; 128 bytes of L1 a cycle
 constexpr double kBaseRegisters = 24;                     // addresses, counters
+constexpr double kLoadedAhead = 32;                       // registers of unrolled code
 constexpr double kLoopInstructions = 3;                   // of each pass of a loop that is not unrolled
 constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
@@ -205,15 +206,17 @@ GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& st
 void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands) {
   read_roles(program, store);
   const FlatAccess& target = program.accesses[store.first_access];
-  double loaded = 0;
+  double loaded = 0, all = 0;
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
     const FlatBuffer& buffer = program.buffers[access.buffer];
     double words = buffer.element_bytes / 4;
     Scope scope = scope_of(program, access);
-    // Operands of one step of a reduction are held at once.
-    if (!is_in_registers(program, access) && !access.is_write)
+    // Operands of one step of a reduction are held at once, and of later steps what compilers load ahead.
+    if (!is_in_registers(program, access) && !access.is_write) {
       loaded += words * elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body && moves(program, target, p) ? 1.0 : 0.0; });
+      all += words * elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
+    }
     if (scope == Scope::Global || is_counted_[access.buffer]) continue;
     is_counted_[access.buffer] = 1;
     u32 home = program.home_depth(buffer);
@@ -228,7 +231,7 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
     }
     kernel.registers += words * std::max(1.0, elements / threads);
   }
-  operands = std::max(operands, loaded);
+  operands = std::max({operands, loaded, std::min(all, kLoadedAhead)});
 }
 
 // The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors. After lanes_.start().
