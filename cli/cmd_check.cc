@@ -132,8 +132,9 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check,
                           {"rejected", check.rejected},
                           {"draw_rejects", draw_rejects},
                           {"different", check.different},
-                          {"tile_levels", check.tile_levels},
-                          {"tile_levels_above_one", check.tile_levels_above_one}};
+                          {"tile_levels", check.all_tile_levels().drawn},
+                          {"tile_levels_above_one", check.all_tile_levels().above_one},
+                          {"rarest_tile_level", {{"drawn", check.rarest_tile_level().drawn}, {"above_one", check.rarest_tile_level().above_one}}}};
   if (small)
     out["counterexample"] = {{"use", small->use},
                              {"difference", small->difference},
@@ -168,9 +169,10 @@ void print_check(const Subject& subject, const RuleCheck& check,
         "  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",
         check.sketches, check.programs, check.draws, check.rejected, check.different);
   }
-  if (check.tile_levels)
-    std::printf("  %.0f %% of all drawn tile levels were above 1\n",
-                100.0 * check.tile_levels_above_one / check.tile_levels);
+  RuleCheck::Level all = check.all_tile_levels(), rarest = check.rarest_tile_level();
+  if (all.drawn)
+    std::printf("  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws\n",
+                100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn);
   for (const auto& [reason, count] : check.draw_rejects)
     std::printf("  draws rejected %d times: %s\n", count, reason.c_str());
   if (small)

@@ -59,11 +59,16 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
     rules.push_back({row.rule, row.block.empty() ? "(program)" : row.block, row.applied ? "yes" : "no", outcome});
   }
   print_table({"rule", "block", "applied", "outcome"}, rules);
-  for (const RejectRow& row : explained.rejects)
-    rejects.push_back({row.rule.empty() ? "-" : row.rule, row.when, std::to_string(row.count), row.example});
+  for (const RejectRow& row : explained.rejects) {
+    // The example names the instruction itself; without numbers and names it says no more than the reason.
+    std::string prefix = row.instruction + ": ";
+    std::string example = row.example.starts_with(prefix) ? row.example.substr(prefix.size()) : row.example;
+    rejects.push_back({row.rule.empty() ? "-" : row.rule, row.instruction.empty() ? "-" : row.instruction, row.when, std::to_string(row.count),
+                       row.reason, example == row.reason ? "-" : example});
+  }
   if (!rejects.empty()) {
     std::printf("\n");
-    print_table({"rule", "while", "rejected", "example"}, rejects);
+    print_table({"rule", "instruction", "while", "rejected", "reason", "example"}, rejects);
   }
   std::printf("\n%lld of %lld draws rejected\n\n", static_cast<long long>(explained.rejected),
               static_cast<long long>(explained.draws));

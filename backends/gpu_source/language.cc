@@ -8,7 +8,7 @@ namespace {
 // In the order of DType.
 constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, nullptr, nullptr, "float", "double"};
 constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
-                                             nullptr,         nullptr,       "float",         "double"};
+                                             "tw_f16",        "tw_bf16",     "float",         "double"};
 
 // What holds PTX has other bodies where kernels are emulated.
 constexpr const char* kAsyncCopies = R"(#ifndef TW_EMULATED
@@ -33,6 +33,52 @@ static __device__ __forceinline__ void tw_copy_async_wait() {}
 TW_COPY_ASYNC(4, int, "ca")
 TW_COPY_ASYNC(8, int2, "ca")
 TW_COPY_ASYNC(16, int4, "cg")
+#endif
+)";
+
+// Sixteen bits each, computed with as floats; conversions round to nearest even. Only those of f16 are instructions on all
+// machines.
+constexpr const char* kHalves = R"(struct tw_f16 {
+  unsigned short bits;
+};
+struct tw_bf16 {
+  unsigned short bits;
+};
+static __device__ __forceinline__ float tw_float_of(tw_bf16 x) { return __int_as_float((int)((unsigned)x.bits << 16)); }
+static __device__ __forceinline__ tw_bf16 tw_bf16_of(float x) {
+  unsigned u = (unsigned)__float_as_int(x);
+  if (x != x) return tw_bf16{(unsigned short)(u >> 16 | 0x40)};
+  return tw_bf16{(unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16)};
+}
+#ifndef TW_EMULATED
+static __device__ __forceinline__ float tw_float_of(tw_f16 x) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(x.bits));
+  return out;
+}
+static __device__ __forceinline__ tw_f16 tw_f16_of(float x) {
+  tw_f16 out;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+  return out;
+}
+#else
+static inline float tw_float_of(tw_f16 x) {
+  unsigned sign = (unsigned)(x.bits & 0x8000) << 16, magnitude = x.bits & 0x7fff;
+  if (magnitude >= 0x7c00) return __int_as_float((int)(sign | 0x7f800000 | (magnitude & 0x3ff) << 13));
+  float scaled = __int_as_float((int)(magnitude << 13)) * 5.192296858534828e33f;  // 2^112
+  return sign ? -scaled : scaled;
+}
+static inline tw_f16 tw_f16_of(float x) {
+  unsigned u = (unsigned)__float_as_int(x), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
+  if (x != x) return tw_f16{(unsigned short)(sign | 0x7e00)};
+  if (magnitude >= 0x477ff000) return tw_f16{(unsigned short)(sign | 0x7c00)};
+  if (magnitude < 0x38800000) {  // subnormal: adding 0.5 leaves the bits of the rounded multiple of 2^-24
+    float shifted = __int_as_float((int)magnitude) + 0.5f;
+    return tw_f16{(unsigned short)(sign | ((unsigned)__float_as_int(shifted) - 0x3f000000))};
+  }
+  unsigned rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+  return tw_f16{(unsigned short)(sign | (rounded - 0x38000000) >> 13)};
+}
 #endif
 )";
 
@@ -89,6 +135,8 @@ const Language& cuda_c() {
   };
   return language;
 }
+
+const char* half_functions() { return kHalves; }
 
 const char* type_name(const Language& language, DType type) {
   if (type == DType::I64) return language.wide_int;

@@ -27,7 +27,11 @@ struct Language {
 const Language& opencl_c();
 const Language& cuda_c();
 
-// "float"; of bool as it lies in memory. Null for types that the language has no arithmetic for (f16, bf16).
+inline bool is_half(DType type) { return type == DType::F16 || type == DType::BF16; }
+// CUDA C: the types tw_f16 and tw_bf16, and their conversions from and to float.
+const char* half_functions();
+
+// "float"; of bool as it lies in memory. Null for types that the language has no arithmetic for (OpenCL C: f16, bf16).
 const char* type_name(const Language& language, DType type);
 // The function's name for f32 and f64 arguments, "" if it is written out (sigmoid, rsqrt in CUDA for f64 ...).
 std::string function_name(const Language& language, Function function, DType type);

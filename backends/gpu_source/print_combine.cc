@@ -72,7 +72,8 @@ void KernelPrinter::combine(const For* loop) {
     results.push_back(element(update->targets[t].buffer, update->targets[t].indices[0], 0));
   }
   i64 items = kernel_.extents.threads_of_group();
-  bool has_warps = language_.shuffle && axis_of(loop)->dimension == 0 && is_power_of_two(loop->extent) &&
+  bool has_halves = std::any_of(terms.begin(), terms.end(), [](const Load* term) { return is_half(term->type.dtype); });
+  bool has_warps = language_.shuffle && !has_halves && axis_of(loop)->dimension == 0 && is_power_of_two(loop->extent) &&
                    items % std::min(kWarp, items) == 0 && is_power_of_two(std::min(kWarp, items));
   has_warps ? combine_by_shuffles(loop, update, mine) : combine_in_shared(loop, update, mine);
   open(cat("if (", name(loop->var), " == 0) "));

@@ -64,13 +64,15 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       return scalar(static_cast<const Broadcast*>(e)->value);
     case Kind::Cast: {
       auto* cast = static_cast<const Cast*>(e);
-      std::string value = scalar(cast->value, lane);
+      std::string value = wide(cast->value, lane);
+      if (is_half(e->type.dtype)) return half(e->type.dtype, cat("(float)", value));
       if (e->type.dtype == DType::Bool) return cat("(", value, " != 0)");
       return cat("(", type(e->type.dtype, 1), ")", value);
     }
     case Kind::Unary: {
       auto* unary = static_cast<const Unary*>(e);
-      return cat("(", unary->op == UnaryOp::Not ? "!" : "-", scalar(unary->value, lane), ")");
+      std::string text = cat("(", unary->op == UnaryOp::Not ? "!" : "-", wide(unary->value, lane), ")");
+      return is_half(e->type.dtype) ? half(e->type.dtype, text) : text;
     }
     case Kind::Binary:
       return scalar_binary(static_cast<const Binary*>(e), lane);
@@ -92,18 +94,36 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
   TW_CHECK(false, "an expression that lowering does not make");
 }
 
+// A half as a float, which it is computed with; anything else as it is.
+std::string KernelPrinter::wide(const Expr* e, int lane) {
+  std::string text = scalar(e, lane);
+  return is_half(e->type.dtype) ? cat("tw_float_of(", bare(text), ")") : text;
+}
+
+std::string KernelPrinter::half(DType type, const std::string& value) const {
+  return cat(type_name(language_, type), "_of(", bare(value), ")");
+}
+
+std::string KernelPrinter::float_text(double value, DType type) const {
+  if (std::isnan(value)) return language_.nan;
+  if (std::isinf(value)) return cat(value < 0 ? "(-" : "(", language_.infinity, ")");
+  char text[48];
+  std::snprintf(text, sizeof text, type == DType::F32 ? "%.9g" : "%.17g", value);
+  std::string out = text;
+  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  if (type == DType::F32) out += "f";
+  return value < 0 || std::signbit(value) ? cat("(", out, ")") : out;
+}
+
 std::string KernelPrinter::number(const Expr* e) const {
   const IntImm* integer = as<IntImm>(e);
+  if (is_half(e->type.dtype)) {
+    double value = integer ? static_cast<double>(integer->value) : as<FloatImm>(e)->value;
+    return half(e->type.dtype, float_text(value));
+  }
   if (e->type.dtype == DType::F32 || e->type.dtype == DType::F64) {
     double value = integer ? static_cast<double>(integer->value) : as<FloatImm>(e)->value;
-    if (std::isnan(value)) return language_.nan;
-    if (std::isinf(value)) return cat(value < 0 ? "(-" : "(", language_.infinity, ")");
-    char text[48];
-    std::snprintf(text, sizeof text, e->type.dtype == DType::F32 ? "%.9g" : "%.17g", value);
-    std::string out = text;
-    if (out.find_first_of(".e") == std::string::npos) out += ".0";
-    if (e->type.dtype == DType::F32) out += "f";
-    return value < 0 || std::signbit(value) ? cat("(", out, ")") : out;
+    return float_text(value, e->type.dtype);
   }
   i64 value = integer ? integer->value : static_cast<i64>(as<FloatImm>(e)->value);
   std::string out = std::to_string(value);
@@ -111,12 +131,17 @@ std::string KernelPrinter::number(const Expr* e) const {
   return value < 0 ? cat("(", out, ")") : out;
 }
 
+std::string KernelPrinter::combined(BinaryOp op, DType type, const std::string& a, const std::string& b) {
+  bool picks = op == BinaryOp::Min || op == BinaryOp::Max;
+  return picks ? cat(pick(op, type, 1), "(", bare(a), ", ", bare(b), ")") : cat("(", a, operator_of(op), b, ")");
+}
+
 std::string KernelPrinter::scalar_binary(const Binary* e, int lane) {
   if (e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod) return divide(e, lane);
-  std::string a = scalar(e->a, lane), b = scalar(e->b, lane);
-  if (e->op == BinaryOp::Min || e->op == BinaryOp::Max)
-    return cat(pick(e->op, e->type.dtype, 1), "(", bare(a), ", ", bare(b), ")");
-  std::string text = cat("(", a, operator_of(e->op), b, ")");
+  std::string a = wide(e->a, lane), b = wide(e->b, lane);
+  if (is_half(e->type.dtype)) return half(e->type.dtype, combined(e->op, DType::F32, a, b));
+  if (e->op == BinaryOp::Min || e->op == BinaryOp::Max) return combined(e->op, e->type.dtype, a, b);
+  std::string text = combined(e->op, e->type.dtype, a, b);
   return is_narrow(e->type.dtype) ? cat("(", type(e->type.dtype, 1), ")", text) : text;
 }
 
@@ -174,10 +199,11 @@ std::string KernelPrinter::sigmoid(DType dtype, int lanes) {
 std::string KernelPrinter::scalar_call(const Call* e, int lane) {
   if (combined_by(e->function)) return reduce(e);
   std::vector<std::string> arguments;
-  for (const Expr* argument : e->arguments) arguments.push_back(bare(scalar(argument, lane)));
-  std::string name = e->function == Function::Sigmoid ? sigmoid(e->type.dtype, 1)
-                                                      : function_name(language_, e->function, e->type.dtype);
-  return cat(name, "(", join(arguments, ", "), ")");
+  for (const Expr* argument : e->arguments) arguments.push_back(bare(wide(argument, lane)));
+  DType type = is_half(e->type.dtype) ? DType::F32 : e->type.dtype;
+  std::string name = e->function == Function::Sigmoid ? sigmoid(type, 1) : function_name(language_, e->function, type);
+  std::string text = cat(name, "(", join(arguments, ", "), ")");
+  return is_half(e->type.dtype) ? half(e->type.dtype, text) : text;
 }
 
 // The lanes of a vector in a tree.
@@ -186,8 +212,8 @@ std::string KernelPrinter::reduce(const Call* e) {
   int lanes = argument->type.lanes;
   BinaryOp op = *combined_by(e->function);
   auto combine = [&](const std::string& a, const std::string& b) {
-    if (op == BinaryOp::Min || op == BinaryOp::Max) return cat(pick(op, e->type.dtype, 1), "(", a, ", ", b, ")");
-    return cat("(", a, operator_of(op), b, ")");
+    if (!is_half(e->type.dtype)) return combined(op, e->type.dtype, a, b);
+    return half(e->type.dtype, combined(op, DType::F32, cat("tw_float_of(", a, ")"), cat("tw_float_of(", b, ")")));
   };
   auto tree = [&](std::vector<std::string> parts) {
     while (parts.size() > 1) {

@@ -51,6 +51,10 @@ class KernelPrinter {
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   std::string element(const Buffer* buffer, const Expr* index, int lane);
+  std::string wide(const Expr* e, int lane);
+  std::string half(DType type, const std::string& value) const;
+  std::string combined(BinaryOp op, DType type, const std::string& a, const std::string& b);
+  std::string float_text(double value, DType type = DType::F32) const;
   std::string number(const Expr* e) const;
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;

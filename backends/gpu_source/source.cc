@@ -10,7 +10,11 @@
 namespace tw {
 namespace {
 
-Status has_types(const gpu::Language& language, const Array<GpuKernel>& kernels, bool& has_doubles) {
+struct TypesUsed {
+  bool doubles = false, halves = false;
+};
+
+Status has_types(const gpu::Language& language, const Array<GpuKernel>& kernels, TypesUsed& used) {
   const Buffer* wrong = nullptr;
   auto look = [&](const Buffer* buffer) {
     if (!gpu::type_name(language, buffer->dtype)) wrong = buffer;
@@ -19,7 +23,11 @@ Status has_types(const gpu::Language& language, const Array<GpuKernel>& kernels,
     for (const KernelParam& param : kernel.params) look(param.buffer);
     walk(kernel.body, [&](const Node* node) {
       if (const Alloc* alloc = as<Alloc>(node)) look(alloc->buffer);
-      if (node->kind < Kind::Store) has_doubles |= static_cast<const Expr*>(node)->type.dtype == DType::F64;
+      if (node->kind < Kind::Store) {
+        DType type = static_cast<const Expr*>(node)->type.dtype;
+        used.doubles |= type == DType::F64;
+        used.halves |= gpu::is_half(type);
+      }
       return true;
     });
   }
@@ -49,9 +57,10 @@ class SourcePrinter {
     return launches;
   }
 
-  std::string text(bool has_doubles) const {
+  std::string text(const TypesUsed& used) const {
     std::string out = language_.prelude;
-    if (has_doubles && language_.has_vectors) out += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+    if (used.halves) out += gpu::half_functions();
+    if (used.doubles && language_.has_vectors) out += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
     for (const auto& [name, definition] : helpers_) out += definition;
     return out + text_;
   }
@@ -66,9 +75,9 @@ class SourcePrinter {
 
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol) {
   const gpu::Language& chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
-  bool has_doubles = false;
-  TW_TRY_STATUS(has_types(chosen, program.run, has_doubles));
-  TW_TRY_STATUS(has_types(chosen, program.prepack, has_doubles));
+  TypesUsed used;
+  TW_TRY_STATUS(has_types(chosen, program.run, used));
+  TW_TRY_STATUS(has_types(chosen, program.prepack, used));
   Kernel out;
   out.manifest = {.symbol = std::string(symbol),
                   .run = kernel_arguments(program.run_arguments),
@@ -77,7 +86,7 @@ Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLangu
   SourcePrinter printer(chosen, std::string(symbol));
   out.manifest.prepack_launches = printer.print(program.prepack, "prepack");
   out.manifest.run_launches = printer.print(program.run, "run");
-  out.code = printer.text(has_doubles);
+  out.code = printer.text(used);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/check_intrinsics.h"
 
@@ -46,6 +47,29 @@ Vars register_vars(const Stmt* body) {
   return out;
 }
 
+// Does the last index, and no other one, step by one with the variable?
+bool is_along(Array<const Expr*> indices, const Var* var) {
+  if (indices.empty()) return false;
+  Sum last = sum_of(indices.back());
+  bool steps = false;
+  for (const Sum::Term& term : last.terms) {
+    if (term.atom == var) steps = term.coefficient == 1;
+    else if (uses(term.atom, var)) return false;
+  }
+  return last.exact && steps && std::none_of(indices.begin(), indices.end() - 1, [&](const Expr* index) { return uses(index, var); });
+}
+
+// One row of a tile goes from registers to memory: its elements are independent, and consecutive on both sides. (promote says so itself
+// where the output's index is linear in the loops; where some were fused, it is not.)
+bool writes_row(const For* loop) {
+  const Stmt* body = loop->body;
+  if (const If* tail = as<If>(body); tail && !tail->otherwise) body = tail->then;
+  const Store* store = as<Store>(body);
+  if (!store || store->targets.size() != 1 || store->targets[0].buffer->scope == Scope::Register) return false;
+  const Load* load = as<Load>(store->values[0]);
+  return load && load->buffer->scope == Scope::Register && is_along(store->targets[0].indices, loop->var) && is_along(load->indices, loop->var);
+}
+
 }  // namespace
 
 Result<Program> unroll_register_loops(Arena& arena, Program program) {
@@ -57,6 +81,8 @@ Result<Program> unroll_register_loops(Arena& arena, Program program) {
     const For* loop = as<For>(s);
     if (!loop || !contains(vars, loop->var)) return s;
     if (loop->loop_kind == LoopKind::Parallel) parallel = loop;
+    bool is_copied = loop->loop_kind == LoopKind::Serial || loop->loop_kind == LoopKind::Unroll;
+    if (is_copied && loop->extent > 1 && writes_row(loop)) return build.with_kind(loop, LoopKind::Vectorize);
     return loop->loop_kind == LoopKind::Serial ? build.with_kind(loop, LoopKind::Unroll) : loop;
   });
   if (parallel) {

@@ -58,24 +58,55 @@ void note_visits(const Space& space, const std::string& use, RuleCheck& check) {
   for (const rules::ForkReject& reject : space.rejects) ++check.rejects[reject.reason];
 }
 
-// How many of the factors of drawn tiles are above 1.
-void note_tiles(const Trace& trace, RuleCheck& check) {
+// Does the extent of a tiled loop have at least two prime factors? Of others no more than one level can be above 1.
+bool is_divisible(const Decision& tile) {
+  i64 extent = 1;
+  for (int i = 0; i < tile.count; ++i) extent *= tile.values[i];
+  for (i64 divisor = 2; divisor * divisor <= extent; ++divisor) {
+    if (extent % divisor == 0) return true;
+  }
+  return false;
+}
+
+// The levels of all drawn tiles; visit(number of factors, place, factor).
+template <class Visit>
+void for_each_tile_level(const Trace& trace, const std::vector<Decision>& decisions, Visit visit) {
+  std::size_t sample = 0;
   for (const Instruction& instruction : trace.instructions()) {
-    if (!instruction.kind->samples || instruction.kind->result != "Ints") continue;
-    check.tile_levels += instruction.decision.count;
-    for (int i = 0; i < instruction.decision.count; ++i) check.tile_levels_above_one += instruction.decision.values[i] > 1;
+    if (!instruction.kind->samples) continue;
+    const Decision& tile = decisions[sample++];
+    bool counts = instruction.kind->result == "Ints" && is_divisible(tile);
+    for (int i = 0; counts && i < tile.count; ++i) visit(static_cast<int>(tile.count), i, tile.values[i]);
   }
 }
 
-// A draw as a whole trace, postprocessed. Rejects are those of instructions.
-Result<Trace> draw_trace(const Trial& trial, Rng& rng, std::string& errors) {
+void note_tiles(const Trace& trace, RuleCheck& check) {
+  for_each_tile_level(trace, trace.decisions(), [&](int factors, int place, i64 factor) {
+    RuleCheck::Level& level = check.tile_levels[{factors, place}];
+    ++level.drawn;
+    level.above_one += factor > 1;
+  });
+}
+
+// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the first.
+Result<Trace> draw_trace(const Trial& trial, int tries, Rng& rng, std::string& errors) {
   const Sketch& sketch = trial.space->space.sketches[trial.sketch];
-  Candidate candidate{.sketch = trial.sketch, .decisions = std::vector<Decision>(sketch.trace.sample_count())};
-  if (!sketch.prior->draw(candidate.decisions, rng)) return reject("no decisions satisfy every require");
-  Arena arena;
-  State state(arena, trial.space->base);
-  TW_TRY_STATUS(replay(sketch.trace, state, candidate.decisions, ReplayMode::Adapt, &rng));
-  return full_trace(*trial.space, candidate, &errors);
+  Candidate best{.sketch = trial.sketch, .decisions = {}};
+  int most = -1;
+  for (int i = 0; i < tries; ++i) {
+    std::vector<Decision> decisions(sketch.trace.sample_count());
+    if (!sketch.prior->draw(decisions, rng)) return reject("no decisions satisfy every require");
+    Arena arena;
+    State state(arena, trial.space->base);
+    Status status = replay(sketch.trace, state, decisions, ReplayMode::Adapt, &rng);
+    if (!status && i == 0) return status.rejected();
+    int above = 0;
+    for_each_tile_level(sketch.trace, decisions, [&](int, int, i64 factor) { above += factor > 1; });
+    if (!status || above <= most) continue;
+    most = above;
+    best.decisions = std::move(decisions);
+  }
+  return full_trace(*trial.space, best, &errors);
 }
 
 // "" or what is wrong with what the trace gives; nothing if it cannot be replayed or lowered.
@@ -96,8 +127,10 @@ Result<std::string> judge_trace(const Trace& trace, const Program& program, cons
 }
 
 void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& check) {
+  constexpr int most_tries = 16;
+  int tries = check.draws % 8 == 0 ? 1 : most_tries;  // some are as the prior gives them
   ++check.draws;
-  Result<Trace> trace = draw_trace(trial, rng, check.errors);
+  Result<Trace> trace = draw_trace(trial, tries, rng, check.errors);
   Result<std::string> wrong = trace ? judge_trace(*trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
   if (!wrong) {
     ++check.rejected;
@@ -124,6 +157,24 @@ std::vector<TrialProgram> trial_programs() {
     programs.push_back({text, std::move(*program)});
   }
   return programs;
+}
+
+RuleCheck::Level RuleCheck::all_tile_levels() const {
+  Level all;
+  for (const auto& [place, level] : tile_levels) {
+    all.drawn += level.drawn;
+    all.above_one += level.above_one;
+  }
+  return all;
+}
+
+RuleCheck::Level RuleCheck::rarest_tile_level() const {
+  Level rarest;
+  for (const auto& [place, level] : tile_levels) {
+    bool is_rarer = rarest.drawn == 0 || static_cast<i64>(level.above_one) * rarest.drawn < static_cast<i64>(rarest.above_one) * level.drawn;
+    if (is_rarer) rarest = level;
+  }
+  return rarest;
 }
 
 RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,

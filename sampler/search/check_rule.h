@@ -37,12 +37,19 @@ struct RuleCheck {
   std::map<std::string, int> rejects;                       // "split: ..." -> how often, while the space was built
   int sketches = 0, programs = 0;                           // of all programs where something matched
   int draws = 0, rejected = 0, different = 0;
-  int tile_levels = 0, tile_levels_above_one = 0;           // factors of all drawn tiles
+  // Factors of the drawn tiles whose loops have an extent that can be divided, by how many factors the tile has and which one it is.
+  struct Level {
+    int drawn = 0, above_one = 0;
+  };
+  std::map<std::pair<int, int>, Level> tile_levels;
+  Level all_tile_levels() const;
+  Level rarest_tile_level() const;                          // that is above 1 in the smallest share of the draws
   std::map<std::string, int> draw_rejects;
   std::optional<Counterexample> counterexample;             // the first one
   std::string errors;                                       // of the rule's text, found while it ran
 };
 
+// Most draws are the best of several in how many tile levels are above 1, so that each level has something to do.
 // Builds the space that `uses` alone give for each program, draws until `draws` draws were compared with their program,
 // scheduled and lowered, in the interpreter (at most three times as many).
 RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,

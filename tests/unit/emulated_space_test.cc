@@ -1,5 +1,5 @@
 // Kernels printed as CUDA C and run in the emulator compute what the interpreter says of the workload: random draws of
-// the rule set `cuda` over the operator library, products in random tiles, and random programs under random schedules.
+// the rule sets `cuda` and `reference-cuda` over the operator library, products in random tiles, and random programs under random schedules.
 // TW_CASES=2000 build/release/tests/emulated_space_test runs more of each; TW_SEED=n repeats one case of each.
 #include <gtest/gtest.h>
 
@@ -61,7 +61,10 @@ struct Case {
 
 std::string text_of(const Signature& signature, const WorkloadArguments& arguments) {
   std::vector<std::string> parts;
-  for (const auto& [name, value] : arguments) parts.push_back(cat(name, " = ", std::get<i64>(value)));
+  for (const auto& [name, value] : arguments) {
+    const i64* number = std::get_if<i64>(&value);
+    parts.push_back(cat(name, " = ", number ? std::to_string(*number) : name_of(std::get<DType>(value))));
+  }
   return cat(signature.name, "(", join(parts, ", "), ")");
 }
 
@@ -90,8 +93,14 @@ void make_workload(Case& out, Rng& rng) {
   const Signature& signature = all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
   std::vector<std::string> epilogues;
   if (signature.name == "dense" && rng.below(2)) epilogues = {"bias", "gelu"};
+  bool has_type = std::any_of(signature.parameters.begin(), signature.parameters.end(),
+                              [](const Signature::Parameter& parameter) { return parameter.name == "T"; });
+  // Halves now and then.
+  const DType types[] = {DType::F32, DType::F32, DType::F32, DType::F16, DType::BF16};
+  DType type = has_type ? types[rng.below(5)] : DType::F32;
   for (i64 most = 40; most >= 5; most /= 2) {
     WorkloadArguments arguments = random_arguments(signature, most, rng);
+    if (type != DType::F32) arguments.push_back({"T", type});
     out.use = text_of(signature, arguments);
     Diagnostics diagnostics(*operator_library().source);
     std::optional<OwnedProgram> made =
@@ -126,9 +135,10 @@ void make_draw(Case& out) {
   Rng rng(out.seed);
   make_workload(out, rng);
   if (testing::Test::HasFatalFailure()) return;
+  const char* set = rng.below(3) == 0 ? "reference-cuda" : "cuda";
+  out.use = cat(set, ": ", out.use);
   std::string errors;
-  CandidateSpace space =
-      make_candidate_space(out.base.program, *library.find_set("cuda"), library, cuda_target(), errors);
+  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set(set), library, cuda_target(), errors);
   ASSERT_EQ(errors, "") << out.use;
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -212,7 +222,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     const Case& one = *with_kernel[i];
     ++count.kernels;
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
-    count.operators.insert(one.use.substr(0, one.use.find('(')));
+    std::size_t name = one.use.rfind(' ', one.use.find('(')) + 1;  // npos + 1 is the beginning
+    count.operators.insert(one.use.substr(name, one.use.find('(') - name));
     std::string wrong = judge(one, *compiled, i);
     if (wrong.empty()) continue;
     ++count.wrong;
@@ -250,8 +261,9 @@ class EmulatedSpace : public testing::Test {
 TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_draw);
   if (is_one_case()) return;
-  EXPECT_LE(count.refused, count.kernels / 4) << "most draws must be lowered";
-  EXPECT_GE(count.with_barriers, count.kernels / 10);
+  // `reference-cuda` leaves half of its draws to its last rule, which looks at the limits of the device.
+  EXPECT_LE(count.refused, count.kernels / 2) << "most draws must be lowered";
+  EXPECT_GE(count.with_barriers, count.kernels / 4);
   EXPECT_GE(count.operators.size(), 10u);
 }
 

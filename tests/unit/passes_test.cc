@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/ir/print.h"
+#include "dsl/passes/cost.h"
 #include "dsl/passes/flatten_buffers.h"
 #include "dsl/passes/lower_blocks.h"
 #include "dsl/passes/parallel_loops.h"
@@ -337,6 +338,18 @@ TEST_F(PassTest, RegisterLoopsAreUnrolledAndNeverParallel) {
   };
   Program p = with("");
   EXPECT_EQ(body(unroll_register_loops(arena(), p)), body(with("unroll ")));
+  // A row that goes to consecutive places, though the place of the row is not linear in the loops.
+  Program rows = parse("Y: output f32[8, 32]", R"(
+    local R: f32[2, 8] in register
+    for f in 16 { unroll for i in 2 { unroll for j in 8 { Y[f // 4 * 2 + i, f % 4 * 8 + j] = R[i, j] } } })");
+  EXPECT_EQ(body(unroll_register_loops(arena(), rows)), R"(for f in 16 {
+  unroll for i in 2 {
+    vectorize for j in 8 {
+      Y[f // 4 * 2 + i, f % 4 * 8 + j] = R[i, j]
+    }
+  }
+}
+)");
   Program wrong = with("parallel ");
   EXPECT_EQ(body(unroll_register_loops(arena(), wrong)), "loop `i` is parallel and selects a register; a register buffer must lie inside of it\n");
 }
@@ -398,6 +411,43 @@ TEST_F(PassTest, VectorSelectsReadOnlyWhatMayBeRead) {
             "Y[ramp(0, 1, 8)] = if ramp(0, 1, 8) < broadcast(5, 8) then X[ramp(0, 1, 8)] else broadcast(0.0, 8)\n");
   Program unsafe = parse("X: input f32[5], Y: output f32[8]", loop);
   EXPECT_EQ(body(vectorize_loops(arena(), unsafe, {})), "for j in 8 {\n  Y[j] = if j < 5 then X[j] else 0.0\n}\n");
+}
+
+TEST_F(PassTest, PartitionLoopsKnowsHowMuchWorkIsMuch) {
+  auto nest = [&](int extent) {
+    std::string k = std::to_string(extent);
+    return parse("X: input f32[64], Y: output f32[64]", "for i in 8 {\n if i < 5 {\n for k in " + k + " {\n Y[k] = X[k]\n }\n }\n }");
+  };
+  EXPECT_EQ(body(partition_loops(arena(), nest(63), {})), "for i in 5 {\n  for k in 63 {\n    Y[k] = X[k]\n  }\n}\n");
+  EXPECT_EQ(body(partition_loops(arena(), nest(64), {})), "for i in 8 {\n  if i < 5 {\n    for k in 64 {\n      Y[k] = X[k]\n    }\n  }\n}\n");
+}
+
+// A condition that names a loop's variable without depending on it cuts nothing.
+TEST_F(PassTest, PartitionLoopsKnowsWhatDependsOnALoop) {
+  Program p = parse("X: input f32[8], Y: output f32[8, 8]", "for i in 8 {\n for j in 8 {\n if i + j < i + 5 {\n Y[i, j] = X[j]\n }\n }\n }");
+  EXPECT_EQ(body(partition_loops(arena(), p, {})), "for i in 8 {\n  for j in 5 {\n    Y[i, j] = X[j]\n  }\n}\n");
+}
+
+TEST_F(PassTest, VectorsHoldAsManyElementsAsTheWidestTypeAllows) {
+  const LoweringOptions options{.vector_bits = 256};
+  EXPECT_EQ(lanes_of(parse("X: input u8[4], Y: output u8[4]", "for i in 4 {\n Y[i] = X[i]\n }").body, options), 32);
+  EXPECT_EQ(lanes_of(parse("X: input u8[4], Y: output i32[4]", "for i in 4 {\n Y[i] = i32(X[i])\n }").body, options), 8);
+}
+
+TEST_F(PassTest, LongVectorizedLoopsAreALoopOverVectors) {
+  const LoweringOptions options{.vector_bits = 256};
+  EXPECT_EQ(vectors_in(13, 8), 3);  // one full vector, one of four elements, one of one
+  EXPECT_EQ(vectors_in(16, 8), 2);
+  Cost cost = cost_of(parse("X: input f32[800], Y: output f32[800]", "vectorize for i in 800 {\n Y[i] = X[i]\n }").body, options);
+  EXPECT_EQ(cost.executed, 100);
+  EXPECT_EQ(cost.code, kUnrolledVectors + 4);  // and its remainder
+  EXPECT_EQ(cost_of(parse("X: input f32[80], Y: output f32[80]", "vectorize for i in 80 {\n Y[i] = X[i]\n }").body, options).code, 10);
+}
+
+TEST_F(PassTest, UnrollLoopsHasALimit) {
+  Program p = parse("X: input f32[4], Y: output f32[4]", "unroll for u in 4 {\n Y[u] = X[u]\n }");
+  EXPECT_NE(body(unroll_loops(arena(), p, {.max_instructions = 4})).find("Y[3] = X[3]"), std::string::npos);
+  EXPECT_EQ(body(unroll_loops(arena(), p, {.max_instructions = 3})), "unrolled code of `p` would have 4 vector operations; at most 3 are allowed\n");
 }
 
 TEST_F(PassTest, UnrollLoopsReplicates) {
