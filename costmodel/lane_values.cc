@@ -3,8 +3,8 @@
 #include "dsl/ir/build.h"
 
 namespace tw {
-
-void LaneValues::start(const FlatProgram& program, const FlatStore& store, const std::array<i64, 3>& threads, u32 variables) {
+void LaneValues::start(const FlatProgram& program, const FlatStore& store, const std::array<i64, 3>& threads,
+                       u32 variables) {
   slot_.assign(variables, -1);
   values_.clear();
   active_.fill(true);
@@ -37,13 +37,16 @@ void LaneValues::start(const FlatProgram& program, const FlatStore& store, const
 
 void LaneValues::evaluate(const Expr* expr, Lanes& out) const {
   switch (expr->kind) {
-    case Kind::IntImm: return out.fill(static_cast<const IntImm*>(expr)->value);
+    case Kind::IntImm:
+      return out.fill(static_cast<const IntImm*>(expr)->value);
     case Kind::Var: {
       int slot = slot_[static_cast<const Var*>(expr)->id];
       return slot < 0 ? out.fill(0) : void(out = values_[static_cast<std::size_t>(slot)]);
     }
-    case Kind::Cast: return evaluate(static_cast<const Cast*>(expr)->value, out);
-    case Kind::Binary: return evaluate_binary(static_cast<const Binary*>(expr), out);
+    case Kind::Cast:
+      return evaluate(static_cast<const Cast*>(expr)->value, out);
+    case Kind::Binary:
+      return evaluate_binary(static_cast<const Binary*>(expr), out);
     case Kind::Select: {
       auto* select = static_cast<const Select*>(expr);
       Lanes then, otherwise;
@@ -53,7 +56,8 @@ void LaneValues::evaluate(const Expr* expr, Lanes& out) const {
       for (std::size_t l = 0; l < kLanes; ++l) out[l] = out[l] ? then[l] : otherwise[l];
       return;
     }
-    default: break;
+    default:
+      break;
   }
   if (const Call* fact = as_within(expr)) return evaluate(fact->arguments[0], out);
   out.fill(0);
