@@ -28,11 +28,13 @@ void KernelPrinter::stmt(const Stmt* s) {
     case Kind::If: {
       const If* branch = as<If>(s);
       open(cat("if (", bare(scalar(branch->condition)), ") "));
+      conditions_ += in_step_;
       stmt(branch->then);
       if (branch->otherwise) {
         --indent_, line("} else {"), ++indent_;
         stmt(branch->otherwise);
       }
+      conditions_ -= in_step_;
       return close();
     }
     case Kind::For:
@@ -71,6 +73,7 @@ void KernelPrinter::step(const Stmt* s) {
 }
 
 void KernelPrinter::loop(const For* loop) {
+  if (multiply_by_warp(loop)) return;
   std::size_t known = ranges_.size();
   ranges_.set_extent(loop->var, loop->extent);
   std::string var = vars_[loop->var] = fresh(loop->var->name);
@@ -80,12 +83,16 @@ void KernelPrinter::loop(const For* loop) {
     i64 extent = (axis->is_thread ? kernel_.extents.threads : kernel_.extents.groups)[d];
     open("");
     line(cat("const ", index_type_, " ", var, " = ", axis->is_thread ? language_.thread[d] : language_.group[d], ";"));
+    const For* around = std::exchange(threads_, axis->is_thread ? loop : threads_);
+    conditions_ += loop->extent < extent;
     if (loop->extent < extent) open(cat("if (", var, " < ", loop->extent, ") "));
     if (combines_work_items(loop))
       combine(loop);
     else
       stmt(loop->body);
     if (loop->extent < extent) close();
+    conditions_ -= loop->extent < extent;
+    threads_ = around;
   } else {
     open(cat("for (", index_type_, " ", var, " = 0; ", var, " < ", loop->extent, "; ++", var, ") "));
     await_copies(loop);

@@ -8,6 +8,7 @@
 
 #include "backends/gpu_source/language.h"
 #include "dsl/analysis/affine.h"
+#include "dsl/analysis/sum.h"
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
 #include "dsl/passes/thread_axes.h"
@@ -83,6 +84,9 @@ class KernelPrinter {
   void await_copies(const For* loop);
   bool copy_async(const Store* s);
   void use_async_copies();
+  // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
+  bool multiply_by_warp(const For* nest);
+  std::string pair_of(const Load* load, Sum index, i64 step, const Expr* k);
   // A reduction over the work-items of a group (print_combine.cc).
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
@@ -116,6 +120,8 @@ class KernelPrinter {
   std::string shared_, text_;  // declarations at the top; the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
+  int conditions_ = 0;             // around the statement at hand, inside of its step
+  const For* threads_ = nullptr;   // the innermost threadIdx loop around
 };
 
 // The mark of a step that makes staged copies (dsl/passes/stage_copies.h); 0 = it makes none.

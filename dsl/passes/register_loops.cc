@@ -5,6 +5,7 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/check_intrinsics.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -25,7 +26,7 @@ void add_vars(Array<const Expr*> indices, Vars& out) {
 Vars tensorized_vars(const Stmt* body) {
   Vars out;
   for_each<For>(body, [&](const For* nest) {
-    if (is_tensorized(nest)) for_each<For>(nest, [&](const For* loop) { out.push_back(loop->var); });
+    if (is_tensorized(nest) || find_annotation(nest->annotations, kWarpMmaMark)) for_each<For>(nest, [&](const For* loop) { out.push_back(loop->var); });
   });
   return out;
 }

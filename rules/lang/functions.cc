@@ -299,6 +299,13 @@ FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   return yes_or_no(true);
 }
 
+FunctionResult operand_type(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  std::vector<const Load*> operands = operands_of(block);
+  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
+  return give(RuleValue::of(std::string(name_of(operands[v[1].integer]->type.dtype))));
+}
+
 FunctionResult moves_with(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
@@ -429,6 +436,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"n_writes", "(block) -> int", "How many buffers the block writes.", 1, n_writes},
       {"name", "(block) -> text", "The block's name.", 1, name_of_block},
       {"needs_tiling", "(block) -> bool", "A reduction with reuse that no rule has tiled: the reference's test for multi-level tiling.", 1, needs_tiling},
+      {"operand_type", "(block, int) -> text", "The element type of that operand, e.g. \"f16\".", 2, operand_type},
       {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4, panel_map},
       {"prepackable_operand_with", "(block, loop) -> int?",
        "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or an input whose layout is free.", 2,

@@ -149,6 +149,33 @@ void make_draw(Case& out) {
   lower_case(*program, out);
 }
 
+// Products and convolutions of halves by matrix instructions, where the shapes allow them.
+void make_mma(Case& out) {
+  static const rules::Library library = rules::Library::built_in();
+  static const Target target = cuda_target();
+  Rng rng(out.seed, 3);
+  const char* type = rng.below(2) ? "f16" : "bf16";
+  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = 16 + 16 * rng.below(2);
+  out.use = rng.below(4) == 0 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
+                              : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
+  out.base = test::Scheduled(out.use, {}, "").base();
+  std::string errors;
+  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
+  ASSERT_EQ(errors, "") << out.use;
+  int sketch = -1;
+  for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+    for (const std::string& rule : space.space.sketches[s].rules) sketch = rule == "warp_mma" ? static_cast<int>(s) : sketch;
+  }
+  ASSERT_GE(sketch, 0) << out.use;
+  CandidateBuilder builder(space);
+  Candidate candidate;
+  ASSERT_TRUE(builder.draw(sketch, candidate, rng)) << out.use;
+  Result<Program> program = builder.build(candidate, &rng);
+  if (!program) return;
+  if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
+  lower_case(*program, out);
+}
+
 void make_tiles(Case& out) {
   Rng rng(out.seed, 1);
   auto between = [&](i64 least, i64 most) { return static_cast<int>(least + rng.below(most - least + 1)); };
@@ -199,7 +226,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 }
 
 struct Count {
-  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0;
+  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0;
   std::set<std::string> operators;
 };
 
@@ -222,6 +249,7 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     const Case& one = *with_kernel[i];
     ++count.kernels;
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
+    count.with_mma += one.kernel->code.find("  tw_mma_") != std::string::npos;
     std::size_t name = one.use.rfind(' ', one.use.find('(')) + 1;  // npos + 1 is the beginning
     count.operators.insert(one.use.substr(name, one.use.find('(') - name));
     std::string wrong = judge(one, *compiled, i);
@@ -245,7 +273,7 @@ Count run_cases(void (*make)(Case&)) {
     run_batch(batch, count);
   }
   std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, "
-            << count.with_barriers << " of them with barriers; " << count.refused << " draws refused by lowering, "
+            << count.with_barriers << " of them with barriers, " << count.with_mma << " with matrix instructions; " << count.refused << " draws refused by lowering, "
             << count.wrong << " wrong\n";
   return count;
 }
@@ -265,6 +293,13 @@ TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
   EXPECT_LE(count.refused, count.kernels / 2) << "most draws must be lowered";
   EXPECT_GE(count.with_barriers, count.kernels / 4);
   EXPECT_GE(count.operators.size(), 10u);
+}
+
+TEST_F(EmulatedSpace, MatrixInstructionsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_mma);
+  if (is_one_case()) return;
+  EXPECT_GE(count.with_mma, count.kernels / 4);
+  EXPECT_LE(count.refused, count.kernels / 4);
 }
 
 TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {

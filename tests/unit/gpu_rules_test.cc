@@ -92,5 +92,18 @@ INSTANTIATE_TEST_SUITE_P(Reference, DeviceSets,
 INSTANTIATE_TEST_SUITE_P(Own, DeviceSets, ::testing::Values(Row{"cuda", "cuda -arch=sm_80", 90}),
                          [](const auto&) { return "cuda"; });
 
+// Halves on tensor cores: the lanes' loops are what is interpreted.
+TEST(TensorCores, DrawsComputeTheSame) {
+  for (const char* set : {"cuda", "reference-cuda-tensorcore"}) {
+    Tally tally;
+    WorkloadArguments matmul{{"M", i64{32}}, {"N", i64{32}}, {"K", i64{32}}, {"T", DType::F16}};
+    check_draws(workload("matmul", matmul), "matmul of halves", set, device("cuda -arch=sm_80"), 8, tally);
+    WorkloadArguments conv{{"N", i64{1}}, {"H", i64{9}}, {"W", i64{9}}, {"CI", i64{8}}, {"CO", i64{16}}, {"K", i64{2}}};
+    conv.push_back({"T", DType::BF16});
+    check_draws(workload("conv2d", conv), "convolution of halves", set, device("cuda -arch=sm_80"), 8, tally);
+    EXPECT_GE(tally.lowered, 8) << set << "\n" << text_of(tally);
+  }
+}
+
 }  // namespace
 }  // namespace tw

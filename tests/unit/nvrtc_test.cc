@@ -109,6 +109,46 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
   EXPECT_GE(tiled, 3);
 }
 
+// Products of halves by the rule `warp_mma`: matrix instructions, and neither stacks nor spills.
+TEST_P(Nvrtc, ProductsOfHalvesUseMatrixInstructions) {
+  std::string error, errors;
+  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  Target target;
+  target.kind = TargetKind::Cuda, target.arch = "sm_80";
+  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  for (const char* type : {"f16", "bf16"}) {
+    test::Scheduled plain(cat("matmul(M = 512, N = 512, K = 256, T = ", type, ")"), {}, "");
+    rules::Library library = rules::Library::built_in();
+    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
+    ASSERT_EQ(errors, "");
+    CandidateBuilder builder(space);
+    int compiled = 0;
+    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+      const std::vector<std::string>& names = space.space.sketches[s].rules;
+      if (std::find(names.begin(), names.end(), "warp_mma") == names.end()) continue;
+      for (u64 seed = 0; seed < 3; ++seed) {
+        Rng rng(seed);
+        Candidate candidate;
+        ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
+        Result<Program> program = builder.build(candidate, &rng);
+        ASSERT_TRUE(program) << to_string(program.rejected());
+        Arena arena;
+        Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+        if (!lowered) continue;
+        Result<Kernel> kernel = device_source(*lowered, target, "mm");
+        ASSERT_TRUE(kernel);
+        std::optional<cuda::Compiled> code = cuda::compile(kernel->code, GetParam(), error);
+        ASSERT_TRUE(code) << error << "\n" << kernel->code;
+        EXPECT_GT(code->code.back().count("HMMA"), 0) << kernel->code;
+        EXPECT_EQ(cuda::why_unfit(*code), "");
+        ++compiled;
+      }
+    }
+    EXPECT_GE(compiled, 2) << type;
+  }
+}
+
 TEST(NvrtcLog, SaysRegistersAndSpills) {
   std::vector<cuda::KernelUse> uses = cuda::parse_log(
       "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : "

@@ -150,6 +150,22 @@ TEST(ReferenceRules, GiveAsManySketchesForGpus) {
   }
 }
 
+// Products of halves are tiled for matrix instructions and in no other way; what does not fit these is tiled as ever.
+TEST(ReferenceRules, TensorCoresTakeProductsOfHalves) {
+  rules::Library library = rules::Library::built_in();
+  rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 80};
+  for (auto [type, k, is_mma] : {std::tuple{DType::F16, i64{64}, true}, {DType::BF16, i64{64}, true}, {DType::F16, i64{60}, false},
+                                 {DType::F32, i64{64}, false}}) {
+    OwnedProgram program = made("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", k}, {"T", type}});
+    std::string errors;
+    Space space = build_space(program.program, *library.find_set("reference-cuda-tensorcore"), library, facts, errors);
+    EXPECT_EQ(errors, "");
+    EXPECT_EQ(space.sketches.size(), is_mma ? 1u : 3u) << k;
+    for (const Sketch& sketch : space.sketches)
+      EXPECT_EQ(sketch.trace.print().find("\"warp_mma\"") != std::string::npos, is_mma) << sketch.trace.print();
+  }
+}
+
 // What draw `n` of a sketch gives, postprocessed; its trace.
 struct Built {
   std::string program, trace;
