@@ -247,7 +247,7 @@ Status replay(const Trace& trace, State& state, std::vector<Decision>& decisions
     TW_CHECK(state.values().size() == instruction.first_result, "replay on a state of another prefix");
     Status status = instruction.kind->apply(state, instruction.arguments, {decision, rng, mode == ReplayMode::Adapt}, state.values());
     if (status && state.values().size() != instruction.first_result + instruction.results) {
-      status = reject("gave {0} results here, {1} when it was recorded",
+      status = reject("gave {0} results here, {1} when it was recorded: is the trace of another program?",
                       static_cast<i64>(state.values().size()) - instruction.first_result, instruction.results);
     }
     if (!status) {

@@ -67,7 +67,7 @@ Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type
     inner->names[std::string(function.parameters[i])] = values[i];
   // What is wrong inside may be in another module's text; the evaluator names it where it runs.
   Diagnostics inside(diagnostics_.source());
-  TypeChecker checker(functions_, inside);
+  TypeChecker checker(functions_, marks_, inside);
   checker.depth_ = depth_ + 1;
   checker.work_left_ = work_left_;
   Type result = checker.type_of(function.body, inner);
@@ -188,7 +188,19 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
     error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"),
           cat(kind.name, signature_text(kind)));
   }
+  if (std::string_view(kind.name) == "annotate" && n->arguments.size() == 3) check_mark(n->arguments[1].value, values[2], n->arguments[2].value->span);
   return result_of(kind, n, given);
+}
+
+void TypeChecker::check_mark(const ast::Expr* key, const Type& value, Span span) {
+  const ast::Text* name = ast::as<ast::Text>(key);
+  bool is_text = value.is(Kind::Text), is_number = value.is(Kind::Int) || value.is(Kind::Bool);
+  if (!name || (!is_text && !is_number)) return;
+  for (const auto& [module, mark] : marks_) {
+    if (mark->name != name->value || mark->is_text == is_text) continue;
+    return error(span, cat("the mark `", mark->name, "` is declared as ", mark->is_text ? "a text" : "an integer", ", found ", name_of(value)),
+                 cat("it is declared in ", module->source->name));
+  }
 }
 
 void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter,

@@ -109,7 +109,7 @@ Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) 
 Type TypeChecker::type_of_member(const ast::Member* n) {
   auto* base = ast::as<ast::Name>(n->value);
   if (!base || base->name != "target")
-    return error(n->span, "only `target` has members"), Type::any();
+    return error(n->span, "only `target` has members", "`target.threads`, for example"), Type::any();
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) names.emplace_back(member.name);
   if (std::find(names.begin(), names.end(), n->name) != names.end()) return Type::of(Kind::Int);

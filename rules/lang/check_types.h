@@ -8,6 +8,6 @@ namespace tw::rules {
 
 // Errors go to `diagnostics`, which must be about the module's source. `functions`: those of all
 // modules that it may call.
-void check_types(const Module& module, const FunctionTable& functions, Diagnostics& diagnostics);
+void check_types(const Module& module, const FunctionTable& functions, const MarkTable& marks, Diagnostics& diagnostics);
 
 }  // namespace tw::rules

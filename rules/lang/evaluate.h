@@ -31,6 +31,9 @@ struct RuleUse {
 // Every function that modules define, by name; the latest definition wins.
 using FunctionTable = std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>>;
 
+// Every mark that modules declare.
+using MarkTable = std::vector<std::pair<std::shared_ptr<const Module>, const Mark*>>;
+
 struct ForkReject {
   std::string rule;
   std::string reason;       // the reject as one line

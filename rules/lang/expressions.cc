@@ -155,7 +155,7 @@ std::optional<RuleValue> Evaluator::eval_index(const ast::Index* n, const std::s
 
 std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n) {
   auto* base = ast::as<ast::Name>(n->value);
-  if (!base || base->name != "target") return error(n->span, "only `target` has members");
+  if (!base || base->name != "target") return error(n->span, "only `target` has members", "`target.threads`, for example");
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) {
     if (n->name == member.name) return RuleValue::of(target_.*member.field);

@@ -28,6 +28,7 @@ class Library {
  private:
   bool add_rules(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   void add_functions(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
+  void add_marks(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   bool add_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   // Rules with `replace` go where the old ones were, in every set; those with `before` and `after` next to their anchor.
   void rearrange_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
@@ -37,6 +38,7 @@ class Library {
 
   std::vector<std::shared_ptr<const Module>> modules_;
   FunctionTable functions_;
+  MarkTable marks_;
   std::vector<std::pair<std::string, std::vector<RuleUse>>> sets_;
 };
 

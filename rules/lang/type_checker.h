@@ -27,8 +27,8 @@ using TypeScopePtr = std::shared_ptr<TypeScope>;
 
 class TypeChecker {
  public:
-  TypeChecker(const FunctionTable& functions, Diagnostics& diagnostics)
-      : functions_(functions), diagnostics_(diagnostics) {}
+  TypeChecker(const FunctionTable& functions, const MarkTable& marks, Diagnostics& diagnostics)
+      : functions_(functions), marks_(marks), diagnostics_(diagnostics) {}
 
   void check(const Rule& rule);
   void check(const UserFunction& function);
@@ -80,6 +80,8 @@ class TypeChecker {
                         const std::vector<Type>& values);
   void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value,
                       Span span);
+  // annotate(at, key, value): the value is of the type that the mark is declared with, if it is.
+  void check_mark(const ast::Expr* key, const Type& value, Span span);
   Type result_of(const InstructionKind& kind, const ast::Call* n,
                  const std::vector<const Type*>& arguments) const;
 
@@ -87,6 +89,7 @@ class TypeChecker {
   Type type_error(Span span, std::string_view expected, const Type& found);
 
   const FunctionTable& functions_;
+  const MarkTable& marks_;
   Diagnostics& diagnostics_;
   bool is_post_ = false;   // of a postprocessor: nothing is open
   int depth_ = 0;          // functions inside functions

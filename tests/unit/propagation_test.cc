@@ -17,9 +17,9 @@ namespace {
 struct Row {
   const char* set;
   const char* target;
-  double least_without;  // percent of draws that are rejected without propagation, at least; 0: the set has no conditions
+  double least_without;  // percent of draws that are rejected without propagation, at least
 };
-constexpr Row kRows[] = {{"cpu", "cpu -mcpu=znver3 -threads=2", 30}, {"opencl", "opencl -device=0", 20}, {"cuda", "cuda -arch=sm_80", 0}};
+constexpr Row kRows[] = {{"cpu", "cpu -mcpu=znver3 -threads=2", 30}, {"opencl", "opencl -device=0", 20}, {"cuda", "cuda -arch=sm_80", 8}};
 
 Target parsed(const char* text) {
   Source source{"target", text};
@@ -98,8 +98,7 @@ TEST_P(Propagation, LeavesNextToNothingToReject) {
   for (const auto& [reason, count] : with.reasons) reasons += cat("\n  ", count, " times ", reason);
   std::printf("%s, %d draws: %.2f %% rejected and %.2f %% not lowered; without propagation %.2f %% and %.2f %%%s\n", GetParam().set, with.draws,
               with.share(with.rejected), with.share(with.not_lowered), without.share(without.rejected), without.share(without.not_lowered), reasons.c_str());
-  EXPECT_LT(with.share(with.rejected), 1.0) << reasons;
-  EXPECT_LT(with.share(with.rejected + with.not_lowered), 2.0) << reasons;
+  EXPECT_LT(with.share(with.rejected + with.not_lowered), 1.0) << reasons;
   EXPECT_GE(without.share(without.rejected), GetParam().least_without);
 }
 
@@ -184,8 +183,9 @@ TEST_P(Propagation, KeepsEveryPointThatRejectionKeeps) {
     }
   }
   std::printf("%s: %d small spaces, %d of them narrowed by conditions\n", GetParam().set, spaces, narrowed);
-  EXPECT_GT(spaces, 0);
-  EXPECT_GE(narrowed, GetParam().least_without > 0 ? 5 : 0);
+  EXPECT_GT(spaces, 5);
+  // Small problems fit into every budget of cuda.
+  EXPECT_GE(narrowed, GetParam().set == std::string_view("cuda") ? 0 : 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Propagation, testing::ValuesIn(kRows), [](const auto& info) { return std::string(info.param.set); });
