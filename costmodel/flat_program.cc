@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "dsl/base/check.h"
+#include "dsl/passes/stage_copies.h"
 #include "dsl/passes/thread_axes.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -102,7 +104,8 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
   flat_.loops.push_back({loop->var, loop->extent, loop->loop_kind, parent, position,
                          integer_annotation(loop->annotations, "auto_unroll_max_step", unroll),
-                         integer_annotation(loop->annotations, "stages", 1), grid_axis(loop)});
+                         integer_annotation(loop->annotations, kStagesMark, 1),
+                         integer_annotation(loop->annotations, kWarpMmaMark, 0) != 0, grid_axis(loop)});
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
   reducing_.push_back(false);
   scope_.bind_loop(loop->var, position, loop->extent);

@@ -14,7 +14,8 @@ constexpr double kLoopInstructions = 3;                   // of each pass of a l
 constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
 constexpr double kAhead = 4;                              // loads of a serial loop that are under way at once
-constexpr double kOverlapLoss = 0.2;                      // of units that work beside the busiest one
+constexpr double kMmaPoints = 32, kMmaLoads = 8;  // of one lane: multiply-adds of m16n8k8; elements named for a load
+constexpr double kOverlapLoss = 0.2;              // of units that work beside the busiest one
 constexpr double kLeastL1 = 16 << 10;
 constexpr double kWidest = 16;          // bytes of one load
 constexpr double kMostUnrolled = 1024;  // statements
@@ -207,6 +208,7 @@ GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& st
     if (roles_[p] == Role::Inner) body.runs *= extent;
     if (roles_[p] == Role::Body) body.instances *= extent;
   }
+  for (u32 p = 0; p < store.depth; ++p) body.is_mma |= program.loop_of(store, p).is_mma;
   body.warps = std::ceil(body.threads / kWarp);
   return body;
 }
@@ -289,14 +291,15 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
                               const Body& body, KernelEstimate& kernel) {
   i64 width = width_of(program, store, access, first_unrolled_);
   double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
-  requests /= static_cast<double>(width);
+  // Of what the loops of a matrix instruction name, each lane loads its quarter, two halves at once.
+  requests /= body.is_mma ? kMmaLoads : static_cast<double>(width);
   // Loops of a thread inside of all that move the access do not repeat it.
   double repeated = 1;
   for (u32 p = store.depth; p-- > 0 && !moves(program, access, p);) {
     if (roles_[p] == Role::Inner) repeated *= static_cast<double>(program.loop_of(store, p).extent);
   }
   requests *= body.runs / repeated * body.outer * store.share;
-  kernel.shared += requests * body.warps * wavefronts(program, store, access, width);
+  kernel.shared += requests * body.warps * (body.is_mma ? 1 : wavefronts(program, store, access, width));
   return requests;
 }
 
@@ -306,8 +309,9 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   const Store* node = store.node;
   double lanes =
       static_cast<double>(node->targets[0].buffer->dtype == DType::F64 ? device_.f64_per_cycle : device_.f32_per_cycle);
+  if (body.is_mma && device_.tensor_f16_per_cycle > 0) lanes = static_cast<double>(device_.tensor_f16_per_cycle);
   double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
-  double instructions = arithmetic + kLoopInstructions * body.outer * body.runs;
+  double instructions = arithmetic / (body.is_mma ? kMmaPoints : 1) + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
   lanes_.start(program, store, kernel.threads, variables_);
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {

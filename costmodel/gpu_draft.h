@@ -8,7 +8,7 @@
 //           waits for is hidden by the blocks beside it only. A block alone takes no less than a warp's instructions,
 //           and warps are dealt to 4 schedulers with a quarter of the lanes each.
 //   t       max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
-//   fma     multiply-adds of all warps / lanes
+//   fma     multiply-adds of all warps / lanes, or those of tensor cores where a nest is marked for them
 //   issue   instructions of all warps / 4
 //   shared  wavefronts of shared memory and L1, with the bank conflicts of one warp's first request, counted
 //   wait    for each pass of the serial loops around the steps of a block a barrier, and the latency of what is read;
@@ -61,6 +61,7 @@ class GpuDraft {
   // runs and how many points that has.
   struct Body {
     double outer = 1, runs = 1, instances = 1, threads = 1, warps = 1;
+    bool is_mma = false;
   };
 
   std::size_t find_kernels(const FlatProgram& program);

@@ -163,6 +163,24 @@ TEST(GpuDraft, FusedWorkItemsAreTheSame) {
   EXPECT_NEAR(apart.shared, 512 * 8 * (4 * 1 + 2) / 2, 0.1 * apart.shared);
 }
 
+// The same loops with and without the mark of a matrix instruction: 1024 multiply-adds a cycle instead of 64.
+TEST(GpuDraft, TensorCoresCount) {
+  auto schedule = [](const char* mark) {
+    return cat(
+        "b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, ih, il = split(i, [_, 2, 8])\nj0, jl, je = split(j, [_, 4, "
+        "2])\nk0, kk = split(k, [_, "
+        "8])\nreorder([i0, j0, k0, il, jl, ih, je, kk])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nt = "
+        "fuse([il, jl])\nbind(t, "
+        "\"threadIdx.x\")\npromote(b, 0, k0)\n",
+        mark);
+  };
+  Model model;
+  const char* use = "matmul(M = 512, N = 512, K = 512, T = f16, out = f32)";
+  KernelEstimate plain = model(use, schedule("")), tensor = model(use, schedule("annotate(ih, \"warp_mma\", 1)\n"));
+  EXPECT_NEAR(plain.fma / tensor.fma, 1024 / 64, 1);
+  EXPECT_LT(tensor.issue, plain.issue / 3);
+}
+
 TEST(GpuDraft, FasterDevicesAreFaster) {
   std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8});
   double a100 = Model("a100").time(kGemm, schedule), h100 = Model("h100").time(kGemm, schedule),
