@@ -9,6 +9,7 @@ namespace {
 constexpr double kWarp = 32, kSchedulers = 4, kBanks = 32;
 constexpr double kSector = 32, kSectorsPerWavefront = 4;  // bytes; 128 bytes of L1 a cycle
 constexpr double kBaseRegisters = 24;                     // addresses, counters
+constexpr double kMostInFlight = 32;                      // registers of copies into one shared buffer
 constexpr double kLoopInstructions = 3;                   // of each pass of a loop that is not unrolled
 constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
@@ -206,6 +207,7 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
   read_roles(program, store);
   const FlatAccess& target = program.accesses[store.first_access];
   double loaded = 0;
+  bool is_copy = scope_of(program, target) == Scope::Shared;
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
     const FlatBuffer& buffer = program.buffers[access.buffer];
@@ -228,7 +230,11 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
     }
     kernel.registers += words * std::max(1.0, elements / threads);
   }
-  operands = std::max(operands, loaded);
+  // What is on its way into shared memory is held besides, each element with its part of an address.
+  if (is_copy)
+    kernel.registers += std::min(loaded * 2, kMostInFlight);
+  else
+    operands = std::max(operands, loaded);
 }
 
 // The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors. After lanes_.start().
