@@ -1,7 +1,7 @@
-// A device that runs kernels: memory with guard bands, kernels with their launches, times. One interface with two implementations,
-// backends/opencl/device.cc (kernels are source text) and backends/cuda_driver/device.cc (kernels are cubins), each linked into the
-// worker of its kind (runtime/worker_device), which is a process of its own: drivers bring libraries of their own, and a bad kernel may
-// take the process with it. One thread at a time.
+// A device that runs kernels: memory with guard bands, kernels with their launches, times. One interface with two
+// implementations, backends/opencl/device.cc (kernels are source text) and backends/cuda_driver/device.cc (kernels are
+// cubins), each linked into the worker of its kind (runtime/worker_device), which is a process of its own: drivers
+// bring libraries of their own, and a bad kernel may take the process with it. One thread at a time.
 #pragma once
 #include <memory>
 #include <string>
@@ -67,9 +67,10 @@ class Memory {
 // A kernel with its launches bound to memory.
 class LoadedKernel {
  public:
-  // `prepack` and `run` are the memory of the entry points' arguments. On failure `error` says why, with the driver's log.
-  LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run, Memory* scratch,
-               std::string& error);
+  // `prepack` and `run` are the memory of the entry points' arguments. On failure `error` says why, with the driver's
+  // log.
+  LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
+               const std::vector<Memory*>& run, Memory* scratch, std::string& error);
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
   ~LoadedKernel();
@@ -78,7 +79,8 @@ class LoadedKernel {
   int run();
   // run(), and the sum of the kernels' own times by the device's clock.
   int run(double& device_seconds);
-  // `calls` runs one after the other and their nanoseconds, by the clock that kernels are timed by. 0, or the driver's error code.
+  // `calls` runs one after the other and their nanoseconds, by the clock that kernels are timed by. 0, or the driver's
+  // error code.
   int run(int calls, i64& nanoseconds);
 
  private:

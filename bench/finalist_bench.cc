@@ -1,8 +1,8 @@
 // Speed of the search for a GPU that is not there (sampler/search/finalists.h).
 //   finalist_bench [RULES [ARCH]]
-// Prints, for some operators, how many different candidates are replayed, postprocessed and scored by the analytic model in a second of the
-// search, and how many candidates NVRTC compiles in a second, with all threads that this process may use; and both in a second of processor
-// time, which other work on the machine disturbs less.
+// Prints, for some operators, how many different candidates are replayed, postprocessed and scored by the analytic
+// model in a second of the search, and how many candidates NVRTC compiles in a second, with all threads that this
+// process may use; and both in a second of processor time, which other work on the machine disturbs less.
 #include <time.h>
 
 #include <chrono>
@@ -44,12 +44,14 @@ void print_candidates(const CandidateSpace& space) {
   }
   double seconds = now() - begin, found = static_cast<double>(stats.candidates);
   cpu = cpu_seconds() - cpu;
-  std::printf("  %6lld different candidates, %6lld repeats, %6lld rejected: %.0f different ones a second, %.0f in a second of processor time\n",
-              static_cast<long long>(stats.candidates), static_cast<long long>(stats.repeats), static_cast<long long>(stats.rejected), found / seconds,
-              found / cpu);
+  std::printf(
+      "  %6lld different candidates, %6lld repeats, %6lld rejected: %.0f different ones a second, %.0f in a second of "
+      "processor time\n",
+      static_cast<long long>(stats.candidates), static_cast<long long>(stats.repeats),
+      static_cast<long long>(stats.rejected), found / seconds, found / cpu);
   double all = static_cast<double>(stats.candidates + stats.repeats + stats.rejected) * 1e-6;
-  std::printf("  each of all: replay %.1f us, postprocess %.1f, hash %.1f, draft %.1f (wall clock)\n", stats.build.replay / all,
-              stats.build.postprocess / all, stats.build.hash / all, stats.build.draft / all);
+  std::printf("  each of all: replay %.1f us, postprocess %.1f, hash %.1f, draft %.1f (wall clock)\n",
+              stats.build.replay / all, stats.build.postprocess / all, stats.build.hash / all, stats.build.draft / all);
 }
 
 void print_finalists(const TuneTask& task, const rules::Library& library, const std::string& rules) {
@@ -59,18 +61,28 @@ void print_finalists(const TuneTask& task, const rules::Library& library, const 
   if (!result.problem.empty()) return void(std::printf("  %s\n", result.problem.c_str()));
   cpu = (cpu_seconds() - cpu) * result.compile_seconds / (result.compile_seconds + result.search_seconds);
   double compiled = static_cast<double>(result.compiled);
-  std::printf("  %6lld compiled: %.1f a second, about %.1f in a second of processor time; %zu finalists, the best predicted %.1f us\n",
-              static_cast<long long>(result.compiled), compiled / result.compile_seconds, compiled / cpu, result.finalists.size(),
-              result.finalists.empty() ? 0 : result.finalists[0].seconds * 1e6);
+  std::printf(
+      "  %6lld compiled: %.1f a second, about %.1f in a second of processor time; %zu finalists, the best predicted "
+      "%.1f us\n",
+      static_cast<long long>(result.compiled), compiled / result.compile_seconds, compiled / cpu,
+      result.finalists.size(), result.finalists.empty() ? 0 : result.finalists[0].seconds * 1e6);
   for (const auto& [stage, dropped] : result.dropped)
-    std::printf("  %6lld dropped by %s, as: %s\n", static_cast<long long>(dropped.count), stage.c_str(), dropped.example.c_str());
+    std::printf("  %6lld dropped by %s, as: %s\n", static_cast<long long>(dropped.count), stage.c_str(),
+                dropped.example.c_str());
 }
 
 int run(const std::string& rules, const std::string& arch) {
   const Workload workloads[] = {
       {"matmul", {{"M", i64{1024}}, {"N", i64{1024}}, {"K", i64{1024}}}},
       {"batch_matmul", {{"B", i64{16}}, {"M", i64{128}}, {"N", i64{128}}, {"K", i64{64}}}},
-      {"conv2d", {{"N", i64{1}}, {"H", i64{56}}, {"W", i64{56}}, {"CI", i64{64}}, {"CO", i64{64}}, {"K", i64{3}}, {"padding", i64{1}}}},
+      {"conv2d",
+       {{"N", i64{1}},
+        {"H", i64{56}},
+        {"W", i64{56}},
+        {"CI", i64{64}},
+        {"CO", i64{64}},
+        {"K", i64{3}},
+        {"padding", i64{1}}}},
       {"softmax", {{"M", i64{1024}}, {"N", i64{1024}}}},
   };
   Target target;
@@ -82,7 +94,8 @@ int run(const std::string& rules, const std::string& arch) {
   if (!uses) return std::printf("there is no rule set %s\n", rules.c_str()), 2;
   for (const Workload& workload : workloads) {
     Diagnostics diagnostics(*operator_library().source);
-    std::optional<OwnedProgram> program = instantiate(operator_library(), workload.op, workload.arguments, {}, diagnostics);
+    std::optional<OwnedProgram> program =
+        instantiate(operator_library(), workload.op, workload.arguments, {}, diagnostics);
     if (!program) return std::fputs(diagnostics.render().c_str(), stderr), 1;
     TuneTask task{workload.op, std::move(*program), target, 1, {}};
     std::string errors;

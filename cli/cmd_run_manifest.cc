@@ -41,7 +41,8 @@ struct Row {
 };
 
 // Begins a finalist's workload with its reference result, once. Null after a message.
-OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file, Measurer& measurer, std::map<std::string, OpenWorkload>& open) {
+OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file, Measurer& measurer,
+                            std::map<std::string, OpenWorkload>& open) {
   auto [at, is_new] = open.try_emplace(finalist.workload);
   if (!is_new) return &at->second;
   const Program& program = file.program.program;
@@ -50,7 +51,8 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_of(file)));
   if (!compiler) return say(to_string(compiler.rejected())), nullptr;
   BuiltKernel reference = build_reference(program, target_of(file), *compiler);
-  if (!reference.kernel) return say(cat(finalist.task, ": the reference cannot be compiled: ", reference.problem)), nullptr;
+  if (!reference.kernel)
+    return say(cat(finalist.task, ": the reference cannot be compiled: ", reference.problem)), nullptr;
   TaskStart start = measurer.begin_task(*reference.kernel, tolerance_of(program), finalist.seed);
   if (start.task < 0) return say(cat(finalist.task, ": the reference cannot be run: ", start.error)), nullptr;
   at->second.task = start.task;
@@ -60,7 +62,10 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
 }
 
 Record record_of(const FinalistFile& finalist, const TraceFile& file, const MeasureResult& measured) {
-  Record record{.workload = finalist.workload, .target = finalist.target, .status = name_of(measured.status), .seed = finalist.seed};
+  Record record{.workload = finalist.workload,
+                .target = finalist.target,
+                .status = name_of(measured.status),
+                .seed = finalist.seed};
   record.task = finalist.task;
   record.program = finalist.program;
   record.object = to_hex(object_hash(finalist.kernel));
@@ -86,20 +91,25 @@ std::optional<TraceFile> read_trace(const FinalistFile& finalist, const std::str
   return file;
 }
 
-int measure_all(const std::vector<FinalistFile>& finalists, const Options& options, Database& database, Measurer& measurer,
-                std::vector<Row>& rows) {
+int measure_all(const std::vector<FinalistFile>& finalists, const Options& options, Database& database,
+                Measurer& measurer, std::vector<Row>& rows) {
   std::map<std::string, OpenWorkload> open;
   for (const FinalistFile& finalist : finalists) {
     std::optional<TraceFile> file = read_trace(finalist, options.folder);
     if (!file) return Usage;
     OpenWorkload* workload = open_workload(finalist, *file, measurer, open);
     if (!workload) return Environment;
-    MeasureOptions how{.incumbent = workload->incumbent.code.empty() ? nullptr : &workload->incumbent, .least_flops = workload->least_flops,
-                       .timeout_seconds = options.timeout, .pairs = 20, .max_pairs = 40, .budget_seconds = 0.5};
+    MeasureOptions how{.incumbent = workload->incumbent.code.empty() ? nullptr : &workload->incumbent,
+                       .least_flops = workload->least_flops,
+                       .timeout_seconds = options.timeout,
+                       .pairs = 20,
+                       .max_pairs = 40,
+                       .budget_seconds = 0.5};
     MeasureResult measured = measurer.measure(workload->task, finalist.kernel, how);
     if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
     Record record = record_of(finalist, *file, measured);
-    if (!checked(database.add_workload(finalist.workload, workload->text)) || !checked(database.add_record(record))) return Environment;
+    if (!checked(database.add_workload(finalist.workload, workload->text)) || !checked(database.add_record(record)))
+      return Environment;
     if (record.ok() && (workload->best == 0 || record.seconds < workload->best)) {
       workload->best = record.seconds;
       workload->incumbent = finalist.kernel;
@@ -112,9 +122,10 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
 void print_rows(const std::vector<Row>& rows) {
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows)
-    table.push_back({row.finalist->task, std::to_string(row.finalist->rank), show_time(row.finalist->predicted_seconds), show_time(row.result.seconds),
-                     show_number(row.result.seconds > 0 ? row.result.seconds / row.finalist->predicted_seconds : 0, 2), name_of(row.result.status),
-                     row.result.message});
+    table.push_back({row.finalist->task, std::to_string(row.finalist->rank), show_time(row.finalist->predicted_seconds),
+                     show_time(row.result.seconds),
+                     show_number(row.result.seconds > 0 ? row.result.seconds / row.finalist->predicted_seconds : 0, 2),
+                     name_of(row.result.status), row.result.message});
   if (!table.empty()) print_table({"task", "rank", "predicted", "measured", "ratio", "status", "message"}, table);
 }
 
@@ -158,15 +169,19 @@ int run_folder(const Options& options) {
   WorkerOptions worker = worker_options(cuda);
   worker.device = options.device;
   DeviceList devices = list_devices(worker);
-  if (!devices.error.empty()) return say(cat(devices.error, "\n`tracewright doctor` says what is missing")), Environment;
+  if (!devices.error.empty())
+    return say(cat(devices.error, "\n`tracewright doctor` says what is missing")), Environment;
   WorkerStart started = start_worker(worker);
   if (!started.measurer) return say(started.error), Environment;
-  std::optional<Database> database = open_database(options.database.empty() ? options.folder + "/records.db" : options.database, DatabaseMode::Write);
+  std::optional<Database> database =
+      open_database(options.database.empty() ? options.folder + "/records.db" : options.database, DatabaseMode::Write);
   if (!database) return Environment;
   std::vector<Row> rows;
   int code = measure_all(*finalists, options, *database, *started.measurer, rows);
   options.json ? print_json({{"database", database->path()}, {"rows", to_json(rows)}}) : print_rows(rows);
-  if (!options.json && !rows.empty()) std::printf("\n%zu records in %s; `tracewright db export` carries them home\n", rows.size(), database->path().c_str());
+  if (!options.json && !rows.empty())
+    std::printf("\n%zu records in %s; `tracewright db export` carries them home\n", rows.size(),
+                database->path().c_str());
   return code == Ok ? exit_code_of(rows) : code;
 }
 
@@ -174,14 +189,18 @@ int run_folder(const Options& options) {
 
 int run_run_manifest(int count, char** words) {
   Options options;
-  auto app = make_app("run-manifest",
-                      "Run the finalists that `tune --compile-only` wrote on this machine's GPU: load the machine code, compare with the reference "
-                      "result,\ntime by events, store a record of each. Needs the driver of an NVIDIA GPU, not the CUDA toolkit.",
-                      "examples:\n  tracewright run-manifest quickstart_finalists --database gpu.db");
+  auto app = make_app(
+      "run-manifest",
+      "Run the finalists that `tune --compile-only` wrote on this machine's GPU: load the machine code, compare with "
+      "the reference "
+      "result,\ntime by events, store a record of each. Needs the driver of an NVIDIA GPU, not the CUDA toolkit.",
+      "examples:\n  tracewright run-manifest quickstart_finalists --database gpu.db");
   app->add_option("DIR", options.folder, "the folder with manifest.json")->required();
   app->add_option("--database", options.database, "where the records go; default: records.db in the folder");
   app->add_option("--device", options.device, "which GPU; `tracewright doctor` lists them")->check(CLI::Range(0, 255));
-  app->add_option("--timeout", options.timeout, "seconds that a call of a kernel may take; the first one ten times as long")->check(CLI::PositiveNumber);
+  app->add_option("--timeout", options.timeout,
+                  "seconds that a call of a kernel may take; the first one ten times as long")
+      ->check(CLI::PositiveNumber);
   app->add_flag("--json", options.json, "print one JSON object");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   return run_folder(options);

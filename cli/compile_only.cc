@@ -21,7 +21,10 @@ namespace {
 std::vector<FinalistKernel> describe_kernels(const Finalist& finalist) {
   std::vector<FinalistKernel> out;
   for (const cuda::CubinKernel& code : finalist.compiled.code) {
-    FinalistKernel kernel{.name = code.name, .registers = code.registers, .stack_bytes = code.stack_bytes, .shared_bytes = code.shared_bytes};
+    FinalistKernel kernel{.name = code.name,
+                          .registers = code.registers,
+                          .stack_bytes = code.stack_bytes,
+                          .shared_bytes = code.shared_bytes};
     for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[cuda::opcode_name(opcode)] += count;
     const std::vector<KernelLaunch>& launches = finalist.source.manifest.run_launches;
     for (std::size_t i = 0; i < launches.size() && launches.size() == finalist.estimate.size(); ++i) {
@@ -89,12 +92,15 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
       threads = std::max(threads, launch.threads[0] * launch.threads[1] * launch.threads[2]);
       blocks = std::max(blocks, launch.groups[0] * launch.groups[1] * launch.groups[2]);
     }
-    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds), show_number(flops / finalist.seconds * 1e-9, 0), std::to_string(blocks),
-                    std::to_string(threads), std::to_string(registers), std::to_string(shared)});
+    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds),
+                    show_number(flops / finalist.seconds * 1e-9, 0), std::to_string(blocks), std::to_string(threads),
+                    std::to_string(registers), std::to_string(shared)});
   }
-  if (!rows.empty()) print_table({"task", "rank", "predicted", "GFLOP/s", "blocks", "threads", "registers", "shared bytes"}, rows);
+  if (!rows.empty())
+    print_table({"task", "rank", "predicted", "GFLOP/s", "blocks", "threads", "registers", "shared bytes"}, rows);
   for (const auto& [stage, row] : result.dropped)
-    std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(), row.example.c_str());
+    std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(),
+                row.example.c_str());
 }
 
 // A wrong program is a bug of a rule or of lowering; its trace says which. False after a message.
@@ -102,7 +108,8 @@ bool keep_wrong(const TuneTask& task, const FinalistResult& result, const std::s
   auto found = result.dropped.find("emulation");
   if (found == result.dropped.end() || !found->second.trace) return true;
   std::string path = cat(folder, "/", task.name, "_wrong.tw");
-  say(cat(task.name, ": the emulator finds a wrong kernel in the space; `tracewright replay ", path, " --check` shows it again, `tracewright reduce` makes it small"));
+  say(cat(task.name, ": the emulator finds a wrong kernel in the space; `tracewright replay ", path,
+          " --check` shows it again, `tracewright reduce` makes it small"));
   std::error_code ignored;  // the file below says whether the folder is there
   std::filesystem::create_directories(folder, ignored);
   return write_file(path, print_trace_file({TW_VERSION, to_string(task.target), task.program, *found->second.trace}));
@@ -122,7 +129,8 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
   boost::json::array tasks;
   int code = Ok;
   for (const TuneTask& task : list.tasks) {
-    FinalistOptions search{.count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
+    FinalistOptions search{
+        .count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
     EmulationGate gate(task.program.program);
     search.gate = [&gate](const Kernel& source) { return ask(gate, source); };
     FinalistResult result = find_finalists(task, list.library, search, stop);
@@ -143,8 +151,8 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
   if (options.json) print_json({{"tasks", tasks}, {"output", options.output}});
   if (!written.error.empty()) return say(written.error), Environment;
   if (!options.json)
-    std::printf("\n%zu finalists in %s; on a machine with such a GPU: tracewright run-manifest %s\n", files.size(), options.output.c_str(),
-                options.output.c_str());
+    std::printf("\n%zu finalists in %s; on a machine with such a GPU: tracewright run-manifest %s\n", files.size(),
+                options.output.c_str(), options.output.c_str());
   return stop ? Interrupted : code;
 }
 

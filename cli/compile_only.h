@@ -1,5 +1,6 @@
-// `tune --compile-only`: for every task of a list the finalists of a search without a device (sampler/search/finalists.h), written as files
-// for `run-manifest`. A part of the subcommand tune; it measures nothing and touches no database.
+// `tune --compile-only`: for every task of a list the finalists of a search without a device
+// (sampler/search/finalists.h), written as files for `run-manifest`. A part of the subcommand tune; it measures nothing
+// and touches no database.
 #pragma once
 #include <atomic>
 #include <string>

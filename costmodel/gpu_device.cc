@@ -28,7 +28,8 @@ std::string broken_limit(const GpuDevice& device, const BlockNeeds& needs) {
   if (registers > device.registers_per_multiprocessor)
     return cat("a block takes ", registers, " registers, ", device.name, " has ", device.registers_per_multiprocessor);
   if (needs.shared_bytes > device.shared_per_block)
-    return cat("a block has ", needs.shared_bytes, " bytes of shared memory, ", device.name, " allows ", device.shared_per_block);
+    return cat("a block has ", needs.shared_bytes, " bytes of shared memory, ", device.name, " allows ",
+               device.shared_per_block);
   return "";
 }
 

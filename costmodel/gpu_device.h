@@ -1,6 +1,6 @@
-// GpuDevice: an NVIDIA GPU as numbers: limits of a launch, and rates for the analytic model (gpu_draft.h). Read from YAML by
-// runtime/device_file.h; costmodel/devices/ holds those that are built in. Used where there is no device to ask, and never checked
-// against one. Occupancy is computed here as the driver does.
+// GpuDevice: an NVIDIA GPU as numbers: limits of a launch, and rates for the analytic model (gpu_draft.h). Read from
+// YAML by runtime/device_file.h; costmodel/devices/ holds those that are built in. Used where there is no device to
+// ask, and never checked against one. Occupancy is computed here as the driver does.
 #pragma once
 #include <string>
 
@@ -23,7 +23,7 @@ struct GpuDevice {
   // Memory.
   i64 memory_gb_per_second = 0;  // 10^9 bytes
   i64 l2_bytes = 0;
-  i64 l2_bytes_per_cycle = 0;      // of the whole device
+  i64 l2_bytes_per_cycle = 0;        // of the whole device
   i64 shared_bytes_per_cycle = 128;  // of a multiprocessor; L1 hits alike
   // Multiply-adds per cycle of a multiprocessor.
   i64 f32_per_cycle = 0, f64_per_cycle = 0, tensor_f16_per_cycle = 0;
@@ -43,7 +43,8 @@ struct BlockNeeds {
   i64 shared_bytes = 0;  // static and dynamic
 };
 
-// How many blocks live on a multiprocessor at once; 0 = not even one, a launch would fail. As cuda_occupancy.h computes it.
+// How many blocks live on a multiprocessor at once; 0 = not even one, a launch would fail. As cuda_occupancy.h computes
+// it.
 int occupancy(const GpuDevice& device, const BlockNeeds& needs);
 
 // Which limit of the device a block breaks, as a sentence, or "".

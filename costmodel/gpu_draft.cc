@@ -9,14 +9,14 @@ namespace {
 constexpr double kWarp = 32, kSchedulers = 4, kBanks = 32;
 constexpr double kSector = 32, kSectorsPerWavefront = 4;  // bytes; 128 bytes of L1 a cycle
 constexpr double kBaseRegisters = 24;                     // addresses, counters
-constexpr double kMostInFlight = 32;                      // registers of copies into one shared buffer
+constexpr double kLoadedAhead = 32;                       // registers of unrolled code
 constexpr double kLoopInstructions = 3;                   // of each pass of a loop that is not unrolled
 constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
-constexpr double kAhead = 4;          // loads of a serial loop that are under way at once
-constexpr double kOverlapLoss = 0.2;  // of units that work beside the busiest one
+constexpr double kAhead = 4;                              // loads of a serial loop that are under way at once
+constexpr double kOverlapLoss = 0.2;                      // of units that work beside the busiest one
 constexpr double kLeastL1 = 16 << 10;
-constexpr double kWidest = 16;         // bytes of one load
+constexpr double kWidest = 16;          // bytes of one load
 constexpr double kMostUnrolled = 1024;  // statements
 constexpr double kImpossible = 1e3;  // seconds of a kernel that cannot be launched: worse than all others, and finite
 
@@ -61,12 +61,16 @@ bool is_same(const FlatProgram& program, const FlatStore& store, const FlatAcces
   if (a.buffer != b.buffer) return false;
   const FlatDim *x = dims_of(program, a), *y = dims_of(program, b);
   for (u32 d = 0; d < a.rank; ++d) {
-    if (x[d].constant != y[d].constant || !std::equal(x[d].coefficient, x[d].coefficient + store.depth, y[d].coefficient)) return false;
+    if (x[d].constant != y[d].constant ||
+        !std::equal(x[d].coefficient, x[d].coefficient + store.depth, y[d].coefficient))
+      return false;
   }
   return true;
 }
 
-Scope scope_of(const FlatProgram& program, const FlatAccess& access) { return program.buffers[access.buffer].buffer->scope; }
+Scope scope_of(const FlatProgram& program, const FlatAccess& access) {
+  return program.buffers[access.buffer].buffer->scope;
+}
 
 // The widest load that the alignment of the last dimension allows where a run of it is unrolled, in elements.
 i64 width_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, u32 first_unrolled) {
@@ -77,7 +81,8 @@ i64 width_of(const FlatProgram& program, const FlatStore& store, const FlatAcces
     auto divides = [&](double value) { return std::fmod(value, static_cast<double>(width)) == 0; };
     bool has_run = false, is_aligned = divides(last.constant) && divides(last.extent);
     for (u32 p = 0; p < store.depth && is_aligned; ++p) {
-      bool is_run = p >= first_unrolled && last.coefficient[p] == 1 && divides(static_cast<double>(program.loop_of(store, p).extent));
+      bool is_run = p >= first_unrolled && last.coefficient[p] == 1 &&
+                    divides(static_cast<double>(program.loop_of(store, p).extent));
       has_run |= is_run;
       is_aligned = is_run || divides(last.coefficient[p]);
     }
@@ -88,9 +93,10 @@ i64 width_of(const FlatProgram& program, const FlatStore& store, const FlatAcces
 
 double arithmetic_of(const OpCounts& ops) {
   double adds = at(ops, Op::FloatAddSub), muls = at(ops, Op::FloatMul), fused = std::min(adds, muls);
-  double plain = at(ops, Op::FloatCmp) + at(ops, Op::FloatOther) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) + at(ops, Op::IntCmp) +
-                 at(ops, Op::Bool) + at(ops, Op::Select);
-  double divisions = at(ops, Op::FloatDivMod) + at(ops, Op::IntDivMod), math = at(ops, Op::FloatMath) + at(ops, Op::IntMath);
+  double plain = at(ops, Op::FloatCmp) + at(ops, Op::FloatOther) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) +
+                 at(ops, Op::IntCmp) + at(ops, Op::Bool) + at(ops, Op::Select);
+  double divisions = at(ops, Op::FloatDivMod) + at(ops, Op::IntDivMod),
+         math = at(ops, Op::FloatMath) + at(ops, Op::IntMath);
   return adds + muls - fused + plain + kDivision * divisions + kMath * math;
 }
 
@@ -118,7 +124,8 @@ double GpuDraft::seconds(const Program& program, const std::vector<int>& known_r
     kernels_[k].registers += kBaseRegisters + operands_[k];
     if (known_registers.size() == kernels_.size()) kernels_[k].registers = known_registers[k];
     i64 registers = std::min<i64>(static_cast<i64>(kernels_[k].registers), device_.registers_per_thread);
-    kernels_[k].occupancy = occupancy(device_, {kernels_[k].block_threads(), registers, static_cast<i64>(kernels_[k].shared_bytes)});
+    kernels_[k].occupancy =
+        occupancy(device_, {kernels_[k].block_threads(), registers, static_cast<i64>(kernels_[k].shared_bytes)});
   }
   for (std::size_t i = 0; i < flat.stores.size(); ++i) {
     if (!flat.stores[i].is_prepack) add_store(flat, flat.stores[i], kernels_[kernel_of_[i]]);
@@ -164,8 +171,9 @@ void GpuDraft::read_roles(const FlatProgram& program, const FlatStore& store) {
     LoopKind kind = program.loop_of(store, p).kind;
     if (kind != LoopKind::Serial) return true;  // vthread, too
     // Lowering or the compiler unrolls what selects a register.
-    return std::any_of(program.accesses.begin() + store.first_access, program.accesses.begin() + store.first_access + store.accesses,
-                       [&](const FlatAccess& access) { return is_in_registers(program, access) && moves(program, access, p); });
+    return std::any_of(
+        program.accesses.begin() + store.first_access, program.accesses.begin() + store.first_access + store.accesses,
+        [&](const FlatAccess& access) { return is_in_registers(program, access) && moves(program, access, p); });
   };
   // The outermost loop that is unrolled, with all that is inside of it as far as compilers go.
   first_unrolled_ = store.depth;
@@ -203,19 +211,23 @@ GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& st
   return body;
 }
 
-void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands) {
+void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel,
+                           double& operands) {
   read_roles(program, store);
   const FlatAccess& target = program.accesses[store.first_access];
-  double loaded = 0;
-  bool is_copy = scope_of(program, target) == Scope::Shared;
+  double loaded = 0, all = 0;
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
     const FlatBuffer& buffer = program.buffers[access.buffer];
     double words = buffer.element_bytes / 4;
     Scope scope = scope_of(program, access);
-    // Operands of one step of a reduction are held at once.
-    if (!is_in_registers(program, access) && !access.is_write)
-      loaded += words * elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body && moves(program, target, p) ? 1.0 : 0.0; });
+    // Operands of one step of a reduction are held at once, and of later steps what compilers load ahead.
+    if (!is_in_registers(program, access) && !access.is_write) {
+      loaded += words * elements_in(program, store, access, [&](u32 p) {
+                  return roles_[p] == Role::Body && moves(program, target, p) ? 1.0 : 0.0;
+                });
+      all += words * elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
+    }
     if (scope == Scope::Global || is_counted_[access.buffer]) continue;
     is_counted_[access.buffer] = 1;
     u32 home = program.home_depth(buffer);
@@ -230,21 +242,19 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
     }
     kernel.registers += words * std::max(1.0, elements / threads);
   }
-  // What is on its way into shared memory is held besides, each element with its part of an address.
-  if (is_copy)
-    kernel.registers += std::min(loaded * 2, kMostInFlight);
-  else
-    operands = std::max(operands, loaded);
+  operands = std::max({operands, loaded, std::min(all, kLoadedAhead)});
 }
 
-// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors. After lanes_.start().
+// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors.
+// After lanes_.start().
 double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width) {
   const FlatBuffer& buffer = program.buffers[access.buffer];
   bool is_shared = buffer.buffer->scope == Scope::Shared;
   const FlatDim* dims = dims_of(program, access);
   double extents[32];
   u32 home = program.home_depth(buffer);
-  box_of(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; }, extents);
+  box_of(
+      program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; }, extents);
   // 1. Where each lane's element lies.
   Lanes offsets{}, index;
   i64 stride = 1;
@@ -269,13 +279,14 @@ double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, 
   words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
   if (!is_shared) return std::max(1.0, static_cast<double>(words_.size()) / kSectorsPerWavefront);
   int used[static_cast<int>(kBanks)] = {}, most = 1;
-  for (i64 word : words_) most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
+  for (i64 word : words_)
+    most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
   return most;
 }
 
 // Returns the requests of one thread.
-double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
-                              KernelEstimate& kernel) {
+double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access,
+                              const Body& body, KernelEstimate& kernel) {
   i64 width = width_of(program, store, access, first_unrolled_);
   double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
   requests /= static_cast<double>(width);
@@ -293,7 +304,8 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   read_roles(program, store);
   Body body = body_of(program, store);
   const Store* node = store.node;
-  double lanes = static_cast<double>(node->targets[0].buffer->dtype == DType::F64 ? device_.f64_per_cycle : device_.f32_per_cycle);
+  double lanes =
+      static_cast<double>(node->targets[0].buffer->dtype == DType::F64 ? device_.f64_per_cycle : device_.f32_per_cycle);
   double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
   double instructions = arithmetic + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
@@ -301,8 +313,8 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
     if (is_in_registers(program, access)) continue;
-    bool is_repeated = a > store.first_access && !access.is_write && is_same(program, store, program.accesses[a - 1], access) &&
-                       !program.accesses[a - 1].is_write;
+    bool is_repeated = a > store.first_access && !access.is_write &&
+                       is_same(program, store, program.accesses[a - 1], access) && !program.accesses[a - 1].is_write;
     if (!is_repeated) instructions += add_requests(program, store, access, body, kernel);
     bool is_shared = scope_of(program, access) == Scope::Shared;
     reads_memory |= !access.is_write && !is_shared;
@@ -310,7 +322,9 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   }
   kernel.fma += arithmetic * body.warps * kWarp / lanes;
   kernel.issue += instructions * body.warps / kSchedulers;
-  double latency = reads_memory ? static_cast<double>(device_.memory_latency) : reads_shared ? static_cast<double>(device_.shared_latency) : 0;
+  double latency = reads_memory   ? static_cast<double>(device_.memory_latency)
+                   : reads_shared ? static_cast<double>(device_.shared_latency)
+                                  : 0;
   double stages = stages_of(program, store, program.accesses[store.first_access]);
   if (reads_memory) latency /= stages * stages;  // what is copied ahead has mostly arrived
   double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
@@ -328,66 +342,67 @@ double GpuDraft::chain_of(const FlatProgram& program, const FlatStore& store, co
 
 double GpuDraft::l1_bytes(const KernelEstimate& kernel) const {
   double blocks = std::max(1, kernel.occupancy);
-  return std::max(kLeastL1, static_cast<double>(device_.shared_per_multiprocessor) - blocks * kernel.shared_bytes) / blocks;
+  return std::max(kLeastL1, static_cast<double>(device_.shared_per_multiprocessor) - blocks * kernel.shared_bytes) /
+         blocks;
 }
 
-void GpuDraft::add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel) {
-  serial_.clear();
-  for (u32 p = 0; p < store.depth; ++p) {
-    if (roles_[p] != Role::Block && roles_[p] != Role::Thread) serial_.push_back(p);
+// Bytes that one block gets through L2 for each of the store's accesses to global memory, into `traffic_`.
+void GpuDraft::measure_block(const FlatProgram& program, const FlatStore& store, const KernelEstimate& kernel) {
+  traffic_.clear();
+  for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
+    const FlatAccess& access = program.accesses[a];
+    bool is_repeated =
+        a > store.first_access && !access.is_write && is_same(program, store, program.accesses[a - 1], access);
+    if (scope_of(program, access) == Scope::Global && !is_repeated) traffic_.push_back({&access, 0});
   }
   // 1. The outermost serial loop inside of which all that the block touches fits into L1.
-  std::size_t fitting = serial_.size();
-  auto inside = [&](std::size_t from) {
+  auto inside = [&](u32 from) {
     return [this, from](u32 p) {
-      if (roles_[p] == Role::Block) return 0.0;
-      if (roles_[p] == Role::Thread) return 1.0;
-      return std::find(serial_.begin() + static_cast<std::ptrdiff_t>(from), serial_.end(), p) != serial_.end() ? 1.0 : 0.0;
+      return roles_[p] == Role::Thread || (roles_[p] != Role::Block && p >= from) ? 1.0 : 0.0;
     };
   };
-  auto is_traffic = [&](u32 a) {
-    const FlatAccess& access = program.accesses[a];
-    if (scope_of(program, access) != Scope::Global) return false;
-    return a == store.first_access || access.is_write || !is_same(program, store, program.accesses[a - 1], access);
-  };
-  u32 first = store.first_access, end = first + store.accesses;
-  for (std::size_t from = serial_.size(); from-- > 0;) {
+  u32 fitting = store.depth;
+  for (u32 from = store.depth; from-- > 0;) {
     double bytes = 0;
-    for (u32 a = first; a < end; ++a) bytes += is_traffic(a) ? bytes_in(program, store, program.accesses[a], inside(from)) : 0;
+    for (const Traffic& one : traffic_) bytes += bytes_in(program, store, *one.access, inside(from));
     if (bytes > l1_bytes(kernel)) break;
     fitting = from;
   }
-  // Loops outside of it come back to what they do not move; what they move, they go through once.
-  auto of_block = [&](const FlatAccess& access) {
+  // 2. Loops outside of it come back to what they do not move; what they move, they go through once.
+  for (Traffic& one : traffic_) {
     double passes = 1, repeats = 1;
-    for (std::size_t i = 0; i < fitting; ++i) {
-      double extent = static_cast<double>(program.loop_of(store, serial_[i]).extent);
+    for (u32 p = 0; p < fitting; ++p) {
+      if (roles_[p] == Role::Block || roles_[p] == Role::Thread) continue;
+      double extent = static_cast<double>(program.loop_of(store, p).extent);
       passes *= extent;
-      if (!moves(program, access, serial_[i])) repeats *= extent;
+      if (!moves(program, *one.access, p)) repeats *= extent;
     }
-    return std::min(passes * bytes_in(program, store, access, inside(fitting)), repeats * bytes_in(program, store, access, inside(0)));
-  };
-  // 2. What the blocks of a wave share is read from memory once.
+    one.bytes = std::min(passes * bytes_in(program, store, *one.access, inside(fitting)),
+                         repeats * bytes_in(program, store, *one.access, inside(0)));
+  }
+}
+
+void GpuDraft::add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel) {
+  measure_block(program, store, kernel);
+  // What the blocks of a wave share is read from memory once.
   double at_once = static_cast<double>(device_.multiprocessors) * std::max(1, kernel.occupancy), part[3];
+  double blocks = static_cast<double>(kernel.blocks()), waves = std::ceil(blocks / at_once);
   for (std::size_t d = 0; d < 3; ++d) {
     double extent = static_cast<double>(kernel.grid[d]);
     part[d] = std::clamp(at_once, 1.0, extent) / extent;
     at_once /= extent;
   }
   auto of_wave = [&](u32 p) { return roles_[p] == Role::Block ? part[program.loop_of(store, p).axis] : 1.0; };
-  double waves = std::ceil(static_cast<double>(kernel.blocks()) / (static_cast<double>(device_.multiprocessors) * std::max(1, kernel.occupancy)));
   double unique = 0, by_waves = 0, through_l2 = 0;
-  for (u32 a = first; a < end; ++a) {
-    if (!is_traffic(a)) continue;
-    const FlatAccess& access = program.accesses[a];
-    unique += bytes_in(program, store, access, [](u32) { return 1.0; });
-    by_waves += waves * bytes_in(program, store, access, of_wave);
-    through_l2 += of_block(access) * static_cast<double>(kernel.blocks()) * store.share;
+  for (const Traffic& one : traffic_) {
+    unique += bytes_in(program, store, *one.access, [](u32) { return 1.0; });
+    by_waves += waves * bytes_in(program, store, *one.access, of_wave);
+    through_l2 += one.bytes * blocks;
   }
-  through_l2 = std::max(through_l2, unique * store.share);
-  kernel.l2_bytes += through_l2;
+  through_l2 = std::max(through_l2, unique);
   bool fits = unique <= static_cast<double>(device_.l2_bytes);
-  kernel.dram_bytes += store.share * (fits ? unique : std::clamp(by_waves, unique, std::max(unique, through_l2)));
+  kernel.l2_bytes += store.share * through_l2;
+  kernel.dram_bytes += store.share * (fits ? unique : std::clamp(by_waves, unique, through_l2));
 }
 
 void GpuDraft::finish(KernelEstimate& kernel) const {
@@ -406,7 +421,8 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   double cycles = std::max({here * work, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
   double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
   double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
-  kernel.seconds = static_cast<double>(device_.launch_ns) * 1e-9 + std::max(dram, std::max(l2, cycles) / device_.clock_hz());
+  kernel.seconds =
+      static_cast<double>(device_.launch_ns) * 1e-9 + std::max(dram, std::max(l2, cycles) / device_.clock_hz());
   // Registers beyond those of a thread are spilled.
   double over = kernel.registers / static_cast<double>(device_.registers_per_thread);
   if (over > 1) kernel.seconds *= 1 + 4 * (over - 1) + 1;

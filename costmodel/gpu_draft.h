@@ -1,22 +1,24 @@
-// The draft model for GPUs: an analytic estimate of a scheduled program's run time on a described device (gpu_device.h). The search uses
-// it where there is no device to measure on: it orders candidates of one task; its seconds are rough. It never sees a measurement, and
-// knows nothing of instruction order, register banks or power.
+// The draft model for GPUs: an analytic estimate of a scheduled program's run time on a described device
+// (gpu_device.h). The search uses it where there is no device to measure on: it orders candidates of one task; its
+// seconds are rough. It never sees a measurement, and knows nothing of instruction order, register banks or power.
 //
-// Every top-level nest is a kernel. Of each (c = cycles, per block; G = blocks; S = multiprocessors; o = occupancy):
-//   time    = launch + max(dram / bandwidth, l2 / bandwidth, sm / clock)
-//   sm      = max(ceil(G / S) * t,  ceil(G / (S * o)) * (t + wait)) cycles: what is done there takes its time, and what a block
-//             waits for is hidden by the other blocks beside it only. A block alone takes no less than a warp's instructions, and
-//             warps are dealt to 4 schedulers with a quarter of the lanes each
-//   t       = max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
-//   fma     multiply-adds of all warps / lanes;  issue  instructions of all warps / 4;  shared  wavefronts of shared memory and L1, with
-//           the bank conflicts of one warp's first request, counted
-//   wait    for each pass of the serial loops around the steps of a block: a memory latency if it loads from global memory, a
-//           shared one, a barrier; inside of a thread's own loops one in four is seen, for loads are issued ahead
-//   l2      bytes that L1 does not keep: for each access the outermost serial loop inside of which everything fits is where it is
-//           loaded, in sectors of 32 bytes (DeepGEMM ranks its tiles by such traffic)
-//   dram    every byte once where all fits into L2; else once for each wave of blocks
-// The shape of the model is that of Hong and Kim (ISCA 2009): warps that compute while others wait; traffic by footprint as in
-// draft_model.h.
+// Every top-level nest is a kernel. Of each (t, wait in cycles of a block; G blocks, S multiprocessors, occupancy o):
+//   time    launch + max(dram / bandwidth, l2 / bandwidth, sm / clock)
+//   sm      max(ceil(G / S) * t, ceil(G / (S * o)) * (t + wait)): what is done there takes its time, and what a block
+//           waits for is hidden by the blocks beside it only. A block alone takes no less than a warp's instructions,
+//           and warps are dealt to 4 schedulers with a quarter of the lanes each.
+//   t       max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
+//   fma     multiply-adds of all warps / lanes
+//   issue   instructions of all warps / 4
+//   shared  wavefronts of shared memory and L1, with the bank conflicts of one warp's first request, counted
+//   wait    for each pass of the serial loops around the steps of a block a barrier, and the latency of what is read;
+//           of a thread's own loops one in four, for loads are issued ahead; of copies that run n - 1 passes ahead
+//           (mark `stages` = n) 1 / n^2
+//   l2      bytes that L1 does not keep: what is touched inside of the outermost serial loop that fits into it, in
+//           sectors of 32 bytes, for each of its passes (DeepGEMM ranks its tiles by such traffic)
+//   dram    every byte once where all fits into L2, else once for each wave of blocks
+// The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.2, 1/4 and 1/n^2 are
+// guesses until there are measurements to fit them to.
 #pragma once
 #include <array>
 #include <vector>
@@ -45,8 +47,9 @@ struct KernelEstimate {
 class GpuDraft {
  public:
   explicit GpuDraft(const GpuDevice& device) : device_(device) {}
-  // Estimated seconds of one run of all kernels, > 0 and finite. What `prepack` blocks do is outside of it and costs nothing.
-  // `registers`: of each kernel's threads, where a compiler has said so already; ignored if there is another number of them.
+  // Estimated seconds of one run of all kernels, > 0 and finite. What `prepack` blocks do is outside of it and costs
+  // nothing. `registers`: of each kernel's threads, where a compiler has said so already; ignored if there is another
+  // number of them.
   double seconds(const Program& program, const std::vector<int>& registers = {});
   // Of the last program, in program order.
   const std::vector<KernelEstimate>& kernels() const { return kernels_; }
@@ -54,8 +57,8 @@ class GpuDraft {
  private:
   // What a loop is on the device. Outer: serial, around the threads; Inner: of a thread; Body: of a thread, unrolled.
   enum class Role : u8 { Block, Thread, Outer, Inner, Body };
-  // How often a store runs: passes of the serial loops around the threads; of one thread, how often its unrolled code runs and how
-  // many points that has.
+  // How often a store runs: passes of the serial loops around the threads; of one thread, how often its unrolled code
+  // runs and how many points that has.
   struct Body {
     double outer = 1, runs = 1, instances = 1, threads = 1, warps = 1;
   };
@@ -65,10 +68,12 @@ class GpuDraft {
   Body body_of(const FlatProgram& program, const FlatStore& store) const;
   void add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands);
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
-  double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body, KernelEstimate& kernel);
+  double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
+                      KernelEstimate& kernel);
   double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
+  void measure_block(const FlatProgram& program, const FlatStore& store, const KernelEstimate& kernel);
   void add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   void finish(KernelEstimate& kernel) const;
   double l1_bytes(const KernelEstimate& kernel) const;
@@ -77,15 +82,19 @@ class GpuDraft {
   GpuDevice device_;
   FlatReader reader_;
   std::vector<KernelEstimate> kernels_;
-  std::vector<u32> kernel_of_;      // by store
-  std::vector<double> operands_;    // by kernel: registers for what its largest unrolled body loads
-  std::vector<u8> is_counted_;      // by buffer: its registers or shared memory are in
-  std::vector<Role> roles_;         // of the store at hand
-  u32 first_unrolled_ = 0;          // position of its outermost Body loop
-  std::vector<u32> serial_;         // scratch: positions of its serial loops
-  LaneValues lanes_;                // at the store at hand
+  std::vector<u32> kernel_of_;    // by store
+  std::vector<double> operands_;  // by kernel: registers for what its largest unrolled body loads
+  std::vector<u8> is_counted_;    // by buffer: its registers or shared memory are in
+  std::vector<Role> roles_;       // of the store at hand
+  u32 first_unrolled_ = 0;        // position of its outermost Body loop
+  struct Traffic {
+    const FlatAccess* access;
+    double bytes;
+  };
+  std::vector<Traffic> traffic_;  // of the store at hand
+  LaneValues lanes_;              // at the store at hand
   u32 variables_ = 0;
-  std::vector<i64> words_;          // scratch
+  std::vector<i64> words_;  // scratch
 };
 
 }  // namespace tw

@@ -1,37 +1,10 @@
 #include "costmodel/lane_values.h"
 
-#include <algorithm>
+#include "dsl/ir/build.h"
 
 namespace tw {
-namespace {
-
-i64 floor_div(i64 a, i64 b) { return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-i64 apply(BinaryOp op, i64 a, i64 b) {
-  switch (op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return a * b;
-    case BinaryOp::FloorDiv: return floor_div(a, b);
-    case BinaryOp::FloorMod: return a - floor_div(a, b) * b;
-    case BinaryOp::Min: return std::min(a, b);
-    case BinaryOp::Max: return std::max(a, b);
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    case BinaryOp::Ne: return a != b;
-    case BinaryOp::And: return a && b;
-    case BinaryOp::Or: return a || b;
-    case BinaryOp::Div: return 0;
-  }
-  return 0;
-}
-
-}  // namespace
-
-void LaneValues::start(const FlatProgram& program, const FlatStore& store, const std::array<i64, 3>& threads, u32 variables) {
+void LaneValues::start(const FlatProgram& program, const FlatStore& store, const std::array<i64, 3>& threads,
+                       u32 variables) {
   slot_.assign(variables, -1);
   values_.clear();
   active_.fill(true);
@@ -64,13 +37,16 @@ void LaneValues::start(const FlatProgram& program, const FlatStore& store, const
 
 void LaneValues::evaluate(const Expr* expr, Lanes& out) const {
   switch (expr->kind) {
-    case Kind::IntImm: return out.fill(static_cast<const IntImm*>(expr)->value);
+    case Kind::IntImm:
+      return out.fill(static_cast<const IntImm*>(expr)->value);
     case Kind::Var: {
       int slot = slot_[static_cast<const Var*>(expr)->id];
       return slot < 0 ? out.fill(0) : void(out = values_[static_cast<std::size_t>(slot)]);
     }
-    case Kind::Cast: return evaluate(static_cast<const Cast*>(expr)->value, out);
-    case Kind::Binary: return evaluate_binary(static_cast<const Binary*>(expr), out);
+    case Kind::Cast:
+      return evaluate(static_cast<const Cast*>(expr)->value, out);
+    case Kind::Binary:
+      return evaluate_binary(static_cast<const Binary*>(expr), out);
     case Kind::Select: {
       auto* select = static_cast<const Select*>(expr);
       Lanes then, otherwise;
@@ -80,7 +56,8 @@ void LaneValues::evaluate(const Expr* expr, Lanes& out) const {
       for (std::size_t l = 0; l < kLanes; ++l) out[l] = out[l] ? then[l] : otherwise[l];
       return;
     }
-    default: break;
+    default:
+      break;
   }
   if (const Call* fact = as_within(expr)) return evaluate(fact->arguments[0], out);
   out.fill(0);
@@ -90,7 +67,7 @@ void LaneValues::evaluate_binary(const Binary* expr, Lanes& out) const {
   Lanes right;
   evaluate(expr->a, out);
   evaluate(expr->b, right);
-  for (std::size_t l = 0; l < kLanes; ++l) out[l] = apply(expr->op, out[l], right[l]);
+  for (std::size_t l = 0; l < kLanes; ++l) out[l] = fold(expr->op, out[l], right[l]).value_or(0);
 }
 
 }  // namespace tw

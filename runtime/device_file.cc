@@ -41,8 +41,10 @@ const std::vector<Key<GpuDevice>>& device_keys() {
       {"blocks_per_multiprocessor", decode_number<&D::blocks_per_multiprocessor, 1, 1024>},
       {"registers_per_multiprocessor", decode_number<&D::registers_per_multiprocessor, 1024, kMostBytes>},
       {"registers_per_thread", decode_number<&D::registers_per_thread, 16, 255>},
-      {"shared_per_multiprocessor", decode_number<&D::shared_per_multiprocessor, 1, kMostBytes>, "bytes of shared memory"},
-      {"shared_per_block", decode_number<&D::shared_per_block, 1, kMostBytes>, "bytes of shared memory that one block may have"},
+      {"shared_per_multiprocessor", decode_number<&D::shared_per_multiprocessor, 1, kMostBytes>,
+       "bytes of shared memory"},
+      {"shared_per_block", decode_number<&D::shared_per_block, 1, kMostBytes>,
+       "bytes of shared memory that one block may have"},
       {"shared_reserved_per_block", decode_number<&D::shared_reserved_per_block, 0, 65536>},
       {"memory_gb_per_second", decode_number<&D::memory_gb_per_second, 1, 1000000>, "bandwidth of the device's memory"},
       {"l2_bytes", decode_number<&D::l2_bytes, 1, kMostBytes>, "size of the second cache"},
@@ -101,7 +103,8 @@ std::optional<GpuDevice> parse_device(Diagnostics& diagnostics) {
   if (device.full_name.empty()) device.full_name = device.name;
   if (!diagnostics.has_errors() && device.shared_per_block > device.shared_per_multiprocessor)
     diagnostics.error(root->find("shared_per_block")->span,
-                      cat("a block cannot have more shared memory than a multiprocessor, which has ", device.shared_per_multiprocessor));
+                      cat("a block cannot have more shared memory than a multiprocessor, which has ",
+                          device.shared_per_multiprocessor));
   if (diagnostics.has_errors()) return std::nullopt;
   return device;
 }
@@ -128,8 +131,9 @@ std::optional<GpuDevice> device_of(const Target& target, std::string& errors) {
     std::optional<GpuDevice> device = built_in(name, errors);
     if (device && is_same_arch(device->arch, target.arch)) return device;
   }
-  errors += cat("there is no description of a device with arch ", target.arch, "; there are ", join(built_in_devices(), ", "),
-                ". Write one as in docs/commands.md and name it: {kind: cuda, arch: ", target.arch, ", device: my_gpu.yaml}\n");
+  errors += cat(
+      "there is no description of a device with arch ", target.arch, "; there are ", join(built_in_devices(), ", "),
+      ". Write one as in docs/commands.md and name it: {kind: cuda, arch: ", target.arch, ", device: my_gpu.yaml}\n");
   return std::nullopt;
 }
 

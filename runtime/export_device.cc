@@ -25,7 +25,7 @@ struct Host {
   const char* launcher;
   const char *result, *memory, *queue;  // types; the queue with its name
   const char *create, *create_arguments;
-  const char* about;      // how to use the library
+  const char* about;  // how to use the library
   const char* include;
   const char* on_create;  // what `create` does
   bool counts_items;      // grids in work-items, not in groups
@@ -38,8 +38,10 @@ constexpr Host kOpenCl = {
     .queue = "cl_command_queue queue",
     .create = "cl_context context, cl_device_id device, cl_int* error",
     .create_arguments = "context, device, error",
-    .about = "OpenCL kernels. Compile %.c into your program and link it with -lOpenCL.\n * Buffers are cl_mem objects of the bytes stated, "
-             "dense and row-major.",
+    .about =
+        "OpenCL kernels. Compile %.c into your program and link it with -lOpenCL.\n * Buffers are cl_mem objects of "
+        "the bytes stated, "
+        "dense and row-major.",
     .include = "#ifndef CL_TARGET_OPENCL_VERSION\n#define CL_TARGET_OPENCL_VERSION 120\n#endif\n#include <CL/cl.h>\n",
     .on_create = "Compiles for a device. NULL with an OpenCL error code in *error.",
     .counts_items = true,
@@ -52,8 +54,10 @@ constexpr Host kCuda = {
     .queue = "CUstream queue",
     .create = "CUresult* error",
     .create_arguments = "error",
-    .about = "CUDA kernels. Compile %.c into your program and link it with -lcuda.\n * Buffers are device memory of the bytes stated, dense and "
-             "row-major, aligned as cuMemAlloc does.",
+    .about =
+        "CUDA kernels. Compile %.c into your program and link it with -lcuda.\n * Buffers are device memory of the "
+        "bytes stated, dense and "
+        "row-major, aligned as cuMemAlloc does.",
     .include = "#include <cuda.h>\n",
     .on_create = "Loads the machine code into the current context. NULL with the driver's code in *error.",
     .counts_items = false,
@@ -62,7 +66,8 @@ constexpr Host kCuda = {
 // ", cl_mem X, cl_mem Y": what the caller passes; packed operands belong to the kernel object.
 std::string parameters_of(const Host& host, const std::vector<KernelArgument>& arguments) {
   std::string out;
-  for (const KernelArgument* argument : arguments_with(arguments, false)) out += cat(", ", host.memory, " ", argument->name);
+  for (const KernelArgument* argument : arguments_with(arguments, false))
+    out += cat(", ", host.memory, " ", argument->name);
   return out;
 }
 
@@ -109,19 +114,21 @@ std::string as_bytes(const std::string& name, const std::string& bytes) {
   return out + "\n};\n";
 }
 
-std::string launch_tables(const Host& host, const std::string& name, const std::vector<KernelLaunch>& launches, const char* entry) {
+std::string launch_tables(const Host& host, const std::string& name, const std::vector<KernelLaunch>& launches,
+                          const char* entry) {
   std::string out, rows;
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const KernelLaunch& launch = launches[i];
     std::vector<std::string> pointers;
     for (const KernelLaunch::Pointer& p : launch.pointers)
       pointers.push_back(cat("{", p.is_scratch ? 1 : 0, ", ", p.at, ", ", p.bytes, "}"));
-    out += cat("static const ", host.prefix, "_pointer ", name, "_", entry, "_", i, "[] = {", join(pointers, ", "), "};\n");
+    out += cat("static const ", host.prefix, "_pointer ", name, "_", entry, "_", i, "[] = {", join(pointers, ", "),
+               "};\n");
     std::array<i64, 3> g = launch.groups;
     const auto& t = launch.threads;
     for (std::size_t d = 0; d < 3 && host.counts_items; ++d) g[d] *= t[d];
-    rows += cat("    {\"", launch.name, "\", {", g[0], ", ", g[1], ", ", g[2], "}, {", t[0], ", ", t[1], ", ", t[2], "}, ",
-                launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
+    rows += cat("    {\"", launch.name, "\", {", g[0], ", ", g[1], ", ", g[2], "}, {", t[0], ", ", t[1], ", ", t[2],
+                "}, ", launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
   }
   if (launches.empty()) return "";
   return out + cat("static const ", host.prefix, "_launch ", name, "_", entry, "_launches[] = {\n", rows, "};\n");
@@ -132,11 +139,13 @@ std::string entry_function(const Host& host, const std::string& name, const Kern
   std::vector<std::string> memory;
   for (const KernelArgument& argument : arguments) {
     bool is_packed = argument.role == ArgumentRole::Packed;
-    memory.push_back(is_packed ? cat("kernel->inner->packed[", packed_place(manifest, argument.name), "]") : argument.name);
+    memory.push_back(is_packed ? cat("kernel->inner->packed[", packed_place(manifest, argument.name), "]")
+                               : argument.name);
   }
-  return cat(host.result, " ", name, is_run ? "_run" : "_prepack", "(", name, "* kernel, ", host.queue, parameters_of(host, arguments),
-             ") {\n  const ", host.memory, " arguments[] = {", join(memory, ", "), "};\n  return ", host.prefix, "_launch_all(kernel->inner, ",
-             is_run ? 1 : 0, ", queue, arguments);\n}\n\n");
+  return cat(host.result, " ", name, is_run ? "_run" : "_prepack", "(", name, "* kernel, ", host.queue,
+             parameters_of(host, arguments), ") {\n  const ", host.memory, " arguments[] = {", join(memory, ", "),
+             "};\n  return ", host.prefix, "_launch_all(kernel->inner, ", is_run ? 1 : 0,
+             ", queue, arguments);\n}\n\n");
 }
 
 // `binary`: machine code of the task; empty: its source is compiled by the driver.
@@ -144,47 +153,56 @@ std::string task_source(const Host& host, const ExportPlan& plan, const Exported
   const KernelManifest& manifest = task.kernel.manifest;
   std::string name = cat(plan.library, "_", task.name);
   std::vector<std::string> packed;
-  for (const KernelArgument* argument : arguments_with(manifest.prepack, true)) packed.push_back(std::to_string(argument->bytes));
+  for (const KernelArgument* argument : arguments_with(manifest.prepack, true))
+    packed.push_back(std::to_string(argument->bytes));
   std::string out = cat("/* ", task.name, " */\n", launch_tables(host, name, manifest.prepack_launches, "prepack"),
                         launch_tables(host, name, manifest.run_launches, "run"));
   if (!packed.empty()) out += cat("static const size_t ", name, "_packed[] = {", join(packed, ", "), "};\n");
   if (!binary.empty()) out += as_bytes(name + "_code", binary);
-  out += cat("static const ", host.prefix, "_table ", name, "_table = {\n",
-             binary.empty() ? as_literals(task.kernel.code) : cat("    ", name, "_code"), "    ,\n    ", manifest.scratch_shared_bytes, ", ",
-             packed.size(), ", ", packed.empty() ? "NULL" : name + "_packed", ", {", manifest.prepack_launches.size(), ", ",
-             manifest.run_launches.size(), "}, {", manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name,
-             "_run_launches}};\n\n");
-  out += cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", name, "* ", name, "_create(", host.create, ") {\n  ", name,
-             "* kernel = (", name, "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = ", host.prefix, "_create(&", name, "_table, ",
-             host.create_arguments, ");\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
+  out +=
+      cat("static const ", host.prefix, "_table ", name, "_table = {\n",
+          binary.empty() ? as_literals(task.kernel.code) : cat("    ", name, "_code"), "    ,\n    ",
+          manifest.scratch_shared_bytes, ", ", packed.size(), ", ", packed.empty() ? "NULL" : name + "_packed", ", {",
+          manifest.prepack_launches.size(), ", ", manifest.run_launches.size(), "}, {",
+          manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name, "_run_launches}};\n\n");
+  out +=
+      cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", name, "* ", name, "_create(", host.create,
+          ") {\n  ", name, "* kernel = (", name,
+          "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = ", host.prefix, "_create(&", name, "_table, ",
+          host.create_arguments,
+          ");\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
   if (!manifest.prepack.empty()) out += entry_function(host, name, manifest, false);
   out += entry_function(host, name, manifest, true);
-  return out + cat("void ", name, "_free(", name, "* kernel) {\n  if (kernel) ", host.prefix, "_free(kernel->inner);\n  free(kernel);\n}\n\n");
+  return out + cat("void ", name, "_free(", name, "* kernel) {\n  if (kernel) ", host.prefix,
+                   "_free(kernel->inner);\n  free(kernel);\n}\n\n");
 }
 
 std::string host_header(const Host& host, const ExportPlan& plan) {
   std::string about = host.about;
   about.replace(about.find('%'), 1, plan.library);
-  std::string out = cat("/* Written by tracewright export: ", about, " */\n#ifndef TW_", plan.library, "_H\n#define TW_", plan.library, "_H\n",
-                        host.include, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+  std::string out =
+      cat("/* Written by tracewright export: ", about, " */\n#ifndef TW_", plan.library, "_H\n#define TW_",
+          plan.library, "_H\n", host.include, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
   for (const ExportedTask& task : plan.tasks) {
     const KernelManifest& manifest = task.kernel.manifest;
     std::string name = cat(plan.library, "_", task.name);
-    out += cat("/* ", task.name, ": ", task.doc, " */\ntypedef struct ", name, " ", name, ";\n/* ", host.on_create, " */\n", name, "* ", name,
-               "_create(", host.create, ");\n");
+    out += cat("/* ", task.name, ": ", task.doc, " */\ntypedef struct ", name, " ", name, ";\n/* ", host.on_create,
+               " */\n", name, "* ", name, "_create(", host.create, ");\n");
     if (!manifest.prepack.empty()) {
       out += cat("/* Enqueues the packing of constants: once before the first run, and whenever they change.\n",
-                 argument_comment(manifest.prepack), " */\n", host.result, " ", name, "_prepack(", name, "* kernel, ", host.queue,
-                 parameters_of(host, manifest.prepack), ");\n");
+                 argument_comment(manifest.prepack), " */\n", host.result, " ", name, "_prepack(", name, "* kernel, ",
+                 host.queue, parameters_of(host, manifest.prepack), ");\n");
     }
-    out += cat("/* Enqueues the kernels, in order; does not wait.\n", argument_comment(manifest.run), " */\n", host.result, " ", name, "_run(",
-               name, "* kernel, ", host.queue, parameters_of(host, manifest.run), ");\nvoid ", name, "_free(", name, "* kernel);\n\n");
+    out += cat("/* Enqueues the kernels, in order; does not wait.\n", argument_comment(manifest.run), " */\n",
+               host.result, " ", name, "_run(", name, "* kernel, ", host.queue, parameters_of(host, manifest.run),
+               ");\nvoid ", name, "_free(", name, "* kernel);\n\n");
   }
   return out + "#ifdef __cplusplus\n}\n#endif\n#endif\n";
 }
 
 std::string host_source(const Host& host, const ExportPlan& plan, const std::vector<std::string>& binaries) {
-  std::string out = cat("/* Written by tracewright export. */\n#include \"", plan.library, ".h\"\n#include \"", host.launcher, "\"\n\n");
+  std::string out = cat("/* Written by tracewright export. */\n#include \"", plan.library, ".h\"\n#include \"",
+                        host.launcher, "\"\n\n");
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) out += task_source(host, plan, plan.tasks[i], binaries[i]);
   return out;
 }
@@ -205,7 +223,8 @@ std::string manifest_text(const ExportPlan& plan, const std::vector<std::string>
         {"trace", cat("traces/", task.name, ".tw")},
         {"scratch_bytes", manifest.scratch_shared_bytes},
         {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
-        {"prepack", {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
+        {"prepack",
+         {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
     if (!binaries[i].empty()) row["cubin"] = cat("cubins/", task.name, ".cubin");
     tasks.push_back(std::move(row));
   }
@@ -213,14 +232,16 @@ std::string manifest_text(const ExportPlan& plan, const std::vector<std::string>
   return boost::json::serialize(out) + "\n";
 }
 
-// Machine code of every task for `cuda`, empty strings for others. Where NVRTC fails `problem` says why, and all are empty.
+// Machine code of every task for `cuda`, empty strings for others. Where NVRTC fails `problem` says why, and all are
+// empty.
 std::vector<std::string> machine_code(const ExportPlan& plan, std::string& problem) {
   std::vector<std::string> out(plan.tasks.size());
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const ExportedTask& task = plan.tasks[i];
     if (task.target.kind != TargetKind::Cuda) continue;
     std::optional<cuda::Compiled> compiled = cuda::compile(task.kernel.code, task.target.arch, problem);
-    if (!compiled) return problem = cat("without machine code and launcher: ", problem), std::vector<std::string>(plan.tasks.size());
+    if (!compiled)
+      return problem = cat("without machine code and launcher: ", problem), std::vector<std::string>(plan.tasks.size());
     out[i] = std::move(compiled->cubin);
   }
   return out;
@@ -237,15 +258,17 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
   bool good = folder.make({"", "traces", "sources"}) && folder.write("manifest.json", manifest_text(plan, binaries));
   if (result.note.empty()) {
     const Host& host = is_opencl ? kOpenCl : kCuda;
-    good = good && folder.write(plan.library + ".h", host_header(host, plan)) &&
-           folder.write(plan.library + ".c", host_source(host, plan, binaries)) &&
-           folder.write(host.launcher, embedded_file(is_opencl ? "runtime/opencl_launcher.h" : "runtime/cuda_launcher.h"));
+    good =
+        good && folder.write(plan.library + ".h", host_header(host, plan)) &&
+        folder.write(plan.library + ".c", host_source(host, plan, binaries)) &&
+        folder.write(host.launcher, embedded_file(is_opencl ? "runtime/opencl_launcher.h" : "runtime/cuda_launcher.h"));
   }
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const ExportedTask& task = plan.tasks[i];
     good = good && folder.write(cat("traces/", task.name, ".tw"), task.trace_file) &&
            folder.write(cat("sources/", task.name, is_opencl ? ".cl" : ".cu"), task.kernel.code);
-    if (!binaries[i].empty()) good = good && folder.make({"cubins"}) && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
+    if (!binaries[i].empty())
+      good = good && folder.make({"cubins"}) && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
   }
   return result;
 }

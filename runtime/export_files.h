@@ -1,5 +1,5 @@
-// What all exports write with: the folder, the texts that are built in, arguments and launches as JSON. For runtime/export*.cc
-// only.
+// What all exports write with: the folder, the texts that are built in, arguments and launches as JSON. For
+// runtime/export*.cc only.
 #pragma once
 #include <boost/json/array.hpp>
 #include <initializer_list>

@@ -23,7 +23,8 @@ constexpr const char* kManifest = "manifest.json";
 std::string digest_of(const std::string& bytes) {
   XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64), static_cast<unsigned long long>(hash.low64));
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
   return text;
 }
 
@@ -50,25 +51,27 @@ json::object to_json(const FinalistFile& finalist) {
   std::string base = base_of(finalist);
   json::array kernels;
   for (const FinalistKernel& kernel : finalist.kernels) kernels.push_back(to_json(kernel));
-  return {{"task", finalist.task},
-          {"rank", finalist.rank},
-          {"workload", finalist.workload},
-          {"program", finalist.program},
-          {"target", finalist.target},
-          {"device", finalist.device},
-          {"seed", finalist.seed},
-          {"predicted_us", finalist.predicted_seconds * 1e6},
-          {"emulation", finalist.emulation},
-          {"source", base + ".cu"},
-          {"ptx", base + ".ptx"},
-          {"cubin", base + ".cubin"},
-          {"trace", base + ".tw"},
-          {"digest", digest_of(finalist.kernel.code)},
-          {"symbol", manifest.symbol},
-          {"scratch_bytes", manifest.scratch_shared_bytes},
-          {"kernels", kernels},
-          {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
-          {"prepack", {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
+  return {
+      {"task", finalist.task},
+      {"rank", finalist.rank},
+      {"workload", finalist.workload},
+      {"program", finalist.program},
+      {"target", finalist.target},
+      {"device", finalist.device},
+      {"seed", finalist.seed},
+      {"predicted_us", finalist.predicted_seconds * 1e6},
+      {"emulation", finalist.emulation},
+      {"source", base + ".cu"},
+      {"ptx", base + ".ptx"},
+      {"cubin", base + ".cubin"},
+      {"trace", base + ".tw"},
+      {"digest", digest_of(finalist.kernel.code)},
+      {"symbol", manifest.symbol},
+      {"scratch_bytes", manifest.scratch_shared_bytes},
+      {"kernels", kernels},
+      {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
+      {"prepack",
+       {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
 }
 
 // A value of the manifest and where it stands, "finalists[2].run".
@@ -105,7 +108,9 @@ class Reader {
   i64 integer(const Spot& at, i64 least, i64 most = std::numeric_limits<i64>::max()) {
     const i64* number = at.value ? at.value->if_int64() : nullptr;
     if (number && *number >= least && *number <= most) return *number;
-    if (at.value) wrong(at, most == std::numeric_limits<i64>::max() ? cat("an integer from ", least) : cat("an integer from ", least, " to ", most));
+    if (at.value)
+      wrong(at, most == std::numeric_limits<i64>::max() ? cat("an integer from ", least)
+                                                        : cat("an integer from ", least, " to ", most));
     return least;
   }
   double number(const Spot& at) {
@@ -124,7 +129,8 @@ class Reader {
   std::string file(const std::string& folder, const Spot& at) {
     std::string name = text(at);
     if (!good()) return "";
-    if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos) return wrong(at, "a file in this folder"), "";
+    if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos)
+      return wrong(at, "a file in this folder"), "";
     std::ifstream in(cat(folder, "/", name), std::ios::binary);
     std::ostringstream bytes;
     if (in) bytes << in.rdbuf();
@@ -133,7 +139,8 @@ class Reader {
   }
   Spot wrong(const Spot& at, const std::string& expected) {
     std::string found = json::serialize(*at.value);
-    note(cat(at.path.empty() ? "the whole" : at.path, ": expected ", expected, ", found ", found.size() > 60 ? found.substr(0, 57) + "..." : found));
+    note(cat(at.path.empty() ? "the whole" : at.path, ": expected ", expected, ", found ",
+             found.size() > 60 ? found.substr(0, 57) + "..." : found));
     return {};
   }
   void note(const std::string& message) {
@@ -165,7 +172,8 @@ KernelArgument read_argument(Reader& reader, const Spot& at) {
     expected *= static_cast<double>(argument.shape.back());
   }
   argument.bytes = reader.integer(bytes, 0);
-  if (reader.good() && static_cast<double>(argument.bytes) != expected) reader.wrong(bytes, cat(expected, " bytes, as shape and type say"));
+  if (reader.good() && static_cast<double>(argument.bytes) != expected)
+    reader.wrong(bytes, cat(expected, " bytes, as shape and type say"));
   return argument;
 }
 
@@ -177,7 +185,8 @@ std::array<i64, 3> read_extents(Reader& reader, const Spot& at, std::array<i64, 
   return out;
 }
 
-KernelLaunch read_launch(Reader& reader, const Spot& at, const std::vector<KernelArgument>& arguments, i64 scratch_bytes) {
+KernelLaunch read_launch(Reader& reader, const Spot& at, const std::vector<KernelArgument>& arguments,
+                         i64 scratch_bytes) {
   constexpr i64 kMost = (i64{1} << 31) - 1;
   KernelLaunch launch;
   launch.name = reader.text(reader.member(at, "kernel"));
@@ -197,8 +206,10 @@ KernelLaunch read_launch(Reader& reader, const Spot& at, const std::vector<Kerne
   return launch;
 }
 
-void read_entry(Reader& reader, const Spot& at, i64 scratch_bytes, std::vector<KernelArgument>& arguments, std::vector<KernelLaunch>& launches) {
-  for (const Spot& buffer : reader.items(reader.member(at, "buffers"))) arguments.push_back(read_argument(reader, buffer));
+void read_entry(Reader& reader, const Spot& at, i64 scratch_bytes, std::vector<KernelArgument>& arguments,
+                std::vector<KernelLaunch>& launches) {
+  for (const Spot& buffer : reader.items(reader.member(at, "buffers")))
+    arguments.push_back(read_argument(reader, buffer));
   for (const Spot& launch : reader.items(reader.member(at, "launches"))) {
     if (reader.good()) launches.push_back(read_launch(reader, launch, arguments, scratch_bytes));
   }
@@ -219,13 +230,15 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
   manifest.symbol = reader.text(reader.member(at, "symbol"));
   manifest.scratch_shared_bytes = reader.integer(reader.member(at, "scratch_bytes"), 0);
   read_entry(reader, reader.member(at, "run"), manifest.scratch_shared_bytes, manifest.run, manifest.run_launches);
-  read_entry(reader, reader.member(at, "prepack"), manifest.scratch_shared_bytes, manifest.prepack, manifest.prepack_launches);
+  read_entry(reader, reader.member(at, "prepack"), manifest.scratch_shared_bytes, manifest.prepack,
+             manifest.prepack_launches);
   if (reader.good() && manifest.run_launches.empty()) reader.note(cat(at.path, ".run.launches: expected at least one"));
   out.trace_file = reader.file(folder, reader.member(at, "trace"));
   Spot code = reader.member(at, "cubin"), digest = reader.member(at, "digest");
   out.kernel.code = reader.file(folder, code);
   if (reader.good() && reader.text(digest) != digest_of(out.kernel.code))
-    reader.note(cat(code.path, ": ", folder, "/", reader.text(code), " is not what the manifest was written for (its digest differs)"));
+    reader.note(cat(code.path, ": ", folder, "/", reader.text(code),
+                    " is not what the manifest was written for (its digest differs)"));
   return out;
 }
 
@@ -254,7 +267,8 @@ std::optional<std::vector<FinalistFile>> read_finalists(const std::string& folde
   std::ifstream file(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  if (!file) return error = cat(path, " cannot be read; `tracewright tune --compile-only` writes such a folder"), std::nullopt;
+  if (!file)
+    return error = cat(path, " cannot be read; `tracewright tune --compile-only` writes such a folder"), std::nullopt;
   json::error_code code;
   json::value root = json::parse(text.str(), code);
   if (code) return error = cat(path, " is no JSON: ", code.message()), std::nullopt;

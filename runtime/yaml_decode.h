@@ -1,5 +1,5 @@
-// From a YAML tree to values: mappings as tables of keys, with errors that name the place and what would be right. Used by the task
-// list and device descriptions. It knows no key itself.
+// From a YAML tree to values: mappings as tables of keys, with errors that name the place and what would be right. Used
+// by the task list and device descriptions. It knows no key itself.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -51,7 +51,8 @@ struct Key {
   const char* missing = "";  // the note if the key is missing; "" = it may be
 };
 
-// The known name that the user may have meant, or "". Short names are alike by chance, so they match by letter case only.
+// The known name that the user may have meant, or "". Short names are alike by chance, so they match by letter case
+// only.
 std::string meant(const std::string& word, const std::vector<std::string>& known);
 // A note: "did you mean ...?", or what is known.
 std::string suggestion(const std::string& word, const std::vector<std::string>& known);
@@ -72,11 +73,13 @@ void for_each_entry(const YamlNode& node, Diagnostics& diagnostics, Use use) {
 }
 
 template <class Out>
-void decode_mapping(const std::string& what, const YamlNode& node, const std::vector<Key<Out>>& keys, Out& out, Diagnostics& diagnostics) {
+void decode_mapping(const std::string& what, const YamlNode& node, const std::vector<Key<Out>>& keys, Out& out,
+                    Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const Key<Out>& key : keys) known.push_back(key.name);
   if (node.kind != YamlKind::Mapping) {
-    diagnostics.error(node.span, cat("expected ", what, " to be a mapping, found ", describe(node)), cat("its keys: ", join(known, ", ")));
+    diagnostics.error(node.span, cat("expected ", what, " to be a mapping, found ", describe(node)),
+                      cat("its keys: ", join(known, ", ")));
     return;
   }
   std::set<std::string> present;

@@ -14,10 +14,11 @@ struct Opcode {
   const char* name;
 };
 constexpr Opcode kOpcodes[] = {
-    {0x223, "FFMA"},    {0x221, "FADD"},    {0x220, "FMUL"},  {0x22b, "DFMA"},  {0x224, "IMAD"},  {0x308, "MUFU"},  {0x231, "HFMA2"}, {0x235, "HFMA2"}, {0x23c, "HMMA"},
-    {0x237, "IMMA"},    {0x9f0, "HGMMA"},   {0x83b, "LDSM"},  {0x844, "STSM"},  {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"},
-    {0x3b5, "UTMASTG"}, {0x981, "LDG"},     {0x986, "STG"},   {0x984, "LDS"},   {0x388, "STS"},   {0x983, "LDL"},   {0x387, "STL"},
-    {0xb1d, "BAR"},     {0x5a7, "SYNCS"},   {0x9a7, "SYNCS"}, {0xf89, "SHFL"},  {0x918, "NOP"},
+    {0x223, "FFMA"},  {0x221, "FADD"},   {0x220, "FMUL"},    {0x22b, "DFMA"},    {0x224, "IMAD"},  {0x308, "MUFU"},
+    {0x231, "HFMA2"}, {0x235, "HFMA2"},  {0x23c, "HMMA"},    {0x237, "IMMA"},    {0x9f0, "HGMMA"}, {0x83b, "LDSM"},
+    {0x844, "STSM"},  {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"}, {0x3b5, "UTMASTG"}, {0x981, "LDG"},   {0x986, "STG"},
+    {0x984, "LDS"},   {0x388, "STS"},    {0x983, "LDL"},     {0x387, "STL"},     {0xb1d, "BAR"},   {0x5a7, "SYNCS"},
+    {0x9a7, "SYNCS"}, {0xf89, "SHFL"},   {0x918, "NOP"},
 };
 
 constexpr u64 kReservedShared = 1024;  // what the driver keeps of a block's shared memory on sm_90 and later
@@ -98,7 +99,8 @@ void read_own_info(const Elf& elf, CubinKernel& kernel) {
   }
   if (const Elf::Section* shared = elf.find(cat(".nv.shared.", kernel.name))) {
     bool has_reserved = elf.find(".nv.shared.reserved.0") != nullptr;
-    kernel.shared_bytes = static_cast<i64>(shared->bytes - (has_reserved ? std::min(shared->bytes, kReservedShared) : 0));
+    kernel.shared_bytes =
+        static_cast<i64>(shared->bytes - (has_reserved ? std::min(shared->bytes, kReservedShared) : 0));
   }
 }
 
@@ -129,7 +131,10 @@ int CubinKernel::count(std::string_view opcode) const {
 
 std::optional<std::vector<CubinKernel>> read_cubin(std::string_view cubin, std::string& error) {
   constexpr u64 kMachine = 190;  // EM_CUDA
-  if (cubin.substr(0, 5) != "\x7f" "ELF\x02") return error = "this is no ELF64 file", std::nullopt;
+  if (cubin.substr(0, 5) !=
+      "\x7f"
+      "ELF\x02")
+    return error = "this is no ELF64 file", std::nullopt;
   Elf elf(cubin);
   if (elf.number(18, 2) != kMachine) return error = "this ELF file is not for NVIDIA GPUs", std::nullopt;
   constexpr std::string_view kText = ".text.";

@@ -1,7 +1,7 @@
 // What a cubin says about its kernels: registers, stack, shared memory, launch bounds, and how often each instruction
-// occurs. For checks of compiled candidates and manifests. Needs no tool of the CUDA toolkit; the meaning of NVIDIA's ELF
-// sections and opcodes was found by comparing compiles, and tests compare it with ptxas's own log. It trusts no length, and
-// disassembles nothing: operands are not looked at.
+// occurs. For checks of compiled candidates and manifests. Needs no tool of the CUDA toolkit; the meaning of NVIDIA's
+// ELF sections and opcodes was found by comparing compiles, and tests compare it with ptxas's own log. It trusts no
+// length, and disassembles nothing: operands are not looked at.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,12 +15,13 @@ namespace tw::cuda {
 
 struct CubinKernel {
   std::string name;
-  int registers = 0;        // of one thread
-  i64 stack_bytes = 0;      // of one thread
-  i64 shared_bytes = 0;     // declared in the source; what the driver adds on sm_90 and later is taken off
-  i64 max_threads = 0;      // __launch_bounds__ or the like; 0 = none
+  int registers = 0;           // of one thread
+  i64 stack_bytes = 0;         // of one thread
+  i64 shared_bytes = 0;        // declared in the source; what the driver adds on sm_90 and later is taken off
+  i64 max_threads = 0;         // __launch_bounds__ or the like; 0 = none
   std::map<int, int> opcodes;  // low 12 bits of an instruction -> how often
-  int count(std::string_view opcode) const;  // of all instructions of this name, e.g. "HFMA2"; 0 = none, or not a known name
+  int count(
+      std::string_view opcode) const;  // of all instructions of this name, e.g. "HFMA2"; 0 = none, or not a known name
 };
 
 // The kernels of a cubin in the order of its sections; nullopt with the reason in `error` if it is not one.

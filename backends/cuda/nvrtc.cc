@@ -172,12 +172,13 @@ std::string why_unfit(const Compiled& compiled) {
   for (const KernelUse& use : compiled.kernels) {
     i64 spilled = use.spill_store_bytes + use.spill_load_bytes;
     if (spilled > 0)
-      return cat("kernel `", use.name, "` needs more registers than a thread has: ", use.spill_store_bytes, " bytes of spill stores, ",
-                 use.spill_load_bytes, " of loads, with ", use.registers, " registers");
+      return cat("kernel `", use.name, "` needs more registers than a thread has: ", use.spill_store_bytes,
+                 " bytes of spill stores, ", use.spill_load_bytes, " of loads, with ", use.registers, " registers");
   }
   for (const CubinKernel& kernel : compiled.code) {
     if (kernel.stack_bytes > 0 || kernel.count("STL") > 0)
-      return cat("kernel `", kernel.name, "` keeps ", kernel.stack_bytes, " bytes of each thread's data in memory, not in registers");
+      return cat("kernel `", kernel.name, "` keeps ", kernel.stack_bytes,
+                 " bytes of each thread's data in memory, not in registers");
   }
   return "";
 }

@@ -16,7 +16,9 @@ struct Loading {
   Loading() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-      error = "there is no CUDA driver (libcuda.so.1); it comes with the driver of an NVIDIA GPU: sudo apt install nvidia-driver";
+      error =
+          "there is no CUDA driver (libcuda.so.1); it comes with the driver of an NVIDIA GPU: sudo apt install "
+          "nvidia-driver";
       return;
     }
     load_all(library);

@@ -1,21 +1,30 @@
-// The CUDA driver's functions, found at run time (dlopen of libcuda.so.1), so that nothing needs a driver or the CUDA toolkit to build
-// or start. Used by device.cc only. Declared here as far as they are used, by NVIDIA's documented interface of CUDA 12.
+// The CUDA driver's functions, found at run time (dlopen of libcuda.so.1), so that nothing needs a driver or the CUDA
+// toolkit to build or start. Used by device.cc only. Declared here as far as they are used, by NVIDIA's documented
+// interface of CUDA 12.
 #pragma once
 #include <cstddef>
 #include <string>
 
 namespace tw::cuda {
 
-using Code = int;  // CUresult; 0 = good
-using Handle = void*;  // of a context, stream, module, function, event, graph
+using Code = int;                    // CUresult; 0 = good
+using Handle = void*;                // of a context, stream, module, function, event, graph
 using Address = unsigned long long;  // CUdeviceptr
 
 // Result codes that are told apart.
-enum : Code { OutOfMemory = 2, NoDevice = 100, IllegalAddress = 700, OutOfResources = 701, LaunchTimeout = 702, FirstFault = 700, LastFault = 720 };
+enum : Code {
+  OutOfMemory = 2,
+  NoDevice = 100,
+  IllegalAddress = 700,
+  OutOfResources = 701,
+  LaunchTimeout = 702,
+  FirstFault = 700,
+  LastFault = 720
+};
 
-enum Attribute : int { ComputeMajor = 75, ComputeMinor = 76 };          // CUdevice_attribute
-enum FunctionAttribute : int { DynamicSharedBytes = 8 };                 // CUfunction_attribute
-enum CaptureMode : int { ThreadLocal = 1 };                              // CUstreamCaptureMode
+enum Attribute : int { ComputeMajor = 75, ComputeMinor = 76 };  // CUdevice_attribute
+enum FunctionAttribute : int { DynamicSharedBytes = 8 };        // CUfunction_attribute
+enum CaptureMode : int { ThreadLocal = 1 };                     // CUstreamCaptureMode
 constexpr unsigned kNonBlockingStream = 1;
 
 // CUlaunchConfig.

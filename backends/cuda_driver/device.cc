@@ -6,8 +6,8 @@
 #include "backends/cuda_driver/api.h"
 #include "dsl/base/text.h"
 
-// All work goes to one stream of the device's primary context. Times are those of events around a graph that holds several runs, so that
-// what a launch costs the processor does not count (see runtime/worker/sampling.h for the rest).
+// All work goes to one stream of the device's primary context. Times are those of events around a graph that holds
+// several runs, so that what a launch costs the processor does not count (see runtime/worker/sampling.h for the rest).
 namespace tw::device {
 
 const char* const kKind = "CUDA";
@@ -35,8 +35,8 @@ struct LoadedKernel::State {
   cuda::Handle graph = nullptr;  // of graph_calls runs
   int graph_calls = 0;
 
-  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch, std::vector<Launch>& out,
-            std::string& error);
+  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
+            std::vector<Launch>& out, std::string& error);
   int launch(std::vector<Launch>& launches);
   int finish(std::vector<Launch>& launches);
   int capture(int calls);
@@ -78,7 +78,8 @@ std::vector<std::string> names(std::string& error) {
     if (api->device_get(&device, index) != 0) continue;
     api->device_name(name, sizeof name, device);
     api->device_memory(&bytes, device);
-    out.push_back(cat(name, " (", capability_of(*api, device), ", ", bytes >> 30, " GiB, driver for CUDA ", version / 1000, ".", version % 1000 / 10, ")"));
+    out.push_back(cat(name, " (", capability_of(*api, device), ", ", bytes >> 30, " GiB, driver for CUDA ",
+                      version / 1000, ".", version % 1000 / 10, ")"));
   }
   if (out.empty()) error = "the CUDA driver finds no device";
   return out;
@@ -114,7 +115,8 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
   for (cuda::Handle* event : {&state_->begin, &state_->end}) {
     if (code == 0) code = api.event_create(event, 0);
   }
-  if (code != 0) error = cat("the CUDA device ", found[static_cast<std::size_t>(index)], " cannot be used: ", error_text(code));
+  if (code != 0)
+    error = cat("the CUDA device ", found[static_cast<std::size_t>(index)], " cannot be used: ", error_text(code));
 }
 
 Device::~Device() {
@@ -150,9 +152,12 @@ bool Memory::read(void* data) const {
 
 bool Memory::fill(u8 byte) {
   std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
-  auto one = [&](u8 value, std::size_t at, std::size_t bytes) { return driver().set_bytes(state_->address + at, value, bytes) == 0; };
+  auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
+    return driver().set_bytes(state_->address + at, value, bytes) == 0;
+  };
   // Sets are done in the default stream, kernels in another one.
-  return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) && driver().stream_synchronize(nullptr) == 0;
+  return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
+         driver().stream_synchronize(nullptr) == 0;
 }
 
 bool Memory::bands_intact() const {
@@ -164,10 +169,11 @@ bool Memory::bands_intact() const {
   return true;
 }
 
-LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run,
-                           Memory* scratch, std::string& error)
+LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
+                           const std::vector<Memory*>& run, Memory* scratch, std::string& error)
     : state_(new State{device.state()}) {
-  if (!kernel.code.starts_with("\x7f" "ELF")) {
+  if (!kernel.code.starts_with("\x7f"
+                               "ELF")) {
     error = "the kernel is no machine code for CUDA devices";
     return;
   }
@@ -202,8 +208,8 @@ int LoadedKernel::run(int calls, i64& nanoseconds) {
   return code;
 }
 
-bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
-                               std::vector<Launch>& out, std::string& error) {
+bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments,
+                               Memory* scratch, std::vector<Launch>& out, std::string& error) {
   for (const KernelLaunch& launch : launches) {
     Launch made;
     int code = driver().find_function(&made.function, module, launch.name.c_str());
@@ -218,7 +224,8 @@ bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const 
     made.config.stream = device.stream;
     for (const KernelLaunch::Pointer& pointer : launch.pointers) {
       const Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
-      made.pointers.push_back(memory->state().address + kBand + (pointer.is_scratch ? static_cast<cuda::Address>(pointer.at) : 0));
+      made.pointers.push_back(memory->state().address + kBand +
+                              (pointer.is_scratch ? static_cast<cuda::Address>(pointer.at) : 0));
     }
     out.push_back(std::move(made));
     Launch& kept = out.back();  // `pointers` has its place in the heap now, and moves no more

@@ -31,8 +31,8 @@ struct LoadedKernel::State {
   std::vector<Launch> prepack, run;
   std::vector<cl_mem> parts;  // sub-buffers
 
-  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch, std::vector<Launch>& out,
-            std::string& error);
+  bool bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
+            std::vector<Launch>& out, std::string& error);
   int launch(const std::vector<Launch>& launches, double* device_seconds);
 };
 
@@ -138,19 +138,20 @@ Memory::~Memory() {
 }
 
 bool Memory::write(const void* data) {
-  return bytes_ == 0 || cl().write_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand, static_cast<std::size_t>(bytes_), data, 0,
-                                          nullptr, nullptr) == CL_SUCCESS;
+  return bytes_ == 0 || cl().write_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand,
+                                          static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::read(void* data) const {
-  return bytes_ == 0 || cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand, static_cast<std::size_t>(bytes_), data, 0,
-                                         nullptr, nullptr) == CL_SUCCESS;
+  return bytes_ == 0 || cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand,
+                                         static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::fill(u8 byte) {
   std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
   auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
-    return cl().fill_buffer(device_.state().queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) == CL_SUCCESS;
+    return cl().fill_buffer(device_.state().queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) ==
+           CL_SUCCESS;
   };
   return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
          cl().finish(device_.state().queue) == CL_SUCCESS;
@@ -159,15 +160,16 @@ bool Memory::fill(u8 byte) {
 bool Memory::bands_intact() const {
   std::vector<u8> band(kBand);
   for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
-    if (cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, kBand, band.data(), 0, nullptr, nullptr) != CL_SUCCESS)
+    if (cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, kBand, band.data(), 0, nullptr, nullptr) !=
+        CL_SUCCESS)
       return false;
     if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
   }
   return true;
 }
 
-LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack, const std::vector<Memory*>& run,
-                           Memory* scratch, std::string& error)
+LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
+                           const std::vector<Memory*>& run, Memory* scratch, std::string& error)
     : state_(new State{device.state()}) {
   const char* text = kernel.code.data();
   std::size_t bytes = kernel.code.size();
@@ -177,7 +179,8 @@ LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vect
   cl_device_id id = device.state().device;
   code = program ? cl().build_program(program, 1, &id, "-cl-std=CL1.2", nullptr, nullptr) : code;
   if (code != CL_SUCCESS) {
-    std::string log = text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
+    std::string log =
+        text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
     error = cat("the driver does not compile the source (error ", code, "): ", log.substr(0, 400));
     return;
   }
@@ -208,8 +211,8 @@ int LoadedKernel::run(int calls, i64& nanoseconds) {
   return code;
 }
 
-bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments, Memory* scratch,
-                               std::vector<Launch>& out, std::string& error) {
+bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const std::vector<Memory*>& arguments,
+                               Memory* scratch, std::vector<Launch>& out, std::string& error) {
   for (const KernelLaunch& launch : launches) {
     cl_int code = CL_SUCCESS;
     Launch made;
@@ -224,7 +227,8 @@ bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const 
       Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
       i64 offset = pointer.is_scratch ? pointer.at : 0;
       cl_buffer_region region{kBand + static_cast<std::size_t>(offset), static_cast<std::size_t>(pointer.bytes)};
-      cl_mem part = cl().create_sub_buffer(memory->state().handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+      cl_mem part = cl().create_sub_buffer(memory->state().handle, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
+                                           &region, &code);
       if (code != CL_SUCCESS) break;
       parts.push_back(part);
       code = cl().set_kernel_arg(made.kernel, static_cast<cl_uint>(i), sizeof part, &part);
@@ -241,7 +245,8 @@ int LoadedKernel::State::launch(const std::vector<Launch>& launches, double* dev
   int code = CL_SUCCESS;
   for (std::size_t i = 0; i < launches.size() && code == CL_SUCCESS; ++i) {
     const Launch& one = launches[i];
-    code = cl().run_kernel(device.queue, one.kernel, 3, nullptr, one.global, one.local, 0, nullptr, device_seconds ? &events[i] : nullptr);
+    code = cl().run_kernel(device.queue, one.kernel, 3, nullptr, one.global, one.local, 0, nullptr,
+                           device_seconds ? &events[i] : nullptr);
   }
   if (int finished = cl().finish(device.queue); code == CL_SUCCESS) code = finished;
   if (device_seconds) *device_seconds = 0;

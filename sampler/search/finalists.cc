@@ -24,17 +24,20 @@ struct Attempt {
 
 class FinalistSearch {
  public:
-  FinalistSearch(const TuneTask& task, const FinalistOptions& options, CandidateSpace space, const std::atomic<bool>& stop)
+  FinalistSearch(const TuneTask& task, const FinalistOptions& options, CandidateSpace space,
+                 const std::atomic<bool>& stop)
       : task_(task), options_(options), space_(std::move(space)), stop_(stop) {
     evolution_.threads = options.threads > 0 ? options.threads : usable_threads();
-    evolution_.epsilon = 0;  // what the model thinks little of is not worth a compilation, where nothing is learned from it
+    evolution_.epsilon =
+        0;  // what the model thinks little of is not worth a compilation, where nothing is learned from it
   }
 
   FinalistResult run() {
     for (int round = 0; round < options_.rounds && !stop_; ++round) {
       double begin = now();
-      std::vector<Candidate> proposed = evolve(space_, elites_, tried_, nullptr, 2 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
-                                               evolution_, known_, result_.stats);
+      std::vector<Candidate> proposed =
+          evolve(space_, elites_, tried_, nullptr, 2 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
+                 evolution_, known_, result_.stats);
       result_.search_seconds += now() - begin;
       if (proposed.empty()) break;
       begin = now();
@@ -67,7 +70,8 @@ class FinalistSearch {
       is_better |= worst == 0 || one.finalist->seconds < worst;
       result_.finalists.push_back(std::move(*one.finalist));
     }
-    std::stable_sort(result_.finalists.begin(), result_.finalists.end(), [](const Finalist& a, const Finalist& b) { return a.seconds < b.seconds; });
+    std::stable_sort(result_.finalists.begin(), result_.finalists.end(),
+                     [](const Finalist& a, const Finalist& b) { return a.seconds < b.seconds; });
     while (!stop_ && check_best()) {
     }
     if (is_full()) result_.finalists.erase(result_.finalists.begin() + options_.count, result_.finalists.end());
@@ -83,7 +87,8 @@ class FinalistSearch {
     if (trace) dropped.trace = *trace;
   }
 
-  // Sends the best that are not checked yet through the gate, which takes longer than all before it. False: there are none.
+  // Sends the best that are not checked yet through the gate, which takes longer than all before it. False: there are
+  // none.
   bool check_best() {
     if (!options_.gate) return false;
     std::vector<Finalist*> best;
@@ -133,7 +138,8 @@ class FinalistSearch {
     for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
       for (const cuda::CubinKernel& kernel : finalist.compiled.code) {
         if (kernel.name != launch.name) continue;
-        BlockNeeds needs{launch.threads[0] * launch.threads[1] * launch.threads[2], kernel.registers, kernel.shared_bytes};
+        BlockNeeds needs{launch.threads[0] * launch.threads[1] * launch.threads[2], kernel.registers,
+                         kernel.shared_bytes};
         if (out.why.empty()) out.why = broken_limit(*space_.gpu, needs);
         registers.push_back(kernel.registers);
       }

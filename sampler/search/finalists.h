@@ -1,6 +1,7 @@
-// Finalists: the best candidates of a task for a CUDA device that is not there. The search is that of `tune` with the analytic model in
-// place of the learned one, and compiling with checks in place of measuring: what spills, breaks a limit of the device or a promise of
-// the compiler, or is wrong by emulation, is dropped. Used by `tune --compile-only`. It needs NVRTC, no driver and no device.
+// Finalists: the best candidates of a task for a CUDA device that is not there. The search is that of `tune` with the
+// analytic model in place of the learned one, and compiling with checks in place of measuring: what spills, breaks a
+// limit of the device or a promise of the compiler, or is wrong by emulation, is dropped. Used by `tune
+// --compile-only`. It needs NVRTC, no driver and no device.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -19,38 +20,40 @@ struct GateVerdict {
 };
 
 struct FinalistOptions {
-  int count = 8;           // finalists that are wanted
-  int rounds = 6;          // of search and compiling, at most
+  int count = 8;   // finalists that are wanted
+  int rounds = 6;  // of search and compiling, at most
   u64 seed = 0;
-  int threads = 0;         // 0 = all this process may use
+  int threads = 0;  // 0 = all this process may use
   std::string rules = "cuda";
-  // Stands in for a run on a device: does the source compute what the workload says? Called from several threads, for those only that are
-  // among the best; null = none.
+  // Stands in for a run on a device: does the source compute what the workload says? Called from several threads, for
+  // those only that are among the best; null = none.
   std::function<GateVerdict(const Kernel& source)> gate;
 };
 
 struct Finalist {
   Candidate candidate;
-  Trace trace;                          // whole, with what postprocessors did
-  Kernel source;                        // CUDA C with its launches; symbol: the task's name
+  Trace trace;    // whole, with what postprocessors did
+  Kernel source;  // CUDA C with its launches; symbol: the task's name
   cuda::Compiled compiled;
   std::vector<KernelEstimate> estimate;  // by launch, with the registers that ptxas gave
-  double seconds = 0;                   // predicted
+  double seconds = 0;                    // predicted
   GateVerdict gate;
-  bool is_checked = false;              // by the gate, if there is one
+  bool is_checked = false;  // by the gate, if there is one
 };
 
 struct FinalistResult {
-  std::vector<Finalist> finalists;      // best first
+  std::vector<Finalist> finalists;  // best first
   struct Dropped {
     i64 count = 0;
     std::string example;
-    std::optional<Trace> trace;  // of the example, where a gate refused it: a wrong program is a bug of rules or lowering
+    std::optional<Trace>
+        trace;  // of the example, where a gate refused it: a wrong program is a bug of rules or lowering
   };
-  std::map<std::string, Dropped> dropped;  // by what refused it: "lowering", "compiler", "registers", "limits", "emulation"
-  std::string problem;                  // why there is nothing: no NVRTC, no description of the device, no sketch
+  std::map<std::string, Dropped>
+      dropped;          // by what refused it: "lowering", "compiler", "registers", "limits", "emulation"
+  std::string problem;  // why there is nothing: no NVRTC, no description of the device, no sketch
   EvolutionStats stats;
-  i64 compiled = 0;                     // candidates that went through NVRTC
+  i64 compiled = 0;                                // candidates that went through NVRTC
   double search_seconds = 0, compile_seconds = 0;  // wall time
 };
 

@@ -13,6 +13,7 @@
 #include "rules/lang/library.h"
 #include "rules/lang/module.h"
 #include "runtime/database_exchange.h"
+#include "runtime/device_file.h"
 #include "runtime/task_list.h"
 #include "runtime/trace_file.h"
 
@@ -90,6 +91,14 @@ void fuzz_task_list(const std::string& text) {
   (void)diagnostics.render();
 }
 
+void fuzz_device(const std::string& text) {
+  Source source{"fuzz.yaml", text};
+  Diagnostics diagnostics(source);
+  std::optional<GpuDevice> device = parse_device(diagnostics);
+  TW_CHECK(device || !diagnostics.render().empty(), "a description was refused without a message");
+  if (device) (void)occupancy(*device, {256, 64, 4096});
+}
+
 void fuzz_import(const std::string& text) {
   static auto database = Database::open((std::filesystem::temp_directory_path() / ("fuzz_import_" + std::to_string(getpid()) + ".db")).string(),
                                         DatabaseMode::Write);
@@ -137,6 +146,7 @@ const std::vector<Target>& targets() {
       {"trace_file", fuzz_trace_file, {trace_file(kSchedule), trace_file("")}},
       {"rules", fuzz_rules, files_of("rules", ".tw")},
       {"task_list", fuzz_task_list, files_of("examples", ".yaml")},
+      {"device", fuzz_device, files_of("costmodel/devices", ".yaml")},
       {"import", fuzz_import, {"{\"workload\": \"x\"}\n", "{\"record\": {}}\n\n[1, 2]\n"}},
   };
   return all;

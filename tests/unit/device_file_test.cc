@@ -1,5 +1,5 @@
-// Descriptions of GPUs: those that are built in, errors in a user's file, and occupancy against NVIDIA's own header where it is
-// installed.
+// Descriptions of GPUs: those that are built in, errors in a user's file, and occupancy against NVIDIA's own header
+// where it is installed.
 #include "runtime/device_file.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,8 @@ TEST(DeviceFile, AnArchHasADefault) {
   EXPECT_EQ(errors, "");
   EXPECT_FALSE(device_of(cuda_target("cuda -arch=sm_75"), errors));
   EXPECT_EQ(errors,
-            "there is no description of a device with arch sm_75; there are a100, h100, h200, rtx4090. Write one as in docs/commands.md and "
+            "there is no description of a device with arch sm_75; there are a100, h100, h200, rtx4090. Write one as in "
+            "docs/commands.md and "
             "name it: {kind: cuda, arch: sm_75, device: my_gpu.yaml}\n");
 }
 
@@ -51,7 +52,8 @@ TEST(DeviceFile, TargetsSayWhatIsWrong) {
   std::string errors;
   cuda_target("cuda -device=a101", &errors);
   EXPECT_EQ(errors,
-            "target:1:14: error: unknown device `a101`\n    1 | cuda -device=a101\n      |              ^~~~\nnote: did you mean `a100`?\n");
+            "target:1:14: error: unknown device `a101`\n    1 | cuda -device=a101\n      |              ^~~~\nnote: "
+            "did you mean `a100`?\n");
   cuda_target("cuda -device=mine.yaml", &errors);
   EXPECT_NE(errors.find("a device that a file describes needs `arch` beside it"), std::string::npos) << errors;
   Target target = cuda_target("cuda -arch=sm_80 -device=h100");
@@ -67,17 +69,22 @@ TEST(DeviceFile, TargetsSayWhatIsWrong) {
 TEST(DeviceFile, ErrorsNameTheirPlace) {
   test::TemporaryDirectory folder;
   std::string path = folder.path() + "/mine.yaml";
-  test::write_file(path,
-                   "name: mine\narch: sm_86\nmultiprocessors: 46\nclock_mhz: fast\nshared_per_multiprocesor: 102400\nshared_per_block: 101376\n"
-                   "memory_gb_per_second: 448\nl2_bytes: 4194304\nl2_bytes_per_cycle: 1500\nf32_per_cycle: 128\nf64_per_cycle: 2\n");
+  test::write_file(
+      path,
+      "name: mine\narch: sm_86\nmultiprocessors: 46\nclock_mhz: fast\nshared_per_multiprocesor: "
+      "102400\nshared_per_block: 101376\n"
+      "memory_gb_per_second: 448\nl2_bytes: 4194304\nl2_bytes_per_cycle: 1500\nf32_per_cycle: 128\nf64_per_cycle: 2\n");
   std::string errors;
   EXPECT_FALSE(device_of(cuda_target(cat("cuda -arch=sm_86 -device=", path)), errors));
-  EXPECT_EQ(errors, cat(path,
-                        ":4:12: error: expected `clock_mhz` to be an integer from 1 to 100000, found `fast`\n    4 | clock_mhz: fast\n"
-                        "      |            ^~~~\n",
-                        path,
-                        ":5:1: error: unknown key `shared_per_multiprocesor` in a device\n    5 | shared_per_multiprocesor: 102400\n"
-                        "      | ^~~~~~~~~~~~~~~~~~~~~~~~\nnote: did you mean `shared_per_multiprocessor`?\n"));
+  EXPECT_EQ(
+      errors,
+      cat(path,
+          ":4:12: error: expected `clock_mhz` to be an integer from 1 to 100000, found `fast`\n    4 | clock_mhz: "
+          "fast\n"
+          "      |            ^~~~\n",
+          path,
+          ":5:1: error: unknown key `shared_per_multiprocesor` in a device\n    5 | shared_per_multiprocesor: 102400\n"
+          "      | ^~~~~~~~~~~~~~~~~~~~~~~~\nnote: did you mean `shared_per_multiprocessor`?\n"));
 }
 
 TEST(Occupancy, SaysWhichLimitIsBroken) {
@@ -121,9 +128,10 @@ TEST(Occupancy, IsThatOfTheToolkit) {
           attributes.numBlockBarriers = 1;
           cudaOccDeviceState state;
           cudaOccResult result;
-          ASSERT_EQ(cudaOccMaxActiveBlocksPerMultiprocessor(&result, &properties, &attributes, &state, static_cast<int>(threads),
-                                                            static_cast<std::size_t>(shared)),
-                    CUDA_OCC_SUCCESS);
+          ASSERT_EQ(
+              cudaOccMaxActiveBlocksPerMultiprocessor(&result, &properties, &attributes, &state,
+                                                      static_cast<int>(threads), static_cast<std::size_t>(shared)),
+              CUDA_OCC_SUCCESS);
           int ours = occupancy(device, {threads, registers, shared});
           EXPECT_EQ(ours, result.activeBlocksPerMultiprocessor)
               << name << ": " << threads << " threads, " << registers << " registers, " << shared << " bytes";

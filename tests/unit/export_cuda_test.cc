@@ -1,5 +1,6 @@
-// An exported CUDA library: machine code, manifest, and a C program of its own that calls the launcher. The program is linked with the
-// stub of the driver (tests/cuda_stub), which runs no machine code: what is tested is that the right pointers get to the right launches.
+// An exported CUDA library: machine code, manifest, and a C program of its own that calls the launcher. The program is
+// linked with the stub of the driver (tests/cuda_stub), which runs no machine code: what is tested is that the right
+// pointers get to the right launches.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -47,9 +48,11 @@ TEST(ExportCuda, ALibraryHasMachineCodeAndALauncherThatCompiles) {
   Target target;
   target.kind = TargetKind::Cuda;
   target.arch = "sm_80";
-  test::Scheduled scheduled("matmul(M = 19, N = 24, K = 13)", {}, test::gpu_gemm_schedule({.ty = 2, .tx = 3, .rows = 2, .columns = 4, .depth = 4}));
+  test::Scheduled scheduled("matmul(M = 19, N = 24, K = 13)", {},
+                            test::gpu_gemm_schedule({.ty = 2, .tx = 3, .rows = 2, .columns = 4, .depth = 4}));
   Arena arena;
-  Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
+  Result<LoweredGpuProgram> lowered =
+      lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
   ASSERT_TRUE(lowered);
   Result<Kernel> kernel = device_source(*lowered, target, kernel_symbol("lib", "mm"));
   ASSERT_TRUE(kernel);
@@ -57,17 +60,19 @@ TEST(ExportCuda, ALibraryHasMachineCodeAndALauncherThatCompiles) {
   test::TemporaryDirectory folder;
   ExportResult exported = write_device_export({"lib", {task}}, folder.path());
   EXPECT_EQ(exported.error + exported.note, "");
-  for (const char* name : {"lib.h", "lib.c", "tw_cuda_launcher.h", "manifest.json", "sources/mm.cu", "cubins/mm.cubin", "traces/mm.tw"})
+  for (const char* name :
+       {"lib.h", "lib.c", "tw_cuda_launcher.h", "manifest.json", "sources/mm.cu", "cubins/mm.cubin", "traces/mm.tw"})
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/" + name)) << name;
 #ifdef TW_CUDA_INCLUDE
   test::write_file(folder.path() + "/main.c", kProgram);
   std::string stub = TW_BINARY_DIR "/tests/cuda_stub";
-  test::Finished compiled = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-isystem", TW_CUDA_INCLUDE, "-o",
-                                               "main", "main.c", "lib.c", stub + "/libcuda.so.1"},
-                                              {.folder = folder.path()});
+  test::Finished compiled =
+      test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-isystem",
+                         TW_CUDA_INCLUDE, "-o", "main", "main.c", "lib.c", stub + "/libcuda.so.1"},
+                        {.folder = folder.path()});
   ASSERT_EQ(compiled.code, 0) << compiled.err;
-  test::Finished ran =
-      test::run_program({"./main"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_GEMM=19,24,13"}});
+  test::Finished ran = test::run_program(
+      {"./main"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_GEMM=19,24,13"}});
   EXPECT_EQ(ran.out, "right\n") << ran.err;
 #else
   GTEST_SKIP() << "cuda.h was not found when this was built";

@@ -94,7 +94,8 @@ TEST_F(Finalists, RegistersAreEstimated) {
   TuneTask task = task_of("matmul", {{"M", i64{256}}, {"N", i64{256}}, {"K", i64{128}}}, "sm_80");
   rules::Library library = rules::Library::built_in();
   std::string errors;
-  CandidateSpace space = make_candidate_space(task.program.program, *library.find_set("cuda"), library, task.target, errors);
+  CandidateSpace space =
+      make_candidate_space(task.program.program, *library.find_set("cuda"), library, task.target, errors);
   CandidateBuilder builder(space);
   GpuDraft draft(*space.gpu);
   FinalistResult result = search(task, {.count = 8, .rounds = 2});

@@ -29,8 +29,9 @@ GpuDevice device(const std::string& name) {
 // One thread for each point of the output, `threads` to a block along the last loop, or along the one before it.
 std::string naive(int threads, bool along_rows = false) {
   const char *split = along_rows ? "i" : "j", *other = along_rows ? "j" : "i";
-  return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\nreorder([", other, ", ", split, "])\ng, t = split(", split, ", [_, ", threads,
-             "])\nbind(g, \"blockIdx.x\")\nbind(t, \"threadIdx.x\")\nbind(", other, ", \"blockIdx.y\")\n");
+  return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\nreorder([", other, ", ", split, "])\ng, t = split(", split,
+             ", [_, ", threads, "])\nbind(g, \"blockIdx.x\")\nbind(t, \"threadIdx.x\")\nbind(", other,
+             ", \"blockIdx.y\")\n");
 }
 
 class Model {
@@ -53,7 +54,8 @@ const char* kGemm = "matmul(M = 2048, N = 2048, K = 2048)";
 
 TEST(GpuDraft, CountsWhatATiledProductMoves) {
   Model model;
-  const KernelEstimate& tiled = model(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
+  const KernelEstimate& tiled =
+      model(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
   EXPECT_EQ(tiled.grid, (std::array<i64, 3>{16, 16, 1}));
   EXPECT_EQ(tiled.threads, (std::array<i64, 3>{16, 16, 1}));
   EXPECT_EQ(tiled.shared_bytes, (128 + 128) * 8 * 4);
@@ -72,7 +74,8 @@ TEST(GpuDraft, CountsWhatATiledProductMoves) {
 
 TEST(GpuDraft, OrdersProducts) {
   const char* use = "matmul(M = 4096, N = 4096, K = 4096)";
-  // With 128 lanes to 4 schedulers what is not a multiply-add counts; with the 64 of an A100 tiles of 4 x 4 are nearly enough.
+  // With 128 lanes to 4 schedulers what is not a multiply-add counts; with the 64 of an A100 tiles of 4 x 4 are nearly
+  // enough.
   Model model("h100");
   double plain = model.time(use, naive(128)), strided = model.time(use, naive(128, true));
   double small = model.time(use, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 2, .columns = 2, .depth = 8}));
@@ -83,7 +86,8 @@ TEST(GpuDraft, OrdersProducts) {
   EXPECT_GT(small, 1.3 * middle) << "register tiles";
   EXPECT_GT(middle, large);
   // Few threads hide nothing, and more registers than there are spill.
-  EXPECT_GT(model.time(use, test::gpu_gemm_schedule({.ty = 2, .tx = 2, .rows = 8, .columns = 8, .depth = 8})), 1.5 * large);
+  EXPECT_GT(model.time(use, test::gpu_gemm_schedule({.ty = 2, .tx = 2, .rows = 8, .columns = 8, .depth = 8})),
+            1.5 * large);
   EXPECT_GT(model.time(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 16, .columns = 16, .depth = 8})), large);
 }
 
@@ -98,8 +102,10 @@ TEST(GpuDraft, SmallProductsWantSmallTiles) {
 // 432 blocks are 4 for each multiprocessor, one warp for each of its schedulers; 216 blocks leave half of these idle.
 TEST(GpuDraft, WarpsAreDealtToSchedulers) {
   auto schedule = [](const char* threads) {
-    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1 = split(i, [_, 8])\nj0, j1 = split(j, [_, ", threads,
-               "])\nreorder([i0, j0, j1, k, i1])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nbind(j1, \"threadIdx.x\")\npromote(b, 0, "
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1 = split(i, [_, 8])\nj0, j1 = split(j, [_, ",
+               threads,
+               "])\nreorder([i0, j0, j1, k, i1])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nbind(j1, "
+               "\"threadIdx.x\")\npromote(b, 0, "
                "k)\nunroll(i1)\n");
   };
   Model model;
@@ -111,7 +117,8 @@ TEST(GpuDraft, WarpsAreDealtToSchedulers) {
 TEST(GpuDraft, SeesLaunchesThatCannotBe) {
   Model model;
   double good = model.time(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}));
-  double too_much = model.time(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 16, .columns = 8, .depth = 256}));
+  double too_much =
+      model.time(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 16, .columns = 8, .depth = 256}));
   EXPECT_LT(good, 1);
   EXPECT_GT(too_much, 100);
 }
@@ -120,10 +127,13 @@ TEST(GpuDraft, SeesLaunchesThatCannotBe) {
 TEST(GpuDraft, CountsBankConflicts) {
   const std::string use = "matmul(M = 1024, N = 1024, K = 1024)";
   auto schedule = [](const char* align) {
-    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\nk0, k1 = split(k, [_, 32])\ni0, i1 = split(i, [_, 32])\nreorder([i0, j, k0, i1, k1])\n"
-               "bind(i0, \"blockIdx.y\")\nbind(j, \"blockIdx.x\")\nbind(i1, \"threadIdx.x\")\npromote(b, 0, k0)\nc = cache_read(b, 0, "
-               "\"shared\")\ncompute_at(c, k0, keep_units = 1)\n",
-               align);
+    return cat(
+        "b = get_block(\"C\")\ni, j, k = get_loops(b)\nk0, k1 = split(k, [_, 32])\ni0, i1 = split(i, [_, "
+        "32])\nreorder([i0, j, k0, i1, k1])\n"
+        "bind(i0, \"blockIdx.y\")\nbind(j, \"blockIdx.x\")\nbind(i1, \"threadIdx.x\")\npromote(b, 0, k0)\nc = "
+        "cache_read(b, 0, "
+        "\"shared\")\ncompute_at(c, k0, keep_units = 1)\n",
+        align);
   };
   Model model;
   double without = model(use, schedule("")).shared;
@@ -135,9 +145,11 @@ TEST(GpuDraft, CountsBankConflicts) {
 // Work-items that were fused into one axis touch what they touch on two.
 TEST(GpuDraft, FusedWorkItemsAreTheSame) {
   auto schedule = [](const char* bound) {
-    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1, i2 = split(i, [_, 8, 4])\nj0, j1, j2 = split(j, [_, 16, 4])\n"
-               "reorder([i0, j0, i1, j1, k, i2, j2])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\npromote(b, 0, k)\n",
-               bound, "unroll(i2)\nvectorize(j2)\n");
+    return cat(
+        "b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1, i2 = split(i, [_, 8, 4])\nj0, j1, j2 = split(j, [_, 16, "
+        "4])\n"
+        "reorder([i0, j0, i1, j1, k, i2, j2])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\npromote(b, 0, k)\n",
+        bound, "unroll(i2)\nvectorize(j2)\n");
   };
   Model model;
   const char* use = "matmul(M = 512, N = 512, K = 512)";
@@ -146,17 +158,20 @@ TEST(GpuDraft, FusedWorkItemsAreTheSame) {
   EXPECT_EQ(fused.block_threads(), apart.block_threads());
   EXPECT_EQ(fused.shared, apart.shared);
   EXPECT_EQ(fused.l2_bytes, apart.l2_bytes);
-  // Per step of k a warp reads 4 x 2 rows of A, each by 16 work-items, and 64 elements of B: 8 wavefronts and 2; 8 warps; and 4 x 2 for C.
+  // Per step of k a warp reads 4 x 2 rows of A, each by 16 work-items, and 64 elements of B: 8 wavefronts and 2; 8
+  // warps; and 4 x 2 for C.
   EXPECT_NEAR(apart.shared, 512 * 8 * (4 * 1 + 2) / 2, 0.1 * apart.shared);
 }
 
 TEST(GpuDraft, FasterDevicesAreFaster) {
   std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8});
-  double a100 = Model("a100").time(kGemm, schedule), h100 = Model("h100").time(kGemm, schedule), ada = Model("rtx4090").time(kGemm, schedule);
+  double a100 = Model("a100").time(kGemm, schedule), h100 = Model("h100").time(kGemm, schedule),
+         ada = Model("rtx4090").time(kGemm, schedule);
   EXPECT_GT(a100, h100);
   EXPECT_GT(a100, ada);
   // What only moves data goes by the bandwidth of memory.
-  EXPECT_GT(Model("h100").time("matmul(M = 1, N = 65536, K = 512)", naive(128)), Model("h200").time("matmul(M = 1, N = 65536, K = 512)", naive(128)));
+  EXPECT_GT(Model("h100").time("matmul(M = 1, N = 65536, K = 512)", naive(128)),
+            Model("h200").time("matmul(M = 1, N = 65536, K = 512)", naive(128)));
 }
 
 TEST(GpuDraft, IsDeterministicAndFinite) {

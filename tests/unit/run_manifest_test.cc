@@ -1,5 +1,6 @@
-// From a task list for a GPU that is not there to records, as real processes: `tune --compile-only` (where NVRTC is installed) and
-// `run-manifest` against a driver that fails on demand (tests/cuda_stub). What a real GPU would say is not tested here.
+// From a task list for a GPU that is not there to records, as real processes: `tune --compile-only` (where NVRTC is
+// installed) and `run-manifest` against a driver that fails on demand (tests/cuda_stub). What a real GPU would say is
+// not tested here.
 #include <gtest/gtest.h>
 
 #include <boost/json/src.hpp>
@@ -44,7 +45,8 @@ class RunManifest : public ::testing::Test {
   struct Made {
     Made() {
       test::write_file(folder.path() + "/list.yaml", kList);
-      finished = test::tracewright({"tune", "list.yaml", "--compile-only", "--finalists", "3", "--output", "out"}, {.folder = folder.path()});
+      finished = test::tracewright({"tune", "list.yaml", "--compile-only", "--finalists", "3", "--output", "out"},
+                                   {.folder = folder.path()});
     }
     test::TemporaryDirectory folder;
     test::Finished finished;
@@ -55,7 +57,8 @@ class RunManifest : public ::testing::Test {
     environment.push_back(cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/", stub));
     environment.push_back("TW_STUB_GEMM=64,64,32");
     environment.push_back(cat("TW_STUB_ONCE=", folder_.path(), "/once"));
-    return test::tracewright({"run-manifest", "out", "--timeout", "0.2", "--json"}, {.folder = folder_.path(), .environment = environment});
+    return test::tracewright({"run-manifest", "out", "--timeout", "0.2", "--json"},
+                             {.folder = folder_.path(), .environment = environment});
   }
   void once() { test::write_file(folder_.path() + "/once", "x"); }
 
@@ -106,8 +109,10 @@ TEST_F(RunManifest, FinalistsAreWrittenWhole) {
 }
 
 TEST_F(RunManifest, SaysThatThereIsNoDriver) {
-  test::Finished finished = test::tracewright({"run-manifest", "out"}, {.folder = folder_.path(), .environment = {"LD_LIBRARY_PATH="}});
-  if (finished.err.find("there is no CUDA driver (libcuda.so.1)") == std::string::npos) GTEST_SKIP() << "this machine has a driver";
+  test::Finished finished =
+      test::tracewright({"run-manifest", "out"}, {.folder = folder_.path(), .environment = {"LD_LIBRARY_PATH="}});
+  if (finished.err.find("there is no CUDA driver (libcuda.so.1)") == std::string::npos)
+    GTEST_SKIP() << "this machine has a driver";
   EXPECT_EQ(finished.code, 3);
   EXPECT_EQ(finished.out, "");
 }
@@ -126,7 +131,8 @@ TEST_F(RunManifest, RecordsBecomeAnExport) {
   ASSERT_EQ(run({}).code, 0);
   test::write_file(folder_.path() + "/list.yaml", kList);
   test::Finished exported =
-      test::tracewright({"export", "list.yaml", "--database", "out/records.db", "--output", "kernels", "--name", "lib"}, {.folder = folder_.path()});
+      test::tracewright({"export", "list.yaml", "--database", "out/records.db", "--output", "kernels", "--name", "lib"},
+                        {.folder = folder_.path()});
   EXPECT_EQ(exported.code, 0) << exported.err;
   for (const char* name : {"lib.h", "lib.c", "tw_cuda_launcher.h", "cubins/mm.cubin", "sources/mm.cu", "traces/mm.tw"})
     EXPECT_NE(exported.out.find(name), std::string::npos) << name << "\n" << exported.out;
@@ -138,11 +144,11 @@ TEST_F(RunManifest, TuneMeasuresOnADevice) {
   list.replace(list.find("tasks:"), 6, "budget: {trials: 6}\ndatabase: tuned.db\ntasks:");
   test::write_file(folder_.path() + "/list.yaml", list);
   once();
-  test::Finished finished =
-      test::tracewright({"tune", "list.yaml", "--json", "--model", "random"},
-                        {.folder = folder_.path(),
-                         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
-                                         "TW_STUB_FAULT=illegal", cat("TW_STUB_ONCE=", folder_.path(), "/once")}});
+  test::Finished finished = test::tracewright(
+      {"tune", "list.yaml", "--json", "--model", "random"},
+      {.folder = folder_.path(),
+       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
+                       "TW_STUB_FAULT=illegal", cat("TW_STUB_ONCE=", folder_.path(), "/once")}});
   ASSERT_EQ(finished.code, 0) << finished.err;
   boost::json::value task = boost::json::parse(finished.out).at("tasks").at(0);
   EXPECT_EQ(task.at("trials").as_int64(), 6);
@@ -154,14 +160,17 @@ TEST_F(RunManifest, FaultsAreRecordedAndTheNextOneRuns) {
   struct Row {
     const char *fault, *status;
   };
-  for (const Row& row : {Row{"illegal", "crash"}, Row{"crash", "crash"}, Row{"hang", "timeout"}, Row{"wrong", "wrong result"}, Row{"outside", "out of bounds"}}) {
+  for (const Row& row : {Row{"illegal", "crash"}, Row{"crash", "crash"}, Row{"hang", "timeout"},
+                         Row{"wrong", "wrong result"}, Row{"outside", "out of bounds"}}) {
     once();
     test::Finished finished = run({cat("TW_STUB_FAULT=", row.fault)});
     std::vector<std::string> found = statuses(finished);
     ASSERT_EQ(found.size(), 3u) << row.fault << ": " << found[0];
     EXPECT_EQ(found[0], row.status) << row.fault << ": " << finished.out;
-    for (std::size_t i = 1; i < found.size(); ++i) EXPECT_TRUE(found[i] == "ok" || found[i] == "noisy") << row.fault << ": " << found[i];
-    EXPECT_EQ(finished.code, std::string(row.status).find("wrong") == 0 || std::string(row.fault) == "outside" ? 4 : 0) << row.fault;
+    for (std::size_t i = 1; i < found.size(); ++i)
+      EXPECT_TRUE(found[i] == "ok" || found[i] == "noisy") << row.fault << ": " << found[i];
+    EXPECT_EQ(finished.code, std::string(row.status).find("wrong") == 0 || std::string(row.fault) == "outside" ? 4 : 0)
+        << row.fault;
   }
 }
 
@@ -170,7 +179,8 @@ TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {
     const char *fault, *message;
   };
   std::filesystem::remove(folder_.path() + "/once");
-  for (const Row& row : {Row{"init", "the CUDA driver does not start"}, Row{"none", "the CUDA driver finds no device"}}) {
+  for (const Row& row :
+       {Row{"init", "the CUDA driver does not start"}, Row{"none", "the CUDA driver finds no device"}}) {
     once();
     test::Finished finished = run({cat("TW_STUB_FAULT=", row.fault)});
     EXPECT_EQ(finished.code, 3);
@@ -178,7 +188,9 @@ TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {
   }
   test::Finished old = run({}, "cuda_stub_old");
   EXPECT_EQ(old.code, 3);
-  EXPECT_NE(old.err.find("libcuda.so.1 has no cuLaunchKernelEx; a driver for CUDA 12 or newer is needed"), std::string::npos) << old.err;
+  EXPECT_NE(old.err.find("libcuda.so.1 has no cuLaunchKernelEx; a driver for CUDA 12 or newer is needed"),
+            std::string::npos)
+      << old.err;
   once();
   test::Finished memory = run({"TW_STUB_FAULT=memory"});
   EXPECT_EQ(memory.code, 3);
@@ -195,10 +207,13 @@ TEST_F(RunManifest, DamagedManifestsAreRefused) {
       {"\"format\":1", "\"format\":2", "format: expected an integer from 1 to 1, found 2"},
       {"\"groups\":[", "\"groups\":[0,", "finalists[0].run.launches[0].groups: expected three integers, found"},
       {"\"buffer\":2", "\"buffer\":7", "expected an integer from 0 to 2, found 7"},
-      {"\"bytes\":8192", "\"bytes\":8190", "finalists[0].run.buffers[0].bytes: expected 8192 bytes, as shape and type say, found 8190"},
-      {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "finalists[0].run.buffers[0].dtype: expected an element type, found \"f31\""},
+      {"\"bytes\":8192", "\"bytes\":8190",
+       "finalists[0].run.buffers[0].bytes: expected 8192 bytes, as shape and type say, found 8190"},
+      {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"",
+       "finalists[0].run.buffers[0].dtype: expected an element type, found \"f31\""},
       {"\"cubin\":\"mm/01.cubin\"", "\"cubin\":\"../01.cubin\"", "finalists[0].cubin: expected a file in this folder"},
-      {"\"cubin\":\"mm/01.cubin\"", "\"cubin\":\"mm/02.cubin\"", "mm/02.cubin is not what the manifest was written for (its digest differs)"},
+      {"\"cubin\":\"mm/01.cubin\"", "\"cubin\":\"mm/02.cubin\"",
+       "mm/02.cubin is not what the manifest was written for (its digest differs)"},
       {"\"symbol\"", "\"cymbol\"", "finalists[0].symbol: missing"},
       {"{\"format\"", "{\"format", "is no JSON"},
   };
@@ -212,7 +227,9 @@ TEST_F(RunManifest, DamagedManifestsAreRefused) {
     EXPECT_NE(finished.err.find(row.message), std::string::npos) << row.to << "\n" << finished.err;
   }
   std::filesystem::remove(path);
-  EXPECT_NE(run({}).err.find("out/manifest.json cannot be read; `tracewright tune --compile-only` writes such a folder"), std::string::npos);
+  EXPECT_NE(
+      run({}).err.find("out/manifest.json cannot be read; `tracewright tune --compile-only` writes such a folder"),
+      std::string::npos);
 }
 
 // Needs neither NVRTC nor a driver.
@@ -240,10 +257,12 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
     EXPECT_NE(finished.err.find(row.message), std::string::npos) << finished.err;
   }
   test::write_file(folder.path() + "/list.yaml", kList);
-  test::Finished measured = test::tracewright({"tune", "list.yaml"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH="}});
+  test::Finished measured =
+      test::tracewright({"tune", "list.yaml"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH="}});
   if (measured.code == 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_EQ(measured.code, 3);
-  EXPECT_NE(measured.err.find("`tracewright tune --compile-only` searches without a device"), std::string::npos) << measured.err;
+  EXPECT_NE(measured.err.find("`tracewright tune --compile-only` searches without a device"), std::string::npos)
+      << measured.err;
 }
 
 }  // namespace
