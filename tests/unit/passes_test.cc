@@ -444,6 +444,16 @@ TEST_F(PassTest, LongVectorizedLoopsAreALoopOverVectors) {
   EXPECT_EQ(cost_of(parse("X: input f32[80], Y: output f32[80]", "vectorize for i in 80 {\n Y[i] = X[i]\n }").body, options).code, 10);
 }
 
+TEST_F(PassTest, VectorizeLoopsWidensEitherSideOfAChoice) {
+  auto vectorized = [&](const std::string& choice) {
+    return body(vectorize_loops(arena(), parse("X: input f32[16], Y: output f32[16]", "for i in 2 {\n vectorize for j in 8 {\n Y[i * 8 + j] = " + choice + "\n }\n }"), {}));
+  };
+  EXPECT_EQ(vectorized("if i < 1 then X[i * 8 + j] else 0.0"),
+            "for i in 2 {\n  Y[ramp(i * 8, 1, 8)] = if i < 1 then X[ramp(i * 8, 1, 8)] else broadcast(0.0, 8)\n}\n");
+  EXPECT_EQ(vectorized("if i < 1 then 0.0 else X[i * 8 + j]"),
+            "for i in 2 {\n  Y[ramp(i * 8, 1, 8)] = if i < 1 then broadcast(0.0, 8) else X[ramp(i * 8, 1, 8)]\n}\n");
+}
+
 TEST_F(PassTest, UnrollLoopsHasALimit) {
   Program p = parse("X: input f32[4], Y: output f32[4]", "unroll for u in 4 {\n Y[u] = X[u]\n }");
   EXPECT_NE(body(unroll_loops(arena(), p, {.max_instructions = 4})).find("Y[3] = X[3]"), std::string::npos);
