@@ -1,5 +1,4 @@
 // Staged copies: asynchronous where the language has such copies and the store is a plain one, else like any other store.
-#include <algorithm>
 
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/text.h"
@@ -30,8 +29,7 @@ i64 copies_mark(const Stmt* step) {
 }
 
 void KernelPrinter::use_async_copies() {
-  bool is_known = std::any_of(helpers_.begin(), helpers_.end(), [](const auto& h) { return h.first == "tw_copy_async"; });
-  if (!is_known) helpers_.emplace_back("tw_copy_async", language_.async_copies);
+  define("tw_copy_async", language_.async_copies);
 }
 
 void KernelPrinter::end_copies(const Stmt* step) {

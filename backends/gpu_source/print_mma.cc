@@ -58,9 +58,7 @@ bool KernelPrinter::multiply_by_warp(const For* nest) {
   Arena arena;
   std::optional<WarpMma> mma = match_warp_mma(arena, nest, threads_, ranges_);
   if (!mma) return false;
-  bool is_known = false;
-  for (const auto& [known, definition] : helpers_) is_known |= known == "tw_mma";
-  if (!is_known) helpers_.emplace_back("tw_mma", kMma);
+  define("tw_mma", kMma);
   Build build{arena};
   const Expr* pair = build.floor_mod(threads_->var, build.integer(4));
   std::vector<std::string> arguments;

@@ -173,9 +173,13 @@ std::string KernelPrinter::divide(const Binary* e, int lane) {
              "(", bare(a), ", ", bare(b), ")");
 }
 
-std::string KernelPrinter::helper(const std::string& name, const std::string& definition) {
+void KernelPrinter::define(const std::string& name, const std::string& text) {
   bool is_known = std::any_of(helpers_.begin(), helpers_.end(), [&](const auto& known) { return known.first == name; });
-  if (!is_known) helpers_.emplace_back(name, cat(language_.function_prefix, definition));
+  if (!is_known) helpers_.emplace_back(name, text);
+}
+
+std::string KernelPrinter::helper(const std::string& name, const std::string& definition) {
+  define(name, cat(language_.function_prefix, definition));
   return name;
 }
 

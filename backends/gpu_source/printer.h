@@ -59,7 +59,8 @@ class KernelPrinter {
   std::string number(const Expr* e) const;
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;
-  // A function of the prelude, made when it is first needed; its name.
+  // A part of the prelude, or a function of it (which gives its name), made when it is first needed.
+  void define(const std::string& name, const std::string& text);
   std::string helper(const std::string& name, const std::string& definition);
   std::string pick(BinaryOp op, DType type, int lanes);
   std::string sigmoid(DType type, int lanes);

@@ -162,8 +162,9 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
 // What some groups of the last launch compute may rest on what others of an earlier one have not: then nothing can be
 // compared.
 EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report) const {
-  EmulationVerdict verdict{.kind = EmulationVerdict::Right, .report = report};
-  if (!report.is_complete && report.launches > 1) return verdict;
+  const EmulationVerdict nothing{EmulationVerdict::Unknown, "it ran without a finding, but is too large to be compared", report};
+  if (!report.is_complete && report.launches > 1) return nothing;
+  EmulationVerdict verdict{EmulationVerdict::Right, "", report};
   for (const auto& [name, expected] : expected_) {
     auto found = arrays.find(name);
     if (found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no output `", name, "`"), report};
@@ -179,7 +180,7 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
                           "` are wrong; the first one is ", result.actual, " and should be ", result.expected);
     return verdict;
   }
-  return verdict;
+  return verdict.compared > 0 ? verdict : nothing;
 }
 
 EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel,

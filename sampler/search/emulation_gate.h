@@ -28,7 +28,7 @@ struct EmulationVerdict {
   enum Kind : u8 {
     Right,    // ran without a finding, and what it computed agrees with the reference
     Wrong,    // a finding, or a wrong value
-    Unknown,  // could not be emulated: no compiler, too large, or out of time
+    Unknown,  // not emulated, or not compared: no compiler, too large, or out of time
   };
   Kind kind = Unknown;
   std::string message;     // empty if Right
