@@ -8,6 +8,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/schedule/schedule.h"
 #include "dsl/text/parse_program.h"
+#include "support/placed_blocks.h"
 #include "support/random_schedule.h"
 #include "support/support.h"
 
@@ -39,23 +40,6 @@ std::string isl_text(const Expr* e) {
   }
 }
 
-struct Placed {
-  const Block* block;
-  std::vector<const For*> loops;  // around it, outermost first
-};
-
-void place(const Stmt* stmt, std::vector<const For*>& around, std::vector<Placed>& out) {
-  if (const Block* block = as<Block>(stmt)) out.push_back({block, around});
-  if (const Seq* seq = as<Seq>(stmt)) {
-    for (const Stmt* child : seq->stmts) place(child, around, out);
-  }
-  if (const For* loop = as<For>(stmt)) {
-    around.push_back(loop);
-    place(loop->body, around, out);
-    around.pop_back();
-  }
-}
-
 std::string names_of(const std::vector<const For*>& loops, std::size_t count) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < count; ++i) names.push_back(isl_text(loops[i]->var));
@@ -63,9 +47,9 @@ std::string names_of(const std::vector<const For*>& loops, std::size_t count) {
 }
 
 // `{ [loops down to the one asked about] -> buffer[indices] : exists inner loops : ... }` for all accesses of a kind.
-std::string accesses_text(Arena& arena, const std::vector<Placed>& blocks, std::size_t depth, AccessKind kind, const Buffer* buffer) {
+std::string accesses_text(Arena& arena, const std::vector<test::PlacedBlock>& blocks, std::size_t depth, AccessKind kind, const Buffer* buffer) {
   std::vector<std::string> maps;
-  for (const Placed& placed : blocks) {
+  for (const test::PlacedBlock& placed : blocks) {
     Substitution bindings;
     for (std::size_t i = 0; i < placed.block->iters.size(); ++i) bindings.set(placed.block->iters[i].var, placed.block->bindings[i]);
     std::vector<std::string> conditions, inner;
@@ -144,9 +128,9 @@ struct Tally {
 
 bool is_independent(Isl& isl, Arena& arena, const Program& program, const std::vector<const For*>& loops) {
   std::vector<const For*> around(loops.begin(), loops.end() - 1);
-  std::vector<Placed> blocks;
-  place(loops.back(), around, blocks);
-  for (const Placed& placed : blocks) {
+  std::vector<test::PlacedBlock> blocks;
+  test::place_blocks(loops.back(), around, blocks);
+  for (const test::PlacedBlock& placed : blocks) {
     for (std::size_t i = 0; i < placed.block->iters.size(); ++i) {
       if (placed.block->iters[i].kind == IterKind::R && uses(placed.block->bindings[i], loops.back()->var)) return false;
     }

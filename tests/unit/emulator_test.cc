@@ -3,13 +3,13 @@
 
 #include <regex>
 
-#include "backends/cuda/nvrtc.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "runtime/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/nvrtc.h"
 #include "support/run_program.h"
 #include "support/scheduled.h"
 #include "support/support.h"
@@ -55,7 +55,8 @@ void exchange(std::string& text, const std::string& from, const std::string& to,
 class Emulator : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+    std::string error;
+    ASSERT_NE(emulation_compiler(error), "") << error << ": these tests were compiled, so there is a compiler";
   }
 };
 
@@ -142,7 +143,8 @@ const Bug kBugs[] = {
 };
 
 TEST_P(PlantedBug, IsFoundInEveryOrder) {
-  if (std::string error; emulation_compiler(error).empty()) GTEST_SKIP() << error;
+  std::string error;
+  ASSERT_NE(emulation_compiler(error), "") << error << ": these tests were compiled, so there is a compiler";
   Kernel kernel = tiled_product();
   exchange(kernel.code, GetParam().from, GetParam().to, GetParam().n);
   double seconds = std::string(GetParam().name) == "EndlessLoop" ? 0.3 : 20;
@@ -397,7 +399,7 @@ TEST_F(Emulator, ReplayChecksCudaKernels) {
 
 // With a driver and a device (a stub of them) it is not asked.
 TEST(EmulatorWithADevice, IsNotUsedByReplay) {
-  if (std::string error; !cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   test::TemporaryDirectory folder;
   write_trace_file(folder.path());
   test::Finished finished = test::tracewright(

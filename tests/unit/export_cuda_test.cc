@@ -5,11 +5,11 @@
 
 #include <filesystem>
 
-#include "backends/cuda/nvrtc.h"
 #include "dsl/base/text.h"
 #include "runtime/export_device.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/nvrtc.h"
 #include "support/run_program.h"
 #include "support/scheduled.h"
 #include "support/support.h"
@@ -44,7 +44,7 @@ int main(void) {
 
 TEST(ExportCuda, ALibraryHasMachineCodeAndALauncherThatCompiles) {
   std::string error;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   Target target;
   target.kind = TargetKind::Cuda;
   target.arch = "sm_80";

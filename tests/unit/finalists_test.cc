@@ -7,6 +7,7 @@
 
 #include "dsl/text/workload.h"
 #include "runtime/device_file.h"
+#include "support/nvrtc.h"
 
 namespace tw {
 namespace {
@@ -29,8 +30,7 @@ FinalistResult search(const TuneTask& task, const FinalistOptions& options) {
 class Finalists : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string error;
-    if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+    if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   }
 };
 

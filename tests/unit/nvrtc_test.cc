@@ -10,6 +10,7 @@
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/nvrtc.h"
 #include "support/scheduled.h"
 
 namespace tw {
@@ -32,7 +33,7 @@ class Nvrtc : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
   std::string error;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   std::optional<cuda::Compiled> compiled = cuda::compile(cuda_source(), GetParam(), error);
   ASSERT_TRUE(compiled) << error;
   EXPECT_NE(compiled->ptx.find(".entry mm_run_0"), std::string::npos);
@@ -59,7 +60,7 @@ TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
 
 TEST_P(Nvrtc, StagedCopiesAreAsynchronous) {
   std::string error;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   std::string code = cuda_source("annotate(k0, \"stages\", 3)\n");
   std::optional<cuda::Compiled> compiled = cuda::compile(code, GetParam(), error);
   ASSERT_TRUE(compiled) << error << "\n" << code;
@@ -73,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Archs, Nvrtc, ::testing::Values("sm_80", "sm_90a"));
 // Tiled draws of the rule set `cuda`: each compiles, and keeps its accumulators in registers.
 TEST(NvrtcSpace, DrawsOfTheSetCompile) {
   std::string error, errors;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   Target target;
   target.kind = TargetKind::Cuda;
   target.arch = "sm_80", target.group_threads = 1024, target.shared_bytes = 48 << 10;
@@ -112,7 +113,7 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
 // Products of halves by the rule `warp_mma`: matrix instructions, and neither stacks nor spills.
 TEST_P(Nvrtc, ProductsOfHalvesUseMatrixInstructions) {
   std::string error, errors;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   Target target;
   target.kind = TargetKind::Cuda, target.arch = "sm_80";
   target.group_threads = 1024, target.shared_bytes = 48 << 10;
@@ -167,7 +168,7 @@ TEST(NvrtcLog, SaysRegistersAndSpills) {
 // The log and the cubin are two witnesses of the same compilation.
 TEST(NvrtcUse, LogAndCubinAgree) {
   std::string error;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   const std::string source = R"(
 extern "C" __global__ void __launch_bounds__(64) reversed(float* a, const float* b) {
   __shared__ float s[64];
@@ -200,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(32) stacked(float* a, const int* at
 
 TEST(NvrtcUse, SpillsAndWarningsAreReasons) {
   std::string error;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   // 256 sums, each of which is needed to the end, in the 64 registers that 1024 threads leave to each.
   const std::string source = R"(
 extern "C" __global__ void __launch_bounds__(1024) many(float* a, const float* b, int n) {
@@ -229,7 +230,7 @@ TEST(Cubin, DamageIsSurvived) {
   std::string error;
   EXPECT_FALSE(cuda::read_cubin("", error));
   EXPECT_EQ(error, "this is no ELF64 file");
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   std::optional<cuda::Compiled> compiled = cuda::compile("extern \"C\" __global__ void k(float* a) { *a = 1; }", "sm_80", error);
   ASSERT_TRUE(compiled) << error;
   for (std::size_t bytes = 0; bytes < compiled->cubin.size(); bytes += 97) {
@@ -248,7 +249,7 @@ TEST(Cubin, DamageIsSurvived) {
 
 TEST(NvrtcErrors, AreTheCompilersOwn) {
   std::string error;
-  if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   EXPECT_FALSE(cuda::compile("extern \"C\" __global__ void k() { nothing(); }", "sm_80", error));
   EXPECT_NE(error.find("nothing"), std::string::npos) << error;
 }

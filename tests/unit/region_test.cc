@@ -11,6 +11,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
+#include "support/placed_blocks.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
 #include "tests/unit/index_expressions.h"
@@ -30,30 +31,13 @@ void for_all(const std::vector<const For*>& loops, std::vector<i64>& values, con
   }
 }
 
-struct Placed {
-  const Block* block;
-  std::vector<const For*> loops;  // around it, outermost first
-};
-
-void place(const Stmt* stmt, std::vector<const For*>& around, std::vector<Placed>& out) {
-  if (const Block* block = as<Block>(stmt)) out.push_back({block, around});
-  if (const Seq* seq = as<Seq>(stmt)) {
-    for (const Stmt* child : seq->stmts) place(child, around, out);
-  }
-  if (const For* loop = as<For>(stmt)) {
-    around.push_back(loop);
-    place(loop->body, around, out);
-    around.pop_back();
-  }
-}
-
 // The elements that one iteration of the first `fixed` loops touches, and those that any iteration does.
 struct Touched {
   std::map<Element, std::set<Element>> by_iteration;
   std::set<Element> all;
 };
 
-Touched touched(const Placed& placed, const Buffer* buffer, AccessKind kind, std::size_t fixed, std::size_t vars) {
+Touched touched(const test::PlacedBlock& placed, const Buffer* buffer, AccessKind kind, std::size_t fixed, std::size_t vars) {
   Touched out;
   std::vector<i64> values(vars);
   for_all(placed.loops, values, [&] {
@@ -91,7 +75,7 @@ bool is_within(const Element& element, const Buffer* buffer) {
 }
 
 // Below the loop at `depth`, or below all of the nest for depth 0.
-void check_region(Arena& arena, const Program& program, const Placed& placed, std::size_t depth, const Access& access,
+void check_region(Arena& arena, const Program& program, const test::PlacedBlock& placed, std::size_t depth, const Access& access,
                   int& exact) {
   VarRanges around;
   for (std::size_t i = 0; i < depth; ++i) around.set_extent(placed.loops[i]->var, placed.loops[i]->extent);
@@ -133,10 +117,10 @@ TEST(Region, CoversWhatIsTouchedAndExactBoxesNothingElse) {
       if (rng.below(3) > 0) test::apply_random(schedule, *find_kind(name), rng, ignored);
     }
     std::vector<const For*> around;
-    std::vector<Placed> blocks;
-    place(schedule.program().body, around, blocks);
+    std::vector<test::PlacedBlock> blocks;
+    test::place_blocks(schedule.program().body, around, blocks);
     Arena arena;
-    for (const Placed& placed : blocks) {
+    for (const test::PlacedBlock& placed : blocks) {
       for (const Access& access : accesses_of(placed.block)) {
         std::size_t depth = static_cast<std::size_t>(rng.below(static_cast<i64>(placed.loops.size()) + 1));
         check_region(arena, schedule.program(), placed, depth, access, exact);

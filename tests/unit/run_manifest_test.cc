@@ -8,10 +8,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "backends/cuda/nvrtc.h"
+#include "backends/cuda/cubin.h"
 #include "dsl/base/text.h"
 #include "runtime/emulation.h"
 #include "runtime/finalist_files.h"
+#include "support/nvrtc.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -34,8 +35,7 @@ std::string read(const std::string& path) {
 class RunManifest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string error;
-    if (!cuda::nvrtc_version(error)) GTEST_SKIP() << error;
+    if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
     static const Made made;
     ASSERT_EQ(made.finished.code, 0) << made.finished.err;
     std::filesystem::copy(made.folder.path(), folder_.path(), std::filesystem::copy_options::recursive);
@@ -87,8 +87,7 @@ TEST_F(RunManifest, FinalistsAreWrittenWhole) {
     EXPECT_EQ(finalist.task, "mm");
     EXPECT_EQ(finalist.target, "cuda -arch=sm_80");
     EXPECT_GT(finalist.predicted_seconds, 0);
-    std::string compiler = emulation_compiler(error);
-    EXPECT_TRUE(compiler.empty() || finalist.emulation == "right") << finalist.emulation;
+    EXPECT_EQ(finalist.emulation, "right");
     std::string base = cat(folder_.path(), "/out/mm/0", finalist.rank);
     EXPECT_NE(read(base + ".cu").find(finalist.kernel.manifest.run_launches.at(0).name), std::string::npos);
     EXPECT_NE(read(base + ".ptx").find(".target sm_80"), std::string::npos);
@@ -245,8 +244,7 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
       {"{kind: cuda, device: a10}", "unknown device `a10`", 2},
       {"{kind: cuda, arch: sm_80, device: none.yaml}", "none.yaml of a device cannot be read", 3},
   };
-  std::string error;
-  bool has_nvrtc = cuda::nvrtc_version(error).has_value();
+  bool has_nvrtc = test::missing_for_nvrtc().empty();
   for (const Row& row : rows) {
     if (row.code == 3 && !has_nvrtc) continue;
     std::string list = kList;

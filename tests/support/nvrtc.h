@@ -1,0 +1,10 @@
+// Whether tests that compile with NVRTC can run here. Asks the file system, not the code under test.
+#pragma once
+#include <string>
+
+namespace tw::test {
+
+// "" = they must; else what is missing.
+std::string missing_for_nvrtc();
+
+}  // namespace tw::test
