@@ -6,6 +6,7 @@
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/outer_dimension.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw {
@@ -277,13 +278,7 @@ class ScopeAssignment {
       change.group = build_.add(build_.mul(change.group, loop->extent), loop->var);
       groups *= loop->extent;
     }
-    std::vector<i64> shape{groups};
-    shape.insert(shape.end(), buffer->shape.begin(), buffer->shape.end());
-    std::vector<StrideRule> rules(buffer->stride_rules.begin(), buffer->stride_rules.end());
-    for (StrideRule& rule : rules) ++rule.axis;
-    Buffer* copy = arena_.make<Buffer>(*buffer);
-    copy->shape = arena_.copy(shape);
-    copy->stride_rules = arena_.copy(rules);
+    Buffer* copy = with_outer_dimension(arena_, buffer, groups);
     if (bytes_of(copy) > kMaxGroupScratch)
       rejected_ =
           reject("`{a}` would need {0} bytes of scratch memory for all work-groups", buffer->name, bytes_of(copy));

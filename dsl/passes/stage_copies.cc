@@ -4,6 +4,7 @@
 
 #include "dsl/analysis/simplify.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/outer_dimension.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw {
@@ -78,13 +79,7 @@ class Versions {
   Versions(Arena& arena, i64 count) : arena_(arena), build_{arena}, count_(count) {}
 
   const Buffer* add(const Buffer* buffer) {
-    std::vector<i64> shape{count_};
-    shape.insert(shape.end(), buffer->shape.begin(), buffer->shape.end());
-    std::vector<StrideRule> rules(buffer->stride_rules.begin(), buffer->stride_rules.end());
-    for (StrideRule& rule : rules) ++rule.axis;
-    Buffer* copy = arena_.make<Buffer>(*buffer);
-    copy->shape = arena_.copy(shape);
-    copy->stride_rules = arena_.copy(rules);
+    const Buffer* copy = with_outer_dimension(arena_, buffer, count_);
     versions_.emplace_back(buffer, copy);
     return copy;
   }

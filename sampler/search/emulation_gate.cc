@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/kernel_abi.h"
+#include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 #include "runtime/object_loader.h"
@@ -11,17 +12,6 @@
 
 namespace tw {
 namespace {
-
-// Points of all blocks together.
-double points_of(const Program& program) {
-  double sum = 0;
-  for_each<Block>(program.body, [&](const Block* block) {
-    double points = 1;
-    for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
-    sum += points;
-  });
-  return sum;
-}
 
 i64 bytes_of_params(const Program& program) {
   i64 sum = 0;

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "dsl/analysis/points.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -90,11 +91,9 @@ double least_flops(const Program& program) {
   double total = 0;
   Shares shares;
   for_each<Block>(program.body, [&](const Block* block) {
-    double points = 1;
-    for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
     const Store* store = as<Store>(block->body);
     const Binary* product = store && block->init ? multiplied_term(store) : nullptr;
-    if (product) total += points * operations(block, product, shares);
+    if (product) total += points_of(block) * operations(block, product, shares);
     note_shares(block, shares);
   });
   return total;

@@ -1,15 +1,10 @@
 #include "sampler/search/reference.h"
 
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/points.h"
 
 namespace tw {
 namespace {
-
-double points_of(const Block* block) {
-  double points = 1;
-  for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
-  return points;
-}
 
 bool reads(const Expr* index, const Var* var) {
   bool found = false;

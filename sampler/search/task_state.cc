@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
@@ -173,12 +174,11 @@ double operations(const Expr* e) {
 double count_flops(const Program& program) {
   double total = 0;
   for_each<Block>(program.body, [&](const Block* block) {
-    double points = 1, per_point = 0;
-    for (const IterVar& iter : block->iters) points *= static_cast<double>(iter.extent);
+    double per_point = 0;
     for_each<Store>(block->body, [&](const Store* store) {
       for (const Expr* value : store->values) per_point += operations(value);
     });
-    total += points * per_point;
+    total += points_of(block) * per_point;
   });
   return total;
 }
