@@ -261,8 +261,11 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
 std::optional<Hash128> hash_of(const Recipe& recipe, const Rebuilt& rebuilt, std::string_view what, std::string& error) {
   if (what == "ir") return structural_hash(rebuilt.scheduled);
   if (what == "object") {
-    std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
-    return kernel ? std::optional(object_hash(*kernel)) : std::nullopt;
+    // Of what is run, as records have it: for CUDA the machine code, not its source.
+    Target target = target_of(recipe.file);
+    BuiltKernel built = loadable({compile(rebuilt, target, "kernel", error), ""}, target);
+    if (!built.problem.empty()) error = built.problem;
+    return built.kernel ? std::optional(object_hash(*built.kernel)) : std::nullopt;
   }
   std::optional<std::string> text = find_printer(std::string(what))->print({"kernel", recipe.file}, rebuilt, error);
   if (!text) return std::nullopt;

@@ -143,7 +143,8 @@ boost::json::array to_json(const std::vector<Row>& rows) {
   return out;
 }
 
-// Wrong results and faults of kernels that the checks had let pass are worth an exit code of their own.
+// Wrong results, and writes beside buffers, of kernels that the checks had let pass have an exit code of their own; faults are recorded
+// failures, as in `tune`.
 int exit_code_of(const std::vector<Row>& rows) {
   std::map<std::string, bool> has_good;
   bool is_wrong = false;

@@ -47,7 +47,7 @@ FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u
                    .device = task.target.gpu.empty() ? task.target.arch : task.target.gpu,
                    .seed = seed,
                    .predicted_seconds = finalist.seconds,
-                   .emulation = finalist.gate.not_run.empty() ? "right" : finalist.gate.not_run,
+                   .emulation = !finalist.is_checked ? "interrupted" : finalist.gate.not_run.empty() ? "right" : finalist.gate.not_run,
                    .kernel = finalist.source,
                    .source = finalist.source.code,
                    .ptx = finalist.compiled.ptx,
@@ -129,6 +129,7 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
   boost::json::array tasks;
   int code = Ok;
   for (const TuneTask& task : list.tasks) {
+    if (stop) break;
     FinalistOptions search{
         .count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
     EmulationGate gate(task.program.program);
@@ -143,7 +144,7 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
       say(cat(task.name, ": not all finalists could be run by the emulator: ", finalist.gate.not_run));
       break;
     }
-    if (result.finalists.empty()) say(cat(task.name, ": no candidate is fit to be launched")), code = TargetMissed;
+    if (result.finalists.empty() && !stop) say(cat(task.name, ": no candidate is fit to be launched")), code = TargetMissed;
     for (std::size_t i = 0; i < result.finalists.size(); ++i)
       files.push_back(as_file(task, result.finalists[i], static_cast<int>(i) + 1, options.seed));
   }

@@ -273,13 +273,17 @@ EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, con
   MessageKind kind{};
   std::string payload;
   EmulatedMessage answer;
+  if (child.problem() != 0) {
+    close(ends[0]);
+    return unavailable(cat("the emulator could not be started: ", std::strerror(child.problem())));
+  }
   bool good =
-      child.problem() == 0 &&
       send_frame(ends[0], MessageKind::Emulate, encode(message_of(library_, manifests_[index], arrays, options))) &&
-      receive_frame(ends[0], kind, payload, options.timeout_seconds + 10) && decode(payload, answer);
+      receive_frame(ends[0], kind, payload, 10 * options.timeout_seconds + 10) && decode(payload, answer);
   close(ends[0]);
   if (!good) {
     int status = child.wait(0.1);
+    if (status > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return unavailable("the emulator was killed; is there too little memory?");
     return {.status = EmulationStatus::Crash,
             .message = status > 0 && WIFSIGNALED(status)
                            ? cat("the emulator was ended by: ", strsignal(WTERMSIG(status)))

@@ -31,7 +31,7 @@ struct EmulationOptions {
   // Of each launch at most so many groups run: first, last, and some drawn from the seed. What the others would have
   // written stays a pattern, and reading it is no finding. 0 = all.
   i64 max_groups = 0;
-  double timeout_seconds = 20;  // of all runs together
+  double timeout_seconds = 20;  // of processor time, all runs together
 };
 
 struct EmulationReport {

@@ -29,6 +29,7 @@ extern "C" void on_signal(int signal) {
   siglongjmp(after_signal, 1);
 }
 
+// `seconds` of processor time: a busy machine must not change the verdict.
 void watch_signals(double seconds) {
   static char stack[64 << 10];
   stack_t alternate{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
@@ -36,11 +37,11 @@ void watch_signals(double seconds) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) sigaction(signal, &action, nullptr);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF}) sigaction(signal, &action, nullptr);
   itimerval timer{};
   timer.it_value.tv_sec = static_cast<time_t>(seconds);
   timer.it_value.tv_usec = static_cast<suseconds_t>((seconds - static_cast<double>(timer.it_value.tv_sec)) * 1e6) + 1;
-  setitimer(ITIMER_REAL, &timer, nullptr);
+  setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
 // Parts of scratch memory that overlap are one region.
@@ -190,7 +191,7 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
   }
   // What ran is abandoned as it stands, and still lives: nothing of it was on this stack but what the jump has cut off.
   std::string where = machine ? machine->where() : "the emulator";
-  if (caught == SIGALRM)
+  if (caught == SIGPROF)
     answer.report = {.status = EmulationStatus::Timeout,
                      .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s")};
   else

@@ -61,6 +61,7 @@ class FinalistSearch {
     double worst = is_full() ? result_.finalists.back().seconds : 0;
     for (std::size_t i = 0; i < attempts.size(); ++i) {
       Attempt& one = attempts[i];
+      if (!one.finalist && *one.stage == '\0') continue;  // not begun before the stop
       tried_.insert(proposed[i].program);
       result_.compiled += one.was_compiled;
       if (!one.finalist) {
