@@ -41,6 +41,7 @@ struct GpuLowering {
   Result<GpuKernel> kernel(SplitKernel split, i64& scratch_bytes) {
     Pipeline at(split.program, dumps);
     TW_TRY_STATUS(check_combining(at.program()));
+    TW_TRY_STATUS(check_apart(arena, at.program()));
     TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
     TW_TRY_STATUS(at.step("bind_threads", bind_threads(arena, at.program(), limits)));
     TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, /*scratch_allowed=*/false));

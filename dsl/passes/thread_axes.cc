@@ -1,6 +1,7 @@
 #include "dsl/passes/thread_axes.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "dsl/analysis/dependence.h"
 #include "dsl/analysis/reducer.h"
@@ -173,6 +174,24 @@ Status check_combining(const Stmt* s, std::vector<const For*>& around, const Lau
 }
 
 }  // namespace
+
+Status check_apart(Arena& arena, const Program& program) {
+  VarRanges around;
+  Status status = ok();
+  std::function<void(const Stmt*)> visit = [&](const Stmt* s) {
+    const For* loop = as<For>(s);
+    bool is_split = loop && is_thread_loop(loop) && as<Seq>(loop->body) && holds_thread_loops(loop->body);
+    if (is_split) status = iterations_may_interleave(arena, program, loop, around);
+    std::size_t known = around.size();
+    if (loop) around.set_extent(loop->var, loop->extent);
+    for_each_child(s, [&](const Node* child) {
+      if (status && child->kind >= Kind::Store) visit(static_cast<const Stmt*>(child));
+    });
+    around.shrink(known);
+  };
+  visit(program.body);
+  return status;
+}
 
 Status check_combining(const Program& program) {
   std::vector<const For*> around;

@@ -32,6 +32,8 @@ bool is_step(const Stmt* s);
 // Are the loops of a nest with blocks along which work-items combine such that a kernel can do it? Rejects where not all
 // work-items of the group take part, or not all of them under the same condition.
 Status check_combining(const Program& program);
+// Of a nest with blocks: may each threadIdx loop over statements with such loops inside be several, as bind_threads makes it?
+Status check_apart(Arena& arena, const Program& program);
 
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits);
 // The grid of a kernel after bind_threads.

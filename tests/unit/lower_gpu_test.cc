@@ -6,6 +6,7 @@
 #include "backends/device_form.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/rng.h"
+#include "dsl/text/parse_program.h"
 #include "support/device_schedules.h"
 #include "support/meaning.h"
 #include "support/scheduled.h"
@@ -154,6 +155,27 @@ TEST(LowerGpu, OnlyCopiesOfItsOwnAreMadeAhead) {
             "rejected: the copies of loop `k` cannot be staged: expected copies into shared buffers of its own, and what reads them");
   EXPECT_EQ(refusal("c = cache_read(b, 0, \"shared\")\ncompute_at(c, k)\nunroll(k)\nannotate(k, \"stages\", 2)\n"),
             "rejected: the copies of loop `k` cannot be staged: expected a serial loop");
+}
+
+// A thread loop over two nests of thread loops is taken in two steps. What each of its iterations has for itself would then be shared.
+TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
+  Source source{"test", R"(program p(X: input f32[8], Y: output f32[8, 4]) {
+  local T: f32[1]
+  bind threadIdx.x for i in 8 {
+    block A(i: S 8 = i) { T[0] = X[i] }
+    bind threadIdx.y for j in 4 {
+      block B(i: S 8 = i, j: S 4 = j) { Y[i, j] = T[0] }
+    }
+  }
+}
+)"};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  ASSERT_FALSE(kernels);
+  EXPECT_NE(to_string(kernels.rejected()).find("`T`"), std::string::npos) << to_string(kernels.rejected());
 }
 
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
