@@ -22,7 +22,7 @@ std::optional<RuleValue> Evaluator::eval_call(const ast::Call* n, const std::sha
   for (std::size_t i = functions_.size(); i-- > 0;) {
     if (functions_[i].first == callee->name) return call_user(*functions_[i].second.first, *functions_[i].second.second, values, n->span);
   }
-  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return without_drawn_order(values, loops_of(values[0].block(), n->span), n->span);
+  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return without_drawn_order(values, loops_of(values[0].block(), n->span, !sink_.records()), n->span);
   if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, values, n->span);
   if (const AnalysisFunction* function = find_function(callee->name)) return without_drawn_order(values, call_analysis(*function, values, n->span), n->span);
   return unknown_function(callee);

@@ -123,7 +123,7 @@ class Evaluator {
   // A handle that no instruction made yet (an analysis function found it) is made by a query, recorded like any other.
   std::optional<Arg> block_arg(BlockId id, Span span);
   std::optional<Arg> loop_arg(LoopId id, Span span);
-  std::optional<RuleValue> loops_of(BlockId id, Span span);
+  std::optional<RuleValue> loops_of(BlockId id, Span span, bool needs_no_handles = false);
   std::optional<RuleValue> instruction(const InstructionKind& kind, Array<Arg> arguments, const std::vector<std::string>& names, Span span,
                                        bool reject_is_fine);
   std::optional<RuleValue> record_unchecked(const InstructionKind& kind, Array<Arg> arguments);

@@ -1,6 +1,7 @@
 #include "rules/lang/functions.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
@@ -452,10 +453,13 @@ const std::vector<AnalysisFunction>& analysis_functions() {
 }
 
 const AnalysisFunction* find_function(std::string_view name) {
-  for (const AnalysisFunction& function : analysis_functions()) {
-    if (function.name == name) return &function;
-  }
-  return nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const AnalysisFunction*> out;
+    for (const AnalysisFunction& function : analysis_functions()) out.emplace(function.name, &function);
+    return out;
+  }();
+  auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace tw::rules

@@ -102,12 +102,13 @@ std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
   return find_handle(Value::Tag::Loop, id.value);
 }
 
-std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span) {
-  // Loops that all have handles need no other query.
+std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span, bool needs_no_handles) {
+  // Loops that all have handles need no other query, and where nothing is recorded only those that go into an instruction need any.
   if (auto loops = sink_.state().loops_around(id)) {
     std::vector<RuleValue> known;
+    known.reserve(loops->size());
     for (const For* loop : *loops) {
-      if (!find_handle(Value::Tag::Loop, loop->id.value)) break;
+      if (!needs_no_handles && !find_handle(Value::Tag::Loop, loop->id.value)) break;
       known.push_back(RuleValue::of(loop->id));
     }
     if (known.size() == loops->size() && !known.empty()) return RuleValue::of(std::move(known));

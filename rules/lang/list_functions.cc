@@ -1,6 +1,7 @@
 #include "rules/lang/list_functions.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "dsl/base/text.h"
 
@@ -137,10 +138,13 @@ const std::vector<ListFunction>& list_functions() {
 }
 
 const ListFunction* find_list_function(std::string_view name) {
-  for (const ListFunction& function : list_functions()) {
-    if (function.name == name) return &function;
-  }
-  return nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const ListFunction*> out;
+    for (const ListFunction& function : list_functions()) out.emplace(function.name, &function);
+    return out;
+  }();
+  auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace tw::rules

@@ -7,6 +7,7 @@
 
 #include "dsl/base/check.h"
 #include "dsl/ir/build.h"
+#include "sampler/draw/tiles.h"
 
 namespace tw {
 namespace {
@@ -26,43 +27,74 @@ int root_of(std::vector<int>& parent, int i) {
   return i;
 }
 
+constexpr int kMaxTileDraws = 20000;  // some milliseconds
+
+template <class ValueOf>
+i64 evaluate_with(const Arg& arg, const ValueOf& value_of) {
+  if (arg.tag == Arg::Tag::Int) return arg.integer;
+  if (arg.tag == Arg::Tag::Value) return value_of(arg.integer);
+  TW_CHECK(arg.tag == Arg::Tag::Binary, "condition with an unexpected argument");
+  return fold(arg.op, evaluate_with(arg.items[0], value_of), evaluate_with(arg.items[1], value_of)).value_or(0);
+}
+
 }  // namespace
 
-JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(trace.value_count(), -1) {
+void JointPrior::find_samples() {
+  std::size_t made_by_draws = trace_.value_count();  // values from here on may depend on a draw
+  for (const Instruction& instruction : trace_.instructions()) {
+    if (!instruction.kind->samples) continue;
+    std::string_view name = instruction.kind->name;
+    made_by_draws = std::min<std::size_t>(made_by_draws, instruction.first_result);
+    Sample sample;
+    Tile tile;
+    if (name == "sample_categorical" && is_literal_list(instruction.arguments[0])) {
+      for (const Arg& item : instruction.arguments[0].items) sample.candidates.push_back(item.integer);
+      for (const Arg& item : instruction.arguments[1].items) sample.weights.push_back(item.integer);
+      if (sample.weights.empty()) sample.weights.assign(sample.candidates.size(), 1);
+      sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
+    }
+    const Arg& of = instruction.arguments[0];
+    bool is_fixed = of.tag == Arg::Tag::Value && static_cast<std::size_t>(of.integer) < made_by_draws;
+    if (name == "sample_perfect_tile" && is_fixed && !instruction.decision.open()) {
+      tile = {1, instruction.arguments[2].integer, instruction.decision.count, false};
+      for (int i = 0; i < tile.count; ++i) {
+        tile.extent *= instruction.decision.values[i];
+        factor_of_value_[instruction.first_result + static_cast<u32>(i)] = {static_cast<int>(samples_.size()), i};
+      }
+    }
+    samples_.push_back(std::move(sample));
+    tiles_.push_back(tile);
+  }
+}
+
+JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(trace.value_count(), -1), factor_of_value_(trace.value_count()) {
   struct Factor {
     const Arg* arg;
     bool is_preference;
   };
+  find_samples();
   std::vector<Factor> factors;
   for (const Instruction& instruction : trace_.instructions()) {
     std::string_view name = instruction.kind->name;
-    if (instruction.kind->samples) {
-      Sample sample;
-      if (name == "sample_categorical" && is_literal_list(instruction.arguments[0])) {
-        for (const Arg& item : instruction.arguments[0].items) sample.candidates.push_back(item.integer);
-        for (const Arg& item : instruction.arguments[1].items) sample.weights.push_back(item.integer);
-        if (sample.weights.empty()) sample.weights.assign(sample.candidates.size(), 1);
-        sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
-      }
-      samples_.push_back(std::move(sample));
-    } else if (name == "require" || name == "prefer") {
-      factors.push_back({&instruction.arguments[0], name == "prefer"});
-    }
+    if (name == "require" || name == "prefer") factors.push_back({&instruction.arguments[0], name == "prefer"});
   }
   // Union the samples of each condition and weight; one over anything else is checked at replay only.
   std::vector<int> parent(samples_.size());
   std::iota(parent.begin(), parent.end(), 0);
   std::vector<std::pair<Factor, int>> usable;
+  std::vector<const Arg*> of_tiles;
   for (const Factor& factor : factors) {
     std::vector<u32> values;
     values_of(*factor.arg, values);
-    bool known = !values.empty();
-    for (u32 value : values) known &= sample_of_value_[value] >= 0;
+    bool known = !values.empty(), is_of_tiles = known && !factor.is_preference;
+    for (u32 value : values) known &= sample_of_value_[value] >= 0, is_of_tiles &= factor_of_value_[value].sample >= 0;
+    if (is_of_tiles) of_tiles.push_back(factor.arg);
     if (!known) continue;
     int first = sample_of_value_[values[0]];
     for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
     usable.emplace_back(factor, first);
   }
+  tie_tiles(of_tiles);
   std::vector<int> group_of_root(samples_.size(), -1);
   for (auto [factor, member] : usable) {
     int root = root_of(parent, member);
@@ -78,6 +110,52 @@ JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(tra
     if (samples_[i].group >= 0) groups_[samples_[i].group].samples.push_back(i);
   }
   for (Group& group : groups_) enumerate(group);
+}
+
+// Tiles that share a condition are drawn together: groups grow by what a condition mentions.
+void JointPrior::tie_tiles(const std::vector<const Arg*>& conditions) {
+  for (const Arg* condition : conditions) {
+    TileGroup joined{{}, {condition}};
+    std::vector<u32> values;
+    values_of(*condition, values);
+    for (u32 value : values) joined.samples.push_back(static_cast<std::size_t>(factor_of_value_[value].sample));
+    auto shares = [&](const TileGroup& group) {
+      return std::any_of(group.samples.begin(), group.samples.end(), [&](std::size_t sample) {
+        return std::find(joined.samples.begin(), joined.samples.end(), sample) != joined.samples.end();
+      });
+    };
+    for (const TileGroup& group : tile_groups_) {
+      if (!shares(group)) continue;
+      joined.samples.insert(joined.samples.end(), group.samples.begin(), group.samples.end());
+      joined.conditions.insert(joined.conditions.end(), group.conditions.begin(), group.conditions.end());
+    }
+    std::erase_if(tile_groups_, shares);
+    std::sort(joined.samples.begin(), joined.samples.end());
+    joined.samples.erase(std::unique(joined.samples.begin(), joined.samples.end()), joined.samples.end());
+    for (std::size_t sample : joined.samples) tiles_[sample].is_tied = true;
+    tile_groups_.push_back(std::move(joined));
+  }
+}
+
+bool JointPrior::tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const {
+  auto factor = [&](i64 value) {
+    const Factor& at = factor_of_value_[static_cast<std::size_t>(value)];
+    return decisions[static_cast<std::size_t>(at.sample)].values[at.part];
+  };
+  return std::all_of(group.conditions.begin(), group.conditions.end(),
+                     [&](const Arg* condition) { return evaluate_with(*condition, factor) != 0; });
+}
+
+void JointPrior::draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const {
+  for (int tries = 0; tries < kMaxTileDraws; ++tries) {
+    for (std::size_t sample : group.samples) {
+      const Tile& tile = tiles_[sample];
+      decisions[sample].count = static_cast<u8>(tile.count);
+      draw_perfect_tile(tile.extent, tile.count, tile.max_innermost, rng, decisions[sample].values);
+    }
+    if (tiles_hold(group, decisions)) return;
+  }
+  for (std::size_t sample : group.samples) decisions[sample] = {};
 }
 
 void JointPrior::enumerate(Group& group) {
@@ -103,14 +181,11 @@ void JointPrior::enumerate(Group& group) {
 }
 
 i64 JointPrior::evaluate(const Arg& arg, const Group& group, const std::vector<i64>& indices) const {
-  if (arg.tag == Arg::Tag::Int) return arg.integer;
-  if (arg.tag == Arg::Tag::Value) {
-    std::size_t sample = static_cast<std::size_t>(sample_of_value_[arg.integer]);
+  return evaluate_with(arg, [&](i64 value) {
+    std::size_t sample = static_cast<std::size_t>(sample_of_value_[static_cast<std::size_t>(value)]);
     auto at = std::find(group.samples.begin(), group.samples.end(), sample) - group.samples.begin();
     return samples_[sample].candidates[indices[at]];
-  }
-  TW_CHECK(arg.tag == Arg::Tag::Binary, "condition with an unexpected argument");
-  return fold(arg.op, evaluate(arg.items[0], group, indices), evaluate(arg.items[1], group, indices)).value_or(0);
+  });
 }
 
 bool JointPrior::holds(const Group& group, const std::vector<i64>& indices) const {
@@ -145,6 +220,7 @@ bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
   for (const Group& group : groups_) {
     if (!draw_group(group, decisions, rng)) return false;
   }
+  for (const TileGroup& group : tile_groups_) draw_tiles(group, decisions, rng);
   return true;
 }
 
@@ -198,7 +274,7 @@ bool JointPrior::satisfied(const std::vector<Decision>& decisions) const {
     for (std::size_t sample : group.samples) indices.push_back(decisions[sample].values[0]);
     if (!holds(group, indices)) return false;
   }
-  return true;
+  return std::all_of(tile_groups_.begin(), tile_groups_.end(), [&](const TileGroup& group) { return tiles_hold(group, decisions); });
 }
 
 }  // namespace tw
