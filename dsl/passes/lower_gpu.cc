@@ -56,6 +56,7 @@ struct GpuLowering {
     LaunchExtents extents = extents_of(at.program().body);
     TW_TRY_STATUS(at.step("partition_loops", partition_loops(arena, at.program(), options)));
     TW_TRY_STATUS(at.step("flatten_buffers", flatten_buffers(arena, at.program())));
+    TW_TRY_STATUS(at.step("share_storage", share_storage(arena, at.program(), scoped.rooms)));
     TW_TRY_STATUS(at.step("vectorize_loops", vectorize_loops(arena, at.program(), options)));
     TW_TRY_STATUS(at.step("unroll_loops", unroll_loops(arena, at.program(), options)));
     const Program& flat = at.program();

@@ -6,6 +6,7 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/conditions.h"
+#include "dsl/passes/lifetimes.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw {
@@ -329,33 +330,24 @@ class BufferPlacement {
     return ok();
   }
 
-  // First fit: the lowest offset at which no slot with a meeting lifetime lies.
   void assign_slots(PlacedProgram& out) {
-    struct Taken {
-      const Usage* usage;
-      i64 begin, end;
-    };
-    std::vector<Taken> taken;
-    std::vector<const Buffer*> locals;
+    std::vector<StorageNeed> needs[2];  // of SharedScratch, of WorkerScratch
+    std::vector<const Usage*> stored;
     for (const Usage& usage : usages_) {
       if (!usage.seen || is_stack(usage)) continue;
-      std::vector<Taken> meeting;
-      for (const Taken& other : taken) {
-        bool apart = other.usage->last_nest < usage.first_nest || usage.last_nest < other.usage->first_nest;
-        if (!apart && other.usage->is_worker() == usage.is_worker()) meeting.push_back(other);
-      }
-      std::sort(meeting.begin(), meeting.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
-      i64 bytes = (bytes_of(usage.shrunk) + kAlignment - 1) / kAlignment * kAlignment, offset = 0;
-      for (const Taken& other : meeting) {
-        if (offset + bytes <= other.begin) break;
-        offset = std::max(offset, other.end);
-      }
-      taken.push_back({&usage, offset, offset + bytes});
-      i64& total = usage.is_worker() ? out.worker_bytes : out.shared_bytes;
-      total = std::max(total, offset + bytes);
-      locals.push_back(usage.shrunk);
-      out.slots.push_back({usage.is_worker() ? Place::WorkerScratch : Place::SharedScratch, offset});
+      Lifetime lifetime{static_cast<i64>(usage.first_nest), static_cast<i64>(usage.last_nest)};
+      needs[usage.is_worker()].push_back({lifetime, bytes_of(usage.shrunk)});
+      stored.push_back(&usage);
     }
+    StoragePlan plans[2] = {first_fit(needs[0], kAlignment), first_fit(needs[1], kAlignment)};
+    std::vector<const Buffer*> locals;
+    std::size_t next[2] = {0, 0};
+    for (const Usage* usage : stored) {
+      bool is_worker = usage->is_worker();
+      locals.push_back(usage->shrunk);
+      out.slots.push_back({is_worker ? Place::WorkerScratch : Place::SharedScratch, plans[is_worker].offsets[next[is_worker]++]});
+    }
+    out.shared_bytes = plans[0].bytes, out.worker_bytes = plans[1].bytes;
     out.program.locals = arena_.copy(locals);
   }
 

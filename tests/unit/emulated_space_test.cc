@@ -11,6 +11,7 @@
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
+#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
 #include "runtime/emulation.h"
 #include "sampler/search/candidate.h"
@@ -197,6 +198,40 @@ void make_random_schedule(Case& out) {
   lower_case(schedule.program(), out);
 }
 
+// A chain of stages in shared memory, each of which reads its predecessor in another order, and now and then an older one; below
+// a serial loop or not. Their buffers are large enough to take turns (dsl/passes/share_storage.h).
+std::string chain_text(Rng& rng) {
+  i64 threads = i64{32} << rng.below(3), each = 256 / threads + rng.below(3), n = threads * each, stages = 3 + rng.below(4);
+  i64 rounds = 1 + rng.below(3), groups = 1 + rng.below(2);
+  std::string locals, body;
+  for (i64 s = 0; s < stages; ++s) {
+    locals += cat("  local B", s, ": f32[", groups, ", ", rounds, ", ", n, "] in shared\n");
+    auto read = [&](i64 from) {
+      std::string j = rng.below(3) == 0 ? "j" : cat(n - 1, " - j");
+      return cat(from < 0 ? std::string("X") : cat("B", from), "[i, k, ", j, "]");
+    };
+    std::string value = read(s - 1);
+    if (s > 1 && rng.below(3) == 0) value += " + " + read(rng.below(s));
+    body += cat("bind threadIdx.x for t", s, " in ", threads, " {\nfor u", s, " in ", each, " { block S", s, "(i: S ", groups, " = i, k: S ", rounds,
+                " = k, j: S ", n, " = u", s, " * ", threads, " + t", s, ") { B", s, "[i, k, j] = ", value, " } }\n}\n");
+  }
+  std::string sum = cat("bind threadIdx.x for t in ", threads, " {\nfor u in ", each, " { block S(i: S ", groups, " = i, k: R ", rounds, " = k, j: S ", n,
+                        " = u * ", threads, " + t) { init { Y[i, j] = 0.0 } Y[i, j] = Y[i, j] + B", stages - 1, "[i, k, ", n - 1, " - j] } }\n}\n");
+  return cat("program chain(X: input f32[", groups, ", ", rounds, ", ", n, "], Y: output f32[", groups, ", ", n, "]) {\n", locals,
+             "bind blockIdx.x for i in ", groups, " {\nfor k in ", rounds, " {\n", body, sum, "}\n}\n}\n");
+}
+
+void make_chain(Case& out) {
+  Rng rng(out.seed, 4);
+  Source source{"chain", chain_text(rng)};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> made = parse_program(source, diagnostics);
+  ASSERT_TRUE(made) << diagnostics.render();
+  out.use = "chain()", out.trace = source.text;
+  out.base = *made;
+  lower_case(out.base.program, out);
+}
+
 // "" or what is wrong.
 std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t index) {
   Judge judge(one.base.program, one.seed, tolerance_for_small_integers(one.base.program));
@@ -217,7 +252,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 }
 
 struct Count {
-  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0;
+  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, shared_buffers = 0;
   std::set<std::string> operators;
 };
 
@@ -241,6 +276,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     ++count.kernels;
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
     count.with_mma += one.kernel->code.find("  tw_mma_") != std::string::npos;
+    const std::string& code = one.kernel->code;
+    for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
     std::size_t name = one.use.rfind(' ', one.use.find('(')) + 1;  // npos + 1 is the beginning
     count.operators.insert(one.use.substr(name, one.use.find('(') - name));
     std::string wrong = judge(one, *compiled, i);
@@ -298,6 +335,15 @@ TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_tiles);
   if (is_one_case()) return;
   EXPECT_GE(count.with_barriers, count.kernels / 2);
+}
+
+TEST_F(EmulatedSpace, BuffersThatTakeTurnsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_chain);
+  if (is_one_case()) return;
+  EXPECT_EQ(count.refused, 0);
+  EXPECT_EQ(count.with_barriers, count.kernels);
+  // Chains have three to six stages.
+  EXPECT_LE(count.shared_buffers, 3 * count.kernels) << "most buffers must share a place";
 }
 
 TEST_F(EmulatedSpace, RandomSchedulesComputeWhatTheInterpreterSays) {

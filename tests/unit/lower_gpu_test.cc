@@ -178,6 +178,78 @@ TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
   EXPECT_NE(to_string(kernels.rejected()).find("`T`"), std::string::npos) << to_string(kernels.rejected());
 }
 
+// Three stages of a row of 512 elements, each of which reads its predecessor from behind; a work-item takes every 64th element.
+constexpr const char* kChain = R"(program p(X: input f32[3, 512], Y: output f32[3, 512]) {
+  local B: f32[3, 512] in shared
+  local C: f32[3, 512] in shared
+  local D: f32[3, 512] in shared
+  bind blockIdx.x for i in 3 {
+    bind threadIdx.x for b in 64 {
+      for u in 8 { block B_(i: S 3 = i, j: S 512 = u * 64 + b) { B[i, j] = X[i, 511 - j] * 2.0 } }
+    }
+    bind threadIdx.x for c in 64 {
+      for u in 8 { block C_(i: S 3 = i, j: S 512 = u * 64 + c) { C[i, j] = B[i, 511 - j] + 1.0 } }
+    }
+    bind threadIdx.x for d in 64 {
+      for u in 8 { block D_(i: S 3 = i, j: S 512 = u * 64 + d) { D[i, j] = C[i, 511 - j] * 3.0 } }
+    }
+    bind threadIdx.x for y in 64 {
+      for u in 8 { block Y_(i: S 3 = i, j: S 512 = u * 64 + y) { Y[i, j] = D[i, 511 - j] } }
+    }
+  }
+}
+)";
+
+TEST(LowerGpu, SharedBuffersTakeTurns) {
+  Source text{"test", kChain};
+  Diagnostics diagnostics(text);
+  std::optional<OwnedProgram> program = parse_program(text, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  // Two of the three are needed at a time: 4 KiB.
+  Result<LoweredGpuProgram> refused = lowered(arena, program->program, {.shared_bytes = 4095});
+  EXPECT_TRUE(!refused || refused->scratch_bytes > 0) << "4,096 bytes are needed";
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program, {.shared_bytes = 4096});
+  ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "p");
+  ASSERT_TRUE(printed);
+  const std::string& code = printed->code;
+  auto count = [&](const std::string& word) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; (at = code.find(word, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("__shared__ float"), 2u) << code;
+  EXPECT_EQ(count("__syncthreads();"), 3u) << "before the second, third and fourth step\n" << code;
+  EXPECT_EQ(count("D["), 0u) << code;
+}
+
+TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
+  // A chain of five kernels with four buffers between them, of which two are needed at a time.
+  Source text{"test", R"(program p(X: input f32[64], Y: output f32[64]) {
+  local A: f32[64]
+  local B: f32[64]
+  local C: f32[64]
+  local D: f32[64]
+  for i in 64 { block A_(i: S 64 = i) { A[i] = X[63 - i] + 1.0 } }
+  for i in 64 { block B_(i: S 64 = i) { B[i] = A[63 - i] * 2.0 } }
+  for i in 64 { block C_(i: S 64 = i) { C[i] = B[63 - i] + 3.0 } }
+  for i in 64 { block D_(i: S 64 = i) { D[i] = C[63 - i] * 4.0 } }
+  for i in 64 { block Y_(i: S 64 = i) { Y[i] = D[63 - i] + 5.0 } }
+}
+)"};
+  Diagnostics diagnostics(text);
+  std::optional<OwnedProgram> program = parse_program(text, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+  EXPECT_EQ(kernels->run.size(), 5u);
+  EXPECT_EQ(kernels->scratch_bytes, 512);
+  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+}
+
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
   std::string schedule = R"(b = get_block("C")
 i, j, k = get_loops(b)
