@@ -11,16 +11,13 @@
 #include "support/meaning.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
+#include "support/support.h"
 
 namespace tw {
 namespace {
 
 using test::Acceptance;
-
-i64 from_environment(const char* name, i64 fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::atoll(text) : fallback;
-}
+using test::from_environment;
 
 struct Lowered {
   int programs = 0;
