@@ -235,7 +235,18 @@ bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rn
   }
   const Group& group = groups_[changed.group];
   if (!group.enumerated) return draw_group(group, decisions, rng);
-  std::size_t at = std::find(group.samples.begin(), group.samples.end(), sample) - group.samples.begin();
+  std::size_t at = static_cast<std::size_t>(std::find(group.samples.begin(), group.samples.end(), sample) - group.samples.begin());
+  // Mostly the others can stay as they are, and the assignments need not be looked through.
+  std::vector<i64> indices, values;
+  for (std::size_t member : group.samples) indices.push_back(decisions[member].values[0]);
+  for (i64 value = 0; value < static_cast<i64>(changed.candidates.size()); ++value) {
+    indices[at] = value;
+    if (value != old && holds(group, indices)) values.push_back(value);
+  }
+  if (!values.empty()) {
+    decisions[sample] = Decision::of(values[static_cast<std::size_t>(rng.below(static_cast<i64>(values.size())))]);
+    return true;
+  }
   std::vector<std::size_t> nearest;
   std::size_t fewest = group.samples.size() + 1;
   for (std::size_t a = 0; a < group.assignments.size(); ++a) {
