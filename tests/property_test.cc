@@ -94,6 +94,11 @@ TEST(Property, SchedulesKeepTheMeaningOfPrograms) {
     for (const auto& [reason, count] : tried.reasons) std::cout << cat("      ", count, "  ", reason, "\n");
   }
   EXPECT_EQ(acceptance.size(), test::changing_kinds().size());
+  i64 accepted = 0;
+  for (const auto& [name, tried] : acceptance) accepted += tried.accepted;
+  double steps = static_cast<double>(accepted) / static_cast<double>(std::max<i64>(last - first, 1));
+  std::cout << "  " << steps << " accepted instructions in a schedule\n";
+  EXPECT_GE(steps, 4);
 }
 
 }  // namespace
