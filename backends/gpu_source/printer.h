@@ -12,6 +12,7 @@
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
 #include "dsl/passes/thread_axes.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw::gpu {
 
@@ -36,6 +37,12 @@ class KernelPrinter {
     std::string name;
     i64 offset;
     int lanes;
+  };
+  // A warp's operand of a matrix instruction that is in variables; they are declared in the scope of that depth.
+  struct Fragment {
+    std::string key;
+    int depth;
+    std::vector<std::string> registers;
   };
 
   // ---- names (printer.cc)
@@ -77,6 +84,7 @@ class KernelPrinter {
 
   // ---- statements (print_stmt.cc)
   void stmt(const Stmt* s);
+  void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
   // Copies that are staged (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a store
@@ -87,7 +95,13 @@ class KernelPrinter {
   void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
-  std::string pair_of(const Load* load, Sum index, i64 step, const Expr* k);
+  std::vector<std::string> fragment(const MmaOperand& operand, i64 blocks, i64 pieces, bool may_have_partner);
+  std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
+  bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
+  std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  std::string packed_elements(const MmaOperand& operand, Sum index);
+  std::string fragment_key(const MmaOperand& operand);
+  const Fragment* find_fragment(const std::string& key) const;
   // A reduction over the work-items of a group (print_combine.cc).
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
@@ -123,6 +137,8 @@ class KernelPrinter {
   bool in_step_ = false, in_copies_ = false;
   int conditions_ = 0;             // around the statement at hand, inside of its step
   const For* threads_ = nullptr;   // the innermost threadIdx loop around
+  std::vector<Fragment> fragments_;
+  Array<const Stmt*> behind_;  // the statements behind the one at hand
 };
 
 // The mark of a step that makes staged copies (dsl/passes/stage_copies.h); 0 = it makes none.
