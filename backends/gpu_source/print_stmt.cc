@@ -210,7 +210,10 @@ void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
       found.pieces.empty() || !first ? std::nullopt : piece_at(target.buffer, *constant_of(first));
   if (piece && piece->offset == *constant_of(first) && piece->lanes == lanes && !text.empty())
     return line(cat(piece->name, " = ", text, ";"));
-  if (!first || !found.pieces.empty() || !has_width || text.empty()) {
+  bool is_aligned = false;
+  std::string at = first ? pointer(target.buffer, first, lanes, is_aligned) : "";
+  bool is_apart = !first || (found.layout && !is_aligned);
+  if (is_apart || !found.pieces.empty() || !has_width || text.empty()) {
     open("");
     std::vector<std::string> values;
     for (int i = 0; i < lanes; ++i) {
@@ -220,8 +223,6 @@ void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
     write_lanes(target, values);
     return close();
   }
-  bool is_aligned = false;
-  std::string at = pointer(target.buffer, first, lanes, is_aligned);
   if (is_aligned) return line(cat("*(", found.space, type(dtype, lanes), "*)(", at, ") = ", text, ";"));
   line(cat("vstore", lanes, "(", text, ", 0, ", at, ");"));
 }

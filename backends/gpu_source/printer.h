@@ -32,6 +32,7 @@ class KernelPrinter {
     const char* space = "";     // for pointers into it
     bool is_aligned = false;    // its start, for every vector
     std::map<i64, int> pieces;  // offset -> lanes; empty = an array
+    std::optional<XorLayout> layout;  // of what a group shares
   };
   struct Piece {
     std::string name;
@@ -79,7 +80,9 @@ class KernelPrinter {
   bool has_mask_form(const Expr* e) const;
   std::string vector_call(const Call* e);
   std::string vector_load(const Load* e);
+  // Where the elements at `base` lie; if these lanes are aligned there, they lie behind each other.
   std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
+  std::string in_layout(const Place& place, DType type, const std::string& index);
   std::string type(DType dtype, int lanes) const;
 
   // ---- statements (print_stmt.cc)
