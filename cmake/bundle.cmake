@@ -37,3 +37,6 @@ add_custom_target(bundle
   COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --component bundle --prefix ${CMAKE_BINARY_DIR}/${bundle} --strip
   COMMAND ${CMAKE_SOURCE_DIR}/cmake/pack_bundle.sh ${CMAKE_BINARY_DIR}/${bundle}
   DEPENDS libtracewright ${bundle_programs} USES_TERMINAL VERBATIM)
+if(TARGET bundle_test)
+  add_dependencies(bundle_test libtracewright ${bundle_programs})
+endif()
