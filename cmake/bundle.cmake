@@ -11,12 +11,16 @@ foreach(target tracewright-worker-opencl tracewright-peer-fma tracewright-gpu-be
     list(APPEND bundle_programs ${target})
   endif()
 endforeach()
+set(bundle_files)
+if(TARGET gpu_bench_files)
+  set(bundle_files gpu_bench_files)
+endif()
 install(TARGETS libtracewright RUNTIME_DEPENDENCY_SET bundled LIBRARY DESTINATION lib NAMELINK_SKIP ${in_bundle})
 install(TARGETS ${bundle_programs} RUNTIME_DEPENDENCY_SET bundled RUNTIME DESTINATION bin ${in_bundle})
 install(RUNTIME_DEPENDENCY_SET bundled PRE_EXCLUDE_REGEXES "^(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc[+][+])[.-]" "^libtracewright[.]"
   LIBRARY DESTINATION lib ${in_bundle})
 install(DIRECTORY rules examples DESTINATION share/tracewright ${in_bundle} PATTERN "*.h" EXCLUDE PATTERN "*.cc" EXCLUDE)
-install(DIRECTORY bench/gpu/ DESTINATION share/tracewright/gpu ${in_bundle} FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY ${CMAKE_BINARY_DIR}/gpu_bench/ DESTINATION share/tracewright/gpu ${in_bundle})
 install(FILES docs/bundle.md DESTINATION . RENAME README.md ${in_bundle})
 install(FILES LICENSE DESTINATION . ${in_bundle})
 install(FILES docs/commands.md docs/language.md DESTINATION share/doc ${in_bundle})
@@ -36,7 +40,7 @@ add_custom_target(bundle
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/${bundle}
   COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --component bundle --prefix ${CMAKE_BINARY_DIR}/${bundle} --strip
   COMMAND ${CMAKE_SOURCE_DIR}/cmake/pack_bundle.sh ${CMAKE_BINARY_DIR}/${bundle}
-  DEPENDS libtracewright ${bundle_programs} USES_TERMINAL VERBATIM)
+  DEPENDS libtracewright ${bundle_programs} ${bundle_files} USES_TERMINAL VERBATIM)
 if(TARGET bundle_test)
-  add_dependencies(bundle_test libtracewright ${bundle_programs})
+  add_dependencies(bundle_test libtracewright ${bundle_programs} ${bundle_files})
 endif()
