@@ -65,6 +65,8 @@ class BufferPlacement {
     TW_TRY_STATUS(check_sizes());
     PlacedProgram out{program_};
     assign_slots(out);
+    if (out.vtcm_bytes > options_.vtcm_bytes)
+      return reject("buffers in scope global.vtcm need {0} bytes at once, but there are {1}", out.vtcm_bytes, options_.vtcm_bytes);
     if (program_.body) out.program.body = wrap(rewrite_stmt(program_.body), nullptr);
     return out;
   }
@@ -284,8 +286,11 @@ class BufferPlacement {
 
   // ---- where does it live?
 
+  static bool is_vtcm(const Usage& usage) { return usage.buffer->scope == Scope::Vtcm; }
+
   bool is_stack(const Usage& usage) const {
-    return usage.shrunk->scope == Scope::Register || bytes_of(usage.shrunk) <= kStackBytes || !scratch_allowed_;
+    bool is_small = bytes_of(usage.shrunk) <= kStackBytes && !is_vtcm(usage);
+    return usage.shrunk->scope == Scope::Register || is_small || !scratch_allowed_;
   }
 
   // A register holds part of one row: the last dimension that is not 1 is the vectorized one.
@@ -314,10 +319,12 @@ class BufferPlacement {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
       if (!usage.seen) continue;
-      if (options_.is_device) continue;  // device_scopes has limits of its own
-      if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
+      bool is_missing = is_vtcm(usage) ? options_.is_device || options_.vtcm_bytes == 0
+                                       : !options_.is_device && (buffer->scope == Scope::Shared || buffer->scope == Scope::Local);
+      if (is_missing) {
         return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
       }
+      if (options_.is_device) continue;  // device_scopes has limits of its own
       if (!scratch_allowed_ && bytes_of(buffer) > kPrepackBytes) {
         return reject("prepack: the intermediate buffer `{a}` has {0} bytes, more than {1}", buffer->name, bytes_of(buffer), kPrepackBytes);
       }
@@ -337,12 +344,15 @@ class BufferPlacement {
     };
     std::vector<Taken> taken;
     std::vector<const Buffer*> locals;
+    std::vector<const Usage*> placed;
+    i64 totals[2][2] = {};  // by is_vtcm, is_worker
     for (const Usage& usage : usages_) {
       if (!usage.seen || is_stack(usage)) continue;
       std::vector<Taken> meeting;
       for (const Taken& other : taken) {
         bool apart = other.usage->last_nest < usage.first_nest || usage.last_nest < other.usage->first_nest;
-        if (!apart && other.usage->is_worker() == usage.is_worker()) meeting.push_back(other);
+        bool is_same_memory = other.usage->is_worker() == usage.is_worker() && is_vtcm(*other.usage) == is_vtcm(usage);
+        if (!apart && is_same_memory) meeting.push_back(other);
       }
       std::sort(meeting.begin(), meeting.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
       i64 bytes = (bytes_of(usage.shrunk) + kAlignment - 1) / kAlignment * kAlignment, offset = 0;
@@ -351,11 +361,17 @@ class BufferPlacement {
         offset = std::max(offset, other.end);
       }
       taken.push_back({&usage, offset, offset + bytes});
-      i64& total = usage.is_worker() ? out.worker_bytes : out.shared_bytes;
+      i64& total = totals[is_vtcm(usage)][usage.is_worker()];
       total = std::max(total, offset + bytes);
       locals.push_back(usage.shrunk);
+      placed.push_back(&usage);
       out.slots.push_back({usage.is_worker() ? Place::WorkerScratch : Place::SharedScratch, offset});
     }
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+      if (is_vtcm(*placed[i])) out.slots[i].offset += totals[0][placed[i]->is_worker()];
+    }
+    out.shared_bytes = totals[0][0] + totals[1][0], out.worker_bytes = totals[0][1] + totals[1][1];
+    out.vtcm_bytes = totals[1][0] + options_.threads * totals[1][1];
     out.program.locals = arena_.copy(locals);
   }
 
