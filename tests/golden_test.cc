@@ -4,8 +4,9 @@
 //   program ... { ... }
 //   schedule
 //     i, = get_loops(b)                one instruction per line
+//   lower for cpu -threads=1           or without this line: the program is not lowered
 //   expect
-//   program ... { ... }                the whole program afterwards; or the whole message of the Reject:
+//   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its source; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
 //
 // Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal
@@ -23,6 +24,7 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
+#include "sampler/search/trial.h"
 #include "support/meaning.h"
 #include "support/support.h"
 
@@ -30,7 +32,7 @@ namespace tw {
 namespace {
 
 struct Case {
-  std::string title, program, schedule, expected;
+  std::string title, program, schedule, target, expected;  // target: empty = not lowered
 };
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -45,15 +47,19 @@ void strip_end(std::string& text) {
   while (text.size() >= 2 && text.ends_with("\n\n")) text.pop_back();
 }
 
+constexpr std::string_view kLower = "lower for ";
+
 std::vector<Case> parse_cases(const std::string& text) {
   std::vector<Case> cases;
   std::string* section = nullptr;
   for (const std::string& line : lines_of(text)) {
     if (line.starts_with("// ---- ")) {
-      cases.push_back({line.substr(8), "", "", ""});
+      cases.push_back({line.substr(8), "", "", "", ""});
       section = &cases.back().program;
     } else if (section && line == "schedule") {
       section = &cases.back().schedule;
+    } else if (section && line.starts_with(kLower)) {
+      cases.back().target = line.substr(kLower.size());
     } else if (section && line == "expect") {
       section = &cases.back().expected;
     } else if (section) {
@@ -71,8 +77,8 @@ std::vector<Case> parse_cases(const std::string& text) {
 std::string to_text(const std::vector<Case>& cases) {
   std::string out;
   for (const Case& c : cases) {
-    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule, "expect\n",
-               c.expected);
+    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule,
+               c.target.empty() ? "" : cat(kLower, c.target, "\n"), "expect\n", c.expected);
   }
   return out;
 }
@@ -109,6 +115,23 @@ void check_result(const Program& before, const Program& after, const Trace& trac
   for (u64 seed = 0; seed < 3; ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
 }
 
+// The lowered program: its text after the last pass, for devices their source.
+Result<std::string> lowered(Arena& arena, const Program& program, const std::string& target_text) {
+  Source source{"target", target_text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(target_text, 0, diagnostics);
+  EXPECT_TRUE(target) << diagnostics.render();
+  if (!target) return std::string();
+  if (is_device(*target)) {
+    TW_TRY(LoweredGpuProgram kernels, lower_gpu(arena, program, lowering_options(*target), gpu_limits(*target)));
+    TW_TRY(Kernel kernel, device_source(kernels, *target, "golden"));
+    return kernel.code;
+  }
+  std::vector<PassDump> dumps;
+  TW_TRY_STATUS(lower(arena, program, lowering_options(*target), &dumps));
+  return dumps.back().text;
+}
+
 // What the case gives: the program afterwards, or the Reject.
 std::string run(const std::string& name, const Case& c) {
   std::optional<OwnedProgram> base = program_of(name, c.program);
@@ -118,6 +141,10 @@ std::string run(const std::string& name, const Case& c) {
   State state(arena, base->program);
   Status status = replay(*trace, state);
   if (!status) return cat("//! ", to_string(status.rejected()), "\n");
+  if (!c.target.empty()) {
+    Result<std::string> text = lowered(arena, state.program(), c.target);
+    return text ? *text : cat("//! ", to_string(text.rejected()), "\n");
+  }
   check_result(base->program, state.program(), *trace);
   return print(state.program());
 }

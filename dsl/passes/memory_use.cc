@@ -22,7 +22,7 @@ Result<PlacedProgram> placed(Arena& arena, const Program& program, LoweringOptio
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
   Program flat = lower_blocks(arena, skip_identity_terms(arena, entries.run));
   TW_TRY(Program serial, serialize_inner_parallel(arena, flat, /*allowed=*/true));
-  return place_buffers(arena, serial, options, /*scratch_allowed=*/!options.is_device);
+  return place_buffers(arena, serial, options);
 }
 
 bool has_local_in(const Program& program, std::initializer_list<Scope> scopes) {

@@ -21,7 +21,7 @@ struct PlacedProgram {
   i64 vtcm_bytes = 0;  // of both, in scope Vtcm: all threads together
 };
 
-// `scratch_allowed` = false: every local becomes an Alloc (prepack has no scratch memory).
-Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed);
+// For a device every local becomes an Alloc: device_scopes says where it lives.
+Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options);
 
 }  // namespace tw
