@@ -65,6 +65,8 @@ class BufferPlacement {
     TW_TRY_STATUS(check_sizes());
     PlacedProgram out{program_};
     assign_slots(out);
+    if (out.vtcm_bytes > options_.vtcm_bytes)
+      return reject("buffers in scope global.vtcm need {0} bytes at once, but there are {1}", out.vtcm_bytes, options_.vtcm_bytes);
     if (program_.body) out.program.body = wrap(rewrite_stmt(program_.body), nullptr);
     return out;
   }
@@ -284,8 +286,11 @@ class BufferPlacement {
 
   // ---- where does it live?
 
+  static bool is_vtcm(const Usage& usage) { return usage.buffer->scope == Scope::Vtcm; }
+
   bool is_stack(const Usage& usage) const {
-    return usage.shrunk->scope == Scope::Register || bytes_of(usage.shrunk) <= kStackBytes || options_.is_device;
+    bool is_small = bytes_of(usage.shrunk) <= kStackBytes && !is_vtcm(usage);
+    return usage.shrunk->scope == Scope::Register || is_small || options_.is_device;
   }
 
   // A register holds part of one row: the last dimension that is not 1 is the vectorized one.
@@ -314,10 +319,12 @@ class BufferPlacement {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
       if (!usage.seen) continue;
-      if (options_.is_device) continue;  // device_scopes has limits of its own
-      if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
+      bool is_missing = is_vtcm(usage) ? options_.is_device || options_.vtcm_bytes == 0
+                                       : !options_.is_device && (buffer->scope == Scope::Shared || buffer->scope == Scope::Local);
+      if (is_missing) {
         return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
       }
+      if (options_.is_device) continue;  // device_scopes has limits of its own
       if (buffer->scope == Scope::Register && live_registers(usage) + 1 > options_.vector_registers) {
         return reject("register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are {1}",
                       buffer->name, live_registers(usage), options_.vector_registers);
@@ -327,23 +334,29 @@ class BufferPlacement {
   }
 
   void assign_slots(PlacedProgram& out) {
-    std::vector<StorageNeed> needs[2];  // of SharedScratch, of WorkerScratch
+    std::vector<StorageNeed> needs[2][2];  // by is_vtcm, is_worker
     std::vector<const Usage*> stored;
     for (const Usage& usage : usages_) {
       if (!usage.seen || is_stack(usage)) continue;
       Lifetime lifetime{static_cast<i64>(usage.first_nest), static_cast<i64>(usage.last_nest)};
-      needs[usage.is_worker()].push_back({lifetime, bytes_of(usage.shrunk)});
+      needs[is_vtcm(usage)][usage.is_worker()].push_back({lifetime, bytes_of(usage.shrunk)});
       stored.push_back(&usage);
     }
-    StoragePlan plans[2] = {first_fit(needs[0], kAlignment), first_fit(needs[1], kAlignment)};
-    std::vector<const Buffer*> locals;
-    std::size_t next[2] = {0, 0};
-    for (const Usage* usage : stored) {
-      bool is_worker = usage->is_worker();
-      locals.push_back(usage->shrunk);
-      out.slots.push_back({is_worker ? Place::WorkerScratch : Place::SharedScratch, plans[is_worker].offsets[next[is_worker]++]});
+    StoragePlan plans[2][2];
+    for (bool vtcm : {false, true}) {
+      for (bool worker : {false, true}) plans[vtcm][worker] = first_fit(needs[vtcm][worker], kAlignment);
     }
-    out.shared_bytes = plans[0].bytes, out.worker_bytes = plans[1].bytes;
+    std::vector<const Buffer*> locals;
+    std::size_t next[2][2] = {};
+    for (const Usage* usage : stored) {
+      bool vtcm = is_vtcm(*usage), worker = usage->is_worker();
+      i64 offset = plans[vtcm][worker].offsets[next[vtcm][worker]++];
+      locals.push_back(usage->shrunk);
+      out.slots.push_back({worker ? Place::WorkerScratch : Place::SharedScratch, offset + (vtcm ? plans[false][worker].bytes : 0)});
+    }
+    out.shared_bytes = plans[false][false].bytes + plans[true][false].bytes;
+    out.worker_bytes = plans[false][true].bytes + plans[true][true].bytes;
+    out.vtcm_bytes = plans[true][false].bytes + options_.threads * plans[true][true].bytes;
     out.program.locals = arena_.copy(locals);
   }
 
