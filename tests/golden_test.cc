@@ -12,10 +12,7 @@
 // IR, and the interpreter computes the same before and after. TW_BLESS=1 rewrites what is expected.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
@@ -23,59 +20,11 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
+#include "support/golden_cases.h"
 #include "support/meaning.h"
-#include "support/support.h"
 
 namespace tw {
 namespace {
-
-struct Case {
-  std::string title, program, schedule, expected;
-};
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-// Empty lines at the end of a section do not count.
-void strip_end(std::string& text) {
-  while (text.size() >= 2 && text.ends_with("\n\n")) text.pop_back();
-}
-
-std::vector<Case> parse_cases(const std::string& text) {
-  std::vector<Case> cases;
-  std::string* section = nullptr;
-  for (const std::string& line : lines_of(text)) {
-    if (line.starts_with("// ---- ")) {
-      cases.push_back({line.substr(8), "", "", ""});
-      section = &cases.back().program;
-    } else if (section && line == "schedule") {
-      section = &cases.back().schedule;
-    } else if (section && line == "expect") {
-      section = &cases.back().expected;
-    } else if (section) {
-      *section += line + "\n";
-    }
-  }
-  for (Case& c : cases) {
-    strip_end(c.program);
-    strip_end(c.schedule);
-    strip_end(c.expected);
-  }
-  return cases;
-}
-
-std::string to_text(const std::vector<Case>& cases) {
-  std::string out;
-  for (const Case& c : cases) {
-    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule, "expect\n",
-               c.expected);
-  }
-  return out;
-}
 
 std::optional<OwnedProgram> program_of(const std::string& name, const std::string& text) {
   Source source{name, text};
@@ -110,9 +59,9 @@ void check_result(const Program& before, const Program& after, const Trace& trac
 }
 
 // What the case gives: the program afterwards, or the Reject.
-std::string run(const std::string& name, const Case& c) {
+std::string run(const std::string& name, const test::GoldenCase& c) {
   std::optional<OwnedProgram> base = program_of(name, c.program);
-  std::optional<Trace> trace = trace_of(name, c.schedule);
+  std::optional<Trace> trace = trace_of(name, c.steps);
   if (!base || !trace) return "";
   Arena arena;
   State state(arena, base->program);
@@ -122,35 +71,11 @@ std::string run(const std::string& name, const Case& c) {
   return print(state.program());
 }
 
-void run_file(const std::string& path) {
-  std::vector<Case> cases = parse_cases(test::read_file(path));
-  ASSERT_FALSE(cases.empty()) << "no cases";
-  bool bless = std::getenv("TW_BLESS");
-  for (Case& c : cases) {
-    SCOPED_TRACE(c.title);
-    std::string found = run(cat(path, ": ", c.title), c);
-    if (bless)
-      c.expected = found;
-    else
-      EXPECT_EQ(found, c.expected) << "TW_BLESS=1 would write what was found";
-  }
-  if (bless) test::write_file(path, to_text(cases));
-}
-
 class Golden : public testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, File) { run_file(GetParam()); }
+TEST_P(Golden, File) { test::run_golden_file(GetParam(), "schedule", run); }
 
-std::vector<std::string> files() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(TW_SOURCE_DIR "/tests/golden")) {
-    if (entry.path().extension() == ".tw") out.push_back(entry.path().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(files()),
+INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(test::golden_files("golden")),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 }  // namespace
