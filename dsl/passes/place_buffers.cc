@@ -35,7 +35,7 @@ struct Usage {
   const Buffer* buffer;
   std::vector<const For*> loops;  // around all accesses, outermost first
   bool seen = false;
-  std::size_t first_nest = 0, last_nest = 0;  // which statements of the program's body
+  std::size_t first_nest, last_nest;  // once seen: which statements of the program's body
   std::vector<Span> spans;
   const Buffer* shrunk = nullptr;
   std::optional<std::size_t> ring;  // the dimension whose indices become remainders
@@ -74,7 +74,6 @@ class BufferPlacement {
  private:
   template <class Visit>
   void for_each_nest(Visit visit) {
-    nest_ = 0;
     if (const Seq* seq = as<Seq>(program_.body)) {
       for (const Stmt* nest : seq->stmts) {
         visit(nest);
@@ -194,7 +193,7 @@ class BufferPlacement {
         break;
       }
     }
-    return bounds && bounds->min <= bounds->max ? bounds : std::nullopt;
+    return bounds;
   }
 
   void extend(const Buffer* buffer, Array<const Expr*> indices, bool is_read) {
@@ -243,11 +242,11 @@ class BufferPlacement {
   Status check_ring(const Usage& usage) const {
     if (!usage.ring) return ok();
     const Span& span = usage.spans[*usage.ring];
-    bool moves_forward = false;
-    for (const Sum::Term& term : span.base.terms) moves_forward |= usage.carrier && term.atom == usage.carrier->var && term.coefficient > 0;
-    bool is_kept = span.read && span.written && span.written->min <= span.read->min && span.read->max <= span.written->max;
-    bool in_order = usage.carrier && usage.carrier->loop_kind != LoopKind::Parallel && usage.carrier->loop_kind != LoopKind::Vectorize;
-    if (!span.whole && moves_forward && is_kept && in_order && is_rewritten(usage)) return ok();
+    bool in_order = usage.carrier && !is_concurrent(usage.carrier) && usage.carrier->loop_kind != LoopKind::Vectorize;
+    bool moves_forward = in_order && std::any_of(span.base.terms.begin(), span.base.terms.end(), [&](const Sum::Term& term) {
+      return term.atom == usage.carrier->var && term.coefficient > 0;
+    });
+    if (!span.whole && moves_forward && is_rewritten(usage)) return ok();
     return reject("buffer `{a}` is a ring along dimension {0}, but its accesses are not in one loop whose iterations move forward there",
                   usage.buffer->name, static_cast<i64>(*usage.ring));
   }
@@ -275,7 +274,7 @@ class BufferPlacement {
     for (std::size_t d = 0; d < shape.size(); ++d) {
       Span& span = usage.spans[d];
       i64 extent = span.touched().max - span.touched().min + 1;
-      span.whole = span.whole || !span.seen || extent >= shape[d];
+      span.whole |= extent >= shape[d];
       if (!span.whole) shape[d] = extent;
     }
     if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
