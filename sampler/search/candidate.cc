@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "runtime/device_file.h"
 
@@ -110,10 +113,18 @@ Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng, std::vec
   return finish(candidate, rows);
 }
 
-Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {
-  Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
-  if (space.posts.empty()) return trace;
-  Schedule schedule(space.base);
+namespace {
+
+// Names in a Reject lie in the arena of the schedule that made it. These outlive it: there are few different ones, and they are kept.
+Reject with_lasting_names(Reject rejected) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> kept;
+  std::lock_guard lock(mutex);
+  for (Str& name : rejected.names) name = Str(*kept.emplace(name).first);
+  return rejected;
+}
+
+Status replayed_and_finished(const CandidateSpace& space, const Trace& trace, Schedule& schedule, std::string* errors) {
   for (const Instruction& instruction : trace.instructions()) {
     std::vector<Str> names;
     for (u32 i = 0; i < instruction.results; ++i) names.push_back(trace.name_of_value(instruction.first_result + i));
@@ -126,6 +137,16 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
     if (errors) *errors += diagnostics.render();
     TW_TRY_STATUS(applied);
   }
+  return ok();
+}
+
+}  // namespace
+
+Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {
+  Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
+  if (space.posts.empty()) return trace;
+  Schedule schedule(space.base);
+  if (Status done = replayed_and_finished(space, trace, schedule, errors); !done) return with_lasting_names(done.rejected());
   return schedule.trace();
 }
 

@@ -88,15 +88,15 @@ void note_tiles(const Trace& trace, RuleCheck& check) {
   });
 }
 
-// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the first.
-Result<Trace> draw_trace(const Trial& trial, int tries, Rng& rng, std::string& errors) {
+// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the first;
+// `arena` holds the names in them.
+Result<Trace> draw_trace(Arena& arena, const Trial& trial, int tries, Rng& rng, std::string& errors) {
   const Sketch& sketch = trial.space->space.sketches[trial.sketch];
   Candidate best{.sketch = trial.sketch, .decisions = {}};
   int most = -1;
   for (int i = 0; i < tries; ++i) {
     std::vector<Decision> decisions(sketch.trace.sample_count());
     if (!sketch.prior->draw(decisions, rng)) return reject("no decisions satisfy every require");
-    Arena arena;
     State state(arena, trial.space->base);
     Status status = replay(sketch.trace, state, decisions, ReplayMode::Adapt, &rng);
     if (!status && i == 0) return status.rejected();
@@ -116,8 +116,8 @@ Result<LoweredProgram> lowered_for_interpreter(Arena& arena, const Program& prog
   return as_interpreted(arena, kernels);
 }
 
-Result<std::string> judge_trace(const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
-  Arena arena;
+// `arena` holds the names in a Reject.
+Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
   State state(arena, program);
   TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
   std::string wrong = judge.difference(state.program());
@@ -130,8 +130,9 @@ void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& che
   constexpr int most_tries = 16;
   int tries = check.draws % 8 == 0 ? 1 : most_tries;  // some are as the prior gives them
   ++check.draws;
-  Result<Trace> trace = draw_trace(trial, tries, rng, check.errors);
-  Result<std::string> wrong = trace ? judge_trace(*trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
+  Arena arena;
+  Result<Trace> trace = draw_trace(arena, trial, tries, rng, check.errors);
+  Result<std::string> wrong = trace ? judge_trace(arena, *trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
   if (!wrong) {
     ++check.rejected;
     ++check.draw_rejects[to_string(wrong.rejected())];
@@ -209,7 +210,8 @@ std::string failure_of(const FailingCase& failing, const Target& target) {
   const Program& program = failing.program.program;
   Judge judge(program, 1, tolerance_for_small_integers(program));
   if (!judge.problem().empty()) return "";  // the program itself cannot be run: no fault of the trace
-  Result<std::string> wrong = judge_trace(failing.trace, program, judge, target);
+  Arena arena;
+  Result<std::string> wrong = judge_trace(arena, failing.trace, program, judge, target);
   return wrong ? *wrong : cat("rejected: ", to_string(wrong.rejected()));
 }
 
