@@ -95,7 +95,7 @@ Result<Trace> draw_trace(const Trial& trial, int tries, Rng& rng, std::string& e
   int most = -1;
   for (int i = 0; i < tries; ++i) {
     std::vector<Decision> decisions(sketch.trace.sample_count());
-    if (!sketch.prior->draw(decisions, rng)) return reject("no decisions satisfy every require");
+    if (!sketch.prior->draw(decisions, rng)) return no_draw(sketch);
     Arena arena;
     State state(arena, trial.space->base);
     Status status = replay(sketch.trace, state, decisions, ReplayMode::Adapt, &rng);
