@@ -50,10 +50,10 @@ boost::json::object to_json(const std::string& task, const SpaceExplanation& exp
           {"rejected", explained.rejected}};
 }
 
-// A reason without its numbers and names: "…" for each hole.
+// A reason without its numbers and names: "..." for each hole.
 std::string without_holes(const std::string& reason) {
   static const std::regex hole("\\{[a-z0-9]\\}");
-  return std::regex_replace(reason, hole, "…");
+  return std::regex_replace(reason, hole, "...");
 }
 
 void print_explanation(const std::string& task, const SpaceExplanation& explained) {

@@ -74,6 +74,15 @@ std::vector<BlockId> visiting_order(const Program& program) {
   return order;
 }
 
+// "at block `C` of ", or nothing for a rule that visits the program.
+std::string place_of(const Program& program, BlockId id) {
+  std::string place;
+  for_each<Block>(program.body, [&](const Block* block) {
+    if (block->id == id) place = cat("at block `", block->name, "` of ");
+  });
+  return place;
+}
+
 // One rule on one block for every partial sketch. A fork that an instruction rejected is no sketch, unless nothing else is left.
 std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Library& library, BlockId block,
                                       const rules::TargetFacts& target, std::vector<Partial> partials, Space& space,
@@ -164,6 +173,7 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
     if (use.rule->is_post) continue;
     if (stop && stop()) break;
     Diagnostics diagnostics(*use.module->source);
+    std::string place;  // where it went wrong: "at block `C` of "
     if (use.rule->is_schedule()) {
       std::vector<Partial> made = run_schedule(use, library, program, target, space, diagnostics, seed);
       std::move(made.begin(), made.end(), std::back_inserter(by_hand));
@@ -173,10 +183,11 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
       std::vector<BlockId> visited = use.rule->visits_program ? std::vector<BlockId>{BlockId{}} : order;
       for (std::size_t i = 0; i < visited.size() && !diagnostics.has_errors() && !(stop && stop()); ++i) {
         partials = apply_everywhere(use, library, visited[i], target, std::move(partials), space, diagnostics, steps);
+        if (diagnostics.has_errors()) place = place_of(program, visited[i]);
       }
     }
     if (!diagnostics.has_errors()) continue;
-    errors += cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out\n");
+    errors += cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out (", place, program.name, ")\n");
     std::vector<rules::RuleUse> others;
     std::copy_if(uses.begin(), uses.end(), std::back_inserter(others), [&](const rules::RuleUse& other) { return other.rule != use.rule; });
     return build_space(program, others, library, target, errors, seed, stop);
