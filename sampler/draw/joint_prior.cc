@@ -272,6 +272,10 @@ bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
   return true;
 }
 
+bool JointPrior::is_impossible() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.enumerated && group.assignments.empty(); });
+}
+
 bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const {
   const Sample& changed = samples_[sample];
   if (changed.candidates.size() < 2) return false;

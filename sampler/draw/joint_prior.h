@@ -17,6 +17,8 @@ class JointPrior {
   // Sets the decisions of all groups (sample order, as in replay). False if some group has no valid assignment. Tiles for which none was
   // found stay open.
   bool draw(std::vector<Decision>& decisions, Rng& rng) const;
+  // Is it certain that draw() gives false? Of groups that are too large to enumerate nothing is known.
+  bool is_impossible() const;
   // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the valid
   // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none.
   bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;

@@ -96,7 +96,7 @@ Result<Trace> draw_trace(Arena& arena, const Trial& trial, int tries, Rng& rng, 
   int most = -1;
   for (int i = 0; i < tries; ++i) {
     std::vector<Decision> decisions(sketch.trace.sample_count());
-    if (!sketch.prior->draw(decisions, rng)) return reject("no decisions satisfy every require");
+    if (!sketch.prior->draw(decisions, rng)) return no_draw(sketch);
     State state(arena, trial.space->base);
     Status status = replay(sketch.trace, state, decisions, ReplayMode::Adapt, &rng);
     if (!status && i == 0) return status.rejected();
@@ -183,6 +183,7 @@ RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Libra
   RuleCheck check;
   std::vector<Trial> trials;
   bool is_post_only = std::all_of(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  bool has_posts = std::any_of(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
   for (const TrialProgram& from : programs) {
     std::string errors;
     auto made = std::make_shared<const CandidateSpace>(make_candidate_space(from.program.program, uses, library, target, errors, seed));
@@ -192,10 +193,14 @@ RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Libra
     bool matched = std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.applied; });
     if (!matched && !is_post_only) continue;
     ++check.programs;
+    // The untouched program proves nothing of a rule; a postprocessor changes it.
+    bool adds = std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.added > 0; });
+    if (!adds && !has_posts && !is_post_only) continue;
     check.sketches += static_cast<int>(space.sketches.size());
     auto judge = std::make_shared<const Judge>(from.program.program, seed, tolerance_for_small_integers(from.program.program));
     for (std::size_t i = 0; i < space.sketches.size(); ++i) trials.push_back({&from, judge, made, static_cast<int>(i)});
   }
+  check.adds_nothing = trials.empty() && check.programs > 0;
   if (trials.empty()) return check;
   // Draws that are rejected prove nothing: others are made in their place, within reason.
   for (int i = 0; check.draws - check.rejected < draws && check.draws < 3 * draws; ++i) {

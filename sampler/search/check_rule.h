@@ -36,6 +36,7 @@ struct RuleCheck {
   std::map<std::string, std::vector<std::string>> misses;   // part of `when` that is false -> "dense Y", ...
   std::map<std::string, int> rejects;                       // "split: ..." -> how often, while the space was built
   int sketches = 0, programs = 0;                           // of all programs where something matched
+  bool adds_nothing = false;                                // it matched, but no sketch has an instruction of it: nothing was drawn
   int draws = 0, rejected = 0, different = 0;
   // Factors of the drawn tiles whose loops have an extent that can be divided, by how many factors the tile has and which one it is.
   struct Level {

@@ -29,7 +29,7 @@ class Explainer {
     const Sketch& from = space_.space.sketches[sketch];
     ++out_.draws;
     Candidate candidate{.sketch = sketch, .decisions = std::vector<Decision>(from.trace.sample_count())};
-    if (!from.prior->draw(candidate.decisions, rng)) return note(reject("no decisions satisfy every require"), from);
+    if (!from.prior->draw(candidate.decisions, rng)) return note(no_draw(from), from);
     Arena arena;
     State state(arena, space_.base);
     if (Status replayed = replay(from.trace, state, candidate.decisions, ReplayMode::Adapt, &rng); !replayed) return note(replayed.rejected(), from);
