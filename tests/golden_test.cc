@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
@@ -101,6 +102,26 @@ std::string run(const std::string& name, const test::GoldenCase& c) {
 class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, File) { test::run_golden_file(GetParam(), "schedule", run); }
+
+// An instruction is described by what it refuses: tests/golden/primitives/NAME.tw holds more cases that NAME rejects than
+// cases that give a program. A case that another instruction rejects counts as neither.
+TEST(GoldenFiles, EveryInstructionHasMoreRejectsThanSuccesses) {
+  const std::map<std::string, std::string> without_rejects = {
+      {"enter_postproc", "has no arguments and no conditions: nothing to refuse"},
+  };
+  for (const InstructionKind* kind : instruction_kinds()) {
+    std::string path = cat(TW_SOURCE_DIR "/tests/golden/primitives/", kind->name, ".tw");
+    ASSERT_TRUE(std::filesystem::exists(path)) << path;
+    int accepted = 0, rejected = 0;
+    for (const test::GoldenCase& c : test::golden_cases(path, "schedule")) {
+      if (!c.expected.starts_with("//! ")) ++accepted;
+      rejected += c.expected.starts_with(cat("//! ", kind->name, ": "));
+    }
+    EXPECT_GE(accepted, 1) << kind->name;
+    EXPECT_TRUE(rejected > accepted || without_rejects.count(kind->name))
+        << kind->name << ": " << rejected << " rejects, " << accepted << " successes";
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(test::golden_files("golden")),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
