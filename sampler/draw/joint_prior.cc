@@ -116,11 +116,9 @@ JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(tra
   std::iota(parent.begin(), parent.end(), 0);
   std::vector<std::pair<Factor, int>> usable;
   for (const Factor& factor : factors) {
+    if (!is_over_categoricals(*factor.arg)) continue;
     std::vector<u32> values;
     values_of(*factor.arg, values);
-    bool known = !values.empty();
-    for (u32 value : values) known &= sample_of_value_[value] >= 0;
-    if (!known) continue;
     int first = sample_of_value_[values[0]];
     for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
     usable.emplace_back(factor, first);
@@ -144,6 +142,16 @@ JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(tra
     members.push_back(i);
   }
   for (Group& group : groups_) Enumeration(*this, group).run();
+}
+
+bool JointPrior::is_over_categoricals(const Arg& arg) const {
+  std::vector<u32> values;
+  values_of(arg, values);
+  return !values.empty() && std::all_of(values.begin(), values.end(), [&](u32 value) { return sample_of_value_[value] >= 0; });
+}
+
+bool JointPrior::satisfies(const Instruction& instruction) const {
+  return std::string_view(instruction.kind->name) == "require" && is_over_categoricals(instruction.arguments[0]);
 }
 
 double JointPrior::weight_of(const Group& group, const Index* indices) const {

@@ -21,6 +21,8 @@ class JointPrior {
   // The candidates of a categorical sample with literal candidates; empty for other samples.
   const std::vector<i64>& candidates(std::size_t sample) const { return samples_[sample].candidates; }
   bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
+  // Is it a `require` over groups, which draw() satisfies? One over anything else is known at replay only.
+  bool satisfies(const Instruction& instruction) const;
   // log10 of the number of valid assignments of all groups together.
   double log10_groups() const;
   // Does the assignment satisfy every require and prefer over categorical samples?
@@ -43,6 +45,7 @@ class JointPrior {
     const Index* assignment(std::size_t i) const { return &assignments[i * samples.size()]; }
   };
   class Enumeration;
+  bool is_over_categoricals(const Arg& arg) const;
   // `indices`: one per sample of the group.
   bool holds(const Group& group, const Index* indices) const;
   i64 evaluate(const Arg& arg, const Index* indices) const;
