@@ -86,7 +86,7 @@ std::size_t PrefixReplay::restore(std::size_t sample) {
 Status PrefixReplay::replay(const Trace& trace, std::vector<Decision>& decisions, Rng* rng, std::size_t last) {
   last = std::min(last, trace.instructions().size());
   std::size_t from = go_back(trace, decisions, last);
-  const std::vector<Decision> given = decisions;
+  given_ = decisions;
   std::optional<Dependence> dependence;
   Status status = ok();
   for (int redraws = 0; from < last;) {
@@ -99,10 +99,10 @@ Status PrefixReplay::replay(const Trace& trace, std::vector<Decision>& decisions
     bool is_condition = std::string_view(status.rejected().instruction) == "require";
     if (!rng || !is_condition || redraws++ == kMostRedraws) break;
     if (!dependence) dependence.emplace(trace);
-    std::size_t sample = dependence->first_open(static_cast<std::size_t>(status.rejected().step), given);
+    std::size_t sample = dependence->first_open(static_cast<std::size_t>(status.rejected().step), given_);
     if (sample == kNone) break;
     from = restore(sample);
-    std::copy(given.begin() + static_cast<std::ptrdiff_t>(sample), given.end(), decisions.begin() + static_cast<std::ptrdiff_t>(sample));
+    for (std::size_t s = sample; s < decisions.size(); ++s) decisions[s] = given_[s];
     status = ok();
   }
   decided_ = decisions;

@@ -40,6 +40,7 @@ class PrefixReplay {
   const Trace* trace_ = nullptr;
   std::vector<Point> points_;     // by sample, as far as the last replay came
   std::vector<Decision> decided_;  // what it decided there
+  std::vector<Decision> given_;    // to the replay at hand
 };
 
 }  // namespace tw
