@@ -12,7 +12,7 @@ class PrefixReplay {
   PrefixReplay(Arena& arena, const Program& base) : arena_(arena), base_(base), state_(arena, base) {}
 
   // How often samples are drawn again in one replay until conditions hold.
-  static constexpr int kMostRedraws = 500;
+  static constexpr int kMostRedraws = 200;
 
   // What tw::replay() of the first `last` instructions does from the start, in adapting mode; the same decisions, program and rejects.
   // But a `require` over values that are known here only (tiles, extents) narrows what is drawn: if it does not hold, the samples that
