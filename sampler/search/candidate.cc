@@ -27,10 +27,12 @@ class Laps {
   double last_ = now();
 };
 
-// Instructions up to the last sample, that included.
-std::size_t decided_after(const Trace& trace) {
-  std::size_t count = trace.instructions().size();
-  while (count > 0 && !trace.instructions()[count - 1].kind->samples) --count;
+// Instructions up to the last sample or the last condition that may want samples drawn again, that included.
+std::size_t decided_after(const Sketch& sketch) {
+  const std::vector<Instruction>& instructions = sketch.trace.instructions();
+  std::size_t count = instructions.size();
+  auto decides = [&](const Instruction& i) { return i.kind->samples || (std::string_view(i.kind->name) == "require" && !sketch.prior->satisfies(i)); };
+  while (count > 0 && !decides(instructions[count - 1])) --count;
   return count;
 }
 
@@ -65,7 +67,7 @@ BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
 CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
     : space_(space), arena_(1 << 18), replay_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
   if (space.gpu) gpu_draft_.emplace(*space.gpu);
-  for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch.trace));
+  for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch));
 }
 
 bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
