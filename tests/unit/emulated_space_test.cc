@@ -138,14 +138,16 @@ void make_draw(Case& out) {
   lower_case(*program, out);
 }
 
-// Products and convolutions of halves by matrix instructions, where the shapes allow them.
+// Products and convolutions of halves, and products of bytes, by matrix instructions, where the shapes allow them.
 void make_mma(Case& out) {
   static const rules::Library library = rules::Library::built_in();
   static const Target target = cuda_target();
   Rng rng(out.seed, 3);
-  const char* type = rng.below(2) ? "f16" : "bf16";
-  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = 16 + 16 * rng.below(2);
-  out.use = rng.below(4) == 0 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
+  const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8"};
+  i64 drawn = rng.below(6);
+  const char* type = types[drawn];
+  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
+  out.use = rng.below(4) == 0 && drawn < 4 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
                               : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
   out.base = test::Scheduled(out.use, {}, "").base();
   std::string errors;
