@@ -46,22 +46,18 @@ std::string value_of(DType type) {
   }
 }
 
-// The lanes exchange what they bring: those of a row of A, and those of two columns of B.
+// Each lane sees what all of them bring, and takes two rows of A and two columns of B.
 std::string emulated_mma(DType a, DType b, int pieces, const std::string& sum) {
-  return cat("  auto value_of_a = [](unsigned bits, int i) { return ", value_of(a), "; };\n",
+  return cat("  struct Brought {\n    unsigned a[", 2 * pieces, "], b[", pieces, "];\n  } mine{{", registers("", 'a', 2 * pieces), "}, {",
+             registers("", 'b', pieces), "}}, all[32];\n  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, all, false, __LINE__);\n",
+             "  auto value_of_a = [](unsigned bits, int i) { return ", value_of(a), "; };\n",
              "  auto value_of_b = [](unsigned bits, int i) { return ", value_of(b), "; };\n",
-             "  const unsigned a[] = {", registers("", 'a', 2 * pieces), "}, b[] = {", registers("", 'b', pieces), "};\n",
-             "  ", sum, "* c[] = {&c0, &c1, &c2, &c3};\n",
+             "  ", sum, "* c[] = {&c0, &c1, &c2, &c3};\n  int row = tw_emu_lane() / 4 * 4, column = tw_emu_lane() % 4 * 8;\n",
              "  for (int piece = 0; piece < ", pieces, R"(; ++piece)
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      int row = tw_emu_lane() / 4 * 4 + quarter, column = tw_emu_lane() % 4 * 8 + quarter;
-      for (int h = 0; h < 2; ++h)
-        for (int e = 0; e < 2; ++e) {
-          unsigned x = __shfl_sync(0xffffffffu, a[2 * piece + h], row), y = __shfl_sync(0xffffffffu, b[piece], column + 4 * e);
-          for (int i = 0; i < )", 4 / bytes_of(a), R"(; ++i) *c[2 * h + e] += value_of_a(x, i) * value_of_b(y, i);
-        }
-    }
-)");
+    for (int quarter = 0; quarter < 4; ++quarter)
+      for (int place = 0; place < 4; ++place) {
+        unsigned x = all[row + quarter].a[2 * piece + place / 2], y = all[column + place % 2 * 4 + quarter].b[piece];
+        for (int i = 0; i < )", 4 / bytes_of(a), "; ++i) *c[place] += value_of_a(x, i) * value_of_b(y, i);\n      }\n");
 }
 
 }  // namespace
@@ -73,13 +69,14 @@ DeviceFunction mma_function(DType a, DType b, int pieces) {
   std::string types = cat(ptx_type(a), ".", ptx_type(b)), name = cat("tw_mma_", shape, "_", ptx_type(a));
   if (a != b) name += cat("_", ptx_type(b));
   int na = 2 * pieces, nb = pieces;
-  std::string signature = cat(kHead, name, "(", registers((sum + "& ").c_str(), 'c', 4), ", ", registers("unsigned ", 'a', na), ", ",
+  std::string signature = cat(name, "(", registers((sum + "& ").c_str(), 'c', 4), ", ", registers("unsigned ", 'a', na), ", ",
                               registers("unsigned ", 'b', nb), ") {\n");
   std::string ptx = cat("  asm volatile(\"mma.sync.aligned.", shape, ".row.col.", sum_type, ".", types, ".", sum_type, " {%0, %1, %2, %3}, {",
                         holes(4, na), "}, {", holes(4 + na, nb), "}, {%0, %1, %2, %3};\"\n               : ",
                         constraints(is_float_sum ? "+f" : "+r", 'c', 4), " : ", constraints("r", 'a', na), ", ", constraints("r", 'b', nb),
                         ");\n");
-  return {name, cat(signature, "#ifndef TW_EMULATED\n", ptx, "#else\n", emulated_mma(a, b, pieces, sum), "#endif\n}\n")};
+  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, ptx, "}\n#else\nTW_EMU_QUIET void ", signature,
+                    emulated_mma(a, b, pieces, sum), "}\n#endif\n")};
 }
 
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {
