@@ -31,6 +31,7 @@ const char* ptx_type(DType type) {
   switch (type) {
     case DType::F16: return "f16";
     case DType::BF16: return "bf16";
+    case DType::F32: return "tf32";
     case DType::I8: return "s8";
     default: return "u8";
   }
@@ -41,6 +42,7 @@ std::string value_of(DType type) {
   switch (type) {
     case DType::F16: return "tw_float_of(tw_f16{(unsigned short)(bits >> 16 * i)})";
     case DType::BF16: return "tw_float_of(tw_bf16{(unsigned short)(bits >> 16 * i)})";
+    case DType::F32: return "__uint_as_float(bits)";
     case DType::I8: return "(int)(signed char)(bits >> 8 * i)";
     default: return "(int)(unsigned char)(bits >> 8 * i)";
   }
@@ -89,6 +91,19 @@ DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {
                     "  int4 mine{};\n  if (tw_emu_lane() < ", 8 * pieces, ") mine = *(const int4*)row;\n",
                     "  unsigned* const to[] = {", registers("&", 'r', pieces), "};\n  tw_emu_matrices(mine, ", pieces, ", ",
                     is_transposed ? "true" : "false", ", to, __LINE__);\n#endif\n}\n")};
+}
+
+DeviceFunction round_function() {
+  return {"tw_tf32", R"(static __device__ __forceinline__ unsigned tw_tf32(unsigned x) {
+#ifndef TW_EMULATED
+  unsigned out;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(__uint_as_float(x)));
+  return out;
+#else
+  return (x & 0x7f800000) == 0x7f800000 ? x : (x + 0x1000) & 0xffffe000;
+#endif
+}
+)"};
 }
 
 DeviceFunction pack_function(DType type) {

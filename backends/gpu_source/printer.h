@@ -109,6 +109,7 @@ class KernelPrinter {
   std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
   bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
   std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  std::string rounded(const std::string& bits);
   std::string packed_elements(const MmaOperand& operand, Sum index);
   std::string fragment_key(const MmaOperand& operand);
   const Fragment* find_fragment(const std::string& key) const;
