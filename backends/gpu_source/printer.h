@@ -52,11 +52,14 @@ class KernelPrinter {
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   std::string element(const Buffer* buffer, const Expr* index, int lane);
+  // A half as a float, which it is computed with; anything else as it is (print_halves.cc).
   std::string wide(const Expr* e, int lane);
-  std::string half(DType type, const std::string& value) const;
+  std::string wide_vector(const Expr* e);
+  std::string widened(DType type, int lanes, const std::string& value);
+  std::string narrowed(DType type, int lanes, const std::string& value);
   std::string combined(BinaryOp op, DType type, const std::string& a, const std::string& b);
   std::string float_text(double value, DType type = DType::F32) const;
-  std::string number(const Expr* e) const;
+  std::string number(const Expr* e);
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;
   // A part of the prelude, or a function of it (which gives its name), made when it is first needed.

@@ -6,6 +6,7 @@
 
 #include "backends/gpu_source/source.h"
 #include "runtime/measurer.h"
+#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"
@@ -87,6 +88,37 @@ TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
   EXPECT_GT(measurer_->measure(task, first, {}).seconds, 0);
   MeasureResult result = measurer_->measure(task, second, {.incumbent = &first});
   EXPECT_GT(result.ratio, 0) << result.message;
+}
+
+// Draws of the set `opencl`: wide loads and stores of halves, sums in f32, results in halves.
+TEST_F(OpenCl, ComputesWithHalves) {
+  const rules::Library library = rules::Library::built_in();
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  int wide = 0;
+  for (const char* use : {"matmul(M = 20, N = 64, K = 12, T = f16)", "softmax(M = 5, N = 40, T = f16)",
+                          "conv2d(N = 1, H = 6, W = 6, CI = 4, CO = 32, K = 3, padding = 1, T = bf16)"}) {
+    int task = begin(use);
+    ASSERT_GE(task, 0) << error_;
+    test::Scheduled plain(use, {}, "");
+    std::string errors;
+    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("opencl"), library, target(), errors);
+    ASSERT_EQ(errors, "");
+    CandidateBuilder builder(space);
+    int sketches = static_cast<int>(space.space.sketches.size());
+    for (int i = 0; i < 4; ++i) {
+      Rng rng(3, static_cast<u64>(i));
+      Candidate candidate;
+      Result<Program> program = reject("no draw");
+      if (builder.draw(std::max(0, sketches - 1 - i), candidate, rng)) program = builder.build(candidate, &rng);
+      ASSERT_TRUE(program) << use;
+      BuiltKernel built = build_kernel(*program, target(), *compiler);
+      ASSERT_TRUE(built.kernel) << built.problem;
+      wide += built.kernel->code.find("tw_float4_of_") != std::string::npos;
+      MeasureResult result = measurer_->measure(task, *built.kernel, {.time = false});
+      EXPECT_EQ(result.status, MeasureStatus::Ok) << use << ": " << result.message << "\n" << built.kernel->code;
+    }
+  }
+  EXPECT_GE(wide, 4) << "four lanes are a vector of 128 bits";
 }
 
 TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
