@@ -95,7 +95,8 @@ class KernelPrinter {
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
   void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, bool has_sub_groups);
+  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::string& array);
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);

@@ -121,6 +121,26 @@ TEST_F(OpenCl, ComputesWithHalves) {
   EXPECT_GE(wide, 4) << "four lanes are a vector of 128 bits";
 }
 
+// Sub-groups as a device may have them, here of one work-item each.
+TEST_F(OpenCl, CombinesBySubGroups) {
+  const char* use = "softmax(M = 6, N = 100)";
+  int task = begin(use);
+  ASSERT_GE(task, 0) << error_;
+  Kernel plain = kernel(use, test::shared_rows_schedule(1, 16, "S"));
+  EXPECT_NE(plain.code.find("sub_group_reduce_add"), std::string::npos) << plain.code;
+  EXPECT_EQ(measurer_->measure(task, plain, {.time = false}).status, MeasureStatus::Ok);
+  auto with_sub_groups = [&](int count) {
+    Kernel out = plain;
+    out.code = cat("#define cl_intel_subgroups 1\n#define sub_group_reduce_add(x) (x)\n#define get_sub_group_local_id() 0\n",
+                   "#define get_sub_group_id() get_local_id(0)\n#define get_num_sub_groups() ", count, "\n", out.code);
+    return measurer_->measure(task, out, {.time = false});
+  };
+  MeasureResult right = with_sub_groups(16), wrong = with_sub_groups(2);
+  EXPECT_EQ(right.status, MeasureStatus::Ok) << right.message;
+  EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << "two of sixteen parts";
+  EXPECT_EQ(kernel(use, test::shared_rows_schedule(2, 8, "S")).code.find("sub_group"), std::string::npos) << "two rows to a group";
+}
+
 TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
   int task = begin(kUse);
   ASSERT_GE(task, 0) << error_;

@@ -1,4 +1,5 @@
-// OpenCL C as it is emitted, read by clang's OpenCL front end: with and without halves of the device's own (cl_khr_fp16).
+// OpenCL C as it is emitted, read by clang's OpenCL front end: with and without halves of the device's own (cl_khr_fp16)
+// and sub-groups (cl_khr_subgroups).
 // No device is needed. Skipped where there is no clang.
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include "dsl/base/text.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "support/device_schedules.h"
 #include "support/scheduled.h"
 #include "support/support.h"
 
@@ -49,29 +51,48 @@ std::string source_of(const std::string& use, const std::string& symbol, int dra
   return out;
 }
 
+// What clang says of a text; "" if it has nothing against it.
+std::string refused(const std::string& clang, const std::string& text, const std::string& version, const std::string& extension) {
+  test::TemporaryDirectory folder;
+  std::string file = cat(folder.path(), "/kernel.cl"), log = cat(folder.path(), "/log");
+  std::ofstream(file) << text;
+  std::string command = cat(clang, " -x cl -cl-std=", version, " -target spir64 -Xclang -finclude-default-header -Xclang -cl-ext=", extension,
+                            " -fsyntax-only -Wall -Wno-unused -Werror ", file, " > ", log, " 2>&1");
+  if (std::system(command.c_str()) == 0) return "";
+  std::ifstream said(log);
+  return cat("refused: ", std::string(std::istreambuf_iterator<char>(said), {}), text);
+}
+
 TEST(OpenClText, HalvesAreReadWithAndWithoutTheirExtension) {
   std::string clang = front_end();
   if (clang.empty()) GTEST_SKIP() << "there is no clang (clang-19)";
-  test::TemporaryDirectory folder;
-  int read = 0;
   for (const char* type : {"f16", "bf16"}) {
     for (const char* use : {"matmul(M = 24, N = 48, K = 32, T = ", "conv2d(N = 1, H = 9, W = 9, CI = 8, CO = 32, K = 3, padding = 1, T = ",
                             "softmax(M = 4, N = 70, T = ", "layernorm(M = 4, N = 70, T = ", "depthwise_conv2d(N = 1, H = 8, W = 8, C = 32, K = 3, T = "}) {
       std::string text = source_of(cat(use, type, ")"), "k", 4);
       ASSERT_NE(text.find("tw_"), std::string::npos) << text;
-      std::string file = cat(folder.path(), "/kernel.cl"), log = cat(folder.path(), "/log");
-      std::ofstream(file) << text;
-      for (const char* extension : {"+", "-"}) {
-        std::string command = cat(clang, " -x cl -cl-std=CL1.2 -target spir64 -Xclang -finclude-default-header -Xclang -cl-ext=", extension,
-                                  "cl_khr_fp16 -fsyntax-only -Wall -Wno-unused -Werror ", file, " > ", log, " 2>&1");
-        int code = std::system(command.c_str());
-        std::ifstream said(log);
-        EXPECT_EQ(code, 0) << use << type << ", " << extension << "cl_khr_fp16\n" << std::string(std::istreambuf_iterator<char>(said), {}) << text;
-        ++read;
-      }
+      for (const char* extension : {"+cl_khr_fp16", "-cl_khr_fp16"}) EXPECT_EQ(refused(clang, text, "CL1.2", extension), "") << use << type;
     }
   }
-  EXPECT_EQ(read, 20);
+}
+
+TEST(OpenClText, SubGroupsAreReadWithAndWithoutTheirExtension) {
+  std::string clang = front_end();
+  if (clang.empty()) GTEST_SKIP() << "there is no clang (clang-19)";
+  test::Scheduled rows("softmax(M = 6, N = 100)", {}, test::shared_rows_schedule(1, 16));
+  Target target;
+  target.kind = TargetKind::OpenCl;
+  Arena arena;
+  Result<LoweredGpuProgram> lowered = lower_gpu(arena, rows.program(), lowering_options(target), gpu_limits(target));
+  ASSERT_TRUE(lowered);
+  std::string text = device_source(*lowered, target, "k")->code;
+  EXPECT_EQ(refused(clang, text, "CL1.2", "-all"), "");
+  EXPECT_EQ(refused(clang, text, "CL2.0", "-all"), "");
+  EXPECT_EQ(refused(clang, text, "CL2.0", "-all,+cl_khr_subgroups"), "");
+  // The branch is read: without the function it is refused.
+  text.replace(text.find("sub_group_reduce_max"), 20, "sub_group_reduce_mox");
+  EXPECT_EQ(refused(clang, text, "CL2.0", "-all"), "");
+  EXPECT_NE(refused(clang, text, "CL2.0", "-all,+cl_khr_subgroups"), "");
 }
 
 }  // namespace
