@@ -83,8 +83,10 @@ class LoadedKernel {
   // error code.
   int run(int calls, i64& nanoseconds);
 
- private:
   struct State;
+  State& state() { return *state_; }
+
+ private:
   std::unique_ptr<State> state_;
 };
 

@@ -3,8 +3,8 @@
 //   // ---- title
 //   program ... { ... }
 //   schedule
-//     i, = get_loops(b)                one instruction per line
-//   lower for cpu -threads=1           or without this line: the program is not lowered
+//     i = get_loops(b)                 one instruction per line
+//     lower for cpu -threads=1         or without this last line: the program is not lowered
 //   expect
 //   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its source; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
@@ -13,10 +13,7 @@
 // IR, and the interpreter computes the same before and after. TW_BLESS=1 rewrites what is expected.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
@@ -25,63 +22,11 @@
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
 #include "sampler/search/trial.h"
+#include "support/golden_cases.h"
 #include "support/meaning.h"
-#include "support/support.h"
 
 namespace tw {
 namespace {
-
-struct Case {
-  std::string title, program, schedule, target, expected;  // target: empty = not lowered
-};
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-// Empty lines at the end of a section do not count.
-void strip_end(std::string& text) {
-  while (text.size() >= 2 && text.ends_with("\n\n")) text.pop_back();
-}
-
-constexpr std::string_view kLower = "lower for ";
-
-std::vector<Case> parse_cases(const std::string& text) {
-  std::vector<Case> cases;
-  std::string* section = nullptr;
-  for (const std::string& line : lines_of(text)) {
-    if (line.starts_with("// ---- ")) {
-      cases.push_back({line.substr(8), "", "", "", ""});
-      section = &cases.back().program;
-    } else if (section && line == "schedule") {
-      section = &cases.back().schedule;
-    } else if (section && line.starts_with(kLower)) {
-      cases.back().target = line.substr(kLower.size());
-    } else if (section && line == "expect") {
-      section = &cases.back().expected;
-    } else if (section) {
-      *section += line + "\n";
-    }
-  }
-  for (Case& c : cases) {
-    strip_end(c.program);
-    strip_end(c.schedule);
-    strip_end(c.expected);
-  }
-  return cases;
-}
-
-std::string to_text(const std::vector<Case>& cases) {
-  std::string out;
-  for (const Case& c : cases) {
-    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule,
-               c.target.empty() ? "" : cat(kLower, c.target, "\n"), "expect\n", c.expected);
-  }
-  return out;
-}
 
 std::optional<OwnedProgram> program_of(const std::string& name, const std::string& text) {
   Source source{name, text};
@@ -133,51 +78,31 @@ Result<std::string> lowered(Arena& arena, const Program& program, const std::str
 }
 
 // What the case gives: the program afterwards, or the Reject.
-std::string run(const std::string& name, const Case& c) {
+std::string run(const std::string& name, const test::GoldenCase& c) {
+  constexpr std::string_view kLower = "lower for ";
+  std::size_t lower_at = c.steps.find(kLower);
+  std::string target = lower_at == std::string::npos ? "" : c.steps.substr(lower_at + kLower.size());
+  while (!target.empty() && target.back() == '\n') target.pop_back();
   std::optional<OwnedProgram> base = program_of(name, c.program);
-  std::optional<Trace> trace = trace_of(name, c.schedule);
+  std::optional<Trace> trace = trace_of(name, c.steps.substr(0, lower_at));
   if (!base || !trace) return "";
   Arena arena;
   State state(arena, base->program);
   Status status = replay(*trace, state);
   if (!status) return cat("//! ", to_string(status.rejected()), "\n");
-  if (!c.target.empty()) {
-    Result<std::string> text = lowered(arena, state.program(), c.target);
+  if (!target.empty()) {
+    Result<std::string> text = lowered(arena, state.program(), target);
     return text ? *text : cat("//! ", to_string(text.rejected()), "\n");
   }
   check_result(base->program, state.program(), *trace);
   return print(state.program());
 }
 
-void run_file(const std::string& path) {
-  std::vector<Case> cases = parse_cases(test::read_file(path));
-  ASSERT_FALSE(cases.empty()) << "no cases";
-  bool bless = std::getenv("TW_BLESS");
-  for (Case& c : cases) {
-    SCOPED_TRACE(c.title);
-    std::string found = run(cat(path, ": ", c.title), c);
-    if (bless)
-      c.expected = found;
-    else
-      EXPECT_EQ(found, c.expected) << "TW_BLESS=1 would write what was found";
-  }
-  if (bless) test::write_file(path, to_text(cases));
-}
-
 class Golden : public testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, File) { run_file(GetParam()); }
+TEST_P(Golden, File) { test::run_golden_file(GetParam(), "schedule", run); }
 
-std::vector<std::string> files() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(TW_SOURCE_DIR "/tests/golden")) {
-    if (entry.path().extension() == ".tw") out.push_back(entry.path().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(files()),
+INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(test::golden_files("golden")),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "dsl/base/text.h"
@@ -31,8 +33,15 @@ std::vector<std::string> places() {
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char* home = std::getenv(name)) folders.insert(folders.end(), {cat(home, "/lib64/"), cat(home, "/lib/")});
   }
-  folders.insert(folders.end(), {"/usr/local/cuda/lib64/", "/usr/local/cuda/lib/", "/usr/local/cuda-13.0/lib64/",
-                                 "/usr/local/cuda-13.0/lib/"});
+  folders.insert(folders.end(), {"/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"});
+  // Toolkits of several versions lie side by side as cuda-13.0, cuda-12.9, and none of them needs to be the default.
+  std::vector<std::string> versions;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/usr/local", error)) {
+    if (entry.path().filename().string().starts_with("cuda-")) versions.push_back(entry.path().string());
+  }
+  std::sort(versions.rbegin(), versions.rend());
+  for (const std::string& home : versions) folders.push_back(cat(home, "/lib64/"));
   std::vector<std::string> out;
   for (const std::string& folder : folders) {
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) out.push_back(folder + name);
@@ -72,6 +81,16 @@ struct Loading {
     load(api.cubin_size, "nvrtcGetCUBINSize");
     load(api.cubin, "nvrtcGetCUBIN");
     load(api.destroy, "nvrtcDestroyProgram");
+    if (error.empty()) open_builtins();
+  }
+
+ private:
+  // NVRTC opens this library by its name alone, which finds it only in the library path or where it is open already.
+  void open_builtins() const {
+    int major = 0, minor = 0;
+    std::string folder = place.substr(0, place.rfind('/') + 1);
+    if (folder.empty() || api.version(&major, &minor) != 0) return;
+    dlopen(cat(folder, "libnvrtc-builtins.so.", major, ".", minor).c_str(), RTLD_NOW | RTLD_LOCAL);
   }
 };
 

@@ -41,7 +41,6 @@ struct Loading {
     };
     load(api.init, "cuInit");
     load(api.driver_version, "cuDriverGetVersion");
-    load(api.error_name, "cuGetErrorName");
     load(api.error_string, "cuGetErrorString");
     load(api.device_count, "cuDeviceGetCount");
     load(api.device_get, "cuDeviceGet");
@@ -70,6 +69,8 @@ struct Loading {
     load(api.copy_in, "cuMemcpyHtoD_v2");
     load(api.copy_out, "cuMemcpyDtoH_v2");
     load(api.set_bytes, "cuMemsetD8_v2");
+    load(api.set_bytes_async, "cuMemsetD8Async");
+    load(api.copy_async, "cuMemcpyDtoDAsync_v2");
     load(api.load_module, "cuModuleLoadData");
     load(api.unload_module, "cuModuleUnload");
     load(api.find_function, "cuModuleGetFunction");

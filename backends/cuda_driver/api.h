@@ -1,5 +1,5 @@
 // The CUDA driver's functions, found at run time (dlopen of libcuda.so.1), so that nothing needs a driver or the CUDA
-// toolkit to build or start. Used by device.cc only. Declared here as far as they are used, by NVIDIA's documented
+// toolkit to build or start. Used by device.cc, and by the GPU benchmark (native.h). Declared here as far as they are used, by NVIDIA's documented
 // interface of CUDA 12.
 #pragma once
 #include <cstddef>
@@ -12,17 +12,9 @@ using Handle = void*;                // of a context, stream, module, function, 
 using Address = unsigned long long;  // CUdeviceptr
 
 // Result codes that are told apart.
-enum : Code {
-  OutOfMemory = 2,
-  NoDevice = 100,
-  IllegalAddress = 700,
-  OutOfResources = 701,
-  LaunchTimeout = 702,
-  FirstFault = 700,
-  LastFault = 720
-};
+enum : Code { OutOfMemory = 2, OutOfResources = 701, FirstFault = 700, LastFault = 720 };
 
-enum Attribute : int { ComputeMajor = 75, ComputeMinor = 76 };  // CUdevice_attribute
+enum Attribute : int { L2Bytes = 38, ComputeMajor = 75, ComputeMinor = 76 };  // CUdevice_attribute
 enum FunctionAttribute : int { DynamicSharedBytes = 8 };        // CUfunction_attribute
 enum CaptureMode : int { ThreadLocal = 1 };                     // CUstreamCaptureMode
 constexpr unsigned kNonBlockingStream = 1;
@@ -39,7 +31,6 @@ struct LaunchConfig {
 struct Api {
   Code (*init)(unsigned flags);
   Code (*driver_version)(int* version);
-  Code (*error_name)(Code code, const char** text);
   Code (*error_string)(Code code, const char** text);
   Code (*device_count)(int* count);
   Code (*device_get)(int* device, int index);
@@ -68,6 +59,8 @@ struct Api {
   Code (*copy_in)(Address to, const void* from, std::size_t bytes);
   Code (*copy_out)(void* to, Address from, std::size_t bytes);
   Code (*set_bytes)(Address to, unsigned char value, std::size_t bytes);
+  Code (*set_bytes_async)(Address to, unsigned char value, std::size_t bytes, Handle stream);
+  Code (*copy_async)(Address to, Address from, std::size_t bytes, Handle stream);
   Code (*load_module)(Handle* module, const void* image);
   Code (*unload_module)(Handle module);
   Code (*find_function)(Handle* function, Handle module, const char* name);

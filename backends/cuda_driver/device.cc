@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cuda_driver/api.h"
+#include "backends/cuda_driver/native.h"
 #include "dsl/base/text.h"
 
 // All work goes to one stream of the device's primary context. Times are those of events around a graph that holds
@@ -275,3 +275,20 @@ int LoadedKernel::State::timed(int repeats, double& seconds) {
 }
 
 }  // namespace tw::device
+
+namespace tw::cuda {
+
+Handle stream_of(device::Device& device) { return device.state().stream; }
+Address address_of(const device::Memory& memory) { return memory.state().address + device::kBand; }
+std::string arch_of(device::Device& device) {
+  std::string error;
+  return device::capability_of(*api(error), device.state().device);
+}
+int attribute_of(device::Device& device, int attribute) {
+  std::string error;
+  int value = 0;
+  return api(error)->device_attribute(&value, attribute, device.state().device) == 0 ? value : 0;
+}
+Code enqueue(device::LoadedKernel& kernel) { return kernel.state().launch(kernel.state().run); }
+
+}  // namespace tw::cuda

@@ -18,6 +18,7 @@ struct Language {
   const char* barrier;
   const char* shuffle;  // (lanes that take part, value, distance): the value of another lane of the warp; null = none
   const char* async_copies;  // definitions of tw_copy_async_4, _8, _16 (to, from), _commit and _wait<groups>; null = none
+  bool has_matrix_instructions;  // mma.sync and ldmatrix (matrix_functions.h)
   const char* infinity;  // of type float
   const char* nan;
   const char* wide_int;  // for indices beyond 2^31, and I64 data

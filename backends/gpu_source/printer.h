@@ -12,6 +12,7 @@
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
 #include "dsl/passes/thread_axes.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw::gpu {
 
@@ -31,11 +32,18 @@ class KernelPrinter {
     const char* space = "";     // for pointers into it
     bool is_aligned = false;    // its start, for every vector
     std::map<i64, int> pieces;  // offset -> lanes; empty = an array
+    std::optional<XorLayout> layout;  // of what a group shares
   };
   struct Piece {
     std::string name;
     i64 offset;
     int lanes;
+  };
+  // A warp's operand of a matrix instruction that is in variables; they are declared in the scope of that depth.
+  struct Fragment {
+    std::string key;
+    int depth;
+    std::vector<std::string> registers;
   };
 
   // ---- names (printer.cc)
@@ -75,11 +83,14 @@ class KernelPrinter {
   bool has_mask_form(const Expr* e) const;
   std::string vector_call(const Call* e);
   std::string vector_load(const Load* e);
+  // Where the elements at `base` lie; if these lanes are aligned there, they lie behind each other.
   std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
+  std::string in_layout(const Place& place, DType type, const std::string& index);
   std::string type(DType dtype, int lanes) const;
 
   // ---- statements (print_stmt.cc)
   void stmt(const Stmt* s);
+  void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
   // Copies that are staged (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a store
@@ -90,7 +101,13 @@ class KernelPrinter {
   void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
-  std::string pair_of(const Load* load, Sum index, i64 step, const Expr* k);
+  std::vector<std::string> fragment(const MmaOperand& operand, i64 blocks, i64 pieces, bool may_have_partner);
+  std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
+  bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
+  std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  std::string packed_elements(const MmaOperand& operand, Sum index);
+  std::string fragment_key(const MmaOperand& operand);
+  const Fragment* find_fragment(const std::string& key) const;
   // A reduction over the work-items of a group (print_combine.cc).
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
@@ -127,6 +144,8 @@ class KernelPrinter {
   bool in_step_ = false, in_copies_ = false;
   int conditions_ = 0;             // around the statement at hand, inside of its step
   const For* threads_ = nullptr;   // the innermost threadIdx loop around
+  std::vector<Fragment> fragments_;
+  Array<const Stmt*> behind_;  // the statements behind the one at hand
 };
 
 // The mark of a step that makes staged copies (dsl/passes/stage_copies.h); 0 = it makes none.

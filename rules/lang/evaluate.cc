@@ -22,13 +22,14 @@ const std::vector<TargetMember>& target_members() {
       {"sm", &TargetFacts::sm, "Which CUDA architecture: 80 is sm_80; 0 where it is none."},
       {"threads", &TargetFacts::threads, "Threads that a kernel may use."},
       {"vector_bits", &TargetFacts::vector_bits, "Bits of a vector register."},
-      {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."}};
+      {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."},
+      {"vtcm_bytes", &TargetFacts::vtcm_bytes, "Bytes of memory in scope global.vtcm (Hexagon); 0 = none."}};
   return members;
 }
 
-Evaluator::Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
+Evaluator::Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, const Limits& limits,
                      Diagnostics& diagnostics, i64 steps)
-    : use_(use), functions_(functions), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), steps_left_(steps) {
+    : use_(use), declared_(declared), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), steps_left_(steps) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) { known_loops_.insert(loop->id.value); });
 }
@@ -71,7 +72,7 @@ RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block
 
 }  // namespace
 
-RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block, const TargetFacts& target,
+RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block, const TargetFacts& target,
                        const Limits& limits, Diagnostics& diagnostics) {
   if (use.rule->native) return apply_native(use, base, block, target, limits, diagnostics);
   RuleOutcome outcome;
@@ -83,7 +84,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
       return {};
     }
     Schedule schedule = base.fork();
-    Evaluator evaluator(use, functions, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
+    Evaluator evaluator(use, declared, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
     evaluator.choices = choices;
     evaluator.assume_open(open);
     evaluator.assume_drawn(base.trace());
@@ -107,9 +108,9 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
 }
 
 namespace {
-Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
+Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
   static const Limits limits;
-  Evaluator evaluator(use, functions, sink, target, limits, diagnostics, limits.steps);
+  Evaluator evaluator(use, declared, sink, target, limits, diagnostics, limits.steps);
   Flow flow = evaluator.run({});
   if (flow == Flow::Rejected) return evaluator.rejected;
   if (flow == Flow::Error) return reject("the postprocessor has an error in its text");
@@ -118,20 +119,20 @@ Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, c
 }
 }  // namespace
 
-Status apply_post(const RuleUse& use, const FunctionTable& functions, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
+Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
   if (use.rule->native_post) {
     Schedule schedule(state);
     TW_TRY_STATUS(use.rule->native_post->apply(schedule, target));
     state.set_program(schedule.program());
     return ok();
   }
-  return run_post(use, functions, Sink(state), target, diagnostics);
+  return run_post(use, declared, Sink(state), target, diagnostics);
 }
 
-Status apply_post(const RuleUse& use, const FunctionTable& functions, Schedule& schedule, const TargetFacts& target,
+Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics) {
   if (use.rule->native_post) return use.rule->native_post->apply(schedule, target);
-  return run_post(use, functions, Sink(schedule), target, diagnostics);
+  return run_post(use, declared, Sink(schedule), target, diagnostics);
 }
 
 }  // namespace tw::rules

@@ -28,11 +28,11 @@ struct RuleUse {
   std::shared_ptr<const Module> set_module;
 };
 
-// Every function that modules define, by name; the latest definition wins.
-using FunctionTable = std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>>;
-
-// Every mark that modules declare.
-using MarkTable = std::vector<std::pair<std::shared_ptr<const Module>, const Mark*>>;
+// What modules declare for each other beside rules and sets.
+struct Declared {
+  std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>> functions;  // the latest definition wins
+  std::vector<std::pair<std::shared_ptr<const Module>, const Mark*>> marks;
+};
 
 struct ForkReject {
   std::string rule;
@@ -52,13 +52,13 @@ struct RuleOutcome {
 };
 
 // Runs one rule on one block (or the program) of `base`. Errors of the rule's text go to `diagnostics`; then the outcome is empty.
-RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block,
+RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block,
                        const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics);
 
 // Runs a postprocessor on a concrete program, without recording. A Reject rejects the candidate.
-Status apply_post(const RuleUse& use, const FunctionTable& functions, State& state, const TargetFacts& target, Diagnostics& diagnostics);
+Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics);
 // The same, recorded.
-Status apply_post(const RuleUse& use, const FunctionTable& functions, Schedule& schedule, const TargetFacts& target,
+Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics);
 
 }  // namespace tw::rules

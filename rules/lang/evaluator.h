@@ -44,7 +44,7 @@ class Evaluator {
  public:
   using Tag = RuleValue::Tag;
 
-  Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
+  Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, const Limits& limits,
             Diagnostics& diagnostics, i64 steps);
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
@@ -151,7 +151,7 @@ class Evaluator {
   Flow wrong_type(Span span, std::string_view expected, const RuleValue& found);
 
   const RuleUse& use_;
-  const FunctionTable& functions_;
+  const Declared& declared_;
   Sink sink_;
   const TargetFacts& target_;
   const Limits& limits_;

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/type_checker.h"
 #include "rules/lang/types.h"
 
 namespace tw::rules {
@@ -36,6 +37,8 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
     arguments[i] = default_argument(kind.parameters[i]);
   }
+  if (takes_mark(kind) && arguments[1].tag == Arg::Tag::Text && !find_mark(arguments[1].text, declared_))
+    return error(n->span, unknown_mark(arguments[1].text), near_mark(arguments[1].text, declared_));
   return instruction(kind, arguments, names, n->span, std::string_view(kind.name) == "prefer");
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
-#include "rules/lang/evaluate.h"
+#include "rules/lang/library.h"
 #include "rules/lang/list_functions.h"
 #include "rules/lang/types.h"
 
@@ -35,6 +35,18 @@ Table lists() {
   Table table{"list functions", "Functions on lists and integers.", {}};
   for (const ListFunction& function : list_functions())
     table.entries.push_back({function.name, function.signature, function.doc});
+  return table;
+}
+
+Table marks() {
+  Table table{"marks", "Marks that built-in modules declare: what lowering understands, and what rules tell each other.", {}};
+  const Library library = Library::built_in();
+  for (const auto& [module, mark] : library.declared().marks) {
+    auto same = [&, name = mark->name](const Entry& entry) { return entry.name == name; };
+    if (std::any_of(table.entries.begin(), table.entries.end(), same)) continue;
+    table.entries.push_back({std::string(mark->name), mark->is_text ? "text" : "int", std::string(mark->doc)});
+  }
+  std::sort(table.entries.begin(), table.entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return table;
 }
 
@@ -75,7 +87,7 @@ std::string cell(const std::string& text) {
 }  // namespace
 
 std::vector<Table> language_tables() {
-  return {instructions(), analysis(), lists(), targets(), limits()};
+  return {instructions(), analysis(), lists(), marks(), targets(), limits()};
 }
 
 std::string to_markdown(const Table& table) {

@@ -66,6 +66,7 @@ struct TargetFacts {
   i64 vector_bits = 256, vector_registers = 16, threads = 1, l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0, cache_line = 64;
   i64 group_threads = 1, shared_bytes = 0;  // of devices
   i64 sm = 0;                               // of CUDA devices
+  i64 vtcm_bytes = 0;                       // of Hexagon
 };
 
 struct TargetMember {

@@ -31,17 +31,20 @@ class JointPrior {
   bool satisfied(const std::vector<Decision>& decisions) const;
 
  private:
+  using Index = std::uint32_t;  // of a candidate
   struct Sample {
     std::vector<i64> candidates, weights;
     int group = -1;
+    std::size_t place = 0;  // in the group
   };
   struct Group {
     std::vector<std::size_t> samples;
-    std::vector<const Arg*> conditions;
-    std::vector<const Arg*> preferences;        // weights, at least 1 in a valid assignment
-    std::vector<std::vector<i64>> assignments;  // indices, one per sample of the group; valid ones only
-    std::vector<double> cumulative;             // weights
+    std::vector<const Arg*> conditions;   // parts of a conjunction apart
+    std::vector<const Arg*> preferences;  // weights, at least 1 in a valid assignment
+    std::vector<Index> assignments;       // valid ones only: one index per sample of the group, then those of the next
+    std::vector<double> cumulative;       // weights, one per assignment
     bool enumerated = false;
+    const Index* assignment(std::size_t i) const { return &assignments[i * samples.size()]; }
   };
   // A perfect tile of a loop whose extent is the same in every draw.
   struct Tile {
@@ -61,9 +64,11 @@ class JointPrior {
   void tie_tiles(const std::vector<const Arg*>& conditions);
   void draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const;
   bool tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const;
-  void enumerate(Group& group);
-  bool holds(const Group& group, const std::vector<i64>& indices) const;
-  i64 evaluate(const Arg& arg, const Group& group, const std::vector<i64>& indices) const;
+  class Enumeration;
+  // `indices`: one per sample of the group.
+  bool holds(const Group& group, const Index* indices) const;
+  i64 evaluate(const Arg& arg, const Index* indices) const;
+  double weight_of(const Group& group, const Index* indices) const;
   bool draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const;
 
   Trace trace_;  // keeps the arguments alive

@@ -88,7 +88,7 @@ Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float
   TW_TRY_STATUS(std::move(replayed));
   for (const rules::RuleUse& post : space_.posts) {
     Diagnostics diagnostics(*post.module->source);
-    TW_TRY_STATUS(apply_post(post, space_.library->functions(), state, space_.facts, diagnostics));
+    TW_TRY_STATUS(apply_post(post, space_.library->declared(), state, space_.facts, diagnostics));
   }
   laps.lap(seconds_.postprocess);
   candidate.program = normalized_hash(state.program());
@@ -122,7 +122,7 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   TW_TRY_STATUS(schedule.enter_postproc());
   for (const rules::RuleUse& post : space.posts) {
     Diagnostics diagnostics(*post.module->source);
-    Status applied = apply_post(post, space.library->functions(), schedule, space.facts, diagnostics);
+    Status applied = apply_post(post, space.library->declared(), schedule, space.facts, diagnostics);
     if (errors) *errors += diagnostics.render();
     TW_TRY_STATUS(applied);
   }

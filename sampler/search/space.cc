@@ -37,7 +37,7 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
       next.push_back(std::move(partial));
       continue;
     }
-    rules::RuleOutcome outcome = apply_rule(use, library.functions(), partial.schedule, block, target, limits, diagnostics);
+    rules::RuleOutcome outcome = apply_rule(use, library.declared(), partial.schedule, block, target, limits, diagnostics);
     steps += outcome.steps;
     space.rejects.insert(space.rejects.end(), outcome.rejects.begin(), outcome.rejects.end());
     const Block* visited = use.rule->visits_program ? nullptr : partial.schedule.state().find_block(block);
@@ -145,7 +145,8 @@ i64 sm_of(const Target& target) {
 rules::TargetFacts facts_of(const Target& target) {
   return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line,
-          .group_threads = target.group_threads, .shared_bytes = target.shared_bytes, .sm = sm_of(target)};
+          .group_threads = target.group_threads, .shared_bytes = target.shared_bytes, .sm = sm_of(target),
+          .vtcm_bytes = target.vtcm_bytes};
 }
 
 void add_template(Space& space, const Trace& trace) {

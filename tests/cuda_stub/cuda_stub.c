@@ -1,6 +1,7 @@
 /* A CUDA driver without a device, for tests of what becomes of faults: it answers the calls of backends/cuda_driver, keeps "device" memory
  * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
- * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
+ * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
+ * in it to its fourth parameter: 8 bytes of length, then the data. TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
  * "wrong", "outside", "crash"); with TW_STUB_ONCE, the path of a file, only once: whoever can remove the file has the fault. Built with
  * TW_STUB_OLD it lacks a function, as an old driver does.
  */
@@ -18,7 +19,7 @@ typedef struct {
   unsigned attribute_count;
 } LaunchConfig;
 
-enum { MOST_RECORDED = 256, MOST_PARAMETERS = 3 };
+enum { MOST_RECORDED = 256, MOST_PARAMETERS = 4 };
 typedef struct {
   int count;
   void* pointers[MOST_RECORDED][MOST_PARAMETERS];
@@ -33,7 +34,16 @@ static int has_fault(const char* name) {
   return !once || unlink(once) == 0;
 }
 
+static int write_next(const char* path, void* to) {
+  static FILE* outputs = NULL;
+  unsigned long long bytes = 0;
+  if (!outputs) outputs = fopen(path, "rb");
+  return outputs && fread(&bytes, sizeof bytes, 1, outputs) == 1 && fread(to, 1, bytes, outputs) == bytes ? 0 : 1;
+}
+
 static int run(void* const* pointers) {
+  const char* outputs = getenv("TW_STUB_OUTPUTS");
+  if (outputs) return write_next(outputs, pointers[3]);
   long m = 0, n = 0, k = 0;
   const char* sizes = getenv("TW_STUB_GEMM");
   const float *a = pointers[0], *b = pointers[1];
@@ -119,13 +129,18 @@ int cuMemFree_v2(Address address) { return free((void*)(size_t)address), broken;
 int cuMemcpyHtoD_v2(Address to, const void* from, size_t bytes) { return broken ? broken : (memcpy((void*)(size_t)to, from, bytes), 0); }
 int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) { return broken ? broken : (memcpy(to, (void*)(size_t)from, bytes), 0); }
 int cuMemsetD8_v2(Address to, unsigned char value, size_t bytes) { return broken ? broken : (memset((void*)(size_t)to, value, bytes), 0); }
+int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream) { return (void)stream, cuMemsetD8_v2(to, value, bytes); }
+int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
+  return (void)stream, broken ? broken : (memmove((void*)(size_t)to, (void*)(size_t)from, bytes), 0);
+}
 int cuModuleLoadData(void** module, const void* image) { return *module = &broken, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200; }
 int cuModuleUnload(void* module) { return (void)module, broken; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = (void*)(size_t)name, name[0] ? broken : 500; }
 int cuFuncSetAttribute(void* function, int attribute, int value) { return (void)function, (void)attribute, (void)value, broken; }
 static int launch(void** parameters) {
   void* pointers[MOST_PARAMETERS];
-  for (int i = 0; i < MOST_PARAMETERS; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
+  int count = getenv("TW_STUB_OUTPUTS") ? MOST_PARAMETERS : 3;
+  for (int i = 0; i < count; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
   if (!recording) return broken ? broken : run(pointers);
   if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
   return broken;

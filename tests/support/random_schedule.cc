@@ -248,6 +248,7 @@ class ArgumentMaker {
   }
   std::optional<Arg> integer(const Parameter& parameter) {
     if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
+    if (parameter.name == "bits") return Arg::of_int(word_ == "xor" ? rng_.below(4) : 0);
     number_ = chance(0.7) ? 0 : rng_.below(4) - 1;
     return Arg::of_int(number_);
   }
@@ -275,6 +276,7 @@ class ArgumentMaker {
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
         {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}},
+        {"layout", {"xor", "xor", "xor", "rows"}},
         {"intrinsic", block_ && accumulates(block_) ? std::vector<Str>{"test_fma2"} : std::vector<Str>{"test_scale2", "test_add2"}}};
     auto known = words.find(parameter.name);
     word_ = known == words.end() ? Str("word") : pick(known->second);

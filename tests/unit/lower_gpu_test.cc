@@ -134,6 +134,37 @@ TEST(LowerGpu, CopiesAreMadeAhead) {
   EXPECT_EQ(text.find("async"), std::string::npos) << text;
 }
 
+// What work-items compute for each other in a staged loop is no copy: the one barrier of an iteration does not order it.
+TEST(LowerGpu, ValuesThatAStagedLoopComputesForOthersHaveTheirOwnBarriers) {
+  Source source{"test", R"(program p(A: input f32[6, 8], Y: output f32[6, 8]) {
+  local A_s: f32[6, 8] in shared
+  local T: f32[6, 8]
+  for k in 6 @stages = 3 {
+    bind threadIdx.x for t in 8 {
+      block A_s(k: S 6 = k, t: S 8 = t) { A_s[k, t] = A[k, t] }
+    }
+    bind threadIdx.x for t in 8 {
+      block T(k: S 6 = k, t: S 8 = t) { T[k, t] = A_s[k, t] + 1.0 }
+    }
+    bind threadIdx.x for t in 8 {
+      block Y(k: S 6 = k, t: S 8 = t) { Y[k, t] = T[k, 7 - t] }
+    }
+  }
+}
+)"};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  std::string text = print_device_source(*kernels, SourceLanguage::CudaC, "k")->code;
+  std::size_t compute = text.find(" = A_s[", text.find("for (")), barrier = text.find("__syncthreads();", compute);
+  ASSERT_NE(compute, std::string::npos) << text;
+  EXPECT_LT(barrier, text.find("Y[", compute)) << "work-items read what others computed\n" << text;
+}
+
 TEST(LowerGpu, OnlyCopiesOfItsOwnAreMadeAhead) {
   std::string plain = "b = get_block(\"C\")\ni, j, k = get_loops(b)\n";
   auto refusal = [&](const std::string& schedule) { return difference("matmul(M = 8, N = 8, K = 8)", plain + schedule); };

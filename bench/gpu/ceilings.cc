@@ -1,0 +1,131 @@
+#include <boost/json/array.hpp>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "bench/gpu/conformance.h"
+#include "bench/gpu/libraries.h"
+#include "bench/gpu/sections.h"
+#include "dsl/base/text.h"
+#include "dsl/text/workload.h"
+
+namespace tw::gpu_bench {
+namespace {
+
+void say_ceiling(const Say& say, const std::string& name, const char* unit, double work, const Times& times, const std::string& detail) {
+  if (!times.problem.empty()) return say({{"skipped", name}, {"problem", times.problem}});
+  say({{"ceiling", name}, {"unit", unit}, {"value", work / times.median * 1e-9}, {"us", times.median * 1e6}, {"detail", detail}});
+}
+
+void copies(Clock& clock, const Say& say) {
+  constexpr i64 kBytes = i64{1} << 30;
+  device::Memory from(clock.device(), kBytes), to(clock.device(), kBytes);
+  if (!from.is_there() || !to.is_there()) return say({{"skipped", "copy"}, {"problem", "no memory for 2 GiB"}});
+  std::string error;
+  const cuda::Api* api = cuda::api(error);
+  Contestant copy{"copy", "", [&] { return api->copy_async(cuda::address_of(to), cuda::address_of(from), kBytes, clock.stream()); }};
+  Contestant set{"set", "", [&] { return api->set_bytes_async(cuda::address_of(to), 1, kBytes, clock.stream()); }};
+  TimingOptions options{.cold_rounds = 0};
+  say_ceiling(say, "copy 1 GiB, bytes read and written", "GB/s", 2.0 * kBytes, clock.interleave({copy}, options)[0], "cuMemcpyDtoDAsync");
+  say_ceiling(say, "set 1 GiB", "GB/s", 1.0 * kBytes, clock.interleave({set}, options)[0], "cuMemsetD8Async");
+}
+
+struct ProductRow {
+  const char* type;
+  Precision precision;
+  const char* name;
+};
+constexpr ProductRow kProducts[] = {{"f32", Precision::Full, "cublas f32 (pedantic)"},
+                                    {"f32", Precision::Tf32, "cublas tf32"},
+                                    {"f16", Precision::Full, "cublas f16"},
+                                    {"bf16", Precision::Full, "cublas bf16"}};
+
+DType type_named(const std::string& name) { return name == "f16" ? DType::F16 : name == "bf16" ? DType::BF16 : DType::F32; }
+
+std::unique_ptr<Problem> problem_of(device::Device& device, const std::string& op, const std::map<std::string, peers::i64>& args,
+                                    const std::string& type, std::string& error) {
+  Diagnostics diagnostics(*operator_library().source);
+  WorkloadArguments arguments;
+  for (const auto& [name, value] : args) arguments.push_back({name, i64{value}});
+  if (type != "f32") arguments.push_back({"T", type_named(type)});
+  std::optional<OwnedProgram> program = instantiate(operator_library(), op, arguments, {}, diagnostics);
+  if (!program) return error = diagnostics.render(), nullptr;
+  return Problem::make(device, op, args, {}, program->program, error);
+}
+
+void products(Clock& clock, const Say& say) {
+  std::string error;
+  Cublas cublas(clock.device(), error);
+  if (!error.empty()) return say({{"skipped", "cublas"}, {"problem", error}});
+  for (i64 size : {512, 1024, 2048, 4096, 8192}) {
+    for (const ProductRow& row : kProducts) {
+      std::string name = cat(row.name, " ", size, "^3"), problem_error;
+      std::unique_ptr<Problem> problem = problem_of(clock.device(), "matmul", {{"M", size}, {"N", size}, {"K", size}}, row.type, problem_error);
+      std::optional<Contestant> best = problem ? cublas.best_of(*problem, row.precision, clock, problem_error) : std::nullopt;
+      if (!best) {
+        say({{"skipped", name}, {"problem", problem_error}});
+        continue;
+      }
+      TimingOptions options{.rounds = 11, .cold_rounds = 0, .budget_seconds = 0.5};
+      say_ceiling(say, name, "GFLOP/s", problem->shape().flops, clock.interleave({*best}, options)[0], best->detail);
+    }
+  }
+}
+
+void convolutions(Clock& clock, const Say& say) {
+  std::string error;
+  Cudnn cudnn(clock.device(), error);
+  if (!error.empty()) return say({{"skipped", "cudnn"}, {"problem", error}});
+  struct Row {
+    const char *name, *op;
+    std::map<std::string, peers::i64> args;
+  };
+  const Row rows[] = {{"cudnn conv2d 16x56x56x64, 3x3", "conv2d", {{"N", 16}, {"H", 56}, {"W", 56}, {"CI", 64}, {"CO", 64}, {"K", 3}, {"padding", 1}}},
+                      {"cudnn conv2d 16x14x14x256, 3x3", "conv2d", {{"N", 16}, {"H", 14}, {"W", 14}, {"CI", 256}, {"CO", 256}, {"K", 3}, {"padding", 1}}},
+                      {"cudnn softmax 8192x4096", "softmax", {{"M", 8192}, {"N", 4096}}}};
+  for (const Row& row : rows) {
+    std::string why;
+    std::unique_ptr<Problem> problem = problem_of(clock.device(), row.op, row.args, "f32", why);
+    std::optional<Contestant> best = problem ? cudnn.best_of(*problem, why) : std::nullopt;
+    if (!best) {
+      say({{"skipped", row.name}, {"problem", why}});
+      continue;
+    }
+    bool by_bytes = problem->shape().flops == 0;
+    Times times = clock.interleave({*best}, {.rounds = 11, .cold_rounds = 0, .budget_seconds = 0.5})[0];
+    say_ceiling(say, row.name, by_bytes ? "GB/s" : "GFLOP/s", by_bytes ? problem->bytes() : problem->shape().flops, times, best->detail);
+  }
+}
+
+}  // namespace
+
+bool run_conformance(device::Device& device, const std::string& expected_file, const Say& say) {
+  std::string error;
+  std::ifstream file(expected_file, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  Outputs expected = file ? parse_outputs(text.str(), error) : emulate_cases(error);
+  if (!error.empty()) return say({{"skipped", "conformance"}, {"problem", error}}), false;
+  bool is_right = true;
+  for (const Case& one : cases()) {
+    say({{"begin", one.name}});
+    Conformance found = check_on(device, one, expected);
+    is_right &= found.is_right;
+    boost::json::object row{{"case", found.name}, {"right", found.is_right}, {"problem", found.problem}};
+    row["worst"] = std::isfinite(found.worst) ? boost::json::value(found.worst) : nullptr;
+    say(row);
+  }
+  return is_right;
+}
+
+void run_ceilings(device::Device& device, const Say& say) {
+  Clock clock(device);
+  say({{"begin", "copies"}});
+  copies(clock, say);
+  say({{"begin", "cublas"}});
+  products(clock, say);
+  say({{"begin", "cudnn"}});
+  convolutions(clock, say);
+}
+
+}  // namespace tw::gpu_bench

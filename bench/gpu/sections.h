@@ -1,0 +1,34 @@
+// The parts of the GPU benchmark, each run in a process of its own: a kernel that breaks its context, or a library that does, ends one of them.
+// A part says what it does as JSON objects, one a line: {"begin": ...} before what may end the process, and rows with results.
+#pragma once
+#include <boost/json/object.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+
+namespace tw::gpu_bench {
+
+using Say = std::function<void(const boost::json::object&)>;
+
+// {"case", "right", "worst", "problem"} for each device function. False: one is wrong, or there are no expected results.
+bool run_conformance(device::Device& device, const std::string& expected_file, const Say& say);
+
+// {"ceiling", "unit", "value", "us", "detail"} and {"skipped", "problem"}: copies in the device's memory, and products and convolutions of the
+// libraries.
+void run_ceilings(device::Device& device, const Say& say);
+
+struct TaskOptions {
+  std::string list, task;
+  int finalists = 10;
+  std::vector<int> skip;  // finalists that ended the process before
+  double seconds = 6;     // for the comparison
+};
+// {"finalist", "us", "problem"} for each, then {"task", "us", ..., "against": [...]} for the best one, in turn with a library. False: no kernel
+// is right.
+bool run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say);
+// Names of the list's tasks; empty after messages.
+std::vector<std::string> tasks_of(const std::string& list);
+
+}  // namespace tw::gpu_bench

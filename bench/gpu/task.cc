@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <atomic>
+#include <boost/json/array.hpp>
+#include <map>
+
+#include "bench/gpu/libraries.h"
+#include "bench/gpu/sections.h"
+#include "cli/loaded_list.h"
+#include "dsl/base/text.h"
+#include "runtime/device_file.h"
+#include "sampler/search/finalists.h"
+
+namespace tw::gpu_bench {
+namespace {
+
+// The description for this device: the one whose name is part of the device's name, else any of its arch.
+void set_target(Target& target, device::Device& device, const std::string& device_name) {
+  target.arch = cuda::arch_of(device);
+  if (target.arch == "sm_90" || target.arch == "sm_100") target.arch += "a";
+  target.gpu.clear();
+  auto lower = [](std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+  };
+  for (const std::string& name : built_in_devices()) {
+    if (lower(device_name).find(name) != std::string::npos) target.gpu = name;
+  }
+}
+
+// A finalist with its memory.
+struct Loaded {
+  std::map<std::string, std::unique_ptr<device::Memory>> packed;
+  std::unique_ptr<device::Memory> scratch;
+  std::unique_ptr<device::LoadedKernel> kernel;
+};
+
+device::Memory* memory_for(device::Device& device, const KernelArgument& argument, Problem& problem, Loaded& loaded) {
+  for (Array& array : problem.arrays()) {
+    if (array.name == argument.name && array.memory->bytes() == argument.bytes) return array.memory.get();
+  }
+  std::unique_ptr<device::Memory>& memory = loaded.packed[argument.name];
+  if (!memory) memory = std::make_unique<device::Memory>(device, argument.bytes);
+  return memory->is_there() ? memory.get() : nullptr;
+}
+
+// Null with why in `error`.
+std::unique_ptr<Loaded> load(device::Device& device, const Finalist& finalist, Problem& problem, std::string& error) {
+  auto out = std::make_unique<Loaded>();
+  Kernel kernel = finalist.source;
+  kernel.code = finalist.compiled.cubin;
+  std::vector<device::Memory*> pointers[2];
+  for (int entry = 0; entry < 2; ++entry) {
+    for (const KernelArgument& argument : entry == 0 ? kernel.manifest.prepack : kernel.manifest.run) {
+      pointers[entry].push_back(memory_for(device, argument, problem, *out));
+      if (!pointers[entry].back()) return error = cat("no memory for `", argument.name, "`"), nullptr;
+    }
+  }
+  if (i64 bytes = kernel.manifest.scratch_bytes(1); bytes > 0) {
+    out->scratch = std::make_unique<device::Memory>(device, bytes);
+    if (!out->scratch->is_there()) return error = "no memory for scratch", nullptr;
+  }
+  out->kernel = std::make_unique<device::LoadedKernel>(device, kernel, pointers[0], pointers[1], out->scratch.get(), error);
+  return error.empty() ? std::move(out) : nullptr;
+}
+
+class TaskRun {
+ public:
+  TaskRun(device::Device& device, const TaskOptions& options, const Say& say) : device_(device), options_(options), say_(say), clock_(device) {}
+
+  bool run(const TuneTask& task, const TaskEntry& entry, const rules::Library& library, const std::string& rules) {
+    std::string error;
+    std::atomic<bool> stop{false};
+    FinalistResult found = find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
+    error = found.problem;
+    std::map<std::string, peers::i64> args;
+    for (const TaskArgument& argument : entry.args) {
+      if (const i64* number = std::get_if<i64>(&argument.value)) args[argument.name] = *number;
+    }
+    std::vector<std::string> epilogue;
+    for (const Located<std::string>& step : entry.epilogue) epilogue.push_back(step.value);
+    if (error.empty()) problem_ = Problem::make(device_, entry.op.value, args, epilogue, task.program.program, error);
+    if (!problem_) return say_({{"skipped", task.name}, {"problem", error}}), false;
+    choose_library();
+    for (std::size_t i = 0; i < found.finalists.size(); ++i) {
+      if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end()) try_one(found.finalists[i], i);
+    }
+    if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), false;
+    return compare(task.name, found.finalists[best_index_]);
+  }
+
+ private:
+  void choose_library() {
+    std::string why;
+    bool is_product = std::holds_alternative<peers::Gemm>(problem_->shape().shape);
+    if (is_product) {
+      cublas_ = std::make_unique<Cublas>(device_, why);
+      if (why.empty()) library_ = cublas_->best_of(*problem_, Precision::Full, clock_, why);
+    } else {
+      cudnn_ = std::make_unique<Cudnn>(device_, why);
+      if (why.empty()) library_ = cudnn_->best_of(*problem_, why);
+    }
+    if (!library_) return say_({{"skipped", is_product ? "cublas" : "cudnn"}, {"problem", why}});
+    int code = 0;
+    problem_->poison_output();
+    clock_.together(*library_, 1, code);
+    std::string wrong = code == 0 ? problem_->check({}, library_error_) : device::error_text(code);
+    if (wrong.empty()) library_output_ = problem_->read_output();
+    if (!wrong.empty()) say_({{"skipped", library_->name}, {"problem", wrong}}), library_.reset();
+  }
+
+  void try_one(const Finalist& finalist, std::size_t index) {
+    say_({{"begin", index}});
+    std::string problem;
+    double error = 0, seconds = 0;
+    std::unique_ptr<Loaded> loaded = load(device_, finalist, *problem_, problem);
+    if (loaded) {
+      problem_->poison_output();
+      int code = loaded->kernel->prepack();
+      if (code == 0) code = loaded->kernel->run();
+      if (code != 0) problem = device::error_text(code);
+    }
+    if (problem.empty()) problem = problem_->check(library_output_, error);
+    if (problem.empty()) {
+      int code = 0;
+      Contestant ours = contestant(*loaded);
+      std::vector<double> samples;
+      for (int i = 0; i < 3 && code == 0; ++i) samples.push_back(clock_.together(ours, 4, code) / 4);
+      seconds = median_of(samples);
+      if (code != 0) problem = device::error_text(code);
+    }
+    say_({{"finalist", index}, {"us", seconds * 1e6}, {"predicted_us", finalist.seconds * 1e6}, {"problem", problem}});
+    if (!problem.empty() || (best_ && seconds >= best_seconds_)) return;
+    best_ = std::move(loaded), best_seconds_ = seconds, best_index_ = index, best_error_ = error;
+  }
+
+  static Contestant contestant(Loaded& loaded) {
+    return {"tracewright", "", [kernel = loaded.kernel.get()] { return cuda::enqueue(*kernel); }};
+  }
+
+  bool compare(const std::string& name, const Finalist& finalist) {
+    std::string error;
+    const cuda::Api* api = cuda::api(error);
+    // As many bytes as the operator must read and write, half of them each.
+    std::size_t half = static_cast<std::size_t>(problem_->bytes() / 2);
+    device::Memory from(device_, static_cast<i64>(half)), to(device_, static_cast<i64>(half));
+    std::vector<Contestant> all = {contestant(*best_)};
+    if (library_) all.push_back(*library_);
+    if (from.is_there() && to.is_there())
+      all.push_back({"copy", "the operator's bytes", [&] {
+                       return api->copy_async(cuda::address_of(to), cuda::address_of(from), half, clock_.stream());
+                     }});
+    std::vector<Times> times = clock_.interleave(all, {.budget_seconds = options_.seconds});
+    // What ran last is not what is checked here: once more, on a fresh output.
+    problem_->poison_output();
+    std::string wrong = best_->kernel->run() == 0 ? problem_->check(library_output_, best_error_) : "it does not run any more";
+    boost::json::array against;
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      against.push_back({{"library", all[i].name},
+                         {"detail", all[i].detail},
+                         {"us", times[i].median * 1e6},
+                         {"cold_us", times[i].cold * 1e6},
+                         {"ratio", times[i].ratio},
+                         {"ratio_quartiles", {times[i].ratio_lower, times[i].ratio_upper}},
+                         {"cold_ratio", times[i].cold_ratio},
+                         {"problem", times[i].problem}});
+    }
+    say_({{"task", name},
+          {"us", times[0].median * 1e6},
+          {"us_quartiles", {times[0].lower * 1e6, times[0].upper * 1e6}},
+          {"cold_us", times[0].cold * 1e6},
+          {"gflops", problem_->shape().flops / times[0].median * 1e-9},
+          {"gb_per_second", problem_->bytes() / times[0].median * 1e-9},
+          {"predicted_us", finalist.seconds * 1e6},
+          {"finalist", best_index_},
+          {"rounds", times[0].rounds},
+          {"error", best_error_},
+          {"problem", wrong + times[0].problem},
+          {"against", against}});
+    return wrong.empty() && times[0].problem.empty();
+  }
+
+  device::Device& device_;
+  const TaskOptions& options_;
+  const Say& say_;
+  Clock clock_;
+  std::unique_ptr<Problem> problem_;
+  std::unique_ptr<Cublas> cublas_;
+  std::unique_ptr<Cudnn> cudnn_;
+  std::optional<Contestant> library_;
+  std::vector<float> library_output_;
+  std::unique_ptr<Loaded> best_;
+  std::size_t best_index_ = 0;
+  double best_seconds_ = 0, best_error_ = 0, library_error_ = 0;
+};
+
+}  // namespace
+
+bool run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say) {
+  std::optional<cli::LoadedList> list = cli::load_list(options.list);
+  if (!list) return say({{"skipped", options.task}, {"problem", "the task list has errors"}}), false;
+  for (std::size_t i = 0; i < list->tasks.size(); ++i) {
+    TuneTask& task = list->tasks[i];
+    if (task.name != options.task) continue;
+    set_target(task.target, device, device_name);
+    return TaskRun(device, options, say).run(task, list->list.tasks[i], list->library, list->list.rules.value);
+  }
+  return say({{"skipped", options.task}, {"problem", "the list has no such task"}}), false;
+}
+
+std::vector<std::string> tasks_of(const std::string& list) {
+  std::vector<std::string> out;
+  if (std::optional<cli::LoadedList> loaded = cli::load_list(list)) {
+    for (const TuneTask& task : loaded->tasks) out.push_back(task.name);
+  }
+  return out;
+}
+
+}  // namespace tw::gpu_bench

@@ -1,0 +1,236 @@
+// The GPU benchmark without a GPU: its conformance kernels in the emulator and through NVRTC, its comparison of results, the numbers of NVIDIA's
+// interfaces that it repeats, and the whole program against a driver that runs nothing (tests/cuda_stub). What a GPU says, and times,
+// are not tested here.
+#include <gtest/gtest.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstring>
+#include <regex>
+#include <set>
+
+#include "backends/cuda/nvrtc.h"
+#include "backends/gpu_source/vocabulary.h"
+#include "bench/gpu/conformance.h"
+#include "bench/gpu/libraries.h"
+#include "dsl/base/embedded_text.h"
+#include "dsl/base/text.h"
+#include "support/nvrtc.h"
+#include "support/run_program.h"
+#include "support/support.h"
+#if TW_HAS_CUBLASLT
+#include <cublasLt.h>
+#endif
+#if TW_HAS_CUDNN
+#include <cudnn.h>
+#endif
+
+namespace tw {
+namespace {
+
+namespace gb = gpu_bench;
+using test::Finished;
+
+const gb::Outputs& expected() {
+  static std::string error;
+  static const gb::Outputs outputs = gb::emulate_cases(error);
+  EXPECT_EQ(error, "");
+  return outputs;
+}
+
+// What the printer or the emulator calls a device function, but not what belongs to the emulator itself.
+std::set<std::string> device_functions() {
+  std::string text = cuda_vocabulary();
+  for (const EmbeddedText& embedded : embedded_texts()) {
+    if (embedded.path == "runtime/emulator/device_functions.h") text += embedded.text;
+  }
+  std::set<std::string> out;
+  std::regex name(R"((?:^|[^\w])((?:tw_(?!emu)|__(?:shfl|ballot|any|all|sync|int_as|uint_as|float_as|ldg|exp|log|fma|fdiv))\w+)\s*[<(])");
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), name); it != std::sregex_iterator(); ++it) out.insert((*it)[1]);
+  std::regex math(R"(\b((?:exp|log|sqrt|rsqrt|tanh|erf|fabs|floor|ceil|rint|pow|fma|fmin|fmax|exp2|log2)f?)\((?:float|double))");
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), math); it != std::sregex_iterator(); ++it) out.insert((*it)[1]);
+  return out;
+}
+
+TEST(GpuBench, EveryDeviceFunctionHasACase) {
+  std::string called;
+  for (const gb::Case& one : gb::cases()) called += one.kernel.code.substr(one.kernel.code.rfind(" conform("));
+  std::set<std::string> functions = device_functions();
+  EXPECT_GE(functions.size(), 40u);
+  for (const std::string& function : functions)
+    EXPECT_TRUE(std::regex_search(called, std::regex("\\b" + function + "[<(]"))) << function << " is in no conformance case";
+}
+
+TEST(GpuBench, TheEmulatorRunsEveryCase) {
+  EXPECT_EQ(expected().size(), gb::cases().size());
+  std::string error;
+  gb::Outputs again = gb::parse_outputs(gb::print_outputs(expected()), error);
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(again, expected());
+}
+
+// Off by more than a case allows, and by what it allows; at an element that is an ordinary number in every case.
+TEST(GpuBench, WrongResultsAreFound) {
+  constexpr std::size_t kElement = 777;
+  for (const gb::Case& one : gb::cases()) {
+    const std::vector<u8>& right = expected().at(one.name);
+    EXPECT_TRUE(gb::compare(one, right, right).is_right) << one.name;
+    std::vector<u8> wrong = right;
+    std::size_t bytes = one.element == gb::Element::F64 ? 8 : one.element >= gb::Element::F16 ? 2 : 4;
+    wrong[kElement * bytes + 1] ^= 0x20;  // beyond 20 units in the last place
+    gb::Conformance found = gb::compare(one, wrong, right);
+    EXPECT_FALSE(found.is_right) << one.name;
+    EXPECT_NE(found.problem.find(cat("element ", kElement)), std::string::npos) << found.problem;
+    wrong = right;
+    wrong[kElement * bytes] ^= 1;
+    EXPECT_EQ(gb::compare(one, wrong, right).is_right, one.ulps > 0) << one.name;
+  }
+}
+
+TEST(GpuBench, NanIsNoNumber) {
+  gb::Case one{.name = "x", .kernel = {}, .inputs = {}, .element = gb::Element::F32, .ulps = 1000};
+  auto bytes = [](u32 bits) {
+    std::vector<u8> out(4);
+    std::memcpy(out.data(), &bits, 4);
+    return out;
+  };
+  EXPECT_TRUE(gb::compare(one, bytes(0x7fc00001), bytes(0xffc00000)).is_right);
+  EXPECT_FALSE(gb::compare(one, bytes(0x7fc00000), bytes(0x7f7fffff)).is_right);
+  EXPECT_TRUE(gb::compare(one, bytes(0x80000001), bytes(0x00000001)).is_right);  // two steps, on both sides of zero
+  EXPECT_FALSE(gb::compare(one, bytes(0xbf800000), bytes(0x3f800000)).is_right);
+}
+
+class GpuBenchNvrtc : public ::testing::TestWithParam<const char*> {};
+TEST_P(GpuBenchNvrtc, CompilesEveryCase) {
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  for (const gb::Case& one : gb::cases()) {
+    std::string error;
+    EXPECT_TRUE(cuda::compile(one.kernel.code, GetParam(), error)) << one.name << ": " << error;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Arch, GpuBenchNvrtc, ::testing::Values("sm_80", "sm_90a"));
+
+#if TW_HAS_CUBLASLT
+TEST(GpuBench, CublasLtIsDeclaredAsNvidiaHasIt) {
+  EXPECT_EQ(CUDA_R_32F, gb::lt::F32);
+  EXPECT_EQ(CUDA_R_16F, gb::lt::F16);
+  EXPECT_EQ(CUDA_R_16BF, gb::lt::BF16);
+  EXPECT_EQ(CUBLAS_COMPUTE_32F, gb::lt::Compute32F);
+  EXPECT_EQ(CUBLAS_COMPUTE_32F_PEDANTIC, gb::lt::Compute32FPedantic);
+  EXPECT_EQ(CUBLAS_COMPUTE_32F_FAST_TF32, gb::lt::ComputeTf32);
+  EXPECT_EQ(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, gb::lt::BatchCount);
+  EXPECT_EQ(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, gb::lt::BatchStride);
+  EXPECT_EQ(CUBLASLT_MATMUL_DESC_TRANSA, gb::lt::TransposeA);
+  EXPECT_EQ(CUBLASLT_MATMUL_DESC_TRANSB, gb::lt::TransposeB);
+  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, gb::lt::WorkspaceBytes);
+  EXPECT_EQ(sizeof(cublasLtMatmulHeuristicResult_t), sizeof(gb::lt::Heuristic));
+  EXPECT_EQ(offsetof(cublasLtMatmulHeuristicResult_t, state), offsetof(gb::lt::Heuristic, state));
+  EXPECT_EQ(sizeof(cublasLtMatmulAlgo_t), sizeof(gb::lt::Algorithm));
+}
+#endif
+#if TW_HAS_CUDNN
+TEST(GpuBench, CudnnIsDeclaredAsNvidiaHasIt) {
+  EXPECT_EQ(CUDNN_DATA_FLOAT, int{gb::dnn::Float});
+  EXPECT_EQ(CUDNN_TENSOR_NHWC, int{gb::dnn::Nhwc});
+  EXPECT_EQ(CUDNN_CROSS_CORRELATION, int{gb::dnn::CrossCorrelation});
+  EXPECT_EQ(CUDNN_FMA_MATH, int{gb::dnn::FmaMath});
+  EXPECT_EQ(CUDNN_SOFTMAX_ACCURATE, int{gb::dnn::SoftmaxAccurate});
+  EXPECT_EQ(CUDNN_SOFTMAX_MODE_INSTANCE, int{gb::dnn::SoftmaxInstance});
+  EXPECT_EQ(sizeof(cudnnConvolutionFwdAlgoPerf_t), sizeof(gb::dnn::Found));
+  EXPECT_EQ(offsetof(cudnnConvolutionFwdAlgoPerf_t, memory), offsetof(gb::dnn::Found, bytes));
+}
+#endif
+
+// ---- the program, with the stub as the driver
+
+class GpuBenchProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+  Finished run(std::vector<std::string> words, std::vector<std::string> environment) {
+    words.insert(words.begin(), TW_BINARY_DIR "/tracewright-gpu-bench");
+    words.insert(words.end(), {"--json", "out.json"});
+    environment.push_back("LD_LIBRARY_PATH=" TW_BINARY_DIR "/tests/cuda_stub");
+    return test::run_program(words, {.folder = folder_.path(), .environment = environment});
+  }
+  boost::json::value result() const {
+    boost::json::error_code code;
+    return boost::json::parse(test::read_file(folder_.path() + "/out.json"), code);
+  }
+  boost::json::array rows() const { return result().at("parts").at(0).at("rows").as_array(); }
+  // What the stub's launches write, one after the other.
+  void write_outputs(const gb::Outputs& outputs) {
+    std::string all;
+    for (const gb::Case& one : gb::cases()) {
+      const std::vector<u8>& bytes = outputs.at(one.name);
+      u64 count = bytes.size();
+      all.append(reinterpret_cast<const char*>(&count), sizeof count);
+      all.append(bytes.begin(), bytes.end());
+    }
+    test::write_file(folder_.path() + "/outputs", all);
+  }
+  Finished run_task(std::vector<std::string> environment) {
+    test::write_file(folder_.path() + "/list.yaml",
+                     "version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n"
+                     "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}\n");
+    environment.push_back("TW_STUB_GEMM=64,64,32");
+    return run({"--only", "mm", "--list", "list.yaml", "--finalists", "3"}, environment);
+  }
+
+  test::TemporaryDirectory folder_;
+};
+
+TEST_F(GpuBenchProgram, ConformanceTellsRightFromWrong) {
+  gb::Outputs outputs = expected();
+  write_outputs(outputs);
+  std::vector<std::string> environment = {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs")};
+  Finished finished = run({"--only", "conformance"}, environment);
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  EXPECT_EQ(rows().size(), gb::cases().size());
+  EXPECT_NE(finished.out.find(cat(gb::cases().size(), " of ", gb::cases().size(), " device functions")), std::string::npos) << finished.out;
+  outputs.at("__shfl_sync")[100] ^= 1;
+  write_outputs(outputs);
+  finished = run({"--only", "conformance"}, environment);
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.out.find("WRONG  __shfl_sync: element 25 has"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find(cat(gb::cases().size() - 1, " of ")), std::string::npos) << finished.out;
+}
+
+TEST_F(GpuBenchProgram, ATaskIsCheckedAndTimed) {
+  Finished finished = run_task({});
+  ASSERT_EQ(finished.code, 0) << finished.out << finished.err;
+  const boost::json::array found = rows();
+  const boost::json::object& task = found.back().as_object();
+  EXPECT_EQ(task.at("task"), "mm");
+  EXPECT_GT(task.at("us").to_number<double>(), 0);
+  EXPECT_LT(task.at("error").to_number<double>(), 1e-6);
+  EXPECT_EQ(task.at("against").as_array().back().at("library"), "copy");
+}
+
+TEST_F(GpuBenchProgram, WrongKernelsHaveNoTime) {
+  Finished finished = run_task({"TW_STUB_FAULT=wrong"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.out.find("no finalist runs and is right"), std::string::npos) << finished.out;
+  EXPECT_NE(boost::json::serialize(result()).find("differs from the result in f64"), std::string::npos);
+}
+
+// The finalist that ends the process is named, and the others are tried.
+TEST_F(GpuBenchProgram, ACrashCostsOneFinalist) {
+  test::write_file(folder_.path() + "/once", "x");
+  Finished finished = run_task({"TW_STUB_FAULT=crash", cat("TW_STUB_ONCE=", folder_.path(), "/once")});
+  std::string all = boost::json::serialize(result());
+  EXPECT_NE(all.find("ended the process: signal 6"), std::string::npos) << all;
+  EXPECT_EQ(rows().back().as_object().at("task"), "mm") << all;
+}
+
+TEST_F(GpuBenchProgram, NoDriver) {
+  Finished finished = test::run_program({TW_BINARY_DIR "/tracewright-gpu-bench"},
+                                        {.folder = folder_.path(), .environment = {"LD_LIBRARY_PATH=" TW_BINARY_DIR "/tests/cuda_stub_old"}});
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_NE(finished.err.find("libcuda.so.1 has no cuLaunchKernelEx"), std::string::npos) << finished.err;
+}
+
+}  // namespace
+}  // namespace tw
