@@ -6,7 +6,7 @@ namespace tw::gpu {
 namespace {
 
 // In the order of DType.
-constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, nullptr, nullptr, "float", "double"};
+constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, "ushort", "ushort", "float", "double"};
 constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
                                              "tw_f16",        "tw_bf16",     "float",         "double"};
 

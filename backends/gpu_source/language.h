@@ -32,7 +32,7 @@ inline bool is_half(DType type) { return type == DType::F16 || type == DType::BF
 // CUDA C: the types tw_f16 and tw_bf16, and their conversions from and to float.
 const char* half_functions();
 
-// "float"; of bool as it lies in memory. Null for types that the language has no arithmetic for (OpenCL C: f16, bf16).
+// "float"; of bool and halves as they lie in memory.
 const char* type_name(const Language& language, DType type);
 // The function's name for f32 and f64 arguments, "" if it is written out (sigmoid, rsqrt in CUDA for f64 ...).
 std::string function_name(const Language& language, Function function, DType type);

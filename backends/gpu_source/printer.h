@@ -60,11 +60,14 @@ class KernelPrinter {
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   std::string element(const Buffer* buffer, const Expr* index, int lane);
+  // A half as a float, which it is computed with; anything else as it is (print_halves.cc).
   std::string wide(const Expr* e, int lane);
-  std::string half(DType type, const std::string& value) const;
+  std::string wide_vector(const Expr* e);
+  std::string widened(DType type, int lanes, const std::string& value);
+  std::string narrowed(DType type, int lanes, const std::string& value);
   std::string combined(BinaryOp op, DType type, const std::string& a, const std::string& b);
   std::string float_text(double value, DType type = DType::F32) const;
-  std::string number(const Expr* e) const;
+  std::string number(const Expr* e);
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;
   // A part of the prelude, or a function of it (which gives its name), made when it is first needed.
@@ -117,7 +120,8 @@ class KernelPrinter {
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
   void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, bool has_sub_groups);
+  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::string& array);
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr i64 kLeastBytes = 1024;  // of a buffer that takes turns; a smaller one is not worth a barrier
 
-// Buffers that keep a place of their own: versions of staged copies, which have one barrier in an iteration only, and
-// what is touched by steps under a condition, before which no barrier may stand.
+// Buffers that keep a place of their own: versions of staged copies, which have one barrier in an iteration only, what is
+// touched by steps under a condition, before which no barrier may stand, and those with a layout of their own.
 void remove_kept(const Stmt* kernel, std::map<const Buffer*, Lifetime>& lifetimes) {
   auto remove = [&](const Stmt* inside) {
     for_each<Load>(inside, [&](const Load* load) { lifetimes.erase(load->buffer); });
@@ -21,6 +21,7 @@ void remove_kept(const Stmt* kernel, std::map<const Buffer*, Lifetime>& lifetime
       for (const StoreTarget& target : store->targets) lifetimes.erase(target.buffer);
     });
   };
+  std::erase_if(lifetimes, [](const auto& one) { return !one.first->layout.empty(); });
   walk(kernel, [&](const Node* node) {
     if (node->kind < Kind::Store) return false;
     const Stmt* s = static_cast<const Stmt*>(node);
