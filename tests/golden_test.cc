@@ -4,8 +4,9 @@
 //   program ... { ... }
 //   schedule
 //     i, = get_loops(b)                one instruction per line
+//   lower for cpu -threads=1           or without this line: the program is not lowered
 //   expect
-//   program ... { ... }                the whole program afterwards; or the whole message of the Reject:
+//   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its source; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
 //
 // Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal
@@ -20,6 +21,7 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
+#include "sampler/search/trial.h"
 #include "support/golden_cases.h"
 #include "support/meaning.h"
 
@@ -58,15 +60,45 @@ void check_result(const Program& before, const Program& after, const Trace& trac
   for (u64 seed = 0; seed < 3; ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
 }
 
+// The target is what the last line says behind "lower for", empty if it is another line.
+std::pair<std::string, std::string> schedule_and_target(const std::string& steps) {
+  constexpr std::string_view lower = "lower for ";
+  std::size_t at = steps.rfind(lower);
+  if (at == std::string::npos) return {steps, ""};
+  return {steps.substr(0, at), steps.substr(at + lower.size(), steps.size() - at - lower.size() - 1)};
+}
+
+// The lowered program: its text after the last pass, for devices their source.
+Result<std::string> lowered(Arena& arena, const Program& program, const std::string& target_text) {
+  Source source{"target", target_text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(target_text, 0, diagnostics);
+  EXPECT_TRUE(target) << diagnostics.render();
+  if (!target) return std::string();
+  if (is_device(*target)) {
+    TW_TRY(LoweredGpuProgram kernels, lower_gpu(arena, program, lowering_options(*target), gpu_limits(*target)));
+    TW_TRY(Kernel kernel, device_source(kernels, *target, "golden"));
+    return kernel.code;
+  }
+  std::vector<PassDump> dumps;
+  TW_TRY_STATUS(lower(arena, program, lowering_options(*target), &dumps));
+  return dumps.back().text;
+}
+
 // What the case gives: the program afterwards, or the Reject.
 std::string run(const std::string& name, const test::GoldenCase& c) {
+  auto [schedule, target] = schedule_and_target(c.steps);
   std::optional<OwnedProgram> base = program_of(name, c.program);
-  std::optional<Trace> trace = trace_of(name, c.steps);
+  std::optional<Trace> trace = trace_of(name, schedule);
   if (!base || !trace) return "";
   Arena arena;
   State state(arena, base->program);
   Status status = replay(*trace, state);
   if (!status) return cat("//! ", to_string(status.rejected()), "\n");
+  if (!target.empty()) {
+    Result<std::string> text = lowered(arena, state.program(), target);
+    return text ? *text : cat("//! ", to_string(text.rejected()), "\n");
+  }
   check_result(base->program, state.program(), *trace);
   return print(state.program());
 }

@@ -11,16 +11,13 @@
 #include "support/meaning.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
+#include "support/support.h"
 
 namespace tw {
 namespace {
 
 using test::Acceptance;
-
-i64 from_environment(const char* name, i64 fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::atoll(text) : fallback;
-}
+using test::from_environment;
 
 struct Lowered {
   int programs = 0;
@@ -97,6 +94,11 @@ TEST(Property, SchedulesKeepTheMeaningOfPrograms) {
     for (const auto& [reason, count] : tried.reasons) std::cout << cat("      ", count, "  ", reason, "\n");
   }
   EXPECT_EQ(acceptance.size(), test::changing_kinds().size());
+  i64 accepted = 0;
+  for (const auto& [name, tried] : acceptance) accepted += tried.accepted;
+  double steps = static_cast<double>(accepted) / static_cast<double>(std::max<i64>(last - first, 1));
+  std::cout << "  " << steps << " accepted instructions in a schedule\n";
+  EXPECT_GE(steps, 4);
 }
 
 }  // namespace

@@ -12,9 +12,8 @@ Status check(Arena& arena, const For* nest, const VarRanges& around) {
     return reject("there is no intrinsic `{a}`", mark->text).about_loop(nest->id.value);
   TW_TRY(std::vector<IntrinsicOperand> operands, match_intrinsic(arena, *intrinsic, nest, around));
   for (const IntrinsicOperand& operand : operands) {
-    if (operand.buffer->scope != Scope::Register || constant_of(operand.first)) continue;
-    return reject("intrinsic `{a}`: its place in register buffer `{b}` is not constant",
-                  intrinsic->name, operand.buffer->name);
+    // unroll_register_loops has made every place in a register constant.
+    TW_CHECK(operand.buffer->scope != Scope::Register || constant_of(operand.first), "a place in a register buffer that is not constant");
   }
   return ok();
 }

@@ -28,7 +28,7 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
   TW_TRY_STATUS(at.step("skip_identity_terms", skip_identity_terms(arena, at.program())));
   TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
   TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));
-  TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, is_run));
+  TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options));
   TW_TRY_STATUS(at.step("place_buffers", placed.program));
   TW_TRY_STATUS(at.step("unroll_register_loops", unroll_register_loops(arena, at.program())));
   TW_TRY_STATUS(at.step("partition_loops", partition_loops(arena, at.program(), options)));

@@ -44,7 +44,7 @@ struct GpuLowering {
     TW_TRY_STATUS(check_apart(arena, at.program()));
     TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
     TW_TRY_STATUS(at.step("bind_threads", bind_threads(arena, at.program(), limits)));
-    TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options, /*scratch_allowed=*/false));
+    TW_TRY(PlacedProgram placed, place_buffers(arena, at.program(), options));
     TW_TRY_STATUS(at.step("place_buffers", placed.program));
     TW_TRY_STATUS(at.step("stage_copies", stage_copies(arena, at.program())));
     TW_TRY(ScopedProgram scoped, device_scopes(arena, at.program(), limits));

@@ -13,7 +13,6 @@ namespace {
 
 constexpr i64 kAlignment = 64;         // bytes; of scratch slots
 constexpr i64 kStackBytes = 1024;      // a buffer up to this size lives on the stack
-constexpr i64 kPrepackBytes = 65536;   // prepack has no scratch: its locals must fit on the stack
 
 using MaybeInterval = std::optional<Interval>;
 
@@ -48,8 +47,8 @@ struct Usage {
 
 class BufferPlacement {
  public:
-  BufferPlacement(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed)
-      : arena_(arena), build_{arena}, program_(program), options_(options), scratch_allowed_(scratch_allowed) {
+  BufferPlacement(Arena& arena, Program program, const LoweringOptions& options)
+      : arena_(arena), build_{arena}, program_(program), options_(options) {
     for (const Buffer* local : program.locals) usages_.push_back({.buffer = local, .ring = ring_axis(local)});
   }
 
@@ -284,7 +283,7 @@ class BufferPlacement {
   // ---- where does it live?
 
   bool is_stack(const Usage& usage) const {
-    return usage.shrunk->scope == Scope::Register || bytes_of(usage.shrunk) <= kStackBytes || !scratch_allowed_;
+    return usage.shrunk->scope == Scope::Register || bytes_of(usage.shrunk) <= kStackBytes || options_.is_device;
   }
 
   // A register holds part of one row: the last dimension that is not 1 is the vectorized one.
@@ -316,9 +315,6 @@ class BufferPlacement {
       if (options_.is_device) continue;  // device_scopes has limits of its own
       if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
         return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
-      }
-      if (!scratch_allowed_ && bytes_of(buffer) > kPrepackBytes) {
-        return reject("prepack: the intermediate buffer `{a}` has {0} bytes, more than {1}", buffer->name, bytes_of(buffer), kPrepackBytes);
       }
       if (buffer->scope == Scope::Register && live_registers(usage) + 1 > options_.vector_registers) {
         return reject("register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are {1}",
@@ -431,7 +427,6 @@ class BufferPlacement {
   Build build_;
   Program program_;
   const LoweringOptions& options_;
-  bool scratch_allowed_;
   std::vector<Usage> usages_;
   std::vector<const For*> loops_;
   VarRanges ranges_;
@@ -441,8 +436,8 @@ class BufferPlacement {
 
 }  // namespace
 
-Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed) {
-  return BufferPlacement(arena, program, options, scratch_allowed).run();
+Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options) {
+  return BufferPlacement(arena, program, options).run();
 }
 
 }  // namespace tw

@@ -19,7 +19,7 @@ struct PlacedProgram {
   i64 shared_bytes = 0, worker_bytes = 0;
 };
 
-// `scratch_allowed` = false: every local becomes an Alloc (prepack has no scratch memory).
-Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options, bool scratch_allowed);
+// For a device every local becomes an Alloc: device_scopes says where it lives.
+Result<PlacedProgram> place_buffers(Arena& arena, Program program, const LoweringOptions& options);
 
 }  // namespace tw

@@ -16,6 +16,7 @@
 #include "runtime/device_file.h"
 #include "runtime/task_list.h"
 #include "runtime/trace_file.h"
+#include "runtime/worker_protocol.h"
 
 namespace tw::fuzz {
 namespace {
@@ -107,6 +108,42 @@ void fuzz_import(const std::string& text) {
   TW_CHECK(import_records(*database, in), "lines of a stranger's are no error of the database");
 }
 
+// What is taken for a message is written as bytes that are taken for the same message.
+template <class Message>
+void read_message(std::string_view bytes) {
+  Message message, again;
+  if (!decode(bytes, message)) return;
+  std::string written = encode(message);
+  TW_CHECK(decode(written, again) && encode(again) == written, "a message that was written reads as another one");
+}
+
+// The first byte chooses the message that the others are taken for.
+using ReadMessage = void (*)(std::string_view);
+constexpr ReadMessage kMessages[] = {read_message<HelloMessage>, read_message<BeginTaskMessage>, read_message<TaskStart>, read_message<MeasureMessage>,
+                                     read_message<MeasureResult>, read_message<EmulateMessage>, read_message<EmulatedMessage>};
+
+void fuzz_worker_protocol(const std::string& text) {
+  if (text.empty()) return;
+  kMessages[static_cast<unsigned char>(text[0]) % std::size(kMessages)](std::string_view(text).substr(1));
+}
+
+std::vector<std::string> messages() {
+  Kernel kernel;
+  kernel.code = "code";
+  kernel.manifest.symbol = "f";
+  kernel.manifest.run = {{}, {}};
+  MeasureMessage measure;
+  measure.candidate = kernel;
+  measure.new_incumbent = {kernel};
+  EmulateMessage emulate;
+  emulate.kernel = kernel;
+  emulate.arrays = {{"A", "1234"}};
+  EmulatedMessage emulated;
+  emulated.outputs = {{"C", "1234"}};
+  return {'\0' + encode(HelloMessage{}), '\1' + encode(BeginTaskMessage{.task = 1, .reference = kernel, .tolerance = {}, .seed = 1}), '\2' + encode(TaskStart{}),
+          '\3' + encode(measure), '\4' + encode(MeasureResult{}), '\5' + encode(emulate), '\6' + encode(emulated)};
+}
+
 std::vector<std::string> files_of(const std::string& folder, const std::string& suffix) {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(TW_SOURCE_DIR) + "/" + folder)) {
@@ -148,6 +185,7 @@ const std::vector<Target>& targets() {
       {"task_list", fuzz_task_list, files_of("examples", ".yaml")},
       {"device", fuzz_device, files_of("costmodel/devices", ".yaml")},
       {"import", fuzz_import, {"{\"workload\": \"x\"}\n", "{\"record\": {}}\n\n[1, 2]\n"}},
+      {"worker_protocol", fuzz_worker_protocol, messages()},
   };
   return all;
 }

@@ -17,7 +17,7 @@ for name in "${names[@]}"; do
   echo "== $name: $seconds s"
   # Its exit code says whether there was a finding.
   code=0
-  build/fuzz/fuzz_parsers -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=20000 -print_final_stats=1 \
+  build/fuzz/fuzz_parsers -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix=build/fuzz/findings/"$name"- "$corpus" > "$log" 2>&1 || code=$?
   grep number_of_executed "$log" || true
   [ $code -eq 0 ] || { tail -40 "$log"; echo "$name: a finding (exit code $code)"; exit 1; }

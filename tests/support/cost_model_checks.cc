@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "costmodel/random_model.h"
+#include "dsl/base/text.h"
 
 namespace tw {
 namespace {
@@ -99,17 +100,23 @@ void check_rejects_foreign_bytes(const ModelMaker& make) {
   const Trained original = trained(make, 1);
   const std::string bytes = original.model->save();
   const std::vector<float> before = original.model->predict(original.data.features);
-  const std::string foreign[] = {"",
-                                 "no model",
-                                 bytes.substr(0, 30),
-                                 bytes.substr(0, bytes.size() - 1),
-                                 bytes + "x",
-                                 make(columns + 1, 1)->save(),
-                                 RandomModel(columns, 1).save()};
-  for (const std::string& each : foreign) {
+  constexpr std::string_view kMagic = "tracewright model";
+  std::string other_format = bytes;
+  other_format[kMagic.size()] = 2;
+  const char* damaged = "the saved model is damaged: its bytes end too early or too late";
+  const std::pair<std::string, std::string> foreign[] = {
+      {"", "these bytes are no saved cost model"},
+      {"no model", "these bytes are no saved cost model"},
+      {bytes.substr(0, 30), damaged},
+      {bytes.substr(0, bytes.size() - 1), damaged},
+      {bytes + "x", damaged},
+      {other_format, "the saved model has format 2, this program reads format 1; train it again"},
+      {make(columns + 1, 1)->save(), cat("the saved model has ", columns + 1, " feature columns, this program has ", columns, "; train it again")},
+      {RandomModel(columns, 1).save(), cat("the saved model is of another kind than ", original.model->name())}};
+  for (const auto& [each, reason] : foreign) {
     const Status status = original.model->load(each);
     ASSERT_FALSE(status) << "accepted " << each.size() << " foreign bytes";
-    EXPECT_NE(to_string(status.rejected()), "");
+    EXPECT_EQ(to_string(status.rejected()), reason);
   }
   EXPECT_EQ(original.model->predict(original.data.features), before);
 }

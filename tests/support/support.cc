@@ -23,6 +23,11 @@ void write_file(const std::string& path, const std::string& text) {
   EXPECT_TRUE(out.good()) << "cannot write " << path;
 }
 
+i64 from_environment(const char* name, i64 fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : fallback;
+}
+
 TemporaryDirectory::TemporaryDirectory() {
   std::string pattern = (std::filesystem::temp_directory_path() / "tracewright-XXXXXX").string();
   EXPECT_NE(mkdtemp(pattern.data()), nullptr);

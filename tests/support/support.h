@@ -1,12 +1,16 @@
-// What several tests need: files of the source tree.
+// What several tests need: files of the source tree, numbers from the environment.
 #pragma once
 #include <string>
+
+#include "dsl/base/arena.h"
 
 namespace tw::test {
 
 // The text of a file; fails the test (GoogleTest) if it cannot be read.
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
+// The number that the environment variable `name` holds (TW_CASES and the like), else `fallback`.
+i64 from_environment(const char* name, i64 fallback);
 // A fresh directory that is removed with the object.
 class TemporaryDirectory {
  public:

@@ -229,6 +229,26 @@ rules odd_only { odd }
   }
 }
 
+// What each draw is refused for: by the rule's conditions together, by a postprocessor, by an error that only running it shows.
+TEST_F(Check, ExplainSaysWhyNoDrawIsLeft) {
+  const std::string list = "version: 1\nmodules: [m.tw]\nrules: mine\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n";
+  const std::string rule = "rule tile(b: block)\n  when is_reduction(b)\n{\n  t = sample_perfect_tile(spatial_loops(b)[0], 2)\n";
+  write("list.yaml", list);
+  auto reason_with = [&](const std::string& module) {
+    write("m.tw", module);
+    boost::json::object json = json_of(run({"explain", "list.yaml", "--draws", "10", "--json"}));
+    const boost::json::object& task = json.at("tasks").at(0).as_object();
+    EXPECT_EQ(task.at("rejected"), task.at("draws"));
+    for (const boost::json::value& row : task.at("rejects").as_array()) {
+      if (row.at("when") == "drawing") return std::string(row.at("example").as_string());
+    }
+    return std::string("no draw was rejected");
+  };
+  EXPECT_EQ(reason_with(rule + "  v = sample_categorical([1, 2])\n  w = sample_categorical([3, 4])\n  require v > w\n}\nrules mine { tile }\n"), "no decisions satisfy every require");
+  EXPECT_EQ(reason_with(rule + "}\npost no(p: program) {\n  drop\n}\nrules mine { tile; no }\n"), "postprocessor `no` refuses the program");
+  EXPECT_EQ(reason_with(rule + "}\npost wrong(p: program) {\n  x = blocks()[9]\n}\nrules mine { tile; wrong }\n"), "the postprocessor has an error in its text");
+}
+
 // ---- space
 
 TEST_F(Check, SpaceAsJsonHasTracesPointsAndRulesAndNothingElse) {

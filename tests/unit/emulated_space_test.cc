@@ -19,16 +19,14 @@
 #include "support/random_program.h"
 #include "support/random_schedule.h"
 #include "support/scheduled.h"
+#include "support/support.h"
 
 namespace tw {
 namespace {
 
-constexpr int kTogether = 10;  // kernels compiled as one text
+using test::from_environment;
 
-i64 from_environment(const char* name, i64 fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::atoll(text) : fallback;
-}
+constexpr int kTogether = 10;  // kernels compiled as one text
 
 // Small shapes, odd ones among them; `most` for extents.
 WorkloadArguments random_arguments(const Signature& signature, i64 most, Rng& rng) {

@@ -39,6 +39,24 @@ TEST_P(Parsers, SurviveDamagedSeeds) {
   }
 }
 
+// 64 KiB of the same: nesting without end, and programs longer than anybody's. Each is read, or refused, in a second (and so ctest's limit is met).
+TEST_P(Parsers, SurviveLongTexts) {
+  constexpr std::size_t kBytes = 65536;
+  const fuzz::Target& target = fuzz::targets()[GetParam()];
+  std::vector<std::string> pieces = target.seeds;
+  for (const char* piece : {"(", "[", "{", "-", "not ", "1+", "a.", "[{a: ", "- - ", "\"", "#", "if a { ", "for i in [1] {", "let a = (", "a, ", "either {", "&a [*a,*a] ", "f(", "\n", "9"}) {
+    pieces.push_back(piece);
+  }
+  std::string beginning = target.seeds[0].substr(0, target.seeds[0].size() / 2);
+  for (const std::string& piece : pieces) {
+    std::string text;
+    while (!piece.empty() && text.size() + piece.size() <= kBytes) text += piece;
+    SCOPED_TRACE(piece);
+    target.run(text);
+    target.run(beginning + text);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Parsers, testing::Range<std::size_t>(0, fuzz::targets().size()),
                          [](const auto& info) { return fuzz::targets()[info.param].name; });
 

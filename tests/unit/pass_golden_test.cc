@@ -2,7 +2,7 @@
 // a section `passes`, one per line, each with the options that it needs:
 //
 //   passes
-//     place_buffers scratch=0
+//     place_buffers vector_registers=8
 //     vectorize_loops vector_bits=128
 //
 // What the programs compute before and after is compared by the interpreter wherever it can run both. TW_BLESS=1 rewrites what is expected.
@@ -45,7 +45,7 @@ namespace {
 struct Settings {
   LoweringOptions lowering;
   GpuLimits gpu;
-  bool scratch = true, parallel = true;
+  bool parallel = true;
 };
 
 // A program on its way through passes; `remarks`: what they say beside it.
@@ -87,11 +87,11 @@ const char* name_of(Place place) {
 }
 
 Status placed(Stage& at, const Settings& settings) {
-  TW_TRY(PlacedProgram out, place_buffers(at.arena, at.program, settings.lowering, settings.scratch));
+  TW_TRY(PlacedProgram out, place_buffers(at.arena, at.program, settings.lowering));
   at.program = out.program;
   for (std::size_t i = 0; i < out.slots.size(); ++i)
     at.remarks += cat("// ", out.program.locals[i]->name, ": ", name_of(out.slots[i].place), " ", out.slots[i].offset, "\n");
-  if (settings.scratch) at.remarks += cat("// shared ", out.shared_bytes, ", worker ", out.worker_bytes, "\n");
+  if (!settings.lowering.is_device) at.remarks += cat("// shared ", out.shared_bytes, ", worker ", out.worker_bytes, "\n");
   return ok();
 }
 
@@ -231,7 +231,6 @@ Settings settings_of(std::istringstream& words) {
     else if (key == "threads") out.gpu.threads = value;
     else if (key == "shared_bytes") out.gpu.shared_bytes = value;
     else if (key == "private_bytes") out.gpu.private_bytes = value;
-    else if (key == "scratch") out.scratch = value;
     else if (key == "parallel") out.parallel = value;
     else ADD_FAILURE() << "no setting " << key;
   }
