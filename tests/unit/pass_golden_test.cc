@@ -34,6 +34,7 @@
 #include "dsl/passes/thread_axes.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
+#include "dsl/passes/widen.h"
 #include "dsl/text/parse_program.h"
 #include "support/golden_cases.h"
 #include "support/meaning.h"
@@ -212,6 +213,7 @@ const std::map<std::string, Pass> kPasses = {
     {"split_kernels", kernels},
     {"barriers", barriers},
     {"cost", cost},
+    {"widen", plain<widen_to_f64>},
     {"lower", whole},
     {"lower_gpu", whole_gpu},
 };
@@ -237,13 +239,13 @@ Settings settings_of(std::istringstream& words) {
   return out;
 }
 
-bool same_shapes(const Program& a, const Program& b) {
+bool same_parameters(const Program& a, const Program& b) {
   return std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(), [](const Param& x, const Param& y) {
-    return std::equal(x.buffer->shape.begin(), x.buffer->shape.end(), y.buffer->shape.begin(), y.buffer->shape.end());
+    return x.buffer->dtype == y.buffer->dtype && std::equal(x.buffer->shape.begin(), x.buffer->shape.end(), y.buffer->shape.begin(), y.buffer->shape.end());
   });
 }
 
-// Passes give copies of a loop the same id and flat buffers another shape. The first goes away in the text; the second, and what is no text of
+// Passes give copies of a loop the same id, flat buffers another shape and wide ones another type. The first goes away in the text; the second, and what is no text of
 // the language (vectors), only whole lowerings can compare. Nor are compared: device_scopes, behind which work-items have elements of their own
 // at the same indices, and split_entry_points, whose run is a part.
 void check_meaning(const Program& before, const Program& after) {
@@ -251,7 +253,7 @@ void check_meaning(const Program& before, const Program& after) {
   Diagnostics diagnostics(source);
   std::optional<OwnedProgram> again = parse_program(source, diagnostics);
   Judge judge(before);
-  bool both_run = again && same_shapes(before, after) && judge.problem().empty();
+  bool both_run = again && same_parameters(before, after) && judge.problem().empty();
   EXPECT_EQ(both_run ? judge.difference(again->program) : "", "");
 }
 
