@@ -99,6 +99,9 @@ const std::vector<CpuModel>& cpu_models() {
       {"apple-m1", Arm, 128, 32, 128 * K, 3 * M, 0},
       {"generic-rv64", RiscV, 64, 32, 32 * K, 256 * K, 0},
       {"sifive-u74", RiscV, 64, 32, 32 * K, 512 * K, 0},
+      {"hexagonv68", Hexagon, 1024, 32, 32 * K, 1 * M, 0, 4 * M},
+      {"hexagonv69", Hexagon, 1024, 32, 32 * K, 1 * M, 0, 8 * M},
+      {"hexagonv73", Hexagon, 1024, 32, 32 * K, 1 * M, 0, 8 * M},
   };
   return models;
 }
@@ -121,7 +124,7 @@ CpuArch host_arch() {
 }
 
 const CpuModel& baseline_cpu(CpuArch arch) {
-  constexpr const char* names[] = {"x86-64", "generic", "generic-rv64"};
+  constexpr const char* names[] = {"x86-64", "generic", "generic-rv64", "hexagonv68"};
   const CpuModel* model = find_cpu(names[static_cast<int>(arch)], arch);
   TW_CHECK(model, "the table has a baseline of every architecture");
   return *model;

@@ -9,7 +9,7 @@
 
 namespace tw {
 
-enum class CpuArch : u8 { X86, Arm, RiscV };
+enum class CpuArch : u8 { X86, Arm, RiscV, Hexagon };
 
 struct CpuModel {
   const char* name;  // as LLVM spells it
@@ -17,6 +17,7 @@ struct CpuModel {
   int vector_bits, vector_registers;
   i64 l1_bytes, l2_bytes,
       l3_bytes;  // l3: of one core complex where that is the same in every product, else 0
+  i64 vtcm_bytes = 0;
 };
 
 const std::vector<CpuModel>& cpu_models();

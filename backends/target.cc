@@ -44,6 +44,7 @@ const std::vector<Field>& fields() {
       {"l2_bytes", "l2-bytes", nullptr, nullptr, &Target::l2_bytes, 0, most_bytes},
       {"l3_bytes", "l3-bytes", nullptr, nullptr, &Target::l3_bytes, 0, most_bytes},
       {"cache_line", "cache-line", nullptr, &Target::cache_line, nullptr, 16, 1024},
+      {"vtcm_bytes", "vtcm-bytes", nullptr, nullptr, &Target::vtcm_bytes, 0, most_bytes},
       {"device", "device", nullptr, &Target::device, nullptr, 0, 255, kOnOpenCl},
       {"arch", "arch", &Target::arch, nullptr, nullptr, 0, 0, kOnCuda},
       {"device", "device", &Target::gpu, nullptr, nullptr, 0, 0, kOnCuda},
@@ -70,7 +71,7 @@ std::optional<CpuArch> arch_of(std::string_view triple) {
     CpuArch arch;
   };
   constexpr Row rows[] = {
-      {"x86_64", CpuArch::X86}, {"aarch64", CpuArch::Arm}, {"riscv64", CpuArch::RiscV}};
+      {"x86_64", CpuArch::X86}, {"aarch64", CpuArch::Arm}, {"riscv64", CpuArch::RiscV}, {"hexagon", CpuArch::Hexagon}};
   std::string_view arch = triple.substr(0, triple.find('-'));
   for (const Row& row : rows) {
     if (arch == row.prefix) return row.arch;
@@ -89,6 +90,7 @@ Target with_derived(Target target) {
   target.l2_bytes = model.l2_bytes;
   target.l3_bytes = model.l3_bytes;
   target.cache_line = 64;
+  target.vtcm_bytes = model.vtcm_bytes;
   if (arch != CpuArch::X86) return target;
   auto has = [&](const char* feature) {
     return cat(",", target.features, ",").find(cat(",", feature, ",")) != std::string::npos;
@@ -382,7 +384,7 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
   }
   if (!arch_of(target.triple)) {
     diagnostics.error(triple->span, cat("unknown architecture in triple `", target.triple, "`"),
-                      "known: x86_64, aarch64, riscv64, as in `aarch64-linux-gnu`");
+                      "known: x86_64, aarch64, riscv64, hexagon, as in `aarch64-linux-gnu`");
     return std::nullopt;
   }
   if (triple && !cpu) target.cpu = baseline_cpu(*arch_of(target.triple)).name;

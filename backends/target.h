@@ -31,6 +31,7 @@ struct Target {
   i64 l2_bytes = 256 << 10;  // of one core
   i64 l3_bytes = 0;          // nominal, of one core complex; 0 = none or not known
   int cache_line = 64;
+  i64 vtcm_bytes = 0;        // of memory in scope global.vtcm, for all threads (Hexagon); 0 = none
   // Of devices only: they have neither triple nor cpu nor features.
   int device = 0;            // opencl: which of the machine's devices, counted over all platforms
   std::string arch;          // cuda: "sm_80"
@@ -65,7 +66,7 @@ std::optional<Target> parse_target(std::string_view text, std::size_t offset,
                                    Diagnostics& diagnostics);
 
 // The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits,
-// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line. `{kind: opencl, device: 0}` and `{kind: cuda, arch: sm_80}` take
+// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line, vtcm_bytes. `{kind: opencl, device: 0}` and `{kind: cuda, arch: sm_80}` take
 // device (a number; of cuda a name such as a100, from which arch follows, or a file), arch, vector_bits, vector_registers,
 // group_threads, shared_bytes; no device is asked for them. What is not given comes from this
 // machine, or from the cpu's entry if a cpu or triple is given (then threads is 1). `whole` is the

@@ -18,7 +18,7 @@ if(TRACEWRIGHT_LLVM)
   separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND ${LLVM_DEFINITIONS})
   llvm_map_components_to_libnames(TRACEWRIGHT_LLVM_LIBRARIES core passes target mc support transformutils scalaropts
     instcombine analysis bitwriter x86codegen x86asmparser x86info x86desc aarch64codegen aarch64asmparser aarch64info aarch64desc
-    riscvcodegen riscvasmparser riscvinfo riscvdesc)
+    riscvcodegen riscvasmparser riscvinfo riscvdesc hexagoncodegen hexagonasmparser hexagoninfo hexagondesc)
 endif()
 
 if(TRACEWRIGHT_TORCH)

@@ -102,6 +102,18 @@ const OwnColumn kOwn[] = {
     {"chunks_per_thread", [](const Own& o) { return slog(o.profile.chunks / o.target.threads); }},
     {"idle_threads", [](const Own& o) { return static_cast<float>(1 - o.profile.speed_up / o.target.threads); }},
     {"parallel_starts", [](const Own& o) { return slog(o.profile.starts); }},
+    // Devices; and what processors are told to fetch early.
+    {"groups", [](const Own& o) { return slog(o.profile.is_bound ? o.profile.groups : 0); }},
+    {"group_threads", [](const Own& o) { return slog(o.profile.is_bound ? o.profile.group_threads : 0); }},
+    {"points_each",
+     [](const Own& o) {
+       return slog(o.profile.is_bound ? o.store.iterations / (o.profile.groups * o.profile.group_threads) : 0);
+     }},
+    {"is_shared_copy", [](const Own& o) { return flag(o.profile.is_shared_copy); }},
+    {"shared_reads", [](const Own& o) { return slog(o.profile.shared_reads); }},
+    {"stages", [](const Own& o) { return slog(o.profile.stages - 1); }},
+    {"is_mma", [](const Own& o) { return flag(o.profile.is_mma); }},
+    {"prefetch", [](const Own& o) { return slog(o.profile.prefetch); }},
 };
 constexpr int kOwnColumns = sizeof(kOwn) / sizeof(kOwn[0]);
 
@@ -178,9 +190,21 @@ void FeatureExtractor::add_counts(const FlatProgram& program, const FlatStore& s
     add(slog(each * store.iterations));
   }
   for (LoopKind kind : {LoopKind::Vectorize, LoopKind::Unroll, LoopKind::Parallel}) add_marks(program, store, kind);
-  // No GPU: no such loops, so each has one iteration.
-  add(0);
-  pad(1, 7);
+  add_grid(program, store);
+}
+
+// An axis without a loop has one iteration.
+void FeatureExtractor::add_grid(const FlatProgram& program, const FlatStore& store) {
+  double extents[7] = {1, 1, 1, 1, 1, 1, 1};  // blockIdx, threadIdx, virtual threads
+  bool is_bound = false;
+  for (u32 p = 0; p < store.depth; ++p) {
+    const FlatLoop& loop = program.loop_of(store, p);
+    if (loop.kind != LoopKind::Bind) continue;
+    is_bound = true;
+    extents[loop.axis < 0 ? 6 : loop.axis] *= static_cast<double>(loop.extent);
+  }
+  add(flag(is_bound));
+  for (double extent : extents) add(slog(extent));
 }
 
 void FeatureExtractor::add_marks(const FlatProgram& program, const FlatStore& store, LoopKind kind) {

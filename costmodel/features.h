@@ -3,7 +3,7 @@
 //
 // The first 164 columns are the per-store features of MetaSchedule (arXiv 2205.13603; after Ansor, arXiv 2006.06762), same order and
 // scale: what is counted, vectorize / unroll / parallel marks, five buffers, arithmetic intensity, allocation, loops around.
-// The rest says how the store will run on the target's cores: store_profile.h in numbers.
+// The rest says how the store will run on the target's cores, or on the grid of a device: store_profile.h in numbers.
 #pragma once
 #include <string>
 #include <vector>
@@ -34,6 +34,7 @@ class FeatureExtractor {
   };
   void remember(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses);
   void add_counts(const FlatProgram& program, const FlatStore& store);
+  void add_grid(const FlatProgram& program, const FlatStore& store);
   void add_marks(const FlatProgram& program, const FlatStore& store, LoopKind kind);
   struct BufferRow {
     double lines, bytes;

@@ -14,7 +14,7 @@ constexpr double kLoopInstructions = 3;                   // of each pass of a l
 constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
 constexpr double kAhead = 4;                              // loads of a serial loop that are under way at once
-constexpr double kMmaPoints = 32, kMmaLoads = 8;  // of one lane: multiply-adds of m16n8k8; elements named for a load
+constexpr i64 kMmaRow = 16, kMmaRows = 8, kLdmatrix = 4;  // bytes and rows of a piece of an operand; pieces that come at once
 constexpr double kOverlapLoss = 0.2;              // of units that work beside the busiest one
 constexpr double kLeastL1 = 16 << 10;
 constexpr double kWidest = 16;          // bytes of one load
@@ -51,6 +51,27 @@ double bytes_in(const FlatProgram& program, const FlatStore& store, const FlatAc
   box_of(program, store, access, part, extents);
   for (u32 d = 0; d + 1 < access.rank; ++d) rows *= extents[d];
   return rows * std::ceil(extents[access.rank - 1] * each / kSector) * kSector;
+}
+
+// The stride of a dimension, in elements, with the padding of its buffer.
+i64 padded(const Buffer* buffer, u32 axis, i64 stride) {
+  for (const StrideRule& rule : buffer->stride_rules) {
+    if (rule.axis == static_cast<i64>(axis)) stride += ((rule.offset - stride) % rule.factor + rule.factor) % rule.factor;
+  }
+  return stride;
+}
+
+// Of what is left of a buffer with rows of so many elements.
+std::optional<XorLayout> layout_of(const FlatBuffer& buffer, i64 row) {
+  std::optional<XorLayout> layout = buffer.buffer->layout.empty() ? std::nullopt : xor_layout(buffer.buffer);
+  if (layout) layout->span = xor_span(row * static_cast<i64>(buffer.element_bytes));
+  return layout;
+}
+
+double words_of_fullest_bank(const std::vector<i64>& words) {
+  int used[static_cast<int>(kBanks)] = {}, most = 1;
+  for (i64 word : words) most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
+  return most;
 }
 
 bool moves(const FlatProgram& program, const FlatAccess& access, u32 p) {
@@ -208,7 +229,10 @@ GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& st
     if (roles_[p] == Role::Inner) body.runs *= extent;
     if (roles_[p] == Role::Body) body.instances *= extent;
   }
-  for (u32 p = 0; p < store.depth; ++p) body.is_mma |= program.loop_of(store, p).is_mma;
+  for (u32 p = 0; p < store.depth; ++p) {
+    body.is_mma |= program.loop_of(store, p).is_mma;
+    if (body.is_mma) body.mma_points *= static_cast<double>(program.loop_of(store, p).extent);
+  }
   body.warps = std::ceil(body.threads / kWarp);
   return body;
 }
@@ -259,31 +283,47 @@ double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, 
       program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; }, extents);
   // 1. Where each lane's element lies.
   Lanes offsets{}, index;
-  i64 stride = 1;
+  i64 stride = 1, row = 0;
   for (u32 d = access.rank; d-- > 0;) {
     lanes_.evaluate(access.indices[d], index);
     for (std::size_t l = 0; l < kLanes; ++l) offsets[l] += index[l] * stride;
     stride *= static_cast<i64>(is_shared ? extents[d] : dims[d].extent);
-    for (const StrideRule& rule : buffer.buffer->stride_rules) {
-      if (is_shared && d > 0 && rule.axis == static_cast<i64>(d) - 1)
-        stride += ((rule.offset - stride) % rule.factor + rule.factor) % rule.factor;
-    }
+    if (is_shared && d > 0) stride = padded(buffer.buffer, d - 1, stride);
+    if (d + 1 == access.rank) row = stride;
   }
   // 2. Different words or sectors of these.
   i64 each = static_cast<i64>(buffer.element_bytes), unit = is_shared ? 4 : static_cast<i64>(kSector);
+  std::optional<XorLayout> layout = is_shared ? layout_of(buffer, row) : std::nullopt;
   words_.clear();
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!lanes_.is_active(lane)) continue;
-    i64 first = offsets[static_cast<std::size_t>(lane)] * each, last = first + width * each - 1;
-    for (i64 word = first / unit; word <= last / unit; ++word) words_.push_back(word);
+    i64 first = offsets[static_cast<std::size_t>(lane)] * each;
+    if (layout && first >= 0) first = layout->place(first);
+    for (i64 word = first / unit; word <= (first + width * each - 1) / unit; ++word) words_.push_back(word);
   }
   std::sort(words_.begin(), words_.end());
   words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
   if (!is_shared) return std::max(1.0, static_cast<double>(words_.size()) / kSectorsPerWavefront);
-  int used[static_cast<int>(kBanks)] = {}, most = 1;
-  for (i64 word : words_)
-    most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
-  return most;
+  return words_of_fullest_bank(words_);
+}
+
+// Of 8 rows by 16 bytes, which ldmatrix brings at once: rows of the buffer, be they turned or not.
+double GpuDraft::wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access) {
+  const FlatBuffer& buffer = program.buffers[access.buffer];
+  if (buffer.buffer->scope != Scope::Shared || access.rank < 2) return 1;
+  double extents[32];
+  u32 home = program.home_depth(buffer);
+  box_of(
+      program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; }, extents);
+  i64 row = padded(buffer.buffer, access.rank - 2, static_cast<i64>(extents[access.rank - 1]));
+  std::optional<XorLayout> layout = layout_of(buffer, row);
+  words_.clear();
+  for (i64 r = 0; r < kMmaRows; ++r) {
+    i64 first = r * row * static_cast<i64>(buffer.element_bytes);
+    if (layout) first = layout->place(first);
+    for (i64 word = 0; word < kMmaRow / 4; ++word) words_.push_back(first / 4 + word);
+  }
+  return words_of_fullest_bank(words_);
 }
 
 // Returns the requests of one thread.
@@ -291,16 +331,20 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
                               const Body& body, KernelEstimate& kernel) {
   i64 width = width_of(program, store, access, first_unrolled_);
   double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
-  // Of what the loops of a matrix instruction name, each lane loads its quarter, two halves at once.
-  requests /= body.is_mma ? kMmaLoads : static_cast<double>(width);
+  // Of what the loops of a matrix instruction name, each lane gets a quarter, 4 bytes at once.
+  requests /= body.is_mma ? static_cast<double>(kMmaRow) / program.buffers[access.buffer].element_bytes : static_cast<double>(width);
   // Loops of a thread inside of all that move the access do not repeat it.
   double repeated = 1;
   for (u32 p = store.depth; p-- > 0 && !moves(program, access, p);) {
     if (roles_[p] == Role::Inner) repeated *= static_cast<double>(program.loop_of(store, p).extent);
   }
   requests *= body.runs / repeated * body.outer * store.share;
-  kernel.shared += requests * body.warps * (body.is_mma ? 1 : wavefronts(program, store, access, width));
-  return requests;
+  if (!body.is_mma) {
+    kernel.shared += requests * body.warps * wavefronts(program, store, access, width);
+    return requests;
+  }
+  kernel.shared += requests * body.warps * wavefronts_of_piece(program, store, access);
+  return requests / (scope_of(program, access) == Scope::Shared ? kLdmatrix : 1);
 }
 
 void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel) {
@@ -309,9 +353,13 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   const Store* node = store.node;
   double lanes =
       static_cast<double>(node->targets[0].buffer->dtype == DType::F64 ? device_.f64_per_cycle : device_.f32_per_cycle);
-  if (body.is_mma && device_.tensor_f16_per_cycle > 0) lanes = static_cast<double>(device_.tensor_f16_per_cycle);
+  // Operands of half the size are multiplied twice as fast.
+  if (body.is_mma && device_.tensor_f16_per_cycle > 0 && store.accesses > 1) {
+    double bytes = program.buffers[program.accesses[store.first_access + store.accesses - 1].buffer].element_bytes;
+    lanes = 2 * static_cast<double>(device_.tensor_f16_per_cycle) / bytes;
+  }
   double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
-  double instructions = arithmetic / (body.is_mma ? kMmaPoints : 1) + kLoopInstructions * body.outer * body.runs;
+  double instructions = arithmetic / body.mma_points + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
   lanes_.start(program, store, kernel.threads, variables_);
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {

@@ -10,7 +10,8 @@
 //   t       max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
 //   fma     multiply-adds of all warps / lanes, or those of tensor cores where a nest is marked for them
 //   issue   instructions of all warps / 4
-//   shared  wavefronts of shared memory and L1, with the bank conflicts of one warp's first request, counted
+//   shared  wavefronts of shared memory and L1, with the bank conflicts of one warp's first request, counted, or of the rows
+//           that ldmatrix brings at once
 //   wait    for each pass of the serial loops around the steps of a block a barrier, and the latency of what is read;
 //           of a thread's own loops one in four, for loads are issued ahead; of copies that run n - 1 passes ahead
 //           (mark `stages` = n) 1 / n^2
@@ -62,6 +63,7 @@ class GpuDraft {
   struct Body {
     double outer = 1, runs = 1, instances = 1, threads = 1, warps = 1;
     bool is_mma = false;
+    double mma_points = 1;  // multiply-adds of a lane that one instruction does
   };
 
   std::size_t find_kernels(const FlatProgram& program);
@@ -72,6 +74,7 @@ class GpuDraft {
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
                       KernelEstimate& kernel);
   double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
+  double wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
   void measure_block(const FlatProgram& program, const FlatStore& store, const KernelEstimate& kernel);

@@ -57,7 +57,24 @@ StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore&
   count_cycles(store, uses.front(), out);
   count_traffic(program, store, uses, out);
   share_between_threads(program, store, out);
+  count_grid(program, store, uses, out);
   return out;
+}
+
+void StoreProfiler::count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const {
+  for (u32 p = 0; p < store.depth; ++p) {
+    const FlatLoop& loop = program.loop_of(store, p);
+    out.is_bound |= loop.kind == LoopKind::Bind;
+    if (loop.axis >= 0) (loop.axis < 3 ? out.groups : out.group_threads) *= static_cast<double>(loop.extent);
+    out.stages = std::max(out.stages, static_cast<double>(loop.stages));
+    out.is_mma |= loop.is_mma;
+    out.prefetch = std::max(out.prefetch, static_cast<double>(loop.prefetch));
+  }
+  for (const Use& use : uses) {
+    bool is_shared = program.buffers[use.buffer].buffer->scope == Scope::Shared;
+    out.shared_reads += is_shared && use.is_read;
+  }
+  out.is_shared_copy = program.buffers[uses.front().buffer].buffer->scope == Scope::Shared;
 }
 
 // Loops over a register buffer are unrolled by lowering whether they are marked or not.

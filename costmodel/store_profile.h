@@ -39,6 +39,15 @@ struct StoreProfile {
   double starts = 0;             // how often they are entered
   double speed_up = 1;           // at most the threads
 
+  // The grid of a device around the store, and what its work-items share.
+  bool is_bound = false;
+  double groups = 1, group_threads = 1;
+  double shared_reads = 0;       // operands in shared memory
+  bool is_shared_copy = false;   // the target is there
+  double stages = 1;             // copies run stages - 1 passes ahead
+  bool is_mma = false;           // part of a matrix instruction
+  double prefetch = 0;           // bytes ahead; on processors
+
   double cycles() const;
 };
 
@@ -57,6 +66,7 @@ class StoreProfiler {
   void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_instructions(const FlatStore& store, StoreProfile& out) const;
   void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
+  void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out);
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const;

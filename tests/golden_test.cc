@@ -3,8 +3,8 @@
 //   // ---- title
 //   program ... { ... }
 //   schedule
-//     i, = get_loops(b)                one instruction per line
-//   lower for cpu -threads=1           or without this line: the program is not lowered
+//     i = get_loops(b)                 one instruction per line
+//     lower for cpu -threads=1         or without this last line: the program is not lowered
 //   expect
 //   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its source; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
@@ -13,10 +13,8 @@
 // IR, and the interpreter computes the same before and after. TW_BLESS=1 rewrites what is expected.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
+#include <map>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
@@ -25,63 +23,11 @@
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
 #include "sampler/search/trial.h"
+#include "support/golden_cases.h"
 #include "support/meaning.h"
-#include "support/support.h"
 
 namespace tw {
 namespace {
-
-struct Case {
-  std::string title, program, schedule, target, expected;  // target: empty = not lowered
-};
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-// Empty lines at the end of a section do not count.
-void strip_end(std::string& text) {
-  while (text.size() >= 2 && text.ends_with("\n\n")) text.pop_back();
-}
-
-constexpr std::string_view kLower = "lower for ";
-
-std::vector<Case> parse_cases(const std::string& text) {
-  std::vector<Case> cases;
-  std::string* section = nullptr;
-  for (const std::string& line : lines_of(text)) {
-    if (line.starts_with("// ---- ")) {
-      cases.push_back({line.substr(8), "", "", "", ""});
-      section = &cases.back().program;
-    } else if (section && line == "schedule") {
-      section = &cases.back().schedule;
-    } else if (section && line.starts_with(kLower)) {
-      cases.back().target = line.substr(kLower.size());
-    } else if (section && line == "expect") {
-      section = &cases.back().expected;
-    } else if (section) {
-      *section += line + "\n";
-    }
-  }
-  for (Case& c : cases) {
-    strip_end(c.program);
-    strip_end(c.schedule);
-    strip_end(c.expected);
-  }
-  return cases;
-}
-
-std::string to_text(const std::vector<Case>& cases) {
-  std::string out;
-  for (const Case& c : cases) {
-    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, "schedule\n", c.schedule,
-               c.target.empty() ? "" : cat(kLower, c.target, "\n"), "expect\n", c.expected);
-  }
-  return out;
-}
 
 std::optional<OwnedProgram> program_of(const std::string& name, const std::string& text) {
   Source source{name, text};
@@ -115,6 +61,14 @@ void check_result(const Program& before, const Program& after, const Trace& trac
   for (u64 seed = 0; seed < 3; ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
 }
 
+// The target is what the last line says behind "lower for", empty if it is another line.
+std::pair<std::string, std::string> schedule_and_target(const std::string& steps) {
+  constexpr std::string_view lower = "lower for ";
+  std::size_t at = steps.rfind(lower);
+  if (at == std::string::npos) return {steps, ""};
+  return {steps.substr(0, at), steps.substr(at + lower.size(), steps.size() - at - lower.size() - 1)};
+}
+
 // The lowered program: its text after the last pass, for devices their source.
 Result<std::string> lowered(Arena& arena, const Program& program, const std::string& target_text) {
   Source source{"target", target_text};
@@ -133,51 +87,48 @@ Result<std::string> lowered(Arena& arena, const Program& program, const std::str
 }
 
 // What the case gives: the program afterwards, or the Reject.
-std::string run(const std::string& name, const Case& c) {
+std::string run(const std::string& name, const test::GoldenCase& c) {
+  auto [schedule, target] = schedule_and_target(c.steps);
   std::optional<OwnedProgram> base = program_of(name, c.program);
-  std::optional<Trace> trace = trace_of(name, c.schedule);
+  std::optional<Trace> trace = trace_of(name, schedule);
   if (!base || !trace) return "";
   Arena arena;
   State state(arena, base->program);
   Status status = replay(*trace, state);
   if (!status) return cat("//! ", to_string(status.rejected()), "\n");
-  if (!c.target.empty()) {
-    Result<std::string> text = lowered(arena, state.program(), c.target);
+  if (!target.empty()) {
+    Result<std::string> text = lowered(arena, state.program(), target);
     return text ? *text : cat("//! ", to_string(text.rejected()), "\n");
   }
   check_result(base->program, state.program(), *trace);
   return print(state.program());
 }
 
-void run_file(const std::string& path) {
-  std::vector<Case> cases = parse_cases(test::read_file(path));
-  ASSERT_FALSE(cases.empty()) << "no cases";
-  bool bless = std::getenv("TW_BLESS");
-  for (Case& c : cases) {
-    SCOPED_TRACE(c.title);
-    std::string found = run(cat(path, ": ", c.title), c);
-    if (bless)
-      c.expected = found;
-    else
-      EXPECT_EQ(found, c.expected) << "TW_BLESS=1 would write what was found";
-  }
-  if (bless) test::write_file(path, to_text(cases));
-}
-
 class Golden : public testing::TestWithParam<std::string> {};
 
-TEST_P(Golden, File) { run_file(GetParam()); }
+TEST_P(Golden, File) { test::run_golden_file(GetParam(), "schedule", run); }
 
-std::vector<std::string> files() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(TW_SOURCE_DIR "/tests/golden")) {
-    if (entry.path().extension() == ".tw") out.push_back(entry.path().string());
+// An instruction is described by what it refuses: tests/golden/primitives/NAME.tw holds more cases that NAME rejects than
+// cases that give a program. A case that another instruction rejects counts as neither.
+TEST(GoldenFiles, EveryInstructionHasMoreRejectsThanSuccesses) {
+  const std::map<std::string, std::string> without_rejects = {
+      {"enter_postproc", "has no arguments and no conditions: nothing to refuse"},
+  };
+  for (const InstructionKind* kind : instruction_kinds()) {
+    std::string path = cat(TW_SOURCE_DIR "/tests/golden/primitives/", kind->name, ".tw");
+    ASSERT_TRUE(std::filesystem::exists(path)) << path;
+    int accepted = 0, rejected = 0;
+    for (const test::GoldenCase& c : test::golden_cases(path, "schedule")) {
+      if (!c.expected.starts_with("//! ")) ++accepted;
+      rejected += c.expected.starts_with(cat("//! ", kind->name, ": "));
+    }
+    EXPECT_GE(accepted, 1) << kind->name;
+    EXPECT_TRUE(rejected > accepted || without_rejects.count(kind->name))
+        << kind->name << ": " << rejected << " rejects, " << accepted << " successes";
   }
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(files()),
+INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(test::golden_files("golden")),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 }  // namespace

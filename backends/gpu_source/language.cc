@@ -6,7 +6,7 @@ namespace tw::gpu {
 namespace {
 
 // In the order of DType.
-constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, nullptr, nullptr, "float", "double"};
+constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, "ushort", "ushort", "float", "double"};
 constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
                                              "tw_f16",        "tw_bf16",     "float",         "double"};
 
@@ -107,6 +107,7 @@ const Language& opencl_c() {
       .barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
       .shuffle = nullptr,
       .async_copies = nullptr,
+      .has_matrix_instructions = false,
       .infinity = "INFINITY",
       .nan = "NAN",
       .wide_int = "long",
@@ -129,6 +130,7 @@ const Language& cuda_c() {
       .barrier = "__syncthreads();",
       .shuffle = "__shfl_xor_sync",
       .async_copies = kAsyncCopies,
+      .has_matrix_instructions = true,
       .infinity = "__int_as_float(0x7f800000)",
       .nan = "__int_as_float(0x7fc00000)",
       .wide_int = "long long",

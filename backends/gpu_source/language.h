@@ -20,6 +20,7 @@ struct Language {
   const char* barrier;
   const char* shuffle;  // (lanes that take part, value, distance): the value of another lane of the warp; null = none
   const char* async_copies;  // definitions of tw_copy_async_4, _8, _16 (to, from), _commit and _wait<groups>; null = none
+  bool has_matrix_instructions;  // mma.sync and ldmatrix (matrix_functions.h)
   const char* infinity;  // of type float
   const char* nan;
   const char* wide_int;  // for indices beyond 2^31, and I64 data
@@ -33,7 +34,7 @@ inline bool is_half(DType type) { return type == DType::F16 || type == DType::BF
 // CUDA C: the types tw_f16 and tw_bf16, and their conversions from and to float.
 const char* half_functions();
 
-// "float"; of bool as it lies in memory. Null for types that the language has no arithmetic for (OpenCL C: f16, bf16).
+// "float"; of bool and halves as they lie in memory.
 const char* type_name(const Language& language, DType type);
 // The function's name for f32 and f64 arguments, "" if it is written out (sigmoid, rsqrt in CUDA for f64 ...).
 std::string function_name(const Language& language, Function function, DType type);

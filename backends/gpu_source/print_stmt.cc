@@ -8,12 +8,25 @@
 #include "dsl/ir/walk.h"
 
 namespace tw::gpu {
+namespace {
+
+// Is what it writes seen by its work-item only?
+bool stores_own(const Store* store) {
+  return std::all_of(store->targets.begin(), store->targets.end(), [](const StoreTarget& target) {
+    return target.buffer->scope == Scope::Local || target.buffer->scope == Scope::Register;
+  });
+}
+
+}  // namespace
 
 void KernelPrinter::line(const std::string& text) {
   text_ += cat(std::string(static_cast<std::size_t>(2 * indent_), ' '), text, "\n");
 }
 void KernelPrinter::open(const std::string& head) { line(head + "{"), ++indent_; }
-void KernelPrinter::close() { --indent_, line("}"); }
+void KernelPrinter::close() {
+  --indent_, line("}");
+  std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.depth > indent_; });
+}
 
 void KernelPrinter::stmt(const Stmt* s) {
   if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end())
@@ -23,8 +36,7 @@ void KernelPrinter::stmt(const Stmt* s) {
   if (has_threads && !in_step_ && is_step(s)) return step(s);
   switch (s->kind) {
     case Kind::Seq:
-      for (const Stmt* one : as<Seq>(s)->stmts) stmt(one);
-      return;
+      return sequence(as<Seq>(s)->stmts);
     case Kind::If: {
       const If* branch = as<If>(s);
       open(cat("if (", bare(scalar(branch->condition)), ") "));
@@ -49,6 +61,15 @@ void KernelPrinter::stmt(const Stmt* s) {
   TW_CHECK(false, "a statement that lowering does not make");
 }
 
+void KernelPrinter::sequence(Array<const Stmt*> stmts) {
+  Array<const Stmt*> around = behind_;
+  for (std::size_t i = 0; i < stmts.size(); ++i) {
+    behind_ = {stmts.begin() + i + 1, stmts.size() - i - 1};
+    stmt(stmts[i]);
+  }
+  behind_ = around;
+}
+
 // Along axes of the group that it does not use, one work-item takes it; all of them where the result is their own.
 void KernelPrinter::step(const Stmt* s) {
   bool used[3] = {};
@@ -56,14 +77,13 @@ void KernelPrinter::step(const Stmt* s) {
     if (is_thread_loop(loop)) used[axis_of(loop)->dimension] = true;
   });
   const Store* store = as<Store>(s);
-  bool is_own = store && std::all_of(store->targets.begin(), store->targets.end(), [](const StoreTarget& target) {
-                  return target.buffer->scope == Scope::Local || target.buffer->scope == Scope::Register;
-                });
+  bool is_own = store && stores_own(store);
   std::vector<std::string> conditions;
   for (std::size_t d = 0; d < 3; ++d) {
     if (!used[d] && !is_own && kernel_.extents.threads[d] > 1) conditions.push_back(cat(language_.thread[d], " == 0"));
   }
   in_step_ = true;
+  fragments_.clear();
   in_copies_ = copies_mark(s) > 0;
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
@@ -95,6 +115,7 @@ void KernelPrinter::loop(const For* loop) {
     threads_ = around;
   } else {
     open(cat("for (", index_type_, " ", var, " = 0; ", var, " < ", loop->extent, "; ++", var, ") "));
+    fragments_.clear();
     await_copies(loop);
     stmt(loop->body);
   }
@@ -122,7 +143,8 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
-  if (in_copies_ && copy_async(s)) return;
+  if (!stores_own(s)) fragments_.clear();
+  if ((in_copies_ && copy_async(s)) || copy_words(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
     return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});
@@ -188,7 +210,10 @@ void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
       found.pieces.empty() || !first ? std::nullopt : piece_at(target.buffer, *constant_of(first));
   if (piece && piece->offset == *constant_of(first) && piece->lanes == lanes && !text.empty())
     return line(cat(piece->name, " = ", text, ";"));
-  if (!first || !found.pieces.empty() || !has_width || text.empty()) {
+  bool is_aligned = false;
+  std::string at = first ? pointer(target.buffer, first, lanes, is_aligned) : "";
+  bool is_apart = !first || (found.layout && !is_aligned);
+  if (is_apart || !found.pieces.empty() || !has_width || text.empty()) {
     open("");
     std::vector<std::string> values;
     for (int i = 0; i < lanes; ++i) {
@@ -198,8 +223,6 @@ void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
     write_lanes(target, values);
     return close();
   }
-  bool is_aligned = false;
-  std::string at = pointer(target.buffer, first, lanes, is_aligned);
   if (is_aligned) return line(cat("*(", found.space, type(dtype, lanes), "*)(", at, ") = ", text, ";"));
   line(cat("vstore", lanes, "(", text, ", 0, ", at, ");"));
 }

@@ -139,6 +139,7 @@ KernelPrinter::Place& KernelPrinter::place(const Buffer* buffer) {
     found->second.name = fresh(buffer->name);
     found->second.space = space_of(language_, buffer->scope);
     found->second.is_aligned = buffer->scope == Scope::Shared || buffer->scope == Scope::Global;
+    if (buffer->scope == Scope::Shared) found->second.layout = xor_layout(buffer);
   }
   return found->second;
 }

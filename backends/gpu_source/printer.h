@@ -12,6 +12,7 @@
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
 #include "dsl/passes/thread_axes.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw::gpu {
 
@@ -33,6 +34,7 @@ class KernelPrinter {
     const char* space = "";     // for pointers into it
     bool is_aligned = false;    // its start, for every vector
     std::map<i64, int> pieces;  // offset -> lanes; empty = an array
+    std::optional<XorLayout> layout;  // of what a group shares
   };
   struct SharedArray {
     std::string type, name;
@@ -43,6 +45,12 @@ class KernelPrinter {
     std::string name;
     i64 offset;
     int lanes;
+  };
+  // A warp's operand of a matrix instruction that is in variables; they are declared in the scope of that depth.
+  struct Fragment {
+    std::string key;
+    int depth;
+    std::vector<std::string> registers;
   };
 
   // ---- names (printer.cc)
@@ -59,11 +67,14 @@ class KernelPrinter {
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   std::string element(const Buffer* buffer, const Expr* index, int lane);
+  // A half as a float, which it is computed with; anything else as it is (print_halves.cc).
   std::string wide(const Expr* e, int lane);
-  std::string half(DType type, const std::string& value) const;
+  std::string wide_vector(const Expr* e);
+  std::string widened(DType type, int lanes, const std::string& value);
+  std::string narrowed(DType type, int lanes, const std::string& value);
   std::string combined(BinaryOp op, DType type, const std::string& a, const std::string& b);
   std::string float_text(double value, DType type = DType::F32) const;
-  std::string number(const Expr* e) const;
+  std::string number(const Expr* e);
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;
   // A part of the prelude, or a function of it (which gives its name), made when it is first needed.
@@ -79,27 +90,45 @@ class KernelPrinter {
   bool has_mask_form(const Expr* e) const;
   std::string vector_call(const Call* e);
   std::string vector_load(const Load* e);
+  // Where the elements at `base` lie; if these lanes are aligned there, they lie behind each other.
   std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
+  std::string in_layout(const Place& place, DType type, const std::string& index);
   std::string type(DType dtype, int lanes) const;
 
   // ---- statements (print_stmt.cc)
   void stmt(const Stmt* s);
+  void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
   // Copies that are staged (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a store
   // one that can be asynchronous?
   void end_copies(const Stmt* step);
   void await_copies(const For* loop);
+  struct WordCopy {
+    i64 bytes;
+    std::string to, from;
+  };
+  std::optional<WordCopy> word_copy(const Store* s);
   bool copy_async(const Store* s);
+  // Other copies of halves and bytes; false: it is none, or not by words.
+  bool copy_words(const Store* s);
   void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
-  std::string pair_of(const Load* load, Sum index, i64 step, const Expr* k);
+  std::vector<std::string> fragment(const MmaOperand& operand, i64 blocks, i64 pieces, bool may_have_partner);
+  std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
+  bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
+  std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  std::string rounded(const std::string& bits);
+  std::string packed_elements(const MmaOperand& operand, Sum index);
+  std::string fragment_key(const MmaOperand& operand);
+  const Fragment* find_fragment(const std::string& key) const;
   // A reduction over the work-items of a group (print_combine.cc).
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
   void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, bool has_sub_groups);
+  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::string& array);
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);
@@ -134,6 +163,8 @@ class KernelPrinter {
   bool in_step_ = false, in_copies_ = false;
   int conditions_ = 0;             // around the statement at hand, inside of its step
   const For* threads_ = nullptr;   // the innermost threadIdx loop around
+  std::vector<Fragment> fragments_;
+  Array<const Stmt*> behind_;  // the statements behind the one at hand
 };
 
 // The mark of a step that makes staged copies (dsl/passes/stage_copies.h); 0 = it makes none.

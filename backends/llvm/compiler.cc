@@ -56,6 +56,8 @@ void initialize_llvm() {
     LLVMInitializeAArch64AsmPrinter(), LLVMInitializeAArch64AsmParser();
     LLVMInitializeRISCVTargetInfo(), LLVMInitializeRISCVTarget(), LLVMInitializeRISCVTargetMC();
     LLVMInitializeRISCVAsmPrinter(), LLVMInitializeRISCVAsmParser();
+    LLVMInitializeHexagonTargetInfo(), LLVMInitializeHexagonTarget(), LLVMInitializeHexagonTargetMC();
+    LLVMInitializeHexagonAsmPrinter(), LLVMInitializeHexagonAsmParser();
     llvm::install_fatal_error_handler(throw_fatal);
     // Addresses are already a hoisted base plus a constant: loop strength reduction costs a quarter of the time for nothing.
     set_option("disable-lsr", true);
@@ -142,8 +144,17 @@ struct LlvmCompiler::Impl {
   std::string generate(llvm::Module& module, llvm::CodeGenFileType type);
 };
 
+// Hexagon's vectors are features that its cpus do not imply: "hexagonv68" has "+hvxv68,+hvx-length128b" where they are asked for.
+std::string with_vectors(const CodegenTarget& target) {
+  constexpr std::string_view prefix = "hexagon";
+  bool is_wide = target.vector_bits == 1024 && std::string_view(target.cpu).starts_with(prefix);
+  if (!is_wide || target.features.find("hvx") != std::string::npos) return target.features;
+  return (target.features.empty() ? "" : target.features + ",") + "+hvx" + target.cpu.substr(prefix.size()) + ",+hvx-length128b";
+}
+
 bool LlvmCompiler::Impl::make_machine() {
   error.clear();
+  target.features = with_vectors(target);
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.triple, error);
   if (!found) return false;
   auto base = subtarget(*found, target.triple, "", "");

@@ -23,7 +23,7 @@ struct ReductionRow {
 constexpr ReductionRow kReductions[] = {{Function::ReduceAdd, BinaryOp::Add}, {Function::ReduceMul, BinaryOp::Mul},
                                         {Function::ReduceMin, BinaryOp::Min}, {Function::ReduceMax, BinaryOp::Max}};
 constexpr const char* kLoopKinds[] = {"serial", "parallel", "vectorize", "unroll", "bind"};
-constexpr const char* kScopes[] = {"global", "register", "shared", "local"};
+constexpr const char* kScopes[] = {"global", "register", "shared", "local", "global.vtcm"};
 
 }  // namespace
 

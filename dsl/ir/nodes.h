@@ -73,8 +73,9 @@ struct Call : Expr {
 };
 
 // Where a buffer lives. Global: memory, shared by all workers unless the block sits inside a parallel loop. Register: must end
-// up in registers, so every index is constant once loops are unrolled and vectorized. Shared, Local: GPU memories.
-enum class Scope : u8 { Global, Register, Shared, Local };
+// up in registers, so every index is constant once loops are unrolled and vectorized. Shared, Local: GPU memories. Vtcm: a
+// processor's own fast memory of a few MiB that is addressed as all else (Hexagon).
+enum class Scope : u8 { Global, Register, Shared, Local, Vtcm };
 
 // The stride of one dimension, in elements, is the smallest that is `offset` modulo `factor` and leaves room for the
 // dimensions inside of it: rows are padded, so that they start in different banks or at aligned addresses.

@@ -1,5 +1,7 @@
 #include "dsl/ir/program.h"
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <unordered_map>
 
@@ -39,6 +41,26 @@ std::optional<std::size_t> ring_axis(const Buffer* buffer) {
   return is_axis ? std::optional(axis) : std::nullopt;
 }
 
+i64 xor_span(i64 row_bytes) {
+  constexpr i64 kBanks = 128;
+  return static_cast<i64>(std::bit_ceil(static_cast<u64>(std::max(row_bytes, kBanks))));
+}
+
+std::optional<XorLayout> xor_layout(const Buffer* buffer) {
+  std::string_view layout = buffer->layout;
+  if (!layout.starts_with(kXorLayout)) return std::nullopt;
+  XorLayout out{0, 0};
+  const char* end = layout.data() + layout.size();
+  auto [behind, error] = std::from_chars(layout.data() + kXorLayout.size(), end, out.bits);
+  if (error != std::errc() || out.bits < 1 || out.bits > kMostXorBits) return std::nullopt;
+  bool has_span = behind != end && *behind == ' ' && std::from_chars(behind + 1, end, out.span).ptr == end;
+  if (has_span && out.span >= xor_span(0) && std::has_single_bit(static_cast<u64>(out.span))) return out;
+  if (behind != end) return std::nullopt;
+  std::vector<i64> strides = strides_of(buffer);
+  out.span = xor_span(strides.size() < 2 ? 0 : strides[strides.size() - 2] * bytes_of(buffer->dtype));
+  return out;
+}
+
 bool has_free_layout(const Program& program, const Buffer* buffer) {
   const Param* param = find_param(program, buffer);
   if (!param || param->role != Role::Input) return false;
@@ -74,11 +96,17 @@ std::vector<i64> strides_of(const Buffer* buffer) {
 }
 
 i64 stored_elements_of(const Buffer* buffer) {
-  if (buffer->stride_rules.empty()) return elements_of(buffer);
-  std::vector<i64> strides = strides_of(buffer);
-  i64 last = 0;
-  for (std::size_t d = 0; d < strides.size(); ++d) last += (buffer->shape[d] - 1) * strides[d];
-  return last + 1;
+  i64 stored = elements_of(buffer);
+  if (!buffer->stride_rules.empty()) {
+    std::vector<i64> strides = strides_of(buffer);
+    stored = 1;
+    for (std::size_t d = 0; d < strides.size(); ++d) stored += (buffer->shape[d] - 1) * strides[d];
+  }
+  if (buffer->layout.empty()) return stored;
+  // Whole groups of the pieces that are exchanged with each other.
+  std::optional<XorLayout> layout = xor_layout(buffer);
+  i64 group = layout ? (kXorBytes << layout->bits) / bytes_of(buffer->dtype) : 1;
+  return (stored + group - 1) / group * group;
 }
 
 namespace {

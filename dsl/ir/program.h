@@ -48,6 +48,18 @@ bool is_prepackable(const Program& program, const Buffer* buffer);
 inline constexpr std::string_view kRingLayout = "ring ";
 std::optional<std::size_t> ring_axis(const Buffer* buffer);
 
+// The layout "xor n" (set_layout): of a buffer that a group shares, byte o lies at o ^ o // span % 2^n * 16, where the span is
+// that of a row, or 128, which all banks together have, if rows are shorter. So pieces of 16 bytes that lie below each other
+// come into different banks. Nothing for other layouts. `flatten_buffers`, behind which there are no rows, writes the span down.
+inline constexpr std::string_view kXorLayout = "xor ";
+inline constexpr i64 kMostXorBits = 3, kXorBytes = 16;
+struct XorLayout {
+  i64 bits, span;  // in bytes, a power of two
+  i64 place(i64 byte) const { return byte ^ (byte / span % (i64{1} << bits) * kXorBytes); }
+};
+std::optional<XorLayout> xor_layout(const Buffer* buffer);
+i64 xor_span(i64 row_bytes);
+
 i64 elements_of(const Buffer* buffer);
 // Row-major, in elements, with the stride rules of the buffer obeyed; and the elements from the first to the last one.
 std::vector<i64> strides_of(const Buffer* buffer);

@@ -194,6 +194,10 @@ bool uses(const Node* node, const Var* var) {
   return found;
 }
 
+bool any_uses(Array<const Expr*> indices, const Var* var) {
+  return std::any_of(indices.begin(), indices.end(), [&](const Expr* index) { return uses(index, var); });
+}
+
 const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, const Buffer* to) {
   Build build{arena};
   auto change = [&](auto* n) {

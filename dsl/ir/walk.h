@@ -127,6 +127,7 @@ const Stmt* substitute(Arena& arena, const Stmt* node, const Substitution& map);
 
 // Does `var` occur in the expression or statement?
 bool uses(const Node* node, const Var* var);
+bool any_uses(Array<const Expr*> indices, const Var* var);
 
 // Loads and stores of one buffer now go to another, with the indices given by change(indices).
 const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, const Buffer* to);

@@ -63,14 +63,13 @@ class BarrierFinder {
 
  private:
   // One barrier at the beginning of each iteration: behind it, what the iteration reads has been copied by everybody,
-  // and nobody reads any more what it copies over.
+  // and nobody reads any more what it copies over. That holds for copies, which have versions, and for nothing else that
+  // work-items write there for each other.
   void staged(const For* loop) {
     std::set<const Buffer*> around = staged_;
     Touched own;
-    for_each<Store>(loop, [&](const Store* store) {
-      for (const StoreTarget& target : store->targets) {
-        if (target.buffer->scope == Scope::Shared) own.written.insert(target.buffer);
-      }
+    for_each<For>(loop, [&](const For* copies) {
+      if (find_annotation(copies->annotations, kCopiesMark)) own.add({{}, touched_by(copies).written});
     });
     own.read = own.written;
     staged_.insert(own.written.begin(), own.written.end());

@@ -208,7 +208,7 @@ class PrivateRegion {
 class ScopeAssignment {
  public:
   ScopeAssignment(Arena& arena, const Stmt* kernel, const GpuLimits& limits)
-      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)), threads_(extents_) {}
+      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)), threads_(extents_), rooms_(kernel) {}
 
   const Stmt* stmt(const Stmt* s) {
     if (const For* loop = as<For>(s)) return this->loop(loop);
@@ -219,6 +219,7 @@ class ScopeAssignment {
   }
   const std::optional<Reject>& rejected() const { return rejected_; }
   const std::vector<const Buffer*>& group_scratch() const { return group_scratch_; }
+  const std::vector<SharedRoom>& rooms() const { return rooms_.rooms(); }
 
  private:
   struct Change {
@@ -253,7 +254,7 @@ class ScopeAssignment {
     bool alone = extents_.threads_of_group() == 1;
     Change change{alloc->buffer, alloc->buffer, {}};
     Scope scope = alloc->buffer->scope;
-    bool fits = shared_bytes_ + bytes_of(alloc->buffer) <= limits_.shared_bytes;
+    bool fits = rooms_.bytes_with(alloc->buffer) <= limits_.shared_bytes;
     if (thread_depth_ > 0 ||
         (alone && (scope == Scope::Register || bytes_of(alloc->buffer) <= limits_.private_bytes / 2))) {
       change.to = with(alloc->buffer, scope == Scope::Register ? scope : Scope::Local, alloc->buffer->shape);
@@ -264,7 +265,7 @@ class ScopeAssignment {
     } else {
       make_private(alloc, change);
     }
-    if (!change.group) account(change.to);
+    if (!change.group) account(alloc->buffer, change.to);
     changes_.push_back(change);
     const Stmt* body = stmt(alloc->body);
     changes_.pop_back();
@@ -309,11 +310,11 @@ class ScopeAssignment {
     return copy;
   }
 
-  // Allocs beside each other could share memory; that they do not is on the safe side.
-  void account(const Buffer* buffer) {
-    i64& total = buffer->scope == Scope::Shared ? shared_bytes_ : private_bytes_;
-    i64 limit = buffer->scope == Scope::Shared ? limits_.shared_bytes : limits_.private_bytes;
-    total += bytes_of(buffer);
+  // Allocs of private buffers beside each other could share memory; that they do not is on the safe side.
+  void account(const Buffer* original, const Buffer* buffer) {
+    bool is_shared = buffer->scope == Scope::Shared;
+    i64 limit = is_shared ? limits_.shared_bytes : limits_.private_bytes;
+    i64 total = is_shared ? rooms_.add(original) : private_bytes_ += bytes_of(buffer);
     if (total > limit)
       rejected_ = reject("with `{a}` a kernel has {0} bytes in scope {b}, more than {1}", buffer->name,
                          Str(name_of(buffer->scope)), total, limit);
@@ -370,7 +371,8 @@ class ScopeAssignment {
   std::vector<Change> changes_;
   std::vector<const For*> groups_;  // blockIdx loops around
   std::vector<const Buffer*> group_scratch_;
-  i64 shared_bytes_ = 0, private_bytes_ = 0;
+  SharedRooms rooms_;
+  i64 private_bytes_ = 0;
   std::optional<Reject> rejected_;
 };
 
@@ -380,7 +382,7 @@ Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimi
   ScopeAssignment assignment(arena, program.body, limits);
   program.body = assignment.stmt(program.body);
   if (assignment.rejected()) return *assignment.rejected();
-  return ScopedProgram{program, arena.copy(assignment.group_scratch())};
+  return ScopedProgram{program, assignment.rooms(), arena.copy(assignment.group_scratch())};
 }
 
 }  // namespace tw

@@ -6,11 +6,13 @@
 // share such a part.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
+#include "dsl/passes/share_storage.h"
 
 namespace tw {
 
 struct ScopedProgram {
   Program program;
+  std::vector<SharedRoom> rooms;       // of shared memory: those of several buffers are for share_storage
   Array<const Buffer*> group_scratch;  // Global buffers without an Alloc, [groups, ...]: to be places in scratch memory
 };
 Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimits& limits);

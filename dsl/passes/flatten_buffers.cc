@@ -4,6 +4,7 @@
 
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
+#include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -20,6 +21,7 @@ class Flattening {
     Buffer* copy = arena_.make<Buffer>(*buffer);
     copy->shape = arena_.list<i64>({stored_elements_of(buffer)});
     copy->stride_rules = {};
+    if (std::optional<XorLayout> layout = xor_layout(buffer)) copy->layout = arena_.text(cat(kXorLayout, layout->bits, " ", layout->span));
     buffers_.emplace_back(buffer, copy);
     return copy;
   }

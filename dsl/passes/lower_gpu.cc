@@ -19,6 +19,7 @@
 #include "dsl/passes/thread_axes.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -56,6 +57,7 @@ struct GpuLowering {
     LaunchExtents extents = extents_of(at.program().body);
     TW_TRY_STATUS(at.step("partition_loops", partition_loops(arena, at.program(), options)));
     TW_TRY_STATUS(at.step("flatten_buffers", flatten_buffers(arena, at.program())));
+    TW_TRY_STATUS(at.step("share_storage", share_storage(arena, at.program(), scoped.rooms)));
     TW_TRY_STATUS(at.step("vectorize_loops", vectorize_loops(arena, at.program(), options)));
     TW_TRY_STATUS(at.step("unroll_loops", unroll_loops(arena, at.program(), options)));
     const Program& flat = at.program();
@@ -95,6 +97,7 @@ struct GpuLowering {
 
 Result<LoweredGpuProgram> lower_gpu(Arena& arena, const Program& program, const LoweringOptions& options,
                                     const GpuLimits& limits, std::vector<PassDump>* dumps) {
+  TW_TRY_STATUS(check_rounding(program));
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
   GpuLowering lowering{arena, options, limits, dumps};
   lowering.options.is_device = true;

@@ -6,6 +6,7 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/conditions.h"
+#include "dsl/passes/lifetimes.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw {
@@ -34,7 +35,7 @@ struct Usage {
   const Buffer* buffer;
   std::vector<const For*> loops;  // around all accesses, outermost first
   bool seen = false;
-  std::size_t first_nest = 0, last_nest = 0;  // which statements of the program's body
+  std::size_t first_nest, last_nest;  // once seen: which statements of the program's body
   std::vector<Span> spans;
   const Buffer* shrunk = nullptr;
   std::optional<std::size_t> ring;  // the dimension whose indices become remainders
@@ -64,6 +65,8 @@ class BufferPlacement {
     TW_TRY_STATUS(check_sizes());
     PlacedProgram out{program_};
     assign_slots(out);
+    if (out.vtcm_bytes > options_.vtcm_bytes)
+      return reject("buffers in scope global.vtcm need {0} bytes at once, but there are {1}", out.vtcm_bytes, options_.vtcm_bytes);
     if (program_.body) out.program.body = wrap(rewrite_stmt(program_.body), nullptr);
     return out;
   }
@@ -71,7 +74,6 @@ class BufferPlacement {
  private:
   template <class Visit>
   void for_each_nest(Visit visit) {
-    nest_ = 0;
     if (const Seq* seq = as<Seq>(program_.body)) {
       for (const Stmt* nest : seq->stmts) {
         visit(nest);
@@ -191,7 +193,7 @@ class BufferPlacement {
         break;
       }
     }
-    return bounds && bounds->min <= bounds->max ? bounds : std::nullopt;
+    return bounds;
   }
 
   void extend(const Buffer* buffer, Array<const Expr*> indices, bool is_read) {
@@ -240,11 +242,11 @@ class BufferPlacement {
   Status check_ring(const Usage& usage) const {
     if (!usage.ring) return ok();
     const Span& span = usage.spans[*usage.ring];
-    bool moves_forward = false;
-    for (const Sum::Term& term : span.base.terms) moves_forward |= usage.carrier && term.atom == usage.carrier->var && term.coefficient > 0;
-    bool is_kept = span.read && span.written && span.written->min <= span.read->min && span.read->max <= span.written->max;
-    bool in_order = usage.carrier && usage.carrier->loop_kind != LoopKind::Parallel && usage.carrier->loop_kind != LoopKind::Vectorize;
-    if (!span.whole && moves_forward && is_kept && in_order && is_rewritten(usage)) return ok();
+    bool in_order = usage.carrier && !is_concurrent(usage.carrier) && usage.carrier->loop_kind != LoopKind::Vectorize;
+    bool moves_forward = in_order && std::any_of(span.base.terms.begin(), span.base.terms.end(), [&](const Sum::Term& term) {
+      return term.atom == usage.carrier->var && term.coefficient > 0;
+    });
+    if (!span.whole && moves_forward && is_rewritten(usage)) return ok();
     return reject("buffer `{a}` is a ring along dimension {0}, but its accesses are not in one loop whose iterations move forward there",
                   usage.buffer->name, static_cast<i64>(*usage.ring));
   }
@@ -272,7 +274,7 @@ class BufferPlacement {
     for (std::size_t d = 0; d < shape.size(); ++d) {
       Span& span = usage.spans[d];
       i64 extent = span.touched().max - span.touched().min + 1;
-      span.whole = span.whole || !span.seen || extent >= shape[d];
+      span.whole |= extent >= shape[d];
       if (!span.whole) shape[d] = extent;
     }
     if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
@@ -283,8 +285,11 @@ class BufferPlacement {
 
   // ---- where does it live?
 
+  static bool is_vtcm(const Usage& usage) { return usage.buffer->scope == Scope::Vtcm; }
+
   bool is_stack(const Usage& usage) const {
-    return usage.shrunk->scope == Scope::Register || bytes_of(usage.shrunk) <= kStackBytes || options_.is_device;
+    bool is_small = bytes_of(usage.shrunk) <= kStackBytes && !is_vtcm(usage);
+    return usage.shrunk->scope == Scope::Register || is_small || options_.is_device;
   }
 
   // A register holds part of one row: the last dimension that is not 1 is the vectorized one.
@@ -313,10 +318,12 @@ class BufferPlacement {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
       if (!usage.seen) continue;
-      if (options_.is_device) continue;  // device_scopes has limits of its own
-      if (buffer->scope == Scope::Shared || buffer->scope == Scope::Local) {
+      bool is_missing = is_vtcm(usage) ? options_.is_device || options_.vtcm_bytes == 0
+                                       : !options_.is_device && (buffer->scope == Scope::Shared || buffer->scope == Scope::Local);
+      if (is_missing) {
         return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
       }
+      if (options_.is_device) continue;  // device_scopes has limits of its own
       if (buffer->scope == Scope::Register && live_registers(usage) + 1 > options_.vector_registers) {
         return reject("register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are {1}",
                       buffer->name, live_registers(usage), options_.vector_registers);
@@ -325,33 +332,30 @@ class BufferPlacement {
     return ok();
   }
 
-  // First fit: the lowest offset at which no slot with a meeting lifetime lies.
   void assign_slots(PlacedProgram& out) {
-    struct Taken {
-      const Usage* usage;
-      i64 begin, end;
-    };
-    std::vector<Taken> taken;
-    std::vector<const Buffer*> locals;
+    std::vector<StorageNeed> needs[2][2];  // by is_vtcm, is_worker
+    std::vector<const Usage*> stored;
     for (const Usage& usage : usages_) {
       if (!usage.seen || is_stack(usage)) continue;
-      std::vector<Taken> meeting;
-      for (const Taken& other : taken) {
-        bool apart = other.usage->last_nest < usage.first_nest || usage.last_nest < other.usage->first_nest;
-        if (!apart && other.usage->is_worker() == usage.is_worker()) meeting.push_back(other);
-      }
-      std::sort(meeting.begin(), meeting.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
-      i64 bytes = (bytes_of(usage.shrunk) + kAlignment - 1) / kAlignment * kAlignment, offset = 0;
-      for (const Taken& other : meeting) {
-        if (offset + bytes <= other.begin) break;
-        offset = std::max(offset, other.end);
-      }
-      taken.push_back({&usage, offset, offset + bytes});
-      i64& total = usage.is_worker() ? out.worker_bytes : out.shared_bytes;
-      total = std::max(total, offset + bytes);
-      locals.push_back(usage.shrunk);
-      out.slots.push_back({usage.is_worker() ? Place::WorkerScratch : Place::SharedScratch, offset});
+      Lifetime lifetime{static_cast<i64>(usage.first_nest), static_cast<i64>(usage.last_nest)};
+      needs[is_vtcm(usage)][usage.is_worker()].push_back({lifetime, bytes_of(usage.shrunk)});
+      stored.push_back(&usage);
     }
+    StoragePlan plans[2][2];
+    for (bool vtcm : {false, true}) {
+      for (bool worker : {false, true}) plans[vtcm][worker] = first_fit(needs[vtcm][worker], kAlignment);
+    }
+    std::vector<const Buffer*> locals;
+    std::size_t next[2][2] = {};
+    for (const Usage* usage : stored) {
+      bool vtcm = is_vtcm(*usage), worker = usage->is_worker();
+      i64 offset = plans[vtcm][worker].offsets[next[vtcm][worker]++];
+      locals.push_back(usage->shrunk);
+      out.slots.push_back({worker ? Place::WorkerScratch : Place::SharedScratch, offset + (vtcm ? plans[false][worker].bytes : 0)});
+    }
+    out.shared_bytes = plans[false][false].bytes + plans[true][false].bytes;
+    out.worker_bytes = plans[false][true].bytes + plans[true][true].bytes;
+    out.vtcm_bytes = plans[true][false].bytes + options_.threads * plans[true][true].bytes;
     out.program.locals = arena_.copy(locals);
   }
 

@@ -5,6 +5,7 @@
 
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/lifetimes.h"
 
 namespace tw {
 namespace {
@@ -38,20 +39,29 @@ Str name_of_nest(Arena& arena, const Stmt* nest, std::size_t position) {
   return arena.text(cat(name.empty() ? "nest" : name, "_", position));
 }
 
-// Offsets of the locals that several nests touch.
+// Offsets of the locals that several nests touch. Kernels run one after another: from the first to the last that touches
+// a buffer it is needed.
 Result<std::map<const Buffer*, i64>> place_scratch(const Program& entry, const std::vector<Buffers>& touched,
                                                    i64& bytes) {
-  std::map<const Buffer*, i64> offsets;
+  Buffers stored;
+  std::vector<StorageNeed> needs;
   for (const Buffer* local : entry.locals) {
-    auto users =
-        std::count_if(touched.begin(), touched.end(), [&](const Buffers& list) { return contains(list, local); });
-    if (users < 2) continue;
+    std::vector<i64> users;
+    for (std::size_t n = 0; n < touched.size(); ++n) {
+      if (contains(touched[n], local)) users.push_back(static_cast<i64>(n));
+    }
+    if (users.size() < 2) continue;
     if (local->scope != Scope::Global) {
       return reject("buffer `{a}` in scope {b} is used by several kernels; only global memory outlives one",
                     local->name, Str(name_of(local->scope)));
     }
-    offsets[local] = take_scratch(local, bytes);
+    stored.push_back(local);
+    needs.push_back({{users.front(), users.back()}, bytes_of(local)});
   }
+  StoragePlan plan = first_fit(needs, kAlignment);
+  bytes = plan.bytes;
+  std::map<const Buffer*, i64> offsets;
+  for (std::size_t i = 0; i < stored.size(); ++i) offsets[stored[i]] = plan.offsets[i];
   return offsets;
 }
 

@@ -1,7 +1,7 @@
 // Pass split_kernels: each top-level nest of an entry point becomes a program of its own, to be a kernel.
 // Input: an entry point with blocks. Output: one program per nest, whose params are the buffers of the entry point that
-// it touches: params, and locals that other nests touch too, which get a place in scratch memory. Locals of one nest
-// only stay its locals.
+// it touches: params, and locals that other nests touch too, which get a place in scratch memory; those that are not
+// needed at the same time share it. Locals of one nest only stay its locals.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
 

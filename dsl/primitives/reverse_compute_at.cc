@@ -5,13 +5,17 @@
 // iterations the same one, and the block reads that box at its iters. It runs directly after the last producer below
 // the loop; what else it reads must be there before the loop. Tails of the box are kept out by a predicate. At a root
 // location nothing happens; inline is reverse_compute_inline.
+// With `unfinished` the loop may feed a producer's reduction: the block runs with each partial result, the last time with the
+// whole one. Then it must do nothing that a partial result could make illegal: no reduction, no lookup, no integer division.
+#include <algorithm>
+
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;
 
-PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units = false))
+PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units = false, bool unfinished = false))
 
 // Everything the block reads comes from below the loop or from before it; everybody who reads the block comes after it.
 static Status fits_in_order(const State& state, const Block* block, const For* loop) {
@@ -94,8 +98,25 @@ static Status narrow(State& state, const Block* block, const For* loop, const Ac
       .about_block(block->id.value);
 }
 
+// May the block run with values that are not final? What it writes then is written again.
+static Status can_run_unfinished(const Block* block) {
+  bool reduces = std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
+  bool divides = false, looks_up = false;
+  for_each<Binary>(block->body, [&](const Binary* e) {
+    bool is_division = e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod;
+    for_each<Load>(e, [&](const Load*) { divides |= is_division; });
+  });
+  for (const Access& access : accesses_of(block)) {
+    for (const Expr* index : access.indices) for_each<Load>(index, [&](const Load*) { looks_up = true; });
+  }
+  if (!reduces && !divides && !looks_up) return ok();
+  return reject("block `{a}` cannot run with results that are not finished: it {b}", block->name,
+                Str(reduces ? "is a reduction" : divides ? "divides integers" : "looks up in memory"))
+      .about_block(block->id.value);
+}
+
 static Result<List<Range>> ranges_computed(State& state, const Block* block, const For* loop,
-                                                  const VarRanges& around) {
+                                           const VarRanges& around, bool unfinished) {
   List<Range> ranges;
   for (const IterVar& iter : block->iters) ranges.push_back({state.build().integer(0), iter.extent});
   List<bool> narrowed(ranges.size());
@@ -110,14 +131,14 @@ static Result<List<Range>> ranges_computed(State& state, const Block* block, con
     }
     for (const Block* producer : writers_of(loop, access.buffer)) {
       TW_TRY(Path path, state.path_to(producer->id));
-      TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, 0, path.index_of(loop), false));
+      TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, 0, path.index_of(loop), unfinished));
     }
     TW_TRY_STATUS(narrow(state, block, loop, access, *region, ranges, narrowed));
   }
   return ranges;
 }
 
-static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units) {
+static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units, bool unfinished) {
   TW_TRY(Path from, state.path_to(id));
   if (at.place == Location::Place::Root) return Unit{};
   if (at.place == Location::Place::Inline) return inline_into_producer(state, id);
@@ -126,6 +147,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   const For* loop = static_cast<const For*>(to.back());
   TW_TRY_STATUS(is_outside(from, loop, block));
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
+  if (unfinished) TW_TRY_STATUS(can_run_unfinished(block));
   List<const Stmt*> children = children_of(loop);
   int last = last_child_with(children, producers(state.program().body, block));
   if (last < 0)
@@ -135,7 +157,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   TW_TRY_STATUS(keeps_company(state, block, to));
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);
-  TW_TRY(List<Range> ranges, ranges_computed(state, block, loop, around));
+  TW_TRY(List<Range> ranges, ranges_computed(state, block, loop, around, unfinished));
   List<const Block*> sources = producers(state.program().body, block);
   std::erase_if(sources, [&](const Block* producer) { return !is_inside(loop, producer); });
   const Expr* condition = common_condition(state.build(), sources, around);

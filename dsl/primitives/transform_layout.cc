@@ -153,6 +153,7 @@ static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access
   Buffer* to = state.arena().make<Buffer>(*buffer);
   to->shape = state.arena().copy(map.shape);
   to->stride_rules = {};
+  if (xor_layout(buffer)) to->layout = {};
   const Stmt* nest = old_nest ? nest_over_new_shape(state, writers[0], map, to, pad) : nullptr;
   for (const Block* other : blocks_in(state.program().body)) {
     if (old_nest && other == writers[0]) continue;

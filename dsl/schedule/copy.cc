@@ -20,7 +20,7 @@ Str iter_name(const Block* block, const Buffer* a, const Buffer* b, std::size_t 
 
 Result<Scope> scope_named(const State& state, Str name) {
   if (std::optional<Scope> scope = parse_scope(name)) return *scope;
-  return reject("`{a}` is no scope; expected global, register, shared or local", state.arena().text(name));
+  return reject("`{a}` is no scope; expected global, register, shared, local or global.vtcm", state.arena().text(name));
 }
 
 Result<const Buffer*> buffer_at(const Block* block, const List<const Buffer*>& buffers, i64 index, Str what) {

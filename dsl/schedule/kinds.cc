@@ -1,6 +1,7 @@
 // The table of instruction kinds, from the generated list of PRIMITIVE lines.
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 
 #include "dsl/schedule/instruction.h"
 
@@ -25,10 +26,13 @@ const std::vector<const InstructionKind*>& instruction_kinds() {
 }
 
 const InstructionKind* find_kind(std::string_view name) {
-  const auto& kinds = instruction_kinds();
-  auto at = std::lower_bound(kinds.begin(), kinds.end(), name,
-                             [](const InstructionKind* kind, std::string_view wanted) { return kind->name < wanted; });
-  return at != kinds.end() && (*at)->name == name ? *at : nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const InstructionKind*> out;
+    for (const InstructionKind* kind : instruction_kinds()) out.emplace(kind->name, kind);
+    return out;
+  }();
+  auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace tw

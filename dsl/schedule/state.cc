@@ -160,6 +160,7 @@ void State::replace_buffer_everywhere(const Buffer* from, const Buffer* to) {
 Str State::name(std::string_view base, std::string_view suffix) const {
   char* both = static_cast<char*>(arena_->allocate(base.size() + suffix.size(), 1));
   std::copy(suffix.begin(), suffix.end(), std::copy(base.begin(), base.end(), both));
+  std::replace(both + base.size(), both + base.size() + suffix.size(), '.', '_');  // `global.vtcm`
   return {both, base.size() + suffix.size()};
 }
 

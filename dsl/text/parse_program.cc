@@ -145,10 +145,14 @@ class ProgramParser {
   bool scope(Scope& scope) {
     std::optional<Scope> found = parse_scope(p_.peek().text);
     if (!found) {
-      p_.error_expected("`global`, `register`, `shared` or `local`");
+      p_.error_expected("`global`, `register`, `shared`, `local` or `global.vtcm`");
       return false;
     }
     p_.take();
+    if (*found == Scope::Global && p_.accept(".")) {
+      if (!p_.expect("vtcm")) return false;
+      found = Scope::Vtcm;
+    }
     scope = *found;
     return true;
   }

@@ -17,29 +17,6 @@ using Context = FunctionContext;
 FunctionResult fail(std::string why) { return {{}, std::move(why)}; }
 FunctionResult yes_or_no(bool value) { return {RuleValue::of(value), {}}; }
 
-const Block* block_of(const Context& c, const Values& v) {
-  return v[0].tag == Tag::Block ? c.state.find_block(v[0].block()) : nullptr;
-}
-
-// The operand that v[1] counts; null if there is none.
-const Load* operand_of(const Block* block, const Values& v) {
-  std::vector<const Load*> operands = operands_of(block);
-  bool is_there =
-      v[1].tag == Tag::Int && v[1].integer >= 0 && v[1].integer < static_cast<i64>(operands.size());
-  return is_there ? operands[v[1].integer] : nullptr;
-}
-
-Array<const For*> loops_of(const Context& c, const Block* block) {
-  auto loops = c.state.loops_around(block->id);
-  return loops ? *loops : Array<const For*>{};
-}
-
-const StoreTarget* target_of(const Block* block) {
-  const Store* store = nullptr;
-  for_each<Store>(block->body, [&](const Store* s) { store = store ? store : s; });
-  return store ? &store->targets[0] : nullptr;
-}
-
 // How an operand is indexed in terms of the output's dimensions (the pattern analysis of TVM's
 // AutoInline).
 struct Pattern {
@@ -52,9 +29,9 @@ struct Pattern {
 
 Pattern pattern_of(const Block* block, const Load* load) {
   Pattern pattern;
-  const StoreTarget* target = target_of(block);
+  const StoreTarget& target = write_of(block);
   std::vector<const Var*> dims;
-  for (const Expr* index : target->indices) {
+  for (const Expr* index : target.indices) {
     const Var* var = as<Var>(index);
     if (!var && !constant_of(index)) return pattern;
     dims.push_back(var);
@@ -81,8 +58,8 @@ Pattern pattern_of(const Block* block, const Load* load) {
 
 template <bool Pattern::* What>
 FunctionResult ask_pattern(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
-  const Load* load = block ? operand_of(block, v) : nullptr;
+  const Block* block = block_of(c, v[0]);
+  const Load* load = block ? operand_of(block, v[1]) : nullptr;
   if (!load) return fail("expected a block that exists, and the index of an operand");
   Pattern pattern = pattern_of(block, load);
   return yes_or_no(pattern.exists && pattern.*What);
@@ -148,7 +125,7 @@ bool cut_dimension(const LinearForm& form, Array<const For*> loops, std::size_t 
     std::size_t l = 0;
     while (l < loops.size() && loops[l]->var != var) ++l;
     if (l == loops.size()) return false;
-    own.push_back({l, dim, coefficient, loops[l]->extent});
+    if (loops[l]->extent > 1) own.push_back({l, dim, coefficient, loops[l]->extent});
   }
   std::sort(own.begin(), own.end(), [](const Piece& a, const Piece& b) {
     return a.lower != b.lower ? a.lower < b.lower : a.extent < b.extent;
@@ -163,6 +140,29 @@ bool cut_dimension(const LinearForm& form, Array<const For*> loops, std::size_t 
 }
 
 }  // namespace
+
+const Block* block_of(const Context& c, const RuleValue& v) {
+  return v.tag == Tag::Block ? c.state.find_block(v.block()) : nullptr;
+}
+
+Array<const For*> loops_of(const Context& c, const Block* block) {
+  auto loops = c.state.loops_around(block->id);
+  return loops ? *loops : Array<const For*>{};
+}
+
+const StoreTarget& write_of(const Block* block) {
+  const Store* store = nullptr;
+  for_each<Store>(block->body, [&](const Store* s) { store = store ? store : s; });
+  TW_CHECK(store, "block without a store");
+  return store->targets[0];
+}
+
+const Load* operand_of(const Block* block, const RuleValue& v) {
+  std::vector<const Load*> operands = operands_of(block);
+  bool is_there =
+      v.tag == Tag::Int && v.integer >= 0 && v.integer < static_cast<i64>(operands.size());
+  return is_there ? operands[v.integer] : nullptr;
+}
 
 std::vector<const Load*> operands_of(const Block* block) {
   std::vector<const Load*> found;
@@ -186,7 +186,7 @@ FunctionResult is_direct(const Context& c, const Values& v) {
 }
 
 FunctionResult calls(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
+  const Block* block = block_of(c, v[0]);
   if (!block) return fail("expected a block that exists");
   bool found = false;
   for_each<Call>(block->body,
@@ -195,28 +195,28 @@ FunctionResult calls(const Context& c, const Values& v) {
 }
 
 FunctionResult is_prepackable(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
-  const Load* load = block ? operand_of(block, v) : nullptr;
+  const Block* block = block_of(c, v[0]);
+  const Load* load = block ? operand_of(block, v[1]) : nullptr;
   if (!load) return fail("expected a block that exists, and the index of an operand");
   return yes_or_no(tw::is_prepackable(c.state.program(), load->buffer));
 }
 
 FunctionResult n_writes(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
+  const Block* block = block_of(c, v[0]);
   if (!block) return fail("expected a block that exists");
   return {RuleValue::of(static_cast<i64>(buffers_written(block).size())), {}};
 }
 
 FunctionResult n_elements(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
+  const Block* block = block_of(c, v[0]);
   if (!block) return fail("expected a block that exists");
   i64 count = 1;
-  for (i64 extent : target_of(block)->buffer->shape) count *= extent;
+  for (i64 extent : write_of(block).buffer->shape) count *= extent;
   return {RuleValue::of(count), {}};
 }
 
 FunctionResult contiguous_loops(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
+  const Block* block = block_of(c, v[0]);
   if (!block) return fail("expected a block that exists");
   Array<const For*> loops = loops_of(c, block);
   int count = static_cast<int>(loops.size());
@@ -228,8 +228,8 @@ FunctionResult contiguous_loops(const Context& c, const Values& v) {
 // The elements of an operand in the order in which the loops read them (SuggestIndexMap of TVM).
 // None where loops do not cut its dimensions into boxes, and where the order is that already.
 FunctionResult loop_order_map(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v);
-  const Load* load = block ? operand_of(block, v) : nullptr;
+  const Block* block = block_of(c, v[0]);
+  const Load* load = block ? operand_of(block, v[1]) : nullptr;
   if (!load) return fail("expected a block that exists, and the index of an operand");
   Array<const For*> loops = loops_of(c, block);
   std::vector<Piece> pieces;

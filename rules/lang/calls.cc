@@ -19,17 +19,17 @@ std::optional<RuleValue> Evaluator::eval_call(const ast::Call* n, const std::sha
     if (!argument.name.empty()) return error(argument.name_span, "only instructions take named arguments");
   }
   if (RuleValue* local = scope->find(callee->name); local && local->tag == Tag::Lambda) return call_lambda(*local, values, n->span);
-  for (std::size_t i = functions_.size(); i-- > 0;) {
-    if (functions_[i].first == callee->name) return call_user(*functions_[i].second.first, *functions_[i].second.second, values, n->span);
+  for (std::size_t i = declared_.functions.size(); i-- > 0;) {
+    if (declared_.functions[i].first == callee->name) return call_user(*declared_.functions[i].second.first, *declared_.functions[i].second.second, values, n->span);
   }
-  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return without_drawn_order(values, loops_of(values[0].block(), n->span), n->span);
+  if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return without_drawn_order(values, loops_of(values[0].block(), n->span, !sink_.records()), n->span);
   if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, values, n->span);
   if (const AnalysisFunction* function = find_function(callee->name)) return without_drawn_order(values, call_analysis(*function, values, n->span), n->span);
   return unknown_function(callee);
 }
 
 std::optional<RuleValue> Evaluator::unknown_function(const ast::Name* callee) {
-  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, functions_));
+  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, declared_));
 }
 
 std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span) {
@@ -66,6 +66,9 @@ std::optional<RuleValue> Evaluator::call_user(const Module& home, const UserFunc
 }
 
 std::optional<RuleValue> Evaluator::call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span) {
+  i64 parts = 0;
+  for (const RuleValue& value : values) parts += value.parts;
+  if (!charge(parts, span)) return std::nullopt;
   auto apply = [&](const RuleValue& f, const RuleValue& x) { return call_lambda(f, {x}, span); };
   FunctionResult result = function.call(arena(), values, apply);
   if (result.error == function_failed) return std::nullopt;
@@ -77,6 +80,8 @@ std::optional<RuleValue> Evaluator::call_analysis(const AnalysisFunction& functi
   if (static_cast<int>(values.size()) != function.arity) {
     return error(span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ", values.size()));
   }
+  if (std::string_view(function.name) == "mark" && values[1].tag == Tag::Text && !find_mark(values[1].text, declared_))
+    return error(span, unknown_mark(values[1].text), near_mark(values[1].text, declared_));
   if (std::optional<RuleValue> drawn = open_mark(function, values)) return drawn;
   FunctionContext context{sink_.state(), target_, [&](LoopId id) { return is_open(id); }};
   FunctionResult result = function.call(context, values);

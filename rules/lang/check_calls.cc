@@ -5,14 +5,34 @@
 
 namespace tw::rules {
 
-std::string near_function(std::string_view name, const FunctionTable& functions) {
+std::string near_function(std::string_view name, const Declared& declared) {
   std::vector<std::string> names = {"loops"};
   for (const InstructionKind* kind : instruction_kinds()) names.emplace_back(kind->name);
   for (const AnalysisFunction& function : analysis_functions()) names.emplace_back(function.name);
   for (const ListFunction& function : list_functions()) names.emplace_back(function.name);
-  for (const auto& [known, function] : functions) names.push_back(known);
+  for (const auto& [known, function] : declared.functions) names.push_back(known);
   std::string near = closest(name, names);
   return near.empty() ? "" : cat("did you mean `", near, "`?");
+}
+
+bool takes_mark(const InstructionKind& kind) {
+  return std::string_view(kind.name) == "annotate" || std::string_view(kind.name) == "unannotate";
+}
+
+const Mark* find_mark(std::string_view name, const Declared& declared) {
+  for (const auto& [module, mark] : declared.marks) {
+    if (mark->name == name) return mark;
+  }
+  return nullptr;
+}
+
+std::string unknown_mark(std::string_view name) { return cat("no module declares a mark `", name, "`"); }
+
+std::string near_mark(std::string_view name, const Declared& declared) {
+  std::vector<std::string> names;
+  for (const auto& [module, mark] : declared.marks) names.emplace_back(mark->name);
+  std::string near = closest(name, names);
+  return near.empty() ? cat("declare it: `mark ", name, ": int \"what it says\"`, or `: text`") : cat("did you mean `", near, "`?");
 }
 
 Type TypeChecker::type_of_call(const ast::Call* n, const TypeScopePtr& scope) {
@@ -37,9 +57,9 @@ Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
     if (local->is(Kind::Function)) return call_lambda(*local, values, n->span);
     if (local->is(Kind::Any)) return Type::any();
   }
-  for (std::size_t i = functions_.size(); i-- > 0;) {
-    if (functions_[i].first == callee->name)
-      return call_user(*functions_[i].second.second, values, n->span);
+  for (std::size_t i = declared_.functions.size(); i-- > 0;) {
+    if (declared_.functions[i].first == callee->name)
+      return call_user(*declared_.functions[i].second.second, values, n->span);
   }
   if (callee->name == "loops") {
     static const AnalysisFunction loops{"loops", "(block) -> [loop]", "", 1, nullptr};
@@ -50,7 +70,7 @@ Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
   if (const AnalysisFunction* function = find_function(callee->name))
     return call_analysis(*function, n, values);
   error(callee->span, cat("unknown function or instruction `", callee->name, "`"),
-        near_function(callee->name, functions_));
+        near_function(callee->name, declared_));
   return Type::any();
 }
 
@@ -67,7 +87,7 @@ Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type
     inner->names[std::string(function.parameters[i])] = values[i];
   // What is wrong inside may be in another module's text; the evaluator names it where it runs.
   Diagnostics inside(diagnostics_.source());
-  TypeChecker checker(functions_, marks_, inside);
+  TypeChecker checker(declared_, inside);
   checker.depth_ = depth_ + 1;
   checker.work_left_ = work_left_;
   Type result = checker.type_of(function.body, inner);
@@ -149,6 +169,7 @@ Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Cal
   }
   Type result = signature.result;
   std::string_view name = function.name;
+  if (name == "mark") check_mark(n->arguments[1].value);
   if (name == "extent" && values[0].is(Kind::Loop))
     result.openness = values[0].extent;
   else if (name == "mark" || name == "extent")
@@ -164,6 +185,7 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
           "draw in a rule, and leave a mark with annotate()");
   }
   std::vector<const Type*> given(kind.parameters.size(), nullptr);
+  std::vector<const ast::Expr*> written(kind.parameters.size(), nullptr);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const ast::Argument& argument = n->arguments[i];
     std::size_t index = i;
@@ -181,6 +203,7 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
       return Type::any();
     }
     given[index] = &values[i];
+    written[index] = argument.value;
     check_argument(kind, kind.parameters[index], values[i], argument.value->span);
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -188,17 +211,22 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
     error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"),
           cat(kind.name, signature_text(kind)));
   }
-  if (std::string_view(kind.name) == "annotate" && n->arguments.size() == 3) check_mark(n->arguments[1].value, values[2], n->arguments[2].value->span);
+  if (takes_mark(kind) && written[1]) {
+    bool has_value = given.size() > 2 && given[2];
+    check_mark(written[1], has_value ? written[2] : nullptr, has_value ? *given[2] : Type::any());
+  }
   return result_of(kind, n, given);
 }
 
-void TypeChecker::check_mark(const ast::Expr* key, const Type& value, Span span) {
+void TypeChecker::check_mark(const ast::Expr* key, const ast::Expr* value, const Type& type) {
   const ast::Text* name = ast::as<ast::Text>(key);
-  bool is_text = value.is(Kind::Text), is_number = value.is(Kind::Int) || value.is(Kind::Bool);
-  if (!name || (!is_text && !is_number)) return;
-  for (const auto& [module, mark] : marks_) {
+  if (!name) return;  // the evaluator knows it
+  if (!find_mark(name->value, declared_)) return error(key->span, unknown_mark(name->value), near_mark(name->value, declared_));
+  bool is_text = type.is(Kind::Text), is_number = type.is(Kind::Int) || type.is(Kind::Bool);
+  if (!value || (!is_text && !is_number)) return;
+  for (const auto& [module, mark] : declared_.marks) {
     if (mark->name != name->value || mark->is_text == is_text) continue;
-    return error(span, cat("the mark `", mark->name, "` is declared as ", mark->is_text ? "a text" : "an integer", ", found ", name_of(value)),
+    return error(value->span, cat("the mark `", mark->name, "` is declared as ", mark->is_text ? "a text" : "an integer", ", found ", name_of(type)),
                  cat("it is declared in ", module->source->name));
   }
 }

@@ -5,11 +5,11 @@
 
 namespace tw::rules {
 
-void check_types(const Module& module, const FunctionTable& functions, const MarkTable& marks, Diagnostics& diagnostics) {
+void check_types(const Module& module, const Declared& declared, Diagnostics& diagnostics) {
   for (const UserFunction& function : module.functions)
-    TypeChecker(functions, marks, diagnostics).check(function);
-  for (const Rule& rule : module.rules) TypeChecker(functions, marks, diagnostics).check(rule);
-  for (const RuleSet& set : module.sets) TypeChecker(functions, marks, diagnostics).check(set);
+    TypeChecker(declared, diagnostics).check(function);
+  for (const Rule& rule : module.rules) TypeChecker(declared, diagnostics).check(rule);
+  for (const RuleSet& set : module.sets) TypeChecker(declared, diagnostics).check(set);
 }
 
 void TypeChecker::check(const RuleSet& set) {

@@ -6,8 +6,8 @@
 
 namespace tw::rules {
 
-// Errors go to `diagnostics`, which must be about the module's source. `functions`: those of all
-// modules that it may call.
-void check_types(const Module& module, const FunctionTable& functions, const MarkTable& marks, Diagnostics& diagnostics);
+// Errors go to `diagnostics`, which must be about the module's source. `declared`: what all
+// modules that are there declare.
+void check_types(const Module& module, const Declared& declared, Diagnostics& diagnostics);
 
 }  // namespace tw::rules

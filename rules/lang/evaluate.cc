@@ -1,5 +1,6 @@
 #include "rules/lang/evaluate.h"
 
+#include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
 #include "rules/lang/plugin.h"
@@ -9,6 +10,35 @@ namespace tw::rules {
 const char* name_of(RuleValue::Tag tag) {
   constexpr const char* names[] = {"none", "a boolean", "an integer", "a text", "a list", "a loop", "a block", "a function", "an open value"};
   return names[static_cast<int>(tag)];
+}
+
+i64 parts_of(const Arg& arg, i64 most) {
+  i64 parts = 1;
+  for (const Arg& item : arg.items) {
+    if (parts >= most) return most;
+    parts += parts_of(item, most - parts);
+  }
+  return parts;
+}
+
+bool same(const RuleValue& a, const RuleValue& b) {
+  using Tag = RuleValue::Tag;
+  if (a.tag != b.tag) return false;
+  if (a.tag == Tag::Text) return a.text == b.text;
+  if (a.tag == Tag::Lambda) return a.lambda == b.lambda && a.scope == b.scope;
+  if (a.tag == Tag::Open) return a.open.tag == b.open.tag && a.open.integer == b.open.integer && a.open.items.data() == b.open.items.data();
+  if (a.tag != Tag::List) return a.integer == b.integer;
+  return a.list == b.list || std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
+}
+
+std::optional<i64> exact(BinaryOp op, i64 a, i64 b) {
+  i64 result = 0;
+  bool is_division = op == BinaryOp::FloorDiv || op == BinaryOp::FloorMod;
+  if (is_division && b == -1 && __builtin_sub_overflow(i64{0}, a, &result)) return std::nullopt;
+  if (op == BinaryOp::Add && __builtin_add_overflow(a, b, &result)) return std::nullopt;
+  if (op == BinaryOp::Sub && __builtin_sub_overflow(a, b, &result)) return std::nullopt;
+  if (op == BinaryOp::Mul && __builtin_mul_overflow(a, b, &result)) return std::nullopt;
+  return fold(op, a, b);
 }
 
 const std::vector<TargetMember>& target_members() {
@@ -22,13 +52,14 @@ const std::vector<TargetMember>& target_members() {
       {"sm", &TargetFacts::sm, "Which CUDA architecture: 80 is sm_80; 0 where it is none."},
       {"threads", &TargetFacts::threads, "Threads that a kernel may use."},
       {"vector_bits", &TargetFacts::vector_bits, "Bits of a vector register."},
-      {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."}};
+      {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."},
+      {"vtcm_bytes", &TargetFacts::vtcm_bytes, "Bytes of memory in scope global.vtcm (Hexagon); 0 = none."}};
   return members;
 }
 
-Evaluator::Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
+Evaluator::Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, const Limits& limits,
                      Diagnostics& diagnostics, i64 steps)
-    : use_(use), functions_(functions), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), steps_left_(steps) {
+    : use_(use), declared_(declared), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), steps_left_(steps) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) { known_loops_.insert(loop->id.value); });
 }
@@ -71,7 +102,7 @@ RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block
 
 }  // namespace
 
-RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block, const TargetFacts& target,
+RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block, const TargetFacts& target,
                        const Limits& limits, Diagnostics& diagnostics) {
   if (use.rule->native) return apply_native(use, base, block, target, limits, diagnostics);
   RuleOutcome outcome;
@@ -83,7 +114,7 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
       return {};
     }
     Schedule schedule = base.fork();
-    Evaluator evaluator(use, functions, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
+    Evaluator evaluator(use, declared, Sink(schedule), target, limits, diagnostics, limits.steps - outcome.steps);
     evaluator.choices = choices;
     evaluator.assume_open(open);
     evaluator.assume_drawn(base.trace());
@@ -97,7 +128,10 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
     };
     for (const Reject& caught : evaluator.caught()) note(caught, true);
     if (flow == Flow::Rejected) note(evaluator.rejected, false);
-    if (flow == Flow::Next || flow == Flow::Skip) outcome.schedules.push_back(std::move(schedule));
+    if (flow == Flow::Next || flow == Flow::Skip) {
+      outcome.schedules.push_back(std::move(schedule));
+      outcome.conditions.push_back(std::move(evaluator.conditions));
+    }
     outcome.dropped += flow == Flow::Drop && evaluator.applied();
     choices = evaluator.choices;
     while (!choices.empty() && choices.back().taken + 1 == choices.back().count) choices.pop_back();
@@ -107,9 +141,9 @@ RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const
 }
 
 namespace {
-Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
+Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
   static const Limits limits;
-  Evaluator evaluator(use, functions, sink, target, limits, diagnostics, limits.steps);
+  Evaluator evaluator(use, declared, sink, target, limits, diagnostics, limits.steps);
   Flow flow = evaluator.run({});
   if (flow == Flow::Rejected) return evaluator.rejected;
   if (flow == Flow::Error) return reject("the postprocessor has an error in its text");
@@ -118,20 +152,20 @@ Status run_post(const RuleUse& use, const FunctionTable& functions, Sink sink, c
 }
 }  // namespace
 
-Status apply_post(const RuleUse& use, const FunctionTable& functions, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
+Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
   if (use.rule->native_post) {
     Schedule schedule(state);
     TW_TRY_STATUS(use.rule->native_post->apply(schedule, target));
     state.set_program(schedule.program());
     return ok();
   }
-  return run_post(use, functions, Sink(state), target, diagnostics);
+  return run_post(use, declared, Sink(state), target, diagnostics);
 }
 
-Status apply_post(const RuleUse& use, const FunctionTable& functions, Schedule& schedule, const TargetFacts& target,
+Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics) {
   if (use.rule->native_post) return use.rule->native_post->apply(schedule, target);
-  return run_post(use, functions, Sink(schedule), target, diagnostics);
+  return run_post(use, declared, Sink(schedule), target, diagnostics);
 }
 
 }  // namespace tw::rules

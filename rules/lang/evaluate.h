@@ -13,6 +13,8 @@ struct Limits {
   i64 steps_per_task = 20000000; // per rule and task
   int list_length = 10000;
   int list_depth = 64;
+  i64 list_parts = 100000;       // values of a list, those of lists inside it counted
+  i64 open_parts = 1000;         // samples, numbers and operators in an open value
   int call_depth = 64;           // functions inside functions
   int nesting = 600;             // expressions inside expressions, through calls
   int forks_per_block = 256;
@@ -28,11 +30,11 @@ struct RuleUse {
   std::shared_ptr<const Module> set_module;
 };
 
-// Every function that modules define, by name; the latest definition wins.
-using FunctionTable = std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>>;
-
-// Every mark that modules declare.
-using MarkTable = std::vector<std::pair<std::shared_ptr<const Module>, const Mark*>>;
+// What modules declare for each other beside rules and sets.
+struct Declared {
+  std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>> functions;  // the latest definition wins
+  std::vector<std::pair<std::shared_ptr<const Module>, const Mark*>> marks;
+};
 
 struct ForkReject {
   std::string rule;
@@ -42,8 +44,16 @@ struct ForkReject {
   bool is_caught = false;   // inside a `try`: the fork went on
 };
 
+// A `require` or `prefer` that a rule recorded.
+struct RecordedCondition {
+  std::size_t step = 0;  // in the trace
+  Span span;             // in the rule's text
+  bool holds = false;    // for the draw at hand
+};
+
 struct RuleOutcome {
   std::vector<Schedule> schedules;   // one per fork that was kept
+  std::vector<std::vector<RecordedCondition>> conditions;  // of each of them, those that this rule added
   std::vector<ForkReject> rejects;   // instructions that were rejected
   bool applied = false;              // `when` held
   std::string unmet;                 // else the part of `when` that is false, as written
@@ -52,13 +62,13 @@ struct RuleOutcome {
 };
 
 // Runs one rule on one block (or the program) of `base`. Errors of the rule's text go to `diagnostics`; then the outcome is empty.
-RuleOutcome apply_rule(const RuleUse& use, const FunctionTable& functions, const Schedule& base, BlockId block,
+RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block,
                        const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics);
 
 // Runs a postprocessor on a concrete program, without recording. A Reject rejects the candidate.
-Status apply_post(const RuleUse& use, const FunctionTable& functions, State& state, const TargetFacts& target, Diagnostics& diagnostics);
+Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics);
 // The same, recorded.
-Status apply_post(const RuleUse& use, const FunctionTable& functions, Schedule& schedule, const TargetFacts& target,
+Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics);
 
 }  // namespace tw::rules

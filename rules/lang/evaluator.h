@@ -44,7 +44,7 @@ class Evaluator {
  public:
   using Tag = RuleValue::Tag;
 
-  Evaluator(const RuleUse& use, const FunctionTable& functions, Sink sink, const TargetFacts& target, const Limits& limits,
+  Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, const Limits& limits,
             Diagnostics& diagnostics, i64 steps);
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
@@ -55,6 +55,7 @@ class Evaluator {
   };
   std::vector<Choice> choices;
   Reject rejected;
+  std::vector<RecordedCondition> conditions;
   // Loops whose extent depends on a sample, carried from rule to rule by the caller through the trace.
   void assume_open(const std::unordered_set<u32>& open) { open_loops_ = open; }
   // What earlier rules left: handles that samples made, and blocks around which the order of loops depends on a sample.
@@ -99,7 +100,6 @@ class Evaluator {
   std::optional<RuleValue> eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_binary(const ast::Binary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> combine(const ast::Binary* n, const RuleValue& a, const RuleValue& b);
-  static bool same(const RuleValue& a, const RuleValue& b);
   static Arg arg_of(const RuleValue& v) { return v.tag == Tag::Open ? v.open : Arg::of_int(v.integer); }
   std::optional<bool> condition(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
 
@@ -123,7 +123,7 @@ class Evaluator {
   // A handle that no instruction made yet (an analysis function found it) is made by a query, recorded like any other.
   std::optional<Arg> block_arg(BlockId id, Span span);
   std::optional<Arg> loop_arg(LoopId id, Span span);
-  std::optional<RuleValue> loops_of(BlockId id, Span span);
+  std::optional<RuleValue> loops_of(BlockId id, Span span, bool needs_no_handles = false);
   std::optional<RuleValue> instruction(const InstructionKind& kind, Array<Arg> arguments, const std::vector<std::string>& names, Span span,
                                        bool reject_is_fine);
   std::optional<RuleValue> record_unchecked(const InstructionKind& kind, Array<Arg> arguments);
@@ -151,7 +151,7 @@ class Evaluator {
   Flow wrong_type(Span span, std::string_view expected, const RuleValue& found);
 
   const RuleUse& use_;
-  const FunctionTable& functions_;
+  const Declared& declared_;
   Sink sink_;
   const TargetFacts& target_;
   const Limits& limits_;

@@ -1,9 +1,12 @@
 #include "rules/lang/functions.h"
 
 #include <algorithm>
+#include <unordered_map>
 
+#include "dsl/analysis/precision.h"
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
+#include "dsl/passes/memory_use.h"
 #include "rules/lang/access_functions.h"
 #include "rules/lang/gemm_functions.h"
 
@@ -20,28 +23,10 @@ FunctionResult yes_or_no(bool value) { return {RuleValue::of(value), {}}; }
 
 // ---- what the functions look at
 
-const Block* block_of(const Context& c, const RuleValue& v) { return v.tag == Tag::Block ? c.state.find_block(v.block()) : nullptr; }
-
-Array<const For*> loops_of(const Context& c, const Block* block) {
-  auto loops = c.state.loops_around(block->id);
-  return loops ? *loops : Array<const For*>{};
-}
-
-const StoreTarget& write_of(const Block* block) {
-  const Store* store = nullptr;
-  for_each<Store>(block->body, [&](const Store* s) { store = store ? store : s; });
-  TW_CHECK(store, "block without a store");
-  return store->targets[0];
-}
-
 bool reads(const Block* block, const Buffer* buffer) {
   bool found = false;
   for_each<Load>(block->body, [&](const Load* load) { found |= load->buffer == buffer; });
   return found;
-}
-
-bool any_uses(Array<const Expr*> indices, const Var* var) {
-  return std::any_of(indices.begin(), indices.end(), [&](const Expr* index) { return uses(index, var); });
 }
 
 // Iters that a loop feeds.
@@ -123,6 +108,9 @@ RuleValue list_of(const std::vector<const Block*>& blocks) {
 #define TW_LOOP(name, at)                                                                       \
   const For* name = v[at].tag == Tag::Loop ? c.state.find_loop(v[at].loop()) : nullptr;         \
   if (!name) return fail("expected a loop that exists")
+#define TW_OPERAND(name, at)                         \
+  const Load* name = operand_of(block, v[at]);       \
+  if (!name) return fail("expected the index of an operand")
 
 FunctionResult is_reduction(const Context& c, const Values& v) {
   TW_BLOCK(block);
@@ -255,6 +243,11 @@ FunctionResult bits(const Context& c, const Values& v) {
   return give(RuleValue::of(static_cast<i64>(bytes_of(write_of(block).buffer->dtype)) * 8));
 }
 
+FunctionResult precision(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(RuleValue::of(precision_of(c.state.program().tolerance, block)));
+}
+
 FunctionResult reads_count(const Context& c, const Values& v) {
   TW_BLOCK(block);
   return give(RuleValue::of(static_cast<i64>(operands_of(block).size())));
@@ -286,9 +279,8 @@ FunctionResult run_time_operand_with(const Context& c, const Values& v) {
 FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
-  std::vector<const Load*> operands = operands_of(block);
-  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
-  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  TW_OPERAND(operand, 1);
+  Array<const Expr*> indices = operand->indices;
   for (const IterVar* iter : fed_by(block, loop)) {
     for (std::size_t d = 0; d < indices.size(); ++d) {
       if (!uses(indices[d], iter->var)) continue;
@@ -301,17 +293,15 @@ FunctionResult is_contiguous_in(const Context& c, const Values& v) {
 
 FunctionResult operand_type(const Context& c, const Values& v) {
   TW_BLOCK(block);
-  std::vector<const Load*> operands = operands_of(block);
-  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
-  return give(RuleValue::of(std::string(name_of(operands[v[1].integer]->type.dtype))));
+  TW_OPERAND(operand, 1);
+  return give(RuleValue::of(std::string(name_of(operand->type.dtype))));
 }
 
 FunctionResult moves_with(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
-  std::vector<const Load*> operands = operands_of(block);
-  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
-  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  TW_OPERAND(operand, 1);
+  Array<const Expr*> indices = operand->indices;
   std::vector<const IterVar*> fed = fed_by(block, loop);
   return yes_or_no(std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return any_uses(indices, iter->var); }));
 }
@@ -331,10 +321,10 @@ bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands,
 FunctionResult panel_map(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
-  std::vector<const Load*> operands = operands_of(block);
-  if (v[1].tag != Tag::Int || v[1].integer < 0 || v[1].integer >= static_cast<i64>(operands.size())) return fail("expected the index of an operand");
+  TW_OPERAND(operand, 1);
   if (v[3].tag != Tag::Int && v[3].tag != Tag::Open) return fail("expected the width of a panel");
-  Array<const Expr*> indices = operands[v[1].integer]->indices;
+  std::vector<const Load*> operands = operands_of(block);
+  Array<const Expr*> indices = operand->indices;
   std::vector<const IterVar*> fed = fed_by(block, loop);
   Arena& arena = c.state.arena();
   std::vector<Arg> batch, others;
@@ -390,8 +380,20 @@ FunctionResult writes_register(const Context& c, const Values& v) {
   return yes_or_no(found);
 }
 
+// Where lowering rejects the program, it says so itself.
+FunctionResult vtcm_bytes(const Context& c, const Values&) {
+  Result<i64> bytes = vtcm_bytes_of(c.state.arena(), c.state.program(), static_cast<int>(c.target.threads));
+  return give(RuleValue::of(bytes ? *bytes : i64{0}));
+}
+
+FunctionResult copies_are_contiguous(const Context& c, const Values&) {
+  Result<bool> are = copies_ahead_are_contiguous(c.state.arena(), c.state.program());
+  return yes_or_no(!are || *are);
+}
+
 #undef TW_BLOCK
 #undef TW_LOOP
+#undef TW_OPERAND
 
 }  // namespace
 
@@ -404,6 +406,8 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"common_loop", "(block, block) -> loop?", "The innermost loop around both.", 2, common_loop},
       {"consumers", "(block) -> [block]", "Blocks that read what the block writes.", 1, consumers},
       {"contiguous_loops", "(block) -> int", "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
+      {"copies_ahead_are_contiguous", "() -> bool",
+       "Does each copy in a loop with the mark `stages` read and write consecutive elements, once the program is lowered?", 0, copies_are_contiguous},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
       {"gemm_map", "(block, text) -> map?",
@@ -441,21 +445,26 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"prepackable_operand_with", "(block, loop) -> int?",
        "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or an input whose layout is free.", 2,
        prepackable_operand_with},
+      {"precision", "(block) -> int", "Bits that products of a reduction must have right, by the workload's tolerance; 24 where it states none.", 1, precision},
       {"producers", "(block) -> [block]", "Blocks that write what the block reads.", 1, producers},
       {"reduction_loops", "(block) -> [loop]", "The loops that feed reduction iters only, outermost first.", 1, loops_of_kind<IterKind::R>},
       {"run_time_operand_with", "(block, loop) -> int?", "Index of the first operand that moves with the loop and can only be laid out while the kernel runs.", 2, run_time_operand_with},
       {"spatial_loops", "(block) -> [loop]", "The loops that feed data-parallel iters only, outermost first.", 1, loops_of_kind<IterKind::S>},
       {"uses_register", "(block) -> bool", "Does the block touch a register buffer?", 1, writes_register},
       {"vector_axis", "(block) -> loop?", "The serial loop that steps through consecutive elements of the output.", 1, vector_axis},
+      {"vtcm_bytes", "() -> int", "Bytes of memory in scope global.vtcm that the program holds at once when it is lowered.", 0, vtcm_bytes},
   };
   return table;
 }
 
 const AnalysisFunction* find_function(std::string_view name) {
-  for (const AnalysisFunction& function : analysis_functions()) {
-    if (function.name == name) return &function;
-  }
-  return nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const AnalysisFunction*> out;
+    for (const AnalysisFunction& function : analysis_functions()) out.emplace(function.name, &function);
+    return out;
+  }();
+  auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace tw::rules

@@ -17,10 +17,6 @@ struct GemmAxes {
   Positions batch, rows, columns, sums;
 };
 
-bool moves_with(Array<const Expr*> indices, const Var* var) {
-  return std::any_of(indices.begin(), indices.end(), [&](const Expr* index) { return uses(index, var); });
-}
-
 // The only store, if each of its indices is an iter.
 const Store* direct_store(const Block* block) {
   const Store* store = as<Store>(block->body);
@@ -37,21 +33,17 @@ std::optional<GemmAxes> axes_of(const Block* block) {
   std::vector<const Load*> operands = operands_of(block);
   if (!store || operands.size() != 2) return std::nullopt;
   const Var* last = static_cast<const Var*>(store->targets[0].indices.back());
-  if (!moves_with(operands[1]->indices, last)) std::swap(operands[0], operands[1]);
+  if (!any_uses(operands[1]->indices, last)) std::swap(operands[0], operands[1]);
   GemmAxes out;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     const IterVar& iter = block->iters[i];
-    bool first = moves_with(operands[0]->indices, iter.var), second = moves_with(operands[1]->indices, iter.var);
+    bool first = any_uses(operands[0]->indices, iter.var), second = any_uses(operands[1]->indices, iter.var);
     bool is_sum = iter.kind == IterKind::R;
     if (!is_sum && !first && !second && iter.extent > 1) return std::nullopt;
     (is_sum ? out.sums : first && second ? out.batch : second ? out.columns : out.rows).push_back(i);
   }
   if (out.rows.empty() || out.columns.empty() || out.sums.empty()) return std::nullopt;
   return out;
-}
-
-const Block* block_of(const FunctionContext& c, const RuleValue& v) {
-  return v.tag == Tag::Block ? c.state.find_block(v.block()) : nullptr;
 }
 
 Arg binary(Arena& arena, BinaryOp op, const Arg& a, const Arg& b) {

@@ -2,6 +2,7 @@
 
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/type_checker.h"
 #include "rules/lang/types.h"
 
 namespace tw::rules {
@@ -26,6 +27,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (is_number && sink_.records() && !may_be_open(kind, parameter)) {
       return error(argument.value->span, open_argument_message(kind, parameter), open_argument_note);
     }
+    if (!charge(values[i].parts, argument.value->span)) return std::nullopt;
     std::optional<Arg> arg = to_arg(values[i], argument.value->span);
     if (!arg) return std::nullopt;
     arguments[index] = *arg;
@@ -36,6 +38,8 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
     arguments[i] = default_argument(kind.parameters[i]);
   }
+  if (takes_mark(kind) && arguments[1].tag == Arg::Tag::Text && !find_mark(arguments[1].text, declared_))
+    return error(n->span, unknown_mark(arguments[1].text), near_mark(arguments[1].text, declared_));
   return instruction(kind, arguments, names, n->span, std::string_view(kind.name) == "prefer");
 }
 
@@ -102,12 +106,13 @@ std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
   return find_handle(Value::Tag::Loop, id.value);
 }
 
-std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span) {
-  // Loops that all have handles need no other query.
+std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span, bool needs_no_handles) {
+  // Loops that all have handles need no other query, and where nothing is recorded only those that go into an instruction need any.
   if (auto loops = sink_.state().loops_around(id)) {
     std::vector<RuleValue> known;
+    known.reserve(loops->size());
     for (const For* loop : *loops) {
-      if (!find_handle(Value::Tag::Loop, loop->id.value)) break;
+      if (!needs_no_handles && !find_handle(Value::Tag::Loop, loop->id.value)) break;
       known.push_back(RuleValue::of(loop->id));
     }
     if (known.size() == loops->size() && !known.empty()) return RuleValue::of(std::move(known));
@@ -127,6 +132,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
+  if (reject_is_fine && sink_.records()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, static_cast<bool>(first)});
   if (!first) {
     // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at the draw.
     if (reject_is_fine && sink_.records()) return record_unchecked(kind, arguments);

@@ -29,7 +29,7 @@ Library Library::built_in() {
   }
   for (const auto& module : modules) {
     Diagnostics diagnostics(*module->source);
-    check_types(*module, library.functions_, library.marks_, diagnostics);
+    check_types(*module, library.declared_, diagnostics);
     check(library.add_sets(module, diagnostics) && !diagnostics.has_errors(), diagnostics);
   }
   return library;
@@ -56,7 +56,7 @@ std::string Library::near_rule(std::string_view name) const {
 bool Library::add(std::shared_ptr<const Module> module, Diagnostics& diagnostics) {
   Library before = *this;
   bool good = add_rules(module, diagnostics);
-  if (good) check_types(*module, functions_, marks_, diagnostics);
+  if (good) check_types(*module, declared_, diagnostics);
   good = good && add_sets(module, diagnostics);
   if (good) rearrange_sets(module, diagnostics);
   good = good && !diagnostics.has_errors();
@@ -90,23 +90,23 @@ bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics
 void Library::add_functions(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   for (const UserFunction& function : module->functions) {
     bool is_instruction = find_kind(function.name), is_built_in = find_function(function.name) || find_list_function(function.name);
-    bool is_known = std::any_of(functions_.begin(), functions_.end(), [&](const auto& row) { return row.first == function.name; });
+    bool is_known = std::any_of(declared_.functions.begin(), declared_.functions.end(), [&](const auto& row) { return row.first == function.name; });
     if (is_instruction || is_built_in || is_known || function.name == "loops") {
       diagnostics.error(function.span, cat("there already is ", is_instruction ? "an instruction `" : "a function `", function.name, "`"),
                         "give it a name of its own");
     }
-    functions_.emplace_back(std::string(function.name), std::pair(module, &function));
+    declared_.functions.emplace_back(std::string(function.name), std::pair(module, &function));
   }
 }
 
 void Library::add_marks(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   for (const Mark& mark : module->marks) {
-    auto other = std::find_if(marks_.begin(), marks_.end(), [&](const auto& row) { return row.second->name == mark.name && row.second->is_text != mark.is_text; });
-    if (other != marks_.end()) {
+    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) { return row.second->name == mark.name && row.second->is_text != mark.is_text; });
+    if (other != declared_.marks.end()) {
       diagnostics.error(mark.span, cat("the mark `", mark.name, "` is declared as ", mark.is_text ? "an integer" : "a text", " already"),
                         cat("it is declared in ", other->first->source->name));
     }
-    marks_.emplace_back(module, &mark);
+    declared_.marks.emplace_back(module, &mark);
   }
 }
 

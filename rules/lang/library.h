@@ -19,7 +19,7 @@ class Library {
   std::vector<std::string> set_names() const;
   // The rules of a set in order, posts included; errors (unknown rule or parameter) were found by add(). Null: no such set.
   const std::vector<RuleUse>* find_set(std::string_view name) const;
-  const FunctionTable& functions() const { return functions_; }
+  const Declared& declared() const { return declared_; }
   const Rule* find_rule(std::string_view name) const;
   // What a misspelt rule may have meant, as a note; "" if nothing is near.
   std::string near_rule(std::string_view name) const;
@@ -37,8 +37,7 @@ class Library {
   bool add_set(const std::shared_ptr<const Module>& module, const RuleSet& set, Diagnostics& diagnostics);
 
   std::vector<std::shared_ptr<const Module>> modules_;
-  FunctionTable functions_;
-  MarkTable marks_;
+  Declared declared_;
   std::vector<std::pair<std::string, std::vector<RuleUse>>> sets_;
 };
 

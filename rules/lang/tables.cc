@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
-#include "rules/lang/evaluate.h"
+#include "rules/lang/library.h"
 #include "rules/lang/list_functions.h"
 #include "rules/lang/types.h"
 
@@ -38,6 +38,18 @@ Table lists() {
   return table;
 }
 
+Table marks() {
+  Table table{"marks", "Marks that built-in modules declare: what lowering understands, and what rules tell each other.", {}};
+  const Library library = Library::built_in();
+  for (const auto& [module, mark] : library.declared().marks) {
+    auto same = [&, name = mark->name](const Entry& entry) { return entry.name == name; };
+    if (std::any_of(table.entries.begin(), table.entries.end(), same)) continue;
+    table.entries.push_back({std::string(mark->name), mark->is_text ? "text" : "int", std::string(mark->doc)});
+  }
+  std::sort(table.entries.begin(), table.entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  return table;
+}
+
 Table targets() {
   Table table{"target", "What a rule may ask about the machine, all of them fixed integers.", {}};
   for (const TargetMember& member : target_members())
@@ -54,9 +66,11 @@ Table limits() {
            {"instructions", number(limits.instructions), "Instructions of a trace."},
            {"list depth", number(limits.list_depth), "Lists inside lists."},
            {"list length", number(limits.list_length), "Elements of a list."},
+           {"list values", number(limits.list_parts), "Values of a list, those of lists inside it counted."},
            {"nested calls", number(limits.call_depth), "Functions inside functions."},
            {"nested expressions", number(limits.nesting),
             "Expressions inside expressions, through calls."},
+           {"open values", number(limits.open_parts), "Samples, numbers and operators in one open value."},
            {"sketches", number(limits.sketches), "Sketches of a task."},
            {"steps", number(limits.steps),
             "Steps of a rule on one block, all its forks; an instruction takes 100, an element of "
@@ -75,7 +89,7 @@ std::string cell(const std::string& text) {
 }  // namespace
 
 std::vector<Table> language_tables() {
-  return {instructions(), analysis(), lists(), targets(), limits()};
+  return {instructions(), analysis(), lists(), marks(), targets(), limits()};
 }
 
 std::string to_markdown(const Table& table) {

@@ -1,4 +1,4 @@
-// The language's words as tables, made from the code: instructions, functions, members of `target`,
+// The language's words as tables, made from the code: instructions, functions, marks, members of `target`,
 // limits. Printed by `tracewright language`, and part of docs/language.md, which a test compares
 // with them. Explains no statement; docs/language.md does.
 #pragma once

@@ -27,8 +27,8 @@ using TypeScopePtr = std::shared_ptr<TypeScope>;
 
 class TypeChecker {
  public:
-  TypeChecker(const FunctionTable& functions, const MarkTable& marks, Diagnostics& diagnostics)
-      : functions_(functions), marks_(marks), diagnostics_(diagnostics) {}
+  TypeChecker(const Declared& declared, Diagnostics& diagnostics)
+      : declared_(declared), diagnostics_(diagnostics) {}
 
   void check(const Rule& rule);
   void check(const UserFunction& function);
@@ -80,16 +80,15 @@ class TypeChecker {
                         const std::vector<Type>& values);
   void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value,
                       Span span);
-  // annotate(at, key, value): the value is of the type that the mark is declared with, if it is.
-  void check_mark(const ast::Expr* key, const Type& value, Span span);
+  // The mark that `key` names is declared, and `value`, if there is one, is of its type.
+  void check_mark(const ast::Expr* key, const ast::Expr* value = nullptr, const Type& type = Type::any());
   Type result_of(const InstructionKind& kind, const ast::Call* n,
                  const std::vector<const Type*>& arguments) const;
 
   void error(Span span, std::string message, std::string note = "");
   Type type_error(Span span, std::string_view expected, const Type& found);
 
-  const FunctionTable& functions_;
-  const MarkTable& marks_;
+  const Declared& declared_;
   Diagnostics& diagnostics_;
   bool is_post_ = false;   // of a postprocessor: nothing is open
   int depth_ = 0;          // functions inside functions
@@ -98,6 +97,14 @@ class TypeChecker {
 
 // Instructions, functions of modules and built-in functions: what a misspelt one may have meant, as
 // a note; "" if nothing is near.
-std::string near_function(std::string_view name, const FunctionTable& functions);
+std::string near_function(std::string_view name, const Declared& declared);
+
+// Is its second argument the name of a mark?
+bool takes_mark(const InstructionKind& kind);
+// Null where no module declares the mark.
+const Mark* find_mark(std::string_view name, const Declared& declared);
+// What is said of a mark that no module declares: a sentence, and a note that proposes the nearest one.
+std::string unknown_mark(std::string_view name);
+std::string near_mark(std::string_view name, const Declared& declared);
 
 }  // namespace tw::rules

@@ -119,8 +119,9 @@ bool may_be_open(const InstructionKind& kind, const Parameter& parameter) {
     std::string_view instruction, parameter;
   };
   static constexpr Row integers[] = {{"choose", "index"},         {"prefer", "weight"},
-                                     {"require", "condition"},    {"storage_align", "factor"},
-                                     {"storage_align", "offset"}, {"transform_layout", "pad"}};
+                                     {"require", "condition"},    {"set_layout", "bits"},
+                                     {"storage_align", "factor"}, {"storage_align", "offset"},
+                                     {"transform_layout", "pad"}};
   if (std::find(std::begin(types), std::end(types), parameter.type) != std::end(types)) return true;
   return std::any_of(std::begin(integers), std::end(integers), [&](const Row& row) {
     return row.instruction == kind.name && row.parameter == parameter.name;

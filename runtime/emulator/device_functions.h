@@ -156,6 +156,22 @@ TW_EMU_QUIET unsigned tw_emu_ballot(unsigned mask, bool predicate, int line) {
 #define __any_sync(mask, predicate) (tw_emu_ballot(mask, predicate, __LINE__) != 0)
 #define __all_sync(mask, predicate) (tw_emu_ballot(mask, predicate, __LINE__) == (mask))
 
+// ldmatrix: of each of `count` pieces of 8 rows by 16 bytes a lane gets 4 bytes of row lane / 4, or of column lane / 4 of
+// halves. `mine`: the row that this lane names.
+TW_EMU_QUIET void tw_emu_matrices(int4 mine, int count, bool is_transposed, unsigned* const* to, int line) {
+  unsigned char rows[32][16];
+  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, rows, false, line);
+  int lane = tw_emu_lane();
+  for (int piece = 0; piece < count; ++piece) {
+    unsigned char bytes[4];
+    for (int i = 0; i < 4; ++i) {
+      int row = is_transposed ? lane % 4 * 2 + i / 2 : lane / 4, at = is_transposed ? lane / 4 * 2 + i % 2 : lane % 4 * 4 + i;
+      bytes[i] = rows[8 * piece + row][at];
+    }
+    __builtin_memcpy(to[piece], bytes, sizeof bytes);
+  }
+}
+
 // ---- asynchronous copies from global to shared memory (cp.async), of 4, 8 or 16 bytes
 
 #define tw_copy_async_4(to, from) tw_emu_copy_async(to, from, 4, 4, __LINE__)

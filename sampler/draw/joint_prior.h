@@ -1,6 +1,7 @@
 // JointPrior: draws all constrained decisions of a sketch together. Categorical samples that are tied by `require` or `prefer` form groups; the
-// valid assignments of a group are enumerated once and drawn by weight, so that no draw is thrown away. Samples outside groups are
-// left open and are drawn where their loop's extent is known, at replay.
+// valid assignments of a group are enumerated once and drawn by weight, so that no draw is thrown away. Perfect tiles of loops whose
+// extent no draw decides are tied by `require` as well; there are too many to enumerate, so these are drawn until their conditions hold,
+// which costs no replay. All other samples are left open and are drawn where their loop's extent is known, at replay.
 #pragma once
 #include "dsl/schedule/trace.h"
 
@@ -13,41 +14,75 @@ class JointPrior {
 
   explicit JointPrior(const Trace& trace);
 
-  // Sets the decisions of all groups (sample order, as in replay). False if some group has no valid assignment.
+  // Sets the decisions of all groups (sample order, as in replay). False if some group has no valid assignment. Tiles for which none was
+  // found stay open.
   bool draw(std::vector<Decision>& decisions, Rng& rng) const;
+  // Is it certain that draw() gives false? Of groups that are too large to enumerate nothing is known.
+  bool is_impossible() const;
   // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the valid
   // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none.
   bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;
   // The candidates of a categorical sample with literal candidates; empty for other samples.
   const std::vector<i64>& candidates(std::size_t sample) const { return samples_[sample].candidates; }
   bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
-  // log10 of the number of valid assignments of all groups together.
+  // Is the sample a tile that is drawn together with others?
+  bool is_tied_tile(std::size_t sample) const { return tiles_[sample].is_tied; }
+  // Is it a `require` over groups, which draw() satisfies? One over anything else is known at replay only.
+  bool satisfies(const Instruction& instruction) const;
+  // log10 of the number of valid assignments of all groups together; of tiles nothing is counted.
   double log10_groups() const;
-  // Does the assignment satisfy every require and prefer over categorical samples?
+  // Does the assignment satisfy every require and prefer over categorical samples, and every require over tied tiles?
   bool satisfied(const std::vector<Decision>& decisions) const;
 
  private:
+  using Index = std::uint32_t;  // of a candidate
   struct Sample {
     std::vector<i64> candidates, weights;
     int group = -1;
+    std::size_t place = 0;  // in the group
   };
   struct Group {
     std::vector<std::size_t> samples;
-    std::vector<const Arg*> conditions;
-    std::vector<const Arg*> preferences;        // weights, at least 1 in a valid assignment
-    std::vector<std::vector<i64>> assignments;  // indices, one per sample of the group; valid ones only
-    std::vector<double> cumulative;             // weights
+    std::vector<const Arg*> conditions;   // parts of a conjunction apart
+    std::vector<const Arg*> preferences;  // weights, at least 1 in a valid assignment
+    std::vector<Index> assignments;       // valid ones only: one index per sample of the group, then those of the next
+    std::vector<double> cumulative;       // weights, one per assignment
     bool enumerated = false;
+    const Index* assignment(std::size_t i) const { return &assignments[i * samples.size()]; }
   };
-  void enumerate(Group& group);
-  bool holds(const Group& group, const std::vector<i64>& indices) const;
-  i64 evaluate(const Arg& arg, const Group& group, const std::vector<i64>& indices) const;
+  // A perfect tile of a loop whose extent is the same in every draw.
+  struct Tile {
+    i64 extent = 0, max_innermost = 0;  // 0 = the sample is no such tile
+    int count = 0;
+    bool is_tied = false;
+  };
+  struct TileGroup {
+    std::vector<std::size_t> samples;
+    std::vector<const Arg*> conditions;
+  };
+  // Which factor of which sample a value is; sample -1 = of none.
+  struct Factor {
+    int sample = -1, part = 0;
+  };
+  void find_samples();
+  void tie_tiles(const std::vector<const Arg*>& conditions);
+  void draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const;
+  bool tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const;
+  class Enumeration;
+  bool is_over_categoricals(const Arg& arg) const;
+  // `indices`: one per sample of the group.
+  bool holds(const Group& group, const Index* indices) const;
+  i64 evaluate(const Arg& arg, const Index* indices) const;
+  double weight_of(const Group& group, const Index* indices) const;
   bool draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const;
 
   Trace trace_;  // keeps the arguments alive
   std::vector<Sample> samples_;
   std::vector<int> sample_of_value_;  // -1 = not the value of a categorical sample
   std::vector<Group> groups_;
+  std::vector<Tile> tiles_;              // one for each sample
+  std::vector<Factor> factor_of_value_;
+  std::vector<TileGroup> tile_groups_;
 };
 
 }  // namespace tw

@@ -60,7 +60,7 @@ bool move_factor_of_partitioned(const Instruction& instruction, Decision& tile, 
 
 }  // namespace
 
-bool mutate_tile_size(const Trace& trace, const JointPrior&, std::vector<Decision>& decisions, Rng& rng) {
+bool mutate_tile_size(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng) {
   std::vector<SampleSite> sites = samples_named(trace, "sample_perfect_tile");
   std::size_t perfect = sites.size();
   for (const SampleSite& site : samples_named(trace, "sample_tile")) sites.push_back(site);
@@ -76,7 +76,10 @@ bool mutate_tile_size(const Trace& trace, const JointPrior&, std::vector<Decisio
     }
     i64 max_innermost = sites[chosen].instruction->arguments[2].integer;
     bool divides = chosen < perfect;
-    if (divides || rng.below(2) == 0 ? move_factor(tile, max_innermost, rng) : change_one(tile, rng)) return true;
+    Decision before = tile;
+    if (!(divides || rng.below(2) == 0 ? move_factor(tile, max_innermost, rng) : change_one(tile, rng))) continue;
+    if (!prior.is_tied_tile(sites[chosen].sample) || prior.satisfied(decisions)) return true;
+    tile = before;
   }
   return false;
 }

@@ -89,7 +89,7 @@ bool note_record(TaskState& state, const Record& record) {
 }
 
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer) {
+               TuneObserver& observer, const std::function<bool()>& stop) {
   state.task = &task;
   state.progress.name = task.name;
   state.progress.wanted = options.trials;
@@ -109,7 +109,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
                             cores == 1 ? " core" : " cores", " only; its times will be those of threads that wait for each other"));
   }
   std::string errors;
-  state.space = make_candidate_space(task.program.program, *uses, library, task.target, errors);
+  state.space = make_candidate_space(task.program.program, *uses, library, task.target, errors, 1, stop);
   if (!errors.empty()) observer.on_message(errors);
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";

@@ -29,7 +29,7 @@ BuiltKernel build_device_kernel(const Program& program, const Target& target, Bu
 }  // namespace
 
 LoweringOptions lowering_options(const Target& target) {
-  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers};
+  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .vtcm_bytes = target.vtcm_bytes, .threads = target.threads};
 }
 
 CodegenTarget codegen_target(const Target& target) {

@@ -376,6 +376,72 @@ TEST(JointPrior, PreferWithoutWeightExcludes) {
             "prefer: the weight of these decisions is 0; expected at least 1");
 }
 
+// Two perfect tiles whose middle factors are work-items, as the reference's rules for GPUs draw them.
+class TiedTiles : public testing::Test {
+ protected:
+  static bool fits(i64 ti, i64 tj) { return ti * tj >= 4 && ti * tj <= 8; }
+  OwnedProgram program_ = matmul(24, 16, 4);
+  // The extents are read off the decisions that a recorded trace has.
+  Trace trace_ = parse(
+      "c = get_block(\"C\")\ni, j, k = get_loops(c)\n"
+      "i0, i1, i2 = sample_perfect_tile(i, n = 3, max_innermost = 8) @ [24, 1, 1]\n"
+      "j0, j1, j2 = sample_perfect_tile(j, n = 3, max_innermost = 8) @ [16, 1, 1]\n"
+      "require(i1 * j1 >= 4)\nrequire(i1 * j1 <= 8)\n");
+};
+
+TEST_F(TiedTiles, DrawsEveryValidPairAndNoOther) {
+  JointPrior prior(trace_);
+  EXPECT_TRUE(prior.is_tied_tile(0) && prior.is_tied_tile(1));
+  std::set<std::vector<i64>> valid, drawn;
+  for (i64 i1 = 1; i1 <= 24; ++i1) {
+    for (i64 i2 = 1; i2 <= 8; ++i2) {
+      for (i64 j1 = 1; j1 <= 16 && 24 % (i1 * i2) == 0; ++j1) {
+        for (i64 j2 = 1; j2 <= 8; ++j2) {
+          if (16 % (j1 * j2) == 0 && fits(i1, j1)) valid.insert({i1, i2, j1, j2});
+        }
+      }
+    }
+  }
+  Rng rng(31);
+  for (int n = 0; n < 8000; ++n) {
+    std::vector<Decision> decisions(2);
+    ASSERT_TRUE(prior.draw(decisions, rng));
+    ASSERT_TRUE(prior.satisfied(decisions));
+    ASSERT_EQ(replayed(program_.program, trace_, decisions, ReplayMode::Strict, nullptr), "");
+    drawn.insert({decisions[0].values[1], decisions[0].values[2], decisions[1].values[1], decisions[1].values[2]});
+  }
+  EXPECT_EQ(drawn, valid);
+}
+
+TEST_F(TiedTiles, MutantsStayValid) {
+  JointPrior prior(trace_);
+  Rng rng(32);
+  std::vector<Decision> decisions(2);
+  ASSERT_TRUE(prior.draw(decisions, rng));
+  int changed = 0;
+  for (int n = 0; n < 2000; ++n) {
+    changed += mutate_tile_size(trace_, prior, decisions, rng);
+    ASSERT_TRUE(fits(decisions[0].values[1], decisions[1].values[1]));
+  }
+  EXPECT_GT(changed, 1900);
+}
+
+TEST(JointPrior, TilesWithoutAValidDrawStayOpen) {
+  Trace trace = parse(
+      "c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = sample_perfect_tile(i, n = 2) @ [7, 1]\nrequire(i1 == 3)\n");
+  std::vector<Decision> decisions(1);
+  Rng rng(33);
+  ASSERT_TRUE(JointPrior(trace).draw(decisions, rng));
+  EXPECT_TRUE(decisions[0].open());
+}
+
+TEST(JointPrior, ATileWhoseExtentADrawDecidesIsLeftToReplay) {
+  Trace trace = parse(
+      "c = get_block(\"C\")\ni, j, k = get_loops(c)\nv = sample_categorical([2, 4]) @ 0\ni0, i1 = split(i, [_, v])\n"
+      "t0, t1 = sample_perfect_tile(i0, n = 2) @ [12, 1]\nrequire(t1 >= 2)\n");
+  EXPECT_FALSE(JointPrior(trace).is_tied_tile(1));
+}
+
 TEST(Permutation, EveryOrderIsEquallyLikely) {
   Rng rng(13);
   OneSample sample(8, "x, y, z = sample_permutation([i, j, k])");

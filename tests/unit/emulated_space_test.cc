@@ -11,6 +11,7 @@
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
+#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
 #include "runtime/emulation.h"
 #include "sampler/search/candidate.h"
@@ -138,16 +139,19 @@ void make_draw(Case& out) {
   lower_case(*program, out);
 }
 
-// Products and convolutions of halves by matrix instructions, where the shapes allow them.
+// Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions, where the shapes allow them.
 void make_mma(Case& out) {
   static const rules::Library library = rules::Library::built_in();
   static const Target target = cuda_target();
   Rng rng(out.seed, 3);
-  const char* type = rng.below(2) ? "f16" : "bf16";
-  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = 16 + 16 * rng.below(2);
-  out.use = rng.below(4) == 0 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
+  const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8", "f32"};
+  i64 drawn = rng.below(7);
+  const char* type = types[drawn];
+  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
+  out.use = rng.below(4) == 0 && drawn < 4 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
                               : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
   out.base = test::Scheduled(out.use, {}, "").base();
+  if (drawn == 6) out.base.program.tolerance = {1e-2, 1e-2};  // floats may be rounded
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;
@@ -195,6 +199,40 @@ void make_random_schedule(Case& out) {
   lower_case(schedule.program(), out);
 }
 
+// A chain of stages in shared memory, each of which reads its predecessor in another order, and now and then an older one; below
+// a serial loop or not. Their buffers are large enough to take turns (dsl/passes/share_storage.h).
+std::string chain_text(Rng& rng) {
+  i64 threads = i64{32} << rng.below(3), each = 256 / threads + rng.below(3), n = threads * each, stages = 3 + rng.below(4);
+  i64 rounds = 1 + rng.below(3), groups = 1 + rng.below(2);
+  std::string locals, body;
+  for (i64 s = 0; s < stages; ++s) {
+    locals += cat("  local B", s, ": f32[", groups, ", ", rounds, ", ", n, "] in shared\n");
+    auto read = [&](i64 from) {
+      std::string j = rng.below(3) == 0 ? "j" : cat(n - 1, " - j");
+      return cat(from < 0 ? std::string("X") : cat("B", from), "[i, k, ", j, "]");
+    };
+    std::string value = read(s - 1);
+    if (s > 1 && rng.below(3) == 0) value += " + " + read(rng.below(s));
+    body += cat("bind threadIdx.x for t", s, " in ", threads, " {\nfor u", s, " in ", each, " { block S", s, "(i: S ", groups, " = i, k: S ", rounds,
+                " = k, j: S ", n, " = u", s, " * ", threads, " + t", s, ") { B", s, "[i, k, j] = ", value, " } }\n}\n");
+  }
+  std::string sum = cat("bind threadIdx.x for t in ", threads, " {\nfor u in ", each, " { block S(i: S ", groups, " = i, k: R ", rounds, " = k, j: S ", n,
+                        " = u * ", threads, " + t) { init { Y[i, j] = 0.0 } Y[i, j] = Y[i, j] + B", stages - 1, "[i, k, ", n - 1, " - j] } }\n}\n");
+  return cat("program chain(X: input f32[", groups, ", ", rounds, ", ", n, "], Y: output f32[", groups, ", ", n, "]) {\n", locals,
+             "bind blockIdx.x for i in ", groups, " {\nfor k in ", rounds, " {\n", body, sum, "}\n}\n}\n");
+}
+
+void make_chain(Case& out) {
+  Rng rng(out.seed, 4);
+  Source source{"chain", chain_text(rng)};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> made = parse_program(source, diagnostics);
+  ASSERT_TRUE(made) << diagnostics.render();
+  out.use = "chain()", out.trace = source.text;
+  out.base = *made;
+  lower_case(out.base.program, out);
+}
+
 // "" or what is wrong.
 std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t index) {
   Judge judge(one.base.program, one.seed, tolerance_for_small_integers(one.base.program));
@@ -215,8 +253,8 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 }
 
 struct Count {
-  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0;
-  std::set<std::string> operators;
+  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, shared_buffers = 0;
+  std::set<std::string> operators, matrix_instructions;
 };
 
 void run_batch(std::vector<Case>& cases, Count& count) {
@@ -238,7 +276,12 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     const Case& one = *with_kernel[i];
     ++count.kernels;
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
-    count.with_mma += one.kernel->code.find("  tw_mma_") != std::string::npos;
+    const std::string& code = one.kernel->code;
+    for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
+    if (std::size_t call = code.find("  tw_mma_"); call != std::string::npos) {
+      ++count.with_mma;
+      count.matrix_instructions.insert(code.substr(call, code.find('(', call) - call));
+    }
     std::size_t name = one.use.rfind(' ', one.use.find('(')) + 1;  // npos + 1 is the beginning
     count.operators.insert(one.use.substr(name, one.use.find('(') - name));
     std::string wrong = judge(one, *compiled, i);
@@ -289,6 +332,7 @@ TEST_F(EmulatedSpace, MatrixInstructionsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_mma);
   if (is_one_case()) return;
   EXPECT_GE(count.with_mma, count.kernels / 4);
+  EXPECT_GE(count.matrix_instructions.size(), 4u) << "of f16, bf16, i8, u8 and f32";
   EXPECT_LE(count.refused, count.kernels / 4);
 }
 
@@ -296,6 +340,15 @@ TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_tiles);
   if (is_one_case()) return;
   EXPECT_GE(count.with_barriers, count.kernels / 2);
+}
+
+TEST_F(EmulatedSpace, BuffersThatTakeTurnsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_chain);
+  if (is_one_case()) return;
+  EXPECT_EQ(count.refused, 0);
+  EXPECT_EQ(count.with_barriers, count.kernels);
+  // Chains have three to six stages.
+  EXPECT_LE(count.shared_buffers, 3 * count.kernels) << "most buffers must share a place";
 }
 
 TEST_F(EmulatedSpace, RandomSchedulesComputeWhatTheInterpreterSays) {

@@ -328,6 +328,68 @@ TEST_F(Emulator, BankConflictsAreCounted) {
   }
 }
 
+// Copies in pieces of 16 bytes, by 64 work-items; X stands for the block.
+std::string copies(const std::string& block, const std::string& loops, const std::string& layout) {
+  std::string text = R"(X_piece, X_v = split(X_row, [_, 8])
+reorder([X_rows, X_piece, X_v])
+X_all = fuse([X_rows, X_piece])
+X_f, X_t = split(X_all, [_, 64])
+reorder([X_t, X_f, X_v])
+bind(X_t, "threadIdx.x")
+vectorize(X_v)
+)";
+  return std::regex_replace(cat("X_i, X_j, X_k, ", loops, " = get_loops(X)\n", text, layout, "\n"), std::regex("X"), block);
+}
+
+// A product of halves by one warp of a group for each 32 rows, which reads 64 x 64 and 64 x 32 by ldmatrix: the second operand is
+// turned. All copies are of 16 bytes.
+std::string mma_schedule(const std::string& layout) {
+  return cat(R"(b = get_block("C_acc")
+i, j, k = get_loops(b)
+rows = reindex_cache_read(b, 0, "shared", (r, c, s) -> (r, s))
+columns = reindex_cache_read(b, 1, "shared", (r, c, s) -> (s, c))
+i0, iw, ip, ih, il = split(i, [_, 2, 2, 2, 8])
+j0, jp, jl, je = split(j, [_, 4, 4, 2])
+k0, k1, kk = split(k, [_, 4, 16])
+reorder([i0, j0, k0, iw, il, jl, k1, ip, jp, ih, je, kk])
+bind(i0, "blockIdx.y")
+bind(j0, "blockIdx.x")
+t = fuse([iw, il, jl])
+bind(t, "threadIdx.x")
+promote(b, 0, k0)
+annotate(k0, "stages", 2)
+annotate(ih, "warp_mma", 1)
+compute_at(rows, k0, keep_units = true)
+compute_at(columns, k0, keep_units = true)
+unroll(k1)
+unroll(ip)
+unroll(jp)
+)",
+             copies("rows", "X_rows, X_row", layout), copies("columns", "X_row, X_rows", layout));
+}
+
+TEST_F(Emulator, PaddingAndExchangedPiecesFreeMatricesOfBankConflicts) {
+  const char* use = "matmul(M = 64, N = 32, K = 128, T = f16)";
+  test::Scheduled plain(use, {}, "");
+  struct Row {
+    const char* layout;
+    bool is_free;
+  };
+  for (const Row& row : {Row{"", false}, {"storage_align(X, 0, -2, 16, 8)", true}, {"set_layout(X, 0, \"xor\", 3)", true},
+                         {"set_layout(X, 0, \"xor\", 1)", false}}) {
+    Kernel kernel = kernel_of(use, mma_schedule(row.layout));
+    ASSERT_NE(kernel.code.find("tw_ldmatrix_x4_trans("), std::string::npos) << kernel.code;
+    EmulationVerdict verdict = check_by_emulation(plain.program(), kernel, {});
+    EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << row.layout << verdict.message;
+    // Two warps read 2 x 4 times 16 x 16 of A and 2 x 4 times 16 x 16 of B in each of two passes.
+    EXPECT_EQ(verdict.report.warp_accesses, 2 * (8 + 8) * 2) << row.layout << kernel.code;
+    if (row.is_free)
+      EXPECT_EQ(verdict.report.bank_conflicts, 0) << row.layout << "\n" << kernel.code;
+    else
+      EXPECT_GT(verdict.report.bank_conflicts, 0) << row.layout;
+  }
+}
+
 // ---- the gate
 
 TEST_F(Emulator, LargeKernelsAreCheckedInPart) {

@@ -10,6 +10,7 @@
 
 #include "dsl/ir/print.h"
 #include "dsl/text/parse_program.h"
+#include "support/device_schedules.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
 #include "support/scheduled.h"
@@ -123,6 +124,42 @@ vectorize(jv)
   EXPECT_NEAR(row.at("chunks"), slog(16), 1e-5);
   EXPECT_NEAR(row.at("idle_threads"), 1 - 16.0 / 6 / 3, 1e-5);  // 6 of 16 rows for the busiest of 3 threads
   EXPECT_NEAR(row.at("parallel_starts"), slog(1), 1e-5);
+}
+
+TEST(Features, GridOfADevice) {
+  test::Scheduled tiled("matmul(M = 16, N = 32, K = 16)", {}, cat(test::gpu_gemm_schedule({.ty = 2, .tx = 4, .rows = 2, .columns = 4, .depth = 4}),
+                                                                  "annotate(k0, \"stages\", 3)\n"));
+  std::vector<Row> rows = rows_of(tiled.program());
+  ASSERT_EQ(rows.size(), 4u);  // two copies, the sum, and the copy out
+  for (const Row& row : rows) {
+    EXPECT_EQ(row.at("is_gpu"), 1);
+    EXPECT_NEAR(row.at("groups"), slog(4 * 2), 1e-5);
+    EXPECT_NEAR(row.at("group_threads"), slog(2 * 4), 1e-5);
+    EXPECT_NEAR(row.at("block_x"), slog(2), 1e-5);
+    EXPECT_NEAR(row.at("block_y"), slog(4), 1e-5);
+    EXPECT_NEAR(row.at("thread_x"), slog(4), 1e-5);
+    EXPECT_NEAR(row.at("thread_y"), slog(2), 1e-5);
+    EXPECT_NEAR(row.at("vthread"), slog(1), 1e-5);
+  }
+  for (int copy : {0, 1}) EXPECT_EQ(rows[copy].at("is_shared_copy"), 1);
+  const Row& sum = rows[2];
+  EXPECT_EQ(sum.at("is_shared_copy"), 0);
+  EXPECT_NEAR(sum.at("shared_reads"), slog(2), 1e-5);
+  EXPECT_NEAR(sum.at("stages"), slog(2), 1e-5);
+  EXPECT_NEAR(sum.at("points_each"), slog(16.0 * 32 * 16 / 64), 1e-5);
+  EXPECT_EQ(rows[3].at("shared_reads"), 0);
+}
+
+TEST(Features, ThePrefetchMark) {
+  auto prefetch = [](const std::string& mark) {
+    test::Scheduled scheduled("matmul(M = 8, N = 8, K = 8)", {}, "b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + mark);
+    const Row row = rows_of(scheduled.program())[0];
+    EXPECT_EQ(row.at("groups"), 0);
+    EXPECT_EQ(row.at("is_gpu"), 0);
+    return row.at("prefetch");
+  };
+  EXPECT_EQ(prefetch(""), 0);
+  EXPECT_NEAR(prefetch("annotate(k, \"prefetch\", 8192)\n"), slog(8192), 1e-5);
 }
 
 // What the reference's own test publishes for this schedule (apache/tvm, test_meta_schedule_feature_extractor_per_store_feature.py).

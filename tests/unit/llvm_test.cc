@@ -707,7 +707,8 @@ TEST(Compiler, WritesObjectsForOtherMachines) {
   };
   for (const Machine& machine : {Machine{{"x86_64-pc-linux-gnu", "x86-64-v3", "", 256}, 62},
                                  Machine{{"aarch64-linux-gnu", "cortex-a72", "", 128}, 183},
-                                 Machine{{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d", 128}, 243}}) {
+                                 Machine{{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d", 128}, 243},
+                                 Machine{{"hexagon-unknown-elf", "hexagonv68", "", 1024}, 164}}) {
     Arena arena;
     LlvmCompiler compiler = compiler_for(machine.target);
     Result<Kernel> kernel = compiler.compile(LoweredGemm(arena, {12, 16, 8, 4, 2, 4, 2}).program(), "gemm");

@@ -102,29 +102,15 @@ bind(j1_p, "threadIdx.x")
   EXPECT_NE(text.find("if (threadIdx.x == 0)", barrier), std::string::npos) << "one work-item combines\n" << text;
 }
 
-// Softmax's largest element of each row, by `side` work-items; `rows` of them to a group.
-std::string shared_rows(int rows, int side) {
-  return cat("b = get_block(\"Top\")\ni, j = get_loops(b)\nj0, j1 = split(j, [_, ", side, "])\n", R"(p = rfactor(j1, 0)
-set_scope(p, 0, "local")
-row, part = get_loops(b)
-)", "r0, r1 = split(row, [_, ", rows, "])\n", R"(compute_at(p, r1, keep_units = 1)
-g_p, y_p, i_p, j1_p, j0_p = get_loops(p)
-bind(r0, "blockIdx.x")
-bind(r1, "threadIdx.y")
-bind(j1_p, "threadIdx.x")
-bind(part, "threadIdx.x")
-)");
-}
-
 TEST(LowerGpu, WorkItemsCombineTheirParts) {
   for (auto [rows, side] : {std::pair{1, 4}, {1, 7}, {2, 4}, {4, 8}, {2, 64}, {1, 3}})
-    EXPECT_EQ(difference("softmax(M = 4, N = 10)", shared_rows(rows, side)), "") << rows << " x " << side;
-  std::string shuffles = source("softmax(M = 4, N = 100)", shared_rows(2, 64), SourceLanguage::CudaC);
+    EXPECT_EQ(difference("softmax(M = 4, N = 10)", test::shared_rows_schedule(rows, side)), "") << rows << " x " << side;
+  std::string shuffles = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::CudaC);
   std::size_t n = 0;
   for (std::size_t at = 0; (at = shuffles.find("__shfl_xor_sync(4294967295u, ", at)) != std::string::npos; ++at) ++n;
   EXPECT_EQ(n, 5u) << shuffles;
   EXPECT_NE(shuffles.find("Top_parts[4]"), std::string::npos) << "one value for each warp\n" << shuffles;
-  std::string tree = source("softmax(M = 4, N = 100)", shared_rows(2, 64), SourceLanguage::OpenClC);
+  std::string tree = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::OpenClC);
   EXPECT_NE(tree.find("Top_parts[128]"), std::string::npos) << tree;
   EXPECT_NE(tree.find("if (j_1 < 32)"), std::string::npos) << tree;
 }
@@ -146,6 +132,37 @@ TEST(LowerGpu, CopiesAreMadeAhead) {
   EXPECT_EQ(barriers, 2u) << "one in each of the two parts of the loop\n" << text;
   text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::OpenClC);
   EXPECT_EQ(text.find("async"), std::string::npos) << text;
+}
+
+// What work-items compute for each other in a staged loop is no copy: the one barrier of an iteration does not order it.
+TEST(LowerGpu, ValuesThatAStagedLoopComputesForOthersHaveTheirOwnBarriers) {
+  Source source{"test", R"(program p(A: input f32[6, 8], Y: output f32[6, 8]) {
+  local A_s: f32[6, 8] in shared
+  local T: f32[6, 8]
+  for k in 6 @stages = 3 {
+    bind threadIdx.x for t in 8 {
+      block A_s(k: S 6 = k, t: S 8 = t) { A_s[k, t] = A[k, t] }
+    }
+    bind threadIdx.x for t in 8 {
+      block T(k: S 6 = k, t: S 8 = t) { T[k, t] = A_s[k, t] + 1.0 }
+    }
+    bind threadIdx.x for t in 8 {
+      block Y(k: S 6 = k, t: S 8 = t) { Y[k, t] = T[k, 7 - t] }
+    }
+  }
+}
+)"};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  std::string text = print_device_source(*kernels, SourceLanguage::CudaC, "k")->code;
+  std::size_t compute = text.find(" = A_s[", text.find("for (")), barrier = text.find("__syncthreads();", compute);
+  ASSERT_NE(compute, std::string::npos) << text;
+  EXPECT_LT(barrier, text.find("Y[", compute)) << "work-items read what others computed\n" << text;
 }
 
 TEST(LowerGpu, OnlyCopiesOfItsOwnAreMadeAhead) {
@@ -176,6 +193,95 @@ TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
   Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
   ASSERT_FALSE(kernels);
   EXPECT_NE(to_string(kernels.rejected()).find("`T`"), std::string::npos) << to_string(kernels.rejected());
+}
+
+// Three stages of a row of 512 elements, each of which reads its predecessor from behind; a work-item takes every 64th element.
+constexpr const char* kChain = R"(program p(X: input f32[3, 512], Y: output f32[3, 512]) {
+  local B: f32[3, 512] in shared
+  local C: f32[3, 512] in shared
+  local D: f32[3, 512] in shared
+  bind blockIdx.x for i in 3 {
+    bind threadIdx.x for b in 64 {
+      for u in 8 { block B_(i: S 3 = i, j: S 512 = u * 64 + b) { B[i, j] = X[i, 511 - j] * 2.0 } }
+    }
+    bind threadIdx.x for c in 64 {
+      for u in 8 { block C_(i: S 3 = i, j: S 512 = u * 64 + c) { C[i, j] = B[i, 511 - j] + 1.0 } }
+    }
+    bind threadIdx.x for d in 64 {
+      for u in 8 { block D_(i: S 3 = i, j: S 512 = u * 64 + d) { D[i, j] = C[i, 511 - j] * 3.0 } }
+    }
+    bind threadIdx.x for y in 64 {
+      for u in 8 { block Y_(i: S 3 = i, j: S 512 = u * 64 + y) { Y[i, j] = D[i, 511 - j] } }
+    }
+  }
+}
+)";
+
+TEST(LowerGpu, SharedBuffersTakeTurns) {
+  Source text{"test", kChain};
+  Diagnostics diagnostics(text);
+  std::optional<OwnedProgram> program = parse_program(text, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  // Two of the three are needed at a time: 4 KiB.
+  Result<LoweredGpuProgram> refused = lowered(arena, program->program, {.shared_bytes = 4095});
+  EXPECT_TRUE(!refused || refused->scratch_bytes > 0) << "4,096 bytes are needed";
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program, {.shared_bytes = 4096});
+  ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "p");
+  ASSERT_TRUE(printed);
+  const std::string& code = printed->code;
+  auto count = [&](const std::string& word) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; (at = code.find(word, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("__shared__ float"), 2u) << code;
+  EXPECT_EQ(count("__syncthreads();"), 3u) << "before the second, third and fourth step\n" << code;
+  EXPECT_EQ(count("D["), 0u) << code;
+}
+
+TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
+  // A chain of five kernels with four buffers between them, of which two are needed at a time.
+  Source text{"test", R"(program p(X: input f32[64], Y: output f32[64]) {
+  local A: f32[64]
+  local B: f32[64]
+  local C: f32[64]
+  local D: f32[64]
+  for i in 64 { block A_(i: S 64 = i) { A[i] = X[63 - i] + 1.0 } }
+  for i in 64 { block B_(i: S 64 = i) { B[i] = A[63 - i] * 2.0 } }
+  for i in 64 { block C_(i: S 64 = i) { C[i] = B[63 - i] + 3.0 } }
+  for i in 64 { block D_(i: S 64 = i) { D[i] = C[63 - i] * 4.0 } }
+  for i in 64 { block Y_(i: S 64 = i) { Y[i] = D[63 - i] + 5.0 } }
+}
+)"};
+  Diagnostics diagnostics(text);
+  std::optional<OwnedProgram> program = parse_program(text, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  Arena arena;
+  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+  EXPECT_EQ(kernels->run.size(), 5u);
+  EXPECT_EQ(kernels->scratch_bytes, 512);
+  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+}
+
+// The one mark that changes results is believed by the workload's tolerance only.
+TEST(LowerGpu, FloatsAreRoundedWhereTheToleranceAllowsIt) {
+  test::Scheduled scheduled("matmul(M = 16, N = 8, K = 16)", {}, R"(b = get_block("C")
+i, j, k = get_loops(b)
+annotate(i, "warp_mma", 2)
+)");
+  Arena arena;
+  Program program = scheduled.program();
+  EXPECT_EQ(to_string(lowered(arena, program).rejected()),
+            "the products of block `C` would be rounded to 9 bits, but the workload's tolerance asks for 24");
+  program.tolerance = {1e-3, 1e-2};
+  EXPECT_EQ(to_string(lowered(arena, program).rejected()),
+            "the products of block `C` would be rounded to 9 bits, but the workload's tolerance asks for 11");
+  program.tolerance = {1e-2, 1e-2};
+  EXPECT_TRUE(lowered(arena, program));
 }
 
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {

@@ -228,7 +228,7 @@ TEST(ProgramErrors, OfEveryKind) {
   EXPECT_EQ(first_message("block B(i: T 4 = 0) { Y[i] = 1.0 }"), "expected `S` or `R`, found `T`");
   EXPECT_EQ(first_message("block B(i: S 4 = 0.5) { Y[i] = 1.0 }"), "expected an i64 as index, found f32");
   EXPECT_EQ(first_message("block B(i: S 4 = 0) where 1 { Y[i] = 1.0 }"), "expected a condition, found i64");
-  EXPECT_EQ(first_message("alloc T: f32[2] in cache { T[0] = 1.0 }"), "expected `global`, `register`, `shared` or `local`, found `cache`");
+  EXPECT_EQ(first_message("alloc T: f32[2] in cache { T[0] = 1.0 }"), "expected `global`, `register`, `shared`, `local` or `global.vtcm`, found `cache`");
   EXPECT_EQ(first_message("alloc T: f32[1099511627776, 1099511627776] { T[0, 0] = 1.0 }"), "this buffer has more than 2^45 elements");
   EXPECT_EQ(first_message("Y[0], Y[1] = 1.0"), "expected 2 values, found 1");
   EXPECT_EQ(first_message("Y[0] = exp(1)"), "expected floats at `exp`, found i64");

@@ -225,6 +225,7 @@ TEST_F(Search, NoCodeIsMeasuredTwice) {
   });
   Watcher watcher;
   rules::Library noted = library_with(R"(
+mark note: int
 rule note(b: block)
   when is_reduction(b)
 {

@@ -135,7 +135,7 @@ note: did you mean `cpu`?
             R"(target:1:13: error: unknown architecture in triple `sparc-sun-solaris`
     1 | cpu -triple=sparc-sun-solaris
       |             ^~~~~~~~~~~~~~~~~
-note: known: x86_64, aarch64, riscv64, as in `aarch64-linux-gnu`
+note: known: x86_64, aarch64, riscv64, hexagon, as in `aarch64-linux-gnu`
 )");
   EXPECT_EQ(parse("cpu -threads=2 -threads=3").errors,
             R"(target:1:17: error: `threads` is given twice

@@ -59,6 +59,7 @@ const CodegenTarget kZen4{"x86_64-pc-linux-gnu", "znver4", "", 512};
 const CodegenTarget kHaswell{"x86_64-pc-linux-gnu", "haswell", "", 256};
 const CodegenTarget kAlderlake{"x86_64-pc-linux-gnu", "alderlake", "", 256};
 const CodegenTarget kGraviton{"aarch64-linux-gnu", "neoverse-n1", "", 128};
+const CodegenTarget kRiscV{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+v", 128};
 const Machine kMachines[] = {
     {"fma_f32x8_avx2", "f32", "f32", "f32", "fma_f32x8_avx2", 8, 1, kHaswell, "vfmadd"},
     {"fma_f32x16_avx512", "f32", "f32", "f32", "fma_f32x16_avx512", 16, 1, kZen4, "vfmadd"},
@@ -69,6 +70,7 @@ const Machine kMachines[] = {
     {"fma_f32x4_neon", "f32", "f32", "f32", "fma_f32x4_neon", 4, 1, kGraviton, "fmla"},
     {"dot_i8i8x4_neon", "i8", "i8", "i32", "dot_i8i8x4_neon", 4, 4, kGraviton, "sdot"},
     {"dot_u8u8x4_neon", "u8", "u8", "i32", "dot_u8u8x4_neon", 4, 4, kGraviton, "udot"},
+    {"fma_f32x4_rvv", "f32", "f32", "f32", "fma_f32x4_rvv", 4, 1, kRiscV, "vfm"},
 };
 
 template <class T, class Parse>

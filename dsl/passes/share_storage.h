@@ -1,0 +1,40 @@
+// Pass share_storage: buffers in shared memory that are not needed at the same time become one.
+// Input: a flat kernel, and which of its buffers may take turns (device_scopes has planned and counted that). Output:
+// each of these sets is one buffer, as large as its largest; an Alloc of it inside of another is gone. Serial execution
+// means the same; that nobody writes what others still read follows, as between all steps, from the barriers, which are
+// found afterwards: they see one buffer.
+#pragma once
+#include "dsl/passes/lifetimes.h"
+
+namespace tw {
+
+// Buffers by their ids, which flattening keeps.
+struct SharedRoom {
+  DType dtype;
+  i64 bytes = 0;  // of the largest
+  std::vector<BufferId> buffers;
+  std::vector<Lifetime> lifetimes;
+};
+
+// Rooms of one kernel, filled greedily in the order of Allocs.
+class SharedRooms {
+ public:
+  explicit SharedRooms(const Stmt* kernel);
+  // Bytes of all rooms once the buffer has its place, which is not taken.
+  i64 bytes_with(const Buffer* buffer) const;
+  // Takes the place; the bytes of all rooms.
+  i64 add(const Buffer* buffer);
+  const std::vector<SharedRoom>& rooms() const { return rooms_; }
+
+ private:
+  // A room of the same type where nothing lives at that time; rooms_.size() = a new one.
+  std::size_t room_for(const Buffer* buffer) const;
+
+  std::map<const Buffer*, Lifetime> lifetimes_;  // of those that may take turns
+  std::vector<SharedRoom> rooms_;
+  i64 bytes_ = 0;
+};
+
+Program share_storage(Arena& arena, Program program, const std::vector<SharedRoom>& rooms);
+
+}  // namespace tw
