@@ -144,7 +144,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
   if (!stores_own(s)) fragments_.clear();
-  if (in_copies_ && copy_async(s)) return;
+  if ((in_copies_ && copy_async(s)) || copy_words(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
     return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});

@@ -97,7 +97,14 @@ class KernelPrinter {
   // one that can be asynchronous?
   void end_copies(const Stmt* step);
   void await_copies(const For* loop);
+  struct WordCopy {
+    i64 bytes;
+    std::string to, from;
+  };
+  std::optional<WordCopy> word_copy(const Store* s);
   bool copy_async(const Store* s);
+  // Other copies of halves and bytes; false: it is none, or not by words.
+  bool copy_words(const Store* s);
   void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
@@ -105,6 +112,7 @@ class KernelPrinter {
   std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
   bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
   std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  std::string rounded(const std::string& bits);
   std::string packed_elements(const MmaOperand& operand, Sum index);
   std::string fragment_key(const MmaOperand& operand);
   const Fragment* find_fragment(const std::string& key) const;

@@ -95,7 +95,7 @@ bool note_record(TaskState& state, const Record& record) {
 }
 
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer) {
+               TuneObserver& observer, const std::function<bool()>& stop) {
   state.task = &task;
   state.progress.name = task.name;
   state.progress.wanted = options.trials;
@@ -123,7 +123,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   for (const rules::RuleUse& use : *uses) {
     if (use.rule->is_post) state.space.posts.push_back(use);
   }
-  state.space.space = build_space(task.program.program, *uses, library, state.space.facts, errors);
+  state.space.space = build_space(task.program.program, *uses, library, state.space.facts, errors, 1, stop);
   if (!errors.empty()) observer.on_message(errors);
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";

@@ -90,7 +90,7 @@ class Tuner {
     double begin = now();
     states_.resize(tasks_.size());
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      open_task(states_[i], tasks_[i], library_, options_, database_, observer_);
+      open_task(states_[i], tasks_[i], library_, options_, database_, observer_, [this] { return must_stop(); });
       states_[i].known.feature_room = kFeatureRoom / tasks_.size();
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);

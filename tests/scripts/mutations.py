@@ -9,7 +9,8 @@ All flips are compiled into one copy of the tree (build/mutants), each behind a 
 so that a flip costs the time of its tests only. First every test executable runs unchanged, which says how long it takes and which flips it reaches;
 then each flip (of all, or of COUNT drawn from SEED) is turned on in the tests that reach it, quick ones first, until one fails, dies or takes
 four times as long. Flips that change nothing that can be observed are in equivalent_mutants.txt, each with its reason; they are left
-out and counted. Texts of messages and TW_CHECKs are not flipped. No part of the normal run.
+out and counted. Texts of messages and TW_CHECKs are not flipped. The flipped files check the bounds of containers, as the preset `asan` does. No
+part of the normal run.
 """
 import argparse
 import collections
@@ -39,6 +40,7 @@ Flip = collections.namedtuple("Flip", "number file line what start end old new f
 
 SWITCH = r"""
 #pragma once
+#define _GLIBCXX_ASSERTIONS 1
 #include <cstdio>
 #include <cstdlib>
 inline const int tw_flipped = std::getenv("TW_FLIP") ? std::atoi(std::getenv("TW_FLIP")) : -1;

@@ -267,6 +267,23 @@ TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
   EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
 }
 
+// The one mark that changes results is believed by the workload's tolerance only.
+TEST(LowerGpu, FloatsAreRoundedWhereTheToleranceAllowsIt) {
+  test::Scheduled scheduled("matmul(M = 16, N = 8, K = 16)", {}, R"(b = get_block("C")
+i, j, k = get_loops(b)
+annotate(i, "warp_mma", 2)
+)");
+  Arena arena;
+  Program program = scheduled.program();
+  EXPECT_EQ(to_string(lowered(arena, program).rejected()),
+            "the products of block `C` would be rounded to 9 bits, but the workload's tolerance asks for 24");
+  program.tolerance = {1e-3, 1e-2};
+  EXPECT_EQ(to_string(lowered(arena, program).rejected()),
+            "the products of block `C` would be rounded to 9 bits, but the workload's tolerance asks for 11");
+  program.tolerance = {1e-2, 1e-2};
+  EXPECT_TRUE(lowered(arena, program));
+}
+
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
   std::string schedule = R"(b = get_block("C")
 i, j, k = get_loops(b)
