@@ -4,6 +4,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/arguments.h"
@@ -96,6 +97,12 @@ std::optional<std::vector<TrialProgram>> chosen_programs(const Options& options)
   return chosen;
 }
 
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (const Signature& signature : signatures(operator_library())) names.push_back(signature.name);
+  return names;
+}
+
 std::string trace_of(const Counterexample& found, const Target& target) {
   return print_trace_file(
       {TW_VERSION, to_string(target), found.failing.program, found.failing.trace});
@@ -134,6 +141,7 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check,
                           {"different", check.different},
                           {"tile_levels", check.all_tile_levels().drawn},
                           {"tile_levels_above_one", check.all_tile_levels().above_one},
+                          {"prior_tile_levels", {{"drawn", check.prior_tile_levels.drawn}, {"above_one", check.prior_tile_levels.above_one}}},
                           {"rarest_tile_level", {{"drawn", check.rarest_tile_level().drawn}, {"above_one", check.rarest_tile_level().above_one}}}};
   if (small)
     out["counterexample"] = {{"use", small->use},
@@ -142,11 +150,24 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check,
   return out;
 }
 
+// Is it a schedule for no operator of the library?
+bool is_for_nothing(const Subject& subject) {
+  const rules::Rule* rule = subject.uses.empty() ? nullptr : subject.uses[0].rule;
+  return subject.kind != "set" && rule && rule->is_schedule() && !std::ranges::count(operator_names(), std::string(rule->workload));
+}
+
+std::string near_workload(const rules::Rule& rule) {
+  std::vector<std::string> names = operator_names();
+  std::string near = closest(std::string(rule.workload), names);
+  bool is_known = near == rule.workload || near.empty();
+  return is_known ? "name one with --workload and --use" : cat("did you mean `", near, "`?");
+}
+
 void print_matches(const Subject& subject, const RuleCheck& check) {
   const rules::Rule& rule = *subject.uses[0].rule;
   bool is_unmatched = check.matches.empty() && check.draws == 0;
   if (is_unmatched && rule.is_schedule())
-    std::printf("  is for `%s`, which none of the programs is: name one with --workload and --use\n", std::string(rule.workload).c_str());
+    std::printf("  is for `%s`, which none of the programs is: %s\n", std::string(rule.workload).c_str(), near_workload(rule).c_str());
   else if (is_unmatched)
     std::printf("  fits no block of the operator library\n");
   for (const Match& match : check.matches)
@@ -169,10 +190,13 @@ void print_check(const Subject& subject, const RuleCheck& check,
         "  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",
         check.sketches, check.programs, check.draws, check.rejected, check.different);
   }
+  if (check.adds_nothing) std::printf("  the %s adds no sketch anywhere\n", subject.kind.c_str());
   RuleCheck::Level all = check.all_tile_levels(), rarest = check.rarest_tile_level();
   if (all.drawn)
-    std::printf("  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws\n",
-                100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn);
+    std::printf("  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws; most draws are the best of %d in this, "
+                "of the prior's own %.0f %% are\n",
+                100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn, RuleCheck::kMostTries,
+                100.0 * check.prior_tile_levels.above_one / std::max(1, check.prior_tile_levels.drawn));
   for (const auto& [reason, count] : check.draw_rejects)
     std::printf("  draws rejected %d times: %s\n", count, reason.c_str());
   if (small)
@@ -191,21 +215,29 @@ int check_module(const Options& options, const Target& target) {
   std::vector<Subject> subjects = subjects_of(module, library, options.rule);
   if (subjects.empty()) return say(cat(options.file, ": nothing to check")), Usage;
   int code = Ok;
+  bool is_wrong = false;  // some text: the other subjects are looked at all the same
   boost::json::array all;
   for (const Subject& subject : subjects) {
     RuleCheck check =
         check_rule(subject.uses, library, *programs, target, options.draws, options.seed);
-    if (!check.errors.empty()) return std::fputs(check.errors.c_str(), stderr), Usage;
+    if (!check.errors.empty()) {
+      std::fputs(check.errors.c_str(), stderr);
+      is_wrong = true;
+      continue;
+    }
     std::optional<Counterexample> small;
     if (check.counterexample) small = reduced(*check.counterexample, target);
-    if (check.different || (check.draws && check.rejected == check.draws)) code = TargetMissed;
+    bool is_unmatched = check.matches.empty() && check.draws == 0;
+    bool is_proven = !check.different && !check.adds_nothing && !(check.draws && check.rejected == check.draws) &&
+                     !(is_unmatched && is_for_nothing(subject));
+    if (!is_proven) code = TargetMissed;
     if (options.json)
       all.push_back(to_json(subject, check, small, target));
     else
       print_check(subject, check, small, target);
   }
-  if (options.json) print_json({{"file", options.file}, {"checked", all}});
-  return code;
+  if (options.json && (!is_wrong || !all.empty())) print_json({{"file", options.file}, {"checked", all}});
+  return is_wrong ? Usage : code;
 }
 
 }  // namespace
@@ -218,8 +250,8 @@ int run_check(int count, char** words) {
       "not the others, the sketches that it\n"
       "makes, and a proof by running: random draws are compared with the program in the "
       "interpreter, scheduled and lowered.\n"
-      "Exit code 1: a draw computes something else (its trace is printed, reduced), or every draw "
-      "is rejected.",
+      "Exit code 1: a draw computes something else (its trace is printed, reduced), every draw "
+      "is rejected, or there is nothing to draw.",
       "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
       "--op dense --draws 1000 --json");
   app->add_option("FILE", options.file, "the rule module (.tw)")->required();

@@ -5,6 +5,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
+#include <regex>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -49,6 +50,12 @@ boost::json::object to_json(const std::string& task, const SpaceExplanation& exp
           {"rejected", explained.rejected}};
 }
 
+// A reason without its numbers and names: "..." for each hole.
+std::string without_holes(const std::string& reason) {
+  static const std::regex hole("\\{[a-z0-9]\\}");
+  return std::regex_replace(reason, hole, "...");
+}
+
 void print_explanation(const std::string& task, const SpaceExplanation& explained) {
   std::printf("# task %s\n", task.c_str());
   std::vector<std::vector<std::string>> rules, rejects;
@@ -64,7 +71,7 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
     std::string prefix = row.instruction + ": ";
     std::string example = row.example.starts_with(prefix) ? row.example.substr(prefix.size()) : row.example;
     rejects.push_back({row.rule.empty() ? "-" : row.rule, row.instruction.empty() ? "-" : row.instruction, row.when, std::to_string(row.count),
-                       row.reason, example == row.reason ? "-" : example});
+                       without_holes(row.reason), example == row.reason ? "-" : example});
   }
   if (!rejects.empty()) {
     std::printf("\n");

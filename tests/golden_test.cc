@@ -61,6 +61,14 @@ void check_result(const Program& before, const Program& after, const Trace& trac
   for (u64 seed = 0; seed < 3; ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
 }
 
+// The target is what the last line says behind "lower for", empty if it is another line.
+std::pair<std::string, std::string> schedule_and_target(const std::string& steps) {
+  constexpr std::string_view lower = "lower for ";
+  std::size_t at = steps.rfind(lower);
+  if (at == std::string::npos) return {steps, ""};
+  return {steps.substr(0, at), steps.substr(at + lower.size(), steps.size() - at - lower.size() - 1)};
+}
+
 // The lowered program: its text after the last pass, for devices their source.
 Result<std::string> lowered(Arena& arena, const Program& program, const std::string& target_text) {
   Source source{"target", target_text};
@@ -80,12 +88,9 @@ Result<std::string> lowered(Arena& arena, const Program& program, const std::str
 
 // What the case gives: the program afterwards, or the Reject.
 std::string run(const std::string& name, const test::GoldenCase& c) {
-  constexpr std::string_view kLower = "lower for ";
-  std::size_t lower_at = c.steps.find(kLower);
-  std::string target = lower_at == std::string::npos ? "" : c.steps.substr(lower_at + kLower.size());
-  while (!target.empty() && target.back() == '\n') target.pop_back();
+  auto [schedule, target] = schedule_and_target(c.steps);
   std::optional<OwnedProgram> base = program_of(name, c.program);
-  std::optional<Trace> trace = trace_of(name, c.steps.substr(0, lower_at));
+  std::optional<Trace> trace = trace_of(name, schedule);
   if (!base || !trace) return "";
   Arena arena;
   State state(arena, base->program);

@@ -89,6 +89,17 @@ std::vector<FoundDevice> find_devices(std::string& error) {
   return out;
 }
 
+// OpenCL C 1.2 is enough but for sub-groups, which came with 2.0.
+std::string language_of(cl_device_id id) {
+  auto ask = [&](cl_device_info what) {
+    return text_of([&](auto... rest) { return cl().get_device_info(id, what, rest...); });
+  };
+  std::string version = ask(CL_DEVICE_OPENCL_C_VERSION).substr(0, 12);  // "OpenCL C 2.0 ..."
+  bool has_sub_groups = ask(CL_DEVICE_EXTENSIONS).find("cl_khr_subgroups") != std::string::npos;
+  bool is_newer = version == "OpenCL C 2.0" || version == "OpenCL C 3.0";
+  return has_sub_groups && is_newer ? "-cl-std=CL" + version.substr(9) : "-cl-std=CL1.2";
+}
+
 }  // namespace
 
 std::vector<std::string> names(std::string& error) {
@@ -179,7 +190,7 @@ LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vect
   cl_program program = cl().create_program(device.state().context, 1, &text, &bytes, &code);
   state_->program = program;
   cl_device_id id = device.state().device;
-  code = program ? cl().build_program(program, 1, &id, "-cl-std=CL1.2", nullptr, nullptr) : code;
+  code = program ? cl().build_program(program, 1, &id, language_of(id).c_str(), nullptr, nullptr) : code;
   if (code != CL_SUCCESS) {
     std::string log =
         text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });

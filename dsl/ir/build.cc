@@ -8,7 +8,11 @@
 namespace tw {
 namespace {
 
+// Wraps, as machine code does; division of the smallest integer by -1 would be a trap.
+i64 wrapped(u64 value) { return static_cast<i64>(value); }
+
 i64 floor_div(i64 a, i64 b) {
+  if (b == -1) return wrapped(0 - static_cast<u64>(a));
   i64 q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
@@ -19,12 +23,12 @@ bool is_comparison(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::N
 
 std::optional<i64> fold(BinaryOp op, i64 a, i64 b) {
   switch (op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return a * b;
+    case BinaryOp::Add: return wrapped(static_cast<u64>(a) + static_cast<u64>(b));
+    case BinaryOp::Sub: return wrapped(static_cast<u64>(a) - static_cast<u64>(b));
+    case BinaryOp::Mul: return wrapped(static_cast<u64>(a) * static_cast<u64>(b));
     case BinaryOp::Div: return std::nullopt;
     case BinaryOp::FloorDiv: return b == 0 ? std::nullopt : std::optional(floor_div(a, b));
-    case BinaryOp::FloorMod: return b == 0 ? std::nullopt : std::optional(a - floor_div(a, b) * b);
+    case BinaryOp::FloorMod: return b == 0 ? std::nullopt : std::optional(b == -1 ? 0 : a - floor_div(a, b) * b);
     case BinaryOp::Min: return std::min(a, b);
     case BinaryOp::Max: return std::max(a, b);
     case BinaryOp::Lt: return a < b;

@@ -66,6 +66,9 @@ std::optional<RuleValue> Evaluator::call_user(const Module& home, const UserFunc
 }
 
 std::optional<RuleValue> Evaluator::call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span) {
+  i64 parts = 0;
+  for (const RuleValue& value : values) parts += value.parts;
+  if (!charge(parts, span)) return std::nullopt;
   auto apply = [&](const RuleValue& f, const RuleValue& x) { return call_lambda(f, {x}, span); };
   FunctionResult result = function.call(arena(), values, apply);
   if (result.error == function_failed) return std::nullopt;

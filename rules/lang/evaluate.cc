@@ -1,5 +1,6 @@
 #include "rules/lang/evaluate.h"
 
+#include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
 #include "rules/lang/plugin.h"
@@ -9,6 +10,35 @@ namespace tw::rules {
 const char* name_of(RuleValue::Tag tag) {
   constexpr const char* names[] = {"none", "a boolean", "an integer", "a text", "a list", "a loop", "a block", "a function", "an open value"};
   return names[static_cast<int>(tag)];
+}
+
+i64 parts_of(const Arg& arg, i64 most) {
+  i64 parts = 1;
+  for (const Arg& item : arg.items) {
+    if (parts >= most) return most;
+    parts += parts_of(item, most - parts);
+  }
+  return parts;
+}
+
+bool same(const RuleValue& a, const RuleValue& b) {
+  using Tag = RuleValue::Tag;
+  if (a.tag != b.tag) return false;
+  if (a.tag == Tag::Text) return a.text == b.text;
+  if (a.tag == Tag::Lambda) return a.lambda == b.lambda && a.scope == b.scope;
+  if (a.tag == Tag::Open) return a.open.tag == b.open.tag && a.open.integer == b.open.integer && a.open.items.data() == b.open.items.data();
+  if (a.tag != Tag::List) return a.integer == b.integer;
+  return a.list == b.list || std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
+}
+
+std::optional<i64> exact(BinaryOp op, i64 a, i64 b) {
+  i64 result = 0;
+  bool is_division = op == BinaryOp::FloorDiv || op == BinaryOp::FloorMod;
+  if (is_division && b == -1 && __builtin_sub_overflow(i64{0}, a, &result)) return std::nullopt;
+  if (op == BinaryOp::Add && __builtin_add_overflow(a, b, &result)) return std::nullopt;
+  if (op == BinaryOp::Sub && __builtin_sub_overflow(a, b, &result)) return std::nullopt;
+  if (op == BinaryOp::Mul && __builtin_mul_overflow(a, b, &result)) return std::nullopt;
+  return fold(op, a, b);
 }
 
 const std::vector<TargetMember>& target_members() {
@@ -98,7 +128,10 @@ RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Sched
     };
     for (const Reject& caught : evaluator.caught()) note(caught, true);
     if (flow == Flow::Rejected) note(evaluator.rejected, false);
-    if (flow == Flow::Next || flow == Flow::Skip) outcome.schedules.push_back(std::move(schedule));
+    if (flow == Flow::Next || flow == Flow::Skip) {
+      outcome.schedules.push_back(std::move(schedule));
+      outcome.conditions.push_back(std::move(evaluator.conditions));
+    }
     outcome.dropped += flow == Flow::Drop && evaluator.applied();
     choices = evaluator.choices;
     while (!choices.empty() && choices.back().taken + 1 == choices.back().count) choices.pop_back();

@@ -13,6 +13,8 @@ struct Limits {
   i64 steps_per_task = 20000000; // per rule and task
   int list_length = 10000;
   int list_depth = 64;
+  i64 list_parts = 100000;       // values of a list, those of lists inside it counted
+  i64 open_parts = 1000;         // samples, numbers and operators in an open value
   int call_depth = 64;           // functions inside functions
   int nesting = 600;             // expressions inside expressions, through calls
   int forks_per_block = 256;
@@ -42,8 +44,16 @@ struct ForkReject {
   bool is_caught = false;   // inside a `try`: the fork went on
 };
 
+// A `require` or `prefer` that a rule recorded.
+struct RecordedCondition {
+  std::size_t step = 0;  // in the trace
+  Span span;             // in the rule's text
+  bool holds = false;    // for the draw at hand
+};
+
 struct RuleOutcome {
   std::vector<Schedule> schedules;   // one per fork that was kept
+  std::vector<std::vector<RecordedCondition>> conditions;  // of each of them, those that this rule added
   std::vector<ForkReject> rejects;   // instructions that were rejected
   bool applied = false;              // `when` held
   std::string unmet;                 // else the part of `when` that is false, as written

@@ -55,6 +55,7 @@ class Evaluator {
   };
   std::vector<Choice> choices;
   Reject rejected;
+  std::vector<RecordedCondition> conditions;
   // Loops whose extent depends on a sample, carried from rule to rule by the caller through the trace.
   void assume_open(const std::unordered_set<u32>& open) { open_loops_ = open; }
   // What earlier rules left: handles that samples made, and blocks around which the order of loops depends on a sample.
@@ -99,7 +100,6 @@ class Evaluator {
   std::optional<RuleValue> eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_binary(const ast::Binary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> combine(const ast::Binary* n, const RuleValue& a, const RuleValue& b);
-  static bool same(const RuleValue& a, const RuleValue& b);
   static Arg arg_of(const RuleValue& v) { return v.tag == Tag::Open ? v.open : Arg::of_int(v.integer); }
   std::optional<bool> condition(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
 

@@ -13,6 +13,10 @@ bool Evaluator::charge(i64 steps, Span span) {
 }
 
 bool Evaluator::check_size(const RuleValue& value, Span span) {
+  if (value.tag == Tag::Open && value.parts > limits_.open_parts) {
+    error(span, cat("an open value of more than ", limits_.open_parts, " parts"), "what is made of samples is written out in the trace");
+    return false;
+  }
   if (value.tag != Tag::List) return true;
   if (value.list->size() > static_cast<std::size_t>(limits_.list_length)) {
     error(span, cat("a list of more than ", limits_.list_length, " elements"));
@@ -20,6 +24,10 @@ bool Evaluator::check_size(const RuleValue& value, Span span) {
   }
   if (value.depth > limits_.list_depth) {
     error(span, cat("lists inside lists more than ", limits_.list_depth, " deep"));
+    return false;
+  }
+  if (value.parts > limits_.list_parts) {
+    error(span, cat("a list of more than ", limits_.list_parts, " values, those of the lists inside counted"));
     return false;
   }
   return true;
@@ -31,10 +39,10 @@ std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_p
   ++nesting_;
   std::optional<RuleValue> value = eval_kind(e, scope);
   --nesting_;
-  if (!value || value->tag != Tag::List) return value;
-  // A name only refers to its list.
-  bool is_new = e->kind != ast::Kind::Name;
-  if (is_new && (!check_size(*value, e->span) || !charge(4 * static_cast<i64>(value->list->size()), e->span))) return std::nullopt;
+  // A name only refers to its value.
+  if (!value || e->kind == ast::Kind::Name) return value;
+  if (!check_size(*value, e->span)) return std::nullopt;
+  if (value->tag == Tag::List && !charge(4 * static_cast<i64>(value->list->size()), e->span)) return std::nullopt;
   return value;
 }
 
@@ -169,7 +177,10 @@ std::optional<RuleValue> Evaluator::eval_unary(const ast::Unary* n, const std::s
   std::optional<RuleValue> value = eval(n->value, scope);
   if (!value) return std::nullopt;
   if (n->op == UnaryOp::Not && value->tag == Tag::Bool) return RuleValue::of(!value->integer);
-  if (n->op == UnaryOp::Neg && value->tag == Tag::Int) return RuleValue::of(-value->integer);
+  if (n->op == UnaryOp::Neg && value->tag == Tag::Int) {
+    std::optional<i64> negative = exact(BinaryOp::Sub, 0, value->integer);
+    return negative ? std::optional(RuleValue::of(*negative)) : error(n->span, "the integer does not fit into 64 bits");
+  }
   return type_error(n->value->span, n->op == UnaryOp::Not ? "a boolean" : "an integer", *value);
 }
 
@@ -188,31 +199,27 @@ std::optional<RuleValue> Evaluator::combine(const ast::Binary* n, const RuleValu
   auto number = [](const RuleValue& v) { return v.tag == Tag::Int || v.tag == Tag::Bool; };
   if (n->op == BinaryOp::Div) return error(n->op_span, "integers divide with //");
   if (number(a) && number(b)) {
-    Arena scratch(512);
-    Build build{scratch};
-    const Expr* folded = build.binary(n->op, build.integer(a.integer), build.integer(b.integer));
-    std::optional<i64> value = constant_of(folded);
-    if (!value) return error(n->op_span, "division by zero");
-    bool is_bool = folded->type.dtype == DType::Bool || (a.tag == Tag::Bool && b.tag == Tag::Bool);
+    bool is_division = n->op == BinaryOp::FloorDiv || n->op == BinaryOp::FloorMod;
+    if (is_division && b.integer == 0) return error(n->op_span, "division by zero");
+    std::optional<i64> value = exact(n->op, a.integer, b.integer);
+    if (!value) return error(n->op_span, "the integer does not fit into 64 bits");
+    bool is_bool = n->op >= BinaryOp::Lt || (a.tag == Tag::Bool && b.tag == Tag::Bool);
     return is_bool ? RuleValue::of(*value != 0) : RuleValue::of(*value);
   }
   if ((a.tag == Tag::Open || number(a)) && (b.tag == Tag::Open || number(b))) {
-    return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = n->op, .items = arena().list<Arg>({arg_of(a), arg_of(b)})});
+    return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = n->op, .items = arena().list<Arg>({arg_of(a), arg_of(b)})},
+                              a.parts + b.parts + 1);
   }
   if (n->op == BinaryOp::Add && a.tag == Tag::List && b.tag == Tag::List) {
     std::vector<RuleValue> joined = *a.list;
     joined.insert(joined.end(), b.list->begin(), b.list->end());
     return RuleValue::of(std::move(joined));
   }
-  if (n->op == BinaryOp::Eq || n->op == BinaryOp::Ne) return RuleValue::of(same(a, b) == (n->op == BinaryOp::Eq));
+  if (n->op == BinaryOp::Eq || n->op == BinaryOp::Ne) {
+    if (!charge(std::min(a.parts, b.parts), n->span)) return std::nullopt;
+    return RuleValue::of(same(a, b) == (n->op == BinaryOp::Eq));
+  }
   return error(n->op_span, cat("`", name_of(n->op), "` between ", name_of(a.tag), " and ", name_of(b.tag)));
-}
-
-bool Evaluator::same(const RuleValue& a, const RuleValue& b) {
-  if (a.tag != b.tag) return false;
-  if (a.tag == Tag::Text) return a.text == b.text;
-  if (a.tag != Tag::List) return a.integer == b.integer;
-  return std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), [](auto& x, auto& y) { return same(x, y); });
 }
 
 std::optional<bool> Evaluator::condition(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {

@@ -27,6 +27,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (is_number && sink_.records() && !may_be_open(kind, parameter)) {
       return error(argument.value->span, open_argument_message(kind, parameter), open_argument_note);
     }
+    if (!charge(values[i].parts, argument.value->span)) return std::nullopt;
     std::optional<Arg> arg = to_arg(values[i], argument.value->span);
     if (!arg) return std::nullopt;
     arguments[index] = *arg;
@@ -131,6 +132,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
+  if (reject_is_fine && sink_.records()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, static_cast<bool>(first)});
   if (!first) {
     // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at the draw.
     if (reject_is_fine && sink_.records()) return record_unchecked(kind, arguments);

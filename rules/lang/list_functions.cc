@@ -17,19 +17,20 @@ bool is_list(const Values& values, std::size_t i) { return i < values.size() && 
 bool is_number(const RuleValue& v) { return v.tag == Tag::Int || v.tag == Tag::Open; }
 Arg arg_of(const RuleValue& v) { return v.tag == Tag::Open ? v.open : Arg::of_int(v.integer); }
 
-// op over two integers, fixed or open.
-RuleValue combine(Arena& arena, BinaryOp op, const RuleValue& a, const RuleValue& b) {
+// op over two integers, fixed or open; nothing where the result does not fit.
+std::optional<RuleValue> combine(Arena& arena, BinaryOp op, const RuleValue& a, const RuleValue& b) {
   if (a.tag == Tag::Int && b.tag == Tag::Int) {
-    Build build{arena};
-    return RuleValue::of(constant_of(build.binary(op, build.integer(a.integer), build.integer(b.integer))).value_or(0));
+    std::optional<i64> value = exact(op, a.integer, b.integer);
+    return value ? std::optional(RuleValue::of(*value)) : std::nullopt;
   }
-  return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({arg_of(a), arg_of(b)})});
+  return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({arg_of(a), arg_of(b)})}, a.parts + b.parts + 1);
 }
+constexpr const char* too_large = "the integer does not fit into 64 bits";
 
 FunctionResult range(Arena&, const Values& v, const Apply&) {
   if (v.empty() || v.size() > 2 || v[0].tag != Tag::Int || v.back().tag != Tag::Int) return fail("expected one or two fixed integers");
   i64 begin = v.size() == 2 ? v[0].integer : 0, end = v.back().integer;
-  if (end - begin > 10000) return fail("more than 10000 elements");
+  if (begin < end && static_cast<u64>(end) - static_cast<u64>(begin) > 10000) return fail("more than 10000 elements");
   Values out;
   for (i64 i = begin; i < end; ++i) out.push_back(RuleValue::of(i));
   return {RuleValue::of(std::move(out)), {}};
@@ -63,7 +64,9 @@ FunctionResult fold(Arena& arena, const Values& v, const Apply&) {
   if (first && items.empty()) return fail("expected at least one integer");
   for (const RuleValue& item : items) {
     if (!is_number(item)) return fail(cat("expected integers, found ", name_of(item.tag)));
-    result = first ? item : combine(arena, Op, result, item);
+    std::optional<RuleValue> next = first ? item : combine(arena, Op, result, item);
+    if (!next) return fail(too_large);
+    result = std::move(*next);
     first = false;
   }
   return {result, {}};
@@ -72,8 +75,10 @@ FunctionResult fold(Arena& arena, const Values& v, const Apply&) {
 FunctionResult ceildiv(Arena& arena, const Values& v, const Apply&) {
   if (v.size() != 2 || !is_number(v[0]) || !is_number(v[1])) return fail("expected two integers");
   if (v[1].tag == Tag::Int && v[1].integer < 1) return fail("expected a positive divisor");
-  RuleValue up = combine(arena, BinaryOp::Add, v[0], combine(arena, BinaryOp::Add, v[1], RuleValue::of(static_cast<i64>(-1))));
-  return {combine(arena, BinaryOp::FloorDiv, up, v[1]), {}};
+  std::optional<RuleValue> less = combine(arena, BinaryOp::Add, v[1], RuleValue::of(static_cast<i64>(-1)));
+  std::optional<RuleValue> up = combine(arena, BinaryOp::Add, v[0], *less);
+  if (!up) return fail(too_large);
+  return {*combine(arena, BinaryOp::FloorDiv, *up, v[1]), {}};
 }
 
 FunctionResult zip(Arena&, const Values& v, const Apply&) {
@@ -111,7 +116,7 @@ FunctionResult prefix(Arena&, const Values& v, const Apply& apply) {
 FunctionResult contains(Arena&, const Values& v, const Apply&) {
   if (v.size() != 2 || !is_list(v, 0)) return fail("expected a list and a value");
   for (const RuleValue& item : *v[0].list) {
-    if (item.tag == v[1].tag && item.integer == v[1].integer && item.text == v[1].text) return {RuleValue::of(true), {}};
+    if (same(item, v[1])) return {RuleValue::of(true), {}};
   }
   return {RuleValue::of(false), {}};
 }

@@ -146,6 +146,7 @@ Flow Evaluator::attempt(const Statement& s, const std::shared_ptr<Scope>& scope)
   caught_.push_back(rejected);
   failed_ = false;
   sink_.schedule() = std::move(before);
+  std::erase_if(conditions, [&](const RecordedCondition& condition) { return condition.step >= sink_.instructions(); });
   next_choice_ = choice;
   return run_nested(s.otherwise, scope);
 }
@@ -193,7 +194,8 @@ Flow Evaluator::assign_one(const ast::Expr* target, RuleValue value, const std::
   std::vector<RuleValue> copy = *list->list;
   copy[at->integer] = std::move(value);
   *list = RuleValue::of(std::move(copy));
-  return check_size(*list, target->span) ? Flow::Next : Flow::Error;
+  // The list is copied, which is much less work than making its elements.
+  return check_size(*list, target->span) && charge(static_cast<i64>(list->list->size()) / 16, target->span) ? Flow::Next : Flow::Error;
 }
 
 }  // namespace tw::rules

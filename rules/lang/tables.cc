@@ -66,9 +66,11 @@ Table limits() {
            {"instructions", number(limits.instructions), "Instructions of a trace."},
            {"list depth", number(limits.list_depth), "Lists inside lists."},
            {"list length", number(limits.list_length), "Elements of a list."},
+           {"list values", number(limits.list_parts), "Values of a list, those of lists inside it counted."},
            {"nested calls", number(limits.call_depth), "Functions inside functions."},
            {"nested expressions", number(limits.nesting),
             "Expressions inside expressions, through calls."},
+           {"open values", number(limits.open_parts), "Samples, numbers and operators in one open value."},
            {"sketches", number(limits.sketches), "Sketches of a task."},
            {"steps", number(limits.steps),
             "Steps of a rule on one block, all its forks; an instruction takes 100, an element of "

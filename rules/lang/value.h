@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace tw::rules {
 
 struct Scope;
 
+// How much is written when an argument is written out, `most` or more being `most`.
+i64 parts_of(const Arg& arg, i64 most);
+
 struct RuleValue {
   enum class Tag : u8 { None, Bool, Int, Text, List, Loop, Block, Lambda, Open };
   Tag tag = Tag::None;
@@ -20,6 +24,7 @@ struct RuleValue {
   std::string text;
   std::shared_ptr<std::vector<RuleValue>> list;
   int depth = 0;    // of lists inside lists; 0 = no list
+  i64 parts = 1;    // what is written when it is written out: all values of lists inside lists, all of an open value's expression
   Arg open;  // Open: an argument over values of the trace
   const ast::Lambda* lambda = nullptr;
   std::shared_ptr<Scope> scope;  // of Lambda
@@ -34,17 +39,33 @@ struct RuleValue {
     RuleValue v;
     v.tag = Tag::List;
     v.depth = 1;
-    for (const RuleValue& item : items) v.depth = std::max(v.depth, item.depth + 1);
+    for (const RuleValue& item : items) {
+      v.depth = std::max(v.depth, item.depth + 1);
+      v.parts = std::min(v.parts + item.parts, most_parts);
+    }
     v.list = std::make_shared<std::vector<RuleValue>>(std::move(items));
     return v;
   }
-  static RuleValue of_open(Arg arg) { RuleValue v; v.tag = Tag::Open; v.open = arg; return v; }
+  static RuleValue of_open(Arg arg) { return of_open(arg, parts_of(arg, most_parts)); }
+  static RuleValue of_open(Arg arg, i64 parts) {
+    RuleValue v;
+    v.tag = Tag::Open;
+    v.open = arg;
+    v.parts = std::min(parts, most_parts);
+    return v;
+  }
+  static constexpr i64 most_parts = 1 << 20;  // counted no further: values are shared, and what is written out may be exponential
 
   LoopId loop() const { return {static_cast<u32>(integer)}; }
   BlockId block() const { return {static_cast<u32>(integer)}; }
 };
 
 const char* name_of(RuleValue::Tag tag);  // "an integer", "a loop", ...
+
+// Equal values; open ones and functions if they are the same. Takes at most as many steps as the smaller one has parts.
+bool same(const RuleValue& a, const RuleValue& b);
+// An operator between integers; nothing where the result does not fit into 64 bits, or there is none (division by zero).
+std::optional<i64> exact(BinaryOp op, i64 a, i64 b);
 
 // Names in scope, innermost last; a child sees its parent's.
 struct Scope {

@@ -17,6 +17,8 @@ class JointPrior {
   // Sets the decisions of all groups (sample order, as in replay). False if some group has no valid assignment. Tiles for which none was
   // found stay open.
   bool draw(std::vector<Decision>& decisions, Rng& rng) const;
+  // Is it certain that draw() gives false? Of groups that are too large to enumerate nothing is known.
+  bool is_impossible() const;
   // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the valid
   // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none.
   bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;
@@ -25,6 +27,8 @@ class JointPrior {
   bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
   // Is the sample a tile that is drawn together with others?
   bool is_tied_tile(std::size_t sample) const { return tiles_[sample].is_tied; }
+  // Is it a `require` over groups, which draw() satisfies? One over anything else is known at replay only.
+  bool satisfies(const Instruction& instruction) const;
   // log10 of the number of valid assignments of all groups together; of tiles nothing is counted.
   double log10_groups() const;
   // Does the assignment satisfy every require and prefer over categorical samples, and every require over tied tiles?
@@ -65,6 +69,7 @@ class JointPrior {
   void draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const;
   bool tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const;
   class Enumeration;
+  bool is_over_categoricals(const Arg& arg) const;
   // `indices`: one per sample of the group.
   bool holds(const Group& group, const Index* indices) const;
   i64 evaluate(const Arg& arg, const Index* indices) const;

@@ -36,12 +36,15 @@ struct RuleCheck {
   std::map<std::string, std::vector<std::string>> misses;   // part of `when` that is false -> "dense Y", ...
   std::map<std::string, int> rejects;                       // "split: ..." -> how often, while the space was built
   int sketches = 0, programs = 0;                           // of all programs where something matched
+  bool adds_nothing = false;                                // it matched, but no sketch has an instruction of it: nothing was drawn
   int draws = 0, rejected = 0, different = 0;
   // Factors of the drawn tiles whose loops have an extent that can be divided, by how many factors the tile has and which one it is.
   struct Level {
     int drawn = 0, above_one = 0;
   };
   std::map<std::pair<int, int>, Level> tile_levels;
+  Level prior_tile_levels;                                  // all of the first tries, which are as the prior draws them
+  static constexpr int kMostTries = 16;                     // of which the best is taken, for seven draws of eight
   Level all_tile_levels() const;
   Level rarest_tile_level() const;                          // that is above 1 in the smallest share of the draws
   std::map<std::string, int> draw_rejects;

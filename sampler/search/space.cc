@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "sampler/draw/tiles.h"
 
@@ -16,7 +17,54 @@ struct Partial {
   Schedule schedule;
   std::vector<std::string> rules;
   std::vector<std::string> makers;  // one per instruction
+  bool is_doubtful = false;         // the draw at hand does not meet a condition: there may be none that meets all
 };
+
+constexpr const char* impossible = "no decisions satisfy `{a}` and the conditions before it";
+
+bool is_condition(const Instruction& step) {
+  std::string_view name = step.kind->name;
+  return name == "require" || name == "prefer";
+}
+
+bool is_impossible_until(const Trace& trace, std::size_t step) {
+  std::vector<bool> wanted(trace.instructions().size(), false);
+  std::fill(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(step) + 1, true);
+  return JointPrior(trace.keeping(wanted)).is_impossible();
+}
+
+// See Sketch::condition_step; -1 = the trace has no condition.
+int step_to_name(const Trace& trace, const JointPrior& prior) {
+  int last = -1;
+  for (std::size_t i = 0; i < trace.instructions().size(); ++i) {
+    if (!is_condition(trace.instructions()[i])) continue;
+    last = static_cast<int>(i);
+    if (prior.is_impossible() && is_impossible_until(trace, i)) return last;
+  }
+  return last;
+}
+
+Sketch make_sketch(Trace trace, std::vector<std::string> rules, std::vector<std::string> makers) {
+  auto prior = std::make_shared<const JointPrior>(trace);
+  int step = step_to_name(trace, *prior);
+  std::string condition = step < 0 ? "" : trace.print_instruction(trace.instructions()[static_cast<std::size_t>(step)]);
+  return {std::move(trace), std::move(prior), std::move(rules), std::move(makers), step, std::move(condition)};
+}
+
+// Drops a fork whose conditions exclude every draw: nothing could be drawn from its sketch, which would stand where a good one was.
+bool is_possible(const rules::RuleUse& use, const Schedule& schedule, const std::vector<rules::RecordedCondition>& conditions,
+                 bool is_doubtful, Space& space) {
+  const Trace& trace = schedule.trace();
+  if (conditions.empty() || !is_doubtful || !JointPrior(trace).is_impossible()) return true;
+  auto wrong = std::find_if(conditions.begin(), conditions.end() - 1, [&](const auto& condition) { return is_impossible_until(trace, condition.step); });
+  const Instruction& step = trace.instructions()[wrong->step];
+  std::string text = trace.print_instruction(step);
+  Reject why = reject(impossible, Str(text));
+  why.instruction = step.kind->name;
+  std::string place = cat(use.module->source->name, ":", position_of(*use.module->source, wrong->span.begin).line);
+  space.rejects.push_back({std::string(use.rule->name), cat(to_string(why), " (", place, ")"), step.kind->name, impossible});
+  return false;
+}
 
 // Blocks of the program at first, last one first: consumers before producers.
 std::vector<BlockId> visiting_order(const Program& program) {
@@ -24,6 +72,15 @@ std::vector<BlockId> visiting_order(const Program& program) {
   for_each<Block>(program.body, [&](const Block* block) { order.push_back(block->id); });
   std::reverse(order.begin(), order.end());
   return order;
+}
+
+// "at block `C` of ", or nothing for a rule that visits the program.
+std::string place_of(const Program& program, BlockId id) {
+  std::string place;
+  for_each<Block>(program.body, [&](const Block* block) {
+    if (block->id == id) place = cat("at block `", block->name, "` of ");
+  });
+  return place;
 }
 
 // One rule on one block for every partial sketch. A fork that an instruction rejected is no sketch, unless nothing else is left.
@@ -41,17 +98,24 @@ std::vector<Partial> apply_everywhere(const rules::RuleUse& use, const rules::Li
     steps += outcome.steps;
     space.rejects.insert(space.rejects.end(), outcome.rejects.begin(), outcome.rejects.end());
     const Block* visited = use.rule->visits_program ? nullptr : partial.schedule.state().find_block(block);
-    space.visits.push_back({std::string(use.rule->name), std::string(visited ? visited->name : Str()), outcome.applied, outcome.unmet,
-                            static_cast<int>(outcome.schedules.size()), outcome.dropped});
-    if (outcome.schedules.empty()) next.push_back(std::move(partial));
-    for (Schedule& schedule : outcome.schedules) {
+    RuleVisit visit{std::string(use.rule->name), std::string(visited ? visited->name : Str()), outcome.applied, outcome.unmet, 0, outcome.dropped};
+    for (std::size_t i = 0; i < outcome.schedules.size(); ++i) {
+      Schedule& schedule = outcome.schedules[i];
+      static const std::vector<rules::RecordedCondition> none;
+      const auto& conditions = i < outcome.conditions.size() ? outcome.conditions[i] : none;  // rules of plugins tell of none
+      bool is_doubtful = partial.is_doubtful || std::any_of(conditions.begin(), conditions.end(), [](const auto& c) { return !c.holds; });
+      if (!is_possible(use, schedule, conditions, is_doubtful, space)) continue;
+      ++visit.kept;
       std::vector<std::string> names = partial.rules;
       bool changed = schedule.trace().instructions().size() > partial.schedule.trace().instructions().size();
       if (changed && (names.empty() || names.back() != use.rule->name)) names.emplace_back(use.rule->name);
       std::vector<std::string> makers = partial.makers;
       makers.resize(schedule.trace().instructions().size(), std::string(use.rule->name));
-      next.push_back({std::move(schedule), std::move(names), std::move(makers)});
+      visit.added += changed;
+      next.push_back({std::move(schedule), std::move(names), std::move(makers), is_doubtful});
     }
+    if (visit.kept == 0) next.push_back(std::move(partial));
+    space.visits.push_back(std::move(visit));
     if (static_cast<int>(next.size()) > limits.sketches) {
       diagnostics.error(use.rule->span, cat("the task has more than ", limits.sketches, " sketches"));
     } else if (steps > limits.steps_per_task) {
@@ -67,7 +131,7 @@ std::vector<Partial> run_schedule(const rules::RuleUse& use, const rules::Librar
                                   const rules::TargetFacts& target, Space& space, Diagnostics& diagnostics, u64 seed) {
   std::vector<Partial> partials;
   if (program.name != use.rule->workload) return partials;
-  partials.push_back({Schedule(program, seed), {}, {}});
+  partials.push_back({Schedule(program, seed), {}, {}, false});
   i64 steps = 0;
   std::size_t rejects = space.rejects.size();
   partials = apply_everywhere(use, library, {}, target, std::move(partials), space, diagnostics, steps);
@@ -88,27 +152,28 @@ void add_sketches(std::vector<Partial> partials, Space& space) {
     Trace trace = whole.keeping(live);
     std::vector<Decision> open(trace.sample_count());
     if (!seen.insert(trace.with_decisions(open).hash()).second) continue;
-    auto prior = std::make_shared<const JointPrior>(trace);
     std::vector<std::string> makers;
     for (std::size_t i = 0; i < live.size(); ++i) {
       if (live[i]) makers.push_back(partial.makers[i]);
     }
-    space.sketches.push_back({std::move(trace), std::move(prior), std::move(partial.rules), std::move(makers)});
+    space.sketches.push_back(make_sketch(std::move(trace), std::move(partial.rules), std::move(makers)));
   }
 }
 
 }  // namespace
 
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                  const rules::TargetFacts& target, std::string& errors, u64 seed) {
+                  const rules::TargetFacts& target, std::string& errors, u64 seed, const std::function<bool()>& stop) {
   Space space;
   std::vector<Partial> partials, by_hand;
-  partials.push_back({Schedule(program, seed), {}, {}});
+  partials.push_back({Schedule(program, seed), {}, {}, false});
   std::vector<BlockId> order = visiting_order(program);
   bool has_rules = false;
   for (const rules::RuleUse& use : uses) {
     if (use.rule->is_post) continue;
+    if (stop && stop()) break;
     Diagnostics diagnostics(*use.module->source);
+    std::string place;  // where it went wrong: "at block `C` of "
     if (use.rule->is_schedule()) {
       std::vector<Partial> made = run_schedule(use, library, program, target, space, diagnostics, seed);
       std::move(made.begin(), made.end(), std::back_inserter(by_hand));
@@ -116,15 +181,16 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
       has_rules = true;
       i64 steps = 0;
       std::vector<BlockId> visited = use.rule->visits_program ? std::vector<BlockId>{BlockId{}} : order;
-      for (std::size_t i = 0; i < visited.size() && !diagnostics.has_errors(); ++i) {
+      for (std::size_t i = 0; i < visited.size() && !diagnostics.has_errors() && !(stop && stop()); ++i) {
         partials = apply_everywhere(use, library, visited[i], target, std::move(partials), space, diagnostics, steps);
+        if (diagnostics.has_errors()) place = place_of(program, visited[i]);
       }
     }
     if (!diagnostics.has_errors()) continue;
-    errors += cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out\n");
+    errors += cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out (", place, program.name, ")\n");
     std::vector<rules::RuleUse> others;
     std::copy_if(uses.begin(), uses.end(), std::back_inserter(others), [&](const rules::RuleUse& other) { return other.rule != use.rule; });
-    return build_space(program, others, library, target, errors, seed);
+    return build_space(program, others, library, target, errors, seed, stop);
   }
   if (!by_hand.empty() && !has_rules) partials.clear();
   std::move(by_hand.begin(), by_hand.end(), std::back_inserter(partials));
@@ -149,8 +215,16 @@ rules::TargetFacts facts_of(const Target& target) {
           .vtcm_bytes = target.vtcm_bytes};
 }
 
+Reject no_draw(const Sketch& sketch) {
+  TW_CHECK(sketch.condition_step >= 0, "nothing can be drawn from a sketch without conditions");
+  Reject why = reject(impossible, Str(sketch.condition));
+  why.step = sketch.condition_step;
+  why.instruction = sketch.trace.instructions()[static_cast<std::size_t>(why.step)].kind->name;
+  return why;
+}
+
 void add_template(Space& space, const Trace& trace) {
-  space.sketches.push_back({trace, std::make_shared<const JointPrior>(trace), {"template"}});
+  space.sketches.push_back(make_sketch(trace, {"template"}, {}));
 }
 
 double log10_points(const Sketch& sketch) {

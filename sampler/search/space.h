@@ -1,5 +1,6 @@
 // The space of a task: its sketches. A sketch is a trace whose decisions are open, compiled once into what drawing needs.
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "backends/target.h"
@@ -13,7 +14,11 @@ struct Sketch {
   std::shared_ptr<const JointPrior> prior;
   std::vector<std::string> rules;   // that changed the program, in order
   std::vector<std::string> makers;  // the rule that made each instruction of the trace
+  int condition_step = -1;          // what to name if nothing can be drawn: the first `require` or `prefer` with which no decisions
+  std::string condition;            // are left, as far as they can be counted, else the last one; as text
 };
+// Why nothing can be drawn from it. Valid as long as the sketch is.
+Reject no_draw(const Sketch& sketch);
 
 // What one rule did with one block of one partial sketch.
 struct RuleVisit {
@@ -21,6 +26,7 @@ struct RuleVisit {
   bool applied = false;     // `when` held
   std::string unmet;        // else the part of `when` that is false
   int kept = 0, dropped = 0;
+  int added = 0;            // kept forks with an instruction of this rule
 };
 
 struct Space {
@@ -33,9 +39,11 @@ struct Space {
 // program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
 // Schedules by hand of the set make sketches of their own, of programs of their workload; without rules the set has only these.
 // `seed` is for the draws at which sketches are built; the sketches do not depend on it.
+// A fork whose conditions no decisions satisfy is no sketch; `rejects` says so.
 // Errors in the text of rules go to their module's diagnostics, rendered into `errors`; the space is then built without that rule.
+// Once `stop` says true no further rule visits a block, and the sketches are those made until then.
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                  const rules::TargetFacts& target, std::string& errors, u64 seed = 1);
+                  const rules::TargetFacts& target, std::string& errors, u64 seed = 1, const std::function<bool()>& stop = {});
 
 // Adds a schedule by hand with open samples to the sketches of a space.
 void add_template(Space& space, const Trace& trace);

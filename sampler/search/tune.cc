@@ -90,7 +90,7 @@ class Tuner {
     double begin = now();
     states_.resize(tasks_.size());
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      open_task(states_[i], tasks_[i], library_, options_, database_, observer_);
+      open_task(states_[i], tasks_[i], library_, options_, database_, observer_, [this] { return must_stop(); });
       states_[i].known.feature_room = kFeatureRoom / tasks_.size();
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
@@ -375,15 +375,7 @@ class Tuner {
       measured.message = built.problem;
     }
     Record& record = trial.record;
-    record.status = name_of(measured.status);
-    record.error = measured.message;
-    if (record.ok()) {
-      record.seconds = measured.seconds;
-      record.minimum = measured.min_seconds;
-      record.median = measured.median_seconds;
-      record.first_quartile = measured.lower_quartile * (measured.ratio > 0 ? measured.seconds / measured.ratio : 1);
-      record.third_quartile = measured.upper_quartile * (measured.ratio > 0 ? measured.seconds / measured.ratio : 1);
-    }
+    set_result(record, measured);
     store(trial);
     if (trial.stored) note_object(state, record);
     // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.
