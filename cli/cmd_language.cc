@@ -13,14 +13,14 @@
 namespace tw::cli {
 namespace {
 
-// A rule, postprocessor, set, function or mark of the built-in modules.
+// A rule, postprocessor, set or function of the built-in modules.
 struct Definition {
   std::string_view name, path, text;
 };
 
 // The name that a line defines: "rule NAME(...", "rules NAME {", ...; "" of any other line.
 std::string_view defined_by(std::string_view line) {
-  for (std::string_view word : {"rule ", "post ", "rules ", "fn ", "mark "}) {
+  for (std::string_view word : {"rule ", "post ", "rules ", "fn "}) {
     if (!line.starts_with(word)) continue;
     line.remove_prefix(word.size());
     return line.substr(0, line.find_first_of("(: {"));
@@ -59,12 +59,13 @@ std::vector<Definition> built_in_definitions() {
 
 int print_word(const std::vector<rules::Table>& tables, const std::string& word) {
   std::vector<std::string> names;
+  bool found = false;  // a mark and a rule may have one name
   for (const rules::Table& table : tables) {
     for (const rules::Entry& entry : table.entries) {
       names.push_back(entry.name);
       if (entry.name != word) continue;
       std::printf("%s%s\n  %s\n", entry.name.c_str(), entry.signature.c_str(), entry.doc.c_str());
-      return Ok;
+      found = true;
     }
   }
   std::vector<Definition> definitions = built_in_definitions();
@@ -73,8 +74,9 @@ int print_word(const std::vector<rules::Table>& tables, const std::string& word)
     if (definition.name != word) continue;
     std::printf("# %.*s of tracewright %s\n%.*s", static_cast<int>(definition.path.size()), definition.path.data(), TW_VERSION,
                 static_cast<int>(definition.text.size()), definition.text.data());
-    return Ok;
+    found = true;
   }
+  if (found) return Ok;
   std::string near = closest(word, names);
   say(cat("no word `", word, "`",
           near.empty() ? "; `tracewright language` prints them all"
@@ -110,10 +112,10 @@ int run_language(int count, char** words) {
       "language",
       "The words of the rule language: instructions, functions, what rules may ask about the "
       "target, limits. docs/language.md says how\nthey are put together. Of a built-in rule, "
-      "postprocessor, set, function or mark: its text, to copy and change.",
+      "postprocessor, set or function: its text, to copy and change.",
       "examples:\n  tracewright language split\n  tracewright language register_tiling > my_tiling.tw\n"
       "  tracewright language --json");
-  app->add_option("WORD", word, "only this instruction, function, or built-in rule, postprocessor, set or mark");
+  app->add_option("WORD", word, "only this instruction, function or mark, or this built-in rule, postprocessor, set or function");
   app->add_flag("--json", json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::vector<rules::Table> tables = rules::language_tables();
