@@ -64,7 +64,7 @@ std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64
 // mine = update(mine, others), for all targets at once.
 void KernelPrinter::combine_with(const Store* update, const std::vector<std::string>& mine,
                                  const std::vector<std::string>& others) {
-  std::vector<const Load*> terms = *combined_loads(update);
+  List<const Load*> terms = *combined_loads(update);
   for (std::size_t t = 0; t < terms.size(); ++t) given_[terms[t]] = others[t];
   for (const Expr* value : update->values) {
     for_each<Load>(value, [&](const Load* load) {
@@ -88,7 +88,7 @@ void KernelPrinter::combine_with(const Store* update, const std::vector<std::str
 
 void KernelPrinter::combine(const For* loop) {
   const Store* update = static_cast<const Store*>(loop->body);
-  std::vector<const Load*> terms = *combined_loads(update);
+  List<const Load*> terms = *combined_loads(update);
   std::vector<std::string> mine, results;
   for (std::size_t t = 0; t < terms.size(); ++t) {
     mine.push_back(cat("t", temporaries_++));
