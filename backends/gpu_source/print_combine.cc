@@ -28,7 +28,8 @@ constexpr const char* kSubGroups = R"(#if defined(cl_khr_subgroups) && __OPENCL_
 // The function of sub-groups that combines as the update does; null = there is none.
 const char* sub_group_function(const Store* update) {
   const Binary* value = update->values.size() == 1 ? as<Binary>(update->values[0]) : nullptr;
-  bool is_known = value && (value->type.dtype == DType::F32 || value->type.dtype == DType::I32) && as<Load>(value->a) && as<Load>(value->b);
+  bool is_known = value && (value->type.dtype == DType::F32 || value->type.dtype == DType::I32) && as<Load>(value->a) &&
+                  as<Load>(value->b);
   if (!is_known) return nullptr;
   return value->op == BinaryOp::Add   ? "sub_group_reduce_add"
          : value->op == BinaryOp::Min ? "sub_group_reduce_min"

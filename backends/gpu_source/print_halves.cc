@@ -1,7 +1,7 @@
-// Halves: sixteen bits each, computed with as floats; conversions round to nearest even. CUDA C has types and overloaded
-// functions for them in the prelude (language.cc). OpenCL C has `ushort` for both, conversions of one and of several
-// lanes that are written where they are used, by the device's own halves where it has any (cl_khr_fp16) and else by
-// arithmetic on the bits, so that the text needs no extension.
+// Halves: sixteen bits each, computed with as floats; conversions round to nearest even. CUDA C has types and
+// overloaded functions for them in the prelude (language.cc). OpenCL C has `ushort` for both, conversions of one and of
+// several lanes that are written where they are used, by the device's own halves where it has any (cl_khr_fp16) and
+// else by arithmetic on the bits, so that the text needs no extension.
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/text.h"
 
@@ -32,21 +32,26 @@ std::string float_of_f16(int lanes) {
   std::string number = chosen(lanes, "m < 0x400u", "as_$F(m + 0x3f000000u) - 0.5f", "as_$F((m << 13) + 0x38000000u)");
   std::string all = chosen(lanes, "m >= 0x7c00u", "as_$F((m << 13) | 0x7f800000u)", number);
   return cat("#ifdef cl_khr_fp16\n  return convert_$F(as_half$N(x));\n#else\n",
-             "  $U u = convert_$U(x), m = u & 0x7fffu;\n  return as_$F(as_$U(", all, ") | ((u & 0x8000u) << 16));\n#endif\n");
+             "  $U u = convert_$U(x), m = u & 0x7fffu;\n  return as_$F(as_$U(", all,
+             ") | ((u & 0x8000u) << 16));\n#endif\n");
 }
 
 std::string f16_of_float(int lanes) {
-  std::string small = "as_$U(as_$F(m) + 0.5f) - 0x3f000000u", normal = "(m + 0xfffu + ((m >> 13) & 1u) - 0x38000000u) >> 13";
+  std::string small = "as_$U(as_$F(m) + 0.5f) - 0x3f000000u",
+              normal = "(m + 0xfffu + ((m >> 13) & 1u) - 0x38000000u) >> 13";
   std::string number = chosen(lanes, "m < 0x38800000u", small, normal);
   std::string infinite = chosen(lanes, "m > 0x7f800000u", "($U)(0x7e00u)", "($U)(0x7c00u)");
   std::string all = chosen(lanes, "m >= 0x477ff000u", infinite, number);
   return cat("#ifdef cl_khr_fp16\n  return as_$S(convert_half$N_rte(x));\n#else\n",
-             "  $U u = as_$U(x), m = u & 0x7fffffffu;\n  return convert_$S(", all, " | ((u >> 16) & 0x8000u));\n#endif\n");
+             "  $U u = as_$U(x), m = u & 0x7fffffffu;\n  return convert_$S(", all,
+             " | ((u >> 16) & 0x8000u));\n#endif\n");
 }
 
 std::string bf16_of_float(int lanes) {
-  return cat("  $U u = as_$U(x);\n  return convert_$S(",
-             chosen(lanes, "(u & 0x7fffffffu) > 0x7f800000u", "(u >> 16) | 0x40u", "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"), ");\n");
+  return cat(
+      "  $U u = as_$U(x);\n  return convert_$S(",
+      chosen(lanes, "(u & 0x7fffffffu) > 0x7f800000u", "(u >> 16) | 0x40u", "(u + 0x7fffu + ((u >> 16) & 1u)) >> 16"),
+      ");\n");
 }
 
 }  // namespace

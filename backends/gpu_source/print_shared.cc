@@ -9,13 +9,13 @@ namespace {
 
 constexpr i64 kAlignment = 128;
 
-i64 padded(i64 bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+i64 aligned(i64 bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
 i64 KernelPrinter::dynamic_shared_bytes() const {
   i64 total = 0;
-  for (const SharedArray& array : shared_) total += padded(array.bytes);
+  for (const SharedArray& array : shared_) total += aligned(array.bytes);
   return language_.dynamic_shared && total > kStaticSharedBytes ? total : 0;
 }
 
@@ -34,7 +34,7 @@ std::string KernelPrinter::declare_shared() const {
   std::string parts;
   for (const SharedArray& array : shared_) {
     parts += cat("  ", array.type, "* const ", array.name, " = (", array.type, "*)(tw_dynamic + ", at, ");\n");
-    at += padded(array.bytes);
+    at += aligned(array.bytes);
   }
   return cat("#ifdef TW_EMULATED\n", shared_arrays("  "), "  tw_emu_dynamic_shared(", bytes, ");\n#else\n  ", language_.dynamic_shared, "\n",
              parts, "#endif\n");

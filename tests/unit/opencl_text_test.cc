@@ -1,6 +1,5 @@
-// OpenCL C as it is emitted, read by clang's OpenCL front end: with and without halves of the device's own (cl_khr_fp16)
-// and sub-groups (cl_khr_subgroups).
-// No device is needed. Skipped where there is no clang.
+// OpenCL C as it is emitted, read by clang's OpenCL front end: with and without halves of the device's own
+// (cl_khr_fp16) and sub-groups (cl_khr_subgroups). No device is needed. Skipped where there is no clang.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -52,11 +51,13 @@ std::string source_of(const std::string& use, const std::string& symbol, int dra
 }
 
 // What clang says of a text; "" if it has nothing against it.
-std::string refused(const std::string& clang, const std::string& text, const std::string& version, const std::string& extension) {
+std::string refused(const std::string& clang, const std::string& text, const std::string& version,
+                    const std::string& extension) {
   test::TemporaryDirectory folder;
   std::string file = cat(folder.path(), "/kernel.cl"), log = cat(folder.path(), "/log");
   std::ofstream(file) << text;
-  std::string command = cat(clang, " -x cl -cl-std=", version, " -target spir64 -Xclang -finclude-default-header -Xclang -cl-ext=", extension,
+  std::string command = cat(clang, " -x cl -cl-std=", version,
+                            " -target spir64 -Xclang -finclude-default-header -Xclang -cl-ext=", extension,
                             " -fsyntax-only -Wall -Wno-unused -Werror ", file, " > ", log, " 2>&1");
   if (std::system(command.c_str()) == 0) return "";
   std::ifstream said(log);
@@ -67,11 +68,14 @@ TEST(OpenClText, HalvesAreReadWithAndWithoutTheirExtension) {
   std::string clang = front_end();
   if (clang.empty()) GTEST_SKIP() << "there is no clang (clang-19)";
   for (const char* type : {"f16", "bf16"}) {
-    for (const char* use : {"matmul(M = 24, N = 48, K = 32, T = ", "conv2d(N = 1, H = 9, W = 9, CI = 8, CO = 32, K = 3, padding = 1, T = ",
-                            "softmax(M = 4, N = 70, T = ", "layernorm(M = 4, N = 70, T = ", "depthwise_conv2d(N = 1, H = 8, W = 8, C = 32, K = 3, T = "}) {
+    for (const char* use :
+         {"matmul(M = 24, N = 48, K = 32, T = ",
+          "conv2d(N = 1, H = 9, W = 9, CI = 8, CO = 32, K = 3, padding = 1, T = ", "softmax(M = 4, N = 70, T = ",
+          "layernorm(M = 4, N = 70, T = ", "depthwise_conv2d(N = 1, H = 8, W = 8, C = 32, K = 3, T = "}) {
       std::string text = source_of(cat(use, type, ")"), "k", 4);
       ASSERT_NE(text.find("tw_"), std::string::npos) << text;
-      for (const char* extension : {"+cl_khr_fp16", "-cl_khr_fp16"}) EXPECT_EQ(refused(clang, text, "CL1.2", extension), "") << use << type;
+      for (const char* extension : {"+cl_khr_fp16", "-cl_khr_fp16"})
+        EXPECT_EQ(refused(clang, text, "CL1.2", extension), "") << use << type;
     }
   }
 }
