@@ -149,9 +149,15 @@ class TaskMaker {
   std::string other_errors_;
 };
 
-// Where the task list wants the rules of a module.
-void place_module(const ModuleEntry& entry, const std::shared_ptr<const rules::Module>& module,
-                  const std::string& set, rules::Library& library, Diagnostics& diagnostics) {
+// What is wrong with a module as a whole: it is left out.
+struct ModuleProblem {
+  Span span;
+  std::string message, note;
+};
+
+// Puts the rules of a module where the task list wants them.
+std::optional<ModuleProblem> place_module(const ModuleEntry& entry, const std::shared_ptr<const rules::Module>& module,
+                                          const std::string& set, rules::Library& library) {
   using Place = rules::Library::Place;
   struct Row {
     const Located<std::string>& anchor;
@@ -161,13 +167,18 @@ void place_module(const ModuleEntry& entry, const std::shared_ptr<const rules::M
                          Row{entry.replace, Place::Instead}}) {
     if (!row.anchor.given) continue;
     std::string wrong = library.place(module, set, row.place, row.anchor.value);
-    if (!wrong.empty())
-      diagnostics.error(row.anchor.span, wrong, library.near_rule(row.anchor.value));
+    if (!wrong.empty()) return ModuleProblem{row.anchor.span, wrong, library.near_rule(row.anchor.value)};
   }
+  return std::nullopt;
+}
+
+// A module of whose rules none is in the set does nothing.
+void check_use(const ModuleEntry& entry, const std::shared_ptr<const rules::Module>& module, const std::string& set,
+               const rules::Library& library, Diagnostics& diagnostics) {
   const std::vector<rules::RuleUse>* uses = library.find_set(set);
   bool is_used = module->rules.empty() || !uses ||
                  std::ranges::any_of(*uses, [&](const rules::RuleUse& use) { return use.module == module; });
-  if (!is_used && !diagnostics.has_errors())
+  if (!is_used)
     diagnostics.warning(entry.file.span, cat("no rule of this module runs in the set `", set, "`"),
                         cat("place it: `{file: ", entry.file.value, ", before: NAME}`, `after` or `replace`"));
 }
@@ -185,42 +196,53 @@ void check_schedules(const ModuleEntry& entry, const rules::Module& module, cons
   }
 }
 
-// A module with errors is left out if there are others to go on with.
+// A bad module is left out if there are others to go on with.
 void add_modules(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
+  struct Row {
+    const ModuleEntry* entry;
+    std::shared_ptr<const rules::Module> module;
+    std::optional<ModuleProblem> problem;
+  };
   RuleModules modules(out.library);
-  std::vector<std::pair<const ModuleEntry*, std::shared_ptr<const rules::Module>>> added;
+  std::vector<Row> rows;
   for (const ModuleEntry& entry : out.list.modules) {
     std::string path = maker.resolve(entry.file.value);
-    if (!std::filesystem::is_regular_file(path)) {
-      diagnostics.error(entry.file.span, cat("there is no file ", path),
-                        "paths are relative to the folder of the task list");
-      continue;
-    }
-    added.emplace_back(&entry, modules.add_file(path));
+    Row& row = rows.emplace_back(Row{&entry, nullptr, std::nullopt});
+    if (!std::filesystem::is_regular_file(path))
+      row.problem = {entry.file.span, cat("there is no file ", path), "paths are relative to the folder of the task list"};
+    else if (!(row.module = modules.add_file(path)))
+      row.problem = {entry.file.span, cat(path, " has errors, see below"), ""};
   }
   maker.add_errors(modules.errors());
-  bool has_good = std::ranges::any_of(added, [](const auto& row) { return row.second != nullptr; });
-  for (const auto& [entry, module] : added) {
-    if (module) {
-      place_module(*entry, module, out.list.rules.value, out.library, diagnostics);
-      check_schedules(*entry, *module, out.tasks, diagnostics);
+  const std::string& set = out.list.rules.value;
+  for (Row& row : rows) {
+    if (row.module) row.problem = place_module(*row.entry, row.module, set, out.library);
+  }
+  bool has_good = std::ranges::any_of(rows, [](const Row& row) { return !row.problem; });
+  for (const Row& row : rows) {
+    if (!row.problem) {
+      check_use(*row.entry, row.module, set, out.library, diagnostics);
+      check_schedules(*row.entry, *row.module, out.tasks, diagnostics);
     } else if (has_good) {
-      diagnostics.warning(entry->file.span,
-                          cat(maker.resolve(entry->file.value), " has errors, see below; it is left out"));
+      diagnostics.warning(row.problem->span, cat(row.problem->message, "; it is left out"), row.problem->note);
     } else {
-      diagnostics.error(entry->file.span,
-                        cat(maker.resolve(entry->file.value), " has errors, see below"));
+      diagnostics.error(row.problem->span, row.problem->message, row.problem->note);
     }
   }
 }
 
-void check_rule_set(const TaskList& list, const rules::Library& library, Diagnostics& diagnostics) {
+// `flag`: the set is that of --rules, which has no place in the list.
+void check_rule_set(const TaskList& list, const std::string& flag, const rules::Library& library, TaskMaker& maker, Diagnostics& diagnostics) {
   if (library.find_set(list.rules.value)) return;
   std::vector<std::string> names = library.set_names();
   std::string near = closest(list.rules.value, names);
-  diagnostics.error(
-      list.rules.span, cat("there is no rule set `", list.rules.value, "`"),
-      near.empty() ? cat("there are: ", join(names, ", ")) : cat("did you mean `", near, "`?"));
+  std::string note = near.empty() ? cat("there are: ", join(names, ", ")) : cat("did you mean `", near, "`?");
+  std::string message = cat("there is no rule set `", list.rules.value, "`");
+  if (flag.empty()) return diagnostics.error(list.rules.span, message, note);
+  Source words{"--rules", flag};
+  Diagnostics about_flag(words);
+  about_flag.error({0, flag.size()}, message, note);
+  maker.add_errors(about_flag.render());
 }
 
 }  // namespace
@@ -244,10 +266,11 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
     out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
   }
   add_modules(out, maker, diagnostics);
-  check_rule_set(out.list, out.library, diagnostics);
+  check_rule_set(out.list, rules, out.library, maker, diagnostics);
   std::string errors = diagnostics.render() + maker.other_errors();
   if (!errors.empty()) std::fputs(errors.c_str(), stderr);
-  bool is_whole = !diagnostics.has_errors() && out.tasks.size() == out.list.tasks.size();
+  bool has_set = out.library.find_set(out.list.rules.value);
+  bool is_whole = has_set && !diagnostics.has_errors() && out.tasks.size() == out.list.tasks.size();
   return is_whole ? std::optional<LoadedList>(std::move(out)) : std::nullopt;
 }
 

@@ -222,6 +222,13 @@ bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const 
       made.config.block[d] = static_cast<unsigned>(launch.threads[d]);
     }
     made.config.stream = device.stream;
+    made.config.dynamic_shared_bytes = static_cast<unsigned>(launch.dynamic_shared_bytes);
+    if (launch.dynamic_shared_bytes > 0)
+      code = driver().set_function_attribute(made.function, cuda::DynamicSharedBytes, static_cast<int>(launch.dynamic_shared_bytes));
+    if (code != 0) {
+      error = cat("kernel `", launch.name, "` cannot have ", launch.dynamic_shared_bytes, " bytes of shared memory: ", error_text(code));
+      return false;
+    }
     for (const KernelLaunch::Pointer& pointer : launch.pointers) {
       const Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
       made.pointers.push_back(memory->state().address + kBand +

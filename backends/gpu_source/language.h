@@ -12,6 +12,8 @@ struct Language {
   const char* pointer;        // qualifiers before the type of a kernel's parameter
   const char* restrict_word;
   const char* shared;           // qualifier of a Shared buffer's declaration
+  // The declaration of shared memory whose size the launch gives, for kernels with more than kStaticSharedBytes; null = there is no need.
+  const char* dynamic_shared;
   const char* function_prefix;  // of functions in the prelude
   const char* group[3];         // the work-group's place in the grid
   const char* thread[3];

@@ -55,7 +55,8 @@ std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64
   std::vector<std::string> out;
   for (const StoreTarget& target : update->targets) {
     out.push_back(fresh(cat(std::string(target.buffer->name), "_parts")));
-    shared_ += cat("  ", language_.shared, type(target.buffer->dtype, 1), " ", out.back(), "[", elements, "];\n");
+    DType dtype = target.buffer->dtype;
+    shared_.push_back({type(dtype, 1), out.back(), elements, elements * bytes_of(dtype), false});
   }
   return out;
 }

@@ -130,7 +130,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
   Place& found = place(buffer);
   std::string declaration = cat(type(buffer->dtype, 1), " ", found.name, "[", elements_of(buffer), "]");
   if (buffer->scope == Scope::Shared) {
-    if (is_new) shared_ += cat("  ", language_.shared, declaration, " __attribute__((aligned(64)));\n");
+    if (is_new) shared_.push_back({type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true});
     return stmt(alloc->body);
   }
   open("");

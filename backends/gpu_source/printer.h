@@ -24,6 +24,8 @@ class KernelPrinter {
   KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers);
   // The kernel as a function definition.
   std::string print();
+  // Once it is printed: what its launch must give (KernelLaunch).
+  i64 dynamic_shared_bytes() const;
 
  private:
   // What a buffer is in the text. A Register buffer whose accesses fit together is a set of variables, one per piece.
@@ -33,6 +35,11 @@ class KernelPrinter {
     bool is_aligned = false;    // its start, for every vector
     std::map<i64, int> pieces;  // offset -> lanes; empty = an array
     std::optional<XorLayout> layout;  // of what a group shares
+  };
+  struct SharedArray {
+    std::string type, name;
+    i64 elements, bytes;
+    bool is_aligned;  // for vectors
   };
   struct Piece {
     std::string name;
@@ -125,6 +132,9 @@ class KernelPrinter {
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);
+  // Arrays of shared memory (print_shared.cc).
+  std::string shared_arrays(const char* indent) const;
+  std::string declare_shared() const;
   void store(const Store* s);
   void write(const StoreTarget& target, const Expr* value);
   void write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes);
@@ -147,7 +157,8 @@ class KernelPrinter {
   std::map<const Load*, std::string> given_;   // loads that are values of variables, for the statement at hand
   VarRanges ranges_;
   std::string index_type_;
-  std::string shared_, text_;  // declarations at the top; the statements
+  std::vector<SharedArray> shared_;  // declared at the top
+  std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
   int conditions_ = 0;             // around the statement at hand, inside of its step

@@ -42,7 +42,9 @@ class SourcePrinter {
         launch.pointers.push_back({param.is_scratch, param.at, bytes_of(param.buffer)});
       const auto& g = launch.groups;
       text_ += cat("\n// ", kernel.name, ": ", g[0], " x ", g[1], " x ", g[2], " work-groups\n");
-      text_ += gpu::KernelPrinter(language_, kernel, launch.name, helpers_).print();
+      gpu::KernelPrinter printer(language_, kernel, launch.name, helpers_);
+      text_ += printer.print();
+      launch.dynamic_shared_bytes = printer.dynamic_shared_bytes();
       launches.push_back(std::move(launch));
     }
     return launches;

@@ -14,6 +14,13 @@ constexpr std::string_view kSymbols[] = {"...", "//", "<=", ">=", "==", "!=", "-
 constexpr std::string_view kReserved[] = {"if", "then", "else", "and", "or", "not", "for", "in", "none", "true", "false", "inf",
                                            "nan", "_"};
 
+// What people write who come from other languages, and the word for it here.
+struct Foreign {
+  std::string_view symbol, word;
+};
+constexpr Foreign kForeign[] = {{"&&", "and"}, {"||", "or"}, {"!", "not"}};
+constexpr std::string_view kForeignQuotes[] = {"'", "\u2018", "\u2019", "\u201C", "\u201D"};
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
 
@@ -51,13 +58,46 @@ class Lexer {
     if (is_word(c)) return word();
     if (c == '"') return quoted();
     for (std::string_view symbol : kSymbols) {
-      if (text_.substr(at_, symbol.size()) == symbol) {
+      bool is_doubled_bar = symbol == "|" && peek(1) == '|';
+      if (!is_doubled_bar && text_.substr(at_, symbol.size()) == symbol) {
         at_ += symbol.size();
         add(TokenKind::Symbol, at_ - symbol.size());
         return;
       }
     }
-    stray();
+    if (!foreign_operator() && !foreign_quotes()) stray();
+  }
+
+  // Reported once, and read as what is meant.
+  bool foreign_operator() {
+    for (const Foreign& foreign : kForeign) {
+      if (text_.substr(at_, foreign.symbol.size()) != foreign.symbol) continue;
+      std::size_t begin = at_;
+      at_ += foreign.symbol.size();
+      error(begin, at_, cat("there is no operator `", foreign.symbol, "`"), cat("write `", foreign.word, "`"));
+      add(TokenKind::Name, begin);
+      tokens_.back().text = foreign.word;
+      return true;
+    }
+    return false;
+  }
+
+  bool foreign_quotes() {
+    auto quote_at = [&](std::size_t at) -> std::size_t {
+      for (std::string_view quote : kForeignQuotes) {
+        if (text_.substr(at, quote.size()) == quote) return quote.size();
+      }
+      return 0;
+    };
+    std::size_t begin = at_, opening = quote_at(at_);
+    if (opening == 0) return false;
+    std::size_t end = begin + opening;
+    while (end < text_.size() && text_[end] != '\n' && quote_at(end) == 0) ++end;
+    bool is_closed = end < text_.size() && text_[end] != '\n';
+    at_ = is_closed ? end + quote_at(end) : begin + opening;
+    error(begin, at_, "texts stand in straight double quotes", "write \"...\"");
+    if (is_closed) add(TokenKind::Text, begin);
+    return true;
   }
 
   void word() {

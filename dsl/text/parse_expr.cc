@@ -152,7 +152,19 @@ void Parser::error(Span span, std::string message, std::string note) {
   next_ = tokens_.size() - 1;
 }
 
+// What somebody may have meant who wrote the token at hand.
+std::string Parser::hint(std::string_view expected) const {
+  bool is_behind_condition = expected == "the end of the line" || expected == "`then`" || expected.ends_with("`{`");
+  if (at("=") && is_behind_condition) return "`==` compares";
+  // From here back to the beginning of the line.
+  for (std::size_t i = next_;; --i) {
+    if (tokens_[i].is("//")) return "a comment begins with `#`; `//` divides";
+    if (i == 0 || tokens_[i].after_newline) return "";
+  }
+}
+
 void Parser::error_expected(std::string_view what, std::string note) {
+  if (note.empty()) note = hint(what);
   error(peek().span, cat("expected ", what, ", found ", describe(peek())), std::move(note));
 }
 

@@ -82,6 +82,7 @@ class Parser {
 
  private:
   friend class Nesting;
+  std::string hint(std::string_view expected) const;
   const ast::Expr* binary(int weakest);
   const ast::Expr* operand(int weakest);
   const ast::Expr* negation();

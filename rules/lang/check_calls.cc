@@ -37,6 +37,11 @@ std::string near_mark(std::string_view name, const Declared& declared) {
 
 Type TypeChecker::type_of_call(const ast::Call* n, const TypeScopePtr& scope) {
   auto* callee = ast::as<ast::Name>(n->callee);
+  if (auto* member = ast::as<ast::Member>(n->callee); member && ast::to_string(member->value) != "target") {
+    std::vector<std::string> words = {ast::to_string(member->value)};
+    for (const ast::Argument& argument : n->arguments) words.push_back(ast::to_string(argument.value));
+    return error(n->callee->span, "functions are not members of values", cat("write `", member->name, "(", join(words, ", "), ")`")), Type::any();
+  }
   if (!callee)
     return error(n->callee->span, "expected the name of a function or an instruction"), Type::any();
   std::vector<Type> values;
@@ -177,12 +182,30 @@ Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Cal
   return result;
 }
 
+namespace {
+
+// reorder(k, i, j) for reorder([k, i, j])?
+bool is_unbracketed_list(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values) {
+  bool takes_list = !kind.parameters.empty() && (kind.parameters[0].type == "Loops" || kind.parameters[0].type == "Blocks");
+  auto is_handle = [](const Type& type) { return type.is(Type::Kind::Loop) || type.is(Type::Kind::Block) || type.is(Type::Kind::Any); };
+  bool are_handles = std::all_of(values.begin(), values.end(), is_handle) && std::any_of(values.begin(), values.end(), [](const Type& type) { return !type.is(Type::Kind::Any); });
+  bool is_named = std::any_of(n->arguments.begin(), n->arguments.end(), [](const ast::Argument& argument) { return !argument.name.empty(); });
+  return takes_list && are_handles && !is_named;
+}
+
+}  // namespace
+
 Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call* n,
                                    const std::vector<Type>& values) {
   if (is_post_ && kind.samples) {
     error(n->span,
           "a postprocessor may not draw: it runs on a program whose decisions have been taken",
           "draw in a rule, and leave a mark with annotate()");
+  }
+  if (is_unbracketed_list(kind, n, values)) {
+    std::vector<std::string> items;
+    for (const ast::Argument& argument : n->arguments) items.push_back(ast::to_string(argument.value));
+    return error(n->span, cat(kind.name, " takes a list"), cat("write `", kind.name, "([", join(items, ", "), "])`")), Type::any();
   }
   std::vector<const Type*> given(kind.parameters.size(), nullptr);
   std::vector<const ast::Expr*> written(kind.parameters.size(), nullptr);
@@ -205,6 +228,7 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
     given[index] = &values[i];
     written[index] = argument.value;
     check_argument(kind, kind.parameters[index], values[i], argument.value->span);
+    if (kind.parameters[index].type == "Factors") check_factors(argument.value);
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] || !kind.parameters[i].fallback.empty()) continue;
@@ -216,6 +240,15 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
     check_mark(written[1], has_value ? written[2] : nullptr, has_value ? *given[2] : Type::any());
   }
   return result_of(kind, n, given);
+}
+
+void TypeChecker::check_factors(const ast::Expr* written) {
+  const ast::List* factors = ast::as<ast::List>(written);
+  if (!factors) return;
+  for (const ast::Expr* factor : factors->items) {
+    const ast::Int* number = ast::as<ast::Int>(factor);
+    if (number && number->value < 1) error(factor->span, "a factor is at least 1", "`_` stands for the factor that the others leave");
+  }
 }
 
 void TypeChecker::check_mark(const ast::Expr* key, const ast::Expr* value, const Type& type) {

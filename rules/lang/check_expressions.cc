@@ -65,6 +65,7 @@ Type TypeChecker::type_of_name(const ast::Name* n, const TypeScopePtr& scope) {
     for (const auto& [name, type] : at->names) names.push_back(name);
   }
   std::string near = n->name.size() < 3 ? "" : closest(n->name, names);
+  if (n->name == "None" || n->name == "null") return error(n->span, cat("`", n->name, "` is not defined here"), "`none` is no value, `_` a factor that the others leave"), Type::any();
   error(n->span, cat("`", n->name, "` is not defined here"),
         near.empty() ? "" : cat("did you mean `", near, "`?"));
   return Type::any();

@@ -12,6 +12,24 @@ void check_types(const Module& module, const Declared& declared, Diagnostics& di
   for (const RuleSet& set : module.sets) TypeChecker(declared, diagnostics).check(set);
 }
 
+void check_parameter(const ast::Argument& given, const Rule& rule, const Declared& declared, Diagnostics& diagnostics) {
+  TypeChecker(declared, diagnostics).check(given, rule);
+}
+
+void TypeChecker::check(const ast::Argument& given, const Rule& rule) {
+  Diagnostics elsewhere(diagnostics_.source());  // what is wrong in the rule itself is said there
+  auto empty = std::make_shared<TypeScope>();
+  for (const RuleParam& param : rule.params) {
+    if (param.name != given.name) continue;
+    Type wanted = TypeChecker(declared_, elsewhere).type_of(param.value, empty);
+    Type found = TypeChecker(declared_, elsewhere).type_of(given.value, empty);
+    auto is_number = [](const Type& type) { return type.is(Kind::Int) || type.is(Kind::Bool); };
+    auto is_anything = [](const Type& type) { return type.is(Kind::Any) || type.is(Kind::None); };
+    if (is_anything(wanted) || is_anything(found) || wanted.kind == found.kind || (is_number(wanted) && is_number(found))) continue;
+    type_error(given.value->span, cat(name_of(wanted), " for the parameter `", param.name, "` of `", rule.name, "`"), found);
+  }
+}
+
 void TypeChecker::check(const RuleSet& set) {
   auto empty = std::make_shared<TypeScope>();
   for (const SetEntry& entry : set.entries) {

@@ -9,5 +9,7 @@ namespace tw::rules {
 // Errors go to `diagnostics`, which must be about the module's source. `declared`: what all
 // modules that are there declare.
 void check_types(const Module& module, const Declared& declared, Diagnostics& diagnostics);
+// What a set gives for a parameter of a rule is of the type of its value in the rule.
+void check_parameter(const ast::Argument& given, const Rule& rule, const Declared& declared, Diagnostics& diagnostics);
 
 }  // namespace tw::rules

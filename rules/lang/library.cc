@@ -193,12 +193,14 @@ bool Library::add_set(const std::shared_ptr<const Module>& module, const RuleSet
       }
     }
     if (!rule) {
-      diagnostics.error(entry.span, cat("unknown rule `", entry.rule, "`"), near_rule(entry.rule));
+      std::string near = near_rule(entry.rule);
+      diagnostics.error(entry.span, cat("unknown rule `", entry.rule, "`"), near.empty() ? "a set names rules of its module, of those it imports, and built-in ones" : near);
       continue;
     }
     for (const ast::Argument& argument : entry.arguments) {
       bool known = std::any_of(rule->params.begin(), rule->params.end(), [&](const RuleParam& p) { return p.name == argument.name; });
-      if (!known) diagnostics.error(argument.value->span, cat("rule `", rule->name, "` has no parameter `", argument.name, "`"));
+      if (known) check_parameter(argument, *rule, declared_, diagnostics);
+      else diagnostics.error(argument.value->span, cat("rule `", rule->name, "` has no parameter `", argument.name, "`"));
     }
     uses.push_back({rule, home, entry.arguments, module});
   }

@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <fstream>
 
 #define BOOST_DLL_USE_STD_FS
 #include <boost/dll/shared_library.hpp>
@@ -25,8 +27,16 @@ std::string reason_of(const std::string& message, const std::string& path) {
   return at == std::string::npos ? message : message.substr(at + path.size() + 2);
 }
 
+// The loader says of text that the file descriptor is bad.
+bool is_shared_library(const std::string& path) {
+  std::array<char, 4> begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) == "\x7f" "ELF";
+}
+
 // Opens the library and asks for its version. "" or what is wrong.
 std::string open(const std::string& path, Opened& out) {
+  if (std::filesystem::exists(path) && !is_shared_library(path)) return "it is no shared library";
   boost::dll::fs::error_code error;
   auto library = std::make_shared<boost::dll::shared_library>();
   library->load(std::filesystem::absolute(path), error,

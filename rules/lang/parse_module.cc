@@ -149,6 +149,7 @@ class ModuleParser {
     }
     do {
       std::optional<Token> name = parser_.expect_name("the name of a parameter");
+      if (name && parser_.at(":")) return parser_.error_expected("`=`", "parameters take their type from the value"), false;
       if (!name || !parser_.expect("=")) return false;
       const ast::Expr* value = parser_.expr();
       if (!value) return false;
@@ -246,7 +247,29 @@ class ModuleParser {
     return parser_.expect("}") && good;
   }
 
+  // A word with which statements begin in other languages. Here it may name a value.
+  bool foreign_statement() {
+    struct Row {
+      std::string_view word;
+      const char* instead;
+    };
+    static constexpr Row rows[] = {{"while", "use `for x in range(n)`"},
+                                   {"return", "`skip` ends the rule here, `drop` takes back what it did"},
+                                   {"elif", "write `else if`"},
+                                   {"break", "use `if` inside of the loop, or prefix(list, condition)"},
+                                   {"continue", "use `if` inside of the loop, or a list with a condition: `[x for x in list if ...]`"},
+                                   {"let", "write `name = value`"},
+                                   {"def", "functions are written outside of rules: `fn name(x) = value`"}};
+    for (const Row& row : rows) {
+      if (!parser_.at(row.word) || parser_.peek(1).is("=") || parser_.peek(1).is(",") || parser_.peek(1).is("[")) continue;
+      parser_.error(parser_.peek().span, cat("there is no `", row.word, "`"), row.instead);
+      return true;
+    }
+    return false;
+  }
+
   bool statement(Statements& out) {
+    if (foreign_statement()) return false;
     Statement s;
     std::size_t begin = parser_.here();
     bool braces = true;
@@ -324,7 +347,9 @@ class ModuleParser {
     if (parser_.accept("drop")) return s.kind = StatementKind::Drop, true;
     if (parser_.accept("require")) {
       s.kind = StatementKind::Require;
-      return (s.value = parser_.expr()) != nullptr;
+      s.value = parser_.expr();
+      if (s.value && parser_.at(",")) return parser_.error_expected("the end of the line", "the `require` of a rule has no text: its condition is what is shown"), false;
+      return s.value != nullptr;
     }
     std::optional<std::vector<const ast::Expr*>> exprs = parser_.exprs();
     if (!exprs) return false;

@@ -33,6 +33,7 @@ class TypeChecker {
   void check(const Rule& rule);
   void check(const UserFunction& function);
   void check(const RuleSet& set);
+  void check(const ast::Argument& given, const Rule& rule);
 
  private:
   using Kind = Type::Kind;
@@ -80,6 +81,8 @@ class TypeChecker {
                         const std::vector<Type>& values);
   void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value,
                       Span span);
+  // No factor of a list as it is written is below 1.
+  void check_factors(const ast::Expr* written);
   // The mark that `key` names is declared, and `value`, if there is one, is of its type.
   void check_mark(const ast::Expr* key, const ast::Expr* value = nullptr, const Type& type = Type::any());
   Type result_of(const InstructionKind& kind, const ast::Call* n,

@@ -36,16 +36,21 @@ std::size_t decided_after(const Sketch& sketch) {
   return count;
 }
 
+FeatureTarget feature_target_of(const Target& target) {
+  return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
+}
+
 Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
 
 }  // namespace
 
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                                    const Target& target, std::string& errors, u64 seed) {
-  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target)};
-  std::string unknown;
-  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, unknown);
-  made.space = build_space(program, uses, library, made.facts, errors, seed);
+                                    const Target& target, std::string& errors, u64 seed,
+                                    const std::function<bool()>& stop) {
+  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target), .feature_target = feature_target_of(target)};
+  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, errors);
+  made.space = build_space(program, uses, library, made.facts, errors, seed, stop);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
   return made;
 }

@@ -58,6 +58,16 @@ class ArgumentMaker {
   LoopId loop_of(const Arg& value) const {
     return {static_cast<u32>(schedule_.state().values()[static_cast<std::size_t>(value.integer)].payload)};
   }
+  // Does somebody read a window of what the block writes? A window moves with a loop, which is what rolling buffers are for.
+  bool is_read_in_windows(const Block* writer) {
+    for (const Block* reader : consumers(schedule_.program().body, writer)) {
+      for (const Access& access : accesses_of(reader)) {
+        if (access.kind != AccessKind::Read || !writes_buffer(writer, access.buffer)) continue;
+        if (std::any_of(access.indices.begin(), access.indices.end(), [](const Expr* e) { return !as<Var>(e); })) return true;
+      }
+    }
+    return false;
+  }
   // A producer in a loop of its consumer.
   bool prepare_rolling() {
     std::vector<const Block*> producers;
@@ -65,6 +75,8 @@ class ArgumentMaker {
       if (is_complete(schedule_.program().body, block) && !consumers(schedule_.program().body, block).empty()) producers.push_back(block);
     }
     if (producers.empty()) return false;
+    auto others = std::stable_partition(producers.begin(), producers.end(), [&](const Block* b) { return is_read_in_windows(b); });
+    if (others != producers.begin() && !chance(0.2)) producers.erase(others, producers.end());
     BlockId id = pick(producers)->id;
     block_ = schedule_.state().find_block(id);
     std::vector<Arg> loops = loops_of(pick(consumers(schedule_.program().body, block_)));

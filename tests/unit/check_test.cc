@@ -92,6 +92,30 @@ TEST_F(Check, ARuleOfWhichEveryDrawIsRejectedIsNotProven) {
   EXPECT_NE(finished.out.find("draws rejected 30 times: prepack: reads `A`, which is not constant and has no free layout"), std::string::npos) << finished.out;
 }
 
+// The untouched program proves nothing of a rule.
+TEST_F(Check, ARuleThatAddsNoSketchIsNotProven) {
+  for (const char* body : {"split(loops(b)[0], [_, _])", "either when 1 > 2 { unroll(loops(b)[0]) }", "bind(loops(b)[0], \"threadidx.x\")", "skip"}) {
+    write("none.tw", cat("rule none_of_it(b: block)\n  when is_reduction(b)\n{\n  ", body, "\n}\n"));
+    Finished finished = run({"check", "none.tw", "--op", "matmul", "--op", "dense"});
+    EXPECT_EQ(finished.code, 1) << body;
+    EXPECT_NE(finished.out.find("  the rule adds no sketch anywhere\n"), std::string::npos) << finished.out;
+    EXPECT_EQ(finished.out.find("draws ran"), std::string::npos) << finished.out;
+  }
+  write("hand.tw", "schedule hand for densee { parallel(get_loops(get_block(\"Y\"))[0]) }\n");
+  Finished hand = run({"check", "hand.tw", "--op", "matmul"});
+  EXPECT_EQ(hand.code, 1);
+  EXPECT_NE(hand.out.find("is for `densee`, which none of the programs is: did you mean `dense`?"), std::string::npos) << hand.out;
+}
+
+TEST_F(Check, ARuleThatGoesWrongDoesNotEndTheCheckOfTheOthers) {
+  write("two.tw", "rule wrong(b: block) { x = loops(b)[9] }\nrule right(b: block) when is_reduction(b) { parallel(loops(b)[0]) }\n");
+  Finished finished = run({"check", "two.tw", "--op", "matmul", "--draws", "5"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_NE(finished.err.find("rule `wrong` is left out (at block `C` of matmul)\n"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.out.find("rule right\n  fits matmul"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("5 draws ran: 0 rejected, 0 computed something else"), std::string::npos) << finished.out;
+}
+
 TEST_F(Check, ErrorsInAModuleAreDiagnosticsAndExitCode2) {
   write("bad.tw", "rule a(b: block) {\n  x = splitt(b)\n}\n");
   Finished finished = run({"check", "bad.tw", "--op", "dense"});
@@ -197,7 +221,7 @@ tasks:
             "tile_rows    Y      yes      1 of 1 forks kept\n"
             "\n"
             "rule       instruction  while  rejected  reason                                                                             example\n"
-            "tile_rows  parallel     try           1  loop `{a}` feeds the reduction iter `{b}`; expected it to feed only spatial iters  loop `k` feeds the reduction iter `k`; expected it to feed only spatial iters\n"
+            "tile_rows  parallel     try           1  loop `...` feeds the reduction iter `...`; expected it to feed only spatial iters  loop `k` feeds the reduction iter `k`; expected it to feed only spatial iters\n"
             "\n"
             "0 of 20 draws rejected\n\n");
   boost::json::object json = json_of(run({"explain", "list.yaml", "--json"}));
@@ -235,22 +259,55 @@ TEST_F(Check, ExplainSaysWhyNoDrawIsLeft) {
   const std::string list = "version: 1\nmodules: [m.tw]\nrules: mine\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n";
   const std::string rule = "rule tile(b: block)\n  when is_reduction(b)\n{\n  t = sample_perfect_tile(spatial_loops(b)[0], 2)\n";
   write("list.yaml", list);
-  auto reason_with = [&](const std::string& module) {
+  auto row_with = [&](const std::string& module, const char* when) {
     write("m.tw", module);
     boost::json::object json = json_of(run({"explain", "list.yaml", "--draws", "10", "--json"}));
     const boost::json::object& task = json.at("tasks").at(0).as_object();
-    EXPECT_EQ(task.at("rejected"), task.at("draws"));
-    for (const boost::json::value& row : task.at("rejects").as_array()) {
-      if (row.at("when") == "drawing") return std::string(row.at("example").as_string());
+    if (std::string_view(when) == "drawing") {
+      EXPECT_EQ(task.at("rejected"), task.at("draws"));
     }
-    return std::string("no draw was rejected");
+    for (const boost::json::value& row : task.at("rejects").as_array()) {
+      if (row.at("when") == when) return cat(std::string_view(row.at("rule").as_string()), " | ", std::string_view(row.at("instruction").as_string()), " | ", std::string_view(row.at("example").as_string()));
+    }
+    return std::string("nothing was rejected");
   };
-  EXPECT_EQ(reason_with(rule + "  v = sample_categorical([1, 2])\n  w = sample_categorical([3, 4])\n  require v > w\n}\nrules mine { tile }\n"), "no decisions satisfy every require");
-  EXPECT_EQ(reason_with(rule + "}\npost no(p: program) {\n  drop\n}\nrules mine { tile; no }\n"), "postprocessor `no` refuses the program");
-  EXPECT_EQ(reason_with(rule + "}\npost wrong(p: program) {\n  x = blocks()[9]\n}\nrules mine { tile; wrong }\n"), "the postprocessor has an error in its text");
+  EXPECT_EQ(row_with(rule + "  v = sample_categorical([1, 2])\n  w = sample_categorical([3, 4])\n  require v > w\n}\nrules mine { tile }\n", "building"),
+            "tile | require | require: no decisions satisfy `require(v > w)` and the conditions before it (m.tw:7)");
+  // Too many assignments to count them all: the draws find out.
+  std::string many;
+  for (int i = 0; i < 8; ++i) many += cat("  v", i, " = sample_categorical([1, 2, 3, 4, 5, 6, 7, 8])\n");
+  EXPECT_EQ(row_with(rule + many + "  require v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 > 100\n}\nrules mine { tile }\n", "drawing"),
+            "tile | require | require: no decisions satisfy `require(v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 > 100)` and the conditions before it");
+  EXPECT_EQ(row_with(rule + "}\npost no(p: program) {\n  drop\n}\nrules mine { tile; no }\n", "drawing"), " |  | postprocessor `no` refuses the program");
+  EXPECT_EQ(row_with(rule + "}\npost wrong(p: program) {\n  x = blocks()[9]\n}\nrules mine { tile; wrong }\n", "drawing"), " |  | the postprocessor has an error in its text");
 }
 
 // ---- space
+
+TEST_F(Check, SpaceGoesOnWithoutABadRuleOrModule) {
+  const std::string tasks = "tasks:\n  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n";
+  write("good.tw", "rule cut(b: block)\n  after decompose\n{ skip }\n");
+  write("wrong.tw", "rule wrong(b: block)\n  after decompose\n{ x = loops(b)[9] }\n");
+  write("clause.tw", "rule lost(b: block)\n  before register_tilin\n{ skip }\n");
+  write("placed.tw", "rule placed(b: block) { skip }\n");
+  write("list.yaml", "version: 1\nmodules: [good.tw, wrong.tw, clause.tw, missing.tw, {file: placed.tw, before: nothing}]\n" + tasks);
+  Finished finished = run({"space", "list.yaml"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_NE(finished.out.find("# task g: "), std::string::npos) << finished.out;
+  for (const char* part : {"warning: there is no file missing.tw; it is left out", "warning: clause.tw has errors, see below; it is left out",
+                           "warning: the set `cpu` has no rule `nothing`; it is left out", "rule `wrong` is left out (at block `C` of matmul)"}) {
+    EXPECT_NE(finished.err.find(part), std::string::npos) << part << "\n" << finished.err;
+  }
+  // Nothing else to go on with.
+  for (const char* module : {"clause.tw", "missing.tw", "{file: placed.tw, before: nothing}"}) {
+    write("list.yaml", cat("version: 1\nmodules: [", module, "]\n", tasks));
+    EXPECT_EQ(run({"space", "list.yaml"}).code, 2) << module;
+  }
+  write("list.yaml", "version: 1\nrules: cpu\n" + tasks);
+  Finished flag = run({"space", "list.yaml", "--rules", "cpuu"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_EQ(flag.err, "--rules:1:1: error: there is no rule set `cpuu`\n    1 | cpuu\n      | ^~~~\nnote: did you mean `cpu`?\n");
+}
 
 TEST_F(Check, SpaceAsJsonHasTracesPointsAndRulesAndNothingElse) {
   write("list.yaml", "version: 1\ntasks:\n  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n  - {name: h, op: softmax, args: {M: 8, N: 8}}\n");

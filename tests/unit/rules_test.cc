@@ -96,8 +96,48 @@ TEST(Schedules, ThatDoNotApplySayWhy) {
             "my.tw:1:10: error: the schedule does not apply to this program: split: factors multiply to 4, but loop `i` has extent 6\n"
             "    1 | schedule hand for matmul {\n"
             "      |          ^~~~~~~~~~~~~~~\n"
-            "schedule `hand` is left out\n");
+            "schedule `hand` is left out (matmul)\n");
   EXPECT_EQ(built.space.sketches.size(), 1u);  // the program as it is
+}
+
+// A `require` that excludes every draw makes no sketch: what was there stays, and rule, line and condition are named.
+TEST(RuleLanguage, AForkThatNoDrawSatisfiesIsNoSketch) {
+  OwnedProgram program = small_matmul();
+  auto never = [&](const std::string& conditions) {
+    Built built = build("rule never(b: block) when is_reduction(b) {\n  v = sample_categorical([1, 2, 4])\n" + conditions +
+                            "  split(loops(b)[1], [_, v])\n}\n"
+                            "rule good(b: block) when is_reduction(b) { split(loops(b)[0], [_, sample_categorical([2, 3])]) }\n"
+                            "rules s { never; good }\n",
+                        program.program);
+    EXPECT_EQ(built.errors, "");
+    return built.space;
+  };
+  for (const char* conditions : {"  require v > 100\n", "  require v > 1\n  require v < 2\n", "  require v > 1\n  prefer(v - 4)\n"}) {
+    Space space = never(conditions);
+    ASSERT_EQ(space.sketches.size(), 1u) << conditions;
+    EXPECT_EQ(space.sketches[0].rules, std::vector<std::string>{"good"});
+    ASSERT_EQ(space.rejects.size(), 1u) << conditions;
+    EXPECT_EQ(space.rejects[0].rule, "never");
+    bool is_second = std::string_view(conditions).find("v > 1\n") != std::string_view::npos;
+    bool is_prefer = std::string_view(conditions).find("prefer") != std::string_view::npos;
+    EXPECT_EQ(space.rejects[0].instruction, is_prefer ? "prefer" : "require");
+    EXPECT_NE(space.rejects[0].reason.find(is_second ? "(my.tw:4)" : "(my.tw:3)"), std::string::npos) << space.rejects[0].reason;
+    EXPECT_NE(space.rejects[0].reason.find(is_prefer ? "v - 4" : is_second ? "v < 2" : "v > 100"), std::string::npos) << space.rejects[0].reason;
+    EXPECT_EQ(space.visits[0].kept, 0);
+  }
+  EXPECT_EQ(never("  require v > 2\n").sketches[0].rules, (std::vector<std::string>{"never", "good"}));
+}
+
+TEST(RuleLanguage, BuildingASpaceCanBeStopped) {
+  OwnedProgram program = small_matmul();
+  rules::Library library = rules::Library::built_in();
+  std::string errors;
+  int asked = 0;
+  Space stopped = build_space(program.program, *library.find_set("cpu"), library, {}, errors, 1, [&] { return ++asked > 3; });
+  Space whole = build_space(program.program, *library.find_set("cpu"), library, {}, errors);
+  EXPECT_EQ(asked, 4);
+  EXPECT_LT(stopped.visits.size(), whole.visits.size());
+  EXPECT_FALSE(stopped.sketches.empty());
 }
 
 TEST(RuleLanguage, SkipKeepsAndDropRemovesAFork) {
