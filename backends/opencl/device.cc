@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backends/guard_bands.h"
 #include "backends/opencl/api.h"
 #include "dsl/base/text.h"
 
@@ -42,8 +43,6 @@ namespace {
 using opencl::Api;
 using opencl::api;
 
-constexpr std::size_t kBand = 4096;  // bytes; also what sub-buffers must be aligned to, at most
-constexpr u8 kBandByte = 0x5c;
 constexpr int kMostInQueue = 64;  // calls
 
 // Never null where a Device exists.
@@ -137,8 +136,8 @@ Device::~Device() {
 
 Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
   cl_int code = CL_SUCCESS;
-  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes, 1));
-  cl_mem handle = cl().create_buffer(device.state().context, CL_MEM_READ_WRITE, data + 2 * kBand, nullptr, &code);
+  cl_mem handle =
+      cl().create_buffer(device.state().context, CL_MEM_READ_WRITE, data_bytes(bytes) + 2 * kBand, nullptr, &code);
   if (!handle) return;
   state_ = std::make_unique<State>(State{handle});
   if (fill(0)) return;
@@ -161,24 +160,18 @@ bool Memory::read(void* data) const {
 }
 
 bool Memory::fill(u8 byte) {
-  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
-  auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
+  auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
     return cl().fill_buffer(device_.state().queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) ==
            CL_SUCCESS;
   };
-  return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
-         cl().finish(device_.state().queue) == CL_SUCCESS;
+  return fill_between_bands(bytes_, byte, set) && cl().finish(device_.state().queue) == CL_SUCCESS;
 }
 
 bool Memory::bands_intact() const {
-  std::vector<u8> band(kBand);
-  for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
-    if (cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, kBand, band.data(), 0, nullptr, nullptr) !=
-        CL_SUCCESS)
-      return false;
-    if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
-  }
-  return true;
+  return bands_hold(bytes_, [&](void* to, std::size_t at, std::size_t bytes) {
+    return cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) ==
+           CL_SUCCESS;
+  });
 }
 
 LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,

@@ -186,11 +186,14 @@ namespace {
 
 // reorder(k, i, j) for reorder([k, i, j])?
 bool is_unbracketed_list(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values) {
-  bool takes_list = !kind.parameters.empty() && (kind.parameters[0].type == "Loops" || kind.parameters[0].type == "Blocks");
-  auto is_handle = [](const Type& type) { return type.is(Type::Kind::Loop) || type.is(Type::Kind::Block) || type.is(Type::Kind::Any); };
-  bool are_handles = std::all_of(values.begin(), values.end(), is_handle) && std::any_of(values.begin(), values.end(), [](const Type& type) { return !type.is(Type::Kind::Any); });
-  bool is_named = std::any_of(n->arguments.begin(), n->arguments.end(), [](const ast::Argument& argument) { return !argument.name.empty(); });
-  return takes_list && are_handles && !is_named;
+  std::string_view takes = kind.parameters.empty() ? "" : std::string_view(kind.parameters[0].type);
+  if (takes != "Loops" && takes != "Blocks") return false;
+  Type::Kind item = takes == "Loops" ? Type::Kind::Loop : Type::Kind::Block;
+  auto is_item = [&](const Type& type) { return type.is(item); };
+  auto fits = [&](const Type& type) { return type.is(item) || type.is(Type::Kind::Any); };
+  auto is_named = [](const ast::Argument& argument) { return !argument.name.empty(); };
+  return std::any_of(values.begin(), values.end(), is_item) && std::all_of(values.begin(), values.end(), fits) &&
+         std::none_of(n->arguments.begin(), n->arguments.end(), is_named);
 }
 
 }  // namespace

@@ -109,5 +109,35 @@ TEST(TensorCores, DrawsComputeTheSame) {
   }
 }
 
+// A convolution is a product of its own form; what follows it needs no kernel of its own.
+TEST(TensorCores, EpiloguesOfConvolutionsArePartOfTheProduct) {
+  WorkloadArguments conv{{"N", i64{1}}, {"H", i64{10}}, {"W", i64{10}}, {"CI", i64{16}}, {"CO", i64{16}}, {"K", i64{3}}, {"T", DType::F16}};
+  OwnedProgram made = workload("conv2d", conv, {"bias", "relu"});
+  rules::Library library = rules::Library::built_in();
+  Target target = device("cuda -arch=sm_80");
+  std::string errors;
+  CandidateSpace space = make_candidate_space(made.program, *library.find_set("cuda"), library, target, errors);
+  ASSERT_EQ(errors, "");
+  CandidateBuilder builder(space);
+  int found = 0;
+  for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+    const std::vector<std::string>& names = space.space.sketches[s].rules;
+    bool is_product = std::any_of(names.begin(), names.end(), [](const std::string& name) { return name == "warp_mma" || name == "warp_tiling"; });
+    bool is_split = space.space.sketches[s].trace.print().find("rfactor(") != std::string::npos;
+    if (!is_product || is_split) continue;
+    Rng rng(0, s);
+    Candidate candidate;
+    ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
+    Result<Program> program = builder.build(candidate, &rng);
+    ASSERT_TRUE(program) << to_string(program.rejected());
+    Arena arena;
+    Result<LoweredGpuProgram> kernels = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+    ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+    found += std::find(names.begin(), names.end(), "warp_mma") != names.end();
+    EXPECT_EQ(kernels->run.size(), 1u) << full_trace(space, candidate)->print();
+  }
+  EXPECT_GE(found, 1);
+}
+
 }  // namespace
 }  // namespace tw
