@@ -59,22 +59,24 @@ std::vector<Definition> built_in_definitions() {
 
 int print_word(const std::vector<rules::Table>& tables, const std::string& word) {
   std::vector<std::string> names;
-  bool found = false;  // a mark and a rule may have one name
-  for (const rules::Table& table : tables) {
-    for (const rules::Entry& entry : table.entries) {
-      names.push_back(entry.name);
-      if (entry.name != word) continue;
-      std::printf("%s%s\n  %s\n", entry.name.c_str(), entry.signature.c_str(), entry.doc.c_str());
-      found = true;
-    }
-  }
-  std::vector<Definition> definitions = built_in_definitions();
-  for (const Definition& definition : definitions) {
+  bool found = false;
+  for (const Definition& definition : built_in_definitions()) {
     names.emplace_back(definition.name);
     if (definition.name != word) continue;
     std::printf("# %.*s of tracewright %s\n%.*s", static_cast<int>(definition.path.size()), definition.path.data(), TW_VERSION,
                 static_cast<int>(definition.text.size()), definition.text.data());
     found = true;
+  }
+  // A mark and a rule may have one name: what is printed stays text that can be copied.
+  const char* comment = found ? "# " : "";
+  for (const rules::Table& table : tables) {
+    for (const rules::Entry& entry : table.entries) {
+      names.push_back(entry.name);
+      if (entry.name != word) continue;
+      const char* colon = entry.signature.starts_with("(") ? "" : ": ";
+      std::printf("%s%s%s%s\n%s  %s\n", comment, entry.name.c_str(), colon, entry.signature.c_str(), comment, entry.doc.c_str());
+      found = true;
+    }
   }
   if (found) return Ok;
   std::string near = closest(word, names);
