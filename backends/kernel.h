@@ -21,6 +21,9 @@ struct KernelArgument {
   i64 bytes = 0;
 };
 
+// Shared memory that a CUDA kernel may declare without asking for more at its launch; of all architectures.
+inline constexpr i64 kStaticSharedBytes = 48 << 10;
+
 // One kernel of a device, to be run after those before it.
 struct KernelLaunch {
   // What a parameter points to: an argument of the entry point by index, or `bytes` of scratch memory from an offset.
@@ -32,6 +35,8 @@ struct KernelLaunch {
   std::string name;
   std::array<i64, 3> groups{1, 1, 1}, threads{1, 1, 1};  // x, y, z: work-groups, and work-items of each
   std::vector<Pointer> pointers;
+  // Shared memory that is given when it is launched, because the text does not declare it with its size: all of it, or none.
+  i64 dynamic_shared_bytes = 0;
 };
 
 struct KernelManifest {

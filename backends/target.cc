@@ -231,18 +231,29 @@ bool check_cpu(const Target& target, Span span, Diagnostics& diagnostics) {
   return check_name(target.cpu, names, "cpu", span, diagnostics);
 }
 
+// Architectures of CUDA devices, and the shared memory that one block may have there (CUDA C++ Programming Guide, "Technical Specifications per
+// Compute Capability"); costmodel/devices says the same, a test compares.
+struct CudaArch {
+  const char* name;
+  i64 shared_bytes;
+};
+constexpr CudaArch kCudaArchs[] = {{"sm_75", 64 << 10},  {"sm_80", 163 << 10},  {"sm_86", 99 << 10},   {"sm_87", 163 << 10},  {"sm_89", 99 << 10},
+                                   {"sm_90", 227 << 10}, {"sm_90a", 227 << 10}, {"sm_100", 227 << 10}, {"sm_100a", 227 << 10}, {"sm_120", 99 << 10}};
+
 // What a device is taken to be where nothing is said. Not asked of the device: the same text means the same everywhere.
-Target device_defaults(TargetKind kind) {
+Target device_defaults(TargetKind kind, const std::string& arch = "sm_80") {
   Target target;
   target.kind = kind;
   // OpenCL's widest float vector, and the registers of a processor that has such vectors; narrower machines split it.
   target.vector_bits = kind == TargetKind::Cuda ? 128 : 512;
   target.vector_registers = kind == TargetKind::Cuda ? 64 : 32;
-  if (kind == TargetKind::Cuda) target.group_threads = 1024, target.shared_bytes = 48 << 10, target.arch = "sm_80";
+  if (kind != TargetKind::Cuda) return target;
+  target.group_threads = 1024, target.arch = arch;
+  for (const CudaArch& known : kCudaArchs) {
+    if (known.name == arch) target.shared_bytes = known.shared_bytes;
+  }
   return target;
 }
-
-constexpr const char* kCudaArchs[] = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120"};
 
 // The GPUs that are described in costmodel/devices; a test compares.
 struct Gpu {
@@ -276,11 +287,13 @@ std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOp
     if (option && has_field(kind, field)) good = set_field(field, *option, target, diagnostics) && good;
   }
   const TargetOption* arch = find_option(options, "arch");
-  std::vector<std::string> archs(std::begin(kCudaArchs), std::end(kCudaArchs));
+  std::vector<std::string> archs;
+  for (const CudaArch& known : kCudaArchs) archs.push_back(known.name);
   if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, archs, "arch", arch->span, diagnostics) && good;
   const TargetOption* gpu = find_option(options, "device");
   if (gpu && kind == TargetKind::Cuda) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
   if (!good) return std::nullopt;
+  if (!find_option(options, "shared_bytes")) target.shared_bytes = device_defaults(kind, target.arch).shared_bytes;
   return target;
 }
 
@@ -336,7 +349,7 @@ void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& 
 
 std::string to_string(const Target& target) {
   bool is_cpu = target.kind == TargetKind::Cpu;
-  Target implied = is_cpu ? with_derived(target) : device_defaults(target.kind);
+  Target implied = is_cpu ? with_derived(target) : device_defaults(target.kind, target.arch);
   if (!is_cpu) implied.device = -1, implied.arch = "";  // always shown
   if (is_cpu) implied.triple = implied.features = implied.cpu = "", implied.threads = 0;
   std::string out = name_of(target.kind);

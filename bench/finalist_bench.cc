@@ -88,7 +88,7 @@ int run(const std::string& rules, const std::string& arch) {
   Target target;
   target.kind = TargetKind::Cuda;
   target.arch = arch;
-  target.group_threads = 1024, target.shared_bytes = 48 << 10, target.vector_bits = 128, target.vector_registers = 64;
+  target.group_threads = 1024, target.shared_bytes = 163 << 10, target.vector_bits = 128, target.vector_registers = 64;
   rules::Library library = rules::Library::built_in();
   const std::vector<rules::RuleUse>* uses = library.find_set(rules);
   if (!uses) return std::printf("there is no rule set %s\n", rules.c_str()), 2;

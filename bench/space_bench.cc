@@ -38,7 +38,10 @@ struct Row {
 constexpr Row kRows[] = {{"cpu", "cpu -mcpu=znver3 -threads=2"},
                          {"reference-cpu", "cpu -mcpu=znver3 -threads=2"},
                          {"opencl", "opencl -device=0"},
-                         {"cuda", "cuda -arch=sm_80"}};
+                         {"cuda", "cuda -arch=sm_80"},
+                         {"reference-cuda", "cuda -arch=sm_80"},
+                         {"reference-cuda-tensorcore", "cuda -arch=sm_80"},
+                         {"reference-hexagon", "cpu -triple=hexagon-unknown-elf"}};
 
 double cpu_milliseconds() {
   timespec now;
@@ -80,7 +83,7 @@ int run(int count) {
       slowest = best;
       line = use + std::string(": ") + std::to_string(sketches) + " sketches";
     }
-    std::printf("%-14s %7.2f ms  %s\n", row.set, slowest, line.c_str());
+    std::printf("%-26s %7.2f ms  %s\n", row.set, slowest, line.c_str());
   }
   return 0;
 }

@@ -1,9 +1,9 @@
 // The best kernels of one target against those of another, task by task, measured in turn in one run: a device against
 // the processor. Both lists name the same tasks; the kernels come from the records of the database.
 //   target_bench LIST.yaml OTHER.yaml DATABASE [--rounds 15]
-// Printed for each task: the medians of both with the median of the rounds' ratios; the smallest times of both with their
-// ratio, which other work on the machine disturbs less; and the least sum of the kernels' own times by the clock of a
-// device, which leaves out launching and waiting.
+// Printed for each task: the medians of both with the median of the rounds' ratios; the smallest times of both with
+// their ratio, which other work on the machine disturbs less; and the least sum of the kernels' own times by the clock
+// of a device, which leaves out launching and waiting.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -47,7 +47,8 @@ class Side {
 
   // Takes over the best kernel of the task with that name; what is wrong, or "".
   std::string take(const std::string& name, Database& database) {
-    auto found = std::find_if(list_.tasks.begin(), list_.tasks.end(), [&](const TuneTask& t) { return t.name == name; });
+    auto found =
+        std::find_if(list_.tasks.begin(), list_.tasks.end(), [&](const TuneTask& t) { return t.name == name; });
     if (found == list_.tasks.end()) return "the other list has no such task";
     task_ = &*found;
     Quiet quiet;
@@ -107,9 +108,11 @@ std::string compare(const std::string& name, Side sides[2], Database& database, 
     device = std::min(device, std::max(results[0].device_seconds, results[1].device_seconds));
   }
   double scale = 1e6;
-  std::printf("%-20s medians %8.2f and %8.2f us, other / first %.3f; least %8.2f and %8.2f us, %.3f; %zu launches, %.2f us by the device's clock\n",
-              name.c_str(), median(times[0]) * scale, median(times[1]) * scale, median(ratios), least[0] * scale,
-              least[1] * scale, least[1] / least[0], std::max(sides[0].launches(), sides[1].launches()), device * scale);
+  std::printf(
+      "%-20s medians %8.2f and %8.2f us, other / first %.3f; least %8.2f and %8.2f us, %.3f; %zu launches, %.2f us by "
+      "the device's clock\n",
+      name.c_str(), median(times[0]) * scale, median(times[1]) * scale, median(ratios), least[0] * scale,
+      least[1] * scale, least[1] / least[0], std::max(sides[0].launches(), sides[1].launches()), device * scale);
   std::fflush(stdout);
   for (int i = 0; i < 2; ++i) sides[i].end();
   return "";

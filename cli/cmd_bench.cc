@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "cli/arguments.h"
+#include "cli/bench_device.h"
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
@@ -62,7 +63,6 @@ PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
 
 // nullopt after a message.
 std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, const TuneTask& task) {
-  if (is_device(task.target)) return say(cat(task.name, ": bench calls kernels in this process, which runs none of `", name_of(task.target.kind), "`; use replay --run")), std::nullopt;
   TaskKey key = key_of(task);
   std::optional<Record> best = best_record(database, key.workload, key.target);
   if (!best) return std::nullopt;
@@ -112,6 +112,23 @@ std::optional<std::vector<std::string>> parse_libraries(const std::string& text)
 
 // What all tasks gave together.
 struct Report {
+  void add_device(const BenchTask& task, const DeviceTimes& times) {
+    double gflops = times.seconds > 0 ? task.flops / times.seconds * 1e-9 : 0;
+    rows.push_back({{"task", task.name},
+                    {"threads", task.threads},
+                    {"library", "tracewright"},
+                    {"us", times.seconds * 1e6},
+                    {"us_quartiles", {times.lower * 1e6, times.upper * 1e6}},
+                    {"device_us", times.device_seconds * 1e6},
+                    {"cold_us", times.cold_seconds * 1e6},
+                    {"gflops", gflops},
+                    {"pairs", times.samples},
+                    {"verdict", times.is_wrong ? "wrong" : "own"}});
+    is_wrong |= times.is_wrong;
+    table.push_back({task.name, "-", "tracewright", show_time(times.seconds), show_number(gflops), "-", "",
+                     "", times.cold_seconds > 0 ? cat("cold caches: ", show_time(times.cold_seconds)) : ""});
+  }
+
   boost::json::array rows, skipped;  // skipped: libraries that gave no time, and why
   std::vector<std::vector<std::string>> table;
   std::map<int, std::vector<double>> peaks;  // GFLOP/s by threads
@@ -176,6 +193,7 @@ int bench_list(const Options& options) {
       options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return Environment;
   Report report;
+  DeviceBench devices;
   int vector_bits = list->list.target.value.vector_bits;
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     if (!options.task.empty() && list->tasks[i].name != options.task) continue;
@@ -184,6 +202,13 @@ int bench_list(const Options& options) {
               " of the machine's cores; these times say little about as many cores"));
     std::optional<BenchTask> task = prepare(*database, list->list.tasks[i], list->tasks[i]);
     BenchResult result;
+    if (task && is_device(list->tasks[i].target)) {
+      std::optional<DeviceTimes> times = devices.measure(list->tasks[i], task->kernel, options.pairs);
+      if (times) report.add_device(*task, *times);
+      if (!libraries->empty()) say(cat(task->name, ": on devices other libraries are not compared here; tracewright-gpu-bench does it on NVIDIA's"));
+      report.has_failed |= !times;
+      continue;
+    }
     if (task) result = bench_task(*task, *libraries, options.pairs);
     if (!result.error.empty()) say(cat(task->name, ": ", result.error));
     report.has_failed |= !task || !result.error.empty();

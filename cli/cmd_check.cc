@@ -141,6 +141,7 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check,
                           {"different", check.different},
                           {"tile_levels", check.all_tile_levels().drawn},
                           {"tile_levels_above_one", check.all_tile_levels().above_one},
+                          {"prior_tile_levels", {{"drawn", check.prior_tile_levels.drawn}, {"above_one", check.prior_tile_levels.above_one}}},
                           {"rarest_tile_level", {{"drawn", check.rarest_tile_level().drawn}, {"above_one", check.rarest_tile_level().above_one}}}};
   if (small)
     out["counterexample"] = {{"use", small->use},
@@ -192,8 +193,10 @@ void print_check(const Subject& subject, const RuleCheck& check,
   if (check.adds_nothing) std::printf("  the %s adds no sketch anywhere\n", subject.kind.c_str());
   RuleCheck::Level all = check.all_tile_levels(), rarest = check.rarest_tile_level();
   if (all.drawn)
-    std::printf("  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws\n",
-                100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn);
+    std::printf("  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws; most draws are the best of %d in this, "
+                "of the prior's own %.0f %% are\n",
+                100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn, RuleCheck::kMostTries,
+                100.0 * check.prior_tile_levels.above_one / std::max(1, check.prior_tile_levels.drawn));
   for (const auto& [reason, count] : check.draw_rejects)
     std::printf("  draws rejected %d times: %s\n", count, reason.c_str());
   if (small)

@@ -130,12 +130,20 @@ Finding check_database() {
           "change to a folder that you may write to, or pass --database"};
 }
 
+// In the bundle a script makes the plugin; elsewhere the build does.
+std::string how_to_get_libtorch() {
+  std::error_code error;
+  std::filesystem::path script = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "../torch/build_torch_plugin.sh";
+  if (!std::filesystem::exists(script, error)) return "sudo apt install libtorch-dev, then build again";
+  return cat("install PyTorch and g++, then run ", script.lexically_normal().string());
+}
+
 Finding check_libtorch() {
   MadeModel made = make_model("mlp", /*columns=*/8, 0);
   return {
       "libtorch", Need::Optional, made.model != nullptr,
       made.model ? "the learned cost model `mlp` opens" : made.note + "; `tree` is used instead",
-      "sudo apt install libtorch-dev, then build again"};
+      how_to_get_libtorch()};
 }
 
 Finding check_compiler() {

@@ -1,4 +1,4 @@
-// tracewright language: the words of the rule language, as tables or one by one.
+// tracewright language: the words of the rule language, as tables or one by one, and the text of the built-in rules.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -6,11 +6,56 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 #include "rules/lang/tables.h"
 
 namespace tw::cli {
 namespace {
+
+// A rule, postprocessor, set, function or mark of the built-in modules.
+struct Definition {
+  std::string_view name, path, text;
+};
+
+// The name that a line defines: "rule NAME(...", "rules NAME {", ...; "" of any other line.
+std::string_view defined_by(std::string_view line) {
+  for (std::string_view word : {"rule ", "post ", "rules ", "fn ", "mark "}) {
+    if (!line.starts_with(word)) continue;
+    line.remove_prefix(word.size());
+    return line.substr(0, line.find_first_of("(: {"));
+  }
+  return "";
+}
+
+void add_definitions(const EmbeddedText& module, std::vector<Definition>& out) {
+  std::string_view text = module.text;
+  std::size_t begin = std::string_view::npos, end = 0;  // of the definition at hand, without the comments of the next one
+  std::string_view name;
+  auto finish = [&] {
+    if (!name.empty()) out.push_back({name, module.path, text.substr(begin, end - begin)});
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t next = std::min(text.find('\n', at), text.size() - 1) + 1;
+    std::string_view line = text.substr(at, next - at);
+    if (std::string_view defined = defined_by(line); !defined.empty()) {
+      finish();
+      name = defined;
+      begin = at;
+    }
+    if (line != "\n" && !line.starts_with("#")) end = next;
+    at = next;
+  }
+  finish();
+}
+
+std::vector<Definition> built_in_definitions() {
+  std::vector<Definition> out;
+  for (const EmbeddedText& text : embedded_texts()) {
+    if (text.path.starts_with("rules/")) add_definitions(text, out);
+  }
+  return out;
+}
 
 int print_word(const std::vector<rules::Table>& tables, const std::string& word) {
   std::vector<std::string> names;
@@ -21,6 +66,14 @@ int print_word(const std::vector<rules::Table>& tables, const std::string& word)
       std::printf("%s%s\n  %s\n", entry.name.c_str(), entry.signature.c_str(), entry.doc.c_str());
       return Ok;
     }
+  }
+  std::vector<Definition> definitions = built_in_definitions();
+  for (const Definition& definition : definitions) {
+    names.emplace_back(definition.name);
+    if (definition.name != word) continue;
+    std::printf("# %.*s of tracewright %s\n%.*s", static_cast<int>(definition.path.size()), definition.path.data(), TW_VERSION,
+                static_cast<int>(definition.text.size()), definition.text.data());
+    return Ok;
   }
   std::string near = closest(word, names);
   say(cat("no word `", word, "`",
@@ -56,9 +109,11 @@ int run_language(int count, char** words) {
   auto app = make_app(
       "language",
       "The words of the rule language: instructions, functions, what rules may ask about the "
-      "target, limits. docs/language.md says how\nthey are put together.",
-      "examples:\n  tracewright language split\n  tracewright language --json");
-  app->add_option("WORD", word, "only this instruction or function");
+      "target, limits. docs/language.md says how\nthey are put together. Of a built-in rule, "
+      "postprocessor, set, function or mark: its text, to copy and change.",
+      "examples:\n  tracewright language split\n  tracewright language register_tiling > my_tiling.tw\n"
+      "  tracewright language --json");
+  app->add_option("WORD", word, "only this instruction, function, or built-in rule, postprocessor, set or mark");
   app->add_flag("--json", json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::vector<rules::Table> tables = rules::language_tables();

@@ -1,11 +1,12 @@
 // tracewright replay: from a recipe to the same kernel again: check it, run it, print it.
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
+#include <functional>
+#include <optional>
 
 #include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
@@ -223,12 +224,19 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;
 }
 
-// Is this a kernel for a GPU that is not here?
-bool is_emulated(const Recipe& recipe) {
-  Target target = target_of(recipe.file);
-  return target.kind == TargetKind::Cuda &&
-         static_cast<int>(list_devices(worker_options(target)).devices.size()) <= target.device;
-}
+// Which recipes are for a GPU that is not here? The devices are asked for once, and only if there is one for a GPU.
+class MissingGpus {
+ public:
+  bool operator()(const Recipe& recipe) {
+    Target target = target_of(recipe.file);
+    if (target.kind != TargetKind::Cuda) return false;
+    if (!devices_) devices_ = static_cast<int>(list_devices(worker_options(target)).devices.size());
+    return *devices_ <= target.device;
+  }
+
+ private:
+  std::optional<int> devices_;
+};
 
 // Right or wrong, and no time.
 int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, boost::json::object& json) {
@@ -268,9 +276,7 @@ std::optional<Hash128> hash_of(const Recipe& recipe, const Rebuilt& rebuilt, std
     return built.kernel ? std::optional(object_hash(*built.kernel)) : std::nullopt;
   }
   std::optional<std::string> text = find_printer(std::string(what))->print({"kernel", recipe.file}, rebuilt, error);
-  if (!text) return std::nullopt;
-  XXH128_hash_t hash = XXH3_128bits(text->data(), text->size());
-  return Hash128{hash.low64, hash.high64};
+  return text ? std::optional(hash_bytes(*text)) : std::nullopt;
 }
 
 // Of what --emit names, else of the program and of the machine code; and who made the machine code.
@@ -309,7 +315,8 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   }
   bool is_measured = options.check || options.run || (!printer && !options.hash);
   WorkerStart worker;
-  auto first = is_measured ? std::find_if_not(recipes.begin(), recipes.end(), is_emulated) : recipes.end();
+  MissingGpus is_emulated;
+  auto first = is_measured ? std::find_if_not(recipes.begin(), recipes.end(), std::ref(is_emulated)) : recipes.end();
   if (first != recipes.end()) {
     worker = start_worker(worker_options(target_of(first->file)));
     if (!worker.measurer) return say(worker.error), Environment;

@@ -64,22 +64,14 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
 Record record_of(const FinalistFile& finalist, const TraceFile& file, const MeasureResult& measured) {
   Record record{.workload = finalist.workload,
                 .target = finalist.target,
-                .status = name_of(measured.status),
                 .seed = finalist.seed};
   record.task = finalist.task;
   record.program = finalist.program;
   record.object = to_hex(object_hash(finalist.kernel));
   record.version = TW_VERSION;
   record.host = host_description();
-  record.error = measured.message;
   record.trace = file.trace.print(0);
-  if (!record.ok()) return record;
-  record.seconds = measured.seconds;
-  record.minimum = measured.min_seconds;
-  record.median = measured.median_seconds;
-  double unit = measured.ratio > 0 ? measured.seconds / measured.ratio : 1;
-  record.first_quartile = measured.lower_quartile * unit;
-  record.third_quartile = measured.upper_quartile * unit;
+  set_result(record, measured);
   return record;
 }
 
@@ -104,7 +96,8 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
                        .timeout_seconds = options.timeout,
                        .pairs = 20,
                        .max_pairs = 40,
-                       .budget_seconds = 0.5};
+                       .budget_seconds = 0.5,
+                       .cold_samples = 7};
     MeasureResult measured = measurer.measure(workload->task, finalist.kernel, how);
     if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
     Record record = record_of(finalist, *file, measured);
@@ -137,6 +130,7 @@ boost::json::array to_json(const std::vector<Row>& rows) {
                    {"predicted_us", row.finalist->predicted_seconds * 1e6},
                    {"us", row.result.seconds * 1e6},
                    {"median_us", row.result.median_seconds * 1e6},
+                   {"cold_us", row.result.cold_seconds * 1e6},
                    {"status", name_of(row.result.status)},
                    {"message", row.result.message},
                    {"max_error", row.result.max_error}});

@@ -20,17 +20,16 @@ namespace {
 
 std::vector<FinalistKernel> describe_kernels(const Finalist& finalist) {
   std::vector<FinalistKernel> out;
-  for (const cuda::CubinKernel& code : finalist.compiled.code) {
-    FinalistKernel kernel{.name = code.name,
-                          .registers = code.registers,
-                          .stack_bytes = code.stack_bytes,
-                          .shared_bytes = code.shared_bytes};
-    for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[cuda::opcode_name(opcode)] += count;
-    const std::vector<KernelLaunch>& launches = finalist.source.manifest.run_launches;
-    for (std::size_t i = 0; i < launches.size() && launches.size() == finalist.estimate.size(); ++i) {
-      if (launches[i].name != code.name) continue;
-      kernel.blocks_per_multiprocessor = finalist.estimate[i].occupancy;
-      kernel.predicted_seconds = finalist.estimate[i].seconds;
+  for (const FinalistFit& fit : finalist.kernels) {
+    FinalistKernel kernel{.name = fit.name,
+                          .registers = static_cast<int>(fit.needs.registers),
+                          .shared_bytes = fit.needs.shared_bytes,
+                          .blocks_per_multiprocessor = fit.blocks,
+                          .predicted_seconds = fit.seconds};
+    for (const cuda::CubinKernel& code : finalist.compiled.code) {
+      if (code.name != fit.name) continue;
+      kernel.stack_bytes = code.stack_bytes;
+      for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[cuda::opcode_name(opcode)] += count;
     }
     out.push_back(std::move(kernel));
   }
@@ -61,8 +60,8 @@ boost::json::object to_json(const TuneTask& task, const FinalistResult& result) 
   boost::json::array finalists;
   for (const Finalist& finalist : result.finalists) {
     boost::json::array kernels;
-    for (const cuda::CubinKernel& code : finalist.compiled.code)
-      kernels.push_back({{"name", code.name}, {"registers", code.registers}, {"shared_bytes", code.shared_bytes}});
+    for (const FinalistFit& fit : finalist.kernels)
+      kernels.push_back({{"name", fit.name}, {"registers", fit.needs.registers}, {"shared_bytes", fit.needs.shared_bytes}});
     finalists.push_back({{"predicted_us", finalist.seconds * 1e6}, {"kernels", kernels}});
   }
   boost::json::object dropped;
@@ -82,11 +81,10 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < result.finalists.size(); ++i) {
     const Finalist& finalist = result.finalists[i];
-    int registers = 0;
-    i64 shared = 0, threads = 0, blocks = 0;
-    for (const cuda::CubinKernel& code : finalist.compiled.code) {
-      registers = std::max(registers, code.registers);
-      shared = std::max(shared, code.shared_bytes);
+    i64 registers = 0, shared = 0, threads = 0, blocks = 0;
+    for (const FinalistFit& fit : finalist.kernels) {
+      registers = std::max(registers, fit.needs.registers);
+      shared = std::max(shared, fit.needs.shared_bytes);
     }
     for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
       threads = std::max(threads, launch.threads[0] * launch.threads[1] * launch.threads[2]);

@@ -18,6 +18,8 @@ endif()
 install(DIRECTORY dsl sampler rules costmodel backends runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright
   FILES_MATCHING PATTERN "*.h")
 install(FILES ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright)
+# The rules that are built in, to read and to copy; the command has them as text of its own.
+install(DIRECTORY rules DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright FILES_MATCHING PATTERN "*.tw" PATTERN "lang" EXCLUDE)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright)
 install(EXPORT TracewrightTargets NAMESPACE Tracewright:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tracewright)
 file(WRITE ${CMAKE_BINARY_DIR}/TracewrightConfig.cmake

@@ -33,9 +33,6 @@ struct GpuDevice {
   double clock_hz() const { return static_cast<double>(clock_mhz) * 1e6; }
 };
 
-// Shared memory that a kernel may declare without asking for more at its launch; of all architectures.
-inline constexpr i64 kStaticSharedBytes = 48 << 10;
-
 // What one block of a kernel takes.
 struct BlockNeeds {
   i64 threads = 1;

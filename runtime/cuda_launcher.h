@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
   const char* name;
   unsigned groups[3], threads[3];
+  unsigned shared_bytes; /* given at the launch, beside what the code declares */
   unsigned count;
   const tw_cuda_pointer* pointers;
 } tw_cuda_launch;
@@ -69,7 +70,12 @@ static tw_cuda_kernel* tw_cuda_create(const tw_cuda_table* table, CUresult* erro
     }
     for (int entry = 0; entry < 2; ++entry) {
       for (int i = 0; i < table->launch_count[entry] && *error == CUDA_SUCCESS; ++i) {
-        *error = cuModuleGetFunction(&kernel->functions[entry][i], kernel->module, table->launches[entry][i].name);
+        const tw_cuda_launch* launch = &table->launches[entry][i];
+        CUfunction* function = &kernel->functions[entry][i];
+        *error = cuModuleGetFunction(function, kernel->module, launch->name);
+        if (*error == CUDA_SUCCESS && launch->shared_bytes > 0) {
+          *error = cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
+        }
       }
     }
   }
@@ -92,7 +98,7 @@ static CUresult tw_cuda_launch_all(tw_cuda_kernel* kernel, int entry, CUstream s
       parameters[p] = &pointers[p];
     }
     error = cuLaunchKernel(kernel->functions[entry][i], launch->groups[0], launch->groups[1], launch->groups[2], launch->threads[0],
-                           launch->threads[1], launch->threads[2], 0, stream, parameters, NULL);
+                           launch->threads[1], launch->threads[2], launch->shared_bytes, stream, parameters, NULL);
   }
   return error;
 }

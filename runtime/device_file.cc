@@ -1,9 +1,7 @@
 #include "runtime/device_file.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "dsl/base/embedded_text.h"
+#include "dsl/base/files.h"
 #include "runtime/yaml_decode.h"
 
 namespace tw {
@@ -70,17 +68,13 @@ std::optional<GpuDevice> parse_text(const Source& source, std::string& errors) {
 }
 
 std::optional<GpuDevice> built_in(const std::string& name, std::string& errors) {
-  for (const EmbeddedText& text : embedded_texts()) {
-    if (text.path == built_in_path(name)) return parse_text({std::string(text.path), std::string(text.text)}, errors);
-  }
-  return std::nullopt;
+  std::string path = built_in_path(name);
+  std::optional<std::string_view> text = embedded_text(path);
+  return text ? parse_text({path, std::string(*text)}, errors) : std::nullopt;
 }
 
 std::optional<GpuDevice> from_file(const std::string& path, std::string& errors) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (file) return parse_text({path, text.str()}, errors);
+  if (std::optional<std::string> text = read_whole_file(path)) return parse_text({path, *text}, errors);
   errors += cat("the description ", path, " of a device cannot be read\n");
   return std::nullopt;
 }

@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "dsl/base/embedded_text.h"
+#include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "runtime/measurer.h"
 #include "runtime/worker_protocol.h"
@@ -24,6 +25,7 @@
 namespace tw {
 namespace {
 
+constexpr const char* kLibrary = "kernels";
 constexpr double kCompileSeconds = 600;  // a minute of work on a machine that is busy with other things
 
 // What makes the compiler tell us of every access and every wrong index. Without optimization, so that an access of the
@@ -46,22 +48,11 @@ constexpr const char* kFlags[] = {"-x",
                                   "-fsanitize=thread",
                                   "-fsanitize=bounds,alignment,signed-integer-overflow,integer-divide-by-zero,shift"};
 
-std::string read_text(const std::string& path) {
-  std::ostringstream out;
-  out << std::ifstream(path).rdbuf();
-  return out.str();
-}
-
 bool is_program(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path);
 }
 
-std::string device_functions() {
-  for (const EmbeddedText& text : embedded_texts()) {
-    if (text.path == "runtime/emulator/device_functions.h") return std::string(text.text);
-  }
-  return "";
-}
+std::string device_functions() { return std::string(embedded_text("runtime/emulator/device_functions.h").value_or("")); }
 
 // Each kernel's text in a namespace of its own, and a function that calls it.
 std::string unit_of(std::span<const Kernel* const> kernels) {
@@ -137,28 +128,38 @@ class Child {
   int problem_ = 0;
 };
 
-bool compile_unit(const std::string& folder, const std::string& library, EmulationReport& report) {
-  std::string error, compiler = emulation_compiler(error);
-  if (compiler.empty()) return report = {.status = EmulationStatus::Unavailable, .message = error}, false;
+// What came of compiling a text: Ok; BuildError if the compiler says no; Unavailable if it could not be asked.
+EmulationReport compile_text(const std::string& compiler, const std::string& text, const std::string& folder, const std::string& name) {
+  std::string path = cat(folder, "/", name, ".cc"), said = cat(folder, "/", name, ".errors");
+  auto unavailable = [](const std::string& why) { return EmulationReport{.status = EmulationStatus::Unavailable, .message = why}; };
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) return unavailable(cat("cannot write ", path, ": ", std::strerror(errno)));
   std::vector<std::string> words = {compiler};
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
-  words.insert(words.end(), {cat(folder, "/kernels.cc"), "-o", library});
-  std::string said = cat(folder, "/errors");
-  int errors = open(said.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  words.insert(words.end(), {path, "-o", cat(folder, "/", name, ".so")});
+  int errors = open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   Child child(words, -1, errors);
   int status = child.wait(kCompileSeconds);
   if (errors >= 0) close(errors);
-  if (status == 0) return true;
-  if (child.problem() != 0)
-    report = {.status = EmulationStatus::Unavailable,
-              .message = cat(compiler, " does not start: ", std::strerror(child.problem()))};
-  else if (status < 0)
-    report = {.status = EmulationStatus::Unavailable,
-              .message = cat(compiler, " has not ended after ", kCompileSeconds, " s")};
-  else
-    report = {.status = EmulationStatus::BuildError,
-              .message = cat(compiler, " does not compile the text: ", read_text(said).substr(0, 600))};
-  return false;
+  if (status == 0) return {.status = EmulationStatus::Ok};
+  if (child.problem() != 0) return unavailable(cat(compiler, " does not start: ", std::strerror(child.problem())));
+  if (status < 0) return unavailable(cat(compiler, " has not ended after ", kCompileSeconds, " s"));
+  if (WIFSIGNALED(status)) return unavailable(cat(compiler, " was ended by: ", strsignal(WTERMSIG(status))));
+  return {.status = EmulationStatus::BuildError,
+          .message = cat(compiler, " does not compile the text: ", read_whole_file(said).value_or("").substr(0, 600))};
+}
+
+// A compiler that does not compile the device functions alone says nothing about a kernel: it is too old, or the disk is full.
+EmulationReport compile_unit(const std::string& text, const std::string& folder) {
+  std::string error, compiler = emulation_compiler(error);
+  if (compiler.empty()) return {.status = EmulationStatus::Unavailable, .message = error};
+  EmulationReport report = compile_text(compiler, text, folder, kLibrary);
+  if (report.status != EmulationStatus::BuildError) return report;
+  EmulationReport alone = compile_text(compiler, device_functions(), folder, "device_functions");
+  if (alone.status == EmulationStatus::Ok) return report;
+  return {.status = EmulationStatus::Unavailable, .message = cat("kernels cannot be emulated here: ", alone.message)};
 }
 
 // "__launch_bounds__(256) mm_run_0(": how many threads a group of this kernel may have; 0 if the text does not say.
@@ -242,9 +243,9 @@ std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(std::span<const Kernel
     return nullptr;
   }
   out->folder_ = pattern;
-  out->library_ = cat(pattern, "/kernels.so");
-  std::ofstream(cat(pattern, "/kernels.cc")) << unit_of(kernels);
-  if (!compile_unit(pattern, out->library_, report)) return nullptr;
+  out->library_ = cat(pattern, "/", kLibrary, ".so");
+  report = compile_unit(unit_of(kernels), pattern);
+  if (report.status != EmulationStatus::Ok) return nullptr;
   for (const Kernel* kernel : kernels) {
     out->manifests_.push_back(kernel->manifest);
     out->launches_.push_back(check_launches(*kernel));

@@ -29,6 +29,7 @@ struct Host {
   const char* include;
   const char* on_create;  // what `create` does
   bool counts_items;      // grids in work-items, not in groups
+  bool has_dynamic;       // launches say how much shared memory they give
 };
 constexpr Host kOpenCl = {
     .prefix = "tw_cl",
@@ -45,6 +46,7 @@ constexpr Host kOpenCl = {
     .include = "#ifndef CL_TARGET_OPENCL_VERSION\n#define CL_TARGET_OPENCL_VERSION 120\n#endif\n#include <CL/cl.h>\n",
     .on_create = "Compiles for a device. NULL with an OpenCL error code in *error.",
     .counts_items = true,
+    .has_dynamic = false,
 };
 constexpr Host kCuda = {
     .prefix = "tw_cuda",
@@ -61,6 +63,7 @@ constexpr Host kCuda = {
     .include = "#include <cuda.h>\n",
     .on_create = "Loads the machine code into the current context. NULL with the driver's code in *error.",
     .counts_items = false,
+    .has_dynamic = true,
 };
 
 // ", cl_mem X, cl_mem Y": what the caller passes; packed operands belong to the kernel object.
@@ -128,7 +131,7 @@ std::string launch_tables(const Host& host, const std::string& name, const std::
     const auto& t = launch.threads;
     for (std::size_t d = 0; d < 3 && host.counts_items; ++d) g[d] *= t[d];
     rows += cat("    {\"", launch.name, "\", {", g[0], ", ", g[1], ", ", g[2], "}, {", t[0], ", ", t[1], ", ", t[2],
-                "}, ", launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
+                "}, ", host.has_dynamic ? cat(launch.dynamic_shared_bytes, ", ") : "", launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
   }
   if (launches.empty()) return "";
   return out + cat("static const ", host.prefix, "_launch ", name, "_", entry, "_launches[] = {\n", rows, "};\n");

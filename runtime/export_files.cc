@@ -32,11 +32,9 @@ bool ExportFolder::write(const std::string& name, const std::string& text) {
 }
 
 std::string embedded_file(std::string_view path) {
-  for (const EmbeddedText& text : embedded_texts()) {
-    if (text.path == path) return std::string(text.text);
-  }
-  TW_CHECK(false, "a text is not embedded");
-  return "";
+  std::optional<std::string_view> text = embedded_text(path);
+  TW_CHECK(text.has_value(), "a text is not embedded");
+  return std::string(*text);
 }
 
 boost::json::array export_arguments(const std::vector<KernelArgument>& arguments) {
@@ -66,6 +64,7 @@ boost::json::array export_launches(const std::vector<KernelLaunch>& launches) {
     out.push_back({{"kernel", launch.name},
                    {"groups", boost::json::array(launch.groups.begin(), launch.groups.end())},
                    {"threads", boost::json::array(launch.threads.begin(), launch.threads.end())},
+                   {"dynamic_shared_bytes", launch.dynamic_shared_bytes},
                    {"parameters", pointers}});
   }
   return out;

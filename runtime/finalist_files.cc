@@ -1,15 +1,13 @@
 #include "runtime/finalist_files.h"
 
-#include <xxhash.h>
-
 #include <boost/json.hpp>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <set>
-#include <sstream>
 
+#include "dsl/base/files.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
 #include "runtime/export_files.h"
 
 namespace tw {
@@ -20,14 +18,6 @@ namespace json = boost::json;
 constexpr i64 kFormat = 1;
 constexpr const char* kManifest = "manifest.json";
 
-std::string digest_of(const std::string& bytes) {
-  XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
-}
-
 std::string base_of(const FinalistFile& finalist) {
   char rank[16];
   std::snprintf(rank, sizeof rank, "%02d", finalist.rank);
@@ -37,13 +27,14 @@ std::string base_of(const FinalistFile& finalist) {
 json::object to_json(const FinalistKernel& kernel) {
   json::object opcodes;
   for (const auto& [name, count] : kernel.opcodes) opcodes[name] = count;
-  return {{"name", kernel.name},
+  json::object out{{"name", kernel.name},
           {"registers", kernel.registers},
           {"stack_bytes", kernel.stack_bytes},
           {"shared_bytes", kernel.shared_bytes},
           {"blocks_per_multiprocessor", kernel.blocks_per_multiprocessor},
-          {"predicted_us", kernel.predicted_seconds * 1e6},
           {"opcodes", opcodes}};
+  if (kernel.predicted_seconds) out["predicted_us"] = *kernel.predicted_seconds * 1e6;
+  return out;
 }
 
 json::object to_json(const FinalistFile& finalist) {
@@ -65,7 +56,7 @@ json::object to_json(const FinalistFile& finalist) {
       {"ptx", base + ".ptx"},
       {"cubin", base + ".cubin"},
       {"trace", base + ".tw"},
-      {"digest", digest_of(finalist.kernel.code)},
+      {"digest", to_hex(hash_bytes(finalist.kernel.code))},
       {"symbol", manifest.symbol},
       {"scratch_bytes", manifest.scratch_shared_bytes},
       {"kernels", kernels},
@@ -131,11 +122,9 @@ class Reader {
     if (!good()) return "";
     if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos)
       return wrong(at, "a file in this folder"), "";
-    std::ifstream in(cat(folder, "/", name), std::ios::binary);
-    std::ostringstream bytes;
-    if (in) bytes << in.rdbuf();
-    if (!in) note(cat(at.path, ": ", folder, "/", name, " cannot be read"));
-    return bytes.str();
+    std::optional<std::string> bytes = read_whole_file(cat(folder, "/", name));
+    if (!bytes) note(cat(at.path, ": ", folder, "/", name, " cannot be read"));
+    return bytes.value_or("");
   }
   Spot wrong(const Spot& at, const std::string& expected) {
     std::string found = json::serialize(*at.value);
@@ -192,6 +181,7 @@ KernelLaunch read_launch(Reader& reader, const Spot& at, const std::vector<Kerne
   launch.name = reader.text(reader.member(at, "kernel"));
   launch.groups = read_extents(reader, reader.member(at, "groups"), {kMost, 65535, 65535});
   launch.threads = read_extents(reader, reader.member(at, "threads"), {1024, 1024, 64});
+  launch.dynamic_shared_bytes = reader.integer(reader.member(at, "dynamic_shared_bytes"), 0, 1 << 20);
   for (const Spot& parameter : reader.items(reader.member(at, "parameters"))) {
     const json::object* object = parameter.value->if_object();
     bool is_scratch = object && object->contains("scratch_offset");
@@ -236,7 +226,7 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
   out.trace_file = reader.file(folder, reader.member(at, "trace"));
   Spot code = reader.member(at, "cubin"), digest = reader.member(at, "digest");
   out.kernel.code = reader.file(folder, code);
-  if (reader.good() && reader.text(digest) != digest_of(out.kernel.code))
+  if (reader.good() && reader.text(digest) != to_hex(hash_bytes(out.kernel.code)))
     reader.note(cat(code.path, ": ", folder, "/", reader.text(code),
                     " is not what the manifest was written for (its digest differs)"));
   return out;
@@ -264,13 +254,11 @@ ExportResult write_finalists(const std::vector<FinalistFile>& finalists, const s
 
 std::optional<std::vector<FinalistFile>> read_finalists(const std::string& folder, std::string& error) {
   std::string path = cat(folder, "/", kManifest);
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file)
+  std::optional<std::string> text = read_whole_file(path);
+  if (!text)
     return error = cat(path, " cannot be read; `tracewright tune --compile-only` writes such a folder"), std::nullopt;
   json::error_code code;
-  json::value root = json::parse(text.str(), code);
+  json::value root = json::parse(*text, code);
   if (code) return error = cat(path, " is no JSON: ", code.message()), std::nullopt;
   Reader reader(path, error);
   Spot whole{&root, ""}, format = reader.member(whole, "format");

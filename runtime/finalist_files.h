@@ -15,7 +15,7 @@ struct FinalistKernel {
   int registers = 0;
   i64 stack_bytes = 0, shared_bytes = 0;
   int blocks_per_multiprocessor = 0;
-  double predicted_seconds = 0;
+  std::optional<double> predicted_seconds;  // none for prepack, which is outside of the time
   std::map<std::string, int> opcodes;
 };
 

@@ -57,6 +57,8 @@ struct MeasureOptions {
   // Enough when (quartile distance) / sqrt(pairs) is below this part of the median.
   double precision = 0.01;
   double budget_seconds = 0.1;  // no further pairs after the first ones once timing took so long
+  // Devices: so many single calls more, each after other data went through the caches.
+  int cold_samples = 0;
 };
 
 struct MeasureResult {
@@ -76,6 +78,7 @@ struct MeasureResult {
   double max_error = 0;          // largest |actual - expected| in the checked outputs
   double prepack_seconds = 0;
   double device_seconds = 0;  // of the kernels alone, by the clock of a device; 0 on processors
+  double cold_seconds = 0;  // the same with cold caches, median of cold_samples; 0 = not asked for
   double spent_seconds = 0;  // wall time of the whole measurement
 };
 

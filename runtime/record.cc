@@ -1,10 +1,9 @@
 #include "runtime/record.h"
 
-#include <xxhash.h>
-
 #include <chrono>
 #include <cmath>
-#include <cstdio>
+
+#include "dsl/ir/compare.h"
 
 namespace tw {
 namespace {
@@ -32,11 +31,7 @@ std::string digest_of(const Row& row) {
   input("", std::string(Row::table));
   input("", row.id);
   Row::fields(row, input);
-  XXH128_hash_t hash = XXH3_128bits(input.bytes.data(), input.bytes.size());
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
+  return to_hex(hash_bytes(input.bytes));
 }
 
 // How many bytes the UTF-8 character at text[at] has; 0 = it is not one. Overlong forms and

@@ -77,6 +77,7 @@ auto visit_launch = [](auto& archive, auto& launch) {
   archive.text(launch.name);
   for (auto* list : {&launch.groups, &launch.threads}) numbers(archive, (*list)[0], (*list)[1], (*list)[2]);
   archive.list(launch.pointers, [](auto& inner, auto& pointer) { numbers(inner, pointer.is_scratch, pointer.at, pointer.bytes); });
+  archive.number(launch.dynamic_shared_bytes);
 };
 
 auto visit_kernel = [](auto& archive, auto& kernel) {
@@ -114,7 +115,7 @@ void visit(Archive& archive, M& m) {
     numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds,
             o.single_call_seconds, o.sample_seconds,
             o.first_pairs, o.pairs, o.max_pairs, o.drop_ratio, o.close_ratio, o.precision,
-            o.budget_seconds, m.has_incumbent, m.incumbent_seconds);
+            o.budget_seconds, o.cold_samples, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
   } else if constexpr (std::is_same_v<Message, TaskStart>) {
     numbers(archive, m.task, m.reference_seconds);
@@ -133,7 +134,7 @@ void visit(Archive& archive, M& m) {
     static_assert(std::is_same_v<Message, MeasureResult>);
     numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,
             m.min_seconds, m.median_seconds, m.incumbent_seconds, m.pairs, m.disturbed, m.max_error,
-            m.prepack_seconds, m.device_seconds, m.spent_seconds);
+            m.prepack_seconds, m.device_seconds, m.cold_seconds, m.spent_seconds);
     archive.text(m.message);
   }
 }
@@ -143,6 +144,7 @@ bool are_valid(const std::vector<KernelLaunch>& launches, std::size_t arguments,
     for (std::size_t d = 0; d < 3; ++d) {
       if (launch.groups[d] < 1 || launch.threads[d] < 1) return false;
     }
+    if (launch.dynamic_shared_bytes < 0 || launch.dynamic_shared_bytes >= i64{1} << 31) return false;
     for (const KernelLaunch::Pointer& pointer : launch.pointers) {
       bool inside = pointer.is_scratch ? pointer.bytes >= 0 && pointer.at + pointer.bytes <= scratch_bytes
                                        : pointer.at < static_cast<i64>(arguments);

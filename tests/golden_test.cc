@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
@@ -60,6 +61,14 @@ void check_result(const Program& before, const Program& after, const Trace& trac
   for (u64 seed = 0; seed < 3; ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
 }
 
+// The target is what the last line says behind "lower for", empty if it is another line.
+std::pair<std::string, std::string> schedule_and_target(const std::string& steps) {
+  constexpr std::string_view lower = "lower for ";
+  std::size_t at = steps.rfind(lower);
+  if (at == std::string::npos) return {steps, ""};
+  return {steps.substr(0, at), steps.substr(at + lower.size(), steps.size() - at - lower.size() - 1)};
+}
+
 // The lowered program: its text after the last pass, for devices their source.
 Result<std::string> lowered(Arena& arena, const Program& program, const std::string& target_text) {
   Source source{"target", target_text};
@@ -79,12 +88,9 @@ Result<std::string> lowered(Arena& arena, const Program& program, const std::str
 
 // What the case gives: the program afterwards, or the Reject.
 std::string run(const std::string& name, const test::GoldenCase& c) {
-  constexpr std::string_view kLower = "lower for ";
-  std::size_t lower_at = c.steps.find(kLower);
-  std::string target = lower_at == std::string::npos ? "" : c.steps.substr(lower_at + kLower.size());
-  while (!target.empty() && target.back() == '\n') target.pop_back();
+  auto [schedule, target] = schedule_and_target(c.steps);
   std::optional<OwnedProgram> base = program_of(name, c.program);
-  std::optional<Trace> trace = trace_of(name, c.steps.substr(0, lower_at));
+  std::optional<Trace> trace = trace_of(name, schedule);
   if (!base || !trace) return "";
   Arena arena;
   State state(arena, base->program);
@@ -101,6 +107,26 @@ std::string run(const std::string& name, const test::GoldenCase& c) {
 class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, File) { test::run_golden_file(GetParam(), "schedule", run); }
+
+// An instruction is described by what it refuses: tests/golden/primitives/NAME.tw holds more cases that NAME rejects than
+// cases that give a program. A case that another instruction rejects counts as neither.
+TEST(GoldenFiles, EveryInstructionHasMoreRejectsThanSuccesses) {
+  const std::map<std::string, std::string> without_rejects = {
+      {"enter_postproc", "has no arguments and no conditions: nothing to refuse"},
+  };
+  for (const InstructionKind* kind : instruction_kinds()) {
+    std::string path = cat(TW_SOURCE_DIR "/tests/golden/primitives/", kind->name, ".tw");
+    ASSERT_TRUE(std::filesystem::exists(path)) << path;
+    int accepted = 0, rejected = 0;
+    for (const test::GoldenCase& c : test::golden_cases(path, "schedule")) {
+      if (!c.expected.starts_with("//! ")) ++accepted;
+      rejected += c.expected.starts_with(cat("//! ", kind->name, ": "));
+    }
+    EXPECT_GE(accepted, 1) << kind->name;
+    EXPECT_TRUE(rejected > accepted || without_rejects.count(kind->name))
+        << kind->name << ": " << rejected << " rejects, " << accepted << " successes";
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(test::golden_files("golden")),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda_driver/native.h"
+#include "backends/guard_bands.h"
 #include "dsl/base/text.h"
 
 // All work goes to one stream of the device's primary context. Times are those of events around a graph that holds
@@ -45,8 +46,6 @@ struct LoadedKernel::State {
 
 namespace {
 
-constexpr std::size_t kBand = 4096;  // bytes
-constexpr u8 kBandByte = 0x5c;
 constexpr int kMostInGraph = 64;
 
 // Never null where a Device exists.
@@ -130,8 +129,7 @@ Device::~Device() {
 
 Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
   cuda::Address address = 0;
-  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes, 1));
-  if (driver().allocate(&address, data + 2 * kBand) != 0) return;
+  if (driver().allocate(&address, data_bytes(bytes) + 2 * kBand) != 0) return;
   state_ = std::make_unique<State>(State{address});
   if (fill(0)) return;
   driver().release(address);
@@ -151,22 +149,17 @@ bool Memory::read(void* data) const {
 }
 
 bool Memory::fill(u8 byte) {
-  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
-  auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
+  auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
     return driver().set_bytes(state_->address + at, value, bytes) == 0;
   };
   // Sets are done in the default stream, kernels in another one.
-  return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
-         driver().stream_synchronize(nullptr) == 0;
+  return fill_between_bands(bytes_, byte, set) && driver().stream_synchronize(nullptr) == 0;
 }
 
 bool Memory::bands_intact() const {
-  std::vector<u8> band(kBand);
-  for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
-    if (driver().copy_out(band.data(), state_->address + at, kBand) != 0) return false;
-    if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
-  }
-  return true;
+  return bands_hold(bytes_, [&](void* to, std::size_t at, std::size_t bytes) {
+    return driver().copy_out(to, state_->address + at, bytes) == 0;
+  });
 }
 
 LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
@@ -222,6 +215,13 @@ bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const 
       made.config.block[d] = static_cast<unsigned>(launch.threads[d]);
     }
     made.config.stream = device.stream;
+    made.config.dynamic_shared_bytes = static_cast<unsigned>(launch.dynamic_shared_bytes);
+    if (launch.dynamic_shared_bytes > 0)
+      code = driver().set_function_attribute(made.function, cuda::DynamicSharedBytes, static_cast<int>(launch.dynamic_shared_bytes));
+    if (code != 0) {
+      error = cat("kernel `", launch.name, "` cannot have ", launch.dynamic_shared_bytes, " bytes of shared memory: ", error_text(code));
+      return false;
+    }
     for (const KernelLaunch::Pointer& pointer : launch.pointers) {
       const Memory* memory = pointer.is_scratch ? scratch : arguments[static_cast<std::size_t>(pointer.at)];
       made.pointers.push_back(memory->state().address + kBand +

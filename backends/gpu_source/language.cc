@@ -6,7 +6,7 @@ namespace tw::gpu {
 namespace {
 
 // In the order of DType.
-constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, nullptr, nullptr, "float", "double"};
+constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, "ushort", "ushort", "float", "double"};
 constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
                                              "tw_f16",        "tw_bf16",     "float",         "double"};
 
@@ -100,6 +100,7 @@ const Language& opencl_c() {
       .pointer = "__global ",
       .restrict_word = "restrict",
       .shared = "__local ",
+      .dynamic_shared = nullptr,
       .function_prefix = "static inline ",
       .group = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
       .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
@@ -122,6 +123,7 @@ const Language& cuda_c() {
       .pointer = "",
       .restrict_word = "__restrict__",
       .shared = "__shared__ ",
+      .dynamic_shared = "extern __shared__ __attribute__((aligned(128))) unsigned char tw_dynamic[];",
       .function_prefix = "static __device__ __forceinline__ ",
       .group = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
       .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},

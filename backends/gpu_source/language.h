@@ -12,6 +12,8 @@ struct Language {
   const char* pointer;        // qualifiers before the type of a kernel's parameter
   const char* restrict_word;
   const char* shared;           // qualifier of a Shared buffer's declaration
+  // The declaration of shared memory whose size the launch gives, for kernels with more than kStaticSharedBytes; null = there is no need.
+  const char* dynamic_shared;
   const char* function_prefix;  // of functions in the prelude
   const char* group[3];         // the work-group's place in the grid
   const char* thread[3];
@@ -32,7 +34,7 @@ inline bool is_half(DType type) { return type == DType::F16 || type == DType::BF
 // CUDA C: the types tw_f16 and tw_bf16, and their conversions from and to float.
 const char* half_functions();
 
-// "float"; of bool as it lies in memory. Null for types that the language has no arithmetic for (OpenCL C: f16, bf16).
+// "float"; of bool and halves as they lie in memory.
 const char* type_name(const Language& language, DType type);
 // The function's name for f32 and f64 arguments, "" if it is written out (sigmoid, rsqrt in CUDA for f64 ...).
 std::string function_name(const Language& language, Function function, DType type);

@@ -31,6 +31,7 @@ const char* ptx_type(DType type) {
   switch (type) {
     case DType::F16: return "f16";
     case DType::BF16: return "bf16";
+    case DType::F32: return "tf32";
     case DType::I8: return "s8";
     default: return "u8";
   }
@@ -41,27 +42,24 @@ std::string value_of(DType type) {
   switch (type) {
     case DType::F16: return "tw_float_of(tw_f16{(unsigned short)(bits >> 16 * i)})";
     case DType::BF16: return "tw_float_of(tw_bf16{(unsigned short)(bits >> 16 * i)})";
+    case DType::F32: return "__uint_as_float(bits)";
     case DType::I8: return "(int)(signed char)(bits >> 8 * i)";
     default: return "(int)(unsigned char)(bits >> 8 * i)";
   }
 }
 
-// The lanes exchange what they bring: those of a row of A, and those of two columns of B.
+// Each lane sees what all of them bring, and takes two rows of A and two columns of B.
 std::string emulated_mma(DType a, DType b, int pieces, const std::string& sum) {
-  return cat("  auto value_of_a = [](unsigned bits, int i) { return ", value_of(a), "; };\n",
+  return cat("  struct Brought {\n    unsigned a[", 2 * pieces, "], b[", pieces, "];\n  } mine{{", registers("", 'a', 2 * pieces), "}, {",
+             registers("", 'b', pieces), "}}, all[32];\n  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, all, false, __LINE__);\n",
+             "  auto value_of_a = [](unsigned bits, int i) { return ", value_of(a), "; };\n",
              "  auto value_of_b = [](unsigned bits, int i) { return ", value_of(b), "; };\n",
-             "  const unsigned a[] = {", registers("", 'a', 2 * pieces), "}, b[] = {", registers("", 'b', pieces), "};\n",
-             "  ", sum, "* c[] = {&c0, &c1, &c2, &c3};\n",
+             "  ", sum, "* c[] = {&c0, &c1, &c2, &c3};\n  int row = tw_emu_lane() / 4 * 4, column = tw_emu_lane() % 4 * 8;\n",
              "  for (int piece = 0; piece < ", pieces, R"(; ++piece)
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      int row = tw_emu_lane() / 4 * 4 + quarter, column = tw_emu_lane() % 4 * 8 + quarter;
-      for (int h = 0; h < 2; ++h)
-        for (int e = 0; e < 2; ++e) {
-          unsigned x = __shfl_sync(0xffffffffu, a[2 * piece + h], row), y = __shfl_sync(0xffffffffu, b[piece], column + 4 * e);
-          for (int i = 0; i < )", 4 / bytes_of(a), R"(; ++i) *c[2 * h + e] += value_of_a(x, i) * value_of_b(y, i);
-        }
-    }
-)");
+    for (int quarter = 0; quarter < 4; ++quarter)
+      for (int place = 0; place < 4; ++place) {
+        unsigned x = all[row + quarter].a[2 * piece + place / 2], y = all[column + place % 2 * 4 + quarter].b[piece];
+        for (int i = 0; i < )", 4 / bytes_of(a), "; ++i) *c[place] += value_of_a(x, i) * value_of_b(y, i);\n      }\n");
 }
 
 }  // namespace
@@ -73,13 +71,14 @@ DeviceFunction mma_function(DType a, DType b, int pieces) {
   std::string types = cat(ptx_type(a), ".", ptx_type(b)), name = cat("tw_mma_", shape, "_", ptx_type(a));
   if (a != b) name += cat("_", ptx_type(b));
   int na = 2 * pieces, nb = pieces;
-  std::string signature = cat(kHead, name, "(", registers((sum + "& ").c_str(), 'c', 4), ", ", registers("unsigned ", 'a', na), ", ",
+  std::string signature = cat(name, "(", registers((sum + "& ").c_str(), 'c', 4), ", ", registers("unsigned ", 'a', na), ", ",
                               registers("unsigned ", 'b', nb), ") {\n");
   std::string ptx = cat("  asm volatile(\"mma.sync.aligned.", shape, ".row.col.", sum_type, ".", types, ".", sum_type, " {%0, %1, %2, %3}, {",
                         holes(4, na), "}, {", holes(4 + na, nb), "}, {%0, %1, %2, %3};\"\n               : ",
                         constraints(is_float_sum ? "+f" : "+r", 'c', 4), " : ", constraints("r", 'a', na), ", ", constraints("r", 'b', nb),
                         ");\n");
-  return {name, cat(signature, "#ifndef TW_EMULATED\n", ptx, "#else\n", emulated_mma(a, b, pieces, sum), "#endif\n}\n")};
+  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, ptx, "}\n#else\nTW_EMU_QUIET void ", signature,
+                    emulated_mma(a, b, pieces, sum), "}\n#endif\n")};
 }
 
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {
@@ -92,6 +91,19 @@ DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {
                     "  int4 mine{};\n  if (tw_emu_lane() < ", 8 * pieces, ") mine = *(const int4*)row;\n",
                     "  unsigned* const to[] = {", registers("&", 'r', pieces), "};\n  tw_emu_matrices(mine, ", pieces, ", ",
                     is_transposed ? "true" : "false", ", to, __LINE__);\n#endif\n}\n")};
+}
+
+DeviceFunction round_function() {
+  return {"tw_tf32", R"(static __device__ __forceinline__ unsigned tw_tf32(unsigned x) {
+#ifndef TW_EMULATED
+  unsigned out;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(__uint_as_float(x)));
+  return out;
+#else
+  return (x & 0x7f800000) == 0x7f800000 ? x : (x + 0x1000) & 0xffffe000;
+#endif
+}
+)"};
 }
 
 DeviceFunction pack_function(DType type) {

@@ -16,6 +16,8 @@ DeviceFunction mma_function(DType a, DType b, int pieces);
 // (registers, place): 1, 2 or 4 pieces of 8 rows by 16 bytes in shared memory, each as mma wants it, or with rows and
 // columns exchanged, which halves can be. Lane t says where row t % 8 of piece t // 8 begins.
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed);
+// (bits): of a float, rounded as mma takes it (tf32).
+DeviceFunction round_function();
 // (values, ...): 4 bytes of operands as one register.
 DeviceFunction pack_function(DType type);
 

@@ -1,5 +1,6 @@
 // Reductions over the work-items of a group: shuffles inside of warps where the language has them, and one exchange
-// through shared memory; else a tree in shared memory.
+// through shared memory; else sub-groups where the device has them and all of the group takes part, whatever their size
+// and whichever work-items they hold; else a tree in shared memory.
 #include <algorithm>
 
 #include "backends/gpu_source/printer.h"
@@ -13,6 +14,28 @@ namespace {
 constexpr i64 kWarp = 32;
 
 bool is_power_of_two(i64 n) { return n > 0 && (n & (n - 1)) == 0; }
+
+// The language's extension is there from OpenCL C 2.0 on.
+constexpr const char* kSubGroups = R"(#if defined(cl_khr_subgroups) && __OPENCL_C_VERSION__ >= 200
+#pragma OPENCL EXTENSION cl_khr_subgroups : enable
+#define TW_SUB_GROUPS
+#elif defined(cl_intel_subgroups)
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+#define TW_SUB_GROUPS
+#endif
+)";
+
+// The function of sub-groups that combines as the update does; null = there is none.
+const char* sub_group_function(const Store* update) {
+  const Binary* value = update->values.size() == 1 ? as<Binary>(update->values[0]) : nullptr;
+  bool is_known = value && (value->type.dtype == DType::F32 || value->type.dtype == DType::I32) && as<Load>(value->a) &&
+                  as<Load>(value->b);
+  if (!is_known) return nullptr;
+  return value->op == BinaryOp::Add   ? "sub_group_reduce_add"
+         : value->op == BinaryOp::Min ? "sub_group_reduce_min"
+         : value->op == BinaryOp::Max ? "sub_group_reduce_max"
+                                      : nullptr;
+}
 
 }  // namespace
 
@@ -32,7 +55,8 @@ std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64
   std::vector<std::string> out;
   for (const StoreTarget& target : update->targets) {
     out.push_back(fresh(cat(std::string(target.buffer->name), "_parts")));
-    shared_ += cat("  ", language_.shared, type(target.buffer->dtype, 1), " ", out.back(), "[", elements, "];\n");
+    DType dtype = target.buffer->dtype;
+    shared_.push_back({type(dtype, 1), out.back(), elements, elements * bytes_of(dtype), false});
   }
   return out;
 }
@@ -40,7 +64,7 @@ std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64
 // mine = update(mine, others), for all targets at once.
 void KernelPrinter::combine_with(const Store* update, const std::vector<std::string>& mine,
                                  const std::vector<std::string>& others) {
-  std::vector<const Load*> terms = *combined_loads(update);
+  List<const Load*> terms = *combined_loads(update);
   for (std::size_t t = 0; t < terms.size(); ++t) given_[terms[t]] = others[t];
   for (const Expr* value : update->values) {
     for_each<Load>(value, [&](const Load* load) {
@@ -64,7 +88,7 @@ void KernelPrinter::combine_with(const Store* update, const std::vector<std::str
 
 void KernelPrinter::combine(const For* loop) {
   const Store* update = static_cast<const Store*>(loop->body);
-  std::vector<const Load*> terms = *combined_loads(update);
+  List<const Load*> terms = *combined_loads(update);
   std::vector<std::string> mine, results;
   for (std::size_t t = 0; t < terms.size(); ++t) {
     mine.push_back(cat("t", temporaries_++));
@@ -75,7 +99,11 @@ void KernelPrinter::combine(const For* loop) {
   bool has_halves = std::any_of(terms.begin(), terms.end(), [](const Load* term) { return is_half(term->type.dtype); });
   bool has_warps = language_.shuffle && !has_halves && axis_of(loop)->dimension == 0 && is_power_of_two(loop->extent) &&
                    items % std::min(kWarp, items) == 0 && is_power_of_two(std::min(kWarp, items));
-  has_warps ? combine_by_shuffles(loop, update, mine) : combine_in_shared(loop, update, mine);
+  bool has_sub_groups = language_.has_vectors && loop->extent == items && sub_group_function(update);
+  if (has_warps)
+    combine_by_shuffles(loop, update, mine);
+  else
+    combine_in_shared(loop, update, mine, has_sub_groups);
   open(cat("if (", name(loop->var), " == 0) "));
   combine_with(update, results, mine);
   close();
@@ -113,11 +141,34 @@ void KernelPrinter::combine_by_shuffles(const For* loop, const Store* update, co
   close();
 }
 
-void KernelPrinter::combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine) {
+// Each sub-group, then one work-item what the sub-groups have.
+void KernelPrinter::combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine,
+                                          const std::string& array) {
+  line(cat(mine[0], " = ", sub_group_function(update), "(", mine[0], ");"));
+  line(language_.barrier);
+  line(cat("if (get_sub_group_local_id() == 0) ", array, "[get_sub_group_id()] = ", mine[0], ";"));
+  line(language_.barrier);
+  open(cat("if (", name(loop->var), " == 0) "));
+  std::string part = cat("t", temporaries_++);
+  line(cat(mine[0], " = ", array, "[0];"));
+  open(cat("for (uint ", part, " = 1; ", part, " < get_num_sub_groups(); ++", part, ") "));
+  combine_with(update, mine, {cat(array, "[", part, "]")});
+  close();
+  close();
+}
+
+void KernelPrinter::combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine,
+                                      bool has_sub_groups) {
   i64 stride = 1;  // between neighbours along the loop
   for (int d = 0; d < axis_of(loop)->dimension; ++d) stride *= kernel_.extents.threads[static_cast<std::size_t>(d)];
   std::vector<std::string> arrays = exchange_arrays(update, kernel_.extents.threads_of_group());
   std::string item = item_of_group();
+  if (has_sub_groups) {
+    define("tw_sub_groups", kSubGroups);
+    text_ += "#ifdef TW_SUB_GROUPS\n";
+    combine_by_sub_groups(loop, update, mine, arrays[0]);
+    text_ += "#else\n";
+  }
   line(language_.barrier);
   for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", item, "] = ", mine[t], ";"));
   line(language_.barrier);
@@ -131,6 +182,7 @@ void KernelPrinter::combine_in_shared(const For* loop, const Store* update, cons
     close();
     if (half > 1) line(language_.barrier);
   }
+  if (has_sub_groups) text_ += "#endif\n";
 }
 
 }  // namespace tw::gpu

@@ -49,21 +49,41 @@ void KernelPrinter::await_copies(const For* loop) {
   line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
 }
 
-bool KernelPrinter::copy_async(const Store* s) {
+// Both sides as pointers, if the store copies 4, 8 or 16 bytes that lie together on both.
+std::optional<KernelPrinter::WordCopy> KernelPrinter::word_copy(const Store* s) {
   const Load* load = s->targets.size() == 1 ? as<Load>(s->values[0]) : nullptr;
-  const Expr* index = s->targets[0].indices[0];
-  if (!language_.async_copies || !load || load->buffer->scope != Scope::Global) return false;
+  if (!load) return std::nullopt;
   const Buffer *to = s->targets[0].buffer, *from = load->buffer;
-  const Expr *to_first = first_index(index), *from_first = first_index(load->indices[0]);
-  int lanes = index->type.lanes;
+  const Expr *to_first = first_index(s->targets[0].indices[0]), *from_first = first_index(load->indices[0]);
+  int lanes = load->type.lanes;
   i64 bytes = lanes * bytes_of(to->dtype);
-  if (!to_first || !from_first || to->scope != Scope::Shared || to->dtype != from->dtype) return false;
-  if (bytes != 4 && bytes != 8 && bytes != 16) return false;
+  if (!to_first || !from_first || to->dtype != from->dtype || (bytes != 4 && bytes != 8 && bytes != 16)) return std::nullopt;
   bool is_to_aligned = false, is_from_aligned = false;
-  std::string to_text = pointer(to, to_first, lanes, is_to_aligned), from_text = pointer(from, from_first, lanes, is_from_aligned);
-  if (lanes > 1 && !(is_to_aligned && is_from_aligned)) return false;
+  WordCopy out{bytes, pointer(to, to_first, lanes, is_to_aligned), pointer(from, from_first, lanes, is_from_aligned)};
+  return lanes == 1 || (is_to_aligned && is_from_aligned) ? std::optional(out) : std::nullopt;
+}
+
+bool KernelPrinter::copy_async(const Store* s) {
+  const Load* load = as<Load>(s->values[0]);
+  if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets[0].buffer->scope != Scope::Shared)
+    return false;
+  std::optional<WordCopy> copy = word_copy(s);
+  if (!copy) return false;
   use_async_copies();
-  line(cat("tw_copy_async_", bytes, "(", to_text, ", ", from_text, ");"));
+  line(cat("tw_copy_async_", copy->bytes, "(", copy->to, ", ", copy->from, ");"));
+  return true;
+}
+
+// Types without vectors of their own.
+bool KernelPrinter::copy_words(const Store* s) {
+  bool has_vectors = language_.has_vectors || bytes_of(s->targets[0].buffer->dtype) > 2;
+  const Load* load = as<Load>(s->values[0]);
+  bool is_in_registers = load && (load->buffer->scope == Scope::Register || s->targets[0].buffer->scope == Scope::Register);
+  if (has_vectors || !load || load->type.lanes == 1 || is_in_registers) return false;
+  std::optional<WordCopy> copy = word_copy(s);
+  if (!copy) return false;
+  const char* words = copy->bytes == 4 ? "int" : copy->bytes == 8 ? "int2" : "int4";
+  line(cat("*(", words, "*)(", copy->to, ") = *(const ", words, "*)(", copy->from, ");"));
   return true;
 }
 

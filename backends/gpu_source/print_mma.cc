@@ -50,12 +50,19 @@ const KernelPrinter::Fragment* KernelPrinter::find_fragment(const std::string& k
   return found == fragments_.end() ? nullptr : &*found;
 }
 
+std::string KernelPrinter::rounded(const std::string& bits) {
+  DeviceFunction round = round_function();
+  define(round.name, round.definition);
+  return cat(round.name, "(", bits, ")");
+}
+
 // 4 bytes of a row as one register.
 std::string KernelPrinter::packed_elements(const MmaOperand& operand, Sum index) {
   Arena arena;
   DType type = operand.load->type.dtype;
   int count = 4 / bytes_of(type);
   const Buffer* buffer = operand.load->buffer;
+  if (type == DType::F32) return rounded(cat("__float_as_uint(", element(buffer, to_expr(arena, index), 0), ")"));
   bool is_aligned = false;
   std::string at = pointer(buffer, to_expr(arena, index), count, is_aligned);
   if (operand.k_step == 1 && is_aligned) return cat("*(const unsigned*)(", at, ")");
@@ -120,6 +127,9 @@ bool KernelPrinter::load_by_warp(const MmaOperand& operand, i64 blocks, i64 piec
   for (i64 i = 0; i < all; ++i) names.push_back(fresh(cat("f", temporaries_++)));
   line(cat("unsigned ", join(names, ", "), ";"));
   line(cat(load.name, "(", join(names, ", "), ", ", at, ");"));
+  if (operand.load->type.dtype == DType::F32) {
+    for (const std::string& name : names) line(cat(name, " = ", rounded(name), ";"));
+  }
   auto own = names.begin() + registers;
   fragments_.push_back({fragment_key(operand), indent_, {names.begin(), own}});
   if (partner) fragments_.push_back({fragment_key(*partner), indent_, {own, names.end()}});

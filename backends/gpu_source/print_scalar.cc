@@ -65,14 +65,14 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
     case Kind::Cast: {
       auto* cast = static_cast<const Cast*>(e);
       std::string value = wide(cast->value, lane);
-      if (is_half(e->type.dtype)) return half(e->type.dtype, cat("(float)", value));
+      if (is_half(e->type.dtype)) return narrowed(e->type.dtype, 1, cat("(float)", value));
       if (e->type.dtype == DType::Bool) return cat("(", value, " != 0)");
       return cat("(", type(e->type.dtype, 1), ")", value);
     }
     case Kind::Unary: {
       auto* unary = static_cast<const Unary*>(e);
       std::string text = cat("(", unary->op == UnaryOp::Not ? "!" : "-", wide(unary->value, lane), ")");
-      return is_half(e->type.dtype) ? half(e->type.dtype, text) : text;
+      return is_half(e->type.dtype) ? narrowed(e->type.dtype, 1, text) : text;
     }
     case Kind::Binary:
       return scalar_binary(static_cast<const Binary*>(e), lane);
@@ -94,16 +94,6 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
   TW_CHECK(false, "an expression that lowering does not make");
 }
 
-// A half as a float, which it is computed with; anything else as it is.
-std::string KernelPrinter::wide(const Expr* e, int lane) {
-  std::string text = scalar(e, lane);
-  return is_half(e->type.dtype) ? cat("tw_float_of(", bare(text), ")") : text;
-}
-
-std::string KernelPrinter::half(DType type, const std::string& value) const {
-  return cat(type_name(language_, type), "_of(", bare(value), ")");
-}
-
 std::string KernelPrinter::float_text(double value, DType type) const {
   if (std::isnan(value)) return language_.nan;
   if (std::isinf(value)) return cat(value < 0 ? "(-" : "(", language_.infinity, ")");
@@ -115,11 +105,11 @@ std::string KernelPrinter::float_text(double value, DType type) const {
   return value < 0 || std::signbit(value) ? cat("(", out, ")") : out;
 }
 
-std::string KernelPrinter::number(const Expr* e) const {
+std::string KernelPrinter::number(const Expr* e) {
   const IntImm* integer = as<IntImm>(e);
   if (is_half(e->type.dtype)) {
     double value = integer ? static_cast<double>(integer->value) : as<FloatImm>(e)->value;
-    return half(e->type.dtype, float_text(value));
+    return narrowed(e->type.dtype, 1, float_text(value));
   }
   if (e->type.dtype == DType::F32 || e->type.dtype == DType::F64) {
     double value = integer ? static_cast<double>(integer->value) : as<FloatImm>(e)->value;
@@ -139,7 +129,7 @@ std::string KernelPrinter::combined(BinaryOp op, DType type, const std::string& 
 std::string KernelPrinter::scalar_binary(const Binary* e, int lane) {
   if (e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod) return divide(e, lane);
   std::string a = wide(e->a, lane), b = wide(e->b, lane);
-  if (is_half(e->type.dtype)) return half(e->type.dtype, combined(e->op, DType::F32, a, b));
+  if (is_half(e->type.dtype)) return narrowed(e->type.dtype, 1, combined(e->op, DType::F32, a, b));
   if (e->op == BinaryOp::Min || e->op == BinaryOp::Max) return combined(e->op, e->type.dtype, a, b);
   std::string text = combined(e->op, e->type.dtype, a, b);
   return is_narrow(e->type.dtype) ? cat("(", type(e->type.dtype, 1), ")", text) : text;
@@ -207,7 +197,7 @@ std::string KernelPrinter::scalar_call(const Call* e, int lane) {
   DType type = is_half(e->type.dtype) ? DType::F32 : e->type.dtype;
   std::string name = e->function == Function::Sigmoid ? sigmoid(type, 1) : function_name(language_, e->function, type);
   std::string text = cat(name, "(", join(arguments, ", "), ")");
-  return is_half(e->type.dtype) ? half(e->type.dtype, text) : text;
+  return is_half(e->type.dtype) ? narrowed(e->type.dtype, 1, text) : text;
 }
 
 // The lanes of a vector in a tree.
@@ -217,7 +207,7 @@ std::string KernelPrinter::reduce(const Call* e) {
   BinaryOp op = *combined_by(e->function);
   auto combine = [&](const std::string& a, const std::string& b) {
     if (!is_half(e->type.dtype)) return combined(op, e->type.dtype, a, b);
-    return half(e->type.dtype, combined(op, DType::F32, cat("tw_float_of(", a, ")"), cat("tw_float_of(", b, ")")));
+    return narrowed(e->type.dtype, 1, combined(op, DType::F32, widened(e->type.dtype, 1, a), widened(e->type.dtype, 1, b)));
   };
   auto tree = [&](std::vector<std::string> parts) {
     while (parts.size() > 1) {
@@ -230,7 +220,7 @@ std::string KernelPrinter::reduce(const Call* e) {
     return parts[0];
   };
   std::vector<std::string> parts;
-  if (!language_.has_vectors || lanes == 1 || !has_vector_form(argument)) {
+  if (!language_.has_vectors || lanes == 1 || is_half(e->type.dtype) || !has_vector_form(argument)) {
     for (int i = 0; i < lanes; ++i) parts.push_back(scalar(argument, i));
     return tree(parts);
   }

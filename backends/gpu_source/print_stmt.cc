@@ -130,7 +130,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
   Place& found = place(buffer);
   std::string declaration = cat(type(buffer->dtype, 1), " ", found.name, "[", elements_of(buffer), "]");
   if (buffer->scope == Scope::Shared) {
-    if (is_new) shared_ += cat("  ", language_.shared, declaration, " __attribute__((aligned(64)));\n");
+    if (is_new) shared_.push_back({type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true});
     return stmt(alloc->body);
   }
   open("");
@@ -144,7 +144,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
   if (!stores_own(s)) fragments_.clear();
-  if (in_copies_ && copy_async(s)) return;
+  if ((in_copies_ && copy_async(s)) || copy_words(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
     return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});

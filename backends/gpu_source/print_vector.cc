@@ -52,7 +52,7 @@ bool KernelPrinter::has_vector_form(const Expr* e) const {
     case Kind::Binary: {
       const Binary* op = as<Binary>(e);
       bool fits = is_arithmetic(op->op) && dtype != DType::I64 &&
-                  (is_word(dtype) || (op->op != BinaryOp::Min && op->op != BinaryOp::Max));
+                  (is_word(dtype) || is_half(dtype) || (op->op != BinaryOp::Min && op->op != BinaryOp::Max));
       return fits && has_vector_form(op->a) && has_vector_form(op->b);
     }
     case Kind::Select: {
@@ -64,7 +64,8 @@ bool KernelPrinter::has_vector_form(const Expr* e) const {
       DType from = as<Cast>(e)->value->type.dtype;
       bool widens = (is_word(dtype) || dtype == DType::F64) &&
                     (from == DType::I8 || from == DType::U8 || is_word(from) || from == DType::F64);
-      return widens && !(dtype == DType::I32 && is_float(from)) && has_vector_form(as<Cast>(e)->value);
+      bool is_of_half = (is_half(from) && dtype == DType::F32) || (is_half(dtype) && from == DType::F32);
+      return (is_of_half || (widens && !(dtype == DType::I32 && is_float(from)))) && has_vector_form(as<Cast>(e)->value);
     }
     case Kind::Call: {
       const Call* call = as<Call>(e);
@@ -93,6 +94,9 @@ std::string KernelPrinter::vector(const Expr* e) {
   }
   if (!has_vector_form(e)) return by_lanes(e);
   std::string t = type(e->type.dtype, e->type.lanes);
+  auto in_type = [&](const std::string& computed) {
+    return is_half(e->type.dtype) ? narrowed(e->type.dtype, e->type.lanes, computed) : computed;
+  };
   switch (e->kind) {
     case Kind::IntImm:
     case Kind::FloatImm:
@@ -102,21 +106,25 @@ std::string KernelPrinter::vector(const Expr* e) {
     case Kind::Load:
       return vector_load(as<Load>(e));
     case Kind::Unary:
-      return cat("(-", vector(as<Unary>(e)->value), ")");
+      return in_type(cat("(-", wide_vector(as<Unary>(e)->value), ")"));
     case Kind::Binary: {
       const Binary* op = as<Binary>(e);
-      std::string a = vector(op->a), b = vector(op->b);
+      std::string a = wide_vector(op->a), b = wide_vector(op->b);
+      DType computed = is_half(e->type.dtype) ? DType::F32 : e->type.dtype;
       if (op->op == BinaryOp::Min || op->op == BinaryOp::Max)
-        return cat(pick(op->op, e->type.dtype, e->type.lanes), "(", bare(a), ", ", bare(b), ")");
-      return cat("(", a, " ", name_of(op->op), " ", b, ")");
+        return in_type(cat(pick(op->op, computed, e->type.lanes), "(", bare(a), ", ", bare(b), ")"));
+      return in_type(cat("(", a, " ", name_of(op->op), " ", b, ")"));
     }
     case Kind::Select: {
       const Select* select = as<Select>(e);
       return cat("select(", bare(vector(select->otherwise)), ", ", bare(vector(select->then)), ", ",
                  bare(vector(select->condition)), ")");
     }
-    case Kind::Cast:
-      return cat("convert_", t, "(", bare(vector(as<Cast>(e)->value)), ")");
+    case Kind::Cast: {
+      const Expr* value = as<Cast>(e)->value;
+      if (is_half(e->type.dtype) || is_half(value->type.dtype)) return in_type(wide_vector(value));
+      return cat("convert_", t, "(", bare(vector(value)), ")");
+    }
     default:
       return vector_call(as<Call>(e));
   }
@@ -124,10 +132,12 @@ std::string KernelPrinter::vector(const Expr* e) {
 
 std::string KernelPrinter::vector_call(const Call* e) {
   std::vector<std::string> arguments;
-  for (const Expr* argument : e->arguments) arguments.push_back(bare(vector(argument)));
-  std::string name = e->function == Function::Sigmoid ? sigmoid(e->type.dtype, e->type.lanes)
-                                                      : function_name(language_, e->function, e->type.dtype);
-  return cat(name, "(", join(arguments, ", "), ")");
+  for (const Expr* argument : e->arguments) arguments.push_back(bare(wide_vector(argument)));
+  DType computed = is_half(e->type.dtype) ? DType::F32 : e->type.dtype;
+  std::string name = e->function == Function::Sigmoid ? sigmoid(computed, e->type.lanes)
+                                                      : function_name(language_, e->function, computed);
+  std::string text = cat(name, "(", join(arguments, ", "), ")");
+  return is_half(e->type.dtype) ? narrowed(e->type.dtype, e->type.lanes, text) : text;
 }
 
 // The index in memory: bits of the row's number are added to those of the piece.

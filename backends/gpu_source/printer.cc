@@ -115,7 +115,7 @@ std::string KernelPrinter::print() {
   find_pieces();
   std::string head = signature();
   stmt(kernel_.body);
-  return cat(head, " {\n", shared_, text_, "}\n");
+  return cat(head, " {\n", declare_shared(), text_, "}\n");
 }
 
 std::string KernelPrinter::fresh(Str wanted) {

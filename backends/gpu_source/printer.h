@@ -24,6 +24,8 @@ class KernelPrinter {
   KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers);
   // The kernel as a function definition.
   std::string print();
+  // Once it is printed: what its launch must give (KernelLaunch).
+  i64 dynamic_shared_bytes() const;
 
  private:
   // What a buffer is in the text. A Register buffer whose accesses fit together is a set of variables, one per piece.
@@ -33,6 +35,11 @@ class KernelPrinter {
     bool is_aligned = false;    // its start, for every vector
     std::map<i64, int> pieces;  // offset -> lanes; empty = an array
     std::optional<XorLayout> layout;  // of what a group shares
+  };
+  struct SharedArray {
+    std::string type, name;
+    i64 elements, bytes;
+    bool is_aligned;  // for vectors
   };
   struct Piece {
     std::string name;
@@ -60,11 +67,14 @@ class KernelPrinter {
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   std::string element(const Buffer* buffer, const Expr* index, int lane);
+  // A half as a float, which it is computed with; anything else as it is (print_halves.cc).
   std::string wide(const Expr* e, int lane);
-  std::string half(DType type, const std::string& value) const;
+  std::string wide_vector(const Expr* e);
+  std::string widened(DType type, int lanes, const std::string& value);
+  std::string narrowed(DType type, int lanes, const std::string& value);
   std::string combined(BinaryOp op, DType type, const std::string& a, const std::string& b);
   std::string float_text(double value, DType type = DType::F32) const;
-  std::string number(const Expr* e) const;
+  std::string number(const Expr* e);
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;
   // A part of the prelude, or a function of it (which gives its name), made when it is first needed.
@@ -94,7 +104,14 @@ class KernelPrinter {
   // one that can be asynchronous?
   void end_copies(const Stmt* step);
   void await_copies(const For* loop);
+  struct WordCopy {
+    i64 bytes;
+    std::string to, from;
+  };
+  std::optional<WordCopy> word_copy(const Store* s);
   bool copy_async(const Store* s);
+  // Other copies of halves and bytes; false: it is none, or not by words.
+  bool copy_words(const Store* s);
   void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
@@ -102,6 +119,7 @@ class KernelPrinter {
   std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
   bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
   std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  std::string rounded(const std::string& bits);
   std::string packed_elements(const MmaOperand& operand, Sum index);
   std::string fragment_key(const MmaOperand& operand);
   const Fragment* find_fragment(const std::string& key) const;
@@ -109,10 +127,14 @@ class KernelPrinter {
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
   void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, bool has_sub_groups);
+  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::string& array);
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);
+  // Arrays of shared memory (print_shared.cc).
+  std::string shared_arrays(const char* indent) const;
+  std::string declare_shared() const;
   void store(const Store* s);
   void write(const StoreTarget& target, const Expr* value);
   void write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes);
@@ -135,7 +157,8 @@ class KernelPrinter {
   std::map<const Load*, std::string> given_;   // loads that are values of variables, for the statement at hand
   VarRanges ranges_;
   std::string index_type_;
-  std::string shared_, text_;  // declarations at the top; the statements
+  std::vector<SharedArray> shared_;  // declared at the top
+  std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
   int conditions_ = 0;             // around the statement at hand, inside of its step

@@ -14,27 +14,18 @@ struct TypesUsed {
   bool doubles = false, halves = false;
 };
 
-Status has_types(const gpu::Language& language, const Array<GpuKernel>& kernels, TypesUsed& used) {
-  const Buffer* wrong = nullptr;
-  auto look = [&](const Buffer* buffer) {
-    if (!gpu::type_name(language, buffer->dtype)) wrong = buffer;
+void add_types(const Array<GpuKernel>& kernels, TypesUsed& used) {
+  auto add = [&](DType type) {
+    used.doubles |= type == DType::F64;
+    used.halves |= gpu::is_half(type);
   };
   for (const GpuKernel& kernel : kernels) {
-    for (const KernelParam& param : kernel.params) look(param.buffer);
+    for (const KernelParam& param : kernel.params) add(param.buffer->dtype);
     walk(kernel.body, [&](const Node* node) {
-      if (const Alloc* alloc = as<Alloc>(node)) look(alloc->buffer);
-      if (node->kind < Kind::Store) {
-        DType type = static_cast<const Expr*>(node)->type.dtype;
-        used.doubles |= type == DType::F64;
-        used.halves |= gpu::is_half(type);
-      }
+      if (node->kind < Kind::Store) add(static_cast<const Expr*>(node)->type.dtype);
       return true;
     });
   }
-  if (wrong)
-    return reject("buffer `{a}` is of type {b}, which device code does not compute with yet", wrong->name,
-                  Str(name_of(wrong->dtype)));
-  return ok();
 }
 
 class SourcePrinter {
@@ -51,7 +42,9 @@ class SourcePrinter {
         launch.pointers.push_back({param.is_scratch, param.at, bytes_of(param.buffer)});
       const auto& g = launch.groups;
       text_ += cat("\n// ", kernel.name, ": ", g[0], " x ", g[1], " x ", g[2], " work-groups\n");
-      text_ += gpu::KernelPrinter(language_, kernel, launch.name, helpers_).print();
+      gpu::KernelPrinter printer(language_, kernel, launch.name, helpers_);
+      text_ += printer.print();
+      launch.dynamic_shared_bytes = printer.dynamic_shared_bytes();
       launches.push_back(std::move(launch));
     }
     return launches;
@@ -59,7 +52,8 @@ class SourcePrinter {
 
   std::string text(const TypesUsed& used) const {
     std::string out = language_.prelude;
-    if (used.halves) out += gpu::half_functions();
+    if (used.halves && !language_.has_vectors) out += gpu::half_functions();
+    if (used.halves && language_.has_vectors) out += "#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif\n";
     if (used.doubles && language_.has_vectors) out += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
     for (const auto& [name, definition] : helpers_) out += definition;
     return out + text_;
@@ -76,8 +70,8 @@ class SourcePrinter {
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol) {
   const gpu::Language& chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
   TypesUsed used;
-  TW_TRY_STATUS(has_types(chosen, program.run, used));
-  TW_TRY_STATUS(has_types(chosen, program.prepack, used));
+  add_types(program.run, used);
+  add_types(program.prepack, used);
   Kernel out;
   out.manifest = {.symbol = std::string(symbol),
                   .run = kernel_arguments(program.run_arguments),

@@ -13,8 +13,7 @@ namespace tw {
 enum class SourceLanguage : u8 { OpenClC, CudaC };
 
 // The source and its manifest with launches. Kernels are named <symbol>_run_0, <symbol>_prepack_0 and so on. Needs no
-// header. The same program gives the same text, and what differs in launches differs in the text. Rejects element types
-// that the language lacks.
+// header. The same program gives the same text, and what differs in launches differs in the text.
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol);
 
 }  // namespace tw

@@ -1,10 +1,31 @@
 #include "backends/gpu_source/vocabulary.h"
 
 #include "backends/gpu_source/language.h"
+#include "backends/gpu_source/matrix_functions.h"
 #include "dsl/base/text.h"
 
 namespace tw {
 
-std::string cuda_vocabulary() { return cat(gpu::half_functions(), gpu::cuda_c().async_copies); }
+std::vector<WarpProduct> warp_products() {
+  constexpr std::pair<DType, DType> kTypes[] = {{DType::F16, DType::F16}, {DType::BF16, DType::BF16}, {DType::F32, DType::F32},
+                                                {DType::I8, DType::I8},   {DType::U8, DType::U8},     {DType::U8, DType::I8},
+                                                {DType::I8, DType::U8}};
+  std::vector<WarpProduct> out;
+  for (const auto& [a, b] : kTypes) {
+    for (int pieces : {1, 2}) out.push_back({gpu::mma_function(a, b, pieces).name, a, b, pieces});
+  }
+  return out;
+}
+
+std::string cuda_vocabulary() {
+  std::string out = cat(gpu::half_functions(), gpu::cuda_c().async_copies);
+  for (const WarpProduct& product : warp_products()) out += gpu::mma_function(product.a, product.b, product.pieces).definition;
+  for (int pieces : {1, 2, 4}) {
+    for (bool is_transposed : {false, true}) out += gpu::ldmatrix_function(pieces, is_transposed).definition;
+  }
+  out += gpu::round_function().definition;
+  for (DType type : {DType::F16, DType::I8}) out += gpu::pack_function(type).definition;
+  return out;
+}
 
 }  // namespace tw

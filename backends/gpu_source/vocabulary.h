@@ -2,10 +2,21 @@
 // them on a device with the body that the emulator uses (bench/gpu/conformance.h). The printer defines what a kernel needs.
 #pragma once
 #include <string>
+#include <vector>
+
+#include "dsl/ir/types.h"
 
 namespace tw {
 
 // Definitions, those that others call first.
 std::string cuda_vocabulary();
+
+// A matrix instruction: see mma_function in matrix_functions.h.
+struct WarpProduct {
+  std::string name;
+  DType a, b;
+  int pieces;
+};
+std::vector<WarpProduct> warp_products();
 
 }  // namespace tw

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backends/guard_bands.h"
 #include "backends/opencl/api.h"
 #include "dsl/base/text.h"
 
@@ -42,8 +43,6 @@ namespace {
 using opencl::Api;
 using opencl::api;
 
-constexpr std::size_t kBand = 4096;  // bytes; also what sub-buffers must be aligned to, at most
-constexpr u8 kBandByte = 0x5c;
 constexpr int kMostInQueue = 64;  // calls
 
 // Never null where a Device exists.
@@ -89,6 +88,17 @@ std::vector<FoundDevice> find_devices(std::string& error) {
   return out;
 }
 
+// OpenCL C 1.2 is enough but for sub-groups, which came with 2.0.
+std::string language_of(cl_device_id id) {
+  auto ask = [&](cl_device_info what) {
+    return text_of([&](auto... rest) { return cl().get_device_info(id, what, rest...); });
+  };
+  std::string version = ask(CL_DEVICE_OPENCL_C_VERSION).substr(0, 12);  // "OpenCL C 2.0 ..."
+  bool has_sub_groups = ask(CL_DEVICE_EXTENSIONS).find("cl_khr_subgroups") != std::string::npos;
+  bool is_newer = version == "OpenCL C 2.0" || version == "OpenCL C 3.0";
+  return has_sub_groups && is_newer ? "-cl-std=CL" + version.substr(9) : "-cl-std=CL1.2";
+}
+
 }  // namespace
 
 std::vector<std::string> names(std::string& error) {
@@ -126,8 +136,8 @@ Device::~Device() {
 
 Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
   cl_int code = CL_SUCCESS;
-  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes, 1));
-  cl_mem handle = cl().create_buffer(device.state().context, CL_MEM_READ_WRITE, data + 2 * kBand, nullptr, &code);
+  cl_mem handle =
+      cl().create_buffer(device.state().context, CL_MEM_READ_WRITE, data_bytes(bytes) + 2 * kBand, nullptr, &code);
   if (!handle) return;
   state_ = std::make_unique<State>(State{handle});
   if (fill(0)) return;
@@ -150,24 +160,18 @@ bool Memory::read(void* data) const {
 }
 
 bool Memory::fill(u8 byte) {
-  std::size_t data = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
-  auto one = [&](u8 value, std::size_t at, std::size_t bytes) {
+  auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
     return cl().fill_buffer(device_.state().queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) ==
            CL_SUCCESS;
   };
-  return one(kBandByte, 0, kBand) && one(byte, kBand, data) && one(kBandByte, kBand + data, kBand) &&
-         cl().finish(device_.state().queue) == CL_SUCCESS;
+  return fill_between_bands(bytes_, byte, set) && cl().finish(device_.state().queue) == CL_SUCCESS;
 }
 
 bool Memory::bands_intact() const {
-  std::vector<u8> band(kBand);
-  for (std::size_t at : {std::size_t{0}, kBand + static_cast<std::size_t>(std::max<i64>(bytes_, 1))}) {
-    if (cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, kBand, band.data(), 0, nullptr, nullptr) !=
-        CL_SUCCESS)
-      return false;
-    if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
-  }
-  return true;
+  return bands_hold(bytes_, [&](void* to, std::size_t at, std::size_t bytes) {
+    return cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) ==
+           CL_SUCCESS;
+  });
 }
 
 LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
@@ -179,7 +183,7 @@ LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vect
   cl_program program = cl().create_program(device.state().context, 1, &text, &bytes, &code);
   state_->program = program;
   cl_device_id id = device.state().device;
-  code = program ? cl().build_program(program, 1, &id, "-cl-std=CL1.2", nullptr, nullptr) : code;
+  code = program ? cl().build_program(program, 1, &id, language_of(id).c_str(), nullptr, nullptr) : code;
   if (code != CL_SUCCESS) {
     std::string log =
         text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });

@@ -1,11 +1,10 @@
 #include <boost/json/array.hpp>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "bench/gpu/conformance.h"
 #include "bench/gpu/libraries.h"
 #include "bench/gpu/sections.h"
+#include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 
@@ -101,10 +100,8 @@ void convolutions(Clock& clock, const Say& say) {
 
 bool run_conformance(device::Device& device, const std::string& expected_file, const Say& say) {
   std::string error;
-  std::ifstream file(expected_file, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  Outputs expected = file ? parse_outputs(text.str(), error) : emulate_cases(error);
+  std::optional<std::string> text = read_whole_file(expected_file);
+  Outputs expected = text ? parse_outputs(*text, error) : emulate_cases(error);
   if (!error.empty()) return say({{"skipped", "conformance"}, {"problem", error}}), false;
   bool is_right = true;
   for (const Case& one : cases()) {

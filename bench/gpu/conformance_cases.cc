@@ -196,6 +196,45 @@ void add_halves(std::vector<Case>& out) {
   out.push_back(make_case("tw_bf16_of", to, "out[i] = tw_bf16_of(__int_as_float(x[i])).bits;", 0));
 }
 
+// Operands are small integers, whose products and sums every order of adding gives exactly; bytes are any.
+std::string operand(DType type, const std::string& of, int index) {
+  if (type == DType::I8 || type == DType::U8) return cat("(unsigned)(", of, " + ", index, ") * 2654435761u");
+  auto value = [&](int k) { return cat("(float)((", of, " * ", 2 * k + 1, " + ", k, ") % 9)"); };
+  if (type == DType::F32) return cat("__float_as_uint(", value(index), ")");
+  std::string half = type == DType::F16 ? "tw_f16_of" : "tw_bf16_of";
+  return cat("tw_pair(", half, "(", value(2 * index), ").bits, ", half, "(", value(2 * index + 1), ").bits)");
+}
+
+void add_matrices(std::vector<Case>& out) {
+  Shape integers{"int", "int", Element::I32, Values::Integers};
+  for (const WarpProduct& product : warp_products()) {
+    std::vector<std::string> operands;
+    for (int r = 0; r < 2 * product.pieces; ++r) operands.push_back(operand(product.a, "x[i]", r));
+    for (int r = 0; r < product.pieces; ++r) operands.push_back(operand(product.b, "y[i]", r));
+    const char* sum = is_float(product.a) ? "float" : "int";
+    out.push_back(make_case(product.name, integers,
+                            cat(sum, " c0 = z[i], c1 = z[i] + 1, c2 = 2 * z[i], c3 = 3 - z[i]; ", product.name, "(c0, c1, c2, c3, ",
+                                join(operands, ", "), "); out[i] = (int)(c0 + 3 * c1 + 5 * c2 + 7 * c3);"),
+                            0));
+  }
+  for (int pieces : {1, 2, 4}) {
+    for (const char* order : {"", "_trans"}) {
+      std::string name = cat("tw_ldmatrix_x", pieces, order);
+      std::vector<std::string> registers;
+      for (int r = 0; r < pieces; ++r) registers.push_back(cat("r[", r, "]"));
+      out.push_back(make_case(name, integers,
+                              cat("__shared__ int s[512] __attribute__((aligned(16))); for (int j = 0; j < 4; ++j) s[4 * t + j] = "
+                                  "x[(4 * i + j) % 4096]; __syncthreads(); unsigned r[4] = {0u, 0u, 0u, 0u}; ",
+                                  name, "(", join(registers, ", "), ", s + 4 * t); out[i] = (int)(r[0] + 3u * r[1] + 5u * r[2] + 7u * r[3]);"),
+                              0));
+    }
+  }
+  out.push_back(make_case("tw_pair", integers, "out[i] = (int)tw_pair((unsigned short)x[i], (unsigned short)y[i]);", 0));
+  out.push_back(make_case("tw_quad", integers,
+                          "out[i] = (int)tw_quad((unsigned char)x[i], (unsigned char)y[i], (unsigned char)z[i], (unsigned char)(x[i] + 1));", 0));
+  out.push_back(make_case("tw_tf32", {}, "out[i] = __uint_as_float(tw_tf32(__float_as_uint(x[i])) & 0xffffe000u);", 0));
+}
+
 }  // namespace
 
 const std::vector<Case>& cases() {
@@ -204,6 +243,7 @@ const std::vector<Case>& cases() {
     add_math(out);
     add_bits(out);
     add_halves(out);
+    add_matrices(out);
     return out;
   }();
   return all;

@@ -1,6 +1,7 @@
 #include "dsl/analysis/index_map.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "dsl/analysis/sum.h"
 
@@ -123,8 +124,9 @@ std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<
       all.push_back(fused);
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const FusedPart& a, const FusedPart& b) {
-    return a.part.lower < b.part.lower || (a.part.lower == b.part.lower && a.part.count < b.part.count);
+  // A stable sort would ask the heap for memory.
+  std::sort(all.begin(), all.end(), [](const FusedPart& a, const FusedPart& b) {
+    return std::tie(a.part.lower, a.part.count, a.part.result) < std::tie(b.part.lower, b.part.count, b.part.result);
   });
   for (std::size_t p = 0; p < params.size(); ++p) {
     i64 covered = 1;

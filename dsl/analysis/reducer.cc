@@ -172,8 +172,8 @@ bool combines_work_items(const For* loop) {
   return found;
 }
 
-std::optional<std::vector<const Load*>> combined_loads(const Store* update) {
-  std::vector<const Load*> out;
+std::optional<List<const Load*>> combined_loads(const Store* update) {
+  List<const Load*> out;
   for (std::size_t i = 0; i < update->targets.size(); ++i) {
     const StoreTarget& target = update->targets[i];
     const Expr* term = selected_term(update->values[i], target);

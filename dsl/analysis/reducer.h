@@ -27,6 +27,6 @@ bool combines_work_items(const For* loop);
 
 // How the update of such a store puts two values together: for each target the load of what is combined with it.
 // Nothing if a term is no load.
-std::optional<std::vector<const Load*>> combined_loads(const Store* update);
+std::optional<List<const Load*>> combined_loads(const Store* update);
 
 }  // namespace tw

@@ -238,8 +238,7 @@ class Canonical {
 };
 
 Hash128 hash_of(const std::vector<u64>& words) {
-  XXH128_hash_t hash = XXH3_128bits(words.data(), words.size() * sizeof(u64));
-  return {hash.low64, hash.high64};
+  return hash_bytes({reinterpret_cast<const char*>(words.data()), words.size() * sizeof(u64)});
 }
 
 }  // namespace
@@ -265,6 +264,11 @@ std::optional<Hash128> parse_hash(std::string_view hex) {
     half = half << 4 | static_cast<u64>(digit);
   }
   return hash;
+}
+
+Hash128 hash_bytes(std::string_view bytes) {
+  XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.low64, hash.high64};
 }
 
 Hash128 structural_hash(const Program& program) {

@@ -12,6 +12,8 @@ struct Hash128 {
 };
 std::string to_hex(Hash128 hash);  // 32 digits
 std::optional<Hash128> parse_hash(std::string_view hex);
+// XXH3-128.
+Hash128 hash_bytes(std::string_view bytes);
 
 // Of the whole program: parameters (role, type, shape), locals, body, tolerance.
 Hash128 structural_hash(const Program& program);

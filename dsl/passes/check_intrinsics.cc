@@ -1,6 +1,7 @@
 #include "dsl/passes/check_intrinsics.h"
 
 #include "dsl/ir/walk.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -22,6 +23,10 @@ Status check(Arena& arena, const For* nest, const VarRanges& around) {
 
 bool is_tensorized(const For* loop) {
   return find_annotation(loop->annotations, kIntrinsicMark) != nullptr;
+}
+
+bool is_one_instruction(const For* loop) {
+  return is_tensorized(loop) || find_annotation(loop->annotations, kWarpMmaMark) != nullptr;
 }
 
 Status check_intrinsics(Arena& arena, const Stmt* body) {

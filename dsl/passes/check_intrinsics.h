@@ -7,6 +7,8 @@
 namespace tw {
 
 bool is_tensorized(const For* loop);
+// Such a nest, or one that a warp may do by a matrix instruction (warp_mma.h): it stays loops until code is generated.
+bool is_one_instruction(const For* loop);
 
 // Every marked nest of a flat program still is what its intrinsic computes, with registers at
 // constant places.

@@ -3,7 +3,7 @@
 namespace tw {
 
 void split_conjunction(const Expr* condition, Conjunction& out) {
-  if (!condition || is_constant(condition, 1)) return;
+  if (is_constant(condition, 1)) return;
   const Binary* both = as<Binary>(condition);
   if (!both || both->op != BinaryOp::And) return out.push_back(condition);
   split_conjunction(both->a, out);

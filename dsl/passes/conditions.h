@@ -8,7 +8,7 @@ namespace tw {
 
 using Conjunction = std::vector<const Expr*>;  // empty = true
 
-// Appends the parts of `condition` (null = true) that are joined by `and`.
+// Appends the parts of `condition` that are joined by `and`.
 void split_conjunction(const Expr* condition, Conjunction& out);
 // Null if empty.
 const Expr* join_conjunction(Arena& arena, const Conjunction& parts);

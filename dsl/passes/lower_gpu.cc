@@ -19,6 +19,7 @@
 #include "dsl/passes/thread_axes.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -96,6 +97,7 @@ struct GpuLowering {
 
 Result<LoweredGpuProgram> lower_gpu(Arena& arena, const Program& program, const LoweringOptions& options,
                                     const GpuLimits& limits, std::vector<PassDump>* dumps) {
+  TW_TRY_STATUS(check_rounding(program));
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
   GpuLowering lowering{arena, options, limits, dumps};
   lowering.options.is_device = true;

@@ -185,7 +185,7 @@ class Partition {
     shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
     const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
     bool is_marked = find_annotation(loop->annotations, "hide_address") || find_annotation(loop->annotations, kStagedMark);
-    if (extent == 1 && !is_marked && !is_tensorized(loop)) return body;
+    if (extent == 1 && !is_marked && !is_one_instruction(loop)) return body;
     For* copy = arena_.make<For>(*loop);
     copy->extent = extent;
     copy->body = body;
@@ -288,12 +288,7 @@ class Partition {
   }
 
   // Barriers between steps must not stand under a condition: not every driver gets that right (PoCL 3.1 does not).
-  static bool holds_steps(const For* groups) {
-    bool found = false;
-    if (is_thread_loop(groups)) return false;
-    for_each<For>(groups->body, [&](const For* loop) { found |= is_thread_loop(loop); });
-    return found;
-  }
+  static bool holds_steps(const For* groups) { return !is_thread_loop(groups) && holds_thread_loops(groups->body); }
 
   const Stmt* choose_piece(const std::vector<Axis>& axes, std::size_t depth, const Cuts& cuts, const Stmt* body) {
     const Axis& axis = axes[depth];

@@ -5,7 +5,6 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/check_intrinsics.h"
-#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -22,11 +21,11 @@ void add_vars(Array<const Expr*> indices, Vars& out) {
   }
 }
 
-// The loops of tensorized nests, whose accesses to registers are those of the intrinsic.
+// The loops of nests that are one instruction, whose accesses to registers are its.
 Vars tensorized_vars(const Stmt* body) {
   Vars out;
   for_each<For>(body, [&](const For* nest) {
-    if (is_tensorized(nest) || find_annotation(nest->annotations, kWarpMmaMark)) for_each<For>(nest, [&](const For* loop) { out.push_back(loop->var); });
+    if (is_one_instruction(nest)) for_each<For>(nest, [&](const For* loop) { out.push_back(loop->var); });
   });
   return out;
 }

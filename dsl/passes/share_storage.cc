@@ -12,8 +12,8 @@ namespace {
 
 constexpr i64 kLeastBytes = 1024;  // of a buffer that takes turns; a smaller one is not worth a barrier
 
-// Buffers that keep a place of their own: versions of staged copies, which have one barrier in an iteration only, and
-// what is touched by steps under a condition, before which no barrier may stand.
+// Buffers that keep a place of their own: versions of staged copies, which have one barrier in an iteration only, what
+// is touched by steps under a condition, before which no barrier may stand, and those with a layout of their own.
 void remove_kept(const Stmt* kernel, std::map<const Buffer*, Lifetime>& lifetimes) {
   auto remove = [&](const Stmt* inside) {
     for_each<Load>(inside, [&](const Load* load) { lifetimes.erase(load->buffer); });
@@ -21,6 +21,7 @@ void remove_kept(const Stmt* kernel, std::map<const Buffer*, Lifetime>& lifetime
       for (const StoreTarget& target : store->targets) lifetimes.erase(target.buffer);
     });
   };
+  std::erase_if(lifetimes, [](const auto& one) { return !one.first->layout.empty(); });
   walk(kernel, [&](const Node* node) {
     if (node->kind < Kind::Store) return false;
     const Stmt* s = static_cast<const Stmt*>(node);
@@ -102,8 +103,8 @@ std::size_t SharedRooms::room_for(const Buffer* buffer) const {
   if (lifetime == lifetimes_.end() || bytes_of(buffer) < kLeastBytes) return rooms_.size();
   for (std::size_t r = 0; r < rooms_.size(); ++r) {
     const SharedRoom& room = rooms_[r];
-    bool is_free =
-        std::none_of(room.lifetimes.begin(), room.lifetimes.end(), [&](const Lifetime& other) { return other.meets(lifetime->second); });
+    bool is_free = std::none_of(room.lifetimes.begin(), room.lifetimes.end(),
+                                [&](const Lifetime& other) { return other.meets(lifetime->second); });
     if (room.dtype == buffer->dtype && !room.lifetimes.empty() && is_free) return r;
   }
   return rooms_.size();
@@ -128,7 +129,8 @@ i64 SharedRooms::add(const Buffer* buffer) {
 }
 
 Program share_storage(Arena& arena, Program program, const std::vector<SharedRoom>& rooms) {
-  bool is_needed = std::any_of(rooms.begin(), rooms.end(), [](const SharedRoom& room) { return room.buffers.size() > 1; });
+  bool is_needed =
+      std::any_of(rooms.begin(), rooms.end(), [](const SharedRoom& room) { return room.buffers.size() > 1; });
   if (is_needed && program.body) program.body = Sharing(arena, rooms).stmt(program.body);
   return program;
 }

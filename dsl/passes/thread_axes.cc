@@ -31,12 +31,6 @@ const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
   });
 }
 
-bool holds_thread_loops(const Stmt* s) {
-  bool found = false;
-  for_each<For>(s, [&](const For* loop) { found |= is_thread_loop(loop); });
-  return found;
-}
-
 // Statements of a thread loop of which some have thread loops inside become steps of their own: all work-items take
 // the first, then the second. The variable of each copy is its own.
 const Stmt* apart(Program& program, Arena& arena, const For* loop) {
@@ -68,9 +62,7 @@ bool is_thread_nest(const Stmt* s) {
 
 // Threads of a step do the same things: a step is one nest of threadIdx loops around the rest.
 Status check_step(const For* loop) {
-  bool has_inner = false;
-  for_each<For>(loop->body, [&](const For* inner) { has_inner |= is_thread_loop(inner); });
-  if (!has_inner || is_thread_nest(loop->body)) return ok();
+  if (!holds_thread_loops(loop->body) || is_thread_nest(loop->body)) return ok();
   return reject("loop `{a}` is bound to {b} and has loops over threads inside that are not directly in it",
                 loop->var->name, loop->thread)
       .about_loop(loop->id.value);
@@ -116,15 +108,19 @@ std::optional<ThreadAxis> axis_of(const For* loop) {
   return ThreadAxis{is_thread, static_cast<int>(kDimensions.find(loop->thread.back()))};
 }
 
+bool holds_thread_loops(const Stmt* s) {
+  bool found = false;
+  for_each<For>(s, [&](const For* loop) { found |= is_thread_loop(loop); });
+  return found;
+}
+
 bool is_step(const Stmt* s) {
   if (s->kind == Kind::Store) return true;
   if (const If* branch = as<If>(s)) return !branch->otherwise && is_step(branch->then);
   const For* loop = as<For>(s);
   if (!loop || is_thread_loop(loop)) return loop != nullptr;
   if (axis_of(loop)) return false;
-  bool holds_steps = false;
-  for_each<For>(loop->body, [&](const For* inner) { holds_steps |= is_thread_loop(inner); });
-  return !holds_steps;
+  return !holds_thread_loops(loop->body);
 }
 
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits) {

@@ -23,6 +23,8 @@ inline bool is_thread_loop(const For* loop) {
   std::optional<ThreadAxis> axis = axis_of(loop);
   return axis && axis->is_thread;
 }
+// Is such a loop in it, or is it one?
+bool holds_thread_loops(const Stmt* s);
 
 // What the work-items of a group do between two places where they may wait: a nest of threadIdx loops, or, by one of them, a store or a
 // serial loop without such loops inside. For statements of a kernel that are not inside of a step.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/precision.h"
 #include "dsl/analysis/region.h"
 #include "dsl/ir/walk.h"
 
@@ -21,8 +22,9 @@ struct Row {
 };
 constexpr Row kRows[] = {{DType::F16, DType::F32}, {DType::BF16, DType::F32}, {DType::I8, DType::I32}, {DType::U8, DType::I32}};
 
-// wide(X[..]).
+// wide(X[..]), or X[..] of floats.
 const Load* widened(const Expr* e) {
+  if (const Load* load = as<Load>(e)) return load->type == Type{DType::F32, 1} ? load : nullptr;
   const Cast* cast = as<Cast>(e);
   const Load* load = cast && cast->type.lanes == 1 ? as<Load>(cast->value) : nullptr;
   bool is_known = load && std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) {
@@ -98,6 +100,8 @@ std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, cons
   std::optional<Nest> nest = nest_of(outer);
   if (!nest || threads->extent % (kGroup * kGroups) != 0) return std::nullopt;
   const Var *h = nest->h->var, *e = nest->e->var, *k = nest->k->var, *t = threads->var;
+  bool rounds = nest->a->type.dtype == DType::F32;
+  if (rounds && find_annotation(outer->annotations, kWarpMmaMark)->integer != kMayRound) return std::nullopt;
   i64 in_piece = kMatrixBytes / bytes_of(nest->a->type.dtype);
   if (nest->k->extent != in_piece && nest->k->extent != 2 * in_piece) return std::nullopt;
   // The part of the sums is a lane's own, two rows by two columns at constant places.
@@ -118,6 +122,22 @@ std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, cons
   if (b.row_step == 0 || pair != 2 * b.row_step || !is_uniform(b.index, t, ranges)) return std::nullopt;
   if (uses_one_of(a.index, {h, e, k}) || uses_one_of(b.index, {h, e, k})) return std::nullopt;
   return WarpMma{nest->update, h, e, a, b, static_cast<int>(nest->k->extent / in_piece)};
+}
+
+Status check_rounding(const Program& program) {
+  Status status = ok();
+  for_each<For>(program.body, [&](const For* loop) {
+    const Annotation* mark = find_annotation(loop->annotations, kWarpMmaMark);
+    if (!mark || mark->integer != kMayRound) return;
+    for_each<Block>(loop->body, [&](const Block* block) {
+      i64 bits = precision_of(program.tolerance, block);
+      if (!status || bits <= kRoundedBits) return;
+      status = reject("the products of block `{a}` would be rounded to {0} bits, but the workload's tolerance asks for {1}", block->name,
+                      kRoundedBits, bits)
+                   .about_block(block->id.value);
+    });
+  });
+  return status;
 }
 
 }  // namespace tw

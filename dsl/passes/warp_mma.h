@@ -9,11 +9,15 @@
 // operand is made of pieces of 8 rows by 16 bytes, one register each: n is what 16 or 32 bytes hold.
 #pragma once
 #include "dsl/analysis/sum.h"
-#include "dsl/ir/nodes.h"
+#include "dsl/base/result.h"
+#include "dsl/ir/program.h"
 
 namespace tw {
 
+// Its value is 1, or kMayRound where floats may be rounded to the 11 bits that these instructions take of them (tf32). That is
+// the one thing which changes a result, so lowering asks the workload (check_rounding).
 inline constexpr std::string_view kWarpMmaMark = "warp_mma";
+inline constexpr i64 kMayRound = 2, kRoundedBits = 9;  // as precision_of counts: with some room for sums that are unlucky
 inline constexpr i64 kMatrixRows = 8, kMatrixBytes = 16;  // of a piece of an operand
 
 // What a warp multiplies: element (r, k) is at index + r * row_step + k * k_step, the same index for all lanes.
@@ -30,5 +34,8 @@ struct WarpMma {
 };
 // `threads`: the loop over all work-items of a group around the nest, a multiple of 32.
 std::optional<WarpMma> match_warp_mma(const For* nest, const For* threads, const VarRanges& ranges);
+
+// Of a program with blocks: rejects where a mark says that floats may be rounded, and the tolerance does not.
+Status check_rounding(const Program& program);
 
 }  // namespace tw

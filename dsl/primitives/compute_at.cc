@@ -6,6 +6,7 @@
 // elements that the box has too many, at tails, are kept out by a predicate. Reduction loops run in full. At a root
 // location nothing happens; inline is compute_inline.
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/bounds.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
 
@@ -86,6 +87,23 @@ static List<Range> ranges_needed(State& state, const Block* block, const For* lo
   return ranges;
 }
 
+// An iter whose range is not understood runs over its whole domain. If it did not so far, its inputs may be there in part only.
+static Status computes_no_more(const State& state, const Block* block, const Path& from, const List<Range>& ranges) {
+  if (producers(state.program().body, block).empty()) return ok();
+  VarRanges before = ranges_around(from);
+  List<Bound> bounds = bounds_of(block->predicate, before);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const IterVar& iter = block->iters[i];
+    if (iter.kind == IterKind::R || ranges[i].extent < iter.extent) continue;
+    std::optional<Interval> reach = bounded_interval(sum_of(block->bindings[i]), before, bounds);
+    if (reach && reach->min <= 0 && reach->max >= iter.extent - 1) continue;
+    return reject("iter `{b}` of block `{a}` would run over more values than now, for which its inputs may be missing", block->name,
+                  iter.var->name)
+        .about_block(block->id.value);
+  }
+  return ok();
+}
+
 static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units) {
   TW_TRY(Path from, state.path_to(id));
   if (at.place == Location::Place::Root) return Unit{};
@@ -109,7 +127,9 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   around.set_extent(loop->var, loop->extent);
   List<const Block*> readers = consumers(state.program().body, block);
   const Expr* condition = common_condition(state.build(), readers, around);
-  const Stmt* nest = nest_over(state, block, ranges_needed(state, block, loop, around), keep_units, around, condition);
+  List<Range> ranges = ranges_needed(state, block, loop, around);
+  TW_TRY_STATUS(computes_no_more(state, block, from, ranges));
+  const Stmt* nest = nest_over(state, block, ranges, keep_units, around, condition);
   List<const Stmt*> children = children_of(loop);
   Program before = state.program();
   move_before(state, block, children[first_child_with(children, readers)], nest);

@@ -37,7 +37,8 @@ static Result<LoopId> apply(State& state, Loops ids) {
   i64 extent = 1;
   Str name;
   for (const For* loop : loops) {
-    extent *= loop->extent;
+    if (__builtin_mul_overflow(extent, loop->extent, &extent) || extent > kMaxIterations)
+      return reject("the joined loop would have more than {0} iterations", kMaxIterations);
     name = state.with_name(name, "_", loop->var->name);
   }
   const Var* var = state.fresh_var(name);

@@ -26,6 +26,9 @@ static Result<List<i64>> parts_of(const For* loop, Array<i64> factors) {
       ++holes;
     else if (part < 1)
       return reject("part {0} is not positive", part);
+    else if (part > loop->extent)
+      return reject("part {0} is longer than loop `{a}` of extent {1}", loop->var->name, part, loop->extent)
+          .about_loop(loop->id.value);
     else
       known += part;
   }

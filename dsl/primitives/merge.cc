@@ -87,6 +87,7 @@ Status keeps_to_iterations(State& state, const Nest& writes, const Block* writer
                            const Block* user, const Buffer* buffer, const VarRanges& ranges) {
   TW_TRY(Path path, state.path_to(writer->id));
   int first = path.index_of(writes.loops[0]), last = path.index_of(writes.loops.back());
+  TW_TRY_STATUS(is_finished_in(path, first, writer));
   TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, first, last, false));
   std::optional<Region> written =
       region_of(state.arena(), writes.body, buffer, AccessKind::Write, ranges, writer);

@@ -115,6 +115,24 @@ static Status can_run_unfinished(const Block* block) {
       .about_block(block->id.value);
 }
 
+// Partial results pass from iteration to iteration of the reduction's loops. So no other loop may be between these and the place: its
+// iterations might run at once one day, each with a buffer of its own.
+static Status partial_results_stay(const Path& path, const For* loop, const Block* producer) {
+  bool reduces = false;
+  for (int i = 0; i <= path.index_of(loop); ++i) {
+    const For* around = as<For>(path[i]);
+    if (!around || around->extent == 1) continue;
+    bool is_reduction = feeds(around, producer, IterKind::R) && !feeds(around, producer, IterKind::S);
+    if (reduces && !is_reduction) {
+      return reject("loop `{b}` would keep the partial results of block `{a}` inside of its iterations", producer->name, around->var->name)
+          .about_block(producer->id.value)
+          .about_loop(around->id.value);
+    }
+    reduces |= is_reduction;
+  }
+  return ok();
+}
+
 static Result<List<Range>> ranges_computed(State& state, const Block* block, const For* loop,
                                            const VarRanges& around, bool unfinished) {
   List<Range> ranges;
@@ -132,6 +150,7 @@ static Result<List<Range>> ranges_computed(State& state, const Block* block, con
     for (const Block* producer : writers_of(loop, access.buffer)) {
       TW_TRY(Path path, state.path_to(producer->id));
       TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, 0, path.index_of(loop), unfinished));
+      if (unfinished) TW_TRY_STATUS(partial_results_stay(path, loop, producer));
     }
     TW_TRY_STATUS(narrow(state, block, loop, access, *region, ranges, narrowed));
   }

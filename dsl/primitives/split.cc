@@ -18,8 +18,8 @@ static Result<Array<i64>> fill(Arena& arena, const For* loop, Array<i64> factors
       ++holes;
     } else if (factor < 1) {
       return reject("factor {0} is not positive", factor);
-    } else {
-      known *= factor;
+    } else if (__builtin_mul_overflow(known, factor, &known) || known > kMaxIterations) {
+      return reject("factors multiply to more than {0} iterations", kMaxIterations);
     }
   }
   if (holes > 1) return reject("only one factor may be left open, found {0} of them", holes);

@@ -13,18 +13,6 @@ using namespace tw;
 
 PRIMITIVE(write_at, BlockId(LoopId loop, BlockId block, i64 write_index, Str scope))
 
-static Status is_finished_in(const Path& path, int at, const Block* block) {
-  for (int i = 0; i <= at; ++i) {
-    const For* loop = as<For>(path[i]);
-    if (!loop || loop->extent == 1 || !feeds(loop, block, IterKind::R)) continue;
-    return reject("block `{a}` is not finished in an iteration of loop `{b}`, which feeds its reduction", block->name,
-                  loop->var->name)
-        .about_block(block->id.value)
-        .about_loop(loop->id.value);
-  }
-  return ok();
-}
-
 static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 write_index, Str scope_name) {
   TW_TRY(Path path, state.path_to(id));
   TW_TRY(const For* loop, state.loop(loop_id));
@@ -34,7 +22,7 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 write
   TW_TRY(const Buffer* buffer, buffer_at(block, buffers_written(block), write_index, "written"));
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
   int at = path.index_of(loop);
-  TW_TRY_STATUS(is_finished_in(path, at, block));
+  TW_TRY_STATUS(is_finished_in(path, at + 1, block));
   if (List<const Block*> readers = readers_of(loop, buffer); !readers.empty()) {
     return reject("block `{a}` below the loop reads `{b}`", readers[0]->name, buffer->name)
         .about_block(readers[0]->id.value)

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/index_map.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/schedule/move.h"
@@ -139,6 +140,28 @@ Status produces_all(const Block* producer, const Buffer* buffer, const List<int>
   return ok();
 }
 
+// Does the producer write each element of the buffer once, wherever: its iters one by one, or their digits put together?
+bool writes_each_once(const State& state, const Block* producer) {
+  const Store* store = single_store(producer);
+  if (!store || is_output_block(state.program(), producer)) return false;
+  Build build = state.build();
+  List<const Var*> iters, coordinates;  // the latter are for the inverse, which nobody asks for
+  List<i64> extents;
+  for (const IterVar& iter : producer->iters) iters.push_back(iter.var), extents.push_back(iter.extent);
+  const StoreTarget& target = store->targets[0];
+  for (std::size_t d = 0; d < target.indices.size(); ++d) coordinates.push_back(build.var(0, "at"));
+  std::optional<FusedMap> map = fused_map(state.arena(), state.arena().copy(iters), target.indices, state.arena().copy(extents), coordinates);
+  return map && std::equal(map->shape.begin(), map->shape.end(), target.buffer->shape.begin(), target.buffer->shape.end());
+}
+
+Status defines_each_once(const State& state, const Block* producer) {
+  if (writes_each_once(state, producer)) return ok();
+  TW_TRY_STATUS(is_one_definition(state, producer));
+  const StoreTarget& target = single_store(producer)->targets[0];
+  TW_TRY_STATUS(iters_are_indices(producer, target.indices));
+  return produces_all(producer, target.buffer, *iters_as_indices(producer, target.indices));
+}
+
 // What else the consumer reads is there already where the producer stands.
 Status inputs_are_ready(const State& state, const Block* consumer, const Block* producer) {
   List<const Block*> order = blocks_in(state.program().body);
@@ -188,13 +211,10 @@ Status inline_into_producer(State& state, BlockId id) {
   if (!store)
     return reject("expected the body of block `{a}` to be one store to one buffer", block->name).about_block(id.value);
   TW_TRY(const Block* producer, only_producer(state, block));
-  TW_TRY_STATUS(is_one_definition(state, producer));
   const Store* define = single_store(producer);
   const Buffer* between = define->targets[0].buffer;
-  TW_TRY_STATUS(iters_are_indices(producer, define->targets[0].indices));
+  TW_TRY_STATUS(defines_each_once(state, producer));
   TW_TRY(List<int> read_at, consumed_once(block, between));
-  List<int> written_at = *iters_as_indices(producer, define->targets[0].indices);
-  TW_TRY_STATUS(produces_all(producer, between, written_at));
   TW_TRY_STATUS(inputs_are_ready(state, block, producer));
   TW_TRY(Path to, state.path_to(producer->id));
   TW_TRY_STATUS(keeps_company(state, block, to));

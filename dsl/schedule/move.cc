@@ -181,6 +181,18 @@ Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, boo
   return ok();
 }
 
+Status is_finished_in(const Path& path, int loops, const Block* block) {
+  for (int i = 0; i < loops; ++i) {
+    const For* loop = as<For>(path[i]);
+    if (!loop || loop->extent == 1 || !feeds(loop, block, IterKind::R)) continue;
+    return reject("block `{a}` is not finished in an iteration of loop `{b}`, which feeds its reduction", block->name,
+                  loop->var->name)
+        .about_block(block->id.value)
+        .about_loop(loop->id.value);
+  }
+  return ok();
+}
+
 Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before) {
   TW_TRY(Path path, state.path_to(id));
   VarRanges around;

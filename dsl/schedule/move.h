@@ -33,6 +33,8 @@ Status keeps_company(const State& state, const Block* block, const Path& to);
 // No loop path[from...to] repeats the block at the end of the path for the same elements. Loops of recomputation do;
 // reduction loops do, too, unless they may.
 Status loops_do_not_repeat(Arena& arena, const Path& path, int from, int to, bool reductions_may);
+// An iteration of the first so many loops of a path finishes the block: none of them feeds its reduction.
+Status is_finished_in(const Path& path, int loops, const Block* block);
 // The loops around a block that run concurrently (parallel, vectorize, bind) are still allowed to. If not, the program
 // becomes `before` again.
 Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before);

@@ -9,6 +9,9 @@ namespace tw {
 // The loops around the last node of a path (itself not included) as ranges of their variables.
 VarRanges ranges_around(const Path& path);
 
+// The most iterations that an instruction gives one loop, as in the text of a program.
+inline constexpr i64 kMaxIterations = i64{1} << 40;
+
 // Serial and without annotations: a loop that may still be cut, joined or moved.
 Status is_plain(const For* loop);
 Status is_serial(const For* loop);

@@ -1,11 +1,10 @@
 #include "dsl/schedule/trace.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <unordered_set>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
 #include "dsl/schedule/state.h"
 
 namespace tw {
@@ -228,8 +227,7 @@ Hash128 Trace::hash() const {
     }
     bytes += '\n';
   }
-  XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.low64, hash.high64};
+  return hash_bytes(bytes);
 }
 
 Status replay(const Trace& trace, State& state, std::vector<Decision>& decisions, ReplayMode mode, Rng* rng, std::size_t first,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "dsl/analysis/precision.h"
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/memory_use.h"
@@ -242,6 +243,11 @@ FunctionResult bits(const Context& c, const Values& v) {
   return give(RuleValue::of(static_cast<i64>(bytes_of(write_of(block).buffer->dtype)) * 8));
 }
 
+FunctionResult precision(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  return give(RuleValue::of(precision_of(c.state.program().tolerance, block)));
+}
+
 FunctionResult reads_count(const Context& c, const Values& v) {
   TW_BLOCK(block);
   return give(RuleValue::of(static_cast<i64>(operands_of(block).size())));
@@ -439,6 +445,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"prepackable_operand_with", "(block, loop) -> int?",
        "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or an input whose layout is free.", 2,
        prepackable_operand_with},
+      {"precision", "(block) -> int", "Bits that products of a reduction must have right, by the workload's tolerance; 24 where it states none.", 1, precision},
       {"producers", "(block) -> [block]", "Blocks that write what the block reads.", 1, producers},
       {"reduction_loops", "(block) -> [loop]", "The loops that feed reduction iters only, outermost first.", 1, loops_of_kind<IterKind::R>},
       {"run_time_operand_with", "(block, loop) -> int?", "Index of the first operand that moves with the loop and can only be laid out while the kernel runs.", 2, run_time_operand_with},

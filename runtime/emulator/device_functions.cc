@@ -24,6 +24,7 @@ Index tw_emu_group_index() { return {machine->group_index()[0], machine->group_i
 Index tw_emu_group_size() { return index_of(machine->launch().threads); }
 Index tw_emu_grid_size() { return index_of(machine->launch().groups); }
 int tw_emu_lane() { return machine->lane(); }
+void tw_emu_dynamic_shared(long long bytes) { machine->need_shared(bytes); }
 
 void tw_emu_barrier(int line) { machine->barrier(line); }
 void tw_emu_exchange(unsigned mask, const void* mine, unsigned bytes, void* all, bool orders, int line) {

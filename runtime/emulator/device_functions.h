@@ -56,6 +56,8 @@ uint3 tw_emu_group_index();
 uint3 tw_emu_group_size();
 uint3 tw_emu_grid_size();
 int tw_emu_lane();
+// The launch must give so much shared memory, or more.
+void tw_emu_dynamic_shared(long long bytes);
 void tw_emu_barrier(int line);
 // All lanes in `mask` wait here for each other; then each one has what the others brought, `bytes` from each, in the
 // order of lanes. Those of other lanes are zero. `orders`: what was written before is seen behind it (__syncwarp), or

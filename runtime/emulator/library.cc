@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "dsl/base/files.h"
 #include "dsl/base/text.h"
 
 namespace tw::emulator {
@@ -80,9 +79,7 @@ bool open_library(const std::string& path, Library& library, std::string& error)
     error = cat("the compiled kernels cannot be loaded: ", dlerror());
     return false;
   }
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  ElfFile file{text.str()};
+  ElfFile file{read_whole_file(path).value_or("")};
   char* base = reinterpret_cast<char*>(map->l_addr);
   auto header = file.read<ElfW(Ehdr)>(0);
   library.image_begin = map->l_addr;

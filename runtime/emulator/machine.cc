@@ -139,6 +139,11 @@ void Machine::touch(u64 address, u64 bytes, Access access, u64 instruction) {
 
 // ---- waiting
 
+void Machine::need_shared(i64 bytes) {
+  if (launch_->dynamic_shared_bytes < bytes)
+    fail(EmulationStatus::Launch, cat("the launch gives ", launch_->dynamic_shared_bytes, " bytes of shared memory, and the kernel uses ", bytes));
+}
+
 void Machine::barrier(int line) {
   wait_in(State::AtBarrier, line);
   if (++at_barrier_ == static_cast<int>(threads_.size())) end_barrier();

@@ -21,6 +21,7 @@ struct Launch {
   std::array<i64, 3> groups{1, 1, 1}, threads{1, 1, 1};
   void (*call)(void* const* pointers) = nullptr;
   std::vector<void*> pointers;
+  i64 dynamic_shared_bytes = 0;
 };
 
 class Machine {
@@ -32,6 +33,7 @@ class Machine {
 
   // ---- called from inside of a fiber
   void touch(u64 address, u64 bytes, Access access, u64 instruction);
+  void need_shared(i64 bytes);
   void barrier(int line);
   void exchange(u32 mask, const void* mine, u64 bytes, char* all, bool orders, int line);
   int lane_of(u32 mask, int lane, int line);

@@ -141,6 +141,7 @@ class Run {
                EmulationReport& report) {
     for (const KernelLaunch& from : launches) {
       Launch launch{.name = from.name, .groups = from.groups, .threads = from.threads};
+      launch.dynamic_shared_bytes = from.dynamic_shared_bytes;
       launch.call = reinterpret_cast<void (*)(void* const*)>(library_.find("tw_emu_call_" + from.name));
       if (!launch.call) {
         report = {.status = EmulationStatus::BuildError, .message = cat("the text has no kernel `", from.name, "`")};
@@ -182,7 +183,9 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
   EmulatedMessage answer;
   Library library;
   if (!open_library(message.library, library, answer.report.message)) {
-    answer.report.status = EmulationStatus::BuildError;
+    // A function that nobody has is the text's mistake. All else (a file cut short, no memory) is this machine's.
+    bool is_unknown = answer.report.message.find("undefined symbol") != std::string::npos;
+    answer.report.status = is_unknown ? EmulationStatus::BuildError : EmulationStatus::Unavailable;
     return answer;
   }
   if (sigsetjmp(after_signal, 1) == 0) {

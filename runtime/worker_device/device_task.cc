@@ -14,6 +14,7 @@ constexpr u8 kPoison = 0xff;  // NaN in every float type
 constexpr double kBuildSeconds = 60;
 constexpr double kFirstLaunch = 10;  // drivers may compile at the first launch: so many times the limit of a call
 constexpr int kDeviceTimings = 3;
+constexpr i64 kFlushBytes = i64{256} << 20;
 
 bool is_data(const KernelArgument& argument) {
   return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
@@ -196,7 +197,23 @@ bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_sec
     if (candidate.kernel->run(seconds) != 0) break;
     result.device_seconds = i == 0 ? seconds : std::min(result.device_seconds, seconds);
   }
+  time_cold(candidate, options.cold_samples, result);
   return true;
+}
+
+// Each after a write to more memory than any cache has. Without a result where there is not so much memory.
+void DeviceTask::time_cold(Loaded& candidate, int samples, MeasureResult& result) {
+  if (samples <= 0) return;
+  device::Memory other(worker_.gpu, kFlushBytes);
+  std::vector<double> times;
+  for (int i = 0; i < samples && other.is_there(); ++i) {
+    double seconds = 0;
+    if (!other.fill(static_cast<u8>(i)) || candidate.kernel->run(seconds) != 0) return;
+    times.push_back(seconds);
+  }
+  if (times.empty()) return;
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  result.cold_seconds = times[times.size() / 2];
 }
 
 // If what follows takes longer than `seconds`, the tuner is told so.

@@ -45,6 +45,7 @@ class DeviceTask {
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
   bool time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
             MeasureResult& result);
+  void time_cold(Loaded& candidate, int samples, MeasureResult& result);
   bool inputs_intact(int set, MeasureResult& result);
   bool upload(int set);
   void expect(double seconds, const char* doing, double limit);

@@ -148,10 +148,10 @@ JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(tra
   for (const Factor& factor : factors) {
     std::vector<u32> values;
     values_of(*factor.arg, values);
-    bool known = !values.empty(), is_of_tiles = known && !factor.is_preference;
-    for (u32 value : values) known &= sample_of_value_[value] >= 0, is_of_tiles &= factor_of_value_[value].sample >= 0;
+    auto is_of_tile = [&](u32 value) { return factor_of_value_[value].sample >= 0; };
+    bool is_of_tiles = !values.empty() && !factor.is_preference && std::all_of(values.begin(), values.end(), is_of_tile);
     if (is_of_tiles) of_tiles.push_back(factor.arg);
-    if (!known) continue;
+    if (!is_over_categoricals(*factor.arg)) continue;
     int first = sample_of_value_[values[0]];
     for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
     usable.emplace_back(factor, first);
@@ -222,6 +222,16 @@ void JointPrior::draw_tiles(const TileGroup& group, std::vector<Decision>& decis
     if (tiles_hold(group, decisions)) return;
   }
   for (std::size_t sample : group.samples) decisions[sample] = {};
+}
+
+bool JointPrior::is_over_categoricals(const Arg& arg) const {
+  std::vector<u32> values;
+  values_of(arg, values);
+  return !values.empty() && std::all_of(values.begin(), values.end(), [&](u32 value) { return sample_of_value_[value] >= 0; });
+}
+
+bool JointPrior::satisfies(const Instruction& instruction) const {
+  return std::string_view(instruction.kind->name) == "require" && is_over_categoricals(instruction.arguments[0]);
 }
 
 double JointPrior::weight_of(const Group& group, const Index* indices) const {

@@ -27,6 +27,8 @@ class JointPrior {
   bool in_group(std::size_t sample) const { return samples_[sample].group >= 0; }
   // Is the sample a tile that is drawn together with others?
   bool is_tied_tile(std::size_t sample) const { return tiles_[sample].is_tied; }
+  // Is it a `require` over groups, which draw() satisfies? One over anything else is known at replay only.
+  bool satisfies(const Instruction& instruction) const;
   // log10 of the number of valid assignments of all groups together; of tiles nothing is counted.
   double log10_groups() const;
   // Does the assignment satisfy every require and prefer over categorical samples, and every require over tied tiles?
@@ -67,6 +69,7 @@ class JointPrior {
   void draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const;
   bool tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const;
   class Enumeration;
+  bool is_over_categoricals(const Arg& arg) const;
   // `indices`: one per sample of the group.
   bool holds(const Group& group, const Index* indices) const;
   i64 evaluate(const Arg& arg, const Index* indices) const;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "runtime/device_file.h"
 
@@ -24,11 +27,18 @@ class Laps {
   double last_ = now();
 };
 
-// Instructions up to the last sample, that included.
-std::size_t decided_after(const Trace& trace) {
-  std::size_t count = trace.instructions().size();
-  while (count > 0 && !trace.instructions()[count - 1].kind->samples) --count;
+// Instructions up to the last sample or the last condition that may want samples drawn again, that included.
+std::size_t decided_after(const Sketch& sketch) {
+  const std::vector<Instruction>& instructions = sketch.trace.instructions();
+  std::size_t count = instructions.size();
+  auto decides = [&](const Instruction& i) { return i.kind->samples || (std::string_view(i.kind->name) == "require" && !sketch.prior->satisfies(i)); };
+  while (count > 0 && !decides(instructions[count - 1])) --count;
   return count;
+}
+
+FeatureTarget feature_target_of(const Target& target) {
+  return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
+          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
 }
 
 Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
@@ -36,11 +46,11 @@ Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std:
 }  // namespace
 
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                                    const Target& target, std::string& errors, u64 seed) {
-  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target)};
-  std::string unknown;
-  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, unknown);
-  made.space = build_space(program, uses, library, made.facts, errors, seed);
+                                    const Target& target, std::string& errors, u64 seed,
+                                    const std::function<bool()>& stop) {
+  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target), .feature_target = feature_target_of(target)};
+  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, errors);
+  made.space = build_space(program, uses, library, made.facts, errors, seed, stop);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
   return made;
 }
@@ -62,7 +72,7 @@ BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
 CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
     : space_(space), arena_(1 << 18), replay_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
   if (space.gpu) gpu_draft_.emplace(*space.gpu);
-  for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch.trace));
+  for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch));
 }
 
 bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
@@ -110,10 +120,18 @@ Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng, std::vec
   return finish(candidate, rows);
 }
 
-Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {
-  Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
-  if (space.posts.empty()) return trace;
-  Schedule schedule(space.base);
+namespace {
+
+// Names in a Reject lie in the arena of the schedule that made it. These outlive it: there are few different ones, and they are kept.
+Reject with_lasting_names(Reject rejected) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> kept;
+  std::lock_guard lock(mutex);
+  for (Str& name : rejected.names) name = Str(*kept.emplace(name).first);
+  return rejected;
+}
+
+Status replayed_and_finished(const CandidateSpace& space, const Trace& trace, Schedule& schedule, std::string* errors) {
   for (const Instruction& instruction : trace.instructions()) {
     std::vector<Str> names;
     for (u32 i = 0; i < instruction.results; ++i) names.push_back(trace.name_of_value(instruction.first_result + i));
@@ -126,6 +144,16 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
     if (errors) *errors += diagnostics.render();
     TW_TRY_STATUS(applied);
   }
+  return ok();
+}
+
+}  // namespace
+
+Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors) {
+  Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
+  if (space.posts.empty()) return trace;
+  Schedule schedule(space.base);
+  if (Status done = replayed_and_finished(space, trace, schedule, errors); !done) return with_lasting_names(done.rejected());
   return schedule.trace();
 }
 

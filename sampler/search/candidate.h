@@ -28,9 +28,10 @@ struct CandidateSpace {
 };
 
 // The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there is no
-// description of a `cuda` target's device (device_of says why), drafts are those for processors.
+// description of a `cuda` target's device, `errors` says so too, and drafts are those for processors.
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                                    const Target& target, std::string& errors, u64 seed = 1);
+                                    const Target& target, std::string& errors, u64 seed = 1,
+                                    const std::function<bool()>& stop = {});
 
 // Of sketch and decisions as they stand; 0 if some decision is open. A collision loses one
 // candidate.
@@ -50,7 +51,7 @@ class CandidateBuilder {
 
   // A candidate from the prior: constrained decisions jointly, the others open until build(). False: the sketch has no valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const;
-  // Replays in adapting mode up to the last sample, so that no decision is open any more. Cheaper after a candidate of the same
+  // Replays in adapting mode up to the last sample, or the last condition that is known at replay only, so that no decision is open any more. Cheaper after a candidate of the same
   // sketch with the same first decisions.
   Status decide(Candidate& candidate, Rng* rng);
   // Goes on where decide() stopped: replays the rest, postprocesses, and sets program and draft.
@@ -64,7 +65,7 @@ class CandidateBuilder {
   const CandidateSpace& space_;
   Arena arena_;
   PrefixReplay replay_;
-  std::vector<std::size_t> decided_;  // by sketch: number of instructions up to the last sample
+  std::vector<std::size_t> decided_;  // by sketch: number of instructions that decide() replays
   FeatureExtractor extractor_;
   DraftModel draft_;
   std::optional<GpuDraft> gpu_draft_;

@@ -6,6 +6,7 @@
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
+#include "sampler/draw/tiles.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 
@@ -62,10 +63,8 @@ void note_visits(const Space& space, const std::string& use, RuleCheck& check) {
 bool is_divisible(const Decision& tile) {
   i64 extent = 1;
   for (int i = 0; i < tile.count; ++i) extent *= tile.values[i];
-  for (i64 divisor = 2; divisor * divisor <= extent; ++divisor) {
-    if (extent % divisor == 0) return true;
-  }
-  return false;
+  List<PrimePower> powers = factorize(extent);
+  return powers.size() > 1 || (powers.size() == 1 && powers[0].exponent > 1);
 }
 
 // The levels of all drawn tiles; visit(number of factors, place, factor).
@@ -88,25 +87,30 @@ void note_tiles(const Trace& trace, RuleCheck& check) {
   });
 }
 
-// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the first.
-Result<Trace> draw_trace(const Trial& trial, int tries, Rng& rng, std::string& errors) {
+// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the first;
+// `arena` holds the names in them.
+Result<Trace> draw_trace(Arena& arena, const Trial& trial, int tries, Rng& rng, RuleCheck& check) {
   const Sketch& sketch = trial.space->space.sketches[trial.sketch];
   Candidate best{.sketch = trial.sketch, .decisions = {}};
   int most = -1;
+  PrefixReplay replayer(arena, trial.space->base);
   for (int i = 0; i < tries; ++i) {
     std::vector<Decision> decisions(sketch.trace.sample_count());
     if (!sketch.prior->draw(decisions, rng)) return no_draw(sketch);
-    Arena arena;
-    State state(arena, trial.space->base);
-    Status status = replay(sketch.trace, state, decisions, ReplayMode::Adapt, &rng);
+    Status status = replayer.replay(sketch.trace, decisions, &rng);
     if (!status && i == 0) return status.rejected();
     int above = 0;
-    for_each_tile_level(sketch.trace, decisions, [&](int, int, i64 factor) { above += factor > 1; });
+    for_each_tile_level(sketch.trace, decisions, [&](int, int, i64 factor) {
+      above += factor > 1;
+      if (i > 0) return;
+      ++check.prior_tile_levels.drawn;
+      check.prior_tile_levels.above_one += factor > 1;
+    });
     if (!status || above <= most) continue;
     most = above;
     best.decisions = std::move(decisions);
   }
-  return full_trace(*trial.space, best, &errors);
+  return full_trace(*trial.space, best, &check.errors);
 }
 
 // "" or what is wrong with what the trace gives; nothing if it cannot be replayed or lowered.
@@ -116,8 +120,8 @@ Result<LoweredProgram> lowered_for_interpreter(Arena& arena, const Program& prog
   return as_interpreted(arena, kernels);
 }
 
-Result<std::string> judge_trace(const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
-  Arena arena;
+// `arena` holds the names in a Reject.
+Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
   State state(arena, program);
   TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
   std::string wrong = judge.difference(state.program());
@@ -127,11 +131,11 @@ Result<std::string> judge_trace(const Trace& trace, const Program& program, cons
 }
 
 void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& check) {
-  constexpr int most_tries = 16;
-  int tries = check.draws % 8 == 0 ? 1 : most_tries;  // some are as the prior gives them
+  int tries = check.draws % 8 == 0 ? 1 : RuleCheck::kMostTries;  // some are as the prior gives them
   ++check.draws;
-  Result<Trace> trace = draw_trace(trial, tries, rng, check.errors);
-  Result<std::string> wrong = trace ? judge_trace(*trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
+  Arena arena;
+  Result<Trace> trace = draw_trace(arena, trial, tries, rng, check);
+  Result<std::string> wrong = trace ? judge_trace(arena, *trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
   if (!wrong) {
     ++check.rejected;
     ++check.draw_rejects[to_string(wrong.rejected())];
@@ -214,7 +218,8 @@ std::string failure_of(const FailingCase& failing, const Target& target) {
   const Program& program = failing.program.program;
   Judge judge(program, 1, tolerance_for_small_integers(program));
   if (!judge.problem().empty()) return "";  // the program itself cannot be run: no fault of the trace
-  Result<std::string> wrong = judge_trace(failing.trace, program, judge, target);
+  Arena arena;
+  Result<std::string> wrong = judge_trace(arena, failing.trace, program, judge, target);
   return wrong ? *wrong : cat("rejected: ", to_string(wrong.rejected()));
 }
 

@@ -43,6 +43,8 @@ struct RuleCheck {
     int drawn = 0, above_one = 0;
   };
   std::map<std::pair<int, int>, Level> tile_levels;
+  Level prior_tile_levels;                                  // all of the first tries, which are as the prior draws them
+  static constexpr int kMostTries = 16;                     // of which the best is taken, for seven draws of eight
   Level all_tile_levels() const;
   Level rarest_tile_level() const;                          // that is above 1 in the smallest share of the draws
   std::map<std::string, int> draw_rejects;

@@ -31,8 +31,8 @@ class Explainer {
     Candidate candidate{.sketch = sketch, .decisions = std::vector<Decision>(from.trace.sample_count())};
     if (!from.prior->draw(candidate.decisions, rng)) return note(no_draw(from), from);
     Arena arena;
-    State state(arena, space_.base);
-    if (Status replayed = replay(from.trace, state, candidate.decisions, ReplayMode::Adapt, &rng); !replayed) return note(replayed.rejected(), from);
+    PrefixReplay replayer(arena, space_.base);
+    if (Status replayed = replayer.replay(from.trace, candidate.decisions, &rng); !replayed) return note(replayed.rejected(), from);
     Result<Trace> whole = full_trace(space_, candidate);
     if (!whole) return note(whole.rejected(), from);
     Arena second;

@@ -126,29 +126,45 @@ class FinalistSearch {
     if (!compiled) return out.stage = "compiler", out;
     out.why = cuda::why_unfit(*compiled);
     if (!out.why.empty()) return out.stage = "registers", out;
-    Finalist finalist{std::move(candidate), std::move(*trace), std::move(*source), std::move(*compiled), {}, 0};
+    Finalist finalist{.candidate = std::move(candidate), .trace = std::move(*trace), .source = std::move(*source), .compiled = std::move(*compiled)};
     judge(*program, finalist, out);
     if (!out.why.empty()) return out;
     out.finalist = std::move(finalist);
     return out;
   }
 
-  // The model again, with what the compiler made of each kernel; and the limits of the device.
+  // The model again, with what the compiler made of each kernel; and the limits of the device, which hold for prepack, too.
   void judge(const Program& program, Finalist& finalist, Attempt& out) const {
     std::vector<int> registers;
-    for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
-      for (const cuda::CubinKernel& kernel : finalist.compiled.code) {
-        if (kernel.name != launch.name) continue;
-        BlockNeeds needs{launch.threads[0] * launch.threads[1] * launch.threads[2], kernel.registers,
-                         kernel.shared_bytes};
-        if (out.why.empty()) out.why = broken_limit(*space_.gpu, needs);
-        registers.push_back(kernel.registers);
+    const KernelManifest& manifest = finalist.source.manifest;
+    for (const auto* launches : {&manifest.prepack_launches, &manifest.run_launches}) {
+      for (const KernelLaunch& launch : *launches) {
+        finalist.kernels.push_back(fit_of(launch, finalist.compiled));
+        if (out.why.empty()) out.why = broken_limit(*space_.gpu, finalist.kernels.back().needs);
+        if (launches == &manifest.run_launches) registers.push_back(static_cast<int>(finalist.kernels.back().needs.registers));
       }
     }
     if (!out.why.empty()) out.stage = "limits";
     GpuDraft draft(*space_.gpu);
     finalist.seconds = draft.seconds(program, registers);
     finalist.estimate = draft.kernels();
+    std::size_t prepacked = manifest.prepack_launches.size();
+    for (std::size_t i = 0; i < finalist.estimate.size() && prepacked + i < finalist.kernels.size(); ++i)
+      finalist.kernels[prepacked + i].seconds = finalist.estimate[i].seconds;
+  }
+
+  FinalistFit fit_of(const KernelLaunch& launch, const cuda::Compiled& compiled) const {
+    FinalistFit out{.name = launch.name, .needs = {.threads = launch.threads[0] * launch.threads[1] * launch.threads[2]}};
+    bool is_found = false;
+    for (const cuda::CubinKernel& kernel : compiled.code) {
+      if (kernel.name != launch.name) continue;
+      out.needs.registers = kernel.registers;
+      out.needs.shared_bytes = kernel.shared_bytes + launch.dynamic_shared_bytes;
+      is_found = true;
+    }
+    TW_CHECK(is_found, "a kernel that was compiled is not in the machine code");
+    out.blocks = occupancy(*space_.gpu, out.needs);
+    return out;
   }
 
   const TuneTask& task_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "backends/cuda/nvrtc.h"
 #include "sampler/search/evolution.h"
@@ -30,12 +31,21 @@ struct FinalistOptions {
   std::function<GateVerdict(const Kernel& source)> gate;
 };
 
+// One compiled kernel of a finalist.
+struct FinalistFit {
+  std::string name;
+  BlockNeeds needs;  // shared memory: what it declares and what its launch gives
+  int blocks = 0;    // on a multiprocessor at once
+  std::optional<double> seconds;  // predicted; none for prepack, which is outside of the time
+};
+
 struct Finalist {
   Candidate candidate;
   Trace trace;    // whole, with what postprocessors did
   Kernel source;  // CUDA C with its launches; symbol: the task's name
   cuda::Compiled compiled;
-  std::vector<KernelEstimate> estimate;  // by launch, with the registers that ptxas gave
+  std::vector<FinalistFit> kernels;      // of prepack and run, in the order of their launches
+  std::vector<KernelEstimate> estimate;  // by launch of run, with the registers that ptxas gave
   double seconds = 0;                    // predicted
   GateVerdict gate;
   bool is_checked = false;  // by the gate, if there is one

@@ -8,17 +8,11 @@
 #include "dsl/ir/walk.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
-#include "runtime/device_file.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
 namespace {
-
-FeatureTarget feature_target_of(const Target& target) {
-  return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
-          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
-}
 
 void read_records(TaskState& state, Database& database, const TuneOptions& options, TuneObserver& observer) {
   auto records = database.all(state.workload_key, state.target_key);
@@ -115,15 +109,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
                             cores == 1 ? " core" : " cores", " only; its times will be those of threads that wait for each other"));
   }
   std::string errors;
-  state.space.base = task.program.program;
-  state.space.facts = facts_of(task.target);
-  state.space.feature_target = feature_target_of(task.target);
-  state.space.library = &library;
-  if (task.target.kind == TargetKind::Cuda) state.space.gpu = device_of(task.target, errors);
-  for (const rules::RuleUse& use : *uses) {
-    if (use.rule->is_post) state.space.posts.push_back(use);
-  }
-  state.space.space = build_space(task.program.program, *uses, library, state.space.facts, errors, 1, stop);
+  state.space = make_candidate_space(task.program.program, *uses, library, task.target, errors, 1, stop);
   if (!errors.empty()) observer.on_message(errors);
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";

@@ -39,7 +39,7 @@ struct TaskState {
 
 // Builds the space (until `stop` says true) and reads the records. `problem` of the progress is set if nothing can be tuned.
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer, const std::function<bool()>& stop);
+               TuneObserver& observer, const std::function<bool()>& stop = {});
 
 // Remembers the object code of a trial, unless the worker was lost with it.
 void note_object(TaskState& state, const Record& record);

@@ -1,7 +1,5 @@
 #include "sampler/search/trial.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -92,9 +90,19 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
   return build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
 }
 
-Hash128 object_hash(const Kernel& kernel) {
-  XXH128_hash_t hash = XXH3_128bits(kernel.code.data(), kernel.code.size());
-  return {hash.low64, hash.high64};
+Hash128 object_hash(const Kernel& kernel) { return hash_bytes(kernel.code); }
+
+void set_result(Record& record, const MeasureResult& measured) {
+  record.status = name_of(measured.status);
+  record.error = measured.message;
+  if (!record.ok()) return;
+  record.seconds = measured.seconds;
+  record.minimum = measured.min_seconds;
+  record.median = measured.median_seconds;
+  // Quartiles of ratios to the incumbent's time, where there is one.
+  double unit = measured.ratio > 0 ? measured.seconds / measured.ratio : 1;
+  record.first_quartile = measured.lower_quartile * unit;
+  record.third_quartile = measured.upper_quartile * unit;
 }
 
 Tolerance tolerance_of(const Program& program) {

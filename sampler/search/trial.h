@@ -9,6 +9,7 @@
 #include "dsl/ir/program.h"
 #include "dsl/passes/lower_gpu.h"
 #include "runtime/measurer.h"
+#include "runtime/record.h"
 
 namespace tw {
 
@@ -47,6 +48,9 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
 
 // Of the object code: two kernels with the same hash run the same instructions.
 Hash128 object_hash(const Kernel& kernel);
+
+// Status, message and times of a measurement, in its record.
+void set_result(Record& record, const MeasureResult& measured);
 
 // What counts as equal to the reference: the workload's own tolerance, or one by type and length of the longest reduction. In
 // [-1, 1) a sum of K products has size sqrt(K) and rounding errors about eps * K^0.5 * sqrt(K); 16 of these are allowed.

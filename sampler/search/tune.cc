@@ -375,15 +375,7 @@ class Tuner {
       measured.message = built.problem;
     }
     Record& record = trial.record;
-    record.status = name_of(measured.status);
-    record.error = measured.message;
-    if (record.ok()) {
-      record.seconds = measured.seconds;
-      record.minimum = measured.min_seconds;
-      record.median = measured.median_seconds;
-      record.first_quartile = measured.lower_quartile * (measured.ratio > 0 ? measured.seconds / measured.ratio : 1);
-      record.third_quartile = measured.upper_quartile * (measured.ratio > 0 ? measured.seconds / measured.ratio : 1);
-    }
+    set_result(record, measured);
     store(trial);
     if (trial.stored) note_object(state, record);
     // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.

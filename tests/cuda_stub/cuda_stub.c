@@ -1,7 +1,8 @@
 /* A CUDA driver without a device, for tests of what becomes of faults: it answers the calls of backends/cuda_driver, keeps "device" memory
  * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
  * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
- * in it to its fourth parameter: 8 bytes of length, then the data. TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
+ * in it to its fourth parameter: 8 bytes of length, then the data. TW_STUB_SHARED: the shared memory that
+ * each launch must give. TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
  * "wrong", "outside", "crash"); with TW_STUB_ONCE, the path of a file, only once: whoever can remove the file has the fault. Built with
  * TW_STUB_OLD it lacks a function, as an old driver does.
  */
@@ -136,10 +137,18 @@ int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
 int cuModuleLoadData(void** module, const void* image) { return *module = &broken, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200; }
 int cuModuleUnload(void* module) { return (void)module, broken; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = (void*)(size_t)name, name[0] ? broken : 500; }
-int cuFuncSetAttribute(void* function, int attribute, int value) { return (void)function, (void)attribute, (void)value, broken; }
-static int launch(void** parameters) {
+static unsigned dynamic_limit = 48 << 10; /* what the latest function with an attribute may have */
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+  (void)function;
+  if (attribute == 8 && value > 163 << 10) return 1;
+  if (attribute == 8) dynamic_limit = (unsigned)value;
+  return broken;
+}
+static int launch(unsigned dynamic_shared_bytes, void** parameters) {
   void* pointers[MOST_PARAMETERS];
   int count = getenv("TW_STUB_OUTPUTS") ? MOST_PARAMETERS : 3;
+  const char* wanted = getenv("TW_STUB_SHARED");
+  if (dynamic_shared_bytes > dynamic_limit || (wanted && dynamic_shared_bytes != (unsigned)atoi(wanted))) return 1;
   for (int i = 0; i < count; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
   if (!recording) return broken ? broken : run(pointers);
   if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
@@ -147,11 +156,11 @@ static int launch(void** parameters) {
 }
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
                    void** parameters, void** extra) {
-  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
-  return launch(parameters);
+  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)stream, (void)extra;
+  return launch(shared, parameters);
 }
 #ifndef TW_STUB_OLD
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
-  return (void)config, (void)function, (void)extra, launch(parameters);
+  return (void)function, (void)extra, launch(config->dynamic_shared_bytes, parameters);
 }
 #endif

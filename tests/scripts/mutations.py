@@ -9,7 +9,8 @@ All flips are compiled into one copy of the tree (build/mutants), each behind a 
 so that a flip costs the time of its tests only. First every test executable runs unchanged, which says how long it takes and which flips it reaches;
 then each flip (of all, or of COUNT drawn from SEED) is turned on in the tests that reach it, quick ones first, until one fails, dies or takes
 four times as long. Flips that change nothing that can be observed are in equivalent_mutants.txt, each with its reason; they are left
-out and counted. Texts of messages and TW_CHECKs are not flipped. No part of the normal run.
+out and counted. Texts of messages and TW_CHECKs are not flipped. The flipped files check the bounds of containers, as the preset `asan` does. No
+part of the normal run.
 """
 import argparse
 import collections
@@ -39,6 +40,7 @@ Flip = collections.namedtuple("Flip", "number file line what start end old new f
 
 SWITCH = r"""
 #pragma once
+#define _GLIBCXX_ASSERTIONS 1
 #include <cstdio>
 #include <cstdlib>
 inline const int tw_flipped = std::getenv("TW_FLIP") ? std::atoi(std::getenv("TW_FLIP")) : -1;
@@ -113,20 +115,19 @@ def flips_of_line(line):
 
 
 def all_flips():
-    number = 0
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).glob("*.cc")):
-            text, offset = path.read_text(), 0
-            bare = blanked(text)
-            for line_number, line in enumerate(text.split("\n"), 1):
-                for start, end, old, new in flips_of_line(line):
-                    is_constant = old[0] != " "
-                    here = (offset + start, offset + end)
-                    first, last = here if is_constant else expression_around(bare, *here)
-                    number += 1
-                    what = f"{old} becomes {new}" if is_constant else f"`{old.strip()}` becomes `{new.strip()}`"
-                    yield Flip(number, str(path.relative_to(ROOT)), line_number, what, *here, old, new, first, last)
-                offset += len(line) + 1
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.cc"))]
+    for index, path in enumerate(paths):
+        text, offset, number = path.read_text(), 0, 1000 * index
+        bare = blanked(text)
+        for line_number, line in enumerate(text.split("\n"), 1):
+            for start, end, old, new in flips_of_line(line):
+                is_constant = old[0] != " "
+                here = (offset + start, offset + end)
+                first, last = here if is_constant else expression_around(bare, *here)
+                number += 1
+                what = f"{old} becomes {new}" if is_constant else f"`{old.strip()}` becomes `{new.strip()}`"
+                yield Flip(number, str(path.relative_to(ROOT)), line_number, what, *here, old, new, first, last)
+            offset += len(line) + 1
 
 
 def lines_of(flip):
@@ -248,7 +249,7 @@ def build_copy(flips, tests):
     return left_out
 
 
-def run_test(test, environment, limit):
+def run_test(test, environment, limit, only="*"):
     """(processor seconds, status, output)"""
     def limits():
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
@@ -256,7 +257,8 @@ def run_test(test, environment, limit):
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
 
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(["nice", COPY / "build/release/tests" / test, "--gtest_brief=1", "--gtest_fail_fast"], cwd=COPY,
+        process = subprocess.Popen(["nice", COPY / "build/release/tests" / test, "--gtest_brief=1", "--gtest_fail_fast",
+                                    "--gtest_filter=" + only], cwd=COPY,
                                    env={**os.environ, "TW_CASES": "1500", **environment}, stdout=output, stderr=subprocess.STDOUT,
                                    preexec_fn=limits)
         _, status, used = os.wait4(process.pid, 0)
@@ -285,9 +287,12 @@ def noticed_by(flip, runs, locks):
     reaching = sorted((seconds, test) for test, (seconds, numbers) in runs.items() if flip.number in numbers)
     if not reaching:
         return None, "no test runs this line"
-    for seconds, test in reaching:
+    # First the golden files of that pass or primitive.
+    own = f"*/{pathlib.Path(flip.file).stem}*"
+    runs_of_it = [(seconds, test, own) for seconds, test in reaching if "golden" in test] + [(*r, "*") for r in reaching]
+    for seconds, test, only in runs_of_it:
         with locks[test]:
-            _, status, output = run_test(test, {"TW_FLIP": str(flip.number)}, int(4 * seconds) + 2)
+            _, status, output = run_test(test, {"TW_FLIP": str(flip.number)}, int(4 * seconds) + 2, only)
         if status != 0:
             names = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]*\.\w*)", output, re.M)))
             return names[0] if names else f"{test} ended with {status}", ""

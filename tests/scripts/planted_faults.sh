@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# planted_faults.sh [--faults FILE] [NUMBER...]: do the tests notice faults? Each fault of FILE (planted_faults.txt; mutations.py makes
-# others) is planted, one at a time, into a copy of the tree at HEAD (build/planted), and the tests that should notice are built and run.
+# planted_faults.sh [--faults FILE] [NUMBER...]: do the tests notice faults? Each fault of FILE (planted_faults.txt; there are
+# others beside it) is planted, one at a time, into a copy of the tree at HEAD (build/planted), and the tests that should notice are built and run.
 # Prints a line for each fault, then "N of M planted faults noticed". Numbers choose some of the faults. Takes about half a minute a
 # fault; no part of the normal run.
 set -euo pipefail

@@ -28,4 +28,18 @@ inline std::string gpu_gemm_schedule(const GpuGemm& g) {
   return out + "unroll(k1)\nunroll(i2)\nvectorize(j2)\n";
 }
 
+// A reduction of softmax over rows ("Top": the largest element, "S": the sum), by `side` work-items; `rows` rows to a group.
+inline std::string shared_rows_schedule(int rows, int side, const char* block = "Top") {
+  return cat("b = get_block(\"", block, "\")\ni, j = get_loops(b)\nj0, j1 = split(j, [_, ", side, "])\n", R"(p = rfactor(j1, 0)
+set_scope(p, 0, "local")
+row, part = get_loops(b)
+)", "r0, r1 = split(row, [_, ", rows, "])\n", R"(compute_at(p, r1, keep_units = 1)
+g_p, y_p, i_p, j1_p, j0_p = get_loops(p)
+bind(r0, "blockIdx.x")
+bind(r1, "threadIdx.y")
+bind(j1_p, "threadIdx.x")
+bind(part, "threadIdx.x")
+)");
+}
+
 }  // namespace tw::test

@@ -58,9 +58,13 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::vector<GoldenCase> golden_cases(const std::string& path, const std::string& word) {
+  return parse_cases(read_file(path), word);
+}
+
 void run_golden_file(const std::string& path, const std::string& word,
                      const std::function<std::string(const std::string& where, const GoldenCase&)>& run) {
-  std::vector<GoldenCase> cases = parse_cases(read_file(path), word);
+  std::vector<GoldenCase> cases = golden_cases(path, word);
   ASSERT_FALSE(cases.empty()) << "no cases";
   bool bless = std::getenv("TW_BLESS");
   for (GoldenCase& c : cases) {

@@ -19,6 +19,7 @@ struct GoldenCase {
 };
 
 std::vector<std::string> lines_of(const std::string& text);
+std::vector<GoldenCase> golden_cases(const std::string& path, const std::string& word);
 // Runs each case of a file whose second section begins with `word`; expects what `run(where, case)` gives, or writes it if TW_BLESS is set.
 void run_golden_file(const std::string& path, const std::string& word,
                      const std::function<std::string(const std::string& where, const GoldenCase&)>& run);

@@ -58,6 +58,16 @@ class ArgumentMaker {
   LoopId loop_of(const Arg& value) const {
     return {static_cast<u32>(schedule_.state().values()[static_cast<std::size_t>(value.integer)].payload)};
   }
+  // Does somebody read a window of what the block writes? A window moves with a loop, which is what rolling buffers are for.
+  bool is_read_in_windows(const Block* writer) {
+    for (const Block* reader : consumers(schedule_.program().body, writer)) {
+      for (const Access& access : accesses_of(reader)) {
+        if (access.kind != AccessKind::Read || !writes_buffer(writer, access.buffer)) continue;
+        if (std::any_of(access.indices.begin(), access.indices.end(), [](const Expr* e) { return !as<Var>(e); })) return true;
+      }
+    }
+    return false;
+  }
   // A producer in a loop of its consumer.
   bool prepare_rolling() {
     std::vector<const Block*> producers;
@@ -65,6 +75,8 @@ class ArgumentMaker {
       if (is_complete(schedule_.program().body, block) && !consumers(schedule_.program().body, block).empty()) producers.push_back(block);
     }
     if (producers.empty()) return false;
+    auto others = std::stable_partition(producers.begin(), producers.end(), [&](const Block* b) { return is_read_in_windows(b); });
+    if (others != producers.begin() && !chance(0.2)) producers.erase(others, producers.end());
     BlockId id = pick(producers)->id;
     block_ = schedule_.state().find_block(id);
     std::vector<Arg> loops = loops_of(pick(consumers(schedule_.program().body, block_)));
@@ -247,6 +259,10 @@ class ArgumentMaker {
     return list(some);
   }
   std::optional<Arg> integer(const Parameter& parameter) {
+    static const std::map<std::string_view, std::pair<i64, i64>> of_samples = {
+        {"n", {1, 4}}, {"max_innermost", {0, 8}}, {"partition_pos", {0, 2}}, {"innerpart_factor", {1, 3}}};
+    if (auto range = of_samples.find(parameter.name); range != of_samples.end())
+      return Arg::of_int(range->second.first + rng_.below(range->second.second));
     if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
     if (parameter.name == "bits") return Arg::of_int(word_ == "xor" ? rng_.below(4) : 0);
     number_ = chance(0.7) ? 0 : rng_.below(4) - 1;
@@ -255,6 +271,7 @@ class ArgumentMaker {
   // One number per iter of the block drawn before: a permutation, or sizes.
   std::optional<Arg> integers(const Parameter& parameter) {
     if (parameter.name == "buffer_indices") return list({Arg::of_int(rng_.below(2))});
+    if (parameter.name == "weights" && chance(0.5)) return default_argument(parameter);
     i64 count = block_ ? static_cast<i64>(block_->iters.size()) : 1 + rng_.below(3);
     std::vector<Arg> some;
     for (i64 i = 0; i < count; ++i) {
@@ -278,6 +295,7 @@ class ArgumentMaker {
         {"key", {"mark"}},
         {"layout", {"xor", "xor", "xor", "rows"}},
         {"intrinsic", block_ && accumulates(block_) ? std::vector<Str>{"test_fma2"} : std::vector<Str>{"test_scale2", "test_add2"}}};
+    if (parameter.name == "name") return Arg::of_text(any_block()->name);
     auto known = words.find(parameter.name);
     word_ = known == words.end() ? Str("word") : pick(known->second);
     return Arg::of_text(word_);
@@ -378,15 +396,63 @@ void declare_test_intrinsics() {
   (void)declared;
 }
 
-}  // namespace
+// What a sample has drawn, as an argument of the instruction that it is made for: is it accepted? Its values stay open in the trace.
+class SampleUser {
+ public:
+  SampleUser(Schedule& schedule, Rng& rng, Acceptance& acceptance) : schedule_(schedule), rng_(rng), acceptance_(acceptance) {}
 
-std::vector<const InstructionKind*> changing_kinds() {
+  // `arguments` are those of the sample, `first` its first value.
+  void use(const InstructionKind& sample, const std::vector<Arg>& arguments, u32 first) {
+    static const std::map<std::string_view, void (SampleUser::*)(const Arg&, u32)> uses = {
+        {"sample_categorical", &SampleUser::cut_some_loop}, {"sample_tile", &SampleUser::cut},
+        {"sample_perfect_tile", &SampleUser::cut},          {"sample_partitioned_tile", &SampleUser::cut},
+        {"sample_permutation", &SampleUser::reorder},       {"sample_compute_location", &SampleUser::move}};
+    (this->*uses.at(sample.name))(arguments[0], first);
+  }
+
+ private:
+  Arg values(u32 first) {
+    std::vector<Arg> all;
+    for (u32 i = first; i < schedule_.state().values().size(); ++i) all.push_back(Arg::of_value(i));
+    return {.tag = Arg::Tag::List, .items = schedule_.state().arena().copy(all)};
+  }
+  void apply(const char* name, std::vector<Arg> arguments) {
+    const InstructionKind& kind = *find_kind(name);
+    while (arguments.size() < kind.parameters.size()) arguments.push_back(default_argument(kind.parameters[arguments.size()]));
+    Tried& tried = acceptance_[name];
+    auto done = schedule_.apply(kind, schedule_.state().arena().copy(arguments));
+    ++(done ? tried.accepted : tried.rejected);
+    if (!done) ++tried.reasons[done.rejected().reason];
+  }
+  void cut(const Arg& loop, u32 first) { apply("split", {loop, values(first)}); }
+  void reorder(const Arg&, u32 first) { apply("reorder", {values(first)}); }
+  void move(const Arg& block, u32 first) { apply("compute_at", {block, Arg::of_value(first), Arg::of_int(rng_.below(2))}); }
+  void cut_some_loop(const Arg&, u32 first) {
+    std::optional<Arg> loop = ArgumentMaker(schedule_, rng_).make({"LoopId", "loop", ""});
+    if (!loop) return;
+    std::vector<Arg> factors = {{.tag = Arg::Tag::Hole}, Arg::of_value(first)};
+    apply("split", {*loop, {.tag = Arg::Tag::List, .items = schedule_.state().arena().copy(factors)}});
+  }
+
+  Schedule& schedule_;
+  Rng& rng_;
+  Acceptance& acceptance_;
+};
+
+bool changes(const InstructionKind& kind) { return !kind.pure && !kind.samples && !kind.parameters.empty(); }
+
+std::vector<const InstructionKind*> kinds_that(bool change) {
   std::vector<const InstructionKind*> kinds;
   for (const InstructionKind* kind : instruction_kinds()) {
-    if (!kind->pure && !kind->samples && !kind->parameters.empty()) kinds.push_back(kind);
+    if (changes(*kind) == change) kinds.push_back(kind);
   }
   return kinds;
 }
+
+}  // namespace
+
+std::vector<const InstructionKind*> changing_kinds() { return kinds_that(true); }
+std::vector<const InstructionKind*> other_kinds() { return kinds_that(false); }
 
 bool apply_random(Schedule& schedule, const InstructionKind& kind, Rng& rng, Acceptance& acceptance) {
   declare_test_intrinsics();
@@ -402,6 +468,7 @@ bool apply_random(Schedule& schedule, const InstructionKind& kind, Rng& rng, Acc
   auto done = schedule.apply(kind, arguments);
   if (done) {
     ++tried.accepted;
+    if (kind.samples) SampleUser(schedule, rng, acceptance).use(kind, arguments, *done);
     return true;
   }
   ++tried.rejected;

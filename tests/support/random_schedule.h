@@ -14,10 +14,12 @@ struct Tried {
 };
 using Acceptance = std::map<std::string, Tried>;  // by name of the primitive
 
-// Instructions that change the program; samples and queries are not among them.
+// Instructions that change the program, and all others: samples, queries and the mark of postprocessing.
 std::vector<const InstructionKind*> changing_kinds();
+std::vector<const InstructionKind*> other_kinds();
 
-// One random application of the kind; queries for its handles are recorded as well. Was it accepted?
+// One random application of the kind; queries for its handles are recorded as well, and after a sample an instruction that takes what was
+// drawn (a split, a reordering, a move). Was it accepted?
 bool apply_random(Schedule& schedule, const InstructionKind& kind, Rng& rng, Acceptance& acceptance);
 
 }  // namespace tw::test

@@ -49,14 +49,14 @@ class Bundle : public ::testing::Test {
     std::string problem;
   };
 
-  // The bundle's command, in the root, with nothing of our environment.
-  Finished run(const std::string& words, const std::string& environment = "") const {
+  // A program of the bundle, in the root, with nothing of our environment.
+  Finished run(const std::string& words, const std::string& environment = "", const std::string& program = "tracewright") const {
     return test::run_program({"unshare", "-rm", "sh", "-c",
                               cat("mount --rbind /proc ", root_, "/proc && mount --rbind /dev ", root_, "/dev && ",
                                   fs::exists(kToolkit) ? cat("mount --rbind ", kToolkit, " ", root_, kToolkit, " && ") : "",
                                   "exec env -i PATH=/bin LD_LIBRARY_PATH=/usr/lib ", environment,
-                                  " $(command -v chroot) ", root_, " /bin/sh -c 'cd /home && exec bundle/bin/tracewright ",
-                                  words, "'")});
+                                  " $(command -v chroot) ", root_, " /bin/sh -c 'cd /home && exec bundle/bin/",
+                                  program, " ", words, "'")});
   }
   void write(const std::string& name, const std::string& text) const {
     test::write_file(root_ + "/home/" + name, text);
@@ -97,6 +97,9 @@ TEST_F(Bundle, CompilesForGpusAndRunsManifests) {
   Finished measured = run("run-manifest out --json", "TW_STUB_GEMM=64,64,32");
   ASSERT_EQ(measured.code, 0) << measured.err;
   EXPECT_EQ(boost::json::parse(measured.out).at("rows").as_array().size(), 2u) << measured.out;
+  Finished bench = run("--only mm --list gpu.yaml --finalists 2 --json bench.json", "TW_STUB_GEMM=64,64,32", "tracewright-gpu-bench");
+  EXPECT_EQ(bench.code, 0) << bench.out << bench.err;
+  EXPECT_NE(bench.out.find("skipped  cublas"), std::string::npos) << bench.out;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // no device.
 #include <gtest/gtest.h>
 
+#include <boost/json/src.hpp>
+
 #include "support/opencl_device.h"
 #include "support/run_program.h"
 #include "support/support.h"
@@ -26,6 +28,14 @@ tasks:
   test::Finished checked = test::tracewright({"replay", "list.yaml", "--check"}, options);
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_NE(checked.out.find("mm: right"), std::string::npos) << checked.out;
+  test::Finished bench = test::tracewright({"bench", "list.yaml", "--pairs", "20", "--json"}, options);
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  boost::json::value json = boost::json::parse(bench.out);
+  const boost::json::object& row = json.at("rows").at(0).as_object();
+  EXPECT_GT(row.at("us").to_number<double>(), 0);
+  EXPECT_GT(row.at("device_us").to_number<double>(), 0);
+  EXPECT_GT(row.at("cold_us").to_number<double>(), 0);
+  EXPECT_GE(row.at("pairs").to_number<int>(), 3);
   test::Finished source = test::tracewright({"replay", "list.yaml", "--emit", "source"}, options);
   EXPECT_NE(source.out.find("__kernel void mm_run_0"), std::string::npos) << source.err;
   test::Finished cuda =

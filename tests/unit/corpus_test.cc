@@ -1,31 +1,92 @@
-// The corpus: a trace file for each operator and rule set, with the hash of the program that it
-// gives. Rules may change, and so may the spaces; what a stored trace means may not. Each file of
-// tests/corpus begins with `# ir HASH` (the hash that `tracewright replay
-// --hash` calls that of the program).
+// The corpus: a trace file for each operator under the sets of the processor, for one or two
+// operators under every other set, and for each kind of instruction, with the hash of the program
+// that it gives. Rules may change, and so may the spaces; what a stored trace means may not. Each
+// file of tests/corpus begins with `# ir HASH` (the hash that `tracewright replay --hash` calls that
+// of the program); those of the other sets go on with `# lowered HASH` (the text after the last pass)
+// or, for devices, `# source HASH` (as `replay --emit source --hash`).
 //
-// TW_BLESS=1 adds files that are missing, from the rules of today; it changes none that is there. A
-// wanted change of a hash shows in the diff: delete the file first.
+// TW_BLESS=1 adds files that are missing, from the rules and golden cases of today, and writes the
+// second line anew where lowering has changed; it changes no hash of a program. A wanted change of
+// one shows in the diff: delete the file first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
+#include "dsl/schedule/parse_schedule.h"
+#include "dsl/text/parse_program.h"
+#include "dsl/text/workload.h"
 #include "runtime/trace_file.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/check_rule.h"
+#include "sampler/search/trial.h"
+#include "support/golden_cases.h"
 #include "support/support.h"
 
 namespace tw {
 namespace {
 
 const std::string folder = TW_SOURCE_DIR "/tests/corpus";
-constexpr const char* target_text = "cpu -mcpu=znver3 -threads=2";
+constexpr const char* kCpu = "cpu -mcpu=znver3 -threads=2";
+constexpr const char* kVnni = "cpu -mcpu=cascadelake -threads=1";
+constexpr const char* kArm = "cpu -triple=aarch64-linux-gnu -mcpu=cortex-a76 -threads=1";
+constexpr const char* kCuda = "cuda -arch=sm_80";
 
-std::string operator_of(const TrialProgram& program) {
-  return program.use.substr(0, program.use.find('('));
+// One file of a set that is not `cpu` or `reference-cpu`.
+struct Row {
+  const char* set;
+  const char* target;
+  const char* use;
+};
+const Row kRows[] = {
+    {"opencl", "opencl", "dense(M = 16, N = 64, K = 13)"},
+    {"opencl", "opencl", "softmax(M = 16, N = 61)"},
+    {"cuda", kCuda, "dense(M = 64, N = 64, K = 13)"},
+    {"cuda", kCuda, "matmul(M = 64, N = 64, K = 32, T = f16)"},
+    {"reference-cuda", kCuda, "dense(M = 64, N = 64, K = 13)"},
+    {"reference-cuda", kCuda, "softmax(M = 16, N = 61)"},
+    {"reference-cuda-tensorcore", kCuda, "matmul(M = 64, N = 64, K = 32, T = f16)"},
+    {"reference-cpu-vnni", kVnni, "bytes(M = 16, N = 64, K = 32, A = u8, B = i8)"},
+    {"reference-arm-dotprod", kArm, "bytes(M = 16, N = 64, K = 32, A = i8, B = i8)"},
+};
+// A product of bytes, which the library does not have.
+constexpr const char* kBytes = R"(
+workload bytes(M: int, N: int, K: int, A: type, B: type) {
+  input X: A[M, K]
+  const W: B[K, N]
+  output Y: i32[i: M, j: N] = sum(k: K) in i32 i32(X[i, k]) * i32(W[k, j])
+}
+)";
+
+std::string operator_of(const std::string& use) { return use.substr(0, use.find('(')); }
+
+std::string path_of(const std::string& name) { return cat(folder, "/", name, ".tw"); }
+
+Target target_of(const std::string& text) {
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(text, 0, diagnostics);
+  EXPECT_TRUE(target) << diagnostics.render();
+  return target.value_or(Target{});
+}
+
+OwnedProgram program_of(const std::string& text) {
+  static const Source bytes{"bytes", kBytes};
+  static Diagnostics of_bytes(bytes);
+  static const WorkloadModule module = parse_workloads(bytes, of_bytes);
+  Source source{"use", text};
+  Diagnostics diagnostics(source);
+  std::optional<WorkloadUse> use = parse_use(source, diagnostics);
+  TW_CHECK(use, "a use that cannot be read");
+  const WorkloadModule& from = use->workload == "bytes" ? module : operator_library();
+  Diagnostics inner(*from.source);
+  std::optional<OwnedProgram> program = instantiate(from, use->workload, use->arguments, {}, inner);
+  TW_CHECK(program, "a workload that cannot be made");
+  return std::move(*program);
 }
 
 std::optional<TraceFile> parsed(const std::string& name, const std::string& text) {
@@ -36,15 +97,29 @@ std::optional<TraceFile> parsed(const std::string& name, const std::string& text
   return file;
 }
 
-// One draw of one sketch, replayed, as the text of a trace file with its hash.
-std::string make_file(const TrialProgram& trial, const char* set, u64 seed) {
+std::string ir_line(const Program& program) { return cat("# ir ", to_hex(structural_hash(program)), "\n"); }
+
+// "# lowered HASH" or "# source HASH", with the end of the line.
+Result<std::string> code_line(const Program& program, const Target& target) {
+  Arena arena;
+  Kernel kernel;
+  if (is_device(target)) {
+    TW_TRY(LoweredGpuProgram lowered, lower_gpu(arena, program, lowering_options(target), gpu_limits(target)));
+    TW_TRY(kernel, device_source(lowered, target, "kernel"));
+  } else {
+    std::vector<PassDump> dumps;
+    TW_TRY_STATUS(lower(arena, program, lowering_options(target), &dumps));
+    kernel.code = dumps.back().text;
+  }
+  return cat(is_device(target) ? "# source " : "# lowered ", to_hex(object_hash(kernel)), "\n");
+}
+
+// One draw of one sketch, replayed, as the text of a trace file with its hash, or hashes.
+std::string make_file(const OwnedProgram& program, const char* set, const char* target_text, u64 seed, bool with_code) {
   static const rules::Library library = rules::Library::built_in();
-  Source source{"target", target_text};
-  Diagnostics diagnostics(source);
-  Target target = *parse_target(target_text, 0, diagnostics);
+  Target target = target_of(target_text);
   std::string errors;
-  CandidateSpace space =
-      make_candidate_space(trial.program.program, *library.find_set(set), library, target, errors);
+  CandidateSpace space = make_candidate_space(program.program, *library.find_set(set), library, target, errors);
   EXPECT_EQ(errors, "");
   CandidateBuilder builder(space);
   Rng rng(seed);
@@ -52,56 +127,134 @@ std::string make_file(const TrialProgram& trial, const char* set, u64 seed) {
     Candidate candidate;
     int sketch = static_cast<int>(rng.below(static_cast<i64>(space.space.sketches.size())));
     if (!builder.draw(sketch, candidate, rng)) continue;
-    Result<Program> program = builder.build(candidate, &rng);
-    if (!program) continue;
+    Result<Program> built = builder.build(candidate, &rng);
+    if (!built) continue;
+    Result<std::string> code = with_code ? code_line(*built, target) : Result<std::string>(std::string());
     Result<Trace> trace = full_trace(space, candidate);
-    if (!trace) continue;
-    return cat("# ir ", to_hex(structural_hash(*program)), "\n",
-               print_trace_file({TW_VERSION, target_text, trial.program, *trace}));
+    if (!trace || !code) continue;
+    return cat(ir_line(*built), *code, print_trace_file({TW_VERSION, to_string(target), program, *trace}));
   }
-  ADD_FAILURE() << trial.use << ": no draw of " << set;
+  ADD_FAILURE() << "no draw of " << set;
   return "";
 }
 
-void add_missing() {
+void add_missing(const std::string& name, const std::function<std::string()>& make) {
+  if (!std::filesystem::exists(path_of(name))) test::write_file(path_of(name), make());
+}
+
+void add_missing_draws() {
   u64 seed = 1;
   for (const TrialProgram& trial : trial_programs()) {
     for (const char* set : {"cpu", "reference-cpu"}) {
-      std::string path = cat(folder, "/", set, "_", operator_of(trial), ".tw");
-      if (!std::filesystem::exists(path)) test::write_file(path, make_file(trial, set, seed));
+      add_missing(cat(set, "_", operator_of(trial.use)), [&] { return make_file(trial.program, set, kCpu, seed, false); });
       ++seed;
     }
   }
+  for (const Row& row : kRows) {
+    add_missing(cat(row.set, "_", operator_of(row.use)),
+                [&] { return make_file(program_of(row.use), row.set, row.target, seed, true); });
+  }
+}
+
+void for_each_file(const std::function<void(const std::string& name, const std::string& text)>& visit) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) visit(std::filesystem::path(path).filename().string(), test::read_file(path));
+}
+
+std::set<std::string> kinds_in_corpus() {
+  std::set<std::string> kinds;
+  for_each_file([&](const std::string& name, const std::string& text) {
+    std::optional<TraceFile> file = parsed(name, text);
+    if (!file) return;
+    for (const Instruction& instruction : file->trace.instructions()) kinds.insert(instruction.kind->name);
+  });
+  return kinds;
+}
+
+// The shortest accepted golden case of the instruction.
+std::string file_of_golden_case(const std::string& kind) {
+  const test::GoldenCase* shortest = nullptr;
+  std::vector<test::GoldenCase> cases = test::golden_cases(cat(TW_SOURCE_DIR "/tests/golden/primitives/", kind, ".tw"), "schedule");
+  for (const test::GoldenCase& c : cases) {
+    bool usable = !c.expected.starts_with("//!") && c.steps.find("lower for") == std::string::npos &&
+                  c.steps.find(kind + "(") != std::string::npos;
+    if (usable && (!shortest || c.program.size() < shortest->program.size())) shortest = &c;
+  }
+  if (!shortest) return ADD_FAILURE() << "no golden case of " << kind, "";
+  Source program_source{kind, shortest->program}, trace_source{kind, shortest->steps};
+  Diagnostics of_program(program_source), of_trace(trace_source);
+  std::optional<OwnedProgram> program = parse_program(program_source, of_program);
+  std::optional<Trace> trace = parse_schedule(trace_source, of_trace);
+  if (!program || !trace) return ADD_FAILURE() << of_program.render() << of_trace.render(), "";
+  Arena arena;
+  State state(arena, program->program);
+  Status status = replay(*trace, state);
+  EXPECT_TRUE(status) << to_string(status.rejected());
+  return cat(ir_line(state.program()), print_trace_file({TW_VERSION, kCpu, *program, *trace}));
+}
+
+void add_missing_kinds() {
+  std::set<std::string> there = kinds_in_corpus();
+  for (const InstructionKind* kind : instruction_kinds()) {
+    if (!there.count(kind->name)) add_missing(cat("instruction_", kind->name), [&] { return file_of_golden_case(kind->name); });
+  }
+}
+
+// The file without its lines of hashes.
+std::string without_hashes(std::string text) {
+  while (text.starts_with("# ")) text.erase(0, text.find('\n') + 1);
+  return text;
+}
+
+void expect_hashes(const std::string& name, const std::string& text, const TraceFile& file, const Program& program) {
+  std::string found = ir_line(program), rest = without_hashes(text);
+  EXPECT_EQ(text.substr(0, text.find('\n') + 1), found) << name;
+  if (text.find("\n# ") < text.find("\ntracewright")) {
+    Result<std::string> code = code_line(program, target_of(file.target));
+    ASSERT_TRUE(code) << to_string(code.rejected());
+    found += *code;
+  }
+  if (std::getenv("TW_BLESS") && text.starts_with(ir_line(program))) return test::write_file(folder + "/" + name, found + rest);
+  EXPECT_EQ(text.substr(0, text.size() - rest.size()), found) << name << ": TW_BLESS=1 would write the second line";
 }
 
 TEST(Corpus, EveryTraceGivesItsProgram) {
-  if (std::getenv("TW_BLESS")) add_missing();
+  if (std::getenv("TW_BLESS")) {
+    add_missing_draws();
+    add_missing_kinds();
+  }
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::string name = entry.path().filename().string(),
-                text = test::read_file(entry.path().string());
+  for_each_file([&](const std::string& name, const std::string& text) {
     SCOPED_TRACE(name);
     ++files;
     std::optional<TraceFile> file = parsed(name, text);
-    if (!file) continue;
+    if (!file) return;
     Arena arena;
     State state(arena, file->program.program);
     Status status = replay(file->trace, state);
     ASSERT_TRUE(status) << to_string(status.rejected());
-    EXPECT_EQ(text.substr(0, text.find('\n')),
-              cat("# ir ", to_hex(structural_hash(state.program()))));
-    EXPECT_EQ(text.substr(text.find('\n') + 1), print_trace_file(*file));
+    EXPECT_EQ(without_hashes(text), print_trace_file(*file));
     EXPECT_EQ(Judge(file->program.program, 1, 1e-4).difference(state.program()), "");
-  }
-  EXPECT_GE(files, 34);
+    expect_hashes(name, text, *file, state.program());
+  });
+  EXPECT_GE(files, 70);
 }
 
 TEST(Corpus, EveryOperatorAndSetHasATrace) {
   for (const TrialProgram& trial : trial_programs()) {
     for (const char* set : {"cpu", "reference-cpu"})
-      EXPECT_TRUE(std::filesystem::exists(cat(folder, "/", set, "_", operator_of(trial), ".tw")))
-          << set << " " << trial.use;
+      EXPECT_TRUE(std::filesystem::exists(path_of(cat(set, "_", operator_of(trial.use))))) << set << " " << trial.use;
   }
+  for (const Row& row : kRows) {
+    EXPECT_TRUE(std::filesystem::exists(path_of(cat(row.set, "_", operator_of(row.use))))) << row.set << " " << row.use;
+  }
+}
+
+TEST(Corpus, EveryKindOfInstructionOccurs) {
+  std::set<std::string> there = kinds_in_corpus();
+  for (const InstructionKind* kind : instruction_kinds()) EXPECT_TRUE(there.count(kind->name)) << kind->name;
 }
 
 }  // namespace

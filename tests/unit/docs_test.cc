@@ -67,9 +67,38 @@ TEST(Docs, TheCommandPrintsTheTables) {
       one.out,
       "split(loop: ~loop, factors: ~[int or _]) -> [loop]\n"
       "  Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.\n");
+  Finished set = test::tracewright({"language", "untuned"});
+  EXPECT_EQ(set.out, cat("# rules/sets.tw of tracewright ", TW_VERSION, "\nrules untuned {\n}\n"));
+  Finished function = test::tracewright({"language", "points"});
+  EXPECT_EQ(function.out, cat("# rules/reference.tw of tracewright ", TW_VERSION, "\nfn points(ls) = product([extent(l) for l in ls])\n"));
   Finished none = test::tracewright({"language", "splt"});
   EXPECT_EQ(none.code, 2);
   EXPECT_EQ(none.err, "tracewright: no word `splt`; did you mean `split`?\n");
+}
+
+// Each rule, postprocessor and set that tracewright has can be read, copied and changed: the copy takes the place of the original.
+TEST(Docs, TheCommandPrintsEachBuiltInRule) {
+  rules::Library library = rules::Library::built_in();
+  int printed = 0;
+  for (const auto& module : library.modules()) {
+    for (const auto& rule : module->rules) {
+      SCOPED_TRACE(rule->name);
+      Finished found = test::tracewright({"language", rule->name});
+      ASSERT_EQ(found.code, 0) << found.err;
+      std::string copy = found.out;
+      std::size_t word = copy.find(rule->is_post ? "\npost " : "\nrule ");
+      ASSERT_NE(word, std::string::npos) << copy;
+      copy.insert(word + 1, "replace ");
+      auto source = std::make_shared<Source>(Source{"copy.tw", copy});
+      Diagnostics diagnostics(*source);
+      auto parsed = rules::parse_module(source, diagnostics);
+      rules::Library with_copy = rules::Library::built_in();
+      EXPECT_TRUE(parsed && with_copy.add(parsed, diagnostics)) << diagnostics.render();
+      ++printed;
+    }
+  }
+  EXPECT_GE(printed, 30);
+  for (const std::string& set : library.set_names()) EXPECT_EQ(test::tracewright({"language", set}).code, 0) << set;
 }
 
 // ---- examples

@@ -139,16 +139,19 @@ void make_draw(Case& out) {
   lower_case(*program, out);
 }
 
-// Products and convolutions of halves by matrix instructions, where the shapes allow them.
+// Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions, where the shapes allow them.
 void make_mma(Case& out) {
   static const rules::Library library = rules::Library::built_in();
   static const Target target = cuda_target();
   Rng rng(out.seed, 3);
-  const char* type = rng.below(2) ? "f16" : "bf16";
-  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = 16 + 16 * rng.below(2);
-  out.use = rng.below(4) == 0 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
+  const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8", "f32"};
+  i64 drawn = rng.below(7);
+  const char* type = types[drawn];
+  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
+  out.use = rng.below(4) == 0 && drawn < 4 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
                               : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
   out.base = test::Scheduled(out.use, {}, "").base();
+  if (drawn == 6) out.base.program.tolerance = {1e-2, 1e-2};  // floats may be rounded
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;
@@ -251,7 +254,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 
 struct Count {
   int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, shared_buffers = 0;
-  std::set<std::string> operators;
+  std::set<std::string> operators, matrix_instructions;
 };
 
 void run_batch(std::vector<Case>& cases, Count& count) {
@@ -273,9 +276,12 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     const Case& one = *with_kernel[i];
     ++count.kernels;
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
-    count.with_mma += one.kernel->code.find("  tw_mma_") != std::string::npos;
     const std::string& code = one.kernel->code;
     for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
+    if (std::size_t call = code.find("  tw_mma_"); call != std::string::npos) {
+      ++count.with_mma;
+      count.matrix_instructions.insert(code.substr(call, code.find('(', call) - call));
+    }
     std::size_t name = one.use.rfind(' ', one.use.find('(')) + 1;  // npos + 1 is the beginning
     count.operators.insert(one.use.substr(name, one.use.find('(') - name));
     std::string wrong = judge(one, *compiled, i);
@@ -326,6 +332,7 @@ TEST_F(EmulatedSpace, MatrixInstructionsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_mma);
   if (is_one_case()) return;
   EXPECT_GE(count.with_mma, count.kernels / 4);
+  EXPECT_GE(count.matrix_instructions.size(), 4u) << "of f16, bf16, i8, u8 and f32";
   EXPECT_LE(count.refused, count.kernels / 4);
 }
 

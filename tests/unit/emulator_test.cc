@@ -1,6 +1,7 @@
 // The emulator: emitted CUDA C passes under many orders of its threads, and each of many planted bugs is found.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <regex>
 
 #include "dsl/base/text.h"
@@ -478,6 +479,38 @@ TEST(EmulatorWithoutACompiler, SaysSo) {
   unsetenv("TRACEWRIGHT_CXX");
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
   EXPECT_NE(verdict.message.find("TRACEWRIGHT_CXX"), std::string::npos) << verdict.message;
+}
+
+// Compilers that fail whatever they are given say nothing about the kernel.
+TEST(EmulatorWithABrokenCompiler, FindsNothingWrong) {
+  struct Row {
+    const char *script, *message;
+  };
+  const Row rows[] = {{"echo too old; exit 1", "kernels cannot be emulated here"},
+                      {"kill -9 $$", "was ended by: Killed"},
+                      {"while [ \"$1\" != -o ]; do shift; done; : >\"$2\"", "cannot be loaded"}};  // as on a full disk
+  test::TemporaryDirectory folder;
+  std::string compiler = folder.path() + "/compiler";
+  setenv("TRACEWRIGHT_CXX", compiler.c_str(), 1);
+  for (const Row& row : rows) {
+    test::write_file(compiler, cat("#!/bin/sh\n", row.script, "\n"));
+    std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+    EmulationVerdict verdict = judge(kUse, tiled_product());
+    EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown) << row.script << ": " << verdict.message;
+    EXPECT_NE(verdict.message.find(row.message), std::string::npos) << row.script << ": " << verdict.message;
+  }
+  unsetenv("TRACEWRIGHT_CXX");
+}
+
+// A function that no device has is a mistake of the text.
+TEST_F(Emulator, UnknownFunctionsAreErrors) {
+  Kernel kernel = tiled_product();
+  kernel.code.insert(0, "extern \"C\" void nobody_has_this();\n");
+  exchange(kernel.code, "__syncthreads();", "nobody_has_this();", 0);
+  EmulationVerdict verdict = judge(kUse, kernel);
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
+  EXPECT_EQ(verdict.report.status, EmulationStatus::BuildError);
+  EXPECT_NE(verdict.message.find("nobody_has_this"), std::string::npos) << verdict.message;
 }
 
 }  // namespace

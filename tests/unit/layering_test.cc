@@ -67,8 +67,8 @@ const std::vector<Row> kTable = {
       "runtime/object_loader.h", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
     // Nor do the workers of devices: one interface, and a folder for each kind behind it.
     {"backends/device.h", {"backends/kernel.h", "dsl/base"}},
-    {"backends/opencl", {"backends/device.h", "backends/kernel.h", "dsl/base"}},
-    {"backends/cuda_driver", {"backends/device.h", "backends/kernel.h", "dsl/base"}},
+    {"backends/opencl", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
+    {"backends/cuda_driver", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
     {"runtime/worker_device",
      {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
       "runtime/worker", "runtime/worker_protocol.h"}},

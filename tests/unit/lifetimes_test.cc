@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/rng.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/ir/build.h"
+#include "dsl/text/parse_program.h"
 
 namespace tw {
 namespace {
@@ -28,7 +28,8 @@ TEST(FirstFit, NeedsThatMeetLieApart) {
       end = std::max(end, plan.offsets[i] + needs[i].bytes);
       all += needs[i].bytes;
       for (std::size_t j = 0; j < i; ++j) {
-        bool apart = plan.offsets[i] + needs[i].bytes <= plan.offsets[j] || plan.offsets[j] + needs[j].bytes <= plan.offsets[i];
+        bool apart =
+            plan.offsets[i] + needs[i].bytes <= plan.offsets[j] || plan.offsets[j] + needs[j].bytes <= plan.offsets[i];
         ASSERT_TRUE(apart || !needs[i].lifetime.meets(needs[j].lifetime)) << "need " << i << " and " << j;
       }
     }
@@ -57,7 +58,8 @@ std::map<std::string, std::pair<i64, i64>> lifetimes(const std::string& locals, 
   const Stmt* nest = made->program.body;
   for (const Buffer* local : made->program.locals) nest = Build{arena}.alloc(local, nest);
   std::map<std::string, std::pair<i64, i64>> out;
-  for (const auto& [buffer, lifetime] : lifetimes_of(nest)) out[std::string(buffer->name)] = {lifetime.first, lifetime.last};
+  for (const auto& [buffer, lifetime] : lifetimes_of(nest))
+    out[std::string(buffer->name)] = {lifetime.first, lifetime.last};
   return out;
 }
 

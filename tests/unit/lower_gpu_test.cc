@@ -102,29 +102,15 @@ bind(j1_p, "threadIdx.x")
   EXPECT_NE(text.find("if (threadIdx.x == 0)", barrier), std::string::npos) << "one work-item combines\n" << text;
 }
 
-// Softmax's largest element of each row, by `side` work-items; `rows` of them to a group.
-std::string shared_rows(int rows, int side) {
-  return cat("b = get_block(\"Top\")\ni, j = get_loops(b)\nj0, j1 = split(j, [_, ", side, "])\n", R"(p = rfactor(j1, 0)
-set_scope(p, 0, "local")
-row, part = get_loops(b)
-)", "r0, r1 = split(row, [_, ", rows, "])\n", R"(compute_at(p, r1, keep_units = 1)
-g_p, y_p, i_p, j1_p, j0_p = get_loops(p)
-bind(r0, "blockIdx.x")
-bind(r1, "threadIdx.y")
-bind(j1_p, "threadIdx.x")
-bind(part, "threadIdx.x")
-)");
-}
-
 TEST(LowerGpu, WorkItemsCombineTheirParts) {
   for (auto [rows, side] : {std::pair{1, 4}, {1, 7}, {2, 4}, {4, 8}, {2, 64}, {1, 3}})
-    EXPECT_EQ(difference("softmax(M = 4, N = 10)", shared_rows(rows, side)), "") << rows << " x " << side;
-  std::string shuffles = source("softmax(M = 4, N = 100)", shared_rows(2, 64), SourceLanguage::CudaC);
+    EXPECT_EQ(difference("softmax(M = 4, N = 10)", test::shared_rows_schedule(rows, side)), "") << rows << " x " << side;
+  std::string shuffles = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::CudaC);
   std::size_t n = 0;
   for (std::size_t at = 0; (at = shuffles.find("__shfl_xor_sync(4294967295u, ", at)) != std::string::npos; ++at) ++n;
   EXPECT_EQ(n, 5u) << shuffles;
   EXPECT_NE(shuffles.find("Top_parts[4]"), std::string::npos) << "one value for each warp\n" << shuffles;
-  std::string tree = source("softmax(M = 4, N = 100)", shared_rows(2, 64), SourceLanguage::OpenClC);
+  std::string tree = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::OpenClC);
   EXPECT_NE(tree.find("Top_parts[128]"), std::string::npos) << tree;
   EXPECT_NE(tree.find("if (j_1 < 32)"), std::string::npos) << tree;
 }
@@ -279,6 +265,23 @@ TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
   EXPECT_EQ(kernels->run.size(), 5u);
   EXPECT_EQ(kernels->scratch_bytes, 512);
   EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+}
+
+// The one mark that changes results is believed by the workload's tolerance only.
+TEST(LowerGpu, FloatsAreRoundedWhereTheToleranceAllowsIt) {
+  test::Scheduled scheduled("matmul(M = 16, N = 8, K = 16)", {}, R"(b = get_block("C")
+i, j, k = get_loops(b)
+annotate(i, "warp_mma", 2)
+)");
+  Arena arena;
+  Program program = scheduled.program();
+  EXPECT_EQ(to_string(lowered(arena, program).rejected()),
+            "the products of block `C` would be rounded to 9 bits, but the workload's tolerance asks for 24");
+  program.tolerance = {1e-3, 1e-2};
+  EXPECT_EQ(to_string(lowered(arena, program).rejected()),
+            "the products of block `C` would be rounded to 9 bits, but the workload's tolerance asks for 11");
+  program.tolerance = {1e-2, 1e-2};
+  EXPECT_TRUE(lowered(arena, program));
 }
 
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {

@@ -110,19 +110,22 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
   EXPECT_GE(tiled, 3);
 }
 
-// Products of halves by the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous
+// Products of halves and bytes by the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous
 // where there are several stages, and neither stacks nor spills.
-TEST_P(Nvrtc, ProductsOfHalvesUseMatrixInstructions) {
+TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
   std::string error, errors;
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   Target target;
   target.kind = TargetKind::Cuda, target.arch = "sm_80";
   target.group_threads = 1024, target.shared_bytes = 48 << 10;
   target.vector_bits = 128, target.vector_registers = 64;
-  for (const char* type : {"f16", "bf16"}) {
+  for (const char* type : {"f16", "bf16", "i8", "u8", "f32"}) {
+    const char* multiply = type[1] == '8' ? "IMMA" : "HMMA";
     test::Scheduled plain(cat("matmul(M = 512, N = 512, K = 256, T = ", type, ")"), {}, "");
     rules::Library library = rules::Library::built_in();
-    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
+    Program wanted = plain.program();
+    if (type == std::string_view("f32")) wanted.tolerance = {5e-2, 5e-2};  // may be rounded
+    CandidateSpace space = make_candidate_space(wanted, *library.find_set("cuda"), library, target, errors);
     ASSERT_EQ(errors, "");
     CandidateBuilder builder(space);
     int compiled = 0, ahead = 0;
@@ -143,7 +146,7 @@ TEST_P(Nvrtc, ProductsOfHalvesUseMatrixInstructions) {
         std::optional<cuda::Compiled> code = cuda::compile(kernel->code, GetParam(), error);
         ASSERT_TRUE(code) << error << "\n" << kernel->code;
         const cuda::CubinKernel& instructions = code->code.back();
-        EXPECT_GT(instructions.count("HMMA"), 0) << kernel->code;
+        EXPECT_GT(instructions.count(multiply), 0) << kernel->code;
         EXPECT_GT(instructions.count("LDSM"), 0) << kernel->code;
         EXPECT_EQ(instructions.count("STL"), 0);
         std::size_t head = kernel->code.find("__global__");

@@ -6,6 +6,7 @@
 
 #include "backends/gpu_source/source.h"
 #include "runtime/measurer.h"
+#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"
@@ -87,6 +88,57 @@ TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
   EXPECT_GT(measurer_->measure(task, first, {}).seconds, 0);
   MeasureResult result = measurer_->measure(task, second, {.incumbent = &first});
   EXPECT_GT(result.ratio, 0) << result.message;
+}
+
+// Draws of the set `opencl`: wide loads and stores of halves, sums in f32, results in halves.
+TEST_F(OpenCl, ComputesWithHalves) {
+  const rules::Library library = rules::Library::built_in();
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  int wide = 0;
+  for (const char* use : {"matmul(M = 20, N = 64, K = 12, T = f16)", "softmax(M = 5, N = 40, T = f16)",
+                          "conv2d(N = 1, H = 6, W = 6, CI = 4, CO = 32, K = 3, padding = 1, T = bf16)"}) {
+    int task = begin(use);
+    ASSERT_GE(task, 0) << error_;
+    test::Scheduled plain(use, {}, "");
+    std::string errors;
+    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("opencl"), library, target(), errors);
+    ASSERT_EQ(errors, "");
+    CandidateBuilder builder(space);
+    int sketches = static_cast<int>(space.space.sketches.size());
+    for (int i = 0; i < 4; ++i) {
+      Rng rng(3, static_cast<u64>(i));
+      Candidate candidate;
+      Result<Program> program = reject("no draw");
+      if (builder.draw(std::max(0, sketches - 1 - i), candidate, rng)) program = builder.build(candidate, &rng);
+      ASSERT_TRUE(program) << use;
+      BuiltKernel built = build_kernel(*program, target(), *compiler);
+      ASSERT_TRUE(built.kernel) << built.problem;
+      wide += built.kernel->code.find("tw_float4_of_") != std::string::npos;
+      MeasureResult result = measurer_->measure(task, *built.kernel, {.time = false});
+      EXPECT_EQ(result.status, MeasureStatus::Ok) << use << ": " << result.message << "\n" << built.kernel->code;
+    }
+  }
+  EXPECT_GE(wide, 4) << "four lanes are a vector of 128 bits";
+}
+
+// Sub-groups as a device may have them, here of one work-item each.
+TEST_F(OpenCl, CombinesBySubGroups) {
+  const char* use = "softmax(M = 6, N = 100)";
+  int task = begin(use);
+  ASSERT_GE(task, 0) << error_;
+  Kernel plain = kernel(use, test::shared_rows_schedule(1, 16, "S"));
+  EXPECT_NE(plain.code.find("sub_group_reduce_add"), std::string::npos) << plain.code;
+  EXPECT_EQ(measurer_->measure(task, plain, {.time = false}).status, MeasureStatus::Ok);
+  auto with_sub_groups = [&](int count) {
+    Kernel out = plain;
+    out.code = cat("#define cl_intel_subgroups 1\n#define sub_group_reduce_add(x) (x)\n#define get_sub_group_local_id() 0\n",
+                   "#define get_sub_group_id() get_local_id(0)\n#define get_num_sub_groups() ", count, "\n", out.code);
+    return measurer_->measure(task, out, {.time = false});
+  };
+  MeasureResult right = with_sub_groups(16), wrong = with_sub_groups(2);
+  EXPECT_EQ(right.status, MeasureStatus::Ok) << right.message;
+  EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << "two of sixteen parts";
+  EXPECT_EQ(kernel(use, test::shared_rows_schedule(2, 8, "S")).code.find("sub_group"), std::string::npos) << "two rows to a group";
 }
 
 TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {

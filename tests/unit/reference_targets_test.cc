@@ -209,14 +209,14 @@ TEST(ReferenceTargets, VtcmHoldsWhatItHasRoomFor) {
   // Each buffer takes a multiple of 64 bytes.
   i64 whole = 2 * 16 * 16 * 4, pieces = 64 + 4 * 16 * 4;
   EXPECT_EQ(verdict("whole", hexagon_with(whole)), "");
-  EXPECT_NE(verdict("whole", hexagon_with(whole - 1)), "");
-  EXPECT_NE(verdict("unchecked", hexagon_with(whole - 1)), "") << "lowering has the same limit";
+  EXPECT_EQ(verdict("whole", hexagon_with(whole - 1)), ": postprocessor `verify_vtcm_limit` refuses the program");
+  EXPECT_EQ(verdict("unchecked", hexagon_with(whole - 1)), "lowering: buffers in scope global.vtcm need 2048 bytes at once, but there are 2047");
   EXPECT_EQ(verdict("pieces", hexagon_with(pieces)), "");
   EXPECT_NE(verdict("pieces", hexagon_with(pieces - 1)), "");
   // Each of the four threads has its own.
   EXPECT_EQ(verdict("each_thread", hexagon_with(4 * pieces)), "");
   EXPECT_NE(verdict("each_thread", hexagon_with(4 * pieces - 1)), "");
-  EXPECT_NE(verdict("whole", "cpu -mcpu=znver3 -threads=1"), "") << "a machine without such memory";
+  EXPECT_EQ(verdict("whole", "cpu -mcpu=znver3 -threads=1"), "lowering: buffer `A_global_vtcm` is in scope global.vtcm, which this backend does not have");
 }
 
 TEST(ReferenceTargets, CopiesAheadLieInOnePiece) {
