@@ -24,6 +24,7 @@
 #include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
+#include "rules/lang/library.h"
 #include "rules/lang/tables.h"
 #include "support/run_program.h"
 #include "support/support.h"
@@ -82,11 +83,11 @@ TEST(Docs, TheCommandPrintsEachBuiltInRule) {
   int printed = 0;
   for (const auto& module : library.modules()) {
     for (const auto& rule : module->rules) {
-      SCOPED_TRACE(rule->name);
-      Finished found = test::tracewright({"language", rule->name});
+      SCOPED_TRACE(std::string(rule.name));
+      Finished found = test::tracewright({"language", std::string(rule.name)});
       ASSERT_EQ(found.code, 0) << found.err;
       std::string copy = found.out;
-      std::size_t word = copy.find(rule->is_post ? "\npost " : "\nrule ");
+      std::size_t word = copy.find(rule.is_post ? "\npost " : "\nrule ");
       ASSERT_NE(word, std::string::npos) << copy;
       copy.insert(word + 1, "replace ");
       auto source = std::make_shared<Source>(Source{"copy.tw", copy});
