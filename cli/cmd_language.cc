@@ -13,14 +13,14 @@
 namespace tw::cli {
 namespace {
 
-// A rule, postprocessor, set, function or mark of the built-in modules.
+// A rule, postprocessor, set or function of the built-in modules.
 struct Definition {
   std::string_view name, path, text;
 };
 
 // The name that a line defines: "rule NAME(...", "rules NAME {", ...; "" of any other line.
 std::string_view defined_by(std::string_view line) {
-  for (std::string_view word : {"rule ", "post ", "rules ", "fn ", "mark "}) {
+  for (std::string_view word : {"rule ", "post ", "rules ", "fn "}) {
     if (!line.starts_with(word)) continue;
     line.remove_prefix(word.size());
     return line.substr(0, line.find_first_of("(: {"));
@@ -59,22 +59,26 @@ std::vector<Definition> built_in_definitions() {
 
 int print_word(const std::vector<rules::Table>& tables, const std::string& word) {
   std::vector<std::string> names;
-  for (const rules::Table& table : tables) {
-    for (const rules::Entry& entry : table.entries) {
-      names.push_back(entry.name);
-      if (entry.name != word) continue;
-      std::printf("%s%s\n  %s\n", entry.name.c_str(), entry.signature.c_str(), entry.doc.c_str());
-      return Ok;
-    }
-  }
-  std::vector<Definition> definitions = built_in_definitions();
-  for (const Definition& definition : definitions) {
+  bool found = false;
+  for (const Definition& definition : built_in_definitions()) {
     names.emplace_back(definition.name);
     if (definition.name != word) continue;
     std::printf("# %.*s of tracewright %s\n%.*s", static_cast<int>(definition.path.size()), definition.path.data(), TW_VERSION,
                 static_cast<int>(definition.text.size()), definition.text.data());
-    return Ok;
+    found = true;
   }
+  // A mark and a rule may have one name: what is printed stays text that can be copied.
+  const char* comment = found ? "# " : "";
+  for (const rules::Table& table : tables) {
+    for (const rules::Entry& entry : table.entries) {
+      names.push_back(entry.name);
+      if (entry.name != word) continue;
+      const char* colon = entry.signature.starts_with("(") ? "" : ": ";
+      std::printf("%s%s%s%s\n%s  %s\n", comment, entry.name.c_str(), colon, entry.signature.c_str(), comment, entry.doc.c_str());
+      found = true;
+    }
+  }
+  if (found) return Ok;
   std::string near = closest(word, names);
   say(cat("no word `", word, "`",
           near.empty() ? "; `tracewright language` prints them all"
@@ -110,10 +114,10 @@ int run_language(int count, char** words) {
       "language",
       "The words of the rule language: instructions, functions, what rules may ask about the "
       "target, limits. docs/language.md says how\nthey are put together. Of a built-in rule, "
-      "postprocessor, set, function or mark: its text, to copy and change.",
+      "postprocessor, set or function: its text, to copy and change.",
       "examples:\n  tracewright language split\n  tracewright language register_tiling > my_tiling.tw\n"
       "  tracewright language --json");
-  app->add_option("WORD", word, "only this instruction, function, or built-in rule, postprocessor, set or mark");
+  app->add_option("WORD", word, "only this instruction, function or mark, or this built-in rule, postprocessor, set or function");
   app->add_flag("--json", json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::vector<rules::Table> tables = rules::language_tables();

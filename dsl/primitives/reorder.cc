@@ -9,6 +9,7 @@
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/dependence.h"
+#include "dsl/schedule/move.h"
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
 
@@ -96,7 +97,13 @@ static Result<Unit> apply(State& state, Loops ids) {
   }
   const Stmt* body = chain.back()->body;
   for (std::size_t i = order.size(); i-- > 0;) body = state.build().with_body(order[i], body);
+  Program before = state.program();
   state.replace(chain[0], body);
+  // A loop of a reduction that is now around a concurrent loop carries sums from one run of that to the next.
+  bool has_workers = std::any_of(chain.begin(), chain.end(), [](const For* loop) {
+    return loop->loop_kind != LoopKind::Serial && loop->loop_kind != LoopKind::Unroll;
+  });
+  if (has_workers) TW_TRY_STATUS(concurrent_loops_stay_legal(state, blocks_in(chain.back()->body)[0]->id, before));
   return Unit{};
 }
 

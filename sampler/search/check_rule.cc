@@ -13,7 +13,7 @@
 namespace tw {
 namespace {
 
-// Powers of two along the outputs, a prime extent in each sum or row.
+// Powers of two along the outputs, a prime extent in each sum or row; at last a product whose outputs have prime extents.
 constexpr const char* trial_uses[] = {
     "dense(M = 16, N = 64, K = 13)",
     "matmul(M = 16, N = 64, K = 13)",
@@ -32,6 +32,7 @@ constexpr const char* trial_uses[] = {
     "norm(B = 4, M = 8, N = 61)",
     "layernorm(M = 16, N = 61)",
     "rmsnorm(M = 16, N = 61)",
+    "dense(M = 17, N = 61, K = 12)",
 };
 
 // One sketch of one program, ready to be drawn from.

@@ -18,7 +18,8 @@ struct TrialProgram {
   std::string use;  // "dense(M = 16, N = 64, K = 13)"
   OwnedProgram program;
 };
-// Every operator of the library, small, with data-parallel extents that have enough factors for four tile levels and one prime extent.
+// Every operator of the library, small, with data-parallel extents that have enough factors for four tile levels and one prime extent;
+// `dense` once more with prime data-parallel extents.
 std::vector<TrialProgram> trial_programs();
 
 struct Match {

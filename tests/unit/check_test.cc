@@ -56,13 +56,14 @@ TEST_F(Check, SaysWhatARuleFitsWhyNotAndProvesItByRunning) {
   EXPECT_EQ(finished.out,
             "rule tile_rows: rows and columns in tiles that divide\n"
             "  fits dense(M = 16, N = 64, K = 13), block Y: 1 sketch\n"
+            "  fits dense(M = 17, N = 61, K = 12), block Y: 1 sketch\n"
             "  `has_reuse(b)` is false for softmax S, softmax Top\n"
             "  `is_reduction(b)` is false for softmax Y, softmax E\n"
             "  `len(spatial_loops(b)) == 2` is false for batch_matmul Z\n"
-            "  rejected 1 times while the space was built: parallel: loop `k` feeds the reduction iter `k`; "
+            "  rejected 2 times while the space was built: parallel: loop `k` feeds the reduction iter `k`; "
             "expected it to feed only spatial iters\n"
-            "  1 sketches of 1 programs; 60 draws ran: 0 rejected, 0 computed something else\n"
-            "  98 % of all drawn tile levels were above 1, the rarest level in 98 % of its draws; most draws are the best of 16 in this, "
+            "  2 sketches of 2 programs; 60 draws ran: 0 rejected, 0 computed something else\n"
+            "  97 % of all drawn tile levels were above 1, the rarest level in 97 % of its draws; most draws are the best of 16 in this, "
             "of the prior's own 84 % are\n");
 }
 
@@ -167,7 +168,8 @@ TEST_F(Check, AScheduleByHandIsTriedOnItsOperator) {
   EXPECT_EQ(finished.out,
             "schedule columns: columns in tiles\n"
             "  fits dense(M = 16, N = 64, K = 13): 1 sketch\n"
-            "  1 sketches of 1 programs; 10 draws ran: 0 rejected, 0 computed something else\n");
+            "  fits dense(M = 17, N = 61, K = 12): 1 sketch\n"
+            "  2 sketches of 2 programs; 10 draws ran: 0 rejected, 0 computed something else\n");
   EXPECT_EQ(run({"check", "hand.tw", "--op", "softmax"}).out,
             "schedule columns: columns in tiles\n"
             "  is for `dense`, which none of the programs is: name one with --workload and --use\n");

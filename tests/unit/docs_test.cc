@@ -82,7 +82,7 @@ TEST(Docs, TheCommandPrintsEachBuiltInRule) {
   rules::Library library = rules::Library::built_in();
   int printed = 0;
   for (const auto& module : library.modules()) {
-    for (const auto& rule : module->rules) {
+    for (const rules::Rule& rule : module->rules) {
       SCOPED_TRACE(std::string(rule.name));
       Finished found = test::tracewright({"language", std::string(rule.name)});
       ASSERT_EQ(found.code, 0) << found.err;

@@ -154,5 +154,22 @@ TEST_F(Outside, TheExamplesOfTheCppApiRun) {
   EXPECT_NE(tune.out.find("layer: 4 trials, best "), std::string::npos) << tune.out;
 }
 
+TEST_F(Outside, TheExamplesOfFilesRulesAndExportsRun) {
+  ASSERT_NO_FATAL_FAILURE(build("examples/cpp", "cpp"));
+  Finished trace = test::run_program({at("cpp/trace")});
+  EXPECT_EQ(trace.code, 0) << trace.err;
+  EXPECT_TRUE(trace.out.starts_with("ir ") && trace.out.ends_with(" the same\n")) << trace.out;
+  Finished check = test::run_program({at("cpp/check")});
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_NE(check.out.find("20 draws, 0 wrong\n"), std::string::npos) << check.out;
+  EXPECT_NE(check.out.find("columns: 1 x parallel: loop `k` feeds the reduction iter `k`"), std::string::npos) << check.out;
+  EXPECT_NE(check.out.find("reduced:\n  b_Y = get_block(\"Y\")\n"), std::string::npos) << check.out;
+  EXPECT_TRUE(check.out.ends_with("  unroll(j1)\n")) << check.out;
+  Finished by_hand = test::run_program({at("cpp/template"), at("template.db"), at("exported")});
+  EXPECT_EQ(by_hand.code, 0) << by_hand.out << by_hand.err;
+  EXPECT_NE(by_hand.out.find(" files\n"), std::string::npos) << by_hand.out;
+  EXPECT_NE(test::read_file(at("exported/mine.h")).find("mine_product_run("), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tw
