@@ -51,7 +51,7 @@ class Stages {
     if (stages < 2) return;
     for (const rules::RuleUse& post : space_.posts) {
       Diagnostics diagnostics(*post.module->source);
-      TW_CHECK(apply_post(post, space_.library->functions(), state, space_.facts, diagnostics), "postprocessed before");
+      TW_CHECK(apply_post(post, space_.library->declared(), state, space_.facts, diagnostics), "postprocessed before");
     }
     if (stages < 3) return;
     sum_ += normalized_hash(state.program()).low;

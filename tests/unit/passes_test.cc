@@ -155,7 +155,7 @@ TEST_F(PassTest, PlaceBuffersShrinksToTheTile) {
         Y[i, j] = T[i, j] * 2.0
       }
     })");
-  Result<PlacedProgram> placed = place_buffers(arena(), p, {}, true);
+  Result<PlacedProgram> placed = place_buffers(arena(), p, {});
   ASSERT_TRUE(placed);
   EXPECT_EQ(placed->worker_bytes, 1600);
   EXPECT_EQ(placed->shared_bytes, 0);
@@ -178,7 +178,7 @@ TEST_F(PassTest, PlaceBuffersLeavesWhatIsCarriedAlone) {
       T[i + 1] = T[i] + X[i]
       Y[i] = T[i + 1]
     })");
-  Result<PlacedProgram> placed = place_buffers(arena(), p, {}, true);
+  Result<PlacedProgram> placed = place_buffers(arena(), p, {});
   ASSERT_TRUE(placed);
   EXPECT_EQ(placed->shared_bytes, 2112);
   EXPECT_EQ(body(placed->program), body(p));
