@@ -74,10 +74,8 @@ class BarrierFinder {
     own.read = own.written;
     staged_.insert(own.written.begin(), own.written.end());
     found.push_back(loop->body);
-    for (int round = 0; round < 2; ++round) {
-      pending_ = {};
-      visit(loop->body);
-    }
+    pending_ = {}, copied_.clear();
+    visit(loop->body);
     staged_ = around;
     pending_.add(own);
   }

@@ -273,13 +273,13 @@ TEST_F(Check, ExplainSaysWhyNoDrawIsLeft) {
     }
     return std::string("nothing was rejected");
   };
-  EXPECT_EQ(row_with(rule + "  v = sample_categorical([1, 2])\n  w = sample_categorical([3, 4])\n  require v > w\n}\nrules mine { tile }\n", "building"),
-            "tile | require | require: no decisions satisfy `require(v > w)` and the conditions before it (m.tw:7)");
+  EXPECT_EQ(row_with(rule + "  few = sample_categorical([1, 2])\n  most = sample_categorical([3, 4])\n  require few > most\n}\nrules mine { tile }\n", "building"),
+            "tile | require | require: no decisions satisfy `require(few > most)` and the conditions before it (m.tw:7)");
   // Too many assignments to count them all: the draws find out.
   std::string many;
   for (int i = 0; i < 8; ++i) many += cat("  v", i, " = sample_categorical([1, 2, 3, 4, 5, 6, 7, 8])\n");
   EXPECT_EQ(row_with(rule + many + "  require v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 > 100\n}\nrules mine { tile }\n", "drawing"),
-            "tile | require | require: no decisions satisfy `require(v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 > 100)` and the conditions before it");
+            "tile | require | require: no decisions satisfy `require((((((((v0 + v1) + v2) + v3) + v4) + v5) + v6) + v7) > 100)` and the conditions before it");
   EXPECT_EQ(row_with(rule + "}\npost no(p: program) {\n  drop\n}\nrules mine { tile; no }\n", "drawing"), " |  | postprocessor `no` refuses the program");
   EXPECT_EQ(row_with(rule + "}\npost wrong(p: program) {\n  x = blocks()[9]\n}\nrules mine { tile; wrong }\n", "drawing"), " |  | the postprocessor has an error in its text");
 }

@@ -31,6 +31,7 @@ TEST(DeviceFile, BuiltInOnesAreWholeAndKnownToTargets) {
     ASSERT_TRUE(device) << errors;
     EXPECT_EQ(device->name, name);
     EXPECT_EQ(device->arch, cuda_target("cuda -device=" + name).arch);
+    EXPECT_EQ(device->shared_per_block, cuda_target("cuda -device=" + name).shared_bytes);
     EXPECT_GT(occupancy(*device, {256, 64, 16 << 10}), 0);
   }
 }

@@ -135,7 +135,7 @@ TEST(RuleLanguage, BuildingASpaceCanBeStopped) {
   int asked = 0;
   Space stopped = build_space(program.program, *library.find_set("cpu"), library, {}, errors, 1, [&] { return ++asked > 3; });
   Space whole = build_space(program.program, *library.find_set("cpu"), library, {}, errors);
-  EXPECT_EQ(asked, 4);
+  EXPECT_LE(asked, 5);  // not again for each block
   EXPECT_LT(stopped.visits.size(), whole.visits.size());
   EXPECT_FALSE(stopped.sketches.empty());
 }
