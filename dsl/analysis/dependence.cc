@@ -69,11 +69,29 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
   return true;
 }
 
+// Does a loop around feed the block's reduction, so that what it writes is carried from one run of the loop at hand to the next?
+bool is_carried(const Block* block, const VarRanges& around) {
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->iters[i].kind != IterKind::R) continue;
+    for (const Var* var : around.variables()) {
+      if (around.find(var)->max > 0 && uses(block->bindings[i], var)) return true;
+    }
+  }
+  return false;
+}
+
 Status check_writes(Arena& arena, const Program& program, const For* loop, const VarRanges& around,
                     bool private_buffers) {
   List<const Block*> below = blocks_in(loop);
   for (const Block* block : below) {
     TW_TRY_STATUS(feeds_only_spatial(block, loop));
+    for (const Buffer* buffer : buffers_written(block)) {
+      if (!is_carried(block, around) || !is_private_to(program, buffer, below)) continue;
+      return reject("`{b}` is used in loop `{a}` alone, each iteration of which has its own, but a loop around adds to it",
+                    loop->var->name, buffer->name)
+          .about_loop(loop->id.value)
+          .about_block(block->id.value);
+    }
     if (loop->extent == 1) continue;
     for (const Buffer* buffer : buffers_written(block)) {
       if (private_buffers && is_private_to(program, buffer, below)) continue;
