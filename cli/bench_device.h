@@ -18,7 +18,7 @@ struct DeviceTimes {
   bool is_wrong = false;  // then there is no time
 };
 
-// The workers of the devices that tasks are for, each started once.
+// One worker, started for the target of the first task and again when a task is for another.
 class DeviceBench {
  public:
   // At least `samples` samples. nullopt after a message: no device, or the kernel does not run.

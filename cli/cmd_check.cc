@@ -251,7 +251,7 @@ int run_check(int count, char** words) {
       "makes, and a proof by running: random draws are compared with the program in the "
       "interpreter, scheduled and lowered.\n"
       "Exit code 1: a draw computes something else (its trace is printed, reduced), every draw "
-      "is rejected, or there is nothing to draw.",
+      "is rejected, there is nothing to draw, or the rule fits and adds no sketch.",
       "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
       "--op dense --draws 1000 --json");
   app->add_option("FILE", options.file, "the rule module (.tw)")->required();

@@ -62,8 +62,8 @@ struct Loading {
     }
     if (!library) {
       error =
-          "NVRTC (libnvrtc.so) was not found in the library path, $CUDA_HOME or /usr/local/cuda; it is part of the "
-          "CUDA toolkit";
+          "NVRTC (libnvrtc.so) was not found in the library path, $CUDA_HOME, $CUDA_PATH or /usr/local/cuda*; it is "
+          "part of the CUDA toolkit";
       return;
     }
     auto load = [&](auto& function, const char* name) {

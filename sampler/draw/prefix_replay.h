@@ -17,7 +17,7 @@ class PrefixReplay {
   // What tw::replay() of the first `last` instructions does from the start, in adapting mode; the same decisions, program and rejects.
   // But a `require` over values that are known here only (tiles, extents) narrows what is drawn: if it does not hold, the samples that
   // were open are drawn again, from the first one on which it depends. So draws are from the prior under the condition,
-  // and every point that satisfies it can be drawn.
+  // and every point that satisfies it can be drawn. What the caller has decided (groups, tied tiles) stays.
   // A trace must stay the same while this lives. `rng` draws what is open; null = nothing may be.
   Status replay(const Trace& trace, std::vector<Decision>& decisions, Rng* rng, std::size_t last = SIZE_MAX);
 

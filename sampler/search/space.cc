@@ -20,7 +20,7 @@ struct Partial {
   bool is_doubtful = false;         // the draw at hand does not meet a condition: there may be none that meets all
 };
 
-constexpr const char* impossible = "no decisions satisfy `{a}` and the conditions before it";
+Reject impossible_at(Str condition) { return reject("no decisions satisfy `{a}` and the conditions before it", condition); }
 
 bool is_condition(const Instruction& step) {
   std::string_view name = step.kind->name;
@@ -59,10 +59,10 @@ bool is_possible(const rules::RuleUse& use, const Schedule& schedule, const std:
   auto wrong = std::find_if(conditions.begin(), conditions.end() - 1, [&](const auto& condition) { return is_impossible_until(trace, condition.step); });
   const Instruction& step = trace.instructions()[wrong->step];
   std::string text = trace.print_instruction(step);
-  Reject why = reject(impossible, Str(text));
+  Reject why = impossible_at(Str(text));
   why.instruction = step.kind->name;
   std::string place = cat(use.module->source->name, ":", position_of(*use.module->source, wrong->span.begin).line);
-  space.rejects.push_back({std::string(use.rule->name), cat(to_string(why), " (", place, ")"), step.kind->name, impossible});
+  space.rejects.push_back({std::string(use.rule->name), cat(to_string(why), " (", place, ")"), step.kind->name, why.reason});
   return false;
 }
 
@@ -217,7 +217,7 @@ rules::TargetFacts facts_of(const Target& target) {
 
 Reject no_draw(const Sketch& sketch) {
   TW_CHECK(sketch.condition_step >= 0, "nothing can be drawn from a sketch without conditions");
-  Reject why = reject(impossible, Str(sketch.condition));
+  Reject why = impossible_at(Str(sketch.condition));
   why.step = sketch.condition_step;
   why.instruction = sketch.trace.instructions()[static_cast<std::size_t>(why.step)].kind->name;
   return why;

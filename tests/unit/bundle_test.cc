@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "dsl/base/text.h"
+#include "support/nvrtc.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -69,6 +70,7 @@ TEST_F(Bundle, FindsAllItsParts) {
   Finished finished = run("doctor --json");
   ASSERT_EQ(finished.code, 0) << finished.out << finished.err;
   boost::json::value json = boost::json::parse(finished.out);
+  ASSERT_FALSE(json.at("checks").as_array().empty());
   for (const auto& check : json.at("checks").as_array()) {
     std::string name(check.at("name").as_string());
     bool is_inside = check.at("required").as_bool() || name == "bench against fma";
@@ -81,12 +83,14 @@ TEST_F(Bundle, TunesForTheProcessor) {
   Finished finished = run("tune list.yaml --json");
   ASSERT_EQ(finished.code, 0) << finished.err;
   boost::json::value json = boost::json::parse(finished.out);
+  EXPECT_EQ(json.at("tasks").as_array().size(), 2u);
   for (const auto& task : json.at("tasks").as_array()) EXPECT_GT(task.at("best_us").to_number<double>(), 0);
 }
 
 // NVRTC lies where the toolkit has it; the driver is the stub of run_manifest_test.
 TEST_F(Bundle, CompilesForGpusAndRunsManifests) {
   if (!fs::exists(kToolkit)) GTEST_SKIP() << "no CUDA toolkit in " << kToolkit;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   fs::create_directories(root_ + "/usr/lib");
   fs::copy_file(TW_BINARY_DIR "/tests/cuda_stub/libcuda.so.1", root_ + "/usr/lib/libcuda.so.1",
                 fs::copy_options::overwrite_existing);

@@ -111,8 +111,8 @@ TEST_P(GpuBenchNvrtc, CompilesEveryCase) {
 }
 INSTANTIATE_TEST_SUITE_P(Arch, GpuBenchNvrtc, ::testing::Values("sm_80", "sm_90a"));
 
-#if TW_HAS_CUBLASLT
 TEST(GpuBench, CublasLtIsDeclaredAsNvidiaHasIt) {
+#if TW_HAS_CUBLASLT
   EXPECT_EQ(CUDA_R_32F, gb::lt::F32);
   EXPECT_EQ(CUDA_R_16F, gb::lt::F16);
   EXPECT_EQ(CUDA_R_16BF, gb::lt::BF16);
@@ -127,10 +127,13 @@ TEST(GpuBench, CublasLtIsDeclaredAsNvidiaHasIt) {
   EXPECT_EQ(sizeof(cublasLtMatmulHeuristicResult_t), sizeof(gb::lt::Heuristic));
   EXPECT_EQ(offsetof(cublasLtMatmulHeuristicResult_t, state), offsetof(gb::lt::Heuristic, state));
   EXPECT_EQ(sizeof(cublasLtMatmulAlgo_t), sizeof(gb::lt::Algorithm));
-}
+#else
+  GTEST_SKIP() << "no cublasLt.h (the CUDA toolkit)";
 #endif
-#if TW_HAS_CUDNN
+}
+
 TEST(GpuBench, CudnnIsDeclaredAsNvidiaHasIt) {
+#if TW_HAS_CUDNN
   EXPECT_EQ(CUDNN_DATA_FLOAT, int{gb::dnn::Float});
   EXPECT_EQ(CUDNN_TENSOR_NHWC, int{gb::dnn::Nhwc});
   EXPECT_EQ(CUDNN_CROSS_CORRELATION, int{gb::dnn::CrossCorrelation});
@@ -139,8 +142,10 @@ TEST(GpuBench, CudnnIsDeclaredAsNvidiaHasIt) {
   EXPECT_EQ(CUDNN_SOFTMAX_MODE_INSTANCE, int{gb::dnn::SoftmaxInstance});
   EXPECT_EQ(sizeof(cudnnConvolutionFwdAlgoPerf_t), sizeof(gb::dnn::Found));
   EXPECT_EQ(offsetof(cudnnConvolutionFwdAlgoPerf_t, memory), offsetof(gb::dnn::Found, bytes));
-}
+#else
+  GTEST_SKIP() << "no cudnn.h (cuDNN)";
 #endif
+}
 
 // ---- the program, with the stub as the driver
 
