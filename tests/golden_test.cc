@@ -10,7 +10,7 @@
 //   //! split: factors multiply to 21, but loop `i` has extent 128
 //
 // Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal
-// IR, and the interpreter computes the same before and after; of a lowered case that is the program before it is lowered.
+// IR, and the interpreter computes the same before and after; of a lowered case that is the program before it is lowered, if it is not huge.
 // TW_BLESS=1 rewrites what is expected.
 //
 // primitives: a file for each instruction, named as it is; boundaries: extents, ranges and sizes at their limits; lowering:
@@ -49,6 +49,13 @@ std::optional<Trace> trace_of(const std::string& name, const std::string& text) 
   return trace;
 }
 
+// Limits of sizes are met by programs that the interpreter would run for minutes.
+bool is_small(const Program& program) {
+  i64 elements = 0;
+  for (const Param& param : program.params) elements += elements_of(param.buffer);
+  return elements <= 10'000'000;
+}
+
 void check_result(const Program& before, const Program& after, const Trace& trace) {
   std::string text = print(after);
   if (std::optional<OwnedProgram> again = program_of("what was printed", text)) {
@@ -62,7 +69,7 @@ void check_result(const Program& before, const Program& after, const Trace& trac
     EXPECT_TRUE(status) << to_string(status.rejected());
     EXPECT_TRUE(status && structurally_equal(state.program(), after)) << trace.print();
   }
-  for (u64 seed = 0; seed < 3; ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
+  for (u64 seed = 0; seed < 3 && is_small(before); ++seed) EXPECT_EQ(test::difference(before, after, seed), "");
 }
 
 // The target is what the last line says behind "lower for", empty if it is another line.
