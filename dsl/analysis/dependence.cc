@@ -69,15 +69,52 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
   return true;
 }
 
-// Does a loop around feed the block's reduction, so that what it writes is carried from one run of the loop at hand to the next?
-bool is_carried(const Block* block, const VarRanges& around) {
-  for (std::size_t i = 0; i < block->iters.size(); ++i) {
-    if (block->iters[i].kind != IterKind::R) continue;
-    for (const Var* var : around.variables()) {
-      if (around.find(var)->max > 0 && uses(block->bindings[i], var)) return true;
+// Does a loop around, whose iterations a reduction runs over, go on with what the block left in the buffer an iteration ago:
+// adds to it, or leaves it as it is?
+bool adds_to_earlier_runs(const Block* block, const Buffer* buffer, const VarRanges& around) {
+  bool reads_it = false;
+  for_each<Load>(block->body, [&](const Load* load) { reads_it |= load->buffer == buffer; });
+  auto feeds_reduction = [&](const Var* var) {
+    for (std::size_t i = 0; i < block->iters.size(); ++i) {
+      if (block->iters[i].kind == IterKind::R && uses(block->bindings[i], var)) return true;
     }
+    return false;
+  };
+  List<const Var*> variables = around.variables();
+  return std::any_of(variables.begin(), variables.end(), [&](const Var* var) {
+    bool goes_on = reads_it || (block->predicate && uses(block->predicate, var));
+    return goes_on && around.find(var)->max > 0 && feeds_reduction(var);
+  });
+}
+
+// Has a block before it, in the same iteration of the loop, just written all that the block adds to?
+bool is_filled_before(Arena& arena, const Block* block, const Buffer* buffer, const For* loop, VarRanges around) {
+  VarRanges ranges = around;
+  ranges.set_extent(loop->var, loop->extent);
+  std::optional<Region> wanted = region_of(arena, loop->body, buffer, AccessKind::Write, ranges, block);
+  for (const Block* writer : blocks_in(loop)) {
+    if (writer == block) return false;
+    if (!writes_buffer(writer, buffer) || reads_buffer(writer, buffer) || adds_to_earlier_runs(writer, buffer, around)) continue;
+    // promote fills a register tile under the predicate of the block that adds to it.
+    if (buffer->scope == Scope::Register) return true;
+    std::optional<Region> written = region_of(arena, loop->body, buffer, AccessKind::Write, ranges, writer);
+    if (wanted && written && written->exact && contains(*written, *wanted, ranges)) return true;
   }
   return false;
+}
+
+// Is something carried from one run of the loop to the next in a buffer of which each iteration has its own?
+Status carries_nothing(Arena& arena, const Program& program, const Block* block, const For* loop, const VarRanges& around,
+                       const List<const Block*>& below) {
+  for (const Buffer* buffer : buffers_written(block)) {
+    if (!adds_to_earlier_runs(block, buffer, around) || !is_private_to(program, buffer, below)) continue;
+    if (is_filled_before(arena, block, buffer, loop, around)) continue;
+    return reject("`{b}` is used in loop `{a}` alone, each iteration of which has its own, but a loop around adds to it",
+                  loop->var->name, buffer->name)
+        .about_loop(loop->id.value)
+        .about_block(block->id.value);
+  }
+  return ok();
 }
 
 Status check_writes(Arena& arena, const Program& program, const For* loop, const VarRanges& around,
@@ -85,13 +122,7 @@ Status check_writes(Arena& arena, const Program& program, const For* loop, const
   List<const Block*> below = blocks_in(loop);
   for (const Block* block : below) {
     TW_TRY_STATUS(feeds_only_spatial(block, loop));
-    for (const Buffer* buffer : buffers_written(block)) {
-      if (!is_carried(block, around) || !is_private_to(program, buffer, below)) continue;
-      return reject("`{b}` is used in loop `{a}` alone, each iteration of which has its own, but a loop around adds to it",
-                    loop->var->name, buffer->name)
-          .about_loop(loop->id.value)
-          .about_block(block->id.value);
-    }
+    if (private_buffers) TW_TRY_STATUS(carries_nothing(arena, program, block, loop, around, below));
     if (loop->extent == 1) continue;
     for (const Buffer* buffer : buffers_written(block)) {
       if (private_buffers && is_private_to(program, buffer, below)) continue;

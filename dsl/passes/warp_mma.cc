@@ -54,9 +54,19 @@ i64 take_digit(Sum& sum, const Var* t, i64 lower, i64 count, const VarRanges& ra
   return 0;
 }
 
+// Of memory of which each lane has its own, where they may find different numbers.
+bool loads_own_memory(const Expr* index) {
+  bool found = false;
+  for_each<Load>(index, [&](const Load* load) {
+    found |= load->buffer->scope == Scope::Register || load->buffer->scope == Scope::Local;
+  });
+  return found;
+}
+
 // Is the sum the same for all lanes of a warp, and for all that they do here?
 bool is_uniform(const Sum& sum, const Var* t, const VarRanges& ranges) {
   for (const Sum::Term& term : sum.terms) {
+    if (loads_own_memory(term.atom)) return false;
     if (!uses(term.atom, t)) continue;
     std::optional<Digit> digit = digit_of(term.atom, ranges);
     if (!digit || digit->source != t || digit->lower % (kGroup * kGroups) != 0) return false;
@@ -126,16 +136,24 @@ std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, cons
 
 Status check_rounding(const Program& program) {
   Status status = ok();
-  for_each<For>(program.body, [&](const For* loop) {
+  auto check = [&](const Block* block) {
+    i64 bits = precision_of(program, block);
+    if (!status || bits <= kRoundedBits) return;
+    status = reject("the products of block `{a}` would be rounded to {0} bits, but the workload's tolerance asks for {1}", block->name,
+                    kRoundedBits, bits)
+                 .about_block(block->id.value);
+  };
+  auto rounds = [](const For* loop) {
     const Annotation* mark = find_annotation(loop->annotations, kWarpMmaMark);
-    if (!mark || mark->integer != kMayRound) return;
-    for_each<Block>(loop->body, [&](const Block* block) {
-      i64 bits = precision_of(program.tolerance, block);
-      if (!status || bits <= kRoundedBits) return;
-      status = reject("the products of block `{a}` would be rounded to {0} bits, but the workload's tolerance asks for {1}", block->name,
-                      kRoundedBits, bits)
-                   .about_block(block->id.value);
-    });
+    return mark && mark->integer == kMayRound;
+  };
+  for_each<For>(program.body, [&](const For* loop) {
+    if (rounds(loop)) for_each<Block>(loop->body, check);
+  });
+  // A block of several statements has loops of its own.
+  for_each<Block>(program.body, [&](const Block* block) {
+    List<const For*> inside = loops_inside(block);
+    if (std::any_of(inside.begin(), inside.end(), rounds)) check(block);
   });
   return status;
 }

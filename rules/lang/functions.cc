@@ -245,7 +245,7 @@ FunctionResult bits(const Context& c, const Values& v) {
 
 FunctionResult precision(const Context& c, const Values& v) {
   TW_BLOCK(block);
-  return give(RuleValue::of(precision_of(c.state.program().tolerance, block)));
+  return give(RuleValue::of(precision_of(c.state.program(), block)));
 }
 
 FunctionResult reads_count(const Context& c, const Values& v) {

@@ -49,7 +49,8 @@ CandidateSpace make_candidate_space(const Program& program, const std::vector<ru
                                     const Target& target, std::string& errors, u64 seed,
                                     const std::function<bool()>& stop) {
   CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target), .feature_target = feature_target_of(target)};
-  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, errors);
+  std::string unknown;  // a device without a description: only ranking would need one
+  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, unknown);
   made.space = build_space(program, uses, library, made.facts, errors, seed, stop);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
   return made;

@@ -28,7 +28,7 @@ struct CandidateSpace {
 };
 
 // The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there is no
-// description of a `cuda` target's device, `errors` says so too, and drafts are those for processors.
+// description of a `cuda` target's device, drafts are those for processors.
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed = 1,
                                     const std::function<bool()>& stop = {});

@@ -67,6 +67,13 @@ TEST_F(Check, SaysWhatARuleFitsWhyNotAndProvesItByRunning) {
             "of the prior's own 84 % are\n");
 }
 
+// Only ranking needs to know a device.
+TEST_F(Check, WorksForDevicesWithoutADescription) {
+  write("tile.tw", tiling);
+  Finished finished = run({"check", "tile.tw", "--op", "dense", "--target", "cuda -arch=sm_120", "--draws", "8"});
+  EXPECT_NE(finished.out.find("fits dense(M = 16, N = 64, K = 13), block Y: 1 sketch\n"), std::string::npos) << finished.out << finished.err;
+}
+
 TEST_F(Check, EveryTileLevelIsAboveOneInHalfOfTheDraws) {
   // As the reference tiles: four levels outside, two for the reduction.
   write("reference.tw", "rules s { multi_level_tiling }\n");

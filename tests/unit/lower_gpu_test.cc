@@ -284,6 +284,23 @@ annotate(i, "warp_mma", 2)
   EXPECT_TRUE(lowered(arena, program));
 }
 
+// Products of a result count together, however its sum is cut into blocks: 256 ask for one bit more than 64.
+TEST(LowerGpu, PartialSumsAreRoundedAsTheWholeSumIs) {
+  for (const char* cut : {"annotate(i, \"warp_mma\", 2)\n",
+                          "k0, k1 = split(k, [4, 64])\nr = rfactor(k0, 0)\nx, y, u, v = get_loops(r)\nannotate(x, \"warp_mma\", 2)\n",
+                          "k0, k1 = split(k, [4, 64])\nw = blockize(k1)\nannotate(i, \"warp_mma\", 2)\n",
+                          "k0, k1 = split(k, [4, 64])\nw = blockize(k0)\nannotate(k1, \"warp_mma\", 2)\n"}) {
+    test::Scheduled scheduled("matmul(M = 16, N = 8, K = 256)", {}, cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n", cut));
+    Arena arena;
+    Program program = scheduled.program();
+    program.tolerance = {0.015, 0.015};
+    Result<LoweredGpuProgram> kernels = lowered(arena, program);
+    ASSERT_FALSE(kernels) << cut;
+    EXPECT_NE(to_string(kernels.rejected()).find("would be rounded to 9 bits, but the workload's tolerance asks for 10"), std::string::npos)
+        << cut << to_string(kernels.rejected());
+  }
+}
+
 TEST(LowerGpu, VirtualThreadsAreCopiesOfCode) {
   std::string schedule = R"(b = get_block("C")
 i, j, k = get_loops(b)
