@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <new>
 
+#include "dsl/base/sanitizer.h"
+
 namespace tw {
 namespace {
 
@@ -38,11 +40,7 @@ struct ThreadPool {
 };
 constinit thread_local ThreadPool pool;
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool is_pooling = false;  // every use after free is to be seen
-#else
-constexpr bool is_pooling = true;
-#endif
+constexpr bool is_pooling = !TW_SANITIZED;  // every use after free is to be seen
 
 int size_index(std::size_t bytes) { return bytes <= kSmallest ? 0 : std::bit_width((bytes - 1) / kSmallest); }
 

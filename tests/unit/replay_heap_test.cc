@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "dsl/base/sanitizer.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
 #include "runtime/trace_file.h"
@@ -12,7 +13,7 @@
 #include "support/support.h"
 
 // A sanitizer has a heap of its own, and lists are not pooled under it.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !TW_SANITIZED
 #include "support/heap_count.h"
 
 namespace tw {

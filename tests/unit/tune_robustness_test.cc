@@ -14,6 +14,7 @@
 #include <set>
 
 #include "dsl/base/rng.h"
+#include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "runtime/database.h"
 #include "support/processes.h"
@@ -405,11 +406,7 @@ TEST_F(TuneRobustness, AFlippedBitCostsItsRecordAndIsReported) {
 
 // ---- system calls that fail
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kCanPreload = false;
-#else
-constexpr bool kCanPreload = true;
-#endif
+constexpr bool kCanPreload = !TW_SANITIZED;
 constexpr const char* kWhyNotPreloaded = "a sanitizer's runtime must come first: nothing can be preloaded before it";
 
 // Less than half a second a run.
