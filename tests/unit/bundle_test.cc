@@ -5,6 +5,7 @@
 #include <boost/json/src.hpp>
 #include <filesystem>
 
+#include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "support/nvrtc.h"
 #include "support/run_program.h"
@@ -23,6 +24,7 @@ constexpr const char* kRuntime[] = {"libc.so.6",    "libm.so.6",     "libdl.so.2
 class Bundle : public ::testing::Test {
  protected:
   void SetUp() override {
+    if (TW_SANITIZED) GTEST_SKIP() << "a sanitized build is no bundle: it has no benchmark and needs the sanitizer";
     if (test::run_program({"unshare", "-rm", "chroot", "/", "true"}).code != 0)
       GTEST_SKIP() << "this machine lets nobody make a root of their own (unshare)";
     static const Made made;

@@ -2,6 +2,7 @@
 // against the installed files.
 #include <gtest/gtest.h>
 
+#include "dsl/base/sanitizer.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -11,6 +12,7 @@ namespace {
 using test::Finished;
 
 TEST(Consumer, AnInstalledTracewrightIsFoundAndUsed) {
+  if (TW_SANITIZED) GTEST_SKIP() << "who links a sanitized library needs the sanitizer, too";
   test::TemporaryDirectory folder;
   std::string installed = folder.path() + "/installed", build = folder.path() + "/build";
   Finished install =
