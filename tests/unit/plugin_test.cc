@@ -2,6 +2,7 @@
 // the installed files.
 #include <gtest/gtest.h>
 
+#include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "rules/lang/load_plugin.h"
 #include "support/run_program.h"
@@ -17,6 +18,7 @@ using test::Finished;
 class Outside : public testing::Test {
  protected:
   void SetUp() override {
+    if (TW_SANITIZED) GTEST_SKIP() << "who links a sanitized library needs the sanitizer, too";
     Finished install =
         test::run_program({"cmake", "--install", TW_BINARY_DIR, "--prefix", at("installed")});
     ASSERT_EQ(install.code, 0) << install.err;
