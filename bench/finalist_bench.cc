@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/evolution.h"
 #include "sampler/search/finalists.h"
