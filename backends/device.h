@@ -59,7 +59,6 @@ class Memory {
   State& state() const { return *state_; }
 
  private:
-  Device& device_;
   i64 bytes_;
   std::unique_ptr<State> state_;
 };

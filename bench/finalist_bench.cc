@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/evolution.h"
 #include "sampler/search/finalists.h"
@@ -85,10 +86,10 @@ int run(const std::string& rules, const std::string& arch) {
         {"padding", i64{1}}}},
       {"softmax", {{"M", i64{1024}}, {"N", i64{1024}}}},
   };
-  Target target;
-  target.kind = TargetKind::Cuda;
-  target.arch = arch;
-  target.group_threads = 1024, target.shared_bytes = 163 << 10, target.vector_bits = 128, target.vector_registers = 64;
+  Source text{"ARCH", cat("cuda -arch=", arch)};
+  Diagnostics wrong(text);
+  std::optional<Target> target = parse_target(text.text, 0, wrong);
+  if (!target) return std::fputs(wrong.render().c_str(), stderr), 2;
   rules::Library library = rules::Library::built_in();
   const std::vector<rules::RuleUse>* uses = library.find_set(rules);
   if (!uses) return std::printf("there is no rule set %s\n", rules.c_str()), 2;
@@ -97,9 +98,9 @@ int run(const std::string& rules, const std::string& arch) {
     std::optional<OwnedProgram> program =
         instantiate(operator_library(), workload.op, workload.arguments, {}, diagnostics);
     if (!program) return std::fputs(diagnostics.render().c_str(), stderr), 1;
-    TuneTask task{workload.op, std::move(*program), target, 1, {}};
+    TuneTask task{workload.op, std::move(*program), *target, 1, {}};
     std::string errors;
-    CandidateSpace space = make_candidate_space(task.program.program, *uses, library, target, errors);
+    CandidateSpace space = make_candidate_space(task.program.program, *uses, library, *target, errors);
     if (!errors.empty() || space.space.sketches.empty()) return std::fputs((errors + "no sketch\n").c_str(), stderr), 1;
     std::printf("%s, %s, %s: %zu sketches\n", workload.op, rules.c_str(), arch.c_str(), space.space.sketches.size());
     print_candidates(space);

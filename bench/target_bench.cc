@@ -11,6 +11,7 @@
 
 #include "backends/backend.h"
 #include "cli/loaded_list.h"
+#include "dsl/base/quantile.h"
 #include "sampler/search/task_state.h"
 #include "sampler/search/trial.h"
 
@@ -22,12 +23,6 @@ class Quiet : public TuneObserver {
   void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record&) override {}
   void on_message(const std::string& text) override { std::fprintf(stderr, "%s\n", text.c_str()); }
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // One of the two targets: a worker, and the best kernel of a task.
 class Side {
@@ -75,7 +70,10 @@ class Side {
     options.sample_seconds = 2e-3;
     return measurer_->measure(handle_, kernel_, options);
   }
-  void end() { measurer_->end_task(handle_); }
+  void end() {
+    if (handle_ >= 0) measurer_->end_task(handle_);
+    handle_ = -1;
+  }
   std::size_t launches() const { return kernel_.manifest.run_launches.size(); }
 
  private:
@@ -87,7 +85,7 @@ class Side {
   int handle_ = -1;
 };
 
-std::string compare(const std::string& name, Side sides[2], Database& database, int rounds) {
+std::string race(const std::string& name, Side sides[2], Database& database, int rounds) {
   for (int i = 0; i < 2; ++i) {
     if (std::string wrong = sides[i].take(name, database); !wrong.empty()) return wrong;
   }
@@ -114,8 +112,13 @@ std::string compare(const std::string& name, Side sides[2], Database& database, 
       name.c_str(), median(times[0]) * scale, median(times[1]) * scale, median(ratios), least[0] * scale,
       least[1] * scale, least[1] / least[0], std::max(sides[0].launches(), sides[1].launches()), device * scale);
   std::fflush(stdout);
-  for (int i = 0; i < 2; ++i) sides[i].end();
   return "";
+}
+
+std::string compare(const std::string& name, Side sides[2], Database& database, int rounds) {
+  std::string wrong = race(name, sides, database, rounds);
+  for (int i = 0; i < 2; ++i) sides[i].end();
+  return wrong;
 }
 
 }  // namespace
@@ -133,7 +136,7 @@ int main(int count, char** words) {
   CLI11_PARSE(app, count, words);
   std::optional<cli::LoadedList> lists[2] = {cli::load_list(paths[0]), cli::load_list(paths[1])};
   if (!lists[0] || !lists[1]) return 2;
-  auto database = Database::open(database_path, DatabaseMode::Write);
+  auto database = Database::open(database_path, DatabaseMode::Write);  // open_task stores the workload
   if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;
   bench::Side sides[2] = {bench::Side(std::move(*lists[0])), bench::Side(std::move(*lists[1]))};
   for (bench::Side& side : sides) {

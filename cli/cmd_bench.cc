@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/rebuild.h"
 #include "cli/stored.h"
+#include "dsl/base/quantile.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/bench.h"
@@ -178,9 +179,7 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
       report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
   }
   for (auto& [threads, values] : report.peaks) {
-    std::nth_element(values.begin(),
-                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    peaks[std::to_string(threads)] = values[values.size() / 2];
+    peaks[std::to_string(threads)] = median(values);
   }
   return peaks;
 }

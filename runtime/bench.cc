@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 
 namespace tw {
@@ -10,14 +11,6 @@ namespace {
 
 constexpr double sample_nanoseconds = 2e6;  // a sample repeats a kernel for about so long
 constexpr double agreement = 1e-3;          // of the largest element
-
-double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  double at = part * static_cast<double>(values.size() - 1);
-  std::size_t low = static_cast<std::size_t>(at), high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
-}
 
 // How many calls make one sample. `sample` gives the nanoseconds of so many calls, or nothing. The
 // first ones may be slow: cold caches, threads that wake up.

@@ -250,6 +250,11 @@ std::vector<std::string> machine_code(const ExportPlan& plan, std::string& probl
   return out;
 }
 
+std::string launcher_of(bool is_opencl) {
+  if (!is_opencl) return std::string(embedded_file("runtime/cuda_launcher.h"));
+  return cat(embedded_file("backends/opencl/build_options.h"), embedded_file("runtime/opencl_launcher.h"));
+}
+
 }  // namespace
 
 ExportResult write_device_export(const ExportPlan& plan, const std::string& path) {
@@ -264,7 +269,7 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
     good =
         good && folder.write(plan.library + ".h", host_header(host, plan)) &&
         folder.write(plan.library + ".c", host_source(host, plan, binaries)) &&
-        folder.write(host.launcher, embedded_file(is_opencl ? "runtime/opencl_launcher.h" : "runtime/cuda_launcher.h"));
+        folder.write(host.launcher, launcher_of(is_opencl));
   }
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const ExportedTask& task = plan.tasks[i];

@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr i64 kFormat = 1;
+constexpr i64 kFormat = 2;  // 2: launches say how much shared memory they give
 constexpr const char* kManifest = "manifest.json";
 
 std::string base_of(const FinalistFile& finalist) {

@@ -1,5 +1,5 @@
 /* Runs exported OpenCL kernels: compiles their source, keeps scratch memory and packed operands, enqueues launches. In
- * C99, for a copy beside each exported library, whose own file holds the tables. One thread at a time per kernel
+ * C99, for a copy beside each exported library, whose own file holds the tables; in that copy backends/opencl/build_options.h stands in front. One thread at a time per kernel
  * object; nothing here waits.
  */
 #ifndef TRACEWRIGHT_OPENCL_LAUNCHER_H
@@ -82,6 +82,25 @@ static cl_int tw_cl_make_kernels(tw_cl_kernel* kernel, int entry) {
   return error;
 }
 
+/* What the device says of itself, to be freed; NULL without memory. */
+static char* tw_cl_text(cl_device_id device, cl_device_info what) {
+  size_t bytes = 0;
+  if (clGetDeviceInfo(device, what, 0, NULL, &bytes) != CL_SUCCESS) bytes = 0;
+  char* text = (char*)calloc(bytes + 1, 1);
+  if (text && bytes > 0 && clGetDeviceInfo(device, what, bytes, text, NULL) != CL_SUCCESS) text[0] = 0;
+  return text;
+}
+
+static cl_int tw_cl_build(cl_program program, cl_device_id device) {
+  cl_int error = CL_OUT_OF_HOST_MEMORY;
+  char *version = tw_cl_text(device, CL_DEVICE_OPENCL_C_VERSION), *extensions = tw_cl_text(device, CL_DEVICE_EXTENSIONS);
+  if (version && extensions)
+    error = clBuildProgram(program, 1, &device, tw_cl_build_options(version, extensions), NULL, NULL);
+  free(version);
+  free(extensions);
+  return error;
+}
+
 static size_t tw_cl_pointer_count(const tw_cl_table* table) {
   size_t count = 1;
   for (int entry = 0; entry < 2; ++entry) {
@@ -103,7 +122,7 @@ static tw_cl_kernel* tw_cl_create(const tw_cl_table* table, cl_context context, 
   }
   if (kernel->packed && kernel->parts && kernel->kernels[0] && kernel->kernels[1]) {
     kernel->program = clCreateProgramWithSource(context, 1, (const char**)&table->source, NULL, error);
-    if (*error == CL_SUCCESS) *error = clBuildProgram(kernel->program, 1, &device, "-cl-std=CL1.2", NULL, NULL);
+    if (*error == CL_SUCCESS) *error = tw_cl_build(kernel->program, device);
     if (*error == CL_SUCCESS && table->scratch_bytes > 0) {
       kernel->scratch = clCreateBuffer(context, CL_MEM_READ_WRITE, table->scratch_bytes, NULL, error);
     }

@@ -2,11 +2,10 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 
+#include "backends/cuda/toolkit.h"
 #include "dsl/base/text.h"
 
 namespace tw::cuda {
@@ -28,42 +27,14 @@ struct Api {
   int (*destroy)(void** program);
 };
 
-std::vector<std::string> places() {
-  std::vector<std::string> folders = {""};
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(name)) folders.insert(folders.end(), {cat(home, "/lib64/"), cat(home, "/lib/")});
-  }
-  folders.insert(folders.end(), {"/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"});
-  // Toolkits of several versions lie side by side as cuda-13.0, cuda-12.9, and none of them needs to be the default.
-  std::vector<std::string> versions;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/usr/local", error)) {
-    if (entry.path().filename().string().starts_with("cuda-")) versions.push_back(entry.path().string());
-  }
-  std::sort(versions.rbegin(), versions.rend());
-  for (const std::string& home : versions) folders.push_back(cat(home, "/lib64/"));
-  std::vector<std::string> out;
-  for (const std::string& folder : folders) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) out.push_back(folder + name);
-  }
-  return out;
-}
-
 struct Loading {
   Api api{};
   std::string error, place;
 
   Loading() {
-    void* library = nullptr;
-    for (const std::string& path : places()) {
-      library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      place = path;
-      if (library) break;
-    }
+    void* library = open_toolkit_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, RTLD_NOW | RTLD_LOCAL, place, error);
     if (!library) {
-      error =
-          "NVRTC (libnvrtc.so) was not found in the library path, $CUDA_HOME, $CUDA_PATH or /usr/local/cuda*; it is "
-          "part of the CUDA toolkit";
+      error = cat("NVRTC: ", error, "; it is part of the CUDA toolkit");
       return;
     }
     auto load = [&](auto& function, const char* name) {

@@ -127,7 +127,7 @@ Device::~Device() {
   driver().release_context(state_->device);
 }
 
-Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
+Memory::Memory(Device&, i64 bytes) : bytes_(bytes) {
   cuda::Address address = 0;
   if (driver().allocate(&address, data_bytes(bytes) + 2 * kBand) != 0) return;
   state_ = std::make_unique<State>(State{address});

@@ -7,13 +7,10 @@
 #include "dsl/analysis/reducer.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/combining.h"
 
 namespace tw::gpu {
 namespace {
-
-constexpr i64 kWarp = 32;
-
-bool is_power_of_two(i64 n) { return n > 0 && (n & (n - 1)) == 0; }
 
 // The language's extension is there from OpenCL C 2.0 on.
 constexpr const char* kSubGroups = R"(#if defined(cl_khr_subgroups) && __OPENCL_C_VERSION__ >= 200
@@ -53,6 +50,7 @@ std::string KernelPrinter::item_of_group() const {
 
 std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64 elements) {
   std::vector<std::string> out;
+  if (elements == 0) return out;
   for (const StoreTarget& target : update->targets) {
     out.push_back(fresh(cat(std::string(target.buffer->name), "_parts")));
     DType dtype = target.buffer->dtype;
@@ -96,21 +94,21 @@ void KernelPrinter::combine(const For* loop) {
     results.push_back(element(update->targets[t].buffer, update->targets[t].indices[0], 0));
   }
   i64 items = kernel_.extents.threads_of_group();
-  bool has_halves = std::any_of(terms.begin(), terms.end(), [](const Load* term) { return is_half(term->type.dtype); });
-  bool has_warps = language_.shuffle && !has_halves && axis_of(loop)->dimension == 0 && is_power_of_two(loop->extent) &&
-                   items % std::min(kWarp, items) == 0 && is_power_of_two(std::min(kWarp, items));
+  Combining way = combining_along(loop, kernel_.extents, language_.shuffle);
   bool has_sub_groups = language_.has_vectors && loop->extent == items && sub_group_function(update);
-  if (has_warps)
-    combine_by_shuffles(loop, update, mine);
+  std::vector<std::string> arrays = exchange_arrays(update, way.elements);
+  if (way.by_shuffles)
+    combine_by_shuffles(loop, update, mine, arrays);
   else
-    combine_in_shared(loop, update, mine, has_sub_groups);
+    combine_in_shared(loop, update, mine, arrays, has_sub_groups);
   open(cat("if (", name(loop->var), " == 0) "));
   combine_with(update, results, mine);
   close();
 }
 
 // Afterwards the first work-item along the loop has the result.
-void KernelPrinter::combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine) {
+void KernelPrinter::combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine,
+                                        const std::vector<std::string>& arrays) {
   i64 items = kernel_.extents.threads_of_group();
   std::string lanes = cat(items < kWarp ? (i64{1} << items) - 1 : i64{0xffffffff}, "u");
   for (i64 offset = std::min(kWarp, loop->extent) / 2; offset > 0; offset /= 2) {
@@ -124,8 +122,7 @@ void KernelPrinter::combine_by_shuffles(const For* loop, const Store* update, co
     combine_with(update, mine, others);
     close();
   }
-  if (loop->extent <= kWarp) return;
-  std::vector<std::string> arrays = exchange_arrays(update, items / kWarp);
+  if (arrays.empty()) return;
   std::string warp = cat(item_of_group(), " / ", kWarp);
   line(language_.barrier);
   open(cat("if (", name(loop->var), " % ", kWarp, " == 0) "));
@@ -158,10 +155,9 @@ void KernelPrinter::combine_by_sub_groups(const For* loop, const Store* update, 
 }
 
 void KernelPrinter::combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                                      bool has_sub_groups) {
+                                      const std::vector<std::string>& arrays, bool has_sub_groups) {
   i64 stride = 1;  // between neighbours along the loop
   for (int d = 0; d < axis_of(loop)->dimension; ++d) stride *= kernel_.extents.threads[static_cast<std::size_t>(d)];
-  std::vector<std::string> arrays = exchange_arrays(update, kernel_.extents.threads_of_group());
   std::string item = item_of_group();
   if (has_sub_groups) {
     define("tw_sub_groups", kSubGroups);

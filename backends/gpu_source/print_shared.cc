@@ -3,20 +3,18 @@
 #include "backends/gpu_source/printer.h"
 #include "backends/kernel.h"
 #include "dsl/base/text.h"
+#include "dsl/passes/share_storage.h"
 
 namespace tw::gpu {
-namespace {
 
-constexpr i64 kAlignment = 128;
-
-i64 aligned(i64 bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
+i64 KernelPrinter::shared_bytes() const {
+  i64 total = 0;
+  for (const SharedArray& array : shared_) total += aligned_shared(array.bytes);
+  return total;
+}
 
 i64 KernelPrinter::dynamic_shared_bytes() const {
-  i64 total = 0;
-  for (const SharedArray& array : shared_) total += aligned(array.bytes);
-  return language_.dynamic_shared && total > kStaticSharedBytes ? total : 0;
+  return language_.dynamic_shared && shared_bytes() > kStaticSharedBytes ? shared_bytes() : 0;
 }
 
 std::string KernelPrinter::shared_arrays(const char* indent) const {
@@ -34,7 +32,7 @@ std::string KernelPrinter::declare_shared() const {
   std::string parts;
   for (const SharedArray& array : shared_) {
     parts += cat("  ", array.type, "* const ", array.name, " = (", array.type, "*)(tw_dynamic + ", at, ");\n");
-    at += aligned(array.bytes);
+    at += aligned_shared(array.bytes);
   }
   return cat("#ifdef TW_EMULATED\n", shared_arrays("  "), "  tw_emu_dynamic_shared(", bytes, ");\n#else\n  ", language_.dynamic_shared, "\n",
              parts, "#endif\n");

@@ -24,7 +24,8 @@ class KernelPrinter {
   KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers);
   // The kernel as a function definition.
   std::string print();
-  // Once it is printed: what its launch must give (KernelLaunch).
+  // Once it is printed: shared memory with what alignment adds, and what its launch must give (KernelLaunch).
+  i64 shared_bytes() const;
   i64 dynamic_shared_bytes() const;
 
  private:
@@ -126,8 +127,9 @@ class KernelPrinter {
   // A reduction over the work-items of a group (print_combine.cc).
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
-  void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, bool has_sub_groups);
+  void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& arrays);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& arrays,
+                         bool has_sub_groups);
   void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::string& array);
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;

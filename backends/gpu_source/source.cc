@@ -30,9 +30,10 @@ void add_types(const Array<GpuKernel>& kernels, TypesUsed& used) {
 
 class SourcePrinter {
  public:
-  SourcePrinter(const gpu::Language& language, std::string symbol) : language_(language), symbol_(std::move(symbol)) {}
+  SourcePrinter(const gpu::Language& language, std::string symbol, i64 most_shared_bytes)
+      : language_(language), symbol_(std::move(symbol)), most_shared_bytes_(most_shared_bytes) {}
 
-  std::vector<KernelLaunch> print(const Array<GpuKernel>& kernels, const char* entry) {
+  Result<std::vector<KernelLaunch>> print(const Array<GpuKernel>& kernels, const char* entry) {
     std::vector<KernelLaunch> launches;
     for (const GpuKernel& kernel : kernels) {
       KernelLaunch launch{.name = cat(symbol_, "_", entry, "_", launches.size()),
@@ -44,6 +45,8 @@ class SourcePrinter {
       text_ += cat("\n// ", kernel.name, ": ", g[0], " x ", g[1], " x ", g[2], " work-groups\n");
       gpu::KernelPrinter printer(language_, kernel, launch.name, helpers_);
       text_ += printer.print();
+      if (printer.shared_bytes() > most_shared_bytes_)
+        return reject("the code of kernel `{a}` has {0} bytes in scope shared, more than {1}", kernel.name, printer.shared_bytes(), most_shared_bytes_);
       launch.dynamic_shared_bytes = printer.dynamic_shared_bytes();
       launches.push_back(std::move(launch));
     }
@@ -62,12 +65,13 @@ class SourcePrinter {
  private:
   const gpu::Language& language_;
   std::string symbol_, text_;
+  i64 most_shared_bytes_;
   gpu::Helpers helpers_;
 };
 
 }  // namespace
 
-Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol) {
+Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol, i64 most_shared_bytes) {
   const gpu::Language& chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
   TypesUsed used;
   add_types(program.run, used);
@@ -77,9 +81,9 @@ Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLangu
                   .run = kernel_arguments(program.run_arguments),
                   .prepack = kernel_arguments(program.prepack_arguments),
                   .scratch_shared_bytes = program.scratch_bytes};
-  SourcePrinter printer(chosen, std::string(symbol));
-  out.manifest.prepack_launches = printer.print(program.prepack, "prepack");
-  out.manifest.run_launches = printer.print(program.run, "run");
+  SourcePrinter printer(chosen, std::string(symbol), most_shared_bytes);
+  TW_TRY(out.manifest.prepack_launches, printer.print(program.prepack, "prepack"));
+  TW_TRY(out.manifest.run_launches, printer.print(program.run, "run"));
   out.code = printer.text(used);
   return out;
 }

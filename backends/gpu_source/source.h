@@ -1,6 +1,7 @@
 // Device source: lowered kernels as OpenCL C or CUDA C text, and how to launch them. Used by the search, replay and
 // export; the text is compiled by the device's driver in a worker, or by NVRTC. Nothing is compiled or run here.
 #pragma once
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,9 @@ namespace tw {
 enum class SourceLanguage : u8 { OpenClC, CudaC };
 
 // The source and its manifest with launches. Kernels are named <symbol>_run_0, <symbol>_prepack_0 and so on. Needs no
-// header. The same program gives the same text, and what differs in launches differs in the text.
-Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol);
+// header. The same program gives the same text, and what differs in launches differs in the text. Rejects a kernel with more bytes of shared memory
+// than `most_shared_bytes`: lowering counts before it copies code, and what work-items combine through is copied with it.
+Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol,
+                                   i64 most_shared_bytes = std::numeric_limits<i64>::max());
 
 }  // namespace tw

@@ -5,6 +5,7 @@
 
 #include "backends/guard_bands.h"
 #include "backends/opencl/api.h"
+#include "backends/opencl/build_options.h"
 #include "dsl/base/text.h"
 
 namespace tw::device {
@@ -20,6 +21,7 @@ struct Device::State {
 
 struct Memory::State {
   cl_mem handle;  // of all of it
+  cl_command_queue queue;  // of its device
 };
 
 struct LoadedKernel::State {
@@ -88,15 +90,11 @@ std::vector<FoundDevice> find_devices(std::string& error) {
   return out;
 }
 
-// OpenCL C 1.2 is enough but for sub-groups, which came with 2.0.
-std::string language_of(cl_device_id id) {
+const char* build_options(cl_device_id id) {
   auto ask = [&](cl_device_info what) {
     return text_of([&](auto... rest) { return cl().get_device_info(id, what, rest...); });
   };
-  std::string version = ask(CL_DEVICE_OPENCL_C_VERSION).substr(0, 12);  // "OpenCL C 2.0 ..."
-  bool has_sub_groups = ask(CL_DEVICE_EXTENSIONS).find("cl_khr_subgroups") != std::string::npos;
-  bool is_newer = version == "OpenCL C 2.0" || version == "OpenCL C 3.0";
-  return has_sub_groups && is_newer ? "-cl-std=CL" + version.substr(9) : "-cl-std=CL1.2";
+  return tw_cl_build_options(ask(CL_DEVICE_OPENCL_C_VERSION).c_str(), ask(CL_DEVICE_EXTENSIONS).c_str());
 }
 
 }  // namespace
@@ -134,12 +132,12 @@ Device::~Device() {
   if (state_->context) cl().release_context(state_->context);
 }
 
-Memory::Memory(Device& device, i64 bytes) : device_(device), bytes_(bytes) {
+Memory::Memory(Device& device, i64 bytes) : bytes_(bytes) {
   cl_int code = CL_SUCCESS;
   cl_mem handle =
       cl().create_buffer(device.state().context, CL_MEM_READ_WRITE, data_bytes(bytes) + 2 * kBand, nullptr, &code);
   if (!handle) return;
-  state_ = std::make_unique<State>(State{handle});
+  state_ = std::make_unique<State>(State{handle, device.state().queue});
   if (fill(0)) return;
   cl().release_memory(handle);
   state_.reset();
@@ -150,26 +148,26 @@ Memory::~Memory() {
 }
 
 bool Memory::write(const void* data) {
-  return bytes_ == 0 || cl().write_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand,
+  return bytes_ == 0 || cl().write_buffer(state_->queue, state_->handle, CL_TRUE, kBand,
                                           static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::read(void* data) const {
-  return bytes_ == 0 || cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, kBand,
+  return bytes_ == 0 || cl().read_buffer(state_->queue, state_->handle, CL_TRUE, kBand,
                                          static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
 bool Memory::fill(u8 byte) {
   auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
-    return cl().fill_buffer(device_.state().queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) ==
+    return cl().fill_buffer(state_->queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) ==
            CL_SUCCESS;
   };
-  return fill_between_bands(bytes_, byte, set) && cl().finish(device_.state().queue) == CL_SUCCESS;
+  return fill_between_bands(bytes_, byte, set) && cl().finish(state_->queue) == CL_SUCCESS;
 }
 
 bool Memory::bands_intact() const {
   return bands_hold(bytes_, [&](void* to, std::size_t at, std::size_t bytes) {
-    return cl().read_buffer(device_.state().queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) ==
+    return cl().read_buffer(state_->queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) ==
            CL_SUCCESS;
   });
 }
@@ -183,7 +181,7 @@ LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vect
   cl_program program = cl().create_program(device.state().context, 1, &text, &bytes, &code);
   state_->program = program;
   cl_device_id id = device.state().device;
-  code = program ? cl().build_program(program, 1, &id, language_of(id).c_str(), nullptr, nullptr) : code;
+  code = program ? cl().build_program(program, 1, &id, build_options(id), nullptr, nullptr) : code;
   if (code != CL_SUCCESS) {
     std::string log =
         text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 
-#include <cstdlib>
-
+#include "backends/cuda/toolkit.h"
 #include "bench/gpu/libraries.h"
 #include "dsl/base/text.h"
 
@@ -110,18 +109,6 @@ void* Symbols::find(const char* name) {
   return found;
 }
 
-void* open_library(const std::vector<std::string>& names, std::string& error) {
-  std::vector<std::string> folders = {"", "/usr/local/cuda/lib64/"};
-  if (const char* home = std::getenv("CUDA_HOME")) folders.insert(folders.begin() + 1, cat(home, "/lib64/"));
-  for (const std::string& folder : folders) {
-    for (const std::string& name : names) {
-      if (void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
-    }
-  }
-  error = cat(names[0], " was not found in the library path, $CUDA_HOME or /usr/local/cuda");
-  return nullptr;
-}
-
 struct Cublas::State {
   Api api{};
   Pointer handle = nullptr;
@@ -131,7 +118,8 @@ struct Cublas::State {
 };
 
 Cublas::Cublas(device::Device& device, std::string& error) : state_(std::make_unique<State>()) {
-  void* library = open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, error);
+  std::string path;
+  void* library = cuda::open_toolkit_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, RTLD_NOW | RTLD_GLOBAL, path, error);
   if (!library) return;
   load_all(state_->api, Symbols(library, error));
   if (!error.empty()) return;

@@ -77,7 +77,8 @@ struct Cudnn::State {
 };
 
 Cudnn::Cudnn(device::Device& device, std::string& error) : state_(new State{device}) {
-  void* library = open_library({"libcudnn.so.9"}, error);
+  std::string path;
+  void* library = cuda::open_toolkit_library({"libcudnn.so.9"}, RTLD_NOW | RTLD_GLOBAL, path, error);
   if (!library) return;
   Api& api = state_->api;
   load_all(api, Symbols(library, error));

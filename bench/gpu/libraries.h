@@ -92,7 +92,4 @@ class Symbols {
   std::string& error_;
 };
 
-// Opens the first of these libraries that the library path, $CUDA_HOME or /usr/local/cuda has; null with what was tried in `error`.
-void* open_library(const std::vector<std::string>& names, std::string& error);
-
 }  // namespace tw::gpu_bench

@@ -1,7 +1,7 @@
 // tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some minutes:
 //   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE] [--expected FILE] [--device N]
 //   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels; needs a C++ compiler and no GPU
-// Exit code: 0 done, 1 a device function or a kernel is wrong, 2 wrong flags, 3 no GPU. Each part runs in a process of its own (--section).
+// Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU. Each part runs in a process of its own (--section).
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -122,9 +122,9 @@ class Report {
     for (const std::string& task : options_.list.empty() ? std::vector<std::string>() : tasks_of(options_.list)) {
       if (is_wanted(task)) collect(task, 75);
     }
-    print();
     json::object out{{"device", device_name}, {"parts", parts_}, {"wrong", is_wrong_}};
     if (!options_.json_file.empty()) is_wrong_ |= !cli::write_file(options_.json_file, json::serialize(out) + "\n");
+    print();
     return is_wrong_ ? Wrong : Done;
   }
 
@@ -136,27 +136,41 @@ class Report {
     std::vector<std::string> words = {"tracewright-gpu-bench", "--section", section, "--list", options_.list, "--device",
                                       std::to_string(options_.device), "--finalists", std::to_string(options_.finalists)};
     if (!options_.expected.empty()) words.insert(words.end(), {"--expected", options_.expected});
-    json::array rows;
+    json::array ended, rows;  // what ended an attempt; the rows of the latest one, which repeats those of the others
     for (int attempt = 0; attempt < 3; ++attempt) {
       double left = std::min(seconds, end_ - now());
-      if (left < 5) return add(section, {{{"skipped", section}, {"problem", "no time was left"}}}, false);
+      if (left < 5) {
+        ended.push_back({{"skipped", section}, {"problem", "no time was left"}});
+        break;
+      }
       cli::say(cat(section, attempt > 0 ? ", again without what ended it" : ""));
       Part part = run_part(words, left);
       json::value begun;
+      rows.clear();
       for (json::object& row : part.rows) {
         if (row.contains("begin"))
           begun = row.at("begin");
         else
           rows.push_back(std::move(row));
       }
-      bool has_ended = part.code <= Usage && !part.is_late;
-      if (has_ended || part.code == NoDevice) return add(section, std::move(rows), part.code == Done);
-      rows.push_back({{"skipped", begun.is_null() ? section : json::serialize(begun)},
-                      {"problem", part.is_late ? cat("took more than ", left, " s") : cat("ended the process: signal ", part.code - 128)}});
+      bool is_done = part.code >= Done && part.code <= NoDevice && !part.is_late;
+      if (is_done) return add(section, joined(std::move(ended), rows), part.code == Done);
+      ended.push_back({{"skipped", begun.is_null() ? section : json::serialize(begun)}, {"problem", how_it_ended(part, left)}});
       if (!begun.is_int64() && !begun.is_uint64()) break;
       words.insert(words.end(), {"--skip", json::serialize(begun)});
     }
-    add(section, std::move(rows), false);
+    add(section, joined(std::move(ended), rows), false);
+  }
+
+  static std::string how_it_ended(const Part& part, double seconds) {
+    if (part.is_late) return cat("took more than ", seconds, " s");
+    if (part.code < 0) return "its process cannot be started";
+    return part.code > 128 ? cat("ended the process: signal ", part.code - 128) : cat("ended the process: exit code ", part.code);
+  }
+
+  static json::array joined(json::array all, const json::array& more) {
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
 
   void add(const std::string& section, json::array rows, bool is_right) {
@@ -187,7 +201,9 @@ class Report {
   static const char* text(const json::object& row, const char* name) { return row.at(name).as_string().c_str(); }
   static double number(const json::object& row, const char* name) { return row.at(name).to_number<double>(); }
 
+  // A kernel that could not be timed has a problem instead.
   static void add_task(const json::object& row, std::vector<std::vector<std::string>>& table) {
+    if (!row.contains("us")) return table.push_back({text(row, "task"), "", "", "", "", "", "", "", text(row, "problem")});
     std::vector<std::string> ours = {text(row, "task"), cli::show_time(number(row, "us") * 1e-6), cli::show_number(number(row, "gflops"), 0),
                                      cli::show_number(number(row, "gb_per_second"), 0)};
     for (const json::value& value : row.at("against").as_array()) {
@@ -212,7 +228,7 @@ int emulate(const std::string& path) {
   std::string error;
   Outputs outputs = emulate_cases(error);
   if (!error.empty()) return cli::say(error), Wrong;
-  return cli::write_file(path, print_outputs(outputs)) ? Done : NoDevice;
+  return cli::write_file(path, print_outputs(outputs)) ? Done : Wrong;
 }
 
 }  // namespace

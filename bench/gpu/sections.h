@@ -25,8 +25,8 @@ struct TaskOptions {
   std::vector<int> skip;  // finalists that ended the process before
   double seconds = 6;     // for the comparison
 };
-// {"finalist", "us", "problem"} for each, then {"task", "us", ..., "against": [...]} for the best one, in turn with a library. False: no kernel
-// is right.
+// {"finalist", "us", "problem"} for each, then {"task", "target", "us", ..., "against": [...]} for the best one, in turn with a library; without times
+// where it could not be timed. False: no kernel is right.
 bool run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say);
 // Names of the list's tasks; empty after messages.
 std::vector<std::string> tasks_of(const std::string& list);

@@ -6,6 +6,7 @@
 #include "bench/gpu/libraries.h"
 #include "bench/gpu/sections.h"
 #include "cli/loaded_list.h"
+#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/device_file.h"
 #include "sampler/search/finalists.h"
@@ -13,10 +14,11 @@
 namespace tw::gpu_bench {
 namespace {
 
-// The description for this device: the one whose name is part of the device's name, else any of its arch.
-void set_target(Target& target, device::Device& device, const std::string& device_name) {
-  target.arch = cuda::arch_of(device);
-  if (target.arch == "sm_90" || target.arch == "sm_100") target.arch += "a";
+// The list's target for this device: what follows from the arch, as shared memory does, is that of the device; what the list says beside it
+// stays. The description is the one whose name is part of the device's name, else any of its arch. What is wrong, or "".
+std::string set_target(Target& target, device::Device& device, const std::string& device_name) {
+  std::string arch = cuda::arch_of(device);
+  if (arch == "sm_90" || arch == "sm_100") arch += "a";
   target.gpu.clear();
   auto lower = [](std::string text) {
     for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -25,6 +27,13 @@ void set_target(Target& target, device::Device& device, const std::string& devic
   for (const std::string& name : built_in_devices()) {
     if (lower(device_name).find(name) != std::string::npos) target.gpu = name;
   }
+  std::string text = to_string(target);  // with `-arch`, and without what follows from it
+  text.replace(text.find(target.arch), target.arch.size(), arch);
+  Source source{"the target of this GPU", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> resolved = parse_target(text, 0, diagnostics);
+  if (resolved) target = *resolved;
+  return diagnostics.render();
 }
 
 // A finalist with its memory.
@@ -85,7 +94,7 @@ class TaskRun {
       if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end()) try_one(found.finalists[i], i);
     }
     if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), false;
-    return compare(task.name, found.finalists[best_index_]);
+    return compare(task, found.finalists[best_index_]);
   }
 
  private:
@@ -125,7 +134,7 @@ class TaskRun {
       Contestant ours = contestant(*loaded);
       std::vector<double> samples;
       for (int i = 0; i < 3 && code == 0; ++i) samples.push_back(clock_.together(ours, 4, code) / 4);
-      seconds = median_of(samples);
+      seconds = median(samples);
       if (code != 0) problem = device::error_text(code);
     }
     say_({{"finalist", index}, {"us", seconds * 1e6}, {"predicted_us", finalist.seconds * 1e6}, {"problem", problem}});
@@ -137,7 +146,7 @@ class TaskRun {
     return {"tracewright", "", [kernel = loaded.kernel.get()] { return cuda::enqueue(*kernel); }};
   }
 
-  bool compare(const std::string& name, const Finalist& finalist) {
+  bool compare(const TuneTask& task, const Finalist& finalist) {
     std::string error;
     const cuda::Api* api = cuda::api(error);
     // As many bytes as the operator must read and write, half of them each.
@@ -164,19 +173,25 @@ class TaskRun {
                          {"cold_ratio", times[i].cold_ratio},
                          {"problem", times[i].problem}});
     }
-    say_({{"task", name},
-          {"us", times[0].median * 1e6},
-          {"us_quartiles", {times[0].lower * 1e6, times[0].upper * 1e6}},
-          {"cold_us", times[0].cold * 1e6},
-          {"gflops", problem_->shape().flops / times[0].median * 1e-9},
-          {"gb_per_second", problem_->bytes() / times[0].median * 1e-9},
-          {"predicted_us", finalist.seconds * 1e6},
-          {"finalist", best_index_},
-          {"rounds", times[0].rounds},
-          {"error", best_error_},
-          {"problem", wrong + times[0].problem},
-          {"against", against}});
+    boost::json::object row{{"task", task.name},
+                            {"target", to_string(task.target)},
+                            {"predicted_us", finalist.seconds * 1e6},
+                            {"finalist", best_index_},
+                            {"rounds", times[0].rounds},
+                            {"error", best_error_},
+                            {"problem", cat(times[0].problem, times[0].problem.empty() || wrong.empty() ? "" : "; ", wrong)},
+                            {"against", against}};
+    if (times[0].problem.empty()) add_times(times[0], row);
+    say_(row);
     return wrong.empty() && times[0].problem.empty();
+  }
+
+  void add_times(const Times& ours, boost::json::object& row) const {
+    row["us"] = ours.median * 1e6;
+    row["us_quartiles"] = {ours.lower * 1e6, ours.upper * 1e6};
+    row["cold_us"] = ours.cold * 1e6;
+    row["gflops"] = problem_->shape().flops / ours.median * 1e-9;
+    row["gb_per_second"] = problem_->bytes() / ours.median * 1e-9;
   }
 
   device::Device& device_;
@@ -201,7 +216,8 @@ bool run_task(device::Device& device, const std::string& device_name, const Task
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     TuneTask& task = list->tasks[i];
     if (task.name != options.task) continue;
-    set_target(task.target, device, device_name);
+    if (std::string wrong = set_target(task.target, device, device_name); !wrong.empty())
+      return say({{"skipped", options.task}, {"problem", wrong}}), false;
     return TaskRun(device, options, say).run(task, list->list.tasks[i], list->library, list->list.rules.value);
   }
   return say({{"skipped", options.task}, {"problem", "the list has no such task"}}), false;

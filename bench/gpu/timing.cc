@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 
 namespace tw::gpu_bench {
@@ -20,12 +21,6 @@ i64 flush_bytes(device::Device& device) { return std::max<i64>(i64{64} << 20, 2 
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
 // Of each round in which both were timed.
 std::vector<double> ratios(const std::vector<double>& of, const std::vector<double>& to) {
   std::vector<double> out;
@@ -34,8 +29,6 @@ std::vector<double> ratios(const std::vector<double>& of, const std::vector<doub
 }
 
 }  // namespace
-
-double median_of(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 
 Clock::Clock(device::Device& device)
     : api_(driver()), device_(device), stream_(cuda::stream_of(device)), flush_(device, flush_bytes(device)) {
@@ -134,9 +127,9 @@ std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const T
     if (recorded[i].graph) api_.graph_executable_destroy(recorded[i].graph);
     if (!out[i].problem.empty()) continue;
     std::vector<double> ratio = ratios(hot[i], hot[0]);
-    out[i].median = median_of(hot[i]), out[i].lower = quantile(hot[i], 0.25), out[i].upper = quantile(hot[i], 0.75);
-    out[i].ratio = median_of(ratio), out[i].ratio_lower = quantile(ratio, 0.25), out[i].ratio_upper = quantile(ratio, 0.75);
-    out[i].cold = median_of(cold_samples[i]), out[i].cold_ratio = median_of(ratios(cold_samples[i], cold_samples[0]));
+    out[i].median = median(hot[i]), out[i].lower = quantile(hot[i], 0.25), out[i].upper = quantile(hot[i], 0.75);
+    out[i].ratio = median(ratio), out[i].ratio_lower = quantile(ratio, 0.25), out[i].ratio_upper = quantile(ratio, 0.75);
+    out[i].cold = median(cold_samples[i]), out[i].cold_ratio = median(ratios(cold_samples[i], cold_samples[0]));
     out[i].rounds = static_cast<int>(hot[i].size());
   }
   return out;

@@ -65,6 +65,4 @@ class Clock {
   device::Memory flush_;
 };
 
-double median_of(std::vector<double> values);
-
 }  // namespace tw::gpu_bench

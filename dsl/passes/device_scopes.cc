@@ -6,6 +6,7 @@
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/combining.h"
 #include "dsl/passes/outer_dimension.h"
 #include "dsl/passes/thread_axes.h"
 
@@ -208,7 +209,8 @@ class PrivateRegion {
 class ScopeAssignment {
  public:
   ScopeAssignment(Arena& arena, const Stmt* kernel, const GpuLimits& limits)
-      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)), threads_(extents_), rooms_(kernel) {}
+      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)), threads_(extents_),
+        rooms_(kernel, combining_bytes(kernel, extents_, limits.has_shuffles)) {}
 
   const Stmt* stmt(const Stmt* s) {
     if (const For* loop = as<For>(s)) return this->loop(loop);

@@ -24,8 +24,9 @@ namespace tw {
 
 struct GpuLimits {
   i64 threads = 256;             // of one work-group
-  i64 shared_bytes = 32 << 10;   // of one work-group
+  i64 shared_bytes = 32 << 10;   // of one work-group, with what alignment adds
   i64 private_bytes = 16 << 10;  // of Local buffers of one work-item
+  bool has_shuffles = false;     // work-items of a warp read each other's registers (dsl/passes/combining.h)
 };
 
 // One pointer that a kernel takes.

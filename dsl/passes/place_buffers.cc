@@ -54,9 +54,9 @@ class BufferPlacement {
   }
 
   Result<PlacedProgram> run() {
-    for_each_nest([&](const Stmt* nest) { find_loops(nest, nullptr); });
+    for_each_nest([&](const Stmt* nest, std::size_t at) { find_loops(nest, at, nullptr); });
     for (Usage& usage : usages_) usage.spans.resize(usage.buffer->shape.size());
-    for_each_nest([&](const Stmt* nest) { find_regions(nest); });
+    for_each_nest([&](const Stmt* nest, std::size_t) { find_regions(nest); });
     for (Usage& usage : usages_) {
       if (usage.seen) TW_TRY_STATUS(check_ring(usage));
       if (!is_rewritten(usage)) keep_whole(usage);
@@ -75,12 +75,9 @@ class BufferPlacement {
   template <class Visit>
   void for_each_nest(Visit visit) {
     if (const Seq* seq = as<Seq>(program_.body)) {
-      for (const Stmt* nest : seq->stmts) {
-        visit(nest);
-        ++nest_;
-      }
+      for (std::size_t i = 0; i < seq->stmts.size(); ++i) visit(seq->stmts[i], i);
     } else if (program_.body) {
-      visit(program_.body);
+      visit(program_.body, std::size_t{0});
     }
   }
   Usage* find(const Buffer* buffer) {
@@ -92,29 +89,29 @@ class BufferPlacement {
 
   // ---- which loops do all accesses of a buffer share?
 
-  // In order of execution: a store's values, then its targets. `condition` = the innermost If around.
-  void find_loops(const Node* node, const If* condition) {
+  // In order of execution: a store's values, then its targets. `nest` = number of the top-level one, `condition` = the innermost If around.
+  void find_loops(const Node* node, std::size_t nest, const If* condition) {
     if (const For* loop = as<For>(node)) {
       loops_.push_back(loop);
-      find_loops(loop->body, condition);
+      find_loops(loop->body, nest, condition);
       loops_.pop_back();
       return;
     }
     if (const If* branch = as<If>(node)) condition = branch;
-    for_each_child(node, [&](const Node* child) { find_loops(child, condition); });
-    if (const Load* load = as<Load>(node)) touch(load->buffer, condition, true);
+    for_each_child(node, [&](const Node* child) { find_loops(child, nest, condition); });
+    if (const Load* load = as<Load>(node)) touch(load->buffer, nest, condition, true);
     if (const Store* store = as<Store>(node)) {
-      for (const StoreTarget& target : store->targets) touch(target.buffer, condition, false);
+      for (const StoreTarget& target : store->targets) touch(target.buffer, nest, condition, false);
     }
   }
 
-  void touch(const Buffer* buffer, const If* condition, bool is_read) {
+  void touch(const Buffer* buffer, std::size_t nest, const If* condition, bool is_read) {
     Usage* usage = find(buffer);
     if (!usage) return;
-    usage->last_nest = nest_;
+    usage->last_nest = nest;
     if (!usage->seen) {
       usage->seen = true;
-      usage->first_nest = nest_;
+      usage->first_nest = nest;
       usage->loops = private_loops(condition, is_read);
       usage->carrier = loop_inside(usage->loops.size());
       return;
@@ -436,7 +433,6 @@ class BufferPlacement {
   std::vector<const For*> loops_;
   VarRanges ranges_;
   std::vector<Sum> guards_;  // negative where the accesses at hand run
-  std::size_t nest_ = 0;
 };
 
 }  // namespace

@@ -96,7 +96,9 @@ class Sharing {
 
 }  // namespace
 
-SharedRooms::SharedRooms(const Stmt* kernel) : lifetimes_(lifetimes_of(kernel)) { remove_kept(kernel, lifetimes_); }
+SharedRooms::SharedRooms(const Stmt* kernel, i64 taken) : lifetimes_(lifetimes_of(kernel)), bytes_(taken) {
+  remove_kept(kernel, lifetimes_);
+}
 
 std::size_t SharedRooms::room_for(const Buffer* buffer) const {
   auto lifetime = lifetimes_.find(buffer);
@@ -113,7 +115,7 @@ std::size_t SharedRooms::room_for(const Buffer* buffer) const {
 i64 SharedRooms::bytes_with(const Buffer* buffer) const {
   std::size_t r = room_for(buffer);
   i64 before = r < rooms_.size() ? rooms_[r].bytes : 0;
-  return bytes_ + std::max<i64>(0, bytes_of(buffer) - before);
+  return bytes_ + std::max<i64>(0, aligned_shared(bytes_of(buffer)) - aligned_shared(before));
 }
 
 i64 SharedRooms::add(const Buffer* buffer) {

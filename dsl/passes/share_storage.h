@@ -16,10 +16,15 @@ struct SharedRoom {
   std::vector<Lifetime> lifetimes;
 };
 
-// Rooms of one kernel, filled greedily in the order of Allocs.
+// Where an array begins in the shared memory of a group: no operation of a device wants more.
+inline constexpr i64 kSharedAlignment = 128;  // bytes
+inline i64 aligned_shared(i64 bytes) { return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment; }
+
+// Rooms of one kernel, filled greedily in the order of Allocs. Bytes are counted with what alignment adds.
 class SharedRooms {
  public:
-  explicit SharedRooms(const Stmt* kernel);
+  // `taken`: bytes that the kernel needs beside its buffers.
+  SharedRooms(const Stmt* kernel, i64 taken);
   // Bytes of all rooms once the buffer has its place, which is not taken.
   i64 bytes_with(const Buffer* buffer) const;
   // Takes the place; the bytes of all rooms.
@@ -32,7 +37,7 @@ class SharedRooms {
 
   std::map<const Buffer*, Lifetime> lifetimes_;  // of those that may take turns
   std::vector<SharedRoom> rooms_;
-  i64 bytes_ = 0;
+  i64 bytes_;
 };
 
 Program share_storage(Arena& arena, Program program, const std::vector<SharedRoom>& rooms);

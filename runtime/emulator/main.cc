@@ -196,7 +196,7 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
   std::string where = machine ? machine->where() : "the emulator";
   if (caught == SIGPROF)
     answer.report = {.status = EmulationStatus::Timeout,
-                     .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s")};
+                     .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s of processor time")};
   else
     answer.report = {.status = EmulationStatus::Crash, .message = cat(where, ": ", strsignal(caught))};
   return answer;

@@ -8,21 +8,13 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "dsl/base/quantile.h"
+
 namespace tw {
 namespace {
 
 constexpr int kRetries = 6;
 constexpr double kWaitedPart = 0.01;  // of a sample
-
-// The value below which the part `part` of the values lies; sorts.
-double quantile(std::vector<double>& values, double part) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  double at = part * static_cast<double>(values.size() - 1);
-  auto low = static_cast<std::size_t>(at);
-  std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
-}
 
 struct Spread {
   double lower = 0, median = 0, upper = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/object_loader.h"
 #include "runtime/worker/sampling.h"
@@ -211,9 +212,7 @@ void DeviceTask::time_cold(Loaded& candidate, int samples, MeasureResult& result
     if (!other.fill(static_cast<u8>(i)) || candidate.kernel->run(seconds) != 0) return;
     times.push_back(seconds);
   }
-  if (times.empty()) return;
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  result.cold_seconds = times[times.size() / 2];
+  if (!times.empty()) result.cold_seconds = median(std::move(times));
 }
 
 // If what follows takes longer than `seconds`, the tuner is told so.

@@ -147,10 +147,10 @@ class FinalistSearch {
     if (!out.why.empty()) out.stage = "limits";
     GpuDraft draft(*space_.gpu);
     finalist.seconds = draft.seconds(program, registers);
-    finalist.estimate = draft.kernels();
+    std::vector<KernelEstimate> estimate = draft.kernels();  // with the registers that ptxas gave
     std::size_t prepacked = manifest.prepack_launches.size();
-    for (std::size_t i = 0; i < finalist.estimate.size() && prepacked + i < finalist.kernels.size(); ++i)
-      finalist.kernels[prepacked + i].seconds = finalist.estimate[i].seconds;
+    for (std::size_t i = 0; i < estimate.size() && prepacked + i < finalist.kernels.size(); ++i)
+      finalist.kernels[prepacked + i].seconds = estimate[i].seconds;
   }
 
   FinalistFit fit_of(const KernelLaunch& launch, const cuda::Compiled& compiled) const {

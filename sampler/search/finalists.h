@@ -45,7 +45,6 @@ struct Finalist {
   Kernel source;  // CUDA C with its launches; symbol: the task's name
   cuda::Compiled compiled;
   std::vector<FinalistFit> kernels;      // of prepack and run, in the order of their launches
-  std::vector<KernelEstimate> estimate;  // by launch of run, with the registers that ptxas gave
   double seconds = 0;                    // predicted
   GateVerdict gate;
   bool is_checked = false;  // by the gate, if there is one

@@ -37,7 +37,9 @@ CodegenTarget codegen_target(const Target& target) {
   return {.triple = target.triple, .cpu = target.cpu, .features = target.features, .vector_bits = target.vector_bits};
 }
 
-GpuLimits gpu_limits(const Target& target) { return {.threads = target.group_threads, .shared_bytes = target.shared_bytes}; }
+GpuLimits gpu_limits(const Target& target) {
+  return {.threads = target.group_threads, .shared_bytes = target.shared_bytes, .has_shuffles = target.kind == TargetKind::Cuda};
+}
 
 WorkerOptions worker_options(const Target& target) {
   if (target.kind == TargetKind::Cuda) return {.program = "tracewright-worker-cuda", .device = 0};
@@ -55,7 +57,8 @@ Status can_be_lowered(Arena& arena, const Program& program, const Target& target
 }
 
 Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol) {
-  return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, symbol);
+  return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, symbol,
+                             target.shared_bytes);
 }
 
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times) {

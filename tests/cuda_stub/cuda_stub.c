@@ -2,8 +2,9 @@
  * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
  * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
  * in it to its fourth parameter: 8 bytes of length, then the data. TW_STUB_SHARED: the shared memory that
- * each launch must give. TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
- * "wrong", "outside", "crash"); with TW_STUB_ONCE, the path of a file, only once: whoever can remove the file has the fault. Built with
+ * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
+ * "wrong", "outside", "crash", "exit"); with TW_STUB_AFTER not the first so many times in a process; with TW_STUB_ONCE, the path of a file, only
+ * once: whoever can remove the file has the fault. Built with
  * TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <stdio.h>
@@ -30,8 +31,10 @@ static int broken = 0; /* the code that every call answers with from now on */
 static Graph* recording = NULL;
 
 static int has_fault(const char* name) {
-  const char *fault = getenv("TW_STUB_FAULT"), *once = getenv("TW_STUB_ONCE");
+  static int times = 0;
+  const char *fault = getenv("TW_STUB_FAULT"), *after = getenv("TW_STUB_AFTER"), *once = getenv("TW_STUB_ONCE");
   if (!fault || strcmp(fault, name) != 0) return 0;
+  if (after && times++ < atoi(after)) return 0;
   return !once || unlink(once) == 0;
 }
 
@@ -50,6 +53,7 @@ static int run(void* const* pointers) {
   const float *a = pointers[0], *b = pointers[1];
   float* c = pointers[2];
   if (has_fault("crash")) abort();
+  if (has_fault("exit")) _exit(7);
   if (has_fault("illegal")) return broken = 700;
   if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
   for (long i = 0; i < m; ++i) {
@@ -77,7 +81,10 @@ int cuGetErrorString(int code, const char** text) {
 int cuDeviceGetCount(int* count) { return *count = has_fault("none") ? 0 : 1, 0; }
 int cuDeviceGet(int* device, int index) { return *device = index, index == 0 ? 0 : 101; }
 int cuDeviceGetName(char* name, int bytes, int device) { return (void)device, snprintf(name, (size_t)bytes, "Stub GPU"), 0; }
-int cuDeviceGetAttribute(int* value, int attribute, int device) { return (void)device, *value = attribute == 75 ? 8 : 0, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  int arch = getenv("TW_STUB_ARCH") ? atoi(getenv("TW_STUB_ARCH")) : 80;
+  return (void)device, *value = attribute == 75 ? arch / 10 : attribute == 76 ? arch % 10 : 0, 0;
+}
 int cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = (size_t)1 << 30, 0; }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, *context = &broken, 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, 0; }

@@ -1,8 +1,12 @@
 // An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped
-// where there is none.
+// where there is none. How it is compiled for other devices: with a stub (tests/opencl_stub) that says what it is asked.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "runtime/export_device.h"
+#include "runtime/measurer.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"
@@ -45,7 +49,7 @@ int main(void) {
 class Exported {
  public:
   Exported(const std::string& use, const std::string& schedule, const std::string& program,
-           const std::string& without = "") {
+           const std::string& without = "", const std::string& loader_folder = "") {
     Target target;
     target.kind = TargetKind::OpenCl;
     test::Scheduled scheduled(use, {}, schedule);
@@ -61,14 +65,19 @@ class Exported {
       task.kernel.code.erase(at, without.size());
     EXPECT_EQ(write_device_export({"lib", {task}}, folder_.path()).error, "");
     test::write_file(folder_.path() + "/main.c", program);
-    test::Finished compiled = run({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
-                                   "main", "main.c", "lib.c", "-l:libOpenCL.so.1"});
+    std::vector<std::string> words = {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
+                                      "main", "main.c", "lib.c", "-l:libOpenCL.so.1"};
+    if (!loader_folder.empty()) words.push_back("-L" + loader_folder);
+    test::Finished compiled = run(words);
     problem = compiled.code == 0 ? "" : compiled.err;
+    kernel = task.kernel;
   }
-  test::Finished run(const std::vector<std::string>& words) {
-    return test::run_program(words, {.folder = folder_.path(), .environment = {"POCL_CACHE_DIR=" + cache_.path()}});
+  test::Finished run(const std::vector<std::string>& words, std::vector<std::string> environment = {}) {
+    environment.push_back("POCL_CACHE_DIR=" + cache_.path());
+    return test::run_program(words, {.folder = folder_.path(), .environment = environment});
   }
   std::string problem;  // of the C compiler or linker
+  Kernel kernel;
 
  private:
   test::TemporaryDirectory folder_, cache_;
@@ -81,6 +90,40 @@ TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
   ASSERT_EQ(library.problem, "");
   test::Finished ran = library.run({"./main"});
   EXPECT_EQ(ran.out, "right\n") << ran.err;
+}
+
+// The worker and an exported host ask the compiler for the same language, whatever the device has: what runs is what was measured.
+TEST(ExportOpenCl, KernelsAreCompiledAsTheyWereMeasured) {
+  const std::string stub = TW_BINARY_DIR "/tests/opencl_stub";
+  if (!std::filesystem::exists(stub + "/libOpenCL.so.1")) GTEST_SKIP() << "built without OpenCL's headers";
+  const char* use = "dense(M = 19, N = 24, K = 13)";
+  Exported library(use, test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}), kProgram, "", stub);
+  ASSERT_EQ(library.problem, "");
+  Target target;
+  target.kind = TargetKind::OpenCl;
+  test::Scheduled plain(use, {}, "");
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  BuiltKernel reference = build_reference(plain.program(), target, *compiler);
+  struct Row {
+    const char *version, *extensions, *option;
+  };
+  for (const Row& row : {Row{"OpenCL C 1.2 stub", "cl_khr_subgroups", "[-cl-std=CL1.2]"}, Row{"OpenCL C 2.0 stub", "cl_khr_fp64", "[-cl-std=CL1.2]"},
+                         Row{"OpenCL C 2.0 stub", "cl_khr_fp64 cl_khr_subgroups", "[-cl-std=CL2.0]"},
+                         Row{"OpenCL C 3.0 stub", "cl_khr_subgroups cl_khr_fp64", "[-cl-std=CL3.0]"}}) {
+    std::vector<std::string> environment = {"LD_LIBRARY_PATH=" + stub, cat("TW_STUB_CL_VERSION=", row.version),
+                                            cat("TW_STUB_CL_EXTENSIONS=", row.extensions)};
+    test::Finished exported = library.run({"./main"}, environment);
+    EXPECT_EQ(exported.out, "create: -11\n");
+    EXPECT_NE(exported.err.find(row.option), std::string::npos) << exported.err;
+    for (std::string& variable : environment) putenv(variable.data());
+    WorkerStart worker = start_worker(worker_options(target));
+    for (const char* name : {"LD_LIBRARY_PATH", "TW_STUB_CL_VERSION", "TW_STUB_CL_EXTENSIONS"}) unsetenv(name);
+    ASSERT_TRUE(worker.measurer) << worker.error;
+    TaskStart task = worker.measurer->begin_task(*reference.kernel, tolerance_of(plain.program()), 1);
+    ASSERT_GE(task.task, 0) << task.error;
+    MeasureResult measured = worker.measurer->measure(task.task, library.kernel, {});
+    EXPECT_NE(measured.message.find(row.option), std::string::npos) << measured.message;
+  }
 }
 
 // Oclgrind runs kernels one work-item at a time and watches every access. Small shapes: it is slow.

@@ -45,11 +45,12 @@ TEST_F(Finalists, AreFitForTheirDevice) {
     for (const Finalist& finalist : result.finalists) {
       EXPECT_EQ(cuda::why_unfit(finalist.compiled), "");
       EXPECT_NE(finalist.compiled.ptx.find(std::string(".target ") + arch), std::string::npos);
-      ASSERT_EQ(finalist.estimate.size(), finalist.source.manifest.run_launches.size());
-      for (std::size_t i = 0; i < finalist.estimate.size(); ++i) {
-        EXPECT_EQ(finalist.estimate[i].threads, finalist.source.manifest.run_launches[i].threads);
-        EXPECT_EQ(finalist.estimate[i].grid, finalist.source.manifest.run_launches[i].groups);
-        EXPECT_GT(finalist.estimate[i].occupancy, 0);
+      std::size_t prepacked = finalist.source.manifest.prepack_launches.size();
+      ASSERT_EQ(finalist.kernels.size(), prepacked + finalist.source.manifest.run_launches.size());
+      for (std::size_t i = 0; i < finalist.kernels.size(); ++i) {
+        EXPECT_GT(finalist.kernels[i].blocks, 0);
+        EXPECT_EQ(finalist.kernels[i].seconds.has_value(), i >= prepacked);
+        EXPECT_GT(finalist.kernels[i].seconds.value_or(1), 0);
       }
       EXPECT_GE(finalist.seconds, last);
       last = finalist.seconds;

@@ -176,12 +176,12 @@ class GpuBenchProgram : public ::testing::Test {
     }
     test::write_file(folder_.path() + "/outputs", all);
   }
-  Finished run_task(std::vector<std::string> environment) {
+  Finished run_task(std::vector<std::string> environment, const char* finalists = "3") {
     test::write_file(folder_.path() + "/list.yaml",
                      "version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n"
                      "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}\n");
     environment.push_back("TW_STUB_GEMM=64,64,32");
-    return run({"--only", "mm", "--list", "list.yaml", "--finalists", "3"}, environment);
+    return run({"--only", "mm", "--list", "list.yaml", "--finalists", finalists}, environment);
   }
 
   test::TemporaryDirectory folder_;
@@ -228,6 +228,43 @@ TEST_F(GpuBenchProgram, ACrashCostsOneFinalist) {
   std::string all = boost::json::serialize(result());
   EXPECT_NE(all.find("ended the process: signal 6"), std::string::npos) << all;
   EXPECT_EQ(rows().back().as_object().at("task"), "mm") << all;
+}
+
+// Each finalist runs 13 times before the next one. What was measured before the end is measured again, and told once.
+TEST_F(GpuBenchProgram, AnExitCostsOneFinalist) {
+  test::write_file(folder_.path() + "/once", "x");
+  run_task({"TW_STUB_FAULT=exit", "TW_STUB_AFTER=20", cat("TW_STUB_ONCE=", folder_.path(), "/once")});
+  std::string all = boost::json::serialize(result());
+  EXPECT_NE(all.find(R"({"skipped":"1","problem":"ended the process: exit code 7"})"), std::string::npos) << all;
+  std::vector<i64> tried;
+  for (const boost::json::value& row : rows()) {
+    if (row.as_object().contains("finalist") && !row.as_object().contains("task")) tried.push_back(row.at("finalist").to_number<i64>());
+  }
+  EXPECT_EQ(tried, (std::vector<i64>{0, 2})) << all;
+}
+
+// The finalist is right, and fails while it is timed in turn with others.
+TEST_F(GpuBenchProgram, WithoutATimeThereIsNoRate) {
+  Finished finished = run_task({"TW_STUB_FAULT=illegal", "TW_STUB_AFTER=20"}, "1");
+  EXPECT_EQ(finished.code, 1) << finished.out << finished.err;
+  const boost::json::array found = rows();
+  const boost::json::object& task = found.back().as_object();
+  EXPECT_EQ(task.at("task"), "mm");
+  for (const char* name : {"us", "us_quartiles", "cold_us", "gflops", "gb_per_second"}) EXPECT_FALSE(task.contains(name)) << name;
+  EXPECT_NE(finished.out.find("it cannot be run: "), std::string::npos) << finished.out;
+}
+
+// The list is for sm_80, whose groups have more shared memory.
+TEST_F(GpuBenchProgram, KernelsAreForThisGpu) {
+  Finished finished = run_task({"TW_STUB_ARCH=89"}, "1");
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  const boost::json::array found = rows();
+  EXPECT_EQ(found.back().at("target"), "cuda -arch=sm_89");
+}
+
+TEST_F(GpuBenchProgram, AFileThatCannotBeWritten) {
+  Finished finished = test::run_program({TW_BINARY_DIR "/tracewright-gpu-bench", "--emulate", "/nowhere/out.json"}, {.folder = folder_.path()});
+  EXPECT_EQ(finished.code, 1) << finished.err;
 }
 
 TEST_F(GpuBenchProgram, NoDriver) {

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "backends/cuda/toolkit.h"
 #include "backends/gpu_source/source.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/nvrtc.h"
 #include "support/scheduled.h"
+#include "support/support.h"
 
 namespace tw {
 namespace {
@@ -27,6 +30,15 @@ std::string cuda_source(const std::string& more = "") {
   Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "mm");
   EXPECT_TRUE(printed);
   return printed->code;
+}
+
+TEST(CudaToolkit, NewestFirst) {
+  test::TemporaryDirectory folder;
+  for (const char* name : {"cuda-9.2", "cuda-13.0", "cuda-12.9", "cuda-12.10", "cuda-samples", "cuda"})
+    std::filesystem::create_directory(folder.path() + "/" + name);
+  std::vector<std::string> expected;
+  for (const char* name : {"cuda", "cuda-13.0", "cuda-12.10", "cuda-12.9", "cuda-9.2"}) expected.push_back(folder.path() + "/" + name);
+  EXPECT_EQ(cuda::toolkit_homes(folder.path()), expected);
 }
 
 class Nvrtc : public ::testing::TestWithParam<const char*> {};

@@ -217,7 +217,7 @@ TEST_F(RunManifest, DamagedManifestsAreRefused) {
   };
   const Row rows[] = {
       {"\"rank\":1", "\"rank\":\"one\"", "finalists[0].rank: expected an integer from 1 to 1000000, found \"one\""},
-      {"\"format\":1", "\"format\":2", "format: expected an integer from 1 to 1, found 2"},
+      {"\"format\":2", "\"format\":1", "format: expected an integer from 2 to 2, found 1"},
       {"\"groups\":[", "\"groups\":[0,", "finalists[0].run.launches[0].groups: expected three integers, found"},
       {"\"buffer\":2", "\"buffer\":7", "expected an integer from 0 to 2, found 7"},
       {"\"bytes\":8192", "\"bytes\":8190",
