@@ -1,5 +1,7 @@
 #include "dsl/schedule/copy.h"
 
+#include <algorithm>
+
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/move.h"
@@ -73,6 +75,23 @@ Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer
       .about_block(block->id.value);
 }
 
+Result<List<const Block*>> consumers_named(const State& state, Array<BlockId> ids, const Buffer* buffer) {
+  List<const Block*> named;
+  for (BlockId id : ids) {
+    TW_TRY(const Block* block, state.block(id));
+    if (std::find(named.begin(), named.end(), block) != named.end()) {
+      return reject("block `{a}` stands twice among the consumers", block->name).about_block(id.value);
+    }
+    if (!reads_buffer(block, buffer)) {
+      return reject("consumer `{a}` does not read `{b}`", block->name, buffer->name).about_block(id.value);
+    }
+    named.push_back(block);
+  }
+  List<const Block*> order = blocks_in(state.program().body);
+  std::erase_if(order, [&](const Block* block) { return std::find(named.begin(), named.end(), block) == named.end(); });
+  return order;
+}
+
 VarRanges ranges_to(const Path& path, int at) {
   VarRanges ranges;
   for (int i = 0; i < at; ++i) {
@@ -100,9 +119,15 @@ Status is_written_before(const State& state, const Block* block, const Buffer* b
   return ok();
 }
 
-int highest_without_reader(const Path& path, const Buffer* buffer) {
+int highest_without_reader(const Path& path, const Buffer* buffer, const List<const Block*>& but_for) {
+  auto is_read = [&](const Stmt* stmt) {
+    List<const Block*> readers = readers_of(stmt, buffer);
+    return std::any_of(readers.begin(), readers.end(), [&](const Block* reader) {
+      return std::find(but_for.begin(), but_for.end(), reader) == but_for.end();
+    });
+  };
   int at = 0;
-  while (as<Seq>(path[at]) || !readers_of(path[at], buffer).empty()) ++at;
+  while (as<Seq>(path[at]) || is_read(path[at])) ++at;
   return at;
 }
 
