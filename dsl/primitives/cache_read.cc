@@ -43,19 +43,6 @@ static Status are_below(const List<const Block*>& readers, const Path& path, int
   return ok();
 }
 
-// Boxes of several readers may have a gap between them, and nobody need have written that.
-static Status has_no_gaps(State& state, const List<const Block*>& readers, const Stmt* around, const Region& box,
-                          const VarRanges& ranges) {
-  if (readers.size() == 1 || writers_of(state.program().body, box.buffer).empty()) return ok();
-  for (const Block* reader : readers) {
-    if (contains(*region_of(state.arena(), around, box.buffer, AccessKind::Read, ranges, reader), box, ranges)) return ok();
-  }
-  std::optional<Region> written = region_of(state.arena(), around, box.buffer, AccessKind::Write, ranges);
-  if (written && written->exact && contains(*written, box, ranges)) return ok();
-  return reject("cannot prove that all of the box of `{a}` that {0} blocks read is written", box.buffer->name,
-                static_cast<i64>(readers.size()));
-}
-
 static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope_name, Blocks consumers) {
   TW_TRY(const Block* block, state.block(id));
   TW_TRY(Scope scope, scope_named(state, scope_name));
@@ -69,7 +56,7 @@ static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope
 
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), around_copy(path, at), buffer, AccessKind::Read, around, readers);
-  TW_TRY_STATUS(has_no_gaps(state, readers, around_copy(path, at), region, around));
+  TW_TRY_STATUS(is_all_written(state, readers, region));
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
                                           buffer->shape, scope);
   const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);

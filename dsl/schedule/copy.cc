@@ -131,6 +131,37 @@ int highest_without_reader(const Path& path, const Buffer* buffer, const List<co
   return at;
 }
 
+namespace {
+
+// What a block writes on its whole domain, whatever loops it has now.
+Region written_by(State& state, const Block* writer, const Buffer* buffer) {
+  List<Range> domain;
+  for (const IterVar& iter : writer->iters) domain.push_back({state.build().integer(0), iter.extent});
+  Program before = state.program();
+  Region written = *region_of(state.arena(), nest_over(state, writer, domain, false, {}, nullptr), buffer, AccessKind::Write, {});
+  state.set_program(before);
+  return written;
+}
+
+i64 end_of(const Range& constant) { return *constant_of(constant.min) + constant.extent; }
+
+}  // namespace
+
+Status is_all_written(State& state, const List<const Block*>& readers, const Region& box) {
+  const Stmt* root = state.program().body;
+  List<const Block*> writers = writers_of(root, box.buffer);
+  if (box.exact || writers.empty()) return ok();
+  Region copied = *region_of(state.arena(), root, box.buffer, AccessKind::Read, {}, readers);
+  Region all = *region_of(state.arena(), root, box.buffer, AccessKind::Write, {});
+  for (std::size_t d = 0; d < copied.dims.size(); ++d)  // of_what_is_written
+    copied.dims[d].extent -= std::max<i64>(end_of(copied.dims[d]) - end_of(all.dims[d]), 0);
+  for (const Block* writer : writers) {
+    Region written = written_by(state, writer, box.buffer);
+    if (written.exact && contains(written, copied, {})) return ok();
+  }
+  return reject("cannot prove that all of the box of `{a}` that would be copied is written", box.buffer->name);
+}
+
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {
   Build build = state.build();
   List<IterVar> iters;

@@ -1,6 +1,6 @@
 // Copies of buffers and changes to them: what the primitives that cache, re-lay out and store share.
 #pragma once
-#include "dsl/analysis/affine.h"
+#include "dsl/analysis/region.h"
 #include "dsl/schedule/state.h"
 
 namespace tw {
@@ -32,6 +32,8 @@ int highest_without_writer(const Path& path, const Buffer* buffer);
 int highest_without_reader(const Path& path, const Buffer* buffer, const List<const Block*>& but_for = {});
 // Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
 Status is_written_before(const State& state, const Block* block, const Buffer* buffer);
+// A copy touches all of the box that its readers need, also what they leave out between: then some writer writes all of it.
+Status is_all_written(State& state, const List<const Block*>& readers, const Region& box);
 
 // A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
 // `like` where it uses them as indices.

@@ -256,7 +256,7 @@ class ArgumentMaker {
     List<const Buffer*> buffers = reads_ ? buffers_read(block_) : buffers_written(block_);
     if (chance(0.4) || number_ < 0 || number_ >= static_cast<i64>(buffers.size())) return default_argument(parameter);
     List<const Block*> readers = readers_of(schedule_.program().body, buffers[static_cast<std::size_t>(number_)]);
-    if (readers.empty() || chance(0.02)) readers.push_back(any_block());
+    if (chance(0.02)) readers.push_back(any_block());
     std::vector<Arg> some;
     for (const Block* reader : readers) {
       std::optional<Arg> handle = chance(0.7) ? handle_of(reader) : std::nullopt;
