@@ -143,8 +143,6 @@ Region written_by(State& state, const Block* writer, const Buffer* buffer) {
   return written;
 }
 
-i64 end_of(const Range& constant) { return *constant_of(constant.min) + constant.extent; }
-
 }  // namespace
 
 Status is_all_written(State& state, const List<const Block*>& readers, const Region& box) {
@@ -153,8 +151,10 @@ Status is_all_written(State& state, const List<const Block*>& readers, const Reg
   if (box.exact || writers.empty()) return ok();
   Region copied = *region_of(state.arena(), root, box.buffer, AccessKind::Read, {}, readers);
   Region all = *region_of(state.arena(), root, box.buffer, AccessKind::Write, {});
-  for (std::size_t d = 0; d < copied.dims.size(); ++d)  // of_what_is_written
-    copied.dims[d].extent -= std::max<i64>(end_of(copied.dims[d]) - end_of(all.dims[d]), 0);
+  for (std::size_t d = 0; d < copied.dims.size(); ++d) {  // the ends that of_what_is_written leaves out
+    std::optional<i64> from = constant_of(copied.dims[d].min), first = constant_of(all.dims[d].min);
+    if (from && first) copied.dims[d].extent = std::min(copied.dims[d].extent, *first + all.dims[d].extent - *from);
+  }
   for (const Block* writer : writers) {
     Region written = written_by(state, writer, box.buffer);
     if (written.exact && contains(written, copied, {})) return ok();
