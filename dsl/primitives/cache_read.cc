@@ -6,7 +6,8 @@
 // which nobody writes the buffer, over the box that they all read from there; its buffer has the shape and type of the
 // original. Applies unless one of them writes what it reads, or stands outside of a loop in which the copy is made, or the
 // box has elements that nobody writes. Under a predicate: the box may be larger than what is read, elements outside the
-// buffer are kept out. The result is the new block. Source: CacheRead of TVM, where a call without consumers means all blocks that read the buffer.
+// buffer are kept out. The result is the new block. Source: CacheRead of TVM, where a call without consumers means all
+// blocks that read the buffer.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"

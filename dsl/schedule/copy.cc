@@ -138,7 +138,8 @@ Region written_by(State& state, const Block* writer, const Buffer* buffer) {
   List<Range> domain;
   for (const IterVar& iter : writer->iters) domain.push_back({state.build().integer(0), iter.extent});
   Program before = state.program();
-  Region written = *region_of(state.arena(), nest_over(state, writer, domain, false, {}, nullptr), buffer, AccessKind::Write, {});
+  const Stmt* nest = nest_over(state, writer, domain, false, {}, nullptr);
+  Region written = *region_of(state.arena(), nest, buffer, AccessKind::Write, {});
   state.set_program(before);
   return written;
 }
