@@ -116,6 +116,10 @@ class ArgumentChoices {
     EXPECT_EQ(type, "Blocks") << "no choices for this type of parameter";
     Choices out = {Arg{.tag = Arg::Tag::List}};
     for (const Arg& block : blocks_) out.push_back({.tag = Arg::Tag::List, .items = arena_.list<Arg>({block})});
+    if (parameter.name == "consumers") {
+      Choices pairs = lists(blocks_, 2);
+      out.insert(out.end(), pairs.begin() + static_cast<std::ptrdiff_t>(blocks_.size()), pairs.end());
+    }
     return out;
   }
 
@@ -144,6 +148,7 @@ class ArgumentChoices {
   static Choices words(const std::string& parameter) {
     static const std::map<std::string, Choices> known = {{"scope", texts({"global", "local"})},
                                                          {"access", texts({"read", "write"})},
+                                                         {"position", texts({"first", "last"})},
                                                          {"thread", texts({"blockIdx.x", "threadIdx.x", "vthread"})},
                                                          {"dtype", texts({"f64", "i32"})},
                                                          {"intrinsic", texts({"test_fma2", "test_scale2", "test_add2"})}};

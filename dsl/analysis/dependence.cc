@@ -122,7 +122,7 @@ Status check_writes(Arena& arena, const Program& program, const For* loop, const
   List<const Block*> below = blocks_in(loop);
   for (const Block* block : below) {
     TW_TRY_STATUS(feeds_only_spatial(block, loop));
-    if (private_buffers) TW_TRY_STATUS(carries_nothing(arena, program, block, loop, around, below));
+    TW_TRY_STATUS(carries_nothing(arena, program, block, loop, around, below));
     if (loop->extent == 1) continue;
     for (const Buffer* buffer : buffers_written(block)) {
       if (private_buffers && is_private_to(program, buffer, below)) continue;

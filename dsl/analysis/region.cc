@@ -282,7 +282,8 @@ void unite(Arena& arena, Region& into, const Region& other, const VarRanges& ran
 // Walks a subtree and unites the regions of its accesses.
 class RegionFinder {
  public:
-  RegionFinder(Arena& arena, const Buffer* buffer, AccessKind kind, const VarRanges& around, const Block* only)
+  // `only`: the blocks that count; none = all.
+  RegionFinder(Arena& arena, const Buffer* buffer, AccessKind kind, const VarRanges& around, Array<const Block*> only)
       : arena_(arena), buffer_(buffer), kind_(kind), all_(around), only_(only) {}
 
   void visit(const Stmt* stmt) {
@@ -293,7 +294,7 @@ class RegionFinder {
     if (loop) pop();
   }
   void visit_block(const Block* block) {
-    if (only_ && block != only_) return;
+    if (!only_.empty() && std::find(only_.begin(), only_.end(), block) == only_.end()) return;
     Substitution bindings;
     bool ready = false;
     List<Bound> bounds;
@@ -369,14 +370,14 @@ class RegionFinder {
   const Buffer* buffer_;
   AccessKind kind_;
   VarRanges inner_, all_;
-  const Block* only_;
+  Array<const Block*> only_;
   std::optional<Region> found_;
 };
 
 List<Region> regions(Arena& arena, const Block* block, AccessKind kind) {
   List<Region> out;
   for (const Buffer* buffer : kind == AccessKind::Read ? buffers_read(block) : buffers_written(block)) {
-    RegionFinder finder(arena, buffer, kind, {}, nullptr);
+    RegionFinder finder(arena, buffer, kind, {}, {});
     finder.visit_inside(block);
     out.push_back(*finder.found());
   }
@@ -390,7 +391,14 @@ List<Region> writes(Arena& arena, const Block* block) { return regions(arena, bl
 
 std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
                                 const VarRanges& around, const Block* only) {
-  RegionFinder finder(arena, buffer, kind, around, only);
+  RegionFinder finder(arena, buffer, kind, around, {&only, only ? 1u : 0u});
+  finder.visit(subtree);
+  return finder.found();
+}
+
+std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
+                                const VarRanges& around, const List<const Block*>& only) {
+  RegionFinder finder(arena, buffer, kind, around, {only.data(), only.size()});
   finder.visit(subtree);
   return finder.found();
 }

@@ -47,11 +47,13 @@ List<const Buffer*> buffers_written(const Block* block);
 List<Region> reads(Arena& arena, const Block* block);
 List<Region> writes(Arena& arena, const Block* block);
 
-// What the blocks in `subtree` (or only one of them) touch of a buffer. The loops in the subtree run over their whole
+// What the blocks in `subtree` (or only one or some of them) touch of a buffer. The loops in the subtree run over their whole
 // range; the variables of loops around it stay symbols, `around` says how far they reach. Nothing if the buffer is not
 // touched that way.
 std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
                                 const VarRanges& around, const Block* only = nullptr);
+std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
+                                const VarRanges& around, const List<const Block*>& only);
 
 // Is every element of `part` in `whole`? Both over variables with these ranges. false = not proved.
 bool contains(const Region& whole, const Region& part, const VarRanges& ranges);

@@ -2,8 +2,9 @@
 //   for i { C[i] = A[i] * 2 }     cache_write(C, 0, "local")
 //   ->   for i { C_local[i] = A[i] * 2 };  for i { C[i] = C_local[i] }
 // The copy is made outside all loops in which nobody else reads the buffer, over the box that the block writes from
-// there; the new buffer has the shape and type of the original. Applies to a complete or reduction block whose writes
-// fill a box. Under a predicate: the copy has the same tails. The result is the new block.
+// there; the new buffer has the shape and type of the original. Blocks listed as `consumers` read the new buffer from then
+// on, the others still the original; without a list all read the original. Applies to a complete or reduction block whose
+// writes fill a box. Under a predicate: the copy has the same tails. The result is the new block. Source: CacheWrite of TVM.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
@@ -11,15 +12,16 @@
 
 using namespace tw;
 
-PRIMITIVE(cache_write, BlockId(BlockId block, i64 write_index, Str scope))
+PRIMITIVE(cache_write, BlockId(BlockId block, i64 write_index, Str scope, Blocks consumers = none))
 
-static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scope_name) {
+static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scope_name, Blocks consumers) {
   TW_TRY(Path path, state.path_to(id));
   const Block* block = static_cast<const Block*>(path.back());
   TW_TRY(Scope scope, scope_named(state, scope_name));
   TW_TRY(const Buffer* buffer, buffer_at(block, buffers_written(block), write_index, "written"));
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
-  int at = highest_without_reader(path, buffer);
+  TW_TRY(List<const Block*> readers, consumers_named(state, consumers, buffer));
+  int at = highest_without_reader(path, buffer, readers);
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), path[at], buffer, AccessKind::Write, around, block);
   if (!region.exact) {
@@ -35,6 +37,7 @@ static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scop
   Program before = state.program();
   insert_after(state, path[at], nest);
   state.replace(block, replace_buffer(state.arena(), block, buffer, cache));
+  for (const Block* reader : readers) state.replace(reader, redirect_loads(state.arena(), reader, buffer, cache));
   state.add_local(cache);
   TW_TRY_STATUS(concurrent_loops_stay_legal(state, id, before));
   return mover->id;

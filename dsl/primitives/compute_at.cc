@@ -2,9 +2,10 @@
 //   for i { B[i] };  for j0 in 3 { for j1 in 4 { C[j0 * 4 + j1] reads B[..] } }     compute_at(B, j0)
 //   ->   for j0 in 3 { for i in 4 { B[j0 * 4 + i] where j0 * 4 + i < 10 };  for j1 in 4 { C } }
 // Applies to a complete or reduction block that writes no parameter, if all its consumers are below the loop and its
-// own producers come before. It runs directly before the first consumer, over the box that all consumers below need;
-// elements that the box has too many, at tails, are kept out by a predicate. Reduction loops run in full. At a root
-// location nothing happens; inline is compute_inline.
+// own producers come before. It runs over the box that all consumers below need; elements that the box has too many, at
+// tails, are kept out by a predicate. Reduction loops run in full. `position` is the "last" place that it can have in the
+// loop, directly before the first consumer, or the "first" one, at the loop's begin: its own producers are all before the
+// loop. At a root location nothing happens; inline is compute_inline. Source: ComputeAt of TVM, whose index is -1 or -2.
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/bounds.h"
 #include "dsl/schedule/move.h"
@@ -12,7 +13,7 @@
 
 using namespace tw;
 
-PRIMITIVE(compute_at, Unit(BlockId block, Location at, bool keep_units = false))
+PRIMITIVE(compute_at, Unit(BlockId block, Location at, bool keep_units = false, Str position = "last"))
 
 static Status all_consumers_below(const State& state, const Block* block, const For* loop) {
   List<const Block*> readers = consumers(state.program().body, block);
@@ -104,7 +105,8 @@ static Status computes_no_more(const State& state, const Block* block, const Pat
   return ok();
 }
 
-static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units) {
+static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units, Str position) {
+  TW_TRY(bool is_first, is_first_position(state, position));
   TW_TRY(Path from, state.path_to(id));
   if (at.place == Location::Place::Root) return Unit{};
   if (at.place == Location::Place::Inline) return inline_into_consumers(state, id);
@@ -132,7 +134,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   const Stmt* nest = nest_over(state, block, ranges, keep_units, around, condition);
   List<const Stmt*> children = children_of(loop);
   Program before = state.program();
-  move_before(state, block, children[first_child_with(children, readers)], nest);
+  move_before(state, block, children[is_first ? 0 : first_child_with(children, readers)], nest);
   return concurrent_loops_stay_legal(state, id, before);
 }
 

@@ -34,6 +34,7 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 read_
 
   VarRanges around = ranges_to(path, path.index_of(loop) + 1);
   Region region = *region_of(state.arena(), loop->body, buffer, AccessKind::Read, around);
+  TW_TRY_STATUS(is_all_written(state, readers, region));
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
                                           buffer->shape, scope);
   const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);

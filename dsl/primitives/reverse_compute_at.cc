@@ -2,9 +2,10 @@
 //   for i0 in 3 { for i1 in 4 { B[i0 * 4 + i1] } };  for j { C[j] reads B[j] }     reverse_compute_at(C, i0)
 //   ->   for i0 in 3 { for i1 in 4 { B };  for j in 4 { C[i0 * 4 + j] where i0 * 4 + j < 10 } }
 // Applies to a complete or reduction block if each iteration of the loop finishes a box of what it reads, no two
-// iterations the same one, and the block reads that box at its iters. It runs directly after the last producer below
-// the loop; what else it reads must be there before the loop. Tails of the box are kept out by a predicate. At a root
-// location nothing happens; inline is reverse_compute_inline.
+// iterations the same one, and the block reads that box at its iters. What else it reads must be there before the loop.
+// Tails of the box are kept out by a predicate. `position` is the "first" place that it can have in the loop, directly
+// after the last producer there, or the "last" one, at the loop's end: its own consumers are all after the loop. At a root
+// location nothing happens; inline is reverse_compute_inline. Source: ReverseComputeAt of TVM, whose index is -2 or -1.
 // With `unfinished` the loop may feed a producer's reduction: the block runs with each partial result, the last time with the
 // whole one. Then it must do nothing that a partial result could make illegal: no reduction, no lookup, no integer division.
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 using namespace tw;
 
-PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units = false, bool unfinished = false))
+PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units = false, bool unfinished = false, Str position = "first"))
 
 // Everything the block reads comes from below the loop or from before it; everybody who reads the block comes after it.
 static Status fits_in_order(const State& state, const Block* block, const For* loop) {
@@ -157,7 +158,8 @@ static Result<List<Range>> ranges_computed(State& state, const Block* block, con
   return ranges;
 }
 
-static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units, bool unfinished) {
+static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units, bool unfinished, Str position) {
+  TW_TRY(bool is_first, is_first_position(state, position));
   TW_TRY(Path from, state.path_to(id));
   if (at.place == Location::Place::Root) return Unit{};
   if (at.place == Location::Place::Inline) return inline_into_producer(state, id);
@@ -181,7 +183,8 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   std::erase_if(sources, [&](const Block* producer) { return !is_inside(loop, producer); });
   const Expr* condition = common_condition(state.build(), sources, around);
   Program before = state.program();
-  move_after(state, block, children[last], nest_over(state, block, ranges, keep_units, around, condition));
+  const Stmt* anchor = is_first ? children[last] : children.back();
+  move_after(state, block, anchor, nest_over(state, block, ranges, keep_units, around, condition));
   return concurrent_loops_stay_legal(state, id, before);
 }
 

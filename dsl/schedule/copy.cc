@@ -1,5 +1,7 @@
 #include "dsl/schedule/copy.h"
 
+#include <algorithm>
+
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/move.h"
@@ -73,6 +75,23 @@ Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer
       .about_block(block->id.value);
 }
 
+Result<List<const Block*>> consumers_named(const State& state, Array<BlockId> ids, const Buffer* buffer) {
+  List<const Block*> named;
+  for (BlockId id : ids) {
+    TW_TRY(const Block* block, state.block(id));
+    if (std::find(named.begin(), named.end(), block) != named.end()) {
+      return reject("block `{a}` stands twice among the consumers", block->name).about_block(id.value);
+    }
+    if (!reads_buffer(block, buffer)) {
+      return reject("consumer `{a}` does not read `{b}`", block->name, buffer->name).about_block(id.value);
+    }
+    named.push_back(block);
+  }
+  List<const Block*> order = blocks_in(state.program().body);
+  std::erase_if(order, [&](const Block* block) { return std::find(named.begin(), named.end(), block) == named.end(); });
+  return order;
+}
+
 VarRanges ranges_to(const Path& path, int at) {
   VarRanges ranges;
   for (int i = 0; i < at; ++i) {
@@ -100,10 +119,48 @@ Status is_written_before(const State& state, const Block* block, const Buffer* b
   return ok();
 }
 
-int highest_without_reader(const Path& path, const Buffer* buffer) {
+int highest_without_reader(const Path& path, const Buffer* buffer, const List<const Block*>& but_for) {
+  auto is_read = [&](const Stmt* stmt) {
+    List<const Block*> readers = readers_of(stmt, buffer);
+    return std::any_of(readers.begin(), readers.end(), [&](const Block* reader) {
+      return std::find(but_for.begin(), but_for.end(), reader) == but_for.end();
+    });
+  };
   int at = 0;
-  while (as<Seq>(path[at]) || !readers_of(path[at], buffer).empty()) ++at;
+  while (as<Seq>(path[at]) || is_read(path[at])) ++at;
   return at;
+}
+
+namespace {
+
+// What a block writes on its whole domain, whatever loops it has now.
+Region written_by(State& state, const Block* writer, const Buffer* buffer) {
+  List<Range> domain;
+  for (const IterVar& iter : writer->iters) domain.push_back({state.build().integer(0), iter.extent});
+  Program before = state.program();
+  const Stmt* nest = nest_over(state, writer, domain, false, {}, nullptr);
+  Region written = *region_of(state.arena(), nest, buffer, AccessKind::Write, {});
+  state.set_program(before);
+  return written;
+}
+
+}  // namespace
+
+Status is_all_written(State& state, const List<const Block*>& readers, const Region& box) {
+  const Stmt* root = state.program().body;
+  List<const Block*> writers = writers_of(root, box.buffer);
+  if (box.exact || writers.empty()) return ok();
+  Region copied = *region_of(state.arena(), root, box.buffer, AccessKind::Read, {}, readers);
+  Region all = *region_of(state.arena(), root, box.buffer, AccessKind::Write, {});
+  for (std::size_t d = 0; d < copied.dims.size(); ++d) {  // the ends that of_what_is_written leaves out
+    std::optional<i64> from = constant_of(copied.dims[d].min), first = constant_of(all.dims[d].min);
+    if (from && first) copied.dims[d].extent = std::min(copied.dims[d].extent, *first + all.dims[d].extent - *from);
+  }
+  for (const Block* writer : writers) {
+    Region written = written_by(state, writer, box.buffer);
+    if (written.exact && contains(written, copied, {})) return ok();
+  }
+  return reject("cannot prove that all of the box of `{a}` that would be copied is written", box.buffer->name);
 }
 
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {

@@ -1,6 +1,6 @@
 // Copies of buffers and changes to them: what the primitives that cache, re-lay out and store share.
 #pragma once
-#include "dsl/analysis/affine.h"
+#include "dsl/analysis/region.h"
 #include "dsl/schedule/state.h"
 
 namespace tw {
@@ -20,15 +20,20 @@ bool loads_of(const Block* block, const Buffer* buffer);
 // The indices of all its loads from and stores to the buffer, which must be the same.
 Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer);
 
+// The blocks that an instruction names as those that read a copy of the buffer, in program order: each once, and each reads it.
+Result<List<const Block*>> consumers_named(const State& state, Array<BlockId> ids, const Buffer* buffer);
+
 // The loops around path[at] as ranges of their variables.
 VarRanges ranges_to(const Path& path, int at);
 
 // Index in the path of the highest statement around the block in which nobody writes the buffer; -1 if there is none.
 int highest_without_writer(const Path& path, const Buffer* buffer);
-// The same for blocks other than the one at the end of the path that read the buffer.
-int highest_without_reader(const Path& path, const Buffer* buffer);
+// The same for blocks that read the buffer, but for some of them.
+int highest_without_reader(const Path& path, const Buffer* buffer, const List<const Block*>& but_for = {});
 // Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
 Status is_written_before(const State& state, const Block* block, const Buffer* buffer);
+// A copy touches all of the box that its readers need, also what they leave out between: then some writer writes all of it.
+Status is_all_written(State& state, const List<const Block*>& readers, const Region& box);
 
 // A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
 // `like` where it uses them as indices.

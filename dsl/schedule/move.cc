@@ -19,6 +19,11 @@ int last_order(const List<const Block*>& order, const Stmt* stmt) {
   return order_of(order, blocks_in(stmt).back());
 }
 
+Result<bool> is_first_position(const State& state, Str position) {
+  if (position == "first" || position == "last") return position == "first";
+  return reject("expected position \"first\" or \"last\", found \"{a}\"", state.arena().text(position));
+}
+
 List<const Stmt*> children_of(const For* loop) {
   const Seq* seq = as<Seq>(loop->body);
   if (!seq) return {loop->body};

@@ -11,6 +11,9 @@ int order_of(const List<const Block*>& order, const Block* block);
 int first_order(const List<const Block*>& order, const Stmt* stmt);
 int last_order(const List<const Block*>& order, const Stmt* stmt);
 
+// Which of the places that a block can have in a loop is meant by "first" or "last"? True = the first one.
+Result<bool> is_first_position(const State& state, Str position);
+
 // The statements directly below a loop, and the first (last) of them that contains one of `blocks`; -1 if none does.
 List<const Stmt*> children_of(const For* loop);
 int first_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks);

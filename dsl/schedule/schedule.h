@@ -52,8 +52,12 @@ class Schedule {
  private:
   template <class R, class... A>
   Result<R> record(std::string_view name, A... args) {
+    const InstructionKind& kind = *find_kind(name);
     std::vector<Arg> list{to_arg(args)...};
-    TW_TRY(u32 first, apply(*find_kind(name), list));
+    for (std::size_t i = 0; i < list.size(); ++i) {  // an empty list is how `none` is said in C++
+      if (kind.parameters[i].fallback == "none" && list[i].items.empty()) list[i] = {.tag = Arg::Tag::None};
+    }
+    TW_TRY(u32 first, apply(kind, list));
     return from_values(first, static_cast<R*>(nullptr));
   }
 

@@ -14,7 +14,7 @@ bool accepts(const State& state, BlockId block, Location at) {
   State trial(state.arena(), state.program());
   append_result(trial.values(), block);
   append_result(trial.values(), at);
-  Arg arguments[] = {Arg::of_value(0), Arg::of_value(1), Arg::of_int(1)};
+  Arg arguments[] = {Arg::of_value(0), Arg::of_value(1), Arg::of_int(1), default_argument(kind.parameters[3])};
   List<Value> none;
   return static_cast<bool>(kind.apply(trial, Array<Arg>(arguments), {nullptr, nullptr, false}, none));
 }

@@ -246,9 +246,25 @@ class ArgumentMaker {
     if (wants_block_) return handle_of(block_);
     return wanted_.value || chance(0.5) ? loop(parameter) : block(parameter);
   }
-  std::optional<Arg> blocks(const Parameter&) {
+  std::optional<Arg> blocks(const Parameter& parameter) {
+    if (parameter.name == "consumers") return consumers_of_copy(parameter);
     std::optional<Arg> other = neighbour_ ? handle_of(neighbour_) : std::nullopt;
     return other ? list({*other}) : list({});
+  }
+  // None, or some of the blocks that read the buffer which was drawn, in any order.
+  std::optional<Arg> consumers_of_copy(const Parameter& parameter) {
+    List<const Buffer*> buffers = reads_ ? buffers_read(block_) : buffers_written(block_);
+    if (chance(0.4) || number_ < 0 || number_ >= static_cast<i64>(buffers.size())) return default_argument(parameter);
+    List<const Block*> readers = readers_of(schedule_.program().body, buffers[static_cast<std::size_t>(number_)]);
+    if (chance(0.02)) readers.push_back(any_block());
+    std::vector<Arg> some;
+    for (const Block* reader : readers) {
+      std::optional<Arg> handle = chance(0.7) ? handle_of(reader) : std::nullopt;
+      if (!handle) continue;
+      some.push_back(*handle);
+      std::swap(some.back(), some[static_cast<std::size_t>(rng_.below(static_cast<i64>(some.size())))]);
+    }
+    return list(some);
   }
   std::optional<Arg> factors(const Parameter&) {
     std::vector<Arg> some;
@@ -265,6 +281,7 @@ class ArgumentMaker {
       return Arg::of_int(range->second.first + rng_.below(range->second.second));
     if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
     if (parameter.name == "bits") return Arg::of_int(word_ == "xor" ? rng_.below(4) : 0);
+    reads_ = parameter.name == "read_index";
     number_ = chance(0.7) ? 0 : rng_.below(4) - 1;
     return Arg::of_int(number_);
   }
@@ -290,6 +307,7 @@ class ArgumentMaker {
     const std::map<std::string, std::vector<Str>> words = {
         {"scope", {"global", "global", "global", "local"}},
         {"access", {"read", "write"}},
+        {"position", {"first", "last"}},
         {"thread", {"blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"}},
         {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}},
@@ -373,8 +391,9 @@ class ArgumentMaker {
   LoopId wanted_ = {};
   bool wants_block_ = false;
   const Block* neighbour_ = nullptr;
-  // The latest number and word drawn.
+  // The latest number and word drawn, and whether the number counts buffers that are read.
   i64 number_ = 0;
+  bool reads_ = false;
   Str word_ = {};
 };
 

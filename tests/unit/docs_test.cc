@@ -102,6 +102,31 @@ TEST(Docs, TheCommandPrintsEachBuiltInRule) {
   for (const std::string& set : library.set_names()) EXPECT_EQ(test::tracewright({"language", set}).code, 0) << set;
 }
 
+// ---- golden cases
+
+// What reference_instructions.md says is shown by a case: "TITLE" of `FILE`.
+TEST(Docs, EachCaseThatIsNamedExists) {
+  static const std::regex title_or_file("\"([^\"]+)\"|of `([a-z_]+)`");
+  std::istringstream in(test::read_file(docs + "/reference_instructions.md"));
+  int cases = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("|")) continue;
+    std::vector<std::string> titles;
+    for (std::sregex_iterator at(line.begin(), line.end(), title_or_file), end; at != end; ++at) {
+      if ((*at)[1].matched) {
+        titles.push_back((*at)[1]);
+        continue;
+      }
+      std::string file = test::read_file(cat(TW_SOURCE_DIR "/tests/golden/primitives/", (*at)[2].str(), ".tw"));
+      for (const std::string& title : titles) EXPECT_NE(file.find(cat("// ---- ", title, "\n")), std::string::npos) << line;
+      cases += static_cast<int>(titles.size());
+      titles.clear();
+    }
+    EXPECT_TRUE(titles.empty()) << "no file is named: " << line;
+  }
+  EXPECT_GE(cases, 50);
+}
+
 // ---- examples
 
 struct Block {

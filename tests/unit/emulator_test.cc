@@ -391,6 +391,36 @@ TEST_F(Emulator, PaddingAndExchangedPiecesFreeMatricesOfBankConflicts) {
   }
 }
 
+// A row of the input is copied once for two readers; of two readers of a row of results, one reads where it was made, one its copy.
+TEST_F(Emulator, CopiesOfSeveralReadersAreRight) {
+  const char* use = "softmax(M = 5, N = 40)";
+  Kernel kernel = kernel_of(use, R"(t = get_block("Top")
+e = get_block("E")
+s = get_block("S")
+y = get_block("Y")
+i, j = get_loops(y)
+compute_at(s, i)
+compute_at(e, i)
+compute_at(t, i)
+x = cache_read(t, 0, "shared", consumers = [t, e])
+compute_at(x, i, position = "first")
+r = cache_write(e, 0, "shared", consumers = [s])
+set_scope(r, 0, "shared")
+set_scope(t, 0, "shared")
+set_scope(s, 0, "shared")
+bind(i, "blockIdx.x")
+bind(j, "threadIdx.x")
+i1, j1 = get_loops(x)
+bind(j1, "threadIdx.x")
+i2, j2 = get_loops(e)
+bind(j2, "threadIdx.x")
+)");
+  for (const char* name : {"X_shared", "E_shared"}) ASSERT_NE(kernel.code.find(name), std::string::npos) << kernel.code;
+  EmulationVerdict verdict = judge(use, kernel, {.runs = 20});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message << kernel.code;
+  EXPECT_EQ(verdict.report.groups, 5);
+}
+
 // ---- the gate
 
 TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
