@@ -3,30 +3,29 @@
 #include <algorithm>
 #include <tuple>
 
-#include "dsl/analysis/iter_map.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/base/text.h"
 
 namespace tw {
 namespace {
 
-// (param // lower) % count; count 0 = all the rest.
+// (source // lower) % count; count 0 = all the rest. Sources are the parameters; of maps that fuse also sums of them.
 struct Part {
-  std::size_t param;
+  std::size_t source;
   i64 lower, count;
   std::size_t result;
 };
 
-std::optional<Part> part_of(const Expr* e, Array<const Var*> params) {
-  auto param = std::find(params.begin(), params.end(), e);
-  if (param != params.end()) return Part{static_cast<std::size_t>(param - params.begin()), 1, 0, 0};
+std::optional<Part> part_of(const Expr* e, const List<const Expr*>& sources) {
+  auto source = std::find_if(sources.begin(), sources.end(), [&](const Expr* known) { return same_expr(known, e); });
+  if (source != sources.end()) return Part{static_cast<std::size_t>(source - sources.begin()), 1, 0, 0};
   const Binary* binary = as<Binary>(e);
   std::optional<i64> c = binary ? constant_of(binary->b) : std::nullopt;
   if (!c || *c <= 0) return std::nullopt;
-  std::optional<Part> of = part_of(binary->a, params);
+  std::optional<Part> of = part_of(binary->a, sources);
   if (!of || (of->count != 0 && of->count % *c != 0)) return std::nullopt;
-  if (binary->op == BinaryOp::FloorDiv) return Part{of->param, of->lower * *c, of->count / *c, 0};
-  if (binary->op == BinaryOp::FloorMod) return Part{of->param, of->lower, *c, 0};
+  if (binary->op == BinaryOp::FloorDiv) return Part{of->source, of->lower * *c, of->count / *c, 0};
+  if (binary->op == BinaryOp::FloorMod) return Part{of->source, of->lower, *c, 0};
   return std::nullopt;
 }
 
@@ -39,10 +38,11 @@ std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<
   Build build{arena};
   TiledMap map{{}, {results.begin(), results.end()}, coordinates, {}, {}};
   List<Part> parts;
+  List<const Expr*> sources(params.begin(), params.end());
   for (std::size_t r = 0; r < results.size(); ++r) {
     map.shape.push_back(1);
     if (is_constant(results[r], 0)) continue;
-    std::optional<Part> part = part_of(results[r], params);
+    std::optional<Part> part = part_of(results[r], sources);
     if (!part) return std::nullopt;
     part->result = r;
     parts.push_back(*part);
@@ -55,7 +55,7 @@ std::optional<TiledMap> tiled_map(Arena& arena, Array<const Var*> params, Array<
     bool open = true;
     const Expr* value = nullptr;
     for (const Part& part : parts) {
-      if (part.param != p) continue;
+      if (part.source != p) continue;
       if (part.lower != covered || !open) return std::nullopt;
       i64 count = part.count != 0 ? part.count : (extents[p] + covered - 1) / covered;
       open = part.count != 0;
@@ -83,7 +83,38 @@ struct Term {
 // Takes a map apart from its results: what terms say about parts of parameters, until nothing new follows.
 class Inversion {
  public:
-  Inversion(Build build, Array<const Var*> params, Array<i64> extents) : build_(build), params_(params), extents_(extents) {}
+  Inversion(Build build, Array<const Var*> params, Array<i64> extents)
+      : build_(build), sources_(params.begin(), params.end()), extents_(extents.begin(), extents.end()) {}
+
+  // Sums that are taken apart as a whole, as in (i * 8 + j) // 16, and of which every value is that of one element, are sources, too.
+  void find_sources(const Expr* e) {
+    const Binary* n = as<Binary>(e);
+    if (!n) return;
+    find_sources(n->a);
+    find_sources(n->b);
+    if (n->op != BinaryOp::FloorDiv && n->op != BinaryOp::FloorMod) return;
+    std::optional<List<Term>> terms = terms_of(n->a);
+    if (!terms || terms->size() < 2 || part_of(n->a, sources_)) return;
+    sources_.push_back(n->a);
+    extents_.push_back(terms->back().stride * terms->back().count);
+  }
+  // What follows from sums that are known. False if nothing new does.
+  bool learn_sums(std::size_t params) {
+    bool grown = false;
+    for (std::size_t s = params; s < sources_.size(); ++s) {
+      const Expr* whole = value_of(s);
+      if (!whole || std::find(taken_apart_.begin(), taken_apart_.end(), s) != taken_apart_.end()) continue;
+      taken_apart_.push_back(s);
+      List<Term> terms = *terms_of(sources_[s]);
+      for (const Term& term : terms) grown |= learn(term, digit(whole, term, extents_[s]));
+    }
+    return grown;
+  }
+  const Expr* digit(const Expr* of, const Term& term, i64 extent) const {
+    const Expr* above = build_.floor_div(of, build_.integer(term.stride));
+    bool is_top = term.stride * term.count == extent;
+    return is_top ? above : build_.floor_mod(above, build_.integer(term.count));
+  }
 
   // The terms of one result; their strides are what the terms behind count to. Nothing if they leave holes or overlap.
   std::optional<List<Term>> terms_of(const Expr* result) const {
@@ -114,20 +145,20 @@ class Inversion {
     return learn_remainder(as<Binary>(term.atom)->a, term.count, value);
   }
 
-  // The parameter, put together of its parts; null if some are not known.
-  const Expr* value_of(std::size_t param) const {
+  // The source, put together of its parts; null if some are not known.
+  const Expr* value_of(std::size_t source) const {
     i64 covered = 1;
     const Expr* value = nullptr;
-    while (covered < extents_[param]) {
+    while (covered < extents_[source]) {
       auto next = std::find_if(known_.begin(), known_.end(), [&](const Known& known) {
-        return known.part.param == param && known.part.lower == covered && known.part.count > 1;
+        return known.part.source == source && known.part.lower == covered && known.part.count > 1;
       });
       if (next == known_.end()) return nullptr;
       const Expr* term = build_.mul(next->value, covered);
       value = value ? build_.add(term, value) : term;
       covered *= next->part.count;
     }
-    if (covered != extents_[param]) return nullptr;
+    if (covered != extents_[source]) return nullptr;
     return value ? value : build_.integer(0);
   }
 
@@ -139,9 +170,9 @@ class Inversion {
 
   // The part with as many values as it has, or nothing.
   std::optional<Part> clipped(const Expr* atom) const {
-    std::optional<Part> part = part_of(atom, params_);
+    std::optional<Part> part = part_of(atom, sources_);
     if (!part) return std::nullopt;
-    i64 rest = (extents_[part->param] + part->lower - 1) / part->lower;
+    i64 rest = (extents_[part->source] + part->lower - 1) / part->lower;
     part->count = part->count == 0 ? rest : std::min(part->count, rest);
     return part;
   }
@@ -154,12 +185,12 @@ class Inversion {
   const Expr* value_of(const Part& part) const {
     if (part.count == 1) return build_.integer(0);
     for (const Known& known : known_) {
-      if (known.part.param == part.param && known.part.lower == part.lower && known.part.count == part.count) return known.value;
+      if (known.part.source == part.source && known.part.lower == part.lower && known.part.count == part.count) return known.value;
     }
-    const Expr* whole = value_of(part.param);
+    const Expr* whole = value_of(part.source);
     return whole ? build_.floor_mod(build_.floor_div(whole, build_.integer(part.lower)), build_.integer(part.count)) : nullptr;
   }
-  // sum % count == value, where all parts of the sum but one are known: x = (value - the others) % count, if x has so many values.
+  // sum % count == value, where all parts of the sum but one are known: x % count = (value - the others) % count.
   bool learn_remainder(const Expr* of, i64 count, const Expr* value) {
     Sum sum = sum_of(of);
     if (!sum.exact) return false;
@@ -177,22 +208,18 @@ class Inversion {
       unknown = part;
       sign = term.coefficient;
     }
-    if (!unknown || unknown->count != count) return false;
+    if (!unknown || unknown->count % count != 0) return false;
+    unknown->count = count;
     known_.push_back({*unknown, build_.floor_mod(build_.mul(left, sign), build_.integer(count))});
     return true;
   }
 
   Build build_;
-  Array<const Var*> params_;
-  Array<i64> extents_;
+  List<const Expr*> sources_;
+  List<i64> extents_;  // of the sources
   List<Known> known_;
+  List<std::size_t> taken_apart_;
 };
-
-const Expr* digit(Build build, const Expr* coordinate, const Term& term, i64 extent) {
-  const Expr* above = build.floor_div(coordinate, build.integer(term.stride));
-  bool is_top = term.stride * term.count == extent;
-  return is_top ? above : build.floor_mod(above, build.integer(term.count));
-}
 
 // The product, or nothing if it does not fit.
 std::optional<i64> product_of(Array<i64> factors) {
@@ -210,6 +237,7 @@ std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<
   Inversion inversion(Build{arena}, params, extents);
   FusedMap map;
   List<Term> waiting;
+  for (const Expr* result : results) inversion.find_sources(result);
   for (std::size_t r = 0; r < results.size(); ++r) {
     std::optional<List<Term>> terms = inversion.terms_of(results[r]);
     if (!terms) return std::nullopt;
@@ -220,11 +248,12 @@ std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<
       waiting.push_back(term);
     }
   }
-  for (std::size_t before = waiting.size() + 1; waiting.size() < before;) {
-    before = waiting.size();
+  for (bool grown = true; grown;) {
+    std::size_t before = waiting.size();
     std::erase_if(waiting, [&](const Term& term) {
-      return inversion.learn(term, digit(Build{arena}, coordinates[term.result], term, map.shape[term.result]));
+      return inversion.learn(term, inversion.digit(coordinates[term.result], term, map.shape[term.result]));
     });
+    grown = inversion.learn_sums(params.size()) || waiting.size() < before;
   }
   // As many places as elements, and each element follows from its place: one to one.
   std::optional<i64> places = product_of(map.shape);
@@ -292,11 +321,15 @@ i64 place_of(const List<i64>& at, Array<const Expr*> results, const List<i64>& s
 
 }  // namespace
 
-static Result<List<i64>> tried_shape(Arena& arena, Str buffer, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents) {
+Result<List<i64>> tried_shape(Arena& arena, Str buffer, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents) {
   for (std::size_t r = 0; r < results.size(); ++r) {
     if (!Evaluation::understands(results[r]))
       return reject("result {0} of the map of `{a}` is not made of + - * // % min max", buffer, static_cast<i64>(r));
   }
+  std::optional<i64> elements = product_of(extents);
+  if (!elements || *elements > kMostTried)
+    return reject("the map of `{a}` is not proved to be one to one, and of its {0} elements at most {1} are tried", buffer,
+                  elements.value_or(INT64_MAX), kMostTried);
   Evaluation evaluation(params);
   List<i64> shape(results.size(), 1), at(extents.size(), 0);
   do {
@@ -308,11 +341,10 @@ static Result<List<i64>> tried_shape(Arena& arena, Str buffer, Array<const Var*>
     }
   } while (advance(at, extents));
 
-  i64 elements = *product_of(extents);
   std::optional<i64> places = product_of(shape);
-  if (!places || *places > elements) {
+  if (!places || *places > *elements) {
     return reject("the map of `{a}` leaves places without an element, which only results of p, p // c and p % c may: {0} elements, {1} places",
-                  buffer, elements, places.value_or(INT64_MAX));
+                  buffer, *elements, places.value_or(INT64_MAX));
   }
   std::vector<bool> taken(static_cast<std::size_t>(*places));
   do {
@@ -325,24 +357,6 @@ static Result<List<i64>> tried_shape(Arena& arena, Str buffer, Array<const Var*>
     taken[static_cast<std::size_t>(place)] = true;
   } while (advance(at, extents));
   return shape;
-}
-
-Result<List<i64>> proved_shape(Arena& arena, Str buffer, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents) {
-  std::optional<i64> elements = product_of(extents);
-  if (elements && *elements <= kMostTried) return tried_shape(arena, buffer, params, results, extents);
-  VarRanges ranges;
-  for (std::size_t p = 0; p < params.size(); ++p) ranges.set_extent(params[p], extents[p]);
-  List<i64> shape;
-  for (const Expr* result : results) {
-    std::optional<Interval> reach = interval_of(result, ranges);
-    shape.push_back(reach && reach->min >= 0 ? reach->max + 1 : 0);
-  }
-  std::optional<i64> places = product_of(shape);
-  List<const Var*> vars(params.begin(), params.end());
-  List<const Expr*> exprs(results.begin(), results.end());
-  if (elements && places == elements && are_determined(vars, exprs, nullptr, ranges)) return shape;
-  return reject("the map of `{a}` is not proved to be one to one, and of its {0} elements at most {1} are tried", buffer,
-                elements.value_or(INT64_MAX), kMostTried);
 }
 
 }  // namespace tw

@@ -73,15 +73,20 @@ Result<Body> body_of(const For* loop) {
   return out;
 }
 
-// What `software_pipeline_stage` says is said of this body: stage 0 of each copy, and one more for what reads them.
-Status is_pipeline_of(const For* loop, const Body& body) {
+// What `software_pipeline_stage` says: stage 0 of each copy, and one more for what reads them.
+Status is_pipeline(const For* loop) {
   const Annotation* mark = find_annotation(loop->annotations, kPipelineMark);
   if (!mark) return ok();
   Array<Literal> stages = mark->value.items;
-  bool fits = stages.size() == body.copies.size() + 1;
-  for (std::size_t i = 0; fits && i < stages.size(); ++i)
-    fits = stages[i].is(Literal::Tag::Int) && (i + 1 == stages.size() ? stages[i].integer > 0 : stages[i].integer == 0);
-  return fits ? ok() : cannot(loop, "expected `software_pipeline_stage` to have 0 for each copy, then the stage of what reads them");
+  bool fits = stages.size() > 1;
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    fits &= stages[i].is(Literal::Tag::Int) && (i + 1 == stages.size() ? stages[i].integer >= 0 : stages[i].integer == 0);
+  return fits ? ok() : cannot(loop, "expected `software_pipeline_stage` to be 0 for each copy, then the stage of what reads them");
+}
+Status is_pipeline_of(const For* loop, const Body& body) {
+  const Annotation* mark = find_annotation(loop->annotations, kPipelineMark);
+  if (!mark || mark->value.items.size() == body.copies.size() + 1) return ok();
+  return cannot(loop, "`software_pipeline_stage` is of another number of copies");
 }
 
 // Accesses to the staged buffers, in one of the versions.
@@ -137,6 +142,7 @@ class Staging {
 
   Result<const Stmt*> stage(const For* loop, i64 stages) {
     For* plain = arena_.make<For>(*loop);
+    TW_TRY_STATUS(is_pipeline(loop));
     plain->annotations = without_annotation(arena_, without_annotation(arena_, loop->annotations, kStagesMark), kPipelineMark);
     stages = std::min(stages, loop->extent);
     if (stages < 2) return plain;

@@ -6,6 +6,7 @@
 // divide, or what the blocks' predicates say already keeps the loop from running too far. Without preserve_unit_iters the
 // variables of new loops with one iteration do not stand in bindings; the loops are there.
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/bounds.h"
 #include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
 
@@ -37,17 +38,17 @@ static Result<Array<i64>> fill(Arena& arena, const For* loop, Array<i64> factors
   return arena.copy(filled);
 }
 
-// The body with the predicates that keep `index` below the loop's extent; rejects if it must not get any and needs some.
-static Result<const Stmt*> limited(Arena& arena, const For* loop, const Stmt* body, const Expr* index, i64 product, const VarRanges& ranges,
-                                   bool disable_predication) {
-  const Stmt* out = with_limit(arena, body, index, loop->extent, ranges);
-  if (!disable_predication || out == body) return out;
-  List<const Block*> before = blocks_in(body), after = blocks_in(out);
-  std::size_t first = 0;
-  while (before[first] == after[first]) ++first;
-  return reject("the factors overshoot loop `{a}` by {0} iterations, and without a predicate nothing keeps block `{b}` from running in them",
-                loop->var->name, before[first]->name, product - loop->extent)
-      .about_loop(loop->id.value);
+// Do the predicates of the blocks below keep `index` below the loop's extent already?
+static Status needs_no_predicate(const For* loop, const Stmt* body, const Expr* index, i64 product, VarRanges ranges) {
+  for_each<For>(body, [&](const For* inner) { ranges.set_extent(inner->var, inner->extent); });
+  for (const Block* block : blocks_in(body)) {
+    std::optional<Interval> reach = bounded_interval(sum_of(index), ranges, bounds_of(block->predicate, ranges));
+    if (reach && reach->max < loop->extent) continue;
+    return reject("the factors overshoot loop `{a}` by {0} iterations, and without a predicate nothing keeps block `{b}` from running in them",
+                  loop->var->name, block->name, product - loop->extent)
+        .about_loop(loop->id.value);
+  }
+  return ok();
 }
 
 static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preserve_unit_iters, bool disable_predication) {
@@ -76,9 +77,8 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preser
   VarRanges ranges = ranges_around(path);
   for (std::size_t i = 0; i < extents.size(); ++i) ranges.set_extent(vars[i], extents[i]);
   const Stmt* body = rebind(state.arena(), loop->body, replaced, ranges);
-  if (product > loop->extent) {
-    TW_TRY(body, limited(state.arena(), loop, body, index, product, ranges, disable_predication));
-  }
+  if (product > loop->extent && disable_predication) TW_TRY_STATUS(needs_no_predicate(loop, body, index, product, ranges));
+  if (product > loop->extent && !disable_predication) body = with_limit(state.arena(), body, index, loop->extent, ranges);
   for (std::size_t i = extents.size(); i-- > 0;) body = build.loop(ids[i], vars[i], extents[i], body);
   state.replace(loop, body);
   return Loops(state.arena().copy(ids));

@@ -48,11 +48,17 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   }
   TW_TRY(FirstNest nest, first_nest(state, block));
   List<i64> extents;
-  for (const IterVar& iter : block->iters) extents.push_back(iter.extent);
+  VarRanges domain;
+  for (std::size_t p = 0; p < block->iters.size(); ++p) {
+    extents.push_back(block->iters[p].extent);
+    domain.set_extent(map.params[p], extents[p]);
+  }
   List<const Var*> coordinates;
   for (std::size_t r = 0; r < map.results.size(); ++r) coordinates.push_back(state.fresh_var("v"));
+  List<const Expr*> results;
+  for (const Expr* result : map.results) results.push_back(simplify(state.arena(), result, domain));
   std::optional<FusedMap> fused =
-      fused_map(state.arena(), map.params, map.results, extents, coordinates);
+      fused_map(state.arena(), map.params, results, extents, coordinates);
   if (!fused) {
     return reject(
                "the map of block `{a}` is not one to one over its domain, or its inverse is not known: "

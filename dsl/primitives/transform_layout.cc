@@ -66,7 +66,7 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
   if (map.is_open)
     return reject("the map of `{a}` has numbers of a sample: then only maps of p, p // c, p % c, sums of these with strides and "
                   "(sums) % n are taken", buffer->name);
-  TW_TRY(out.shape, proved_shape(arena, buffer->name, map.params, simple, buffer->shape));
+  TW_TRY(out.shape, tried_shape(arena, buffer->name, map.params, simple, buffer->shape));
   return out;
 }
 

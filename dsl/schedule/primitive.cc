@@ -61,6 +61,8 @@ Result<Literal> ArgReader::convert(const Arg& arg, Literal*) {
     if (!std::isfinite(arg.number)) return reject("expected a finite number");
     return Literal{.tag = Literal::Tag::Number, .number = arg.number};
   }
+  if (arg.tag == Arg::Tag::None || arg.tag == Arg::Tag::Hole || arg.tag == Arg::Tag::Map)
+    return reject("expected an integer, a number, a text, a list or a dictionary");
   if (arg.tag != Arg::Tag::List && arg.tag != Arg::Tag::Dictionary) {
     TW_TRY(i64 value, state_.integer(arg));
     return Literal::of(value);
@@ -139,6 +141,7 @@ Result<const Expr*> ArgReader::map_result(const Arg& arg, Array<const Var*> para
   if (arg.tag == Arg::Tag::Binary) {
     TW_TRY(const Expr* a, map_result(arg.items[0], params));
     TW_TRY(const Expr* b, map_result(arg.items[1], params));
+    if (a->type != b->type) return reject("an index map combines a condition and an integer");
     return build.binary(arg.op, a, b);
   }
   TW_TRY(i64 value, state_.integer(arg));

@@ -58,7 +58,7 @@ std::string_view word_of(std::string_view type) {
       {"LoopId", "loop"},  {"BlockId", "block"},       {"i64", "int"},
       {"Str", "text"},     {"Loops", "[loop]"},        {"Blocks", "[block]"},
       {"Ints", "[int]"},   {"Factors", "[int or _]"},  {"Location", "location"},
-      {"IndexMap", "map"}, {"Literal", "literal"}, {"LoopOrBlock", "loop or block"}};
+      {"IndexMap", "map"}, {"Literal", "int, number, text, list or dictionary"}, {"LoopOrBlock", "loop or block"}};
   for (const Row& row : rows) {
     if (type == row.type) return row.word;
   }
