@@ -336,7 +336,7 @@ class ArgumentMaker {
       const Buffer* buffer = pick(all);
       extents.assign(buffer->shape.begin(), buffer->shape.end());
     }
-    if (!extents.empty()) rank = static_cast<i64>(extents.size());
+    if (of_iters || !extents.empty()) rank = static_cast<i64>(extents.size());
     std::vector<Arg> results;
     for (i64 p = 0; p < rank; ++p) {
       if (left_out(p)) continue;
