@@ -55,7 +55,7 @@ int grid_axis(const For* loop) {
 i64 integer_annotation(Array<Annotation> annotations, std::string_view key, i64 otherwise) {
   if (annotations.empty()) return otherwise;
   const Annotation* found = find_annotation(annotations, key);
-  return found ? found->integer : otherwise;
+  return found ? found->value.integer : otherwise;
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
   flat_.loops.push_back({loop->var, loop->extent, loop->loop_kind, parent, position,
                          integer_annotation(loop->annotations, "auto_unroll_max_step", unroll),
-                         integer_annotation(loop->annotations, kStagesMark, 1),
+                         stages_of(loop),
                          integer_annotation(loop->annotations, kWarpMmaMark, 0) != 0, grid_axis(loop),
                          integer_annotation(loop->annotations, "prefetch", 0)});
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));

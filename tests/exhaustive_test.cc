@@ -109,7 +109,7 @@ class ArgumentChoices {
     if (type == "Factors") return lists({Arg{.tag = Arg::Tag::Hole}, Arg::of_int(1), Arg::of_int(2), Arg::of_int(3)}, 2);
     if (type == "i64") return integers({-1, 0, 1, 2});
     if (type == "bool") return integers({0, 1});
-    if (type == "Literal") return integers({0, 1});
+    if (type == "Literal") return {Arg::of_int(0), Arg::of_number(0.5), {.tag = Arg::Tag::List, .items = arena_.list<Arg>({Arg::of_int(1)})}};
     if (type == "Str") return words(parameter.name);
     if (type == "IndexMap") return parameter.name == "box" ? boxes() : maps();
     if (type == "Ints") return lists(integers({0, 1, 2}), 2);

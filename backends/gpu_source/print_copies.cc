@@ -23,7 +23,7 @@ i64 copies_mark(const Stmt* step) {
   i64 out = 0;
   for_each<For>(step, [&](const For* loop) {
     const Annotation* mark = find_annotation(loop->annotations, kCopiesMark);
-    if (mark) out = mark->integer;
+    if (mark) out = mark->value.integer;
   });
   return out;
 }
@@ -44,7 +44,7 @@ void KernelPrinter::await_copies(const For* loop) {
   use_async_copies();
   // All but those of later iterations, if each iteration so far has made all its copies; at the end, where some have
   // nothing to copy, all.
-  i64 copies = copies_mark(loop->body), ahead = staged->integer - 1;
+  i64 copies = copies_mark(loop->body), ahead = staged->value.integer - 1;
   bool is_whole = groups_in(kernel_.body) == ahead * copies && groups_in(loop->body) == copies;
   line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
 }

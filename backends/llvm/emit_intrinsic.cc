@@ -82,7 +82,7 @@ Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMa
   for (const Stmt* body : {program.run.body, program.prepack.body}) {
     for_each<For>(body, [&](const For* loop) {
       const Annotation* mark = find_annotation(loop->annotations, kIntrinsicMark);
-      const Intrinsic* intrinsic = mark ? find_intrinsic(mark->text) : nullptr;
+      const Intrinsic* intrinsic = mark ? find_intrinsic(mark->value.text) : nullptr;
       if (!intrinsic || !status ||
           std::find(checked.begin(), checked.end(), intrinsic) != checked.end())
         return;

@@ -118,14 +118,14 @@ void FunctionEmitter::branch(const If& node) {
 void FunctionEmitter::loop(const For& node) {
   TW_CHECK(node.loop_kind == LoopKind::Serial || node.loop_kind == LoopKind::Parallel, "a loop that lowering does not make");
   if (node.extent <= 0) return;
-  if (const Annotation* mark = find_annotation(node.annotations, kIntrinsicMark)) return intrinsic(node, *find_intrinsic(mark->text));
+  if (const Annotation* mark = find_annotation(node.annotations, kIntrinsicMark)) return intrinsic(node, *find_intrinsic(mark->value.text));
   if (node.loop_kind == LoopKind::Parallel && parallel_for_ && node.extent > 1) return parallel_loop(node);
   counted_loop(node);
 }
 
 void FunctionEmitter::counted_loop(const For& node) {
   const Annotation* mark = find_annotation(node.annotations, "hide_address");
-  bool hides = mark && mark->integer != 0;
+  bool hides = mark && mark->value.integer != 0;
   llvm::BasicBlock* before = builder_.GetInsertBlock();
   llvm::Value* counter = builder_.getInt64(0);
   llvm::PHINode* phi = nullptr;
@@ -140,7 +140,7 @@ void FunctionEmitter::counted_loop(const For& node) {
   std::size_t known = ranges_.size();
   bind({node.var, counter, {0, node.extent - 1}});
   const Annotation* ahead = find_annotation(node.annotations, "prefetch");
-  Prefetching outside = ahead ? std::exchange(prefetching_, {node.var, ahead->integer, {}}) : Prefetching{};
+  Prefetching outside = ahead ? std::exchange(prefetching_, {node.var, ahead->value.integer, {}}) : Prefetching{};
   stmt(node.body);
   if (ahead) prefetching_ = std::move(outside);
   ranges_.shrink(known);

@@ -53,7 +53,7 @@ bool accumulates(const Block* block) {
 
 bool is_hidden(const Block* block, const Buffer* buffer) {
   const Annotation* hidden = find_annotation(block->annotations, kHiddenMark);
-  std::string_view rest = hidden ? std::string_view(hidden->text) : std::string_view();
+  std::string_view rest = hidden ? std::string_view(hidden->value.text) : std::string_view();
   while (!rest.empty()) {
     std::string_view name = rest.substr(0, rest.find(' '));
     if (name == buffer->name) return true;

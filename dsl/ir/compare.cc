@@ -66,7 +66,22 @@ class Canonical {
     put(list.size());
     for (const Annotation& a : list) {
       put_text(a.key);
-      a.is_text ? put_text(a.text) : put(static_cast<u64>(a.integer));
+      literal(a.value);
+    }
+  }
+  void literal(const Literal& value) {
+    switch (value.tag) {
+      case Literal::Tag::Int: return put(static_cast<u64>(value.integer));
+      case Literal::Tag::Text: return put_text(value.text);
+      case Literal::Tag::Number: return put_double(value.number);
+      case Literal::Tag::List: case Literal::Tag::Dictionary: break;
+    }
+    put(static_cast<u64>(value.tag));
+    put(value.items.size());
+    for (std::size_t i = 0; i < value.items.size(); ++i) {
+      if (value.is(Literal::Tag::Dictionary)) put_text(value.keys[i]);
+      put(static_cast<u64>(value.items[i].tag));
+      literal(value.items[i]);
     }
   }
   void exprs(Array<const Expr*> list) {

@@ -90,4 +90,16 @@ Array<Annotation> without_annotation(Arena& arena, Array<Annotation> annotations
   return arena.copy(list);
 }
 
+Literal copy_of(Arena& arena, const Literal& value) {
+  Literal copy = value;
+  copy.text = arena.text(value.text);
+  List<Literal> items;
+  for (const Literal& item : value.items) items.push_back(copy_of(arena, item));
+  copy.items = arena.copy(items);
+  List<Str> keys;
+  for (Str key : value.keys) keys.push_back(arena.text(key));
+  copy.keys = arena.copy(keys);
+  return copy;
+}
+
 }  // namespace tw

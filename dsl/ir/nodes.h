@@ -123,12 +123,25 @@ struct If : Stmt {
   const Stmt *then, *otherwise;  // otherwise may be null
 };
 
-// Marks on loops, blocks and the program. A value is an integer or a text.
-struct Annotation {
-  Str key;
+// What a mark says: an integer, a text, a finite number with a fraction, a list, or a dictionary.
+struct Literal {
+  enum class Tag : u8 { Int, Text, Number, List, Dictionary };
+  Tag tag = Tag::Int;
   i64 integer = 0;
   Str text = {};
-  bool is_text = false;
+  double number = 0;
+  Array<Literal> items = {};  // of List and Dictionary
+  Array<Str> keys = {};       // of Dictionary: one per item, none twice
+
+  static Literal of(i64 value) { return {.integer = value}; }
+  static Literal of(Str value) { return {.tag = Tag::Text, .text = value}; }
+  bool is(Tag wanted) const { return tag == wanted; }
+};
+
+// Marks on loops, blocks and the program.
+struct Annotation {
+  Str key;
+  Literal value = {};
 };
 
 enum class LoopKind : u8 { Serial, Parallel, Vectorize, Unroll, Bind };
@@ -206,5 +219,6 @@ std::optional<Scope> parse_scope(std::string_view name);
 const Annotation* find_annotation(Array<Annotation> annotations, std::string_view key);
 Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations, const Annotation& added);  // replaces the key
 Array<Annotation> without_annotation(Arena& arena, Array<Annotation> annotations, std::string_view key);
+Literal copy_of(Arena& arena, const Literal& value);  // with its texts, lists and dictionaries
 
 }  // namespace tw

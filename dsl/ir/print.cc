@@ -129,7 +129,7 @@ class Printer {
   std::string annotations(Array<Annotation> list) {
     std::string text;
     for (const Annotation& a : list) {
-      text += a.is_text ? cat(" @", a.key, " = ", quote(a.text)) : cat(" @", a.key, " = ", a.integer);
+      text += cat(" @", a.key, " = ", print(a.value));
     }
     return text;
   }
@@ -261,5 +261,20 @@ const PrintMarks kNoMarks;
 std::string print(const Program& program, const PrintMarks& marks) { return Printer(marks).program(program); }
 std::string print(const Stmt* stmt) { return Printer(kNoMarks).statement(stmt); }
 std::string print(const Expr* expr) { return Printer(kNoMarks).expr(expr); }
+
+std::string print(const Literal& value) {
+  switch (value.tag) {
+    case Literal::Tag::Int: return std::to_string(value.integer);
+    case Literal::Tag::Text: return quote(value.text);
+    case Literal::Tag::Number: return print_number(value.number);
+    case Literal::Tag::List: case Literal::Tag::Dictionary: break;
+  }
+  bool is_list = value.is(Literal::Tag::List);
+  std::vector<std::string> items;
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    items.push_back(is_list ? print(value.items[i]) : cat(quote(value.keys[i]), ": ", print(value.items[i])));
+  }
+  return cat(is_list ? "[" : "{", join(items, ", "), is_list ? "]" : "}");
+}
 
 }  // namespace tw

@@ -33,6 +33,7 @@ std::string print(const Program& program, const PrintMarks& marks = {});
 // Without a surrounding program, e.g. for messages and debugging.
 std::string print(const Stmt* stmt);
 std::string print(const Expr* expr);
+std::string print(const Literal& value);
 // A literal that parses back to the same double: 0.1, 1e-05, inf, -inf, nan; always with a point, an exponent or a word.
 std::string print_number(double value);
 // How strongly an operator binds, 1 = weakest; `not` has 3. The parser (dsl/text/parse_expr.cc) uses the same table.

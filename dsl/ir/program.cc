@@ -65,14 +65,14 @@ bool has_free_layout(const Program& program, const Buffer* buffer) {
   const Param* param = find_param(program, buffer);
   if (!param || param->role != Role::Input) return false;
   const Annotation* mark = find_annotation(program.annotations, "layout_free");
-  return mark && mark->integer == 1;
+  return mark && mark->value.integer == 1;
 }
 
 bool is_prepackable(const Program& program, const Buffer* buffer) { return is_constant_param(program, buffer) || has_free_layout(program, buffer); }
 
 void mark_free_layout(OwnedProgram& owned) {
   std::vector<Annotation> marks(owned.program.annotations.begin(), owned.program.annotations.end());
-  marks.push_back({.key = "layout_free", .integer = 1});
+  marks.push_back({"layout_free", Literal::of(1)});
   owned.program.annotations = owned.arena->copy(marks);
 }
 
@@ -132,7 +132,7 @@ class Cloner {
     std::vector<Annotation> list(old.begin(), old.end());
     for (Annotation& annotation : list) {
       annotation.key = arena_.text(annotation.key);
-      annotation.text = arena_.text(annotation.text);
+      annotation.value = copy_of(arena_, annotation.value);
     }
     return arena_.copy(list);
   }

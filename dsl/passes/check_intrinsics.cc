@@ -8,9 +8,9 @@ namespace {
 
 Status check(Arena& arena, const For* nest, const VarRanges& around) {
   const Annotation* mark = find_annotation(nest->annotations, kIntrinsicMark);
-  const Intrinsic* intrinsic = find_intrinsic(mark->text);
+  const Intrinsic* intrinsic = find_intrinsic(mark->value.text);
   if (!intrinsic)
-    return reject("there is no intrinsic `{a}`", mark->text).about_loop(nest->id.value);
+    return reject("there is no intrinsic `{a}`", mark->value.text).about_loop(nest->id.value);
   TW_TRY(std::vector<IntrinsicOperand> operands, match_intrinsic(arena, *intrinsic, nest, around));
   for (const IntrinsicOperand& operand : operands) {
     // unroll_register_loops has made every place in a register constant.

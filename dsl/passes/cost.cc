@@ -67,7 +67,7 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     add(alloc->body);
   } else if (const For* loop = as<For>(stmt)) {
     if (const Annotation* mark = find_annotation(loop->annotations, kIntrinsicMark)) {
-      const Intrinsic* intrinsic = find_intrinsic(mark->text);
+      const Intrinsic* intrinsic = find_intrinsic(mark->value.text);
       if (intrinsic) return {intrinsic->cost, intrinsic->cost};
     }
     add(loop->body);

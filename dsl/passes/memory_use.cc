@@ -85,7 +85,7 @@ bool has_strided_copy(const Program& program, const For* staged) {
   return false;
 }
 
-bool is_staged(const For* loop) { return find_annotation(loop->annotations, kStagesMark) != nullptr; }
+bool is_staged(const For* loop) { return stages_of(loop) > 1; }
 
 }  // namespace
 

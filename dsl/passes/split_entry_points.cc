@@ -16,7 +16,7 @@ void add(Buffers& list, const Buffer* buffer) {
 
 bool is_prepack(const Block* block) {
   const Annotation* mark = find_annotation(block->annotations, "prepack");
-  return mark && mark->integer == 1;
+  return mark && mark->value.integer == 1;
 }
 
 struct Accesses {

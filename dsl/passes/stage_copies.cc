@@ -73,6 +73,22 @@ Result<Body> body_of(const For* loop) {
   return out;
 }
 
+// What `software_pipeline_stage` says: stage 0 of each copy, and one more for what reads them.
+Status is_pipeline(const For* loop) {
+  const Annotation* mark = find_annotation(loop->annotations, kPipelineMark);
+  if (!mark) return ok();
+  Array<Literal> stages = mark->value.items;
+  bool fits = stages.size() > 1;
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    fits &= stages[i].is(Literal::Tag::Int) && (i + 1 == stages.size() ? stages[i].integer >= 0 : stages[i].integer == 0);
+  return fits ? ok() : cannot(loop, "expected `software_pipeline_stage` to be 0 for each copy, then the stage of what reads them");
+}
+Status is_pipeline_of(const For* loop, const Body& body) {
+  const Annotation* mark = find_annotation(loop->annotations, kPipelineMark);
+  if (!mark || mark->value.items.size() == body.copies.size() + 1) return ok();
+  return cannot(loop, "`software_pipeline_stage` is of another number of copies");
+}
+
 // Accesses to the staged buffers, in one of the versions.
 class Versions {
  public:
@@ -126,11 +142,13 @@ class Staging {
 
   Result<const Stmt*> stage(const For* loop, i64 stages) {
     For* plain = arena_.make<For>(*loop);
-    plain->annotations = without_annotation(arena_, loop->annotations, kStagesMark);
+    TW_TRY_STATUS(is_pipeline(loop));
+    plain->annotations = without_annotation(arena_, without_annotation(arena_, loop->annotations, kStagesMark), kPipelineMark);
     stages = std::min(stages, loop->extent);
     if (stages < 2) return plain;
     if (loop->loop_kind != LoopKind::Serial) return cannot(loop, "expected a serial loop");
     TW_TRY(Body body, body_of(loop));
+    TW_TRY_STATUS(is_pipeline_of(loop, body));
     Versions versions(arena_, stages);
     Buffers buffers;
     for (const Alloc* alloc : body.staged) buffers.push_back(versions.add(alloc->buffer));
@@ -161,7 +179,7 @@ class Staging {
 
  private:
   static Annotation mark(std::string_view key, i64 value) {
-    return {.key = Str(key), .integer = value};
+    return {Str(key), Literal::of(value)};
   }
 
   // A copy as another iteration of the loop makes it.
@@ -188,14 +206,21 @@ class Staging {
 
 }  // namespace
 
+i64 stages_of(const For* loop) {
+  if (const Annotation* mark = find_annotation(loop->annotations, kStagesMark)) return mark->value.integer;
+  const Annotation* mark = find_annotation(loop->annotations, kPipelineMark);
+  i64 last = mark && !mark->value.items.empty() ? mark->value.items[mark->value.items.size() - 1].integer : 0;
+  return last + 1;
+}
+
 Result<Program> stage_copies(Arena& arena, Program program) {
   Status status = ok();
   Staging staging(arena);
   program.body = rewrite_stmts(arena, program.body, [&](const Stmt* s) -> const Stmt* {
     const For* loop = as<For>(s);
-    const Annotation* stages = loop ? find_annotation(loop->annotations, kStagesMark) : nullptr;
-    if (!stages || !status) return s;
-    Result<const Stmt*> staged = staging.stage(loop, stages->integer);
+    bool is_marked = loop && (find_annotation(loop->annotations, kStagesMark) || find_annotation(loop->annotations, kPipelineMark));
+    if (!is_marked || !status) return s;
+    Result<const Stmt*> staged = staging.stage(loop, stages_of(loop));
     if (staged) return *staged;
     status = staged.rejected();
     return s;

@@ -1,4 +1,5 @@
-// Pass stage_copies: a loop with the mark `stages` = n copies n - 1 iterations ahead.
+// Pass stage_copies: a loop with the mark `stages` = n copies n - 1 iterations ahead. So does one with the reference's mark
+// `software_pipeline_stage`, a list with the stage of each statement in the loop: 0 of each copy, n - 1 of what reads them.
 // Input: Allocs as place_buffers leaves them; in the body of such a loop first copies into shared buffers of its own,
 // then what reads these. Output: each of these buffers n times, outside of the loop; the first n - 1 copies before it;
 // in iteration i the copies of iteration i + n - 1, then what reads those of i. The loop has the mark `staged` = n, copies
@@ -10,7 +11,10 @@
 
 namespace tw {
 
-inline constexpr std::string_view kStagesMark = "stages", kStagedMark = "staged", kCopiesMark = "staged_copies";
+inline constexpr std::string_view kStagesMark = "stages", kPipelineMark = "software_pipeline_stage", kStagedMark = "staged", kCopiesMark = "staged_copies";
+
+// How many versions of what a loop copies its marks ask for; 1 = no copies ahead.
+i64 stages_of(const For* loop);
 
 Result<Program> stage_copies(Arena& arena, Program program);
 

@@ -111,7 +111,7 @@ std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, cons
   if (!nest || threads->extent % (kGroup * kGroups) != 0) return std::nullopt;
   const Var *h = nest->h->var, *e = nest->e->var, *k = nest->k->var, *t = threads->var;
   bool rounds = nest->a->type.dtype == DType::F32;
-  if (rounds && find_annotation(outer->annotations, kWarpMmaMark)->integer != kMayRound) return std::nullopt;
+  if (rounds && find_annotation(outer->annotations, kWarpMmaMark)->value.integer != kMayRound) return std::nullopt;
   i64 in_piece = kMatrixBytes / bytes_of(nest->a->type.dtype);
   if (nest->k->extent != in_piece && nest->k->extent != 2 * in_piece) return std::nullopt;
   // The part of the sums is a lane's own, two rows by two columns at constant places.
@@ -145,7 +145,7 @@ Status check_rounding(const Program& program) {
   };
   auto rounds = [](const For* loop) {
     const Annotation* mark = find_annotation(loop->annotations, kWarpMmaMark);
-    return mark && mark->integer == kMayRound;
+    return mark && mark->value.integer == kMayRound;
   };
   for_each<For>(program.body, [&](const For* loop) {
     if (rounds(loop)) for_each<Block>(loop->body, check);

@@ -1,4 +1,5 @@
-// Puts a mark on a loop or a block: a key with an integer or a text. A mark that is there already is replaced.
+// Puts a mark on a loop or a block: a key with an integer, a text, a number with a fraction, a list or a dictionary. A mark that is
+// there already is replaced.
 //   for i in 8 { B[i] }   annotate(i, "unroll_limit", 16)   ->   for i in 8 @unroll_limit = 16 { B[i] }
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/primitive.h"
@@ -11,7 +12,7 @@ static Result<Unit> apply(State& state, LoopOrBlock at, Str key, Literal value) 
   if (key.empty()) return reject("expected a key that is not empty");
   if (key == kHiddenMark) return reject("the mark `hidden` is made by hide_buffer_access, which checks what it hides");
   Arena& arena = state.arena();
-  Annotation added{arena.text(key), value.integer, arena.text(value.text), value.is_text};
+  Annotation added{arena.text(key), copy_of(arena, value)};
   if (at.loop.value) {
     TW_TRY(const For* loop, state.loop(at.loop));
     For* marked = arena.make<For>(*loop);

@@ -1,6 +1,7 @@
 // Joins loops that are directly inside each other into one.
 //   for i in 4 { for j in 3 { B[i, j] } }   fuse([i, j])   ->   for i_j in 12 { B[i_j // 3, i_j % 3] }
-// Applies to plain serial loops, outermost first, each the only statement of the one before.
+// Applies to plain serial loops, outermost first, each the only statement of the one before. Without preserve_unit_iters the variable of a
+// new loop with one iteration does not stand in bindings; the loop is there.
 #include <algorithm>
 
 #include "dsl/schedule/nest.h"
@@ -8,7 +9,7 @@
 
 using namespace tw;
 
-PRIMITIVE(fuse, LoopId(Loops loops))
+PRIMITIVE(fuse, LoopId(Loops loops, bool preserve_unit_iters = true))
 
 static Status are_nested(const List<const For*>& loops) {
   for (std::size_t i = 0; i + 1 < loops.size(); ++i) {
@@ -22,7 +23,7 @@ static Status are_nested(const List<const For*>& loops) {
   return ok();
 }
 
-static Result<LoopId> apply(State& state, Loops ids) {
+static Result<LoopId> apply(State& state, Loops ids, bool preserve_unit_iters) {
   if (ids.size() < 2) return reject("expected at least two loops, found {0}", static_cast<i64>(ids.size()));
   List<const For*> loops;
   for (LoopId id : ids) {
@@ -43,9 +44,10 @@ static Result<LoopId> apply(State& state, Loops ids) {
   }
   const Var* var = state.fresh_var(name);
   Substitution replaced;
+  const Expr* value = preserve_unit_iters || extent > 1 ? var : build.integer(0);
   i64 inner = extent;  // product of the extents from here inwards
   for (const For* loop : loops) {
-    const Expr* rest = inner == extent ? var : build.floor_mod(var, build.integer(inner));
+    const Expr* rest = inner == extent ? value : build.floor_mod(value, build.integer(inner));
     inner /= loop->extent;
     replaced.set(loop->var, build.floor_div(rest, build.integer(inner)));
   }

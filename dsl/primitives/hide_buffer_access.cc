@@ -40,11 +40,11 @@ static Result<Unit> apply(State& state, BlockId id, Str access, Ints buffer_indi
   }
   if (hidden.empty()) return reject("expected the number of at least one buffer");
   const Annotation* before = find_annotation(block->annotations, kHiddenMark);
-  Str names = before ? before->text : Str();
+  Str names = before ? before->value.text : Str();
   for (const Buffer* buffer : hidden) names = state.with_name(names, " ", buffer->name);
   Arena& arena = state.arena();
   Block* marked = arena.make<Block>(*block);
-  Annotation mark{.key = kHiddenMark, .text = names, .is_text = true};
+  Annotation mark{kHiddenMark, Literal::of(names)};
   marked->annotations = with_annotation(arena, block->annotations, mark);
   state.replace(block, marked);
   return Unit{};

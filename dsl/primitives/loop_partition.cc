@@ -3,7 +3,8 @@
 //   B_1[i + 4] }
 // Applies to plain loops. The factors are the extents of the parts, at most one of them open (_):
 // what is left. Each part has copies of the blocks and loops below, with handles and names of their
-// own; the old handles end. A part in which a reduction never begins has no init (source:
+// own; the old handles end. Without preserve_unit_iters the variables of parts with one iteration
+// do not stand in bindings; the loops are there. A part in which a reduction never begins has no init (source:
 // LoopPartition of TensorIR).
 #include <algorithm>
 
@@ -13,7 +14,7 @@
 
 using namespace tw;
 
-PRIMITIVE(loop_partition, Loops(LoopId loop, Factors factors))
+PRIMITIVE(loop_partition, Loops(LoopId loop, Factors factors, bool preserve_unit_iters = true))
 
 // The extents of the parts: together the loop's.
 static Result<List<i64>> parts_of(const For* loop, Array<i64> factors) {
@@ -127,7 +128,7 @@ const Stmt* without_dead_inits(Arena& arena, const Stmt* part, VarRanges ranges)
 
 }  // namespace
 
-static Result<Loops> apply(State& state, LoopId id, Factors factors) {
+static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preserve_unit_iters) {
   TW_TRY(Path path, state.path_to(id));
   const For* loop = static_cast<const For*>(path.back());
   TW_TRY_STATUS(is_plain(loop));
@@ -146,7 +147,8 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors) {
     const Var* shifted = state.fresh_var(loop->var->name);
     copier.rename(loop->var, shifted);
     Substitution shift;
-    shift.set(shifted, build.add(var, start));
+    const Expr* own = preserve_unit_iters || parts[i] > 1 ? var : build.integer(0);
+    shift.set(shifted, build.add(own, start));
     ids.push_back(state.fresh_loop());
     const Stmt* body = rebind(state.arena(), copier.stmt(loop->body), shift, ranges);
     nests.push_back(

@@ -6,14 +6,14 @@
 // (dsl/intrinsics/intrinsic.h): serial loops of its extents in any order around a store of the same
 // value, operands that lie in memory as described. The loops stay as the meaning; code is made of
 // the intrinsic, if they still match when the program is lowered, else the candidate is rejected. A
-// loop is made a block first (blockize). The result is the block. Source: Tensorize of TensorIR.
+// loop is made a block first (blockize, which preserve_unit_iters is for). The result is the block. Source: Tensorize of TensorIR.
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/schedule/blockize.h"
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;
 
-PRIMITIVE(tensorize, BlockId(LoopOrBlock at, Str intrinsic))
+PRIMITIVE(tensorize, BlockId(LoopOrBlock at, Str intrinsic, bool preserve_unit_iters = true))
 
 static Result<Unit> does_the_same(State& state, const Block* block, const Intrinsic& intrinsic) {
   VarRanges iters;
@@ -23,13 +23,13 @@ static Result<Unit> does_the_same(State& state, const Block* block, const Intrin
   return Unit{};
 }
 
-static Result<BlockId> apply(State& state, LoopOrBlock at, Str name) {
+static Result<BlockId> apply(State& state, LoopOrBlock at, Str name, bool preserve_unit_iters) {
   const Intrinsic* intrinsic = find_intrinsic(name);
   if (!intrinsic) return reject("there is no intrinsic `{a}`", state.arena().text(name));
   Program before = state.program();
   BlockId id = at.block;
   if (at.loop.value) {
-    TW_TRY(id, blockize_loop(state, at.loop));
+    TW_TRY(id, blockize_loop(state, at.loop, preserve_unit_iters));
   }
   TW_TRY(const Block* block, state.block(id));
   Status same = does_the_same(state, block, *intrinsic);
@@ -39,7 +39,7 @@ static Result<BlockId> apply(State& state, LoopOrBlock at, Str name) {
   }
   Arena& arena = state.arena();
   Block* marked = arena.make<Block>(*block);
-  Annotation mark{.key = kIntrinsicMark, .text = intrinsic->name, .is_text = true};
+  Annotation mark{kIntrinsicMark, Literal::of(intrinsic->name)};
   marked->annotations = with_annotation(arena, block->annotations, mark);
   state.replace(block, marked);
   return id;

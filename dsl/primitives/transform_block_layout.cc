@@ -3,8 +3,9 @@
 //   for i in 4 { for j in 6 { B[i, j] } }     transform_block_layout(B, (i, j) -> (j, i // 2, i %
 //   2))
 //   ->   for j in 6 { for i in 2 { for i_1 in 2 { B[i * 2 + i_1, j] } } }
-// Applies to a block in its first loops and to maps that are one to one: they tile, permute and
-// fuse (dsl/analysis/index_map.h), and no result mixes spatial and reduction iters (source:
+// Applies to a block in its first loops and to maps that are one to one and of which the inverse is
+// known, because the body needs the old iters: they tile, permute, fuse and rotate
+// (dsl/analysis/index_map.h), and no result mixes spatial and reduction iters (source:
 // TransformBlockLayout of TensorIR). Buffers keep their layout. Loops of extent 1 are made too, so
 // that how many there are does not depend on the map's numbers. The old loops' handles end.
 #include <algorithm>
@@ -47,16 +48,22 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   }
   TW_TRY(FirstNest nest, first_nest(state, block));
   List<i64> extents;
-  for (const IterVar& iter : block->iters) extents.push_back(iter.extent);
+  VarRanges domain;
+  for (std::size_t p = 0; p < block->iters.size(); ++p) {
+    extents.push_back(block->iters[p].extent);
+    domain.set_extent(map.params[p], extents[p]);
+  }
   List<const Var*> coordinates;
   for (std::size_t r = 0; r < map.results.size(); ++r) coordinates.push_back(state.fresh_var("v"));
+  List<const Expr*> results;
+  for (const Expr* result : map.results) results.push_back(simplify(state.arena(), result, domain));
   std::optional<FusedMap> fused =
-      fused_map(state.arena(), map.params, map.results, extents, coordinates);
+      fused_map(state.arena(), map.params, results, extents, coordinates);
   if (!fused) {
     return reject(
-               "the map of block `{a}` is not one to one over its domain: expected results of p, p "
-               "// c, p % c and sums "
-               "of these with strides, together all of every parameter and no more",
+               "the map of block `{a}` is not one to one over its domain, or its inverse is not known: "
+               "expected results of p, p // c, p % c, sums of these with strides and (sums) % n, together "
+               "all of every parameter and no more",
                block->name)
         .about_block(id.value);
   }
@@ -74,6 +81,9 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   for (std::size_t p = 0; p < extents.size(); ++p)
     values.set(block->iters[p].var, substitute(state.arena(), fused->inverse[p], vars));
 
+  bool has_reduction = std::any_of(iters.begin(), iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
+  if (block->init && !has_reduction)
+    return reject("the map leaves block `{a}` without a reduction iter, where its init would run", block->name).about_block(id.value);
   Block* changed = state.arena().make<Block>(*block);
   changed->iters = state.arena().copy(iters);
   auto mapped = [&](const Stmt* s) {

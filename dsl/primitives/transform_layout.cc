@@ -1,11 +1,12 @@
 // Re-lays out a buffer: index (i, j) becomes map(i, j), in its shape and in all blocks that read or write it.
 //   B: f32[6, 10]; for i, j { B[i, j] = A[i, j] }     transform_layout(B, 0, "write", (i, j) -> (j // 4, i, j % 4))
 //   ->   B: f32[3, 6, 4]; for b0, b1, b2 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2] else 0 }
-// Applies to local buffers (pack a parameter with cache_read first) and maps that tile and permute
-// (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
+// Applies to local buffers (pack a parameter with cache_read first) and maps that are one to one: that tile and permute, which may
+// pad, that fuse and rotate, and any others that leave no place empty, which is tried (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
 // extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive,
-// and writes `pad` where the map pads. Any other writer keeps its loops; then the map must not pad. What storage_align
-// said about the old dimensions is forgotten.
+// and writes `pad` where the map pads. Any other writer keeps its loops, and so do all where the map is only tried, because its inverse is
+// not known; then the map must not pad. A map with open numbers is not tried: loops would depend on a draw. What storage_align said about
+// the old dimensions is forgotten.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -32,6 +33,14 @@ static Result<const Buffer*> buffer_named(const State& state, const Block* block
   return buffer;
 }
 
+static Status is_value_of(DType type, i64 pad) {
+  double lowest = lowest_of(type);
+  double highest = type == DType::Bool ? 1 : type == DType::U8 ? 255 : is_int(type) ? -lowest - 1 : -lowest;
+  double value = static_cast<double>(pad);
+  if (value >= lowest && value <= highest) return ok();
+  return reject("padding {0} is no value of type {a}", name_of(type), pad);
+}
+
 static Result<TiledMap> understood(State& state, const Buffer* buffer, const IndexMap& map) {
   i64 rank = static_cast<i64>(buffer->shape.size()), found = static_cast<i64>(map.params.size());
   if (rank != found)
@@ -40,12 +49,25 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
   for (std::size_t i = 0; i < map.results.size(); ++i) {
     coordinates.push_back(state.fresh_var(state.arena().text("b" + std::to_string(i))));
   }
-  std::optional<TiledMap> tiled = tiled_map(state.arena(), map.params, map.results, buffer->shape, coordinates);
-  if (tiled) return *tiled;
-  return reject(
-      "the map of `{a}` does not tile and permute: expected each result to be p, p // c or p % c, and together all of "
-      "every parameter",
-      buffer->name);
+  Arena& arena = state.arena();
+  if (auto tiled = tiled_map(arena, map.params, map.results, buffer->shape, coordinates)) return *tiled;
+  VarRanges domain;
+  for (std::size_t d = 0; d < buffer->shape.size(); ++d) domain.set_extent(map.params[d], buffer->shape[d]);
+  List<const Expr*> results;
+  for (const Expr* result : map.results) results.push_back(simplify(arena, result, domain));
+  Array<const Expr*> simple = arena.copy(results);
+  if (auto tiled = tiled_map(arena, map.params, simple, buffer->shape, coordinates)) return *tiled;
+  TiledMap out{{}, results, coordinates, {}, List<bool>(map.params.size(), false)};
+  if (auto fused = fused_map(arena, map.params, simple, buffer->shape, coordinates)) {
+    out.shape = fused->shape;
+    out.inverse = fused->inverse;
+    return out;
+  }
+  if (map.is_open)
+    return reject("the map of `{a}` has numbers of a sample: then only maps of p, p // c, p % c, sums of these with strides and "
+                  "(sums) % n are taken", buffer->name);
+  TW_TRY(out.shape, tried_shape(arena, buffer->name, map.params, simple, buffer->shape));
+  return out;
 }
 
 // The nest of a writer that nobody has scheduled: one plain loop per iter and nothing else below, the whole buffer
@@ -139,10 +161,11 @@ static const Block* with_mapped_accesses(Arena& arena, const Block* block, const
 static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access, IndexMap index_map, i64 pad) {
   TW_TRY(const Block* block, state.block(id));
   TW_TRY(const Buffer* buffer, buffer_named(state, block, buffer_index, access));
+  TW_TRY_STATUS(is_value_of(buffer->dtype, pad));
   TW_TRY(TiledMap map, understood(state, buffer, index_map));
   List<const Block*> writers = writers_of(state.program().body, buffer);
   const Stmt* old_nest = nullptr;
-  if (!writers.empty()) {
+  if (!writers.empty() && !map.inverse.empty()) {
     auto nest = untouched_nest(state, writers[0], buffer);
     if (nest)
       old_nest = *nest;

@@ -114,7 +114,7 @@ const Stmt* init_of(State& state, const Chain& chain, const List<Tiling>& tiling
 
 }  // namespace
 
-Result<BlockId> blockize_loop(State& state, LoopId id) {
+Result<BlockId> blockize_loop(State& state, LoopId id, bool preserve_unit_iters) {
   TW_TRY(Path path, state.path_to(id));
   TW_TRY(Chain chain, chain_below(path.back()));
   const Block* old = chain.block;
@@ -140,6 +140,10 @@ Result<BlockId> blockize_loop(State& state, LoopId id) {
   List<const Expr*> bindings;
   for (std::size_t i = 0; i < tilings.size(); ++i) {
     const IterVar& iter = old->iters[i];
+    if (!preserve_unit_iters && iter.kind == IterKind::S && iter.extent == tilings[i].size) {
+      values.set(iter.var, tilings[i].place);
+      continue;
+    }
     const Var* var = state.fresh_var(iter.var->name);
     iters.push_back({var, iter.extent / tilings[i].size, iter.kind});
     ranges.set_extent(var, iters.back().extent);
@@ -225,7 +229,7 @@ const Stmt* inlined(State& state, const Chain& chain, const Substitution& shared
 
 }  // namespace
 
-Result<BlockId> blockize_blocks(State& state, const List<BlockId>& ids) {
+Result<BlockId> blockize_blocks(State& state, const List<BlockId>& ids, bool preserve_unit_iters) {
   TW_TRY(Member first, member_at(state, ids[0]));
   List<const For*> shared;
   for (int i = 0; i < first.depth; ++i) {
@@ -252,6 +256,10 @@ Result<BlockId> blockize_blocks(State& state, const List<BlockId>& ids) {
   Substitution loops;
   VarRanges ranges;
   for (const For* loop : shared) {
+    if (!preserve_unit_iters && loop->extent == 1) {
+      loops.set(loop->var, build.integer(0));
+      continue;
+    }
     const Var* var = state.fresh_var(loop->var->name);
     iters.push_back({var, loop->extent, IterKind::S});
     bindings.push_back(loop->var);

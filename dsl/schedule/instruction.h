@@ -25,16 +25,21 @@ struct Arg {
     List,    // [items]
     Binary,  // items[0] op items[1]
     Map,     // (p0, ..., p(integer-1)) -> (items)
+    Number,      // with a fraction, for marks
+    Dictionary,  // {items}, for marks
+    Entry,       // of a Dictionary: "text": items[0]
   };
   Tag tag = Tag::None;
   BinaryOp op = BinaryOp::Add;
   i64 integer = 0;
+  double number = 0;
   Str text = {};
   Array<Arg> items = {};
 
   static Arg of_int(i64 value) { return {.tag = Tag::Int, .integer = value}; }
   static Arg of_value(u32 index) { return {.tag = Tag::Value, .integer = index}; }
   static Arg of_text(Str text) { return {.tag = Tag::Text, .text = text}; }
+  static Arg of_number(double value) { return {.tag = Tag::Number, .number = value}; }
 };
 
 // What a sampling instruction chose: a short list of integers. Empty = open.

@@ -117,6 +117,8 @@ class ScheduleParser {
     if (auto* n = ast::as<ast::Int>(e)) return out = Arg::of_int(n->value), true;
     if (auto* n = ast::as<ast::Bool>(e)) return out = Arg::of_int(n->value), true;
     if (auto* n = ast::as<ast::Text>(e)) return out = Arg::of_text(n->value), true;
+    if (auto* n = ast::as<ast::Float>(e)) return out = Arg::of_number(n->value), true;
+    if (auto* n = ast::as<ast::Dictionary>(e)) return convert_dictionary(n, out);
     if (ast::as<ast::None>(e)) return out = Arg{.tag = Arg::Tag::None}, true;
     if (ast::as<ast::Hole>(e)) return out = Arg{.tag = Arg::Tag::Hole}, true;
     if (auto* n = ast::as<ast::Name>(e)) return convert_name(n, out);
@@ -124,7 +126,7 @@ class ScheduleParser {
     if (auto* n = ast::as<ast::Binary>(e)) return convert_binary(n->op, n->a, n->b, out);
     if (auto* n = ast::as<ast::Lambda>(e)) return convert_map(n, out);
     if (auto* n = ast::as<ast::Call>(e)) return convert_call(n, out);
-    return fail(e->span, "expected a literal, a value, integer arithmetic, a list or an index map");
+    return fail(e->span, "expected a literal, a value, integer arithmetic, a list, a dictionary or an index map");
   }
 
   bool convert_name(const ast::Name* n, Arg& out) {
@@ -144,6 +146,18 @@ class ScheduleParser {
     }
     out.tag = tag;
     out.items = parser_.arena().copy(converted);
+    return true;
+  }
+
+  bool convert_dictionary(const ast::Dictionary* n, Arg& out) {
+    std::vector<Arg> entries;
+    for (std::size_t i = 0; i < n->keys.size(); ++i) {
+      const ast::Expr* value[] = {n->values[i]};
+      Arg entry = Arg::of_text(n->keys[i]);
+      if (!convert_items({value, 1}, Arg::Tag::Entry, entry)) return false;
+      entries.push_back(entry);
+    }
+    out = {.tag = Arg::Tag::Dictionary, .items = parser_.arena().copy(entries)};
     return true;
   }
 

@@ -1,6 +1,7 @@
 #include "dsl/schedule/primitive.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "dsl/base/text.h"
 
@@ -11,6 +12,11 @@ const Value* value_of(const State& state, const Arg& arg, Value::Tag tag) {
   if (arg.tag != Arg::Tag::Value) return nullptr;
   const Value& value = state.values()[arg.integer];
   return value.tag == tag ? &value : nullptr;
+}
+
+bool comes_from_a_sample(const Arg& arg) {
+  bool is_here = arg.tag == Arg::Tag::Value || arg.tag == Arg::Tag::Extent;
+  return is_here || std::any_of(arg.items.begin(), arg.items.end(), comes_from_a_sample);
 }
 
 std::string trim(std::string text) {
@@ -50,9 +56,30 @@ Result<Str> ArgReader::convert(const Arg& arg, Str*) {
 }
 
 Result<Literal> ArgReader::convert(const Arg& arg, Literal*) {
-  if (arg.tag == Arg::Tag::Text) return Literal{.is_text = true, .text = arg.text};
-  TW_TRY(i64 value, state_.integer(arg));
-  return Literal{.integer = value};
+  if (arg.tag == Arg::Tag::Text) return Literal::of(arg.text);
+  if (arg.tag == Arg::Tag::Number) {
+    if (!std::isfinite(arg.number)) return reject("expected a finite number");
+    return Literal{.tag = Literal::Tag::Number, .number = arg.number};
+  }
+  if (arg.tag == Arg::Tag::None || arg.tag == Arg::Tag::Hole || arg.tag == Arg::Tag::Map)
+    return reject("expected an integer, a number, a text, a list or a dictionary");
+  if (arg.tag != Arg::Tag::List && arg.tag != Arg::Tag::Dictionary) {
+    TW_TRY(i64 value, state_.integer(arg));
+    return Literal::of(value);
+  }
+  bool is_list = arg.tag == Arg::Tag::List;
+  List<Literal> items;
+  List<Str> keys;
+  for (const Arg& item : arg.items) {
+    if (!is_list && std::find(keys.begin(), keys.end(), item.text) != keys.end())
+      return reject("the key \"{a}\" is there twice", state_.arena().text(item.text));
+    if (!is_list) keys.push_back(item.text);
+    TW_TRY(Literal value, convert(is_list ? item : item.items[0], static_cast<Literal*>(nullptr)));
+    items.push_back(value);
+  }
+  return Literal{.tag = is_list ? Literal::Tag::List : Literal::Tag::Dictionary,
+                 .items = state_.arena().copy(items),
+                 .keys = state_.arena().copy(keys)};
 }
 
 Result<Loops> ArgReader::convert(const Arg& arg, Loops*) {
@@ -114,6 +141,7 @@ Result<const Expr*> ArgReader::map_result(const Arg& arg, Array<const Var*> para
   if (arg.tag == Arg::Tag::Binary) {
     TW_TRY(const Expr* a, map_result(arg.items[0], params));
     TW_TRY(const Expr* b, map_result(arg.items[1], params));
+    if (a->type != b->type) return reject("an index map combines a condition and an integer");
     return build.binary(arg.op, a, b);
   }
   TW_TRY(i64 value, state_.integer(arg));
@@ -131,6 +159,7 @@ Result<IndexMap> ArgReader::convert(const Arg& arg, IndexMap*) {
     results.push_back(result);
   }
   map.results = state_.arena().copy(results);
+  map.is_open = std::any_of(arg.items.begin(), arg.items.end(), comes_from_a_sample);
   return map;
 }
 

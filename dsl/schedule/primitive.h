@@ -16,7 +16,7 @@
 
 namespace tw {
 
-// ---- types of parameters and results (besides LoopId, BlockId, i64, bool, Str)
+// ---- types of parameters and results (besides LoopId, BlockId, i64, bool, Str, Literal)
 
 using Loops = Array<LoopId>;
 using Blocks = Array<BlockId>;
@@ -36,12 +36,7 @@ struct Location {
 struct IndexMap {
   Array<const Var*> params;
   Array<const Expr*> results;
-};
-// An integer or a text.
-struct Literal {
-  bool is_text = false;
-  i64 integer = 0;
-  Str text = {};
+  bool is_open = false;  // a number in it comes from a sample
 };
 // A loop or a block.
 struct LoopOrBlock {

@@ -74,6 +74,19 @@ Arg Schedule::to_arg(Factors factors) const {
   return {.tag = Arg::Tag::List, .items = arena_->copy(items)};
 }
 
+Arg Schedule::to_arg(const Literal& value) const {
+  if (value.is(Literal::Tag::Int)) return Arg::of_int(value.integer);
+  if (value.is(Literal::Tag::Text)) return Arg::of_text(value.text);
+  if (value.is(Literal::Tag::Number)) return Arg::of_number(value.number);
+  bool is_list = value.is(Literal::Tag::List);
+  std::vector<Arg> items;
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    Arg item = to_arg(value.items[i]);
+    items.push_back(is_list ? item : Arg{.tag = Arg::Tag::Entry, .text = value.keys[i], .items = arena_->list<Arg>({item})});
+  }
+  return {.tag = is_list ? Arg::Tag::List : Arg::Tag::Dictionary, .items = arena_->copy(items)};
+}
+
 Arg Schedule::to_arg(Location at) const {
   if (at.place == Location::Place::Loop) return to_arg(at.loop);
   return handle(Value::Tag::Location, at.place == Location::Place::Root ? -1 : -2);

@@ -67,7 +67,7 @@ class Schedule {
   Arg to_arg(i64 value) const { return Arg::of_int(value); }
   Arg to_arg(bool value) const { return Arg::of_int(value); }
   Arg to_arg(Str text) const { return Arg::of_text(text); }
-  Arg to_arg(Literal value) const { return value.is_text ? Arg::of_text(value.text) : Arg::of_int(value.integer); }
+  Arg to_arg(const Literal& value) const;
   Arg to_arg(Factors factors) const;
   Arg to_arg(Location at) const;
   Arg to_arg(const IndexMap& map) const;

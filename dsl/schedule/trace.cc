@@ -1,10 +1,12 @@
 #include "dsl/schedule/trace.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
+#include "dsl/ir/print.h"
 #include "dsl/schedule/state.h"
 
 namespace tw {
@@ -47,7 +49,7 @@ class ArgPrinter {
       case Arg::Tag::None: return "none";
       case Arg::Tag::Hole: return "_";
       case Arg::Tag::Int: return std::to_string(arg.integer);
-      case Arg::Tag::Text: return cat("\"", arg.text, "\"");
+      case Arg::Tag::Text: return quote(arg.text);
       case Arg::Tag::Value: return std::string(trace_.name_of_value(static_cast<u32>(arg.integer)));
       case Arg::Tag::Param: return param(arg.integer);
       case Arg::Tag::Extent: return cat("extent(", print(arg.items[0]), ")");
@@ -62,6 +64,9 @@ class ArgPrinter {
         for (i64 i = 0; i < arg.integer; ++i) params.push_back(param(i));
         return cat("(", join(params, ", "), ") -> (", list(arg.items), ")");
       }
+      case Arg::Tag::Number: return print_number(arg.number);
+      case Arg::Tag::Dictionary: return cat("{", list(arg.items), "}");
+      case Arg::Tag::Entry: return cat(quote(arg.text), ": ", print(arg.items[0]));
     }
     return "?";
   }
@@ -91,6 +96,7 @@ void hash_arg(const Arg& arg, std::string& bytes) {
   put(static_cast<i64>(arg.tag));
   put(static_cast<i64>(arg.op));
   put(arg.integer);
+  if (arg.tag == Arg::Tag::Number) put(std::bit_cast<i64>(arg.number));
   put(static_cast<i64>(arg.text.size()));
   bytes.append(arg.text);
   put(static_cast<i64>(arg.items.size()));

@@ -35,6 +35,12 @@ std::string text_of(const Call* e) {
   return cat(text_of(e->callee, kPostfix), "(", join(parts, ", "), ")");
 }
 
+std::string text_of(const Dictionary* e) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < e->keys.size(); ++i) parts.push_back(cat(quote(e->keys[i]), ": ", text_of(e->values[i], 0)));
+  return cat("{", join(parts, ", "), "}");
+}
+
 std::string text_of(const Comprehension* e) {
   std::string condition = e->condition ? cat(" if ", text_of(e->condition, 0)) : "";
   return cat("[", text_of(e->value, 0), " for ", names_of(e->names), " in ", text_of(e->over, 1), condition, "]");
@@ -61,6 +67,7 @@ std::string text_of(const Expr* e, int outer) {
     case Kind::Slice: return cat(text_of(as<Slice>(e)->begin, 0), ":", text_of(as<Slice>(e)->end, 0));
     case Kind::Member: return cat(text_of(as<Member>(e)->value, kPostfix), ".", as<Member>(e)->name);
     case Kind::List: return cat("[", list_of(as<List>(e)->items), "]");
+    case Kind::Dictionary: return text_of(as<Dictionary>(e));
     case Kind::Comprehension: return text_of(as<Comprehension>(e));
     case Kind::Tuple: return cat("(", list_of(as<Tuple>(e)->items), as<Tuple>(e)->items.size() == 1 ? ",)" : ")");
     case Kind::Unary: {
@@ -122,6 +129,10 @@ bool equal(const Expr* a, const Expr* b) {
     case Kind::Slice: return equal(as<Slice>(a)->begin, as<Slice>(b)->begin) && equal(as<Slice>(a)->end, as<Slice>(b)->end);
     case Kind::Member: return as<Member>(a)->name == as<Member>(b)->name && equal(as<Member>(a)->value, as<Member>(b)->value);
     case Kind::List: return equal_lists(as<List>(a)->items, as<List>(b)->items);
+    case Kind::Dictionary: {
+      auto *x = as<Dictionary>(a), *y = as<Dictionary>(b);
+      return std::equal(x->keys.begin(), x->keys.end(), y->keys.begin(), y->keys.end()) && equal_lists(x->values, y->values);
+    }
     case Kind::Tuple: return equal_lists(as<Tuple>(a)->items, as<Tuple>(b)->items);
     case Kind::Comprehension: {
       auto *x = as<Comprehension>(a), *y = as<Comprehension>(b);

@@ -10,7 +10,7 @@
 namespace tw::ast {
 
 enum class Kind : u8 {
-  Int, Float, Bool, Text, Name, Hole, None, Call, Index, Slice, Member, List, Comprehension, Tuple, Unary, Binary, If, Lambda, Test,
+  Int, Float, Bool, Text, Name, Hole, None, Call, Index, Slice, Member, List, Dictionary, Comprehension, Tuple, Unary, Binary, If, Lambda, Test,
 };
 
 inline constexpr int kMaxHeight = 500;
@@ -74,6 +74,11 @@ struct Member : Expr {  // x.name
 struct List : Expr {  // [a, b]
   static constexpr Kind kKind = Kind::List;
   Array<const Expr*> items;
+};
+struct Dictionary : Expr {  // {"a": 1, "b": [2, 3]}; no key twice
+  static constexpr Kind kKind = Kind::Dictionary;
+  Array<Str> keys;
+  Array<const Expr*> values;
 };
 struct Comprehension : Expr {  // [value for x in over if condition], [value for (x, y) in over]
   static constexpr Kind kKind = Kind::Comprehension;

@@ -313,6 +313,7 @@ const ast::Expr* Parser::primary() {
   }
   if (at("(")) return parenthesized();
   if (at("[")) return bracketed();
+  if (at("{")) return dictionary();
   error_expected("an expression");
   return nullptr;
 }
@@ -450,6 +451,35 @@ const ast::Expr* Parser::bracketed() {
   int height = height_above(items);
   if (!check_height(height, begin)) return nullptr;
   return arena_.make<ast::List>(ast::Expr{ast::Kind::List, span_from(begin), height}, arena_.copy(items));
+}
+
+const ast::Expr* Parser::dictionary() {
+  std::size_t begin = here();
+  Inside inside(brackets_);
+  take();
+  std::vector<Str> keys;
+  std::vector<const ast::Expr*> values;
+  while (!at("}")) {
+    Span span = peek().span;
+    std::optional<Str> key = expect_text("a key in quotes");
+    if (!key || !expect(":")) return nullptr;
+    if (std::find(keys.begin(), keys.end(), *key) != keys.end()) {
+      error(span, cat("the key ", quote(*key), " is there twice"));
+      return nullptr;
+    }
+    keys.push_back(*key);
+    values.push_back(expr());
+    if (!values.back()) return nullptr;
+    if (!accept(",")) break;
+  }
+  if (!at("}")) {
+    error_expected("`,` or `}`");
+    return nullptr;
+  }
+  take();
+  int height = height_above(values);
+  if (!check_height(height, begin)) return nullptr;
+  return arena_.make<ast::Dictionary>(ast::Expr{ast::Kind::Dictionary, span_from(begin), height}, arena_.copy(keys), arena_.copy(values));
 }
 
 const ast::Name* Parser::plain_name(std::string_view what) {

@@ -96,6 +96,7 @@ class Parser {
   const ast::Expr* one_index();
   const ast::Expr* parenthesized();
   const ast::Expr* bracketed();
+  const ast::Expr* dictionary();
   const ast::Expr* comprehension(std::size_t begin, const ast::Expr* value);
   const ast::Expr* lambda(std::size_t begin, Array<const ast::Expr*> parameters);
   const ast::Expr* integer(bool negative, std::size_t begin);

@@ -175,18 +175,46 @@ class ProgramParser {
     while (p_.accept("@")) {
       std::optional<Str> key = dotted("the name of an annotation");
       if (!key || !p_.expect("=")) return false;
-      Annotation made{.key = *key, .is_text = p_.peek().kind == TokenKind::Text};
-      if (made.is_text) {
-        made.text = arena_->text(*p_.expect_text("a text"));
-      } else {
-        std::optional<i64> integer = p_.expect_integer("an integer or a text");
-        if (!integer) return false;
-        made.integer = *integer;
-      }
-      list.push_back(made);
+      std::optional<Literal> value = literal();
+      if (!value) return false;
+      list.push_back({*key, *value});
     }
     out = arena_->copy(list);
     return true;
+  }
+
+  std::optional<Literal> literal() {
+    Parser::Nesting nesting(p_);
+    if (!nesting) return std::nullopt;
+    if (p_.peek().kind == TokenKind::Text) return Literal::of(arena_->text(*p_.expect_text("a text")));
+    if (p_.accept("[")) return items_of(Literal::Tag::List, "]");
+    if (p_.accept("{")) return items_of(Literal::Tag::Dictionary, "}");
+    if (p_.peek(p_.at("-") ? 1 : 0).kind == TokenKind::Float) {
+      return Literal{.tag = Literal::Tag::Number, .number = *p_.expect_number("a number")};
+    }
+    std::optional<i64> integer = p_.expect_integer("an integer, a number, a text, a list or a dictionary");
+    return integer ? std::optional(Literal::of(*integer)) : std::nullopt;
+  }
+
+  std::optional<Literal> items_of(Literal::Tag tag, std::string_view close) {
+    std::vector<Literal> items;
+    std::vector<Str> keys;
+    while (!p_.at(close)) {
+      if (tag == Literal::Tag::Dictionary) {
+        Span at = p_.peek().span;
+        std::optional<Str> key = p_.expect_text("a key in quotes");
+        if (!key || !p_.expect(":")) return std::nullopt;
+        if (std::find(keys.begin(), keys.end(), *key) != keys.end())
+          return p_.error(at, cat("the key ", quote(*key), " is there twice")), std::nullopt;
+        keys.push_back(arena_->text(*key));
+      }
+      std::optional<Literal> item = literal();
+      if (!item) return std::nullopt;
+      items.push_back(*item);
+      if (!p_.accept(",")) break;
+    }
+    if (!p_.expect(close)) return std::nullopt;
+    return Literal{.tag = tag, .items = arena_->copy(items), .keys = arena_->copy(keys)};
   }
 
   bool settings() {

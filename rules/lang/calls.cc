@@ -95,6 +95,25 @@ std::optional<RuleValue> Evaluator::call_analysis(const AnalysisFunction& functi
   return result.value;
 }
 
+namespace {
+
+// What was given to an instruction: open values stay in their places of lists and dictionaries.
+RuleValue value_of(const Arg& arg) {
+  if (arg.tag == Arg::Tag::Int) return RuleValue::of(arg.integer);
+  if (arg.tag == Arg::Tag::Text) return RuleValue::of(std::string(arg.text));
+  if (arg.tag == Arg::Tag::Number) return RuleValue::of_number(arg.number);
+  if (arg.tag != Arg::Tag::List && arg.tag != Arg::Tag::Dictionary) return RuleValue::of_open(arg);
+  std::vector<RuleValue> items;
+  std::vector<std::string> keys;
+  for (const Arg& item : arg.items) {
+    if (item.tag == Arg::Tag::Entry) keys.emplace_back(item.text);
+    items.push_back(value_of(item.tag == Arg::Tag::Entry ? item.items[0] : item));
+  }
+  return arg.tag == Arg::Tag::List ? RuleValue::of(std::move(items)) : RuleValue::of(std::move(keys), std::move(items));
+}
+
+}  // namespace
+
 std::optional<RuleValue> Evaluator::open_mark(const AnalysisFunction& function, const std::vector<RuleValue>& values) {
   bool is_mark = std::string_view(function.name) == "mark" && values[1].tag == Tag::Text;
   if (!is_mark || !sink_.records() || use_.rule->is_post) return std::nullopt;
@@ -105,7 +124,7 @@ std::optional<RuleValue> Evaluator::open_mark(const AnalysisFunction& function, 
     if (!is_set || !is_open(set.arguments[2]) || set.arguments[0].tag != Arg::Tag::Value) continue;
     const Value& on = sink_.state().values()[set.arguments[0].integer];
     bool is_loop = on.tag == Value::Tag::Loop && values[0].tag == Tag::Loop, is_block = on.tag == Value::Tag::Block && values[0].tag == Tag::Block;
-    if ((is_loop || is_block) && on.payload == values[0].integer) return RuleValue::of_open(set.arguments[2]);
+    if ((is_loop || is_block) && on.payload == values[0].integer) return value_of(set.arguments[2]);
   }
   return std::nullopt;
 }

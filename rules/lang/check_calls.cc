@@ -35,6 +35,62 @@ std::string near_mark(std::string_view name, const Declared& declared) {
   return near.empty() ? cat("declare it: `mark ", name, ": int \"what it says\"`, or `: text`") : cat("did you mean `", near, "`?");
 }
 
+namespace {
+
+bool is_literal(const Type& type) {
+  using enum Type::Kind;
+  return type.is(Bool) || type.is(Int) || type.is(Number) || type.is(Text) || type.is(List) || type.is(Dictionary);
+}
+
+bool is_simple(const Type& type) { return !type.is(Type::Kind::List) && !type.is(Type::Kind::Dictionary); }
+
+// Of values that are not lists or dictionaries.
+bool takes(const Type& wanted, const Type& found) {
+  using enum Type::Kind;
+  bool is_integer = found.is(Int) || found.is(Bool);
+  return wanted.is(Any) || wanted.kind == found.kind || (is_integer && (wanted.is(Int) || wanted.is(Number)));
+}
+
+std::optional<std::string> inside(std::optional<std::string> wrong) {
+  if (wrong && !wrong->ends_with(" in it")) *wrong += " in it";
+  return wrong;
+}
+
+Type type_of(const RuleValue& value) {
+  switch (value.tag) {
+    case RuleValue::Tag::Bool: return Type::of(Type::Kind::Bool);
+    case RuleValue::Tag::Int: case RuleValue::Tag::Open: return Type::of(Type::Kind::Int);
+    case RuleValue::Tag::Text: return Type::of(Type::Kind::Text);
+    case RuleValue::Tag::Number: return Type::of(Type::Kind::Number);
+    case RuleValue::Tag::List: return Type::of(Type::Kind::List);
+    case RuleValue::Tag::Dictionary: return Type::of(Type::Kind::Dictionary);
+    default: return Type::any();
+  }
+}
+
+}  // namespace
+
+std::string described(const Type& type) { return is_simple(type) ? name_of(type) : cat("`", word_of(type), "`"); }
+
+std::optional<std::string> misfit(const Type& wanted, const Type& found) {
+  if (!is_literal(found) || wanted.is(Type::Kind::Any)) return std::nullopt;
+  if (is_simple(wanted) || wanted.kind != found.kind) return takes(wanted, found) ? std::nullopt : std::optional(name_of(found));
+  return inside(misfit(wanted.item(), found.item()));
+}
+
+std::optional<std::string> misfit(const Type& wanted, const RuleValue& found) {
+  std::optional<std::string> wrong = misfit(wanted, type_of(found));
+  if (wrong || !found.has_items()) return wrong;
+  for (const RuleValue& item : *found.list) {
+    if (std::optional<std::string> within = inside(misfit(wanted.item(), item))) return within;
+  }
+  return std::nullopt;
+}
+
+std::string wrong_mark_value(const Mark& mark, const std::string& found) {
+  return cat("the mark `", mark.name, "` is declared as ", described(mark.type), ", found ", found);
+}
+
 Type TypeChecker::type_of_call(const ast::Call* n, const TypeScopePtr& scope) {
   auto* callee = ast::as<ast::Name>(n->callee);
   if (auto* member = ast::as<ast::Member>(n->callee); member && ast::to_string(member->value) != "target") {
@@ -258,12 +314,10 @@ void TypeChecker::check_mark(const ast::Expr* key, const ast::Expr* value, const
   const ast::Text* name = ast::as<ast::Text>(key);
   if (!name) return;  // the evaluator knows it
   if (!find_mark(name->value, declared_)) return error(key->span, unknown_mark(name->value), near_mark(name->value, declared_));
-  bool is_text = type.is(Kind::Text), is_number = type.is(Kind::Int) || type.is(Kind::Bool);
-  if (!value || (!is_text && !is_number)) return;
+  if (!value) return;
   for (const auto& [module, mark] : declared_.marks) {
-    if (mark->name != name->value || mark->is_text == is_text) continue;
-    return error(value->span, cat("the mark `", mark->name, "` is declared as ", mark->is_text ? "a text" : "an integer", ", found ", name_of(type)),
-                 cat("it is declared in ", module->source->name));
+    std::optional<std::string> wrong = mark->name == name->value ? misfit(mark->type, type) : std::nullopt;
+    if (wrong) return error(value->span, wrong_mark_value(*mark, *wrong), cat("it is declared in ", module->source->name));
   }
 }
 
@@ -282,7 +336,9 @@ void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& p
       {"i64", {Kind::Int, Kind::Bool}, "an integer"},
       {"bool", {Kind::Bool, Kind::Int}, "a boolean"},
       {"Str", {Kind::Text}, "a text"},
-      {"Literal", {Kind::Int, Kind::Bool, Kind::Text}, "an integer or a text"},
+      {"Literal",
+       {Kind::Int, Kind::Bool, Kind::Text, Kind::Number, Kind::List, Kind::Dictionary},
+       "an integer, a number, a text, a list or a dictionary"},
       {"Loops", {Kind::List}, "a list of loops"},
       {"Blocks", {Kind::List}, "a list of blocks"},
       {"Ints", {Kind::List}, "a list of integers"},

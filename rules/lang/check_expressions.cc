@@ -14,6 +14,12 @@ Type TypeChecker::type_of_kind(const ast::Expr* e, const TypeScopePtr& scope) {
   switch (e->kind) {
     case ast::Kind::Int:
       return Type::of(Kind::Int);
+    case ast::Kind::Float:
+      return Type::of(Kind::Number);
+    case ast::Kind::Dictionary: {
+      auto* n = ast::as<ast::Dictionary>(e);
+      return Type::dictionary(type_of_items(n->values, scope).item());
+    }
     case ast::Kind::Bool:
       return Type::of(Kind::Bool);
     case ast::Kind::Text:
@@ -95,6 +101,11 @@ Type TypeChecker::type_of_comprehension(const ast::Comprehension* n, const TypeS
 
 Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) {
   Type list = type_of(n->value, scope);
+  if (list.is(Kind::Dictionary) && n->indices.size() == 1) {
+    Type key = type_of(n->indices[0], scope);
+    if (!key.is(Kind::Text) && !key.is(Kind::Any)) type_error(n->indices[0]->span, "a text", key);
+    return list.item();
+  }
   if (!list.is(Kind::Any) && (!list.is(Kind::List) || n->indices.size() != 1))
     return type_error(n->value->span, "a list", list);
   if (n->indices.size() != 1) return Type::any();
@@ -103,7 +114,9 @@ Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) 
     if (slice->end) check_fixed_integer(slice->end, scope);
     return list.is(Kind::Any) ? list : Type::list(list.item());
   }
-  check_fixed_integer(n->indices[0], scope);
+  Type at = type_of(n->indices[0], scope);
+  bool fits = at.is(Kind::Any) || (at.is(Kind::Int) && at.openness != Openness::Open) || (at.is(Kind::Text) && list.is(Kind::Any));
+  if (!fits) type_error(n->indices[0]->span, "a fixed integer", at);
   return list.item();
 }
 

@@ -8,7 +8,7 @@
 namespace tw::rules {
 
 const char* name_of(RuleValue::Tag tag) {
-  constexpr const char* names[] = {"none", "a boolean", "an integer", "a text", "a list", "a loop", "a block", "a function", "an open value"};
+  constexpr const char* names[] = {"none", "a boolean", "an integer", "a text", "a list", "a loop", "a block", "a function", "an open value", "a number", "a dictionary"};
   return names[static_cast<int>(tag)];
 }
 
@@ -27,7 +27,9 @@ bool same(const RuleValue& a, const RuleValue& b) {
   if (a.tag == Tag::Text) return a.text == b.text;
   if (a.tag == Tag::Lambda) return a.lambda == b.lambda && a.scope == b.scope;
   if (a.tag == Tag::Open) return a.open.tag == b.open.tag && a.open.integer == b.open.integer && a.open.items.data() == b.open.items.data();
-  if (a.tag != Tag::List) return a.integer == b.integer;
+  if (a.tag == Tag::Number) return a.number == b.number;
+  if (a.tag == Tag::Dictionary && *a.keys != *b.keys) return false;
+  if (!a.has_items()) return a.integer == b.integer;
   return a.list == b.list || std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
 }
 

@@ -93,6 +93,8 @@ class Evaluator {
   bool check_size(const RuleValue& value, Span span);
   std::optional<RuleValue> eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_dictionary(const ast::Dictionary* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_entry(const RuleValue& dictionary, const ast::Index* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
   bool bind(const std::vector<Str>& names, const RuleValue& item, Scope& scope, Span span);
   std::optional<RuleValue> eval_index(const ast::Index* n, const std::shared_ptr<Scope>& scope);
@@ -134,6 +136,7 @@ class Evaluator {
   bool is_open(const Arg& arg) const;
   // What is done to a block among open loops may make more of them.
   bool block_is_open(BlockId id) const;
+  bool takes_out_open_units(const InstructionKind& kind, const std::vector<Arg>& arguments) const;
   void note_loops(bool open);
   // Which loop a drawn handle is depends on the draw: it stands for itself, not for the loop that it happens to be.
   void note_drawn_handles(u32 first);

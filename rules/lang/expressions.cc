@@ -17,7 +17,7 @@ bool Evaluator::check_size(const RuleValue& value, Span span) {
     error(span, cat("an open value of more than ", limits_.open_parts, " parts"), "what is made of samples is written out in the trace");
     return false;
   }
-  if (value.tag != Tag::List) return true;
+  if (!value.has_items()) return true;
   if (value.list->size() > static_cast<std::size_t>(limits_.list_length)) {
     error(span, cat("a list of more than ", limits_.list_length, " elements"));
     return false;
@@ -42,7 +42,7 @@ std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_p
   // A name only refers to its value.
   if (!value || e->kind == ast::Kind::Name) return value;
   if (!check_size(*value, e->span)) return std::nullopt;
-  if (value->tag == Tag::List && !charge(4 * static_cast<i64>(value->list->size()), e->span)) return std::nullopt;
+  if (value->has_items() && !charge(4 * static_cast<i64>(value->list->size()), e->span)) return std::nullopt;
   return value;
 }
 
@@ -55,6 +55,8 @@ std::optional<RuleValue> Evaluator::eval_kind(const ast::Expr* e, const std::sha
     case ast::Kind::Hole: return RuleValue::of_open({.tag = Arg::Tag::Hole});
     case ast::Kind::Name: return eval_name(ast::as<ast::Name>(e), scope);
     case ast::Kind::List: return eval_items(ast::as<ast::List>(e)->items, scope);
+    case ast::Kind::Float: return RuleValue::of_number(ast::as<ast::Float>(e)->value);
+    case ast::Kind::Dictionary: return eval_dictionary(ast::as<ast::Dictionary>(e), scope);
     case ast::Kind::Tuple: return eval_items(ast::as<ast::Tuple>(e)->items, scope);
     case ast::Kind::Comprehension: return eval_comprehension(ast::as<ast::Comprehension>(e), scope);
     case ast::Kind::Index: return eval_index(ast::as<ast::Index>(e), scope);
@@ -101,6 +103,12 @@ std::optional<RuleValue> Evaluator::eval_items(Array<const ast::Expr*> items, co
   return RuleValue::of(std::move(values));
 }
 
+std::optional<RuleValue> Evaluator::eval_dictionary(const ast::Dictionary* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> values = eval_items(n->values, scope);
+  if (!values) return std::nullopt;
+  return RuleValue::of(std::vector<std::string>(n->keys.begin(), n->keys.end()), *values->list);
+}
+
 std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope) {
   std::optional<RuleValue> over = eval(n->over, scope);
   if (!over) return std::nullopt;
@@ -140,6 +148,7 @@ bool Evaluator::bind(const std::vector<Str>& names, const RuleValue& item, Scope
 std::optional<RuleValue> Evaluator::eval_index(const ast::Index* n, const std::shared_ptr<Scope>& scope) {
   std::optional<RuleValue> list = eval(n->value, scope);
   if (!list) return std::nullopt;
+  if (list->tag == Tag::Dictionary && n->indices.size() == 1) return eval_entry(*list, n, scope);
   if (list->tag != Tag::List || n->indices.size() != 1) return type_error(n->value->span, "a list", *list);
   i64 size = static_cast<i64>(list->list->size());
   auto position = [&](const ast::Expr* e, i64 fallback) -> std::optional<i64> {
@@ -159,6 +168,16 @@ std::optional<RuleValue> Evaluator::eval_index(const ast::Index* n, const std::s
   if (!at) return std::nullopt;
   if (*at < 0 || *at >= size) return error(n->span, cat("index ", *at, " into a list of ", size));
   return (*list->list)[*at];
+}
+
+std::optional<RuleValue> Evaluator::eval_entry(const RuleValue& dictionary, const ast::Index* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> key = eval(n->indices[0], scope);
+  if (!key) return std::nullopt;
+  if (key->tag != Tag::Text) return type_error(n->indices[0]->span, "a text", *key);
+  auto at = std::find(dictionary.keys->begin(), dictionary.keys->end(), key->text);
+  if (at != dictionary.keys->end()) return (*dictionary.list)[static_cast<std::size_t>(at - dictionary.keys->begin())];
+  std::string near = closest(key->text, *dictionary.keys);
+  return error(n->indices[0]->span, cat("the dictionary has no key ", quote(key->text)), near.empty() ? "" : cat("did you mean ", quote(near), "?"));
 }
 
 std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n) {

@@ -347,6 +347,19 @@ FunctionResult panel_map(const Context& c, const Values& v) {
   return give(RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}));
 }
 
+RuleValue value_of(const Literal& literal) {
+  std::vector<RuleValue> items;
+  for (const Literal& item : literal.items) items.push_back(value_of(item));
+  switch (literal.tag) {
+    case Literal::Tag::Int: return RuleValue::of(literal.integer);
+    case Literal::Tag::Text: return RuleValue::of(std::string(literal.text));
+    case Literal::Tag::Number: return RuleValue::of_number(literal.number);
+    case Literal::Tag::List: return RuleValue::of(std::move(items));
+    case Literal::Tag::Dictionary: break;
+  }
+  return RuleValue::of(std::vector<std::string>(literal.keys.begin(), literal.keys.end()), std::move(items));
+}
+
 FunctionResult mark(const Context& c, const Values& v) {
   const For* loop = v[0].tag == Tag::Loop ? c.state.find_loop(v[0].loop()) : nullptr;
   const Block* block = block_of(c, v[0]);
@@ -354,7 +367,7 @@ FunctionResult mark(const Context& c, const Values& v) {
   if (v[1].tag != Tag::Text) return fail("expected the name of a mark");
   const Annotation* found = find_annotation(block ? block->annotations : loop->annotations, v[1].text);
   if (!found) return give(RuleValue::none());
-  return give(found->is_text ? RuleValue::of(std::string(found->text)) : RuleValue::of(found->integer));
+  return give(value_of(found->value));
 }
 
 // The loop that contains both blocks and nothing deeper does: the innermost common one, or none.

@@ -11,6 +11,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
                                           const std::vector<std::string>& names) {
   std::vector<Arg> arguments(kind.parameters.size());
   std::vector<bool> given(kind.parameters.size(), false);
+  const RuleValue* mark_value = nullptr;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const ast::Argument& argument = n->arguments[i];
     std::size_t index = i;
@@ -32,15 +33,39 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     if (!arg) return std::nullopt;
     arguments[index] = *arg;
     given[index] = true;
+    if (parameter.type == "Literal") mark_value = &values[i];
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (given[i]) continue;
     if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
     arguments[i] = default_argument(kind.parameters[i]);
   }
-  if (takes_mark(kind) && arguments[1].tag == Arg::Tag::Text && !find_mark(arguments[1].text, declared_))
-    return error(n->span, unknown_mark(arguments[1].text), near_mark(arguments[1].text, declared_));
+  if (takes_mark(kind) && arguments[1].tag == Arg::Tag::Text) {
+    const Mark* mark = find_mark(arguments[1].text, declared_);
+    if (!mark) return error(n->span, unknown_mark(arguments[1].text), near_mark(arguments[1].text, declared_));
+    std::optional<std::string> wrong = mark_value ? misfit(mark->type, *mark_value) : std::nullopt;
+    if (wrong) return error(n->span, wrong_mark_value(*mark, *wrong));
+  }
+  if (sink_.records() && takes_out_open_units(kind, arguments)) {
+    return error(n->span, cat("`preserve_unit_iters = false` of ", kind.name, ": which variables have one value depends on a sample here"),
+                 "what the loops feed would depend on a draw; leave the variables in, or take factors that are known while the space is built");
+  }
   return instruction(kind, arguments, names, n->span, std::string_view(kind.name) == "prefer");
+}
+
+// Are variables of one value to go, and does it depend on a draw which these are?
+bool Evaluator::takes_out_open_units(const InstructionKind& kind, const std::vector<Arg>& arguments) const {
+  auto flag = std::find_if(kind.parameters.begin(), kind.parameters.end(), [](const Parameter& p) { return p.name == "preserve_unit_iters"; });
+  if (flag == kind.parameters.end()) return false;
+  const Arg& preserve = arguments[static_cast<std::size_t>(flag - kind.parameters.begin())];
+  if (preserve.tag != Arg::Tag::Int || preserve.integer != 0) return false;
+  bool has_open_loop = false;
+  if (kind.result == "BlockId" && arguments[0].tag == Arg::Tag::Value) {  // a nest that becomes a block: all of its loops count
+    const Value& at = sink_.state().values()[static_cast<std::size_t>(arguments[0].integer)];
+    const For* loop = at.tag == Value::Tag::Loop ? sink_.state().find_loop({static_cast<u32>(at.payload)}) : nullptr;
+    if (loop) for_each<For>(loop, [&](const For* inside) { has_open_loop |= open_loops_.count(inside->id.value) > 0; });
+  }
+  return has_open_loop || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& arg) { return is_open(arg); });
 }
 
 std::optional<Arg> Evaluator::to_arg(const RuleValue& value, Span span) {
@@ -59,6 +84,16 @@ std::optional<Arg> Evaluator::to_arg(const RuleValue& value, Span span) {
         items.push_back(*arg);
       }
       return Arg{.tag = Arg::Tag::List, .items = arena().copy(items)};
+    }
+    case Tag::Number: return Arg::of_number(value.number);
+    case Tag::Dictionary: {
+      std::vector<Arg> entries;
+      for (std::size_t i = 0; i < value.list->size(); ++i) {
+        std::optional<Arg> item = to_arg((*value.list)[i], span);
+        if (!item) return std::nullopt;
+        entries.push_back({.tag = Arg::Tag::Entry, .text = arena().text((*value.keys)[i]), .items = arena().list<Arg>({*item})});
+      }
+      return Arg{.tag = Arg::Tag::Dictionary, .items = arena().copy(entries)};
     }
     case Tag::Lambda: return map_arg(value, span);
   }

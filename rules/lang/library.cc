@@ -8,6 +8,7 @@
 #include "dsl/base/text.h"
 #include "rules/lang/check_types.h"
 #include "rules/lang/list_functions.h"
+#include "rules/lang/type_checker.h"
 
 namespace tw::rules {
 
@@ -101,9 +102,9 @@ void Library::add_functions(const std::shared_ptr<const Module>& module, Diagnos
 
 void Library::add_marks(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   for (const Mark& mark : module->marks) {
-    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) { return row.second->name == mark.name && row.second->is_text != mark.is_text; });
+    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) { return row.second->name == mark.name && word_of(row.second->type) != word_of(mark.type); });
     if (other != declared_.marks.end()) {
-      diagnostics.error(mark.span, cat("the mark `", mark.name, "` is declared as ", mark.is_text ? "an integer" : "a text", " already"),
+      diagnostics.error(mark.span, cat("the mark `", mark.name, "` is declared as ", described(other->second->type), " already"),
                         cat("it is declared in ", other->first->source->name));
     }
     declared_.marks.emplace_back(module, &mark);

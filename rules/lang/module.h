@@ -9,7 +9,8 @@
 //   schedule by_hand for dense { statements }   one operator by hand: sketches of its own, beside those of the rules
 //   fn half(x) = x // 2
 //   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
-//   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark()
+//   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark(); also text,
+//                                             number, lists [int] and dictionaries {text} of these, and value for any of them
 //   import "more.tw"                          another module, beside this one
 //   intrinsic NAME { ... }                    an instruction of a machine for tensorize (dsl/intrinsics/intrinsic.h)
 //
@@ -30,6 +31,7 @@
 
 #include "dsl/base/diagnostic.h"
 #include "dsl/text/ast.h"
+#include "rules/lang/types.h"
 
 namespace tw::rules {
 
@@ -116,7 +118,7 @@ struct RuleSet {
 struct Mark {
   Str name;
   Span span;
-  bool is_text;
+  Type type = {};  // Int, Text, Number, lists and dictionaries of these, or Any
   Str doc = {};
 };
 

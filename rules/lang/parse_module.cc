@@ -50,6 +50,24 @@ class ModuleParser {
     return false;
   }
 
+  std::optional<Type> mark_type() {
+    Parser::Nesting nesting(parser_);
+    if (!nesting) return std::nullopt;
+    if (parser_.accept("int")) return Type::of(Type::Kind::Int);
+    if (parser_.accept("text")) return Type::of(Type::Kind::Text);
+    if (parser_.accept("number")) return Type::of(Type::Kind::Number);
+    if (parser_.accept("value")) return Type::any();
+    bool is_list = parser_.at("[");
+    if (!is_list && !parser_.at("{")) {
+      parser_.error_expected("`int`, `text`, `number`, `value`, a list `[int]` or a dictionary `{int}`");
+      return std::nullopt;
+    }
+    parser_.take();
+    std::optional<Type> element = mark_type();
+    if (!element || !parser_.expect(is_list ? "]" : "}")) return std::nullopt;
+    return is_list ? Type::list(*element) : Type::dictionary(*element);
+  }
+
   bool mark() {
     parser_.take();
     Mark mark;
@@ -58,11 +76,9 @@ class ModuleParser {
     if (!name || !parser_.expect(":")) return false;
     mark.name = text(name->text);
     mark.span = parser_.span_from(begin);
-    mark.is_text = parser_.accept("text");
-    if (!mark.is_text && !parser_.accept("int")) {
-      parser_.error_expected("`int` or `text`");
-      return false;
-    }
+    std::optional<Type> type = mark_type();
+    if (!type) return false;
+    mark.type = *type;
     if (!parser_.at_statement_end()) {
       std::optional<Str> doc = parser_.expect_text("what the mark says, in quotes");
       if (!doc) return false;

@@ -44,7 +44,7 @@ Table marks() {
   for (const auto& [module, mark] : library.declared().marks) {
     auto same = [&, name = mark->name](const Entry& entry) { return entry.name == name; };
     if (std::any_of(table.entries.begin(), table.entries.end(), same)) continue;
-    table.entries.push_back({std::string(mark->name), mark->is_text ? "text" : "int", std::string(mark->doc)});
+    table.entries.push_back({std::string(mark->name), word_of(mark->type), std::string(mark->doc)});
   }
   std::sort(table.entries.begin(), table.entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return table;

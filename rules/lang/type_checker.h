@@ -109,5 +109,11 @@ const Mark* find_mark(std::string_view name, const Declared& declared);
 // What is said of a mark that no module declares: a sentence, and a note that proposes the nearest one.
 std::string unknown_mark(std::string_view name);
 std::string near_mark(std::string_view name, const Declared& declared);
+// The type of a mark in words: "an integer", "`[int]`".
+std::string described(const Type& type);
+// What is found where the type is wanted, "a text" or "a text in it"; nothing if it fits, or if that cannot be told.
+std::optional<std::string> misfit(const Type& wanted, const Type& found);
+std::optional<std::string> misfit(const Type& wanted, const RuleValue& found);
+std::string wrong_mark_value(const Mark& mark, const std::string& found);
 
 }  // namespace tw::rules

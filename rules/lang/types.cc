@@ -17,7 +17,8 @@ struct Word {
 constexpr Word words[] = {
     {"bool", Kind::Bool}, {"int", Kind::Int},           {"text", Kind::Text},
     {"list", Kind::List}, {"loop", Kind::Loop},         {"block", Kind::Block},
-    {"map", Kind::Map},   {"location", Kind::Location}, {"value", Kind::Any}};
+    {"map", Kind::Map},   {"location", Kind::Location}, {"value", Kind::Any},
+    {"number", Kind::Number}};
 
 Type parse_type(std::string_view text) {
   if (text.ends_with("?")) text.remove_suffix(1);  // what may be none is tested by the rule
@@ -57,7 +58,7 @@ std::string_view word_of(std::string_view type) {
       {"LoopId", "loop"},  {"BlockId", "block"},       {"i64", "int"},
       {"Str", "text"},     {"Loops", "[loop]"},        {"Blocks", "[block]"},
       {"Ints", "[int]"},   {"Factors", "[int or _]"},  {"Location", "location"},
-      {"IndexMap", "map"}, {"Literal", "int or text"}, {"LoopOrBlock", "loop or block"}};
+      {"IndexMap", "map"}, {"Literal", "int, number, text, list or dictionary"}, {"LoopOrBlock", "loop or block"}};
   for (const Row& row : rows) {
     if (type == row.type) return row.word;
   }
@@ -74,7 +75,8 @@ Openness combine_openness(Openness a, Openness b) {
 std::string name_of(const Type& type) {
   static constexpr std::array names = {"a value",    "none",       "a boolean",   "an integer",
                                        "a text",     "a list",     "a loop",      "a block",
-                                       "a location", "a function", "an index map"};
+                                       "a location", "a function", "an index map",
+                                       "a number",   "a dictionary"};
   bool is_number = type.is(Kind::Bool) || type.is(Kind::Int);
   if (type.openness == Openness::Open && is_number) return "an open value";
   if (type.openness == Openness::Open && (type.is(Kind::Loop) || type.is(Kind::Block)))
@@ -86,6 +88,8 @@ Type join_types(const Type& a, const Type& b) {
   auto both = [](Openness x, Openness y) { return x == y ? x : Openness::Unknown; };
   if (a.is(Kind::None) && !b.is(Kind::None)) return b;  // what may be none is tested by the rule
   if (b.is(Kind::None) && !a.is(Kind::None)) return a;
+  if (a.is(Kind::Int) && b.is(Kind::Number)) return b;
+  if (a.is(Kind::Number) && b.is(Kind::Int)) return a;
   if (a.kind != b.kind || a.lambda != b.lambda) return Type::any();
   Type out = a;
   out.openness = both(a.openness, b.openness);
@@ -96,6 +100,15 @@ Type join_types(const Type& a, const Type& b) {
   else if (b.element)
     out.element = b.element;  // an empty list says nothing about its elements
   return out;
+}
+
+std::string word_of(const Type& type) {
+  if (type.is(Kind::List)) return cat("[", word_of(type.item()), "]");
+  if (type.is(Kind::Dictionary)) return cat("{", word_of(type.item()), "}");
+  for (const Word& row : words) {
+    if (row.kind == type.kind) return std::string(row.word);
+  }
+  return "value";
 }
 
 TypedSignature parse_signature(std::string_view signature) {

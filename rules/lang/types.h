@@ -25,13 +25,13 @@ struct TypeScope;
 
 struct Type {
   // Any: the text does not tell. Location: what sample_compute_location gives. Map: an index map.
-  enum class Kind : u8 { Any, None, Bool, Int, Text, List, Loop, Block, Location, Function, Map };
+  enum class Kind : u8 { Any, None, Bool, Int, Text, List, Loop, Block, Location, Function, Map, Number, Dictionary };
   Kind kind = Kind::Any;
   Openness openness =
       Openness::Fixed;  // of the value; of a loop or block: was it chosen by a sample?
   Openness extent = Openness::Fixed;       // Loop: of its extent
   int size = -1;                           // List: how many, if known
-  std::shared_ptr<const Type> element;     // List; null = nothing is known
+  std::shared_ptr<const Type> element;     // List, values of a Dictionary; null = nothing is known
   const ast::Lambda* lambda = nullptr;     // Function
   std::shared_ptr<const TypeScope> scope;  // Function: the names that it sees
 
@@ -49,12 +49,17 @@ struct Type {
             .size = size,
             .element = std::make_shared<const Type>(std::move(element))};
   }
+  static Type dictionary(Type element) {
+    return {.kind = Kind::Dictionary, .element = std::make_shared<const Type>(std::move(element))};
+  }
   Type item() const { return element ? *element : any(); }
   bool is(Kind wanted) const { return kind == wanted; }
 };
 
 // "a loop", "an open integer", "a list": as name_of(RuleValue::Tag).
 std::string name_of(const Type& type);
+// As it is written in a signature or a declaration: "int", "[text]", "{number}", "value".
+std::string word_of(const Type& type);
 // What a value is that is one or the other.
 Type join_types(const Type& a, const Type& b);
 

@@ -18,11 +18,13 @@ struct Scope;
 i64 parts_of(const Arg& arg, i64 most);
 
 struct RuleValue {
-  enum class Tag : u8 { None, Bool, Int, Text, List, Loop, Block, Lambda, Open };
+  enum class Tag : u8 { None, Bool, Int, Text, List, Loop, Block, Lambda, Open, Number, Dictionary };
   Tag tag = Tag::None;
   i64 integer = 0;  // Bool, Int; id of Loop and Block
+  double number = 0;
   std::string text;
-  std::shared_ptr<std::vector<RuleValue>> list;
+  std::shared_ptr<std::vector<RuleValue>> list;      // of a Dictionary: its values
+  std::shared_ptr<std::vector<std::string>> keys;    // of a Dictionary
   int depth = 0;    // of lists inside lists; 0 = no list
   i64 parts = 1;    // what is written when it is written out: all values of lists inside lists, all of an open value's expression
   Arg open;  // Open: an argument over values of the trace
@@ -46,6 +48,13 @@ struct RuleValue {
     v.list = std::make_shared<std::vector<RuleValue>>(std::move(items));
     return v;
   }
+  static RuleValue of_number(double value) { RuleValue v; v.tag = Tag::Number; v.number = value; return v; }
+  static RuleValue of(std::vector<std::string> keys, std::vector<RuleValue> values) {
+    RuleValue v = of(std::move(values));
+    v.tag = Tag::Dictionary;
+    v.keys = std::make_shared<std::vector<std::string>>(std::move(keys));
+    return v;
+  }
   static RuleValue of_open(Arg arg) { return of_open(arg, parts_of(arg, most_parts)); }
   static RuleValue of_open(Arg arg, i64 parts) {
     RuleValue v;
@@ -56,6 +65,7 @@ struct RuleValue {
   }
   static constexpr i64 most_parts = 1 << 20;  // counted no further: values are shared, and what is written out may be exponential
 
+  bool has_items() const { return tag == Tag::List || tag == Tag::Dictionary; }
   LoopId loop() const { return {static_cast<u32>(integer)}; }
   BlockId block() const { return {static_cast<u32>(integer)}; }
 };

@@ -94,7 +94,7 @@ class LoweredConv {
     const Stmt* body = build_.seq(steps);
     if (!plan_.hides_addresses) return body;
     For* marked = build_.arena.make<For>(*as<For>(loop(var("w"), 1, body)));
-    marked->annotations = build_.arena.list<Annotation>({{"hide_address", 1}});
+    marked->annotations = build_.arena.list<Annotation>({{"hide_address", Literal::of(1)}});
     return marked;
   }
 

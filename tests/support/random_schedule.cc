@@ -106,7 +106,7 @@ class ArgumentMaker {
     LoopOrBlock at{.block = id};
     wants_block_ = loops.empty() || chance(0.5);
     if (!wants_block_) at = {.loop = wanted_ = loop_of(pick(loops))};
-    bool marked = handle_of(block_) && schedule_.annotate(at, "mark", {.integer = 1});
+    bool marked = handle_of(block_) && schedule_.annotate(at, "mark", Literal::of(1));
     block_ = schedule_.state().find_block(id);
     return marked;
   }
@@ -301,8 +301,23 @@ class ArgumentMaker {
     }
     return list(some);
   }
-  std::optional<Arg> boolean(const Parameter&) { return Arg::of_int(rng_.below(2)); }
-  std::optional<Arg> literal(const Parameter&) { return Arg::of_int(rng_.below(3)); }
+  std::optional<Arg> boolean(const Parameter& parameter) {
+    return Arg::of_int(parameter.name == "disable_predication" ? chance(0.1) : rng_.below(2));
+  }
+  // An integer, a number, a text, or a list or a dictionary of these.
+  std::optional<Arg> literal(const Parameter& parameter) {
+    i64 shape = rng_.below(8);
+    if (shape == 0) return Arg::of_number(static_cast<double>(rng_.below(9)) / 4 - 1);
+    if (shape == 1) return Arg::of_text(pick(std::vector<Str>{"a", "b \"c\""}));
+    if (shape > 3) return Arg::of_int(rng_.below(3));
+    std::vector<Arg> items;
+    for (Str key : {"a", "b"}) {
+      if (chance(0.3)) continue;
+      Array<Arg> value = schedule_arena().list<Arg>({*literal(parameter)});
+      items.push_back(shape == 2 ? value[0] : Arg{.tag = Arg::Tag::Entry, .text = key, .items = value});
+    }
+    return Arg{.tag = shape == 2 ? Arg::Tag::List : Arg::Tag::Dictionary, .items = schedule_arena().copy(items)};
+  }
   std::optional<Arg> text(const Parameter& parameter) {
     const std::map<std::string, std::vector<Str>> words = {
         {"scope", {"global", "global", "global", "local"}},
@@ -330,13 +345,16 @@ class ArgumentMaker {
       const Var* iter = block_->iters[static_cast<std::size_t>(p)].var;
       return std::none_of(indices.begin(), indices.end(), [&](const Expr* e) { return uses(e, iter); });
     };
+    std::vector<i64> extents;
     if (of_iters) {
-      rank = static_cast<i64>(block_->iters.size());
+      for (const IterVar& iter : block_->iters) extents.push_back(iter.extent);
     } else if (block_ && chance(0.9)) {
       List<const Buffer*> all = buffers_written(block_);
       for (const Buffer* buffer : buffers_read(block_)) all.push_back(buffer);
-      rank = static_cast<i64>(pick(all)->shape.size());
+      const Buffer* buffer = pick(all);
+      extents.assign(buffer->shape.begin(), buffer->shape.end());
     }
+    if (of_iters || !extents.empty()) rank = static_cast<i64>(extents.size());
     std::vector<Arg> results;
     for (i64 p = 0; p < rank; ++p) {
       if (left_out(p)) continue;
@@ -349,9 +367,23 @@ class ArgumentMaker {
       results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = operands});
       results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = operands});
     }
+    if (!extents.empty() && chance(0.2)) rotate(results, extents);
     for (std::size_t i = results.size(); i > 1; --i)
       std::swap(results[i - 1], results[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
     return Arg{.tag = Arg::Tag::Map, .integer = rank, .items = schedule_arena().copy(results)};
+  }
+
+  // p becomes (p + q) % n, or p * 3 % n where there is no other parameter.
+  void rotate(std::vector<Arg>& results, const std::vector<i64>& extents) {
+    if (results.empty()) return;
+    Arg& result = results[static_cast<std::size_t>(rng_.below(static_cast<i64>(results.size())))];
+    if (result.tag != Arg::Tag::Param) return;
+    i64 p = result.integer, rank = static_cast<i64>(extents.size());
+    Arg q{.tag = Arg::Tag::Param, .integer = (p + 1) % rank};
+    Array<Arg> terms = schedule_arena().list<Arg>({result, rank == 1 ? Arg::of_int(3) : q});
+    Arg sum{.tag = Arg::Tag::Binary, .op = rank == 1 ? BinaryOp::Mul : BinaryOp::Add, .items = terms};
+    Array<Arg> remainder = schedule_arena().list<Arg>({sum, Arg::of_int(extents[static_cast<std::size_t>(p)])});
+    result = {.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = remainder};
   }
 
   // Minimum and extent of each dimension of the buffer that was drawn: the iter that stands there, or everything.

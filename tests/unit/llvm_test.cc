@@ -180,7 +180,7 @@ TEST(GemmCode, HiddenAddressesAreLoadedAgain) {
     for (int copy = 0; copy < 2; ++copy) {
       const Expr* sum = kit.build.add(kit.load(x, kit.build.add(outer, 5)), kit.load(y, outer));
       For* window = kit.arena().make<For>(*kit.loop(kit.var(), 1, kit.store(y, outer, sum)));
-      if (hides) window->annotations = kit.arena().list<Annotation>({{"hide_address", 1}});
+      if (hides) window->annotations = kit.arena().list<Annotation>({{"hide_address", Literal::of(1)}});
       copies.push_back(window);
     }
     LoweredProgram program = kit.program(kit.loop(outer, 32, kit.build.seq(copies)));

@@ -231,7 +231,7 @@ TEST(Lower, PackedConstantsBecomeArguments) {
     return m.loop("i", 12, [&](const Var* i) {
       return m.block("P", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
         return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}, b.add(m.load(W, {v[0]}), from));
-      }, nullptr, {{.key = "prepack", .integer = 1}});
+      }, nullptr, {{"prepack", Literal::of(1)}});
     });
   };
   auto use = [&] {
@@ -268,7 +268,7 @@ TEST(Lower, InputsWithAFreeLayoutMayBeCopiedBefore) {
     const Stmt* pack = m.loop("i", 12, [&](const Var* i) {
       return m.block("P", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
         return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}, value_of(m.load(X, {v[0]})));
-      }, nullptr, {{.key = "prepack", .integer = 1}});
+      }, nullptr, {{"prepack", Literal::of(1)}});
     });
     const Stmt* use = m.loop("i", 12, [&](const Var* i) {
       return m.block("Y", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
@@ -276,7 +276,7 @@ TEST(Lower, InputsWithAFreeLayoutMayBeCopiedBefore) {
       });
     });
     Program made = m.finish(b.seq({pack, use}));
-    if (free) made.annotations = m.arena.list<Annotation>({{.key = "layout_free", .integer = 1}});
+    if (free) made.annotations = m.arena.list<Annotation>({{"layout_free", Literal::of(1)}});
     return made;
   };
   auto copied = [](const Expr* x) { return x; };

@@ -244,7 +244,11 @@ TEST(ProgramErrors, OfEveryKind) {
   EXPECT_EQ(first_message("Y[0] = if true then 1.0 else 2"), "expected equal types behind `then` and `else`, found f32 and i64");
   EXPECT_EQ(first_message("Y[0] = [1.0]"), "expected a value, found `[1.0]`");
   EXPECT_EQ(first_message("Y[0] = 1.0 2.0"), "expected the end of the line, found `2.0`");
-  EXPECT_EQ(first_message("for i in 4 @x = { Y[i] = 1.0 }"), "expected an integer or a text, found `{`");
+  EXPECT_EQ(first_message("for i in 4 @x = { Y[i] = 1.0 }"), "expected a key in quotes, found `Y`");
+  EXPECT_EQ(first_message("for i in 4 @x = (1) { Y[i] = 1.0 }"), "expected an integer, a number, a text, a list or a dictionary, found `(`");
+  EXPECT_EQ(first_message("for i in 4 @x = [1 2] { Y[i] = 1.0 }"), "expected `]`, found `2`");
+  EXPECT_EQ(first_message("for i in 4 @x = {\"a\" 1} { Y[i] = 1.0 }"), "expected `:`, found `1`");
+  EXPECT_EQ(first_message("for i in 4 @x = {\"a\": 1, \"a\": 2} { Y[i] = 1.0 }"), "the key \"a\" is there twice");
 }
 
 TEST(Hostile, TruncatedProgramsGiveDiagnostics) {

@@ -229,5 +229,84 @@ TEST(IndexMap, TilesAreInvertedAndKeepElementsApart) {
   EXPECT_GT(accepted, 100);
 }
 
+TEST(IndexMap, FusedRotatedAndReshapedHaveTheirInverse) {
+  Rng rng(10);
+  int accepted = 0, rotated = 0;
+  for (int round = 0; round < 3000; ++round) {
+    i64 n = 1 + rng.below(6), m = 1 + rng.below(8);
+    SmallWorld world({{0, n - 1}, {0, m - 1}});
+    const Build& b = world.build;
+    const Expr *i = world.vars[0], *j = world.vars[1], *flat = b.add(b.mul(i, m), j);
+    i64 c = 1 + rng.below(8), d = 1 + rng.below(4);
+    auto piece = [&](const Expr* of, i64 by) { return rng.below(2) ? b.floor_div(of, b.integer(by)) : b.floor_mod(of, b.integer(by)); };
+    const std::vector<const Expr*> pool = {i, j, flat, piece(flat, c), b.floor_div(flat, b.integer(c)), b.floor_mod(flat, b.integer(c)), piece(j, d),
+                                           b.floor_mod(b.add(i, j), b.integer(m)), b.floor_mod(b.sub(j, b.mul(i, d)), b.integer(m)),
+                                           b.add(b.mul(piece(j, d), n), i), b.floor_mod(b.add(piece(j, d), i), b.integer(d))};
+    std::vector<const Expr*> results;
+    for (i64 count = 1 + rng.below(3); count > 0; --count) results.push_back(pool[static_cast<std::size_t>(rng.below(static_cast<i64>(pool.size())))]);
+    List<const Var*> coordinates;
+    for (std::size_t r = 0; r < results.size(); ++r) coordinates.push_back(b.var(static_cast<u32>(10 + r), "q"));
+    std::vector<i64> extents{n, m};
+    std::optional<FusedMap> map = fused_map(world.arena, world.vars, results, extents, coordinates);
+    if (!map) continue;
+    ++accepted;
+    bool is_rotated = false;
+    std::set<Element> places;
+    world.for_all([&](const std::vector<i64>& values) {
+      Element place;
+      std::vector<i64> at(20);
+      for (std::size_t r = 0; r < results.size(); ++r) {
+        place.push_back(value_of(results[r], values));
+        at[10 + r] = place[r];
+        ASSERT_LT(place[r], map->shape[r]);
+        is_rotated |= results[r] == pool[7] || results[r] == pool[8] || results[r] == pool[10];
+      }
+      ASSERT_TRUE(places.insert(place).second);
+      for (std::size_t p = 0; p < 2; ++p) ASSERT_EQ(value_of(map->inverse[p], at), values[p]);
+    });
+    rotated += is_rotated;
+    i64 size = 1;
+    for (i64 extent : map->shape) size *= extent;
+    EXPECT_EQ(size, n * m);
+  }
+  EXPECT_GT(accepted, 300);
+  EXPECT_GT(rotated, 30);
+}
+
+// Trying says the same as counting places.
+TEST(IndexMap, TriedMapsAreThoseThatFillTheirShape) {
+  Rng rng(11);
+  int accepted = 0;
+  for (int round = 0; round < 1000; ++round) {
+    i64 n = 1 + rng.below(5), m = 1 + rng.below(6);
+    SmallWorld world({{0, n - 1}, {0, m - 1}});
+    const Build& b = world.build;
+    const Expr *i = world.vars[0], *j = world.vars[1];
+    const Expr* sum = b.add(b.mul(i, 1 + rng.below(4)), b.mul(j, 1 + rng.below(4)));
+    const Expr* wide = b.floor_mod(b.mul(sum, 1 + rng.below(7)), b.integer(1 + rng.below(n * m + 1)));
+    std::vector<const Expr*> results{wide};
+    if (rng.below(2)) results = {rng.below(2) ? i : j, b.floor_mod(sum, b.integer(1 + rng.below(7)))};
+    std::vector<i64> extents{n, m};
+    Result<List<i64>> shape = tried_shape(world.arena, "B", world.vars, results, extents);
+    std::set<Element> places;
+    Element largest(results.size(), 0);
+    world.for_all([&](const std::vector<i64>& values) {
+      Element place;
+      for (std::size_t r = 0; r < results.size(); ++r) {
+        place.push_back(value_of(results[r], values));
+        largest[r] = std::max(largest[r], place[r]);
+      }
+      places.insert(place);
+    });
+    i64 size = 1;
+    for (i64 index : largest) size *= index + 1;
+    bool fills = size == n * m && static_cast<i64>(places.size()) == n * m;
+    EXPECT_EQ(static_cast<bool>(shape), fills);
+    accepted += fills;
+    for (std::size_t r = 0; fills && r < results.size(); ++r) EXPECT_EQ((*shape)[r], largest[r] + 1);
+  }
+  EXPECT_GT(accepted, 100);
+}
+
 }  // namespace
 }  // namespace tw
