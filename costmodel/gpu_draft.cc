@@ -130,6 +130,9 @@ double GpuDraft::seconds(const Program& program, const std::vector<int>& known_r
   kernels_.assign(find_kernels(flat), {});
   operands_.assign(kernels_.size(), 0);
   is_counted_.assign(flat.buffers.size(), 0);
+  shared_of_.assign(flat.buffers.size(), 0);
+  shared_.clear();
+  find_steps(flat);
   for (std::size_t i = 0; i < flat.stores.size(); ++i) {
     const FlatStore& store = flat.stores[i];
     if (store.is_prepack) continue;
@@ -144,6 +147,7 @@ double GpuDraft::seconds(const Program& program, const std::vector<int>& known_r
   }
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
     kernels_[k].registers += kBaseRegisters + operands_[k];
+    kernels_[k].shared_bytes = most_shared(static_cast<u32>(k));
     if (known_registers.size() == kernels_.size()) kernels_[k].registers = known_registers[k];
     i64 registers = std::min<i64>(static_cast<i64>(kernels_[k].registers), device_.registers_per_thread);
     kernels_[k].occupancy =
@@ -231,6 +235,7 @@ GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& st
   }
   for (u32 p = 0; p < store.depth; ++p) {
     body.is_mma |= program.loop_of(store, p).is_mma;
+    body.is_ahead |= program.loop_of(store, p).is_ahead;
     if (body.is_mma) body.mma_points *= static_cast<double>(program.loop_of(store, p).extent);
   }
   body.warps = std::ceil(body.threads / kWarp);
@@ -254,14 +259,11 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
                 });
       all += words * elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
     }
-    if (scope == Scope::Global || is_counted_[access.buffer]) continue;
+    if (scope == Scope::Shared) add_shared(program, store, access, static_cast<u32>(&kernel - kernels_.data()));
+    if (scope == Scope::Global || scope == Scope::Shared || is_counted_[access.buffer]) continue;
     is_counted_[access.buffer] = 1;
     u32 home = program.home_depth(buffer);
     double elements = elements_in(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; });
-    if (scope == Scope::Shared) {
-      kernel.shared_bytes += elements * buffer.element_bytes * stages_of(program, store, access);
-      continue;
-    }
     double threads = 1;
     for (u32 p = home; p < store.depth; ++p) {
       if (roles_[p] == Role::Thread) threads *= static_cast<double>(program.loop_of(store, p).extent);
@@ -269,6 +271,45 @@ void GpuDraft::add_storage(const FlatProgram& program, const FlatStore& store, K
     kernel.registers += words * std::max(1.0, elements / threads);
   }
   operands = std::max({operands, loaded, std::min(all, kLoadedAhead)});
+}
+
+void GpuDraft::find_steps(const FlatProgram& program) {
+  steps_.assign(program.loops.size(), {0, 0});
+  for (u32 i = static_cast<u32>(program.stores.size()); i-- > 0;) {
+    const FlatStore& store = program.stores[i];
+    for (u32 p = 0; p < store.depth; ++p) {
+      Steps& steps = steps_[program.chain[store.first_loop + p]];
+      steps = {i, std::max(i, steps.last)};
+    }
+  }
+}
+
+// A buffer is needed from its first access to the last one, and as long as loops run that have one inside and do not make it anew.
+void GpuDraft::add_shared(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, u32 kernel) {
+  const FlatBuffer& buffer = program.buffers[access.buffer];
+  u32 home = program.home_depth(buffer), now = static_cast<u32>(&store - program.stores.data());
+  Steps steps = home < store.depth ? steps_[program.chain[store.first_loop + home]] : Steps{now, now};
+  u32& known = shared_of_[access.buffer];
+  if (known == 0) {
+    double elements = elements_in(program, store, access, [&](u32 p) { return p >= home ? 1.0 : 0.0; });
+    shared_.push_back({kernel, elements * buffer.element_bytes * stages_of(program, store, access), steps});
+    known = static_cast<u32>(shared_.size());
+  }
+  Steps& needed = shared_[known - 1].needed;
+  needed = {std::min(needed.first, steps.first), std::max(needed.last, steps.last)};
+}
+
+double GpuDraft::most_shared(u32 kernel) const {
+  double most = 0;
+  for (const SharedBuffer& at : shared_) {  // most is needed when one begins to be
+    double sum = 0;
+    for (const SharedBuffer& other : shared_) {
+      bool is_needed = other.needed.first <= at.needed.first && at.needed.first <= other.needed.last;
+      sum += other.kernel == kernel && is_needed ? other.bytes : 0;
+    }
+    most = at.kernel == kernel ? std::max(most, sum) : most;
+  }
+  return most;
 }
 
 // The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors.
@@ -331,6 +372,11 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
                               const Body& body, KernelEstimate& kernel) {
   i64 width = width_of(program, store, access, first_unrolled_);
   double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
+  double points = 1;  // less than the box around them where they lie apart
+  for (u32 p = 0; p < store.depth; ++p) {
+    if (roles_[p] == Role::Body && moves(program, access, p)) points *= static_cast<double>(program.loop_of(store, p).extent);
+  }
+  requests = std::min(requests, points);
   // Of what the loops of a matrix instruction name, each lane gets a quarter, 4 bytes at once.
   requests /= body.is_mma ? static_cast<double>(kMmaRow) / program.buffers[access.buffer].element_bytes : static_cast<double>(width);
   // Loops of a thread inside of all that move the access do not repeat it.
@@ -341,6 +387,8 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
   requests *= body.runs / repeated * body.outer * store.share;
   if (!body.is_mma) {
     kernel.shared += requests * body.warps * wavefronts(program, store, access, width);
+    if (access.is_write && scope_of(program, access) == Scope::Global && store.share > 0)
+      stored_bytes_ += requests / store.share * body.warps * static_cast<double>(words_.size()) * kSector;
     return requests;
   }
   kernel.shared += requests * body.warps * wavefronts_of_piece(program, store, access);
@@ -361,6 +409,7 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
   double instructions = arithmetic / body.mma_points + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
+  stored_bytes_ = 0;
   lanes_.start(program, store, kernel.threads, variables_);
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
@@ -380,9 +429,20 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   double stages = stages_of(program, store, program.accesses[store.first_access]);
   if (reads_memory) latency /= stages * stages;  // what is copied ahead has mostly arrived
   double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
+  if (body.is_mma && !body.is_ahead) loads *= steps_of_sum(program, store);
   kernel.wait += body.outer * (latency * loads + kBarrier) + chain_of(program, store, body);
   kernel.warp_instructions += instructions;
   add_traffic(program, store, kernel);
+}
+
+// Of matrix instructions whose code is written out: how many follow each other for one tile of sums.
+double GpuDraft::steps_of_sum(const FlatProgram& program, const FlatStore& store) const {
+  const FlatAccess& target = program.accesses[store.first_access];
+  double steps = 1;
+  for (u32 p = 0; p < store.depth && !program.loop_of(store, p).is_mma; ++p) {
+    if (roles_[p] == Role::Body && !moves(program, target, p)) steps *= static_cast<double>(program.loop_of(store, p).extent);
+  }
+  return steps;
 }
 
 // Cycles that a thread's sums wait for themselves: those of one result follow each other.
@@ -445,13 +505,14 @@ void GpuDraft::add_traffic(const FlatProgram& program, const FlatStore& store, K
     at_once /= extent;
   }
   auto of_wave = [&](u32 p) { return roles_[p] == Role::Block ? part[program.loop_of(store, p).axis] : 1.0; };
-  double unique = 0, by_waves = 0, through_l2 = 0;
+  double unique = 0, by_waves = 0, through_l2 = 0, boxes_stored = 0;
   for (const Traffic& one : traffic_) {
+    boxes_stored += one.access->is_write ? one.bytes : 0;
     unique += bytes_in(program, store, *one.access, [](u32) { return 1.0; });
     by_waves += waves * bytes_in(program, store, *one.access, of_wave);
     through_l2 += one.bytes * blocks;
   }
-  through_l2 = std::max(through_l2, unique);
+  through_l2 = std::max(through_l2 + std::max(0.0, stored_bytes_ - boxes_stored) * blocks, unique);
   bool fits = unique <= static_cast<double>(device_.l2_bytes);
   kernel.l2_bytes += store.share * through_l2;
   kernel.dram_bytes += store.share * (fits ? unique : std::clamp(by_waves, unique, through_l2));

@@ -14,10 +14,14 @@
 //           that ldmatrix brings at once
 //   wait    for each pass of the serial loops around the steps of a block a barrier, and the latency of what is read;
 //           of a thread's own loops one in four, for loads are issued ahead; of copies that run n - 1 passes ahead
-//           (mark `stages` = n) 1 / n^2
+//           (mark `stages` = n) 1 / n^2; of operands of matrix instructions once for each step of their sum, or for the
+//           first step only (mark `operands_ahead`)
 //   l2      bytes that L1 does not keep: what is touched inside of the outermost serial loop that fits into it, in
-//           sectors of 32 bytes, for each of its passes (DeepGEMM ranks its tiles by such traffic)
-//   dram    every byte once where all fits into L2, else once for each wave of blocks
+//           sectors of 32 bytes, for each of its passes (DeepGEMM ranks its tiles by such traffic); stores pass through it:
+//           each of their requests in whole sectors
+//   dram    every byte once where all fits into L2, else once for each wave of blocks, which are numbered along x first:
+//           a raster shows in what the blocks of a wave share
+// Shared memory is the most that buffers need at once: those that are not needed together take turns (share_storage.h).
 // The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.2, 1/4 and 1/n^2 are
 // guesses until there are measurements to fit them to.
 #pragma once
@@ -62,7 +66,7 @@ class GpuDraft {
   // runs and how many points that has.
   struct Body {
     double outer = 1, runs = 1, instances = 1, threads = 1, warps = 1;
-    bool is_mma = false;
+    bool is_mma = false, is_ahead = false;
     double mma_points = 1;  // multiply-adds of a lane that one instruction does
   };
 
@@ -70,6 +74,9 @@ class GpuDraft {
   void read_roles(const FlatProgram& program, const FlatStore& store);
   Body body_of(const FlatProgram& program, const FlatStore& store) const;
   void add_storage(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel, double& operands);
+  void find_steps(const FlatProgram& program);
+  void add_shared(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, u32 kernel);
+  double most_shared(u32 kernel) const;
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
                       KernelEstimate& kernel);
@@ -77,6 +84,7 @@ class GpuDraft {
   double wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
+  double steps_of_sum(const FlatProgram& program, const FlatStore& store) const;
   void measure_block(const FlatProgram& program, const FlatStore& store, const KernelEstimate& kernel);
   void add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   void finish(KernelEstimate& kernel) const;
@@ -89,6 +97,18 @@ class GpuDraft {
   std::vector<u32> kernel_of_;    // by store
   std::vector<double> operands_;  // by kernel: registers for what its largest unrolled body loads
   std::vector<u8> is_counted_;    // by buffer: its registers or shared memory are in
+  // Numbers of stores: from the first one inside of a loop to the last one, by loop.
+  struct Steps {
+    u32 first, last;
+  };
+  std::vector<Steps> steps_;
+  struct SharedBuffer {
+    u32 kernel;
+    double bytes;
+    Steps needed;
+  };
+  std::vector<SharedBuffer> shared_;
+  std::vector<u32> shared_of_;    // by buffer: index + 1; 0 = it has none
   std::vector<Role> roles_;       // of the store at hand
   u32 first_unrolled_ = 0;        // position of its outermost Body loop
   struct Traffic {
@@ -96,6 +116,7 @@ class GpuDraft {
     double bytes;
   };
   std::vector<Traffic> traffic_;  // of the store at hand
+  double stored_bytes_ = 0;       // of a block, by the requests of the store at hand to global memory
   LaneValues lanes_;              // at the store at hand
   u32 variables_ = 0;
   std::vector<i64> words_;  // scratch

@@ -147,6 +147,20 @@ std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, i64 
   return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand, blocks, pieces);
 }
 
+void KernelPrinter::load_operands_ahead(const For* nest) {
+  const Annotation* mark = find_annotation(nest->annotations, kOperandsAheadMark);
+  if (!mark || mark->integer < 1 || static_cast<std::size_t>(mark->integer) > behind_.size()) return;
+  auto distance = static_cast<std::size_t>(mark->integer);
+  const For* later = as<For>(behind_[distance - 1]);
+  if (!later || !find_annotation(later->annotations, kWarpMmaMark)) return;
+  std::optional<WarpMma> mma = match_warp_mma(later, threads_, ranges_);
+  if (!mma) return;
+  Array<const Stmt*> around = behind_;
+  behind_ = {around.begin() + distance, around.size() - distance};
+  fragment(mma->a, 2, mma->pieces, false), fragment(mma->b, 1, mma->pieces, true);
+  behind_ = around;
+}
+
 bool KernelPrinter::multiply_by_warp(const For* nest) {
   if (!find_annotation(nest->annotations, kWarpMmaMark) || !language_.has_matrix_instructions || conditions_ > 0 || !threads_) return false;
   if (kernel_.extents.threads_of_group() != threads_->extent) return false;
@@ -163,6 +177,7 @@ bool KernelPrinter::multiply_by_warp(const For* nest) {
   }
   for (const std::string& a : fragment(mma->a, 2, mma->pieces, false)) arguments.push_back(a);
   for (const std::string& b : fragment(mma->b, 1, mma->pieces, true)) arguments.push_back(b);
+  load_operands_ahead(nest);
   DType type_a = mma->a.load->type.dtype, type_b = mma->b.load->type.dtype;
   DeviceFunction multiply = mma_function(type_a, type_b, mma->pieces);
   define(multiply.name, multiply.definition);

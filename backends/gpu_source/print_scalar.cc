@@ -86,7 +86,7 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
     case Kind::Load:
       if (auto given = given_.find(static_cast<const Load*>(e)); given != given_.end()) return given->second;
       if (auto ahead = loaded_.find(static_cast<const Load*>(e)); ahead != loaded_.end())
-        return cat(ahead->second, ".", "xyzw"[lane]);
+        return lane_of(ahead->first, ahead->second, lane);
       return element(static_cast<const Load*>(e)->buffer, static_cast<const Load*>(e)->indices[0], lane);
     default:
       break;

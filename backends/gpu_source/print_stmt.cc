@@ -1,6 +1,7 @@
 // Statements.
 #include <algorithm>
 
+#include "backends/gpu_source/matrix_functions.h"
 #include "backends/gpu_source/printer.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/base/check.h"
@@ -9,6 +10,10 @@
 
 namespace tw::gpu {
 namespace {
+
+// Types without vectors of their own: several are words together.
+bool is_narrow(DType type) { return is_half(type) || type == DType::I8 || type == DType::U8; }
+const char* words_type(i64 bytes) { return bytes == 4 ? "int" : bytes == 8 ? "int2" : "int4"; }
 
 // Is what it writes seen by its work-item only?
 bool stores_own(const Store* store) {
@@ -130,7 +135,8 @@ void KernelPrinter::alloc(const Alloc* alloc) {
   Place& found = place(buffer);
   std::string declaration = cat(type(buffer->dtype, 1), " ", found.name, "[", elements_of(buffer), "]");
   if (buffer->scope == Scope::Shared) {
-    if (is_new) shared_.push_back({type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true});
+    if (is_new)
+      shared_.push_back({type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true, place_of(buffer)});
     return stmt(alloc->body);
   }
   open("");
@@ -170,7 +176,9 @@ bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std:
   int lanes = index->type.lanes;
   const Expr* first = first_index(index);
   bool has_type = buffer->dtype == DType::F32 || buffer->dtype == DType::I32 || buffer->dtype == DType::F64;
-  if (!first || !has_type || (lanes != 2 && lanes != 4) || lanes * bytes_of(buffer->dtype) > 16) return false;
+  i64 bytes = lanes * bytes_of(buffer->dtype);
+  bool has_width = is_narrow(buffer->dtype) ? bytes == 4 || bytes == 8 || bytes == 16 : has_type && (lanes == 2 || lanes == 4) && bytes <= 16;
+  if (!first || !has_width) return false;
   bool is_aligned = false;
   at = pointer(buffer, first, lanes, is_aligned);
   return is_aligned;
@@ -182,15 +190,44 @@ void KernelPrinter::load_ahead(const Expr* e) {
   const Load* load = as<Load>(e);
   std::string at;
   if (!load || load->type.lanes == 1 || !is_wide_access(load->buffer, load->indices[0], at)) return;
-  std::string wide = type(load->type.dtype, load->type.lanes), name = cat("w", temporaries_++);
+  DType dtype = load->type.dtype;
+  std::string wide = is_narrow(dtype) ? words_type(load->type.lanes * bytes_of(dtype)) : type(dtype, load->type.lanes);
+  std::string name = cat("w", temporaries_++);
   line(cat("const ", wide, " ", name, " = *(const ", wide, "*)(", at, ");"));
   loaded_[load] = name;
+}
+
+// One lane of what load_ahead has loaded.
+std::string KernelPrinter::lane_of(const Load* load, const std::string& name, int lane) {
+  DType dtype = load->type.dtype;
+  if (!is_narrow(dtype)) return cat(name, ".", "xyzw"[lane]);
+  i64 at = lane * bytes_of(dtype);
+  std::string word = load->type.lanes * bytes_of(dtype) == 4 ? name : cat(name, ".", "xyzw"[at / 4]);
+  std::string bits = at % 4 == 0 ? word : cat("(", word, " >> ", at % 4 * 8, ")");
+  return is_half(dtype) ? cat(type(dtype, 1), "{(unsigned short)", bits, "}") : cat("(", type(dtype, 1), ")", bits);
+}
+
+// Lanes of a narrow type as words.
+std::string KernelPrinter::packed(DType dtype, const std::vector<std::string>& lanes) {
+  DeviceFunction pack = pack_function(dtype);
+  define(pack.name, pack.definition);
+  std::size_t each = static_cast<std::size_t>(4 / bytes_of(dtype));
+  std::vector<std::string> words;
+  for (std::size_t first = 0; first < lanes.size(); first += each) {
+    std::vector<std::string> parts;
+    for (std::size_t i = first; i < first + each; ++i) parts.push_back(is_half(dtype) ? cat(lanes[i], ".bits") : cat("(unsigned char)", lanes[i]));
+    words.push_back(cat("(int)", pack.name, "(", join(parts, ", "), ")"));
+  }
+  return words.size() == 1 ? words[0] : cat("make_int", words.size(), "(", join(words, ", "), ")");
 }
 
 void KernelPrinter::write_lanes(const StoreTarget& target, const std::vector<std::string>& lanes) {
   std::string at;
   if (!language_.has_vectors && lanes.size() > 1 && is_wide_access(target.buffer, target.indices[0], at)) {
-    std::string wide = type(target.buffer->dtype, static_cast<int>(lanes.size()));
+    DType dtype = target.buffer->dtype;
+    i64 bytes = static_cast<i64>(lanes.size()) * bytes_of(dtype);
+    if (is_narrow(dtype)) return line(cat("*(", words_type(bytes), "*)(", at, ") = ", packed(dtype, lanes), ";"));
+    std::string wide = type(dtype, static_cast<int>(lanes.size()));
     return line(cat("*(", wide, "*)(", at, ") = make_", wide, "(", join(lanes, ", "), ");"));
   }
   for (std::size_t i = 0; i < lanes.size(); ++i)

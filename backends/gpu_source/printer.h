@@ -41,6 +41,7 @@ class KernelPrinter {
     std::string type, name;
     i64 elements, bytes;
     bool is_aligned;  // for vectors
+    i64 at = -1;      // in bytes, of those that lie over each other; -1: an array of its own
   };
   struct Piece {
     std::string name;
@@ -117,6 +118,8 @@ class KernelPrinter {
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
   std::vector<std::string> fragment(const MmaOperand& operand, i64 blocks, i64 pieces, bool may_have_partner);
+  // Before a matrix instruction: what the one so many behind it multiplies (mark kOperandsAheadMark).
+  void load_operands_ahead(const For* nest);
   std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
   bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
   std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
@@ -135,7 +138,10 @@ class KernelPrinter {
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);
   // Arrays of shared memory (print_shared.cc).
-  std::string shared_arrays(const char* indent) const;
+  i64 place_of(const Buffer* buffer) const;
+  i64 placed_bytes() const;
+  std::string shared_arrays() const;
+  std::string pointers_into(const std::string& bytes, i64 first, bool is_placed) const;
   std::string declare_shared() const;
   void store(const Store* s);
   void write(const StoreTarget& target, const Expr* value);
@@ -143,6 +149,8 @@ class KernelPrinter {
   // Where only loads and stores are wide: the wide loads of an expression as variables, and whether an access can be
   // one.
   void load_ahead(const Expr* e);
+  std::string lane_of(const Load* load, const std::string& name, int lane);
+  std::string packed(DType type, const std::vector<std::string>& lanes);
   bool is_wide_access(const Buffer* buffer, const Expr* index, std::string& at);
   void line(const std::string& text);
   void open(const std::string& head);

@@ -19,10 +19,6 @@ struct Touched {
   }
 };
 
-bool meet(const std::set<const Buffer*>& a, const std::set<const Buffer*>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Buffer* buffer) { return b.count(buffer) > 0; });
-}
-
 bool is_seen_by_group(const Buffer* buffer) { return buffer->scope == Scope::Shared || buffer->scope == Scope::Global; }
 
 Touched touched_by(const Stmt* step) {
@@ -47,6 +43,7 @@ bool makes_staged_copies(const Stmt* step) {
 
 class BarrierFinder {
  public:
+  explicit BarrierFinder(Array<SharedPlace> places) : places_(places) {}
   void visit(const Stmt* s) {
     if (is_step(s)) return step(s);
     const For* loop = as<For>(s);
@@ -62,6 +59,20 @@ class BarrierFinder {
   std::vector<const Stmt*> found;
 
  private:
+  bool meet(const std::set<const Buffer*>& a, const std::set<const Buffer*>& b) const {
+    return std::any_of(a.begin(), a.end(), [&](const Buffer* one) {
+      return b.count(one) || std::any_of(b.begin(), b.end(), [&](const Buffer* other) { return lie_over(one, other); });
+    });
+  }
+  bool lie_over(const Buffer* a, const Buffer* b) const {
+    const SharedPlace *x = place(a), *y = place(b);
+    return x && y && x->at < y->at + bytes_of(b) && y->at < x->at + bytes_of(a);
+  }
+  const SharedPlace* place(const Buffer* buffer) const {
+    auto found = std::find_if(places_.begin(), places_.end(), [&](const SharedPlace& p) { return p.buffer == buffer->id; });
+    return buffer->scope == Scope::Shared && found != places_.end() ? &*found : nullptr;
+  }
+
   // One barrier at the beginning of each iteration: behind it, what the iteration reads has been copied by everybody,
   // and nobody reads any more what it copies over. That holds for copies, which have versions, and for nothing else that
   // work-items write there for each other.
@@ -104,6 +115,7 @@ class BarrierFinder {
     pending_.add(then);
   }
 
+  Array<SharedPlace> places_;
   Touched pending_;
   std::set<const Buffer*> staged_;  // that the loop at hand stages
   std::set<const Buffer*> copied_;  // written by staged copies only, each to a version of its own, since the last barrier
@@ -111,8 +123,8 @@ class BarrierFinder {
 
 }  // namespace
 
-std::vector<const Stmt*> steps_behind_barriers(const Stmt* kernel) {
-  BarrierFinder finder;
+std::vector<const Stmt*> steps_behind_barriers(const Stmt* kernel, Array<SharedPlace> places) {
+  BarrierFinder finder(places);
   finder.visit(kernel);
   return finder.found;
 }

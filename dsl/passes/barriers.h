@@ -8,7 +8,7 @@
 
 namespace tw {
 
-// The steps, in no order, each once.
-std::vector<const Stmt*> steps_behind_barriers(const Stmt* kernel);
+// The steps, in no order, each once. `places`: of buffers that lie over each other (GpuKernel::places).
+std::vector<const Stmt*> steps_behind_barriers(const Stmt* kernel, Array<SharedPlace> places = {});
 
 }  // namespace tw

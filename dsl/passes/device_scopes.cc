@@ -221,7 +221,7 @@ class ScopeAssignment {
   }
   const std::optional<Reject>& rejected() const { return rejected_; }
   const std::vector<const Buffer*>& group_scratch() const { return group_scratch_; }
-  const std::vector<SharedRoom>& rooms() const { return rooms_.rooms(); }
+  const SharedRooms& rooms() const { return rooms_; }
 
  private:
   struct Change {
@@ -384,7 +384,7 @@ Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimi
   ScopeAssignment assignment(arena, program.body, limits);
   program.body = assignment.stmt(program.body);
   if (assignment.rejected()) return *assignment.rejected();
-  return ScopedProgram{program, assignment.rooms(), arena.copy(assignment.group_scratch())};
+  return ScopedProgram{program, assignment.rooms().rooms(), assignment.rooms().places(), arena.copy(assignment.group_scratch())};
 }
 
 }  // namespace tw

@@ -13,6 +13,7 @@ namespace tw {
 struct ScopedProgram {
   Program program;
   std::vector<SharedRoom> rooms;       // of shared memory: those of several buffers are for share_storage
+  std::vector<SharedPlace> places;     // of its buffers, where some lie over each other
   Array<const Buffer*> group_scratch;  // Global buffers without an Alloc, [groups, ...]: to be places in scratch memory
 };
 Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimits& limits);

@@ -68,7 +68,8 @@ struct GpuLowering {
       params.push_back({buffer, split.params[i].is_scratch, split.params[i].at, is_written(flat.body, buffer)});
     }
     out.params = arena.copy(params);
-    if (extents.threads_of_group() > 1) out.barriers = arena.copy(steps_behind_barriers(flat.body));
+    out.places = arena.copy(scoped.places);
+    if (extents.threads_of_group() > 1) out.barriers = arena.copy(steps_behind_barriers(flat.body, out.places));
     return out;
   }
 

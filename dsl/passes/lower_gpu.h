@@ -42,12 +42,19 @@ struct LaunchExtents {
   i64 threads_of_group() const { return threads[0] * threads[1] * threads[2]; }
 };
 
+// Where a shared buffer lies, where buffers that are not needed at the same time lie over each other (share_storage.h).
+struct SharedPlace {
+  BufferId buffer;
+  i64 at;  // bytes from the beginning of what they share
+};
+
 struct GpuKernel {
   Str name;  // of the first block in it; unique in its entry point
   Array<KernelParam> params;
   LaunchExtents extents;
   const Stmt* body = nullptr;
   Array<const Stmt*> barriers;  // statements before which all work-items of the group wait for each other
+  Array<SharedPlace> places;    // of all shared buffers with an Alloc; empty: each has memory of its own
 };
 
 struct LoweredGpuProgram {

@@ -1,6 +1,8 @@
 #include "dsl/passes/share_storage.h"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
@@ -12,23 +14,34 @@ namespace {
 
 constexpr i64 kLeastBytes = 1024;  // of a buffer that takes turns; a smaller one is not worth a barrier
 
-// Buffers that keep a place of their own: versions of staged copies, which have one barrier in an iteration only, what
-// is touched by steps under a condition, before which no barrier may stand, and those with a layout of their own.
-void remove_kept(const Stmt* kernel, std::map<const Buffer*, Lifetime>& lifetimes) {
-  auto remove = [&](const Stmt* inside) {
-    for_each<Load>(inside, [&](const Load* load) { lifetimes.erase(load->buffer); });
-    for_each<Store>(inside, [&](const Store* store) {
-      for (const StoreTarget& target : store->targets) lifetimes.erase(target.buffer);
-    });
-  };
-  std::erase_if(lifetimes, [](const auto& one) { return !one.first->layout.empty(); });
+constexpr Lifetime kAlways{0, std::numeric_limits<i64>::max()};
+
+using Lifetimes = std::map<const Buffer*, Lifetime>;
+
+std::set<const Buffer*> touched(const Stmt* inside) {
+  std::set<const Buffer*> out;
+  for_each<Load>(inside, [&](const Load* load) { out.insert(load->buffer); });
+  for_each<Store>(inside, [&](const Store* store) {
+    for (const StoreTarget& target : store->targets) out.insert(target.buffer);
+  });
+  return out;
+}
+
+// What keeps a place of its own: small buffers, and what is touched by steps under a condition, before which no barrier may
+// stand; but loops of staged copies have barriers wherever they are. Those in `staged`, and those with a layout, are not one with others.
+void remove_kept(const Stmt* kernel, Lifetimes& spans, std::set<const Buffer*>& staged) {
+  std::set<const Buffer*> conditional;
   walk(kernel, [&](const Node* node) {
     if (node->kind < Kind::Store) return false;
     const Stmt* s = static_cast<const Stmt*>(node);
     const For* loop = as<For>(s);
     bool is_staged = loop && find_annotation(loop->annotations, kStagedMark);
-    if (is_staged || (s->kind == Kind::If && !is_step(s))) remove(s);
+    if (is_staged) staged.merge(touched(s));
+    if (s->kind == Kind::If && !is_step(s)) conditional.merge(touched(s));
     return !is_step(s);
+  });
+  std::erase_if(spans, [&](const auto& one) {
+    return bytes_of(one.first) < kLeastBytes || (conditional.count(one.first) && !staged.count(one.first));
   });
 }
 
@@ -96,13 +109,17 @@ class Sharing {
 
 }  // namespace
 
-SharedRooms::SharedRooms(const Stmt* kernel, i64 taken) : lifetimes_(lifetimes_of(kernel)), bytes_(taken) {
-  remove_kept(kernel, lifetimes_);
+SharedRooms::SharedRooms(const Stmt* kernel, i64 taken) : spans_(lifetimes_of(kernel)), taken_(taken) {
+  std::set<const Buffer*> staged;
+  remove_kept(kernel, spans_, staged);
+  for (const auto& [buffer, lifetime] : spans_) {
+    if (buffer->layout.empty() && !staged.count(buffer)) lifetimes_.emplace(buffer, lifetime);
+  }
 }
 
 std::size_t SharedRooms::room_for(const Buffer* buffer) const {
   auto lifetime = lifetimes_.find(buffer);
-  if (lifetime == lifetimes_.end() || bytes_of(buffer) < kLeastBytes) return rooms_.size();
+  if (lifetime == lifetimes_.end()) return rooms_.size();
   for (std::size_t r = 0; r < rooms_.size(); ++r) {
     const SharedRoom& room = rooms_[r];
     bool is_free = std::none_of(room.lifetimes.begin(), room.lifetimes.end(),
@@ -112,22 +129,53 @@ std::size_t SharedRooms::room_for(const Buffer* buffer) const {
   return rooms_.size();
 }
 
-i64 SharedRooms::bytes_with(const Buffer* buffer) const {
+std::vector<SharedRoom> SharedRooms::rooms_with(const Buffer* buffer) const {
+  std::vector<SharedRoom> rooms = rooms_;
+  auto lifetime = lifetimes_.find(buffer), span = spans_.find(buffer);
+  Lifetime own = span == spans_.end() ? kAlways : span->second;
   std::size_t r = room_for(buffer);
-  i64 before = r < rooms_.size() ? rooms_[r].bytes : 0;
-  return bytes_ + std::max<i64>(0, aligned_shared(bytes_of(buffer)) - aligned_shared(before));
+  if (r == rooms.size()) rooms.push_back({buffer->dtype, 0, {}, {}, own});
+  SharedRoom& room = rooms[r];
+  room.bytes = std::max(room.bytes, bytes_of(buffer));
+  room.buffers.push_back(buffer->id);
+  room.span = {std::min(room.span.first, own.first), std::max(room.span.last, own.last)};
+  if (lifetime != lifetimes_.end()) room.lifetimes.push_back(lifetime->second);
+  return rooms;
+}
+
+// Places of rooms; nothing where each has bytes of its own.
+static std::optional<StoragePlan> plan_of(const std::vector<SharedRoom>& rooms) {
+  std::vector<StorageNeed> needs;
+  i64 all = 0;
+  for (const SharedRoom& room : rooms) {
+    needs.push_back({room.span, room.bytes});
+    all += aligned_shared(room.bytes);
+  }
+  StoragePlan plan = first_fit(needs, kSharedAlignment);
+  return plan.bytes < all ? std::optional(plan) : std::nullopt;
+}
+
+i64 SharedRooms::bytes_with(const Buffer* buffer) const {
+  std::vector<SharedRoom> rooms = rooms_with(buffer);
+  if (std::optional<StoragePlan> plan = plan_of(rooms)) return taken_ + plan->bytes;
+  i64 all = taken_;
+  for (const SharedRoom& room : rooms) all += aligned_shared(room.bytes);
+  return all;
 }
 
 i64 SharedRooms::add(const Buffer* buffer) {
-  bytes_ = bytes_with(buffer);
-  std::size_t r = room_for(buffer);
-  if (r == rooms_.size()) rooms_.push_back({buffer->dtype, 0, {}, {}});
-  SharedRoom& room = rooms_[r];
-  room.bytes = std::max(room.bytes, bytes_of(buffer));
-  room.buffers.push_back(buffer->id);
-  auto lifetime = lifetimes_.find(buffer);
-  if (lifetime != lifetimes_.end() && bytes_of(buffer) >= kLeastBytes) room.lifetimes.push_back(lifetime->second);
-  return bytes_;
+  i64 bytes = bytes_with(buffer);
+  rooms_ = rooms_with(buffer);
+  return bytes;
+}
+
+std::vector<SharedPlace> SharedRooms::places() const {
+  std::vector<SharedPlace> out;
+  std::optional<StoragePlan> plan = plan_of(rooms_);
+  for (std::size_t r = 0; plan && r < rooms_.size(); ++r) {
+    for (BufferId buffer : rooms_[r].buffers) out.push_back({buffer, plan->offsets[r]});
+  }
+  return out;
 }
 
 Program share_storage(Arena& arena, Program program, const std::vector<SharedRoom>& rooms) {

@@ -1,10 +1,13 @@
-// Pass share_storage: buffers in shared memory that are not needed at the same time become one.
+// Pass share_storage: buffers in shared memory that are not needed at the same time become one, or lie over each other.
 // Input: a flat kernel, and which of its buffers may take turns (device_scopes has planned and counted that). Output:
-// each of these sets is one buffer, as large as its largest; an Alloc of it inside of another is gone. Serial execution
-// means the same; that nobody writes what others still read follows, as between all steps, from the barriers, which are
-// found afterwards: they see one buffer.
+// each set of one element type is one buffer, as large as its largest; an Alloc of it inside of another is gone. Serial
+// execution means the same; that nobody writes what others still read follows, as between all steps, from the barriers,
+// which are found afterwards: they see one buffer. What is left of several types (operands, and sums that leave through
+// shared memory when no operand is needed any more) keeps its name and gets a place (SharedPlace) by first fit: only barriers,
+// the printer and, by the addresses, the emulator know of that.
 #pragma once
 #include "dsl/passes/lifetimes.h"
+#include "dsl/passes/lower_gpu.h"
 
 namespace tw {
 
@@ -14,6 +17,7 @@ struct SharedRoom {
   i64 bytes = 0;  // of the largest
   std::vector<BufferId> buffers;
   std::vector<Lifetime> lifetimes;
+  Lifetime span;  // of all of them; from the first step to the last where it must lie alone
 };
 
 // Where an array begins in the shared memory of a group: no operation of a device wants more.
@@ -30,14 +34,18 @@ class SharedRooms {
   // Takes the place; the bytes of all rooms.
   i64 add(const Buffer* buffer);
   const std::vector<SharedRoom>& rooms() const { return rooms_; }
+  // Of each buffer, if some lie over each other; else nothing.
+  std::vector<SharedPlace> places() const;
 
  private:
   // A room of the same type where nothing lives at that time; rooms_.size() = a new one.
   std::size_t room_for(const Buffer* buffer) const;
+  std::vector<SharedRoom> rooms_with(const Buffer* buffer) const;
 
-  std::map<const Buffer*, Lifetime> lifetimes_;  // of those that may take turns
+  std::map<const Buffer*, Lifetime> lifetimes_;  // of those that may become one with others
+  std::map<const Buffer*, Lifetime> spans_;      // of those that others may lie over
   std::vector<SharedRoom> rooms_;
-  i64 bytes_;
+  i64 taken_;
 };
 
 Program share_storage(Arena& arena, Program program, const std::vector<SharedRoom>& rooms);

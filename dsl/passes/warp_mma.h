@@ -17,6 +17,9 @@ namespace tw {
 // Its value is 1, or kMayRound where floats may be rounded to the 11 bits that these instructions take of them (tf32). That is
 // the one thing which changes a result, so lowering asks the workload (check_rounding).
 inline constexpr std::string_view kWarpMmaMark = "warp_mma";
+// Beside it: what the instruction so many behind this one multiplies is brought before this one. For code that is written out; ptxas does
+// so by itself in short bodies only. 0 = not.
+inline constexpr std::string_view kOperandsAheadMark = "operands_ahead";
 inline constexpr i64 kMayRound = 2, kRoundedBits = 9;  // as precision_of counts: with some room for sums that are unlucky
 inline constexpr i64 kMatrixRows = 8, kMatrixBytes = 16;  // of a piece of an operand
 

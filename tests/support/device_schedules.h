@@ -28,6 +28,44 @@ inline std::string gpu_gemm_schedule(const GpuGemm& g) {
   return out + "unroll(k1)\nunroll(i2)\nvectorize(j2)\n";
 }
 
+// A product of halves on tensor cores, by one warp to a group with 32 x 32 sums: both operands copied two passes ahead, two steps of 16
+// to a pass. The sums leave from registers, or through shared memory; `ahead`: the mark operands_ahead.
+inline std::string warp_mma_schedule(bool is_staged, int ahead = 0) {
+  auto copy = [](const std::string& block, const std::string& at, const std::string& across, const std::string& along, int lanes) {
+    auto name = [&](const char* loop) { return cat(block, "_", loop); };
+    return cat(at, across, ", ", along, " = get_loops(", block, ")\n", name("l"), ", ", name("v"), " = split(", along, ", [_, ", lanes, "])\n",
+               "reorder([", across, ", ", name("l"), ", ", name("v"), "])\n", name("f"), " = fuse([", across, ", ", name("l"), "])\n", name("g"), ", ",
+               name("t"), " = split(", name("f"), ", [_, 32])\nreorder([", name("t"), ", ", name("g"), ", ", name("v"), "])\nbind(", name("t"),
+               ", \"threadIdx.x\")\nvectorize(", name("v"), ")\n");
+  };
+  std::string out = R"(b = get_block("C_acc")
+rows = reindex_cache_read(b, 0, "shared", (p0, p1, p2) -> (p0, p2))
+columns = reindex_cache_read(b, 1, "shared", (p0, p1, p2) -> (p2, p1))
+)";
+  if (is_staged) out += "out = cache_write(b, 0, \"shared\")\n";
+  out += cat(R"(i, j, k = get_loops(b)
+i0, ip, ih, il = split(i, [_, 2, 2, 8])
+j0, jp, jl, je = split(j, [_, 4, 4, 2])
+k0, k1, kk = split(k, [_, 2, 16])
+reorder([i0, j0, k0, il, jl, k1, ip, jp, ih, je, kk])
+bind(i0, "blockIdx.y")
+bind(j0, "blockIdx.x")
+t = fuse([il, jl])
+bind(t, "threadIdx.x")
+promote(b, 0, k0)
+annotate(k0, "stages", 2)
+annotate(ih, "warp_mma", 1)
+annotate(ih, "operands_ahead", )", ahead, R"()
+c = get_block("C")
+reverse_compute_inline(c)
+compute_at(rows, k0, keep_units = 1)
+compute_at(columns, k0, keep_units = 1)
+)");
+  out += copy("rows", "r0, r1, r2, ", "ra", "rb", 8) + "q0, q1, q2, qb, qa = get_loops(columns)\n" + "reorder([qa, qb])\n" + copy("columns", "s0, s1, s2, ", "sa", "sb", 8);
+  if (is_staged) out += "reverse_compute_at(out, j0, keep_units = 1)\n" + copy("out", "o0, o1, ", "oa", "ob", 4);
+  return out + "unroll(k1)\nunroll(ip)\nunroll(jp)\n";
+}
+
 // A reduction of softmax over rows ("Top": the largest element, "S": the sum), by `side` work-items; `rows` rows to a group.
 inline std::string shared_rows_schedule(int rows, int side, const char* block = "Top") {
   return cat("b = get_block(\"", block, "\")\ni, j = get_loops(b)\nj0, j1 = split(j, [_, ", side, "])\n", R"(p = rfactor(j1, 0)

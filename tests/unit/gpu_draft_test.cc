@@ -181,6 +181,48 @@ TEST(GpuDraft, TensorCoresCount) {
   EXPECT_LT(tensor.issue, plain.issue / 3);
 }
 
+// Operands come once for each step of a sum, or only the first of them is waited for; pairs of halves fill half of the sectors that they
+// are in; and sums in shared memory take the operands' place.
+TEST(GpuDraft, SeesHowSumsLeaveATile) {
+  Model model;
+  const char* use = "matmul(M = 512, N = 512, K = 512, T = f16)";
+  KernelEstimate direct = model(use, test::warp_mma_schedule(false)), staged = model(use, test::warp_mma_schedule(true));
+  EXPECT_EQ(direct.shared_bytes, 2 * 2 * 32 * 32 * 2);
+  EXPECT_EQ(staged.shared_bytes, direct.shared_bytes);
+  EXPECT_NEAR(direct.l2_bytes - staged.l2_bytes, 512 * 512 * 2, 1);
+  EXPECT_GT(staged.shared, direct.shared);
+  KernelEstimate ahead = model(use, test::warp_mma_schedule(false, 8));
+  // 16 passes of two steps.
+  EXPECT_NEAR(direct.wait - ahead.wait, 16 * 30, 1) << "shared_latency of a device is 30 cycles";
+  EXPECT_EQ(direct.issue, ahead.issue);
+}
+
+// Blocks are numbered along x first: 8 rows of tiles share columns, so a wave reads less.
+TEST(GpuDraft, RastersCutTraffic) {
+  auto schedule = [](int rows) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, ir, i1, i2 = split(i, [_, ", rows, R"(, 16, 8])
+j0, j1, j2 = split(j, [_, 16, 8])
+k0, k1 = split(k, [_, 8])
+reorder([i0, j0, ir, k0, i1, j1, k1, i2, j2])
+bind(i0, "blockIdx.z")
+bind(j0, "blockIdx.y")
+bind(ir, "blockIdx.x")
+bind(i1, "threadIdx.y")
+bind(j1, "threadIdx.x")
+promote(b, 0, k0)
+unroll(i2)
+vectorize(j2)
+)");
+  };
+  Model model;
+  const char* use = "matmul(M = 16384, N = 16384, K = 4096)";
+  KernelEstimate plain = model(use, schedule(1)), grouped = model(use, schedule(8));
+  EXPECT_EQ(plain.grid, (std::array<i64, 3>{1, 128, 128}));
+  EXPECT_EQ(grouped.grid, (std::array<i64, 3>{8, 128, 16}));
+  EXPECT_LT(grouped.dram_bytes, 0.5 * plain.dram_bytes);
+  EXPECT_EQ(grouped.l2_bytes, plain.l2_bytes) << "what a block reads is the same";
+}
+
 TEST(GpuDraft, FasterDevicesAreFaster) {
   std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8});
   double a100 = Model("a100").time(kGemm, schedule), h100 = Model("h100").time(kGemm, schedule),

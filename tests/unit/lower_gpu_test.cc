@@ -242,6 +242,46 @@ TEST(LowerGpu, SharedBuffersTakeTurns) {
   EXPECT_EQ(count("D["), 0u) << code;
 }
 
+std::size_t count_of(const std::string& text, const std::string& word, std::size_t end = std::string::npos) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = text.find(word, at)) < end; ++at) ++n;
+  return n;
+}
+
+// Sums in shared memory lie over the operands, whose types are others: 4 KiB over 2 x 4 KiB.
+TEST(LowerGpu, BuffersOfSeveralTypesLieOverEachOther) {
+  const char* use = "matmul(M = 64, N = 64, K = 96, T = f16)";
+  EXPECT_EQ(difference(use, test::warp_mma_schedule(true), {.shared_bytes = 8192}), "");
+  EXPECT_NE(difference(use, test::warp_mma_schedule(true), {.shared_bytes = 8191}), "");
+  std::string staged = source(use, test::warp_mma_schedule(true), SourceLanguage::CudaC);
+  EXPECT_EQ(count_of(staged, "unsigned char tw_placed[8192]"), 1u) << staged;
+  EXPECT_EQ(count_of(staged, "(tw_placed + 0)"), 2u) << "the sums and an operand\n" << staged;
+  EXPECT_EQ(count_of(staged, "__syncthreads();"), 3u) << "in each pass, before the sums are written over the operands, and before they are read\n" << staged;
+  EXPECT_GT(count_of(staged, "*(int2*)(C + "), 0u) << "four halves at once\n" << staged;
+  std::string direct = source(use, test::warp_mma_schedule(false), SourceLanguage::CudaC);
+  EXPECT_EQ(count_of(direct, "tw_placed"), 0u) << direct;
+  EXPECT_EQ(count_of(direct, "__syncthreads();"), 1u) << direct;
+  std::string opencl = source(use, test::warp_mma_schedule(true), SourceLanguage::OpenClC);
+  EXPECT_EQ(count_of(opencl, "__local uchar tw_placed[8192]"), 1u) << opencl;
+  EXPECT_EQ(count_of(opencl, "__local float* const "), 1u) << opencl;
+}
+
+// Eight instructions to a step: what the next one multiplies is loaded before the first of this one.
+TEST(GpuSource, OperandsOfMatrixInstructionsComeAhead) {
+  const char* use = "matmul(M = 64, N = 64, K = 96, T = f16)";
+  auto loads_before_the_first = [&](const std::string& text) {
+    std::size_t kernel = text.find("__global__");
+    std::string body = text.substr(kernel);
+    return count_of(body, "tw_ldmatrix_", body.find("tw_mma_"));
+  };
+  std::string plain = source(use, test::warp_mma_schedule(false), SourceLanguage::CudaC);
+  std::string ahead = source(use, test::warp_mma_schedule(false, 8), SourceLanguage::CudaC);
+  EXPECT_EQ(loads_before_the_first(plain), 2u) << plain;
+  EXPECT_EQ(loads_before_the_first(ahead), 4u) << ahead;
+  EXPECT_EQ(count_of(ahead, " tw_ldmatrix_"), count_of(plain, " tw_ldmatrix_")) << "nothing is loaded twice";
+  EXPECT_EQ(count_of(ahead, " tw_mma_"), count_of(plain, " tw_mma_"));
+}
+
 TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
   // A chain of five kernels with four buffers between them, of which two are needed at a time.
   Source text{"test", R"(program p(X: input f32[64], Y: output f32[64]) {
@@ -289,7 +329,7 @@ TEST(LowerGpu, PartialSumsAreRoundedAsTheWholeSumIs) {
   for (const char* cut : {"annotate(i, \"warp_mma\", 2)\n",
                           "k0, k1 = split(k, [4, 64])\nr = rfactor(k0, 0)\nx, y, u, v = get_loops(r)\nannotate(x, \"warp_mma\", 2)\n",
                           "k0, k1 = split(k, [4, 64])\nw = blockize(k1)\nannotate(i, \"warp_mma\", 2)\n",
-                          "k0, k1 = split(k, [4, 64])\nw = blockize(k0)\nannotate(k1, \"warp_mma\", 2)\n"}) {
+                          "k0, k1 = split(k, [4, 64])\nannotate(k1, \"warp_mma\", 2)\nw = blockize(k0)\n"}) {
     test::Scheduled scheduled("matmul(M = 16, N = 8, K = 256)", {}, cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n", cut));
     Arena arena;
     Program program = scheduled.program();

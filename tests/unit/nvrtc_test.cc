@@ -140,12 +140,12 @@ TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
     CandidateSpace space = make_candidate_space(wanted, *library.find_set("cuda"), library, target, errors);
     ASSERT_EQ(errors, "");
     CandidateBuilder builder(space);
-    int compiled = 0, ahead = 0;
+    int compiled = 0, ahead = 0, staged = 0;
     for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
       const std::vector<std::string>& names = space.space.sketches[s].rules;
       if (std::find(names.begin(), names.end(), "warp_mma") == names.end()) continue;
       for (u64 seed = 0; seed < 6; ++seed) {
-        Rng rng(seed);
+        Rng rng(seed, s);
         Candidate candidate;
         ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
         Result<Program> program = builder.build(candidate, &rng);
@@ -161,6 +161,10 @@ TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
         EXPECT_GT(instructions.count(multiply), 0) << kernel->code;
         EXPECT_GT(instructions.count("LDSM"), 0) << kernel->code;
         EXPECT_EQ(instructions.count("STL"), 0);
+        if (kernel->code.find("tw_placed") != std::string::npos) {  // sums leave through shared memory
+          ++staged;
+          for (const char* half : {"st.global.u16", "st.global.b16"}) EXPECT_EQ(code->ptx.find(half), std::string::npos) << kernel->code;
+        }
         std::size_t head = kernel->code.find("__global__");
         bool is_ahead = false;
         for (int bytes : {4, 8, 16})
@@ -173,6 +177,7 @@ TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
     }
     EXPECT_GE(compiled, 5) << type;
     EXPECT_GE(ahead, 1) << type;
+    EXPECT_GE(staged, 3) << type << ": sums over operands in shared memory";
   }
 }
 
