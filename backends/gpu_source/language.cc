@@ -36,6 +36,26 @@ TW_COPY_ASYNC(16, int4, "cg")
 #endif
 )";
 
+// The same with zeros where the source lies outside, which is not read then.
+constexpr const char* kAsyncFills = R"(#ifndef TW_EMULATED
+#if __CUDA_ARCH__ >= 800
+#define TW_COPY_ASYNC_OR_ZEROS(bytes, words, how)                                                                            \
+  static __device__ __forceinline__ void tw_copy_async_or_zeros_##bytes(void* to, const void* from, bool is_inside) {        \
+    asm volatile("cp.async." how ".shared.global [%0], [%1], " #bytes ", %2;"                                                \
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(is_inside ? bytes : 0) : "memory");           \
+  }
+#else
+#define TW_COPY_ASYNC_OR_ZEROS(bytes, words, how)                                                                     \
+  static __device__ __forceinline__ void tw_copy_async_or_zeros_##bytes(void* to, const void* from, bool is_inside) { \
+    *(words*)to = is_inside ? *(const words*)from : words();                                                          \
+  }
+#endif
+TW_COPY_ASYNC_OR_ZEROS(4, int, "ca")
+TW_COPY_ASYNC_OR_ZEROS(8, int2, "ca")
+TW_COPY_ASYNC_OR_ZEROS(16, int4, "cg")
+#endif
+)";
+
 // Sixteen bits each, computed with as floats; conversions round to nearest even. Only those of f16 are instructions on all
 // machines.
 constexpr const char* kHalves = R"(struct tw_f16 {
@@ -107,6 +127,7 @@ const Language& opencl_c() {
       .barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
       .shuffle = nullptr,
       .async_copies = nullptr,
+      .async_fills = nullptr,
       .has_matrix_instructions = false,
       .infinity = "INFINITY",
       .nan = "NAN",
@@ -130,6 +151,7 @@ const Language& cuda_c() {
       .barrier = "__syncthreads();",
       .shuffle = "__shfl_xor_sync",
       .async_copies = kAsyncCopies,
+      .async_fills = kAsyncFills,
       .has_matrix_instructions = true,
       .infinity = "__int_as_float(0x7f800000)",
       .nan = "__int_as_float(0x7fc00000)",

@@ -1,4 +1,7 @@
-// Staged copies: asynchronous where the language has such copies and the store is a plain one, else like any other store.
+// Staged copies: asynchronous where the language has such copies and the store is a plain one, or one that fills with zeros
+// beyond the end of a matrix; else like any other store.
+
+#include <cmath>
 
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/text.h"
@@ -15,6 +18,24 @@ i64 groups_in(const Node* node) {
   i64 groups = loop && find_annotation(loop->annotations, kCopiesMark);
   for_each_child(node, [&](const Node* child) { groups += groups_in(child); });
   return groups;
+}
+
+bool is_zero(const Expr* e) {
+  if (const Broadcast* all = as<Broadcast>(e)) return is_zero(all->value);
+  if (const FloatImm* number = as<FloatImm>(e)) return number->value == 0 && !std::signbit(number->value);
+  return is_constant(e, 0);
+}
+
+// X[..], or if c then X[..] else 0 with one c for all lanes.
+struct Source {
+  const Load* load;
+  const Expr* inside;  // null: always
+};
+Source source_of(const Expr* value) {
+  const Select* select = as<Select>(value);
+  if (!select) return {as<Load>(value), nullptr};
+  bool is_fill = select->condition->type.lanes == 1 && is_zero(select->otherwise);
+  return {is_fill ? as<Load>(select->then) : nullptr, select->condition};
 }
 
 }  // namespace
@@ -49,41 +70,46 @@ void KernelPrinter::await_copies(const For* loop) {
   line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
 }
 
-// Both sides as pointers, if the store copies 4, 8 or 16 bytes that lie together on both.
+// Both sides as pointers, if the store copies 4, 8 or 16 bytes that lie together on both, or zeros.
 std::optional<KernelPrinter::WordCopy> KernelPrinter::word_copy(const Store* s) {
-  const Load* load = s->targets.size() == 1 ? as<Load>(s->values[0]) : nullptr;
-  if (!load) return std::nullopt;
+  auto [load, inside] = source_of(s->values[0]);
+  if (s->targets.size() != 1 || !load) return std::nullopt;
   const Buffer *to = s->targets[0].buffer, *from = load->buffer;
   const Expr *to_first = first_index(s->targets[0].indices[0]), *from_first = first_index(load->indices[0]);
   int lanes = load->type.lanes;
   i64 bytes = lanes * bytes_of(to->dtype);
   if (!to_first || !from_first || to->dtype != from->dtype || (bytes != 4 && bytes != 8 && bytes != 16)) return std::nullopt;
   bool is_to_aligned = false, is_from_aligned = false;
-  WordCopy out{bytes, pointer(to, to_first, lanes, is_to_aligned), pointer(from, from_first, lanes, is_from_aligned)};
+  WordCopy out{bytes, pointer(to, to_first, lanes, is_to_aligned), pointer(from, from_first, lanes, is_from_aligned),
+               inside ? scalar(inside) : ""};
   return lanes == 1 || (is_to_aligned && is_from_aligned) ? std::optional(out) : std::nullopt;
 }
 
 bool KernelPrinter::copy_async(const Store* s) {
-  const Load* load = as<Load>(s->values[0]);
+  const Load* load = source_of(s->values[0]).load;
   if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets[0].buffer->scope != Scope::Shared)
     return false;
   std::optional<WordCopy> copy = word_copy(s);
   if (!copy) return false;
   use_async_copies();
-  line(cat("tw_copy_async_", copy->bytes, "(", copy->to, ", ", copy->from, ");"));
+  bool is_whole = copy->inside.empty();
+  if (!is_whole) define("tw_copy_async_or_zeros", language_.async_fills);
+  line(cat("tw_copy_async_", is_whole ? "" : "or_zeros_", copy->bytes, "(", copy->to, ", ", copy->from, is_whole ? "" : ", ", bare(copy->inside), ");"));
   return true;
 }
 
-// Types without vectors of their own.
+// Types without vectors of their own, and zeros beyond the end of a matrix: of other values each lane has a condition.
 bool KernelPrinter::copy_words(const Store* s) {
-  bool has_vectors = language_.has_vectors || bytes_of(s->targets[0].buffer->dtype) > 2;
-  const Load* load = as<Load>(s->values[0]);
+  auto [load, inside] = source_of(s->values[0]);
+  bool has_vectors = language_.has_vectors || (bytes_of(s->targets[0].buffer->dtype) > 2 && !inside);
   bool is_in_registers = load && (load->buffer->scope == Scope::Register || s->targets[0].buffer->scope == Scope::Register);
   if (has_vectors || !load || load->type.lanes == 1 || is_in_registers) return false;
   std::optional<WordCopy> copy = word_copy(s);
   if (!copy) return false;
   const char* words = copy->bytes == 4 ? "int" : copy->bytes == 8 ? "int2" : "int4";
-  line(cat("*(", words, "*)(", copy->to, ") = *(const ", words, "*)(", copy->from, ");"));
+  std::string value = cat("*(const ", words, "*)(", copy->from, ")");
+  if (inside) value = cat(copy->inside, " ? ", value, " : ", words, "()");
+  line(cat("*(", words, "*)(", copy->to, ") = ", value, ";"));
   return true;
 }
 

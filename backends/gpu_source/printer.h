@@ -109,6 +109,7 @@ class KernelPrinter {
   struct WordCopy {
     i64 bytes;
     std::string to, from;
+    std::string inside;  // not empty: where this does not hold, zeros are written and nothing is read
   };
   std::optional<WordCopy> word_copy(const Store* s);
   bool copy_async(const Store* s);

@@ -164,6 +164,13 @@ constexpr BitsRow kBits[] = {
                         "tw_copy_async_wait<0>(); __syncthreads(); out[i] = s[2 * (t ^ 65) + 1];"},
     {"tw_copy_async_16", "__shared__ int s[512] __attribute__((aligned(16))); tw_copy_async_16(s + 4 * t, x + (i / 4 * 4)); tw_copy_async_commit(); "
                          "tw_copy_async_wait<0>(); __syncthreads(); out[i] = s[4 * (t ^ 65) + t % 4];"},
+    {"tw_copy_async_or_zeros_4", "__shared__ int s[128]; tw_copy_async_or_zeros_4(s + t, x + i, y[i] > 0); tw_copy_async_commit(); "
+                                 "tw_copy_async_wait<0>(); __syncthreads(); out[i] = s[t ^ 65];"},
+    {"tw_copy_async_or_zeros_8", "__shared__ int s[256] __attribute__((aligned(16))); tw_copy_async_or_zeros_8(s + 2 * t, x + (i / 2 * 2), y[i] > 0); "
+                                 "tw_copy_async_commit(); tw_copy_async_wait<0>(); __syncthreads(); out[i] = s[2 * (t ^ 65) + 1];"},
+    {"tw_copy_async_or_zeros_16", "__shared__ int s[512] __attribute__((aligned(16))); const int* from = y[i] > 0 ? x + i / 4 * 4 : x - 4096; "
+                                  "tw_copy_async_or_zeros_16(s + 4 * t, from, y[i] > 0); tw_copy_async_commit(); tw_copy_async_wait<0>(); "
+                                  "__syncthreads(); out[i] = s[4 * (t ^ 65) + t % 4];"},
     {"tw_copy_async_commit, tw_copy_async_wait",
      "__shared__ int s[256]; tw_copy_async_4(s + t, x + i); tw_copy_async_commit(); tw_copy_async_4(s + 128 + t, y + i); "
      "tw_copy_async_commit(); tw_copy_async_wait<1>(); __syncthreads(); int first = s[t ^ 3]; tw_copy_async_wait<0>(); __syncthreads(); "

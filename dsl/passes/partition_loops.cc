@@ -29,6 +29,14 @@ struct Cuts {
   }
 };
 
+// A group's copy of what lies inside of a matrix and a constant outside: one test for each piece, which costs less than the code of
+// what is then computed a second time.
+bool fills_group_memory(const Store* store) {
+  const Select* fill = store->targets.size() == 1 ? as<Select>(store->values[0]) : nullptr;
+  bool is_constant = fill && (as<FloatImm>(fill->otherwise) || as<IntImm>(fill->otherwise));
+  return is_constant && as<Load>(fill->then) && store->targets[0].buffer->scope == Scope::Shared;
+}
+
 // Finds the cuts of one loop from the conditions in its body.
 class CutFinder {
  public:
@@ -51,6 +59,7 @@ class CutFinder {
     }
     if (const If* branch = as<If>(node)) consider(branch->condition, is_hot(branch));
     if (const Select* select = as<Select>(node)) consider(select->condition, true);
+    if (const Store* store = as<Store>(node); store && options_.is_device && fills_group_memory(store)) return;
     for_each_child(node, [&](const Node* child) { visit(child); });
     ranges_.shrink(known);
     copied_.resize(copied);

@@ -3,7 +3,8 @@
 // Applies to a complete block that is one store and reads each element of a local buffer once, at its iters, if the
 // writer of that buffer is a complete block of one store that nobody else reads. It may write at digits of its iters, put
 // together in any way that reaches each element once, as a product does that was a convolution. Under a predicate: the producer's,
-// which leaves out the same elements.
+// which leaves out the same elements. Along an iter that is an index of its own, the block may read the beginning only, as what crops
+// a padded result does; the producer then leaves out the rest, as a tail.
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
 

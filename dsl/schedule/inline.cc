@@ -96,7 +96,7 @@ Result<const Block*> only_producer(const State& state, const Block* consumer) {
       .about_block(consumer->id.value);
 }
 
-// The consumer reads the buffer only at its iters, over the buffer's whole extent; so each element is consumed once.
+// The consumer reads the buffer only at its iters; so each element is consumed once, if it is.
 Result<List<int>> consumed_once(const Block* consumer, const Buffer* buffer) {
   std::optional<List<int>> iters;
   for (const Access& access : accesses_of(consumer)) {
@@ -108,14 +108,6 @@ Result<List<int>> consumed_once(const Block* consumer, const Buffer* buffer) {
     }
     iters = here;
   }
-  for (std::size_t d = 0; d < iters->size(); ++d) {
-    i64 extent = (*iters)[d] < 0 ? 1 : consumer->iters[(*iters)[d]].extent;
-    if (extent != buffer->shape[d]) {
-      return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name,
-                    buffer->name, extent, buffer->shape[d], static_cast<i64>(d))
-          .about_block(consumer->id.value);
-    }
-  }
   for (std::size_t i = 0; i < consumer->iters.size(); ++i) {
     bool is_index = std::find(iters->begin(), iters->end(), static_cast<int>(i)) != iters->end();
     if (!is_index && consumer->iters[i].extent != 1) {
@@ -125,6 +117,42 @@ Result<List<int>> consumed_once(const Block* consumer, const Buffer* buffer) {
     }
   }
   return *iters;
+}
+
+i64 extent_read(const Block* consumer, const List<int>& iters, std::size_t d) {
+  return iters[d] < 0 ? 1 : consumer->iters[iters[d]].extent;
+}
+
+Reject reads_a_part(const Block* consumer, const Buffer* buffer, const List<int>& iters, std::size_t d) {
+  return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name, buffer->name,
+                extent_read(consumer, iters, d), buffer->shape[d], static_cast<i64>(d))
+      .about_block(consumer->id.value);
+}
+
+Status consumes_all(const Block* consumer, const Buffer* buffer, const List<int>& iters) {
+  for (std::size_t d = 0; d < iters.size(); ++d) {
+    if (extent_read(consumer, iters, d) != buffer->shape[d]) return reads_a_part(consumer, buffer, iters, d);
+  }
+  return ok();
+}
+
+// The producer of the elements that are read only: along a dimension of which the consumer reads the beginning, an iter of the
+// producer ends where that does, as a tail does.
+Result<const Block*> producer_of_read(State& state, const Block* consumer, const Block* producer, const List<int>& read_at) {
+  const StoreTarget& target = single_store(producer)->targets[0];
+  Build build = state.build();
+  Block* out = state.arena().make<Block>(*producer);
+  List<IterVar> iters(producer->iters.begin(), producer->iters.end());
+  for (std::size_t d = 0; d < read_at.size(); ++d) {
+    i64 extent = extent_read(consumer, read_at, d);
+    if (extent == target.buffer->shape[d]) continue;
+    auto iter = std::find_if(iters.begin(), iters.end(), [&](const IterVar& it) { return it.var == target.indices[d]; });
+    if (iter == iters.end()) return reads_a_part(consumer, target.buffer, read_at, d);
+    iter->extent = extent;
+    out->predicate = build.both(out->predicate, build.lt(producer->bindings[static_cast<std::size_t>(iter - iters.begin())], extent));
+  }
+  out->iters = state.arena().copy(iters);
+  return out;
 }
 
 // The producer computes every element of its buffer exactly at its iters.
@@ -215,6 +243,7 @@ Status inline_into_producer(State& state, BlockId id) {
   const Buffer* between = define->targets[0].buffer;
   TW_TRY_STATUS(defines_each_once(state, producer));
   TW_TRY(List<int> read_at, consumed_once(block, between));
+  TW_TRY(const Block* part, producer_of_read(state, block, producer, read_at));
   TW_TRY_STATUS(inputs_are_ready(state, block, producer));
   TW_TRY(Path to, state.path_to(producer->id));
   TW_TRY_STATUS(keeps_company(state, block, to));
@@ -235,7 +264,7 @@ Status inline_into_producer(State& state, BlockId id) {
   // Iters before loads: the producer's value must not meet the substitution.
   const Stmt* body = rewrite_exprs(arena, substitute(arena, static_cast<const Stmt*>(store), iters), change);
   state.replace(block, nullptr);
-  state.replace(producer, with_statements(arena, producer, nullptr, body));
+  state.replace(producer, with_statements(arena, part, nullptr, body));
   state.remove_local(between);
   return ok();
 }
@@ -295,6 +324,7 @@ Status fuse_into_reduction(State& state, BlockId reduction_id, BlockId epilogue_
   }
   TW_TRY_STATUS(is_one_definition(state, reduction));
   TW_TRY(List<int> read_at, consumed_once(epilogue, between));
+  TW_TRY_STATUS(consumes_all(epilogue, between, read_at));
   TW_TRY_STATUS(produces_all(reduction, between, *iters_as_indices(reduction, update->targets[0].indices)));
   TW_TRY_STATUS(inputs_are_ready(state, epilogue, reduction));
   TW_TRY(Path to, state.path_to(reduction_id));

@@ -177,6 +177,9 @@ TW_EMU_QUIET void tw_emu_matrices(int4 mine, int count, bool is_transposed, unsi
 #define tw_copy_async_4(to, from) tw_emu_copy_async(to, from, 4, 4, __LINE__)
 #define tw_copy_async_8(to, from) tw_emu_copy_async(to, from, 8, 8, __LINE__)
 #define tw_copy_async_16(to, from) tw_emu_copy_async(to, from, 16, 16, __LINE__)
+#define tw_copy_async_or_zeros_4(to, from, is_inside) tw_emu_copy_async(to, from, 4, (is_inside) ? 4 : 0, __LINE__)
+#define tw_copy_async_or_zeros_8(to, from, is_inside) tw_emu_copy_async(to, from, 8, (is_inside) ? 8 : 0, __LINE__)
+#define tw_copy_async_or_zeros_16(to, from, is_inside) tw_emu_copy_async(to, from, 16, (is_inside) ? 16 : 0, __LINE__)
 TW_EMU_QUIET void tw_copy_async_commit() { tw_emu_copy_commit(); }
 template <int Groups>
 TW_EMU_QUIET void tw_copy_async_wait() {
