@@ -139,19 +139,12 @@ void make_draw(Case& out) {
   lower_case(*program, out);
 }
 
-// Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions, where the shapes allow them.
-void make_mma(Case& out) {
+// A draw of the rule `warp_mma`.
+void draw_mma(Case& out, Rng& rng) {
   static const rules::Library library = rules::Library::built_in();
   static const Target target = cuda_target();
-  Rng rng(out.seed, 3);
-  const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8", "f32"};
-  i64 drawn = rng.below(7);
-  const char* type = types[drawn];
-  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
-  out.use = rng.below(4) == 0 && drawn < 4 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
-                              : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
   out.base = test::Scheduled(out.use, {}, "").base();
-  if (drawn == 6) out.base.program.tolerance = {1e-2, 1e-2};  // floats may be rounded
+  if (out.use.find("f32") != std::string::npos) out.base.program.tolerance = {1e-2, 1e-2};  // floats may be rounded
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;
@@ -169,6 +162,39 @@ void make_mma(Case& out) {
   if (!program) return;
   if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
   lower_case(*program, out);
+}
+
+// Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions.
+void make_mma(Case& out) {
+  Rng rng(out.seed, 3);
+  const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8", "f32"};
+  i64 drawn = rng.below(7);
+  const char* type = types[drawn];
+  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
+  out.use = rng.below(4) == 0 && drawn < 4 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
+                              : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
+  draw_mma(out, rng);
+}
+
+// The same of shapes that no tile fits: every extent may be odd, rows begin at any address.
+void make_mma_edges(Case& out) {
+  Rng rng(out.seed, 5);
+  const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8", "f32"};
+  i64 drawn = rng.below(7);
+  auto upto = [&](i64 most) { return 1 + rng.below(most); };
+  std::string shape = cat("matmul(M = ", upto(80), ", N = ", upto(80), ", K = ", upto(80));
+  if (i64 form = rng.below(8); form == 0) {
+    shape = "matmul(M = 100, N = 100, K = 100";
+  } else if (form == 1) {
+    shape = "matmul(M = 65, N = 197, K = 33";
+  } else if (form == 2) {
+    shape = cat("batch_matmul(B = ", upto(3), ", M = ", upto(70), ", N = ", upto(70), ", K = ", upto(50));
+  } else if (form < 5 && drawn < 4) {
+    shape = cat("conv2d(N = ", upto(2), ", H = ", 4 + rng.below(8), ", W = ", 4 + rng.below(8), ", CI = ", upto(20), ", CO = ", upto(40),
+                ", K = ", upto(3), ", padding = ", rng.below(2));
+  }
+  out.use = cat(shape, ", T = ", types[drawn], ")");
+  draw_mma(out, rng);
 }
 
 void make_tiles(Case& out) {
@@ -255,7 +281,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 }
 
 struct Count {
-  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, shared_buffers = 0;
+  int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, with_fills = 0, shared_buffers = 0;
   int with_staged_sums = 0;  // which leave through shared memory, where they lie over operands
   std::set<std::string> operators, matrix_instructions;
 };
@@ -281,6 +307,7 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     count.with_barriers += one.kernel->code.find("__syncthreads") != std::string::npos;
     const std::string& code = one.kernel->code;
     count.with_staged_sums += code.find("tw_placed") != std::string::npos;
+    count.with_fills += code.find("  tw_copy_async_or_zeros_", code.find("__global__")) != std::string::npos;
     for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
     if (std::size_t call = code.find("  tw_mma_"); call != std::string::npos) {
       ++count.with_mma;
@@ -335,10 +362,20 @@ TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
 TEST_F(EmulatedSpace, MatrixInstructionsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_mma);
   if (is_one_case()) return;
-  EXPECT_GE(count.with_mma, count.kernels / 4);
   EXPECT_GE(count.with_staged_sums, count.kernels / 5);
+  EXPECT_EQ(count.with_mma, count.kernels);
   EXPECT_GE(count.matrix_instructions.size(), 4u) << "of f16, bf16, i8, u8 and f32";
-  EXPECT_LE(count.refused, count.kernels / 4);
+  EXPECT_LE(count.refused, count.kernels / 10);
+}
+
+TEST_F(EmulatedSpace, MatrixInstructionsBeyondTheEndOfAMatrixComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_mma_edges);
+  if (is_one_case()) return;
+  EXPECT_EQ(count.with_mma, count.kernels);
+  EXPECT_GE(count.operators.size(), 3u);
+  EXPECT_GE(count.matrix_instructions.size(), 4u) << "of f16, bf16, i8, u8 and f32";
+  EXPECT_GE(count.with_fills, count.kernels / 10) << "zeros by asynchronous copies";
+  EXPECT_LE(count.refused, count.kernels / 10);
 }
 
 TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {

@@ -105,6 +105,8 @@ TEST(TensorCores, DrawsComputeTheSame) {
     WorkloadArguments conv{{"N", i64{1}}, {"H", i64{9}}, {"W", i64{9}}, {"CI", i64{8}}, {"CO", i64{16}}, {"K", i64{2}}};
     conv.push_back({"T", DType::BF16});
     check_draws(workload("conv2d", conv), "convolution of halves", set, device("cuda -arch=sm_80"), 8, tally);
+    WorkloadArguments odd{{"B", i64{2}}, {"M", i64{21}}, {"N", i64{13}}, {"K", i64{19}}, {"T", DType::F16}};
+    check_draws(workload("batch_matmul", odd), "odd products of halves", set, device("cuda -arch=sm_80"), 8, tally);
     EXPECT_GE(tally.with_mma, 8) << set << "\n" << text_of(tally);
   }
 }

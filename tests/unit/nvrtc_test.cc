@@ -122,63 +122,95 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
   EXPECT_GE(tiled, 3);
 }
 
-// Products of halves and bytes by the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous
-// where there are several stages, and neither stacks nor spills.
-TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
+struct CompiledDraws {
+  int compiled = 0, ahead = 0, filled = 0;
+  int staged = 0, staged_halves = 0;  // sums leave through shared memory; of these, kernels that store single halves
+};
+
+// Draws of the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous where there are several
+// stages, and neither stacks nor spills.
+CompiledDraws compile_products(const std::string& use, const char* multiply, const char* arch) {
   std::string error, errors;
-  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   Target target;
   target.kind = TargetKind::Cuda, target.arch = "sm_80";
   target.group_threads = 1024, target.shared_bytes = 48 << 10;
   target.vector_bits = 128, target.vector_registers = 64;
-  for (const char* type : {"f16", "bf16", "i8", "u8", "f32"}) {
-    const char* multiply = type[1] == '8' ? "IMMA" : "HMMA";
-    test::Scheduled plain(cat("matmul(M = 512, N = 512, K = 256, T = ", type, ")"), {}, "");
-    rules::Library library = rules::Library::built_in();
-    Program wanted = plain.program();
-    if (type == std::string_view("f32")) wanted.tolerance = {5e-2, 5e-2};  // may be rounded
-    CandidateSpace space = make_candidate_space(wanted, *library.find_set("cuda"), library, target, errors);
-    ASSERT_EQ(errors, "");
-    CandidateBuilder builder(space);
-    int compiled = 0, ahead = 0, staged = 0;
-    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
-      const std::vector<std::string>& names = space.space.sketches[s].rules;
-      if (std::find(names.begin(), names.end(), "warp_mma") == names.end()) continue;
-      for (u64 seed = 0; seed < 6; ++seed) {
-        Rng rng(seed, s);
-        Candidate candidate;
-        ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
-        Result<Program> program = builder.build(candidate, &rng);
-        ASSERT_TRUE(program) << to_string(program.rejected());
-        Arena arena;
-        Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-        if (!lowered) continue;
-        Result<Kernel> kernel = device_source(*lowered, target, "mm");
-        ASSERT_TRUE(kernel);
-        std::optional<cuda::Compiled> code = cuda::compile(kernel->code, GetParam(), error);
-        ASSERT_TRUE(code) << error << "\n" << kernel->code;
-        const cuda::CubinKernel& instructions = code->code.back();
-        EXPECT_GT(instructions.count(multiply), 0) << kernel->code;
-        EXPECT_GT(instructions.count("LDSM"), 0) << kernel->code;
-        EXPECT_EQ(instructions.count("STL"), 0);
-        if (kernel->code.find("tw_placed") != std::string::npos) {  // sums leave through shared memory
-          ++staged;
-          for (const char* half : {"st.global.u16", "st.global.b16"}) EXPECT_EQ(code->ptx.find(half), std::string::npos) << kernel->code;
-        }
-        std::size_t head = kernel->code.find("__global__");
-        bool is_ahead = false;
-        for (int bytes : {4, 8, 16})
-          is_ahead |= kernel->code.find(cat("tw_copy_async_", bytes, "("), head) != std::string::npos;
-        EXPECT_EQ(instructions.count("LDGSTS") > 0, is_ahead) << kernel->code;
-        ahead += is_ahead;
-        EXPECT_EQ(cuda::why_unfit(*code), "");
-        ++compiled;
+  test::Scheduled plain(use, {}, "");
+  rules::Library library = rules::Library::built_in();
+  Program wanted = plain.program();
+  if (use.find("f32") != std::string::npos) wanted.tolerance = {5e-2, 5e-2};  // may be rounded
+  CandidateSpace space = make_candidate_space(wanted, *library.find_set("cuda"), library, target, errors);
+  EXPECT_EQ(errors, "");
+  CandidateBuilder builder(space);
+  CompiledDraws out;
+  for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+    const std::vector<std::string>& names = space.space.sketches[s].rules;
+    if (std::find(names.begin(), names.end(), "warp_mma") == names.end()) continue;
+    for (u64 seed = 0; seed < 6; ++seed) {
+      Rng rng(seed, s);
+      Candidate candidate;
+      EXPECT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
+      Result<Program> program = builder.build(candidate, &rng);
+      EXPECT_TRUE(program) << to_string(program.rejected());
+      if (!program) continue;
+      Arena arena;
+      Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+      if (!lowered) continue;
+      Result<Kernel> kernel = device_source(*lowered, target, "mm");
+      EXPECT_TRUE(kernel);
+      std::optional<cuda::Compiled> code = cuda::compile(kernel->code, arch, error);
+      EXPECT_TRUE(code) << error << "\n" << kernel->code;
+      if (!code) continue;
+      // Padding may have a kernel of its own.
+      auto by_products = [&](const cuda::CubinKernel& a, const cuda::CubinKernel& b) { return a.count(multiply) < b.count(multiply); };
+      const cuda::CubinKernel& instructions = *std::max_element(code->code.begin(), code->code.end(), by_products);
+      EXPECT_GT(instructions.count(multiply), 0) << kernel->code;
+      EXPECT_GT(instructions.count("LDSM"), 0) << kernel->code;
+      EXPECT_EQ(instructions.count("STL"), 0);
+      if (kernel->code.find("tw_placed") != std::string::npos) {
+        ++out.staged;
+        out.staged_halves += code->ptx.find("st.global.u16") != std::string::npos || code->ptx.find("st.global.b16") != std::string::npos;
       }
+      std::size_t head = kernel->code.find("__global__");
+      bool is_ahead = false, is_filled = false;
+      for (int bytes : {4, 8, 16}) {
+        is_filled |= kernel->code.find(cat("tw_copy_async_or_zeros_", bytes, "("), head) != std::string::npos;
+        is_ahead |= is_filled || kernel->code.find(cat("tw_copy_async_", bytes, "("), head) != std::string::npos;
+      }
+      EXPECT_EQ(instructions.count("LDGSTS") > 0, is_ahead) << kernel->code;
+      out.ahead += is_ahead;
+      out.filled += is_filled;
+      EXPECT_EQ(cuda::why_unfit(*code), "");
+      ++out.compiled;
     }
-    EXPECT_GE(compiled, 5) << type;
-    EXPECT_GE(ahead, 1) << type;
-    EXPECT_GE(staged, 3) << type << ": sums over operands in shared memory";
   }
+  return out;
+}
+
+TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  for (const char* type : {"f16", "bf16", "i8", "u8", "f32"}) {
+    CompiledDraws draws = compile_products(cat("matmul(M = 512, N = 512, K = 256, T = ", type, ")"), type[1] == '8' ? "IMMA" : "HMMA", GetParam());
+    EXPECT_GE(draws.compiled, 5) << type;
+    EXPECT_GE(draws.ahead, 1) << type;
+    EXPECT_EQ(draws.filled, 0) << type << ": no tile sticks out";
+    EXPECT_GE(draws.staged, 3) << type << ": sums over operands in shared memory";
+    EXPECT_EQ(draws.staged_halves, 0) << type;
+  }
+}
+
+// Tiles that stick out: zeros come by the same asynchronous copies where the rows of an operand are aligned.
+TEST_P(Nvrtc, ProductsThatNoTileFitsUseMatrixInstructions) {
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  const char* aligned[] = {"matmul(M = 1000, N = 1000, K = 1000, T = f16)", "matmul(M = 100, N = 100, K = 100, T = f32)",
+                           "conv2d(N = 1, H = 15, W = 13, CI = 24, CO = 40, K = 3, padding = 1, T = bf16)"};
+  for (const char* use : aligned) {
+    CompiledDraws draws = compile_products(use, "HMMA", GetParam());
+    EXPECT_GE(draws.compiled, 5) << use;
+    EXPECT_GE(draws.filled, 1) << use;
+  }
+  EXPECT_GE(compile_products("batch_matmul(B = 3, M = 100, N = 65, K = 197, T = f16)", "HMMA", GetParam()).compiled, 5);
+  EXPECT_GE(compile_products("matmul(M = 65, N = 197, K = 33, T = i8)", "IMMA", GetParam()).compiled, 5);
 }
 
 TEST(NvrtcLog, SaysRegistersAndSpills) {
