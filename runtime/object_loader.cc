@@ -254,33 +254,34 @@ struct ObjectLoading {
     u64 here = reinterpret_cast<u64>(at);
     bool wide = type == R_X86_64_64 || type == R_X86_64_PC64;
     if (room < (wide ? 8u : 4u)) return fail("a relocation lies outside its section");
+    const u64 addend = static_cast<u64>(entry.r_addend);  // sums wrap around, as the linker's do
     i64 value = 0;
     bool is_unsigned = false;
     switch (type) {
       case R_X86_64_64:
-        value = static_cast<i64>(*address) + entry.r_addend;
+        value = static_cast<i64>(*address + addend);
         break;
       case R_X86_64_PC64:
-        value = static_cast<i64>(*address - here) + entry.r_addend;
+        value = static_cast<i64>(*address - here + addend);
         break;
       case R_X86_64_PC32:
       case R_X86_64_PLT32:
         if (is_function_elsewhere(index)) address = far_stub(index, *address);
         if (!address) return false;
-        value = static_cast<i64>(*address - here) + entry.r_addend;
+        value = static_cast<i64>(*address - here + addend);
         break;
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
       case R_X86_64_REX_GOTPCRELX:
         if (!slot[index] && slots + 8 > slot_limit)
           return fail("the address table of the object is full");
-        value = static_cast<i64>(slot_of(index, *address) - here) + entry.r_addend;
+        value = static_cast<i64>(slot_of(index, *address) - here + addend);
         break;
       case R_X86_64_32:
         is_unsigned = true;
         [[fallthrough]];
       case R_X86_64_32S:
-        value = static_cast<i64>(*address) + entry.r_addend;
+        value = static_cast<i64>(*address + addend);
         break;
       default:
         return fail(cat("relocation type ", type, " against `",

@@ -143,7 +143,7 @@ Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type
            Type::any();
   }
   if (depth_ >= 8) return Type::any();
-  auto inner = std::make_shared<TypeScope>();
+  auto inner = new_scope();
   for (std::size_t i = 0; i < values.size(); ++i)
     inner->names[std::string(function.parameters[i])] = values[i];
   // What is wrong inside may be in another module's text; the evaluator names it where it runs.
@@ -163,7 +163,7 @@ Type TypeChecker::call_lambda(const Type& lambda, const std::vector<Type>& value
            Type::any();
   }
   if (depth_ >= 8) return Type::any();
-  auto inner = std::make_shared<TypeScope>();
+  auto inner = new_scope();
   inner->parent = std::const_pointer_cast<TypeScope>(lambda.scope);
   for (std::size_t i = 0; i < values.size(); ++i)
     inner->names[std::string(lambda.lambda->parameters[i]->name)] = values[i];

@@ -87,7 +87,7 @@ Type TypeChecker::type_of_items(Array<const ast::Expr*> items, const TypeScopePt
 
 Type TypeChecker::type_of_comprehension(const ast::Comprehension* n, const TypeScopePtr& scope) {
   Type over = list_of(n->over, scope);
-  auto inner = std::make_shared<TypeScope>();
+  auto inner = new_scope();
   inner->parent = scope;
   Type item = over.item();
   bool whole = n->names.size() == 1;

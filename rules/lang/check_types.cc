@@ -18,7 +18,7 @@ void check_parameter(const ast::Argument& given, const Rule& rule, const Declare
 
 void TypeChecker::check(const ast::Argument& given, const Rule& rule) {
   Diagnostics elsewhere(diagnostics_.source());  // what is wrong in the rule itself is said there
-  auto empty = std::make_shared<TypeScope>();
+  auto empty = new_scope();
   for (const RuleParam& param : rule.params) {
     if (param.name != given.name) continue;
     Type wanted = TypeChecker(declared_, elsewhere).type_of(param.value, empty);
@@ -31,7 +31,7 @@ void TypeChecker::check(const ast::Argument& given, const Rule& rule) {
 }
 
 void TypeChecker::check(const RuleSet& set) {
-  auto empty = std::make_shared<TypeScope>();
+  auto empty = new_scope();
   for (const SetEntry& entry : set.entries) {
     for (const ast::Argument& argument : entry.arguments) type_of(argument.value, empty);
   }
@@ -39,14 +39,14 @@ void TypeChecker::check(const RuleSet& set) {
 
 // On its own: what is wrong for any arguments.
 void TypeChecker::check(const UserFunction& function) {
-  auto scope = std::make_shared<TypeScope>();
+  auto scope = new_scope();
   for (Str parameter : function.parameters) scope->names[std::string(parameter)] = Type::any();
   type_of(function.body, scope);
 }
 
 void TypeChecker::check(const Rule& rule) {
-  auto scope = std::make_shared<TypeScope>();
-  auto empty = std::make_shared<TypeScope>();
+  auto scope = new_scope();
+  auto empty = new_scope();
   is_post_ = rule.is_post;
   if (!rule.is_schedule())
     scope->names[std::string(rule.argument)] =
@@ -103,7 +103,7 @@ void TypeChecker::for_loop(const Statement& s, const TypeScopePtr& scope) {
   if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
     item = type_error(s.value->span, cat("a list of ", s.variables.size(), " in this list"), item);
   auto body = [&] {
-    auto inner = std::make_shared<TypeScope>();
+    auto inner = new_scope();
     inner->parent = scope;
     for (Str name : s.variables) inner->names[std::string(name)] = whole ? item : item.item();
     run(s.body, inner);

@@ -29,6 +29,12 @@ class TypeChecker {
  public:
   TypeChecker(const Declared& declared, Diagnostics& diagnostics)
       : declared_(declared), diagnostics_(diagnostics) {}
+  TypeChecker(const TypeChecker&) = delete;
+  TypeChecker& operator=(const TypeChecker&) = delete;
+  // A function's type holds the scope that it was written in, which may hold the function: nobody else would take them apart.
+  ~TypeChecker() {
+    for (const TypeScopePtr& scope : scopes_) scope->names.clear();
+  }
 
   void check(const Rule& rule);
   void check(const UserFunction& function);
@@ -39,6 +45,8 @@ class TypeChecker {
   using Kind = Type::Kind;
   // The names in all scopes from here outwards, by value: to go back to, or to join with.
   using Snapshot = std::vector<std::map<std::string, Type, std::less<>>>;
+
+  TypeScopePtr new_scope() { return scopes_.emplace_back(std::make_shared<TypeScope>()); }
 
   // ---- statements
   void run(const Statements& statements, const TypeScopePtr& scope);
@@ -93,6 +101,7 @@ class TypeChecker {
 
   const Declared& declared_;
   Diagnostics& diagnostics_;
+  std::vector<TypeScopePtr> scopes_;  // all that were made
   bool is_post_ = false;   // of a postprocessor: nothing is open
   int depth_ = 0;          // functions inside functions
   i64 work_left_ = 20000;  // expressions of one rule; beyond that all is Any
