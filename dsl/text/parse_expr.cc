@@ -313,7 +313,8 @@ const ast::Expr* Parser::primary() {
   }
   if (at("(")) return parenthesized();
   if (at("[")) return bracketed();
-  if (at("{")) return dictionary();
+  // Else a body begins where an expression is missing.
+  if (at("{") && (brackets_ > 0 || peek(1).kind == TokenKind::Text)) return dictionary();
   error_expected("an expression");
   return nullptr;
 }

@@ -66,7 +66,7 @@ TEST(Docs, TheCommandPrintsTheTables) {
   Finished one = test::tracewright({"language", "split"});
   EXPECT_EQ(
       one.out,
-      "split(loop: ~loop, factors: ~[int or _]) -> [loop]\n"
+      "split(loop: ~loop, factors: ~[int or _], preserve_unit_iters: bool = true, disable_predication: bool = false) -> [loop]\n"
       "  Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.\n");
   Finished set = test::tracewright({"language", "untuned"});
   EXPECT_EQ(set.out, cat("# rules/sets.tw of tracewright ", TW_VERSION, "\nrules untuned {\n}\n"));
