@@ -149,14 +149,14 @@ std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, i64 
 
 void KernelPrinter::load_operands_ahead(const For* nest) {
   const Annotation* mark = find_annotation(nest->annotations, kOperandsAheadMark);
-  if (!mark || mark->integer < 1 || static_cast<std::size_t>(mark->integer) > behind_.size()) return;
-  auto distance = static_cast<std::size_t>(mark->integer);
+  if (!mark || mark->value.integer < 1 || static_cast<std::size_t>(mark->value.integer) > behind_.size()) return;
+  auto distance = static_cast<std::size_t>(mark->value.integer);
   const For* later = as<For>(behind_[distance - 1]);
   if (!later || !find_annotation(later->annotations, kWarpMmaMark)) return;
   std::optional<WarpMma> mma = match_warp_mma(later, threads_, ranges_);
   if (!mma) return;
   Array<const Stmt*> around = behind_;
-  behind_ = {around.begin() + distance, around.size() - distance};
+  behind_ = around.subspan(distance);
   fragment(mma->a, 2, mma->pieces, false), fragment(mma->b, 1, mma->pieces, true);
   behind_ = around;
 }
