@@ -159,7 +159,9 @@ TEST_P(PlantedBug, IsFoundInEveryOrder) {
     const auto& statuses = GetParam().found_as;
     EXPECT_NE(std::find(statuses.begin(), statuses.end(), verdict.report.status), statuses.end())
         << name_of(verdict.report.status) << ", " << verdict.message;
-    if (verdict.report.status == S::Timeout) EXPECT_NE(verdict.message.find(" s of processor time"), std::string::npos) << verdict.message;
+    if (verdict.report.status == S::Timeout) {
+      EXPECT_NE(verdict.message.find(" s of processor time"), std::string::npos) << verdict.message;
+    }
   }
 }
 
