@@ -1,5 +1,8 @@
+#include <dlfcn.h>
+
 #include <cstring>
 
+#include "backends/cuda/toolkit.h"
 #include "bench/gpu/libraries.h"
 #include "dsl/base/text.h"
 
