@@ -37,7 +37,17 @@ Schedule Schedule::fork() const {
   return copy;
 }
 
-Result<u32> Schedule::apply(const InstructionKind& kind, Array<Arg> arguments, Decision decision, Array<Str> names) {
+// With the defaults of those that are not given: an instruction may have got more since a caller was written.
+static std::vector<Arg> with_defaults(const InstructionKind& kind, Array<Arg> given) {
+  std::vector<Arg> all(given.begin(), given.end());
+  while (all.size() < kind.parameters.size() && !kind.parameters[all.size()].fallback.empty())
+    all.push_back(default_argument(kind.parameters[all.size()]));
+  return all;
+}
+
+Result<u32> Schedule::apply(const InstructionKind& kind, Array<Arg> given, Decision decision, Array<Str> names) {
+  std::vector<Arg> complete = with_defaults(kind, given);
+  Array<Arg> arguments(complete);
   u32 first = static_cast<u32>(state_.values().size());
   Program before = state_.program();
   Status status = kind.apply(state_, arguments, {&decision, &rng_, false}, state_.values());
