@@ -31,8 +31,7 @@ class Schedule {
   const Program& program() const { return state_.program(); }
   const Trace& trace() const { return trace_; }
 
-  // Applies and records one instruction; arguments at the end that have defaults may be missing. Returns the index of its first value; names are for its
-  // results ("" or too few: made up).
+  // Applies and records one instruction; last arguments may be left to their defaults. Returns the index of its first value; names are for its results ("" or too few: made up).
   // decision: for samples; open = drawn.
   Result<u32> apply(const InstructionKind& kind, Array<Arg> arguments, Decision decision = {}, Array<Str> names = {});
 
