@@ -148,8 +148,8 @@ static std::optional<StoragePlan> plan_of(const std::vector<SharedRoom>& rooms) 
   std::vector<StorageNeed> needs;
   i64 all = 0;
   for (const SharedRoom& room : rooms) {
-    needs.push_back({room.span, room.bytes});
-    all += aligned_shared(room.bytes);
+    needs.push_back({room.span, aligned_shared(room.bytes)});
+    all += needs.back().bytes;
   }
   StoragePlan plan = first_fit(needs, kSharedAlignment);
   return plan.bytes < all ? std::optional(plan) : std::nullopt;
