@@ -124,7 +124,7 @@ TEST(Docs, EachCaseThatIsNamedExists) {
     }
     EXPECT_TRUE(titles.empty()) << "no file is named: " << line;
   }
-  EXPECT_GE(cases, 50);
+  EXPECT_GE(cases, 200);
 }
 
 // ---- examples
