@@ -1,6 +1,7 @@
 // Quantiles of measured times and ratios. A header alone, because workers do not link the library.
 #pragma once
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace tw {

@@ -190,6 +190,25 @@ TEST(IterMap, SplitsAndFusionsAreUnderstood) {
   EXPECT_TRUE(are_determined({y}, {b.add(b.mul(x, 3), y)}, nullptr, world.ranges, {x}));
 }
 
+// Where a map of two parameters sends the elements, each to a place of its own inside of the shape, from which the inverse, over
+// variables numbered from 10 on, leads back.
+std::set<Element> places_of(SmallWorld& world, const std::vector<const Expr*>& results, const List<i64>& shape,
+                            const List<const Expr*>& inverse) {
+  std::set<Element> places;
+  world.for_all([&](const std::vector<i64>& values) {
+    Element place;
+    std::vector<i64> at(20);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      place.push_back(value_of(results[r], values));
+      at[10 + r] = place[r];
+      ASSERT_LT(place[r], shape[r]);
+    }
+    ASSERT_TRUE(places.insert(place).second);
+    for (std::size_t p = 0; p < 2; ++p) ASSERT_EQ(value_of(inverse[p], at), values[p]);
+  });
+  return places;
+}
+
 // Every map that permutes parameters, some of them tiled.
 TEST(IndexMap, TilesAreInvertedAndKeepElementsApart) {
   Rng rng(9);
@@ -210,18 +229,7 @@ TEST(IndexMap, TilesAreInvertedAndKeepElementsApart) {
     std::optional<TiledMap> map = tiled_map(world.arena, world.vars, results, extents, coordinates);
     if (!map) continue;
     ++accepted;
-    std::set<Element> places;
-    world.for_all([&](const std::vector<i64>& values) {
-      Element place;
-      std::vector<i64> at(20);
-      for (std::size_t r = 0; r < results.size(); ++r) {
-        place.push_back(value_of(results[r], values));
-        at[10 + r] = place[r];
-        ASSERT_LT(place[r], map->shape[r]);
-      }
-      ASSERT_TRUE(places.insert(place).second);
-      for (std::size_t p = 0; p < 2; ++p) ASSERT_EQ(value_of(map->inverse[p], at), values[p]);
-    });
+    std::set<Element> places = places_of(world, results, map->shape, map->inverse);
     i64 size = 1;
     for (i64 extent : map->shape) size *= extent;
     EXPECT_EQ(map->pads(), size > static_cast<i64>(places.size()));
@@ -250,21 +258,8 @@ TEST(IndexMap, FusedRotatedAndReshapedHaveTheirInverse) {
     std::optional<FusedMap> map = fused_map(world.arena, world.vars, results, extents, coordinates);
     if (!map) continue;
     ++accepted;
-    bool is_rotated = false;
-    std::set<Element> places;
-    world.for_all([&](const std::vector<i64>& values) {
-      Element place;
-      std::vector<i64> at(20);
-      for (std::size_t r = 0; r < results.size(); ++r) {
-        place.push_back(value_of(results[r], values));
-        at[10 + r] = place[r];
-        ASSERT_LT(place[r], map->shape[r]);
-        is_rotated |= results[r] == pool[7] || results[r] == pool[8] || results[r] == pool[10];
-      }
-      ASSERT_TRUE(places.insert(place).second);
-      for (std::size_t p = 0; p < 2; ++p) ASSERT_EQ(value_of(map->inverse[p], at), values[p]);
-    });
-    rotated += is_rotated;
+    places_of(world, results, map->shape, map->inverse);
+    rotated += std::any_of(results.begin(), results.end(), [&](const Expr* e) { return e == pool[7] || e == pool[8] || e == pool[10]; });
     i64 size = 1;
     for (i64 extent : map->shape) size *= extent;
     EXPECT_EQ(size, n * m);
