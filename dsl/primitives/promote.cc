@@ -34,18 +34,6 @@ struct Plan {
   List<const For*> outer_reductions;
 };
 
-Status is_reduction_loop(const Block* block, const For* loop) {
-  if (!feeds(loop, block, IterKind::R)) {
-    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name)
-        .about_loop(loop->id.value);
-  }
-  if (feeds(loop, block, IterKind::S)) {
-    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name)
-        .about_loop(loop->id.value);
-  }
-  return ok();
-}
-
 // The tile starts at multiples of its extents, so that i % extent is the place in the tile.
 Status is_aligned(const Plan& plan, const For* loop) {
   if (!plan.tile.exact) {
@@ -89,7 +77,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
                   static_cast<i64>(written.size()))
         .about_block(id.value);
   }
-  TW_TRY_STATUS(is_reduction_loop(block, loop));
+  TW_TRY_STATUS(check_feeds_only_reduction(loop, block));
   if (!as<Store>(block->body))
     return reject("expected the body of block `{a}` to be one store", block->name).about_block(id.value);
   if (block->init) {
@@ -106,7 +94,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   for (int i = 0; i < path.size(); ++i) {
     const For* other = as<For>(path[i]);
     if (!other || !feeds(other, block, IterKind::R) || other->extent == 1) continue;
-    TW_TRY_STATUS(is_reduction_loop(block, other));
+    TW_TRY_STATUS(check_feeds_only_reduction(other, block));
     if (i < plan.at) plan.outer_reductions.push_back(other);
   }
   return plan;

@@ -30,24 +30,12 @@ struct Plan {
   List<const For*> reduction_loops;
 };
 
-Status reduces_only(const Block* block, const For* loop) {
-  if (!feeds(loop, block, IterKind::R)) {
-    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name)
-        .about_loop(loop->id.value);
-  }
-  if (feeds(loop, block, IterKind::S)) {
-    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name)
-        .about_loop(loop->id.value);
-  }
-  return ok();
-}
-
 Result<List<const For*>> reduction_loops(const Plan& plan) {
   List<const For*> loops;
   for (int i = 0; i < plan.path.size(); ++i) {
     const For* loop = as<For>(plan.path[i]);
     if (!loop || !feeds(loop, plan.block, IterKind::R)) continue;
-    TW_TRY_STATUS(reduces_only(plan.block, loop));
+    TW_TRY_STATUS(check_feeds_only_reduction(loop, plan.block));
     if (i < plan.own_top) {
       return reject("reduction loop `{a}` contains more than block `{b}`", loop->var->name, plan.block->name)
           .about_loop(loop->id.value);
@@ -84,7 +72,7 @@ Result<Plan> plan_for(const State& state, LoopId id, i64 axis) {
   }
   const Block* block = below[0];
   TW_TRY_STATUS(is_reduction(state.program().body, block));
-  TW_TRY_STATUS(reduces_only(block, loop));
+  TW_TRY_STATUS(check_feeds_only_reduction(loop, block));
   std::optional<Reducer> reducer = reducer_of(block);
   if (!reducer) {
     return reject("block `{a}` is no sum, product, max, min, argmax or argmin that starts from the identity",

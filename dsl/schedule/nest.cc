@@ -310,6 +310,16 @@ bool feeds(const For* loop, const Block* block, IterKind kind) {
   return false;
 }
 
+Status check_feeds_only_reduction(const For* loop, const Block* block) {
+  if (!feeds(loop, block, IterKind::R)) {
+    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+  }
+  if (feeds(loop, block, IterKind::S)) {
+    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+  }
+  return ok();
+}
+
 const Stmt* MirroredNest::around(Build build, const Stmt* body) const {
   for (std::size_t i = fresh.size(); i-- > 0;) body = build.with_body(fresh[i], body);
   return body;

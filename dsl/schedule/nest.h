@@ -63,6 +63,8 @@ void insert_after(State& state, const Stmt* anchor, const Stmt* added);
 
 // Does the loop's variable occur in the binding of an iter of this kind?
 bool feeds(const For* loop, const Block* block, IterKind kind);
+// Does it occur in bindings of R iters, and of these only?
+Status check_feeds_only_reduction(const For* loop, const Block* block);
 
 // A second nest over the spatial points of a block: for a block that initialises, loads or stores what the first one
 // computes.
