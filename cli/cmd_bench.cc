@@ -14,7 +14,6 @@
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
-#include "cli/rebuild.h"
 #include "cli/stored.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/rng.h"
@@ -64,22 +63,10 @@ PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
 
 // nullopt after a message.
 std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, const TuneTask& task) {
-  TaskKey key = key_of(task);
-  std::optional<Record> best = best_record(database, key.workload, key.target);
-  if (!best) return std::nullopt;
-  if (!best->id)
-    return say(cat(task.name, ": no kernel in ", database.path(),
-                   "; `tracewright tune` finds some")),
-           std::nullopt;
-  std::optional<TraceFile> file = open_trace_file(database, *best);
-  if (!file) return std::nullopt;
-  std::string error;
-  std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
-  std::optional<Kernel> kernel =
-      rebuilt ? compile(*rebuilt, task.target, "kernel", error) : std::nullopt;
-  if (!kernel) return say(cat(task.name, ": ", error)), std::nullopt;
+  std::optional<StoredKernel> stored = best_kernel(database, task, "kernel");
+  if (!stored) return std::nullopt;
   BenchTask out{task.name,
-                std::move(*kernel),
+                std::move(stored->kernel),
                 task.target.threads,
                 task.target.vector_bits,
                 count_flops(task.program.program),

@@ -7,7 +7,6 @@
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
-#include "cli/rebuild.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
@@ -41,29 +40,15 @@ std::string doc_of(const TuneTask& task) {
 // What becomes of one task; nullopt after a message.
 std::optional<ExportedTask> export_task(Database& database, const TuneTask& task,
                                         const std::string& library) {
-  TaskKey key = key_of(task);
-  std::optional<Record> best = best_record(database, key.workload, key.target);
-  if (!best) return std::nullopt;
-  if (!best->id)
-    return say(cat(task.name, ": no kernel in ", database.path(),
-                   "; `tracewright tune` finds some")),
-           std::nullopt;
-  std::optional<TraceFile> file = open_trace_file(database, *best);
-  if (!file) return std::nullopt;
-  std::string error;
-  // The list's program, not the stored one: names of buffers are those that the user gives now.
-  std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
-  std::optional<Kernel> kernel =
-      rebuilt ? compile(*rebuilt, task.target, kernel_symbol(library, task.name), error)
-              : std::nullopt;
-  if (!kernel) return say(cat(task.name, ": ", error)), std::nullopt;
+  std::optional<StoredKernel> stored = best_kernel(database, task, kernel_symbol(library, task.name));
+  if (!stored) return std::nullopt;
   return ExportedTask{task.name,
                       doc_of(task),
-                      std::move(*kernel),
+                      std::move(stored->kernel),
                       task.target,
-                      best->seconds,
-                      best->id,
-                      print_trace_file({best->version, key.target, task.program, file->trace})};
+                      stored->record.seconds,
+                      stored->record.id,
+                      print_trace_file({stored->record.version, key_of(task).target, task.program, stored->file.trace})};
 }
 
 int export_list(const Options& options) {

@@ -2,6 +2,7 @@
 
 #include <boost/json/object.hpp>
 
+#include "cli/loaded_list.h"
 #include "cli/output.h"
 #include "cli/rebuild.h"
 #include "dsl/base/text.h"
@@ -43,6 +44,20 @@ std::optional<TraceFile> open_trace_file(Database& database, const Record& recor
   std::optional<TraceFile> file = trace_file_of(database, record, error);
   if (!file) say(cat("record ", record.id, " cannot be read:\n", error));
   return file;
+}
+
+std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol) {
+  TaskKey key = key_of(task);
+  std::optional<Record> best = best_record(database, key.workload, key.target);
+  if (!best) return std::nullopt;
+  if (!best->id) return say(cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some")), std::nullopt;
+  std::optional<TraceFile> file = open_trace_file(database, *best);
+  if (!file) return std::nullopt;
+  std::string error;
+  std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
+  std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, task.target, symbol, error) : std::nullopt;
+  if (!kernel) return say(cat(task.name, ": ", error)), std::nullopt;
+  return StoredKernel{std::move(*best), std::move(*file), std::move(*kernel)};
 }
 
 boost::json::value to_json(const Record& record) {

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.h"
 #include "runtime/database.h"
 #include "runtime/trace_file.h"
+#include "sampler/search/tune.h"
 
 namespace tw::cli {
 
@@ -30,6 +32,15 @@ std::optional<Record> best_record(Database& database, const std::string& workloa
 
 // The trace file of a record; nullopt after a message.
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record);
+
+// The fastest kernel of a task, built again from its record for the task's own program: names of buffers are those that the user
+// gives now. `symbol` is the prefix of its entry points. nullopt after a message, also if there is none.
+struct StoredKernel {
+  Record record;
+  TraceFile file;
+  Kernel kernel;
+};
+std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol);
 
 boost::json::value to_json(const Record& record);
 
