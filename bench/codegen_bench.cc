@@ -3,13 +3,13 @@
 // (first quartiles).
 //   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--pad 0] [--rows-outside] [--conv] [--cpu znver3]
 //                 [--rounds 15] [--asm]
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <random>
 #include <sstream>
 
 #include "backends/backend.h"
+#include "dsl/base/clock.h"
 #include "runtime/object_loader.h"
 #include "tests/support/aligned.h"
 #include "tests/support/lowered_conv.h"
@@ -18,13 +18,11 @@
 namespace tw {
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Twelve independent chains of FMAs on whole registers, in GFLOP/s: what the machine can do at best.
 double fma_rate(int bits) {
   constexpr i64 kRounds = 40000;
   i64 rounds = kRounds;
-  double start = seconds();
+  double start = seconds_now();
 #define FMA(reg, c) "vfmadd231ps %%" reg "12, %%" reg "13, %%" reg #c "\n"
 #define FMAS(reg) FMA(reg, 0) FMA(reg, 1) FMA(reg, 2) FMA(reg, 3) FMA(reg, 4) FMA(reg, 5) \
                   FMA(reg, 6) FMA(reg, 7) FMA(reg, 8) FMA(reg, 9) FMA(reg, 10) FMA(reg, 11)
@@ -32,7 +30,7 @@ double fma_rate(int bits) {
     "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13")
   if (bits == 512) FMA_LOOP("zmm");
   else FMA_LOOP("ymm");
-  return 2.0 * 12 * kRounds * (bits / 32) / (seconds() - start) * 1e-9;
+  return 2.0 * 12 * kRounds * (bits / 32) / (seconds_now() - start) * 1e-9;
 }
 
 struct Options {
@@ -85,9 +83,9 @@ void measure(const Options& options, const std::string& name, const LoweredProgr
   int calls = std::max(1, static_cast<int>(4e8 / flops));
   for (int round = 0; round < options.rounds; ++round) {
     peak = std::max(peak, fma_rate(options.bits));
-    double start = seconds();
+    double start = seconds_now();
     for (int i = 0; i < calls; ++i) run(buffers.data(), nullptr, nullptr, nullptr);
-    best = std::max(best, flops * calls / (seconds() - start) * 1e-9);
+    best = std::max(best, flops * calls / (seconds_now() - start) * 1e-9);
   }
   std::printf("%-12s %7.1f GFLOP/s  %5.1f%% of %6.1f   jit %5.2f ms (build %.2f passes %.2f codegen %.2f)  stack accesses %d  %zu B\n",
               name.c_str(), best, 100 * best / peak, peak, quartile(total), quartile(build), quartile(passes), quartile(codegen),

@@ -1,19 +1,17 @@
 // How long features and drafts take: microseconds per scheduled program, with packing and an epilogue, as the search asks for them.
 //   features_bench [ROUNDS]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "costmodel/draft_model.h"
 #include "costmodel/features.h"
+#include "dsl/base/clock.h"
 #include "tests/support/scheduled.h"
 
 namespace tw {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The fastest of many short runs: the machine may be busy with other things.
 template <class Work>
@@ -21,9 +19,9 @@ double microseconds(int rounds, Work work) {
   constexpr int kRun = 50;
   double best = 1e9;
   for (int round = 0; round < rounds; ++round) {
-    double start = now();
+    double start = seconds_now();
     for (int i = 0; i < kRun; ++i) work();
-    best = std::min(best, (now() - start) / kRun);
+    best = std::min(best, (seconds_now() - start) / kRun);
   }
   return best * 1e6;
 }

@@ -5,9 +5,9 @@
 // process may use; and both in a second of processor time, which other work on the machine disturbs less.
 #include <time.h>
 
-#include <chrono>
 #include <cstdio>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/evolution.h"
@@ -27,8 +27,6 @@ double cpu_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Rounds of evolution as a search without a device makes them, for three seconds or until the space is used up.
 void print_candidates(const CandidateSpace& space) {
   EvolutionOptions options;
@@ -36,14 +34,14 @@ void print_candidates(const CandidateSpace& space) {
   KnownCandidates known;
   EvolutionStats stats;
   HashSet none;
-  double begin = now(), cpu = cpu_seconds();
+  double begin = seconds_now(), cpu = cpu_seconds();
   std::vector<Candidate> elites;
   i64 before = -1;
-  for (u64 round = 0; now() - begin < 3 && stats.candidates > before; ++round) {
+  for (u64 round = 0; seconds_now() - begin < 3 && stats.candidates > before; ++round) {
     before = stats.candidates;
     elites = evolve(space, elites, none, nullptr, 64, Rng(1, round), options, known, stats);
   }
-  double seconds = now() - begin, found = static_cast<double>(stats.candidates);
+  double seconds = seconds_now() - begin, found = static_cast<double>(stats.candidates);
   cpu = cpu_seconds() - cpu;
   std::printf(
       "  %6lld different candidates, %6lld repeats, %6lld rejected: %.0f different ones a second, %.0f in a second of "

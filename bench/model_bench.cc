@@ -4,18 +4,16 @@
 // the best-scored one (1 = found), and what learning and scoring take.
 //   model_bench LIST.yaml DATABASE [--models tree,mlp,random] [--share 0.5] [--interleaved] [--seeds 3]
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 
 #include "cli/loaded_list.h"
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
+#include "dsl/base/clock.h"
 #include "sampler/search/task_state.h"
 
 namespace tw::bench {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Quiet : public TuneObserver {
  public:
@@ -62,14 +60,14 @@ void measure(const std::string& name, const Halves& data, int seeds) {
     MadeModel made = make_model(name, feature_columns(), static_cast<u64>(seed));
     if (!made.model) return void(std::printf("%-8s %s\n", name.c_str(), made.note.c_str()));
     for (int pass = 0; pass < 2; ++pass) {  // the first one may include opening libraries
-      double begin = now();
+      double begin = seconds_now();
       TrainReport report = made.model->update(data.learned, Effort::Round);
-      learning[pass] += (now() - begin) / seeds;
+      learning[pass] += (seconds_now() - begin) / seeds;
       if (!report.problem.empty()) std::printf("%s: %s\n", name.c_str(), report.problem.c_str());
     }
-    double begin = now();
+    double begin = seconds_now();
     std::vector<float> scores = made.model->predict(data.ranked.features);
-    scoring += (now() - begin) / seeds;
+    scoring += (seconds_now() - begin) / seeds;
     Accuracy found = accuracy(scores, data.ranked.seconds, data.ranked.group);
     mean.top1 += found.top1 / seeds, mean.top5 += found.top5 / seeds;
     mean.pairwise += found.pairwise / seeds, mean.recall += found.recall / seeds;

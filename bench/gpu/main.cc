@@ -14,13 +14,13 @@
 #include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
 #include "bench/gpu/conformance.h"
 #include "bench/gpu/sections.h"
 #include "cli/output.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 
 namespace tw::gpu_bench {
@@ -36,8 +36,6 @@ struct Options {
   int device = 0, finalists = 10;
   std::vector<int> skip;
 };
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A file of the bundle, or of the source tree beside the build.
 std::string shipped(const std::string& name) {
@@ -85,10 +83,10 @@ Part run_part(std::vector<std::string> words, double seconds) {
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   std::string text;
-  double end = now() + seconds;
+  double end = seconds_now() + seconds;
   pollfd wanted{ends[0], POLLIN, 0};
   for (char part[4096]; failed == 0;) {
-    int left = static_cast<int>((end - now()) * 1000);
+    int left = static_cast<int>((end - seconds_now()) * 1000);
     out.is_late = left <= 0 || poll(&wanted, 1, left) == 0;
     ssize_t got = out.is_late ? 0 : read(ends[0], part, sizeof part);
     if (got <= 0) break;
@@ -114,7 +112,7 @@ Part run_part(std::vector<std::string> words, double seconds) {
 
 class Report {
  public:
-  explicit Report(const Options& options) : options_(options), end_(now() + options.seconds) {}
+  explicit Report(const Options& options) : options_(options), end_(seconds_now() + options.seconds) {}
 
   int run(const std::string& device_name) {
     if (is_wanted("conformance")) collect("conformance", 120);
@@ -138,7 +136,7 @@ class Report {
     if (!options_.expected.empty()) words.insert(words.end(), {"--expected", options_.expected});
     json::array ended, rows;  // what ended an attempt; the rows of the latest one, which repeats those of the others
     for (int attempt = 0; attempt < 3; ++attempt) {
-      double left = std::min(seconds, end_ - now());
+      double left = std::min(seconds, end_ - seconds_now());
       if (left < 5) {
         ended.push_back({{"skipped", section}, {"problem", "no time was left"}});
         break;

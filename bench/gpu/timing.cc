@@ -1,9 +1,9 @@
 #include "bench/gpu/timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 
@@ -18,8 +18,6 @@ const cuda::Api& driver() {
 }
 
 i64 flush_bytes(device::Device& device) { return std::max<i64>(i64{64} << 20, 2 * i64{cuda::attribute_of(device, cuda::L2Bytes)}); }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Of each round in which both were timed.
 std::vector<double> ratios(const std::vector<double>& of, const std::vector<double>& to) {
@@ -105,8 +103,8 @@ std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const T
     double calls = options.sample_seconds / std::max(once, 1e-7);
     recorded[i] = record(all[i], static_cast<int>(std::clamp(calls, 1.0, double{kMostInGraph})));
   }
-  double begin = now();
-  for (int round = 0; round < options.rounds && (round < 5 || now() - begin < options.budget_seconds); ++round) {
+  double begin = seconds_now();
+  for (int round = 0; round < options.rounds && (round < 5 || seconds_now() - begin < options.budget_seconds); ++round) {
     for (std::size_t turn = 0; turn < all.size(); ++turn) {
       std::size_t i = (turn + static_cast<std::size_t>(round)) % all.size();
       int code = 0;

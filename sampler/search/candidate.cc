@@ -1,30 +1,28 @@
 #include "sampler/search/candidate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <mutex>
 #include <set>
 #include <string>
 
+#include "dsl/base/clock.h"
 #include "runtime/device_file.h"
 
 namespace tw {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Adds the time since the last lap to `sum`.
 class Laps {
  public:
   void lap(double& sum) {
-    double at = now();
+    double at = seconds_now();
     sum += at - last_;
     last_ = at;
   }
 
  private:
-  double last_ = now();
+  double last_ = seconds_now();
 };
 
 // Instructions up to the last sample or the last condition that may want samples drawn again, that included.

@@ -1,17 +1,15 @@
 #include "sampler/search/evolution.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
+#include "dsl/base/clock.h"
 #include "sampler/draw/mutator.h"
 #include "sampler/search/parallel_for.h"
 
 namespace tw {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // One proposal of a batch on its way.
 struct Proposal {
@@ -37,7 +35,7 @@ class Evolution {
   // round are returned in the order of the items.
   template <class Make>
   std::vector<Candidate> build_all(int count, u64 label, Make make) {
-    double begin = now();
+    double begin = seconds_now();
     std::vector<Proposal> proposals;
     for (int item = 0; item < count; ++item) {
       Rng rng = rng_.fork(label * 1000003 + static_cast<u64>(item));
@@ -48,7 +46,7 @@ class Evolution {
       else
         ++stats_.repeats;
     }
-    stats_.draw_seconds += now() - begin;
+    stats_.draw_seconds += seconds_now() - begin;
     std::vector<int> order = by_decisions(proposals);
     parallel_for(ceil_div(static_cast<int>(order.size()), kRun), static_cast<int>(builders_.size()), [&](int run, int thread) {
       for (std::size_t i = static_cast<std::size_t>(run) * kRun; i < std::min<std::size_t>(order.size(), (run + 1) * kRun); ++i) {
@@ -75,7 +73,7 @@ class Evolution {
       return;
     }
     std::vector<std::vector<float>> missing = missing_features(candidates);
-    double begin = now();
+    double begin = seconds_now();
     FeatureBatch batch;
     batch.columns = feature_columns();
     for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -84,7 +82,7 @@ class Evolution {
     }
     std::vector<float> scores = model_->predict(batch);
     for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].score = scores[i];
-    stats_.model_seconds += now() - begin;
+    stats_.model_seconds += seconds_now() - begin;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       if (!missing[i].empty()) known_.keep_features(candidates[i].program, std::move(missing[i]));
     }

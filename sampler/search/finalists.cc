@@ -1,9 +1,9 @@
 #include "sampler/search/finalists.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/device_file.h"
 #include "sampler/search/parallel_for.h"
@@ -11,8 +11,6 @@
 
 namespace tw {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // One candidate on its way through the compiler.
 struct Attempt {
@@ -34,15 +32,15 @@ class FinalistSearch {
 
   FinalistResult run() {
     for (int round = 0; round < options_.rounds && !stop_; ++round) {
-      double begin = now();
+      double begin = seconds_now();
       std::vector<Candidate> proposed =
           evolve(space_, elites_, tried_, nullptr, 2 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
                  evolution_, known_, result_.stats);
-      result_.search_seconds += now() - begin;
+      result_.search_seconds += seconds_now() - begin;
       if (proposed.empty()) break;
-      begin = now();
+      begin = seconds_now();
       bool is_better = compile(proposed);
-      result_.compile_seconds += now() - begin;
+      result_.compile_seconds += seconds_now() - begin;
       if (!is_better && is_full()) break;
     }
     return std::move(result_);

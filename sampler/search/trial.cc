@@ -1,11 +1,11 @@
 #include "sampler/search/trial.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
+#include "dsl/base/clock.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
 #include "sampler/search/reference.h"
@@ -13,16 +13,14 @@
 namespace tw {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 BuiltKernel build_device_kernel(const Program& program, const Target& target, BuildTimes* times) {
   Arena arena(1 << 18);
-  double begin = now();
+  double begin = seconds_now();
   Result<LoweredGpuProgram> lowered = lower_gpu(arena, program, lowering_options(target), gpu_limits(target));
   if (!lowered) return {{}, to_string(lowered.rejected())};
   Result<Kernel> kernel = device_source(*lowered, target, "kernel");
   if (!kernel) return {{}, to_string(kernel.rejected())};
-  if (times) times->lower_seconds += now() - begin;
+  if (times) times->lower_seconds += seconds_now() - begin;
   return {std::move(*kernel), {}};
 }
 
@@ -64,15 +62,15 @@ Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& tar
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times) {
   if (is_device(target)) return build_device_kernel(program, target, times);
   Arena arena(1 << 18);
-  double begin = now();
+  double begin = seconds_now();
   Result<LoweredProgram> lowered = lower(arena, program, lowering_options(target));
   if (!lowered) return {{}, to_string(lowered.rejected())};
-  double middle = now();
+  double middle = seconds_now();
   Result<Kernel> kernel = compiler.compile(*lowered, "kernel");
   if (!kernel) return {{}, to_string(kernel.rejected())};
   if (times) {
     times->lower_seconds += middle - begin;
-    times->compile_seconds += now() - middle;
+    times->compile_seconds += seconds_now() - middle;
   }
   return {std::move(*kernel), {}};
 }

@@ -1,53 +1,35 @@
 #include "sampler/search/tune.h"
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <limits>
 
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
+#include "sampler/search/batch_runner.h"
 #include "sampler/search/other_cores.h"
-#include "sampler/search/other_tuners.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
-#include "sampler/search/task_state.h"
-#include "sampler/search/trial.h"
 
 namespace tw {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// One trial on its way: made by the search, built and measured behind it.
-struct Trial {
-  Candidate candidate;
-  bool is_baseline = false;
-  Record record;
-  bool stored = false;
-  bool is_constructed = false;  // the first candidate, chosen without any measurement
-  std::optional<BuiltKernel> built;  // ahead of its turn
-};
-
-struct Batch {
-  int task = -1;
-  i64 generation = 0;
-  std::vector<Trial> trials;
-};
 
 class Tuner {
  public:
   Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options, Database& database,
         Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop)
       : tasks_(tasks), library_(library), options_(options), database_(database), measurer_(measurer), observer_(observer), stop_(stop),
-        begin_(now()) {
+        begin_(seconds_now()) {
     // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
     int cores = usable_threads();
     overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) { return t.target.threads == 1 && !is_device(t.target); });
     evolution_.threads = options.threads > 0 ? options.threads : overlapped_ ? cores - 1 : cores;
+    BatchOptions how{.builds_ahead = overlapped_, .threads = evolution_.threads, .must_stop = [this] { return stop_ || is_late(); }};
+    runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
   }
 
   TuneResult run() {
@@ -70,16 +52,14 @@ class Tuner {
       if (!states_[next.task].progress.problem.empty()) continue;  // given up while this batch was searched
       measuring = std::move(next);
       in_flight_ = true;
-      shown_.clear();
-      for (const TaskState& state : states_) shown_.push_back(state.progress);
-      measured = start_beside(overlapped_, [this, &measuring] { measure(measuring); });
+      measured = start_beside(overlapped_, [this, &measuring, shown = progress()] { runner_->run(measuring, states_[measuring.task], shown); });
       train();
     }
     close_tasks();
     add_stats();
-    result_.seconds = now() - begin_;
+    result_.seconds = seconds_now() - begin_;
     result_.interrupted = stop_;
-    for (const TaskState& state : states_) result_.tasks.push_back(state.progress);
+    result_.tasks = progress();
     return result_;
   }
 
@@ -87,7 +67,7 @@ class Tuner {
   // ---- begin and end
 
   void open_tasks() {
-    double begin = now();
+    double begin = seconds_now();
     states_.resize(tasks_.size());
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       open_task(states_[i], tasks_[i], library_, options_, database_, observer_, [this] { return must_stop(); });
@@ -100,7 +80,7 @@ class Tuner {
       observer_.on_message(cat(database_.damaged(), " damaged rows of ", database_.path(), " were left out; `tracewright db verify ",
                                database_.path(), "` says more"));
     }
-    result_.profile.space = now() - begin;
+    result_.profile.space = seconds_now() - begin;
   }
 
   void make_cost_model() {
@@ -114,12 +94,17 @@ class Tuner {
     if (model_ && dataset_.size() >= kEnoughToLearn) model_->update(dataset_, Effort::Full), model_ready_ = true;
   }
 
-  bool must_stop() const {
-    return stop_ || !result_.error.empty() || (options_.seconds > 0 && now() - begin_ >= options_.seconds);
-  }
+  bool is_late() const { return options_.seconds > 0 && seconds_now() - begin_ >= options_.seconds; }
+  bool must_stop() const { return stop_ || !result_.error.empty() || is_late(); }
 
   bool finished() const {
     return must_stop() || std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
+  }
+
+  std::vector<TaskProgress> progress() const {
+    std::vector<TaskProgress> all;
+    for (const TaskState& state : states_) all.push_back(state.progress);
+    return all;
   }
 
   void end_task(std::size_t i) {
@@ -164,7 +149,7 @@ class Tuner {
     int chosen = next_task(history_);
     if (chosen < 0) return {};
     TaskState& state = states_[chosen];
-    double begin = now();
+    double begin = seconds_now();
     Rng rng(options_.seed, static_cast<u64>(chosen), static_cast<u64>(state.rounds));
     Batch batch{chosen, state.rounds, {}};
     i64 left = state.progress.wanted - state.progress.trials - in_flight(chosen);
@@ -175,10 +160,10 @@ class Tuner {
     if (count > 0) {
       std::vector<Candidate> proposed = evolve(state.space, state.elites(evolution_.population), taken,
                                                model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
-      for (Candidate& candidate : proposed) batch.trials.push_back({std::move(candidate), false, {}, false});
+      for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
     ++state.rounds;
-    result_.search_seconds += now() - begin;
+    result_.search_seconds += seconds_now() - begin;
     if (batch.trials.empty()) {
       if (left <= 0) {
         if (in_flight(chosen) == 0) end_task(chosen);
@@ -205,244 +190,18 @@ class Tuner {
     batch.trials.push_back(std::move(baseline));
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
     if (!first || !taken.insert(first->program).second) return;
-    batch.trials.push_back({std::move(*first), false, {}, false, true});
+    batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
   }
 
   i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? static_cast<i64>(measuring_programs_.size()) : 0; }
 
-  // ---- measuring (on its own thread; touches the batch, its task's worker handle and incumbent, the database and the observer)
-
-  void measure(Batch& batch) {
-    TaskState& state = states_[batch.task];
-    if (!options_.replay_measurements && !start_worker_task(state)) return;
-    std::future<BuiltKernel> ahead;
-    std::vector<Trial*> order;
-    for (Trial& trial : batch.trials) order.push_back(&trial);
-    // NVRTC takes a good part of a second a kernel, and measuring on a device leaves the processor idle.
-    if (!options_.replay_measurements && state.task->target.kind == TargetKind::Cuda) build_all(state, batch);
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      if (stop_ || !machine_error_.empty()) return;
-      if (options_.seconds > 0 && now() - begin_ >= options_.seconds) return;
-      Trial& trial = *order[i];
-      if (options_.replay_measurements) {
-        replay_measurement(state, batch, trial);
-      } else {
-        BuiltKernel built = trial.built ? std::move(*trial.built) : ahead.valid() ? ahead.get() : build(state, trial);
-        // The next kernel is compiled while this one is measured, unless that needs all cores.
-        if (i + 1 < order.size() && !order[i + 1]->built) ahead = start_beside(overlapped_, [this, &state, &next = *order[i + 1]] { return build(state, next); });
-        if (others_.has_measured(trial.candidate.program)) continue;
-        run_trial(state, batch, trial, built);
-      }
-      if (!trial.stored) return;
-      observe(batch, trial);
-      if (options_.replay_measurements || !others_.look(database_, state, trial.record, machine_error_)) continue;
-      if (i + 2 < order.size()) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i) + 2, order.end());
-    }
-  }
-
-  bool compiler_for(const Target& target) {
-    if (compiler_ && compiler_target_ == target) return true;
-    Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(target));
-    if (!made) {
-      task_problem_ = to_string(made.rejected());
-      return false;
-    }
-    compiler_ = std::make_unique<LlvmCompiler>(std::move(*made));
-    compiler_target_ = target;
-    return true;
-  }
-
-  bool start_worker_task(TaskState& state) {
-    const TuneTask& task = *state.task;
-    if (!compiler_for(task.target)) return false;
-    if (state.worker_task >= 0) return true;
-    BuiltKernel reference = build_reference(task.program.program, task.target, *compiler_);
-    if (!reference.kernel) {
-      task_problem_ = cat("the reference program cannot be compiled: ", reference.problem);
-      return false;
-    }
-    TaskStart start = measurer_->begin_task(*reference.kernel, state.tolerance, options_.seed);
-    if (start.task < 0) task_problem_ = cat("the reference program cannot be run: ", start.error);
-    state.worker_task = start.task;
-    return start.task >= 0 && restore_incumbent(state);
-  }
-
-  // After a resume the incumbent is compiled again from its record.
-  bool restore_incumbent(TaskState& state) {
-    if (!state.incumbent.code.empty()) return true;
-    std::vector<Candidate> best = state.elites(1);
-    if (best.empty()) return true;
-    CandidateBuilder builder(state.space);
-    Result<Program> program = builder.build(best[0], nullptr);
-    if (!program) return true;
-    BuiltKernel built = loadable(build_kernel(*program, state.task->target, *compiler_), state.task->target);
-    if (built.kernel) state.incumbent = std::move(*built.kernel);
-    return true;
-  }
-
-  void fill_record(const TaskState& state, i64 generation, Trial& trial) {
-    Record& record = trial.record;
-    record.workload = state.workload_key;
-    record.target = state.target_key;
-    record.seed = options_.seed;
-    record.generation = generation;
-    record.task = state.task->name;
-    record.program = to_hex(trial.candidate.program);
-    record.version = TW_VERSION;
-    record.host = host_description();
-    if (trial.is_baseline) return;
-    Result<Trace> trace = full_trace(state.space, trial.candidate);
-    TW_CHECK(trace, "a candidate that was built has no trace");
-    record.trace = trace->print(0);
-  }
-
-  // Once more if the worker was lost: somebody may have killed it. A kernel that kills it twice is a failed one.
-  MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options) {
-    MeasureResult measured = measurer_->measure(state.worker_task, kernel, options);
-    if (measured.status == MeasureStatus::WorkerLost) measured = measurer_->measure(state.worker_task, kernel, options);
-    return measured;
-  }
-
-  // One at a time: the compiler is not shared between threads.
-  BuiltKernel build(const TaskState& state, const Trial& trial) {
-    BuildTimes times;
-    BuiltKernel built = build(state, trial, times);
-    note(times);
-    return built;
-  }
-
-  void note(const BuildTimes& times) {
-    result_.profile.lower += times.lower_seconds;
-    result_.profile.compile += times.compile_seconds;
-  }
-
-  // All of a batch for a device: these need no compiler of ours, so several threads may.
-  void build_all(const TaskState& state, Batch& batch) {
-    std::vector<BuildTimes> times(batch.trials.size());
-    parallel_for(static_cast<int>(times.size()), evolution_.threads, [&](int item, int) {
-      auto i = static_cast<std::size_t>(item);
-      batch.trials[i].built = build(state, batch.trials[i], times[i]);
-    });
-    for (const BuildTimes& one : times) note(one);
-  }
-
-  BuiltKernel build(const TaskState& state, const Trial& trial, BuildTimes& times) {
-    BuiltKernel built;
-    if (trial.is_baseline) {
-      built = build_kernel(state.space.base, state.task->target, *compiler_, &times);
-    } else {
-      CandidateBuilder builder(state.space);
-      Candidate copy = trial.candidate;
-      Result<Program> program = builder.build(copy, nullptr);
-      TW_CHECK(program, "a candidate that was built cannot be built again");
-      built = build_kernel(*program, state.task->target, *compiler_, &times);
-    }
-    double begin = now();
-    built = loadable(std::move(built), state.task->target);
-    times.compile_seconds += now() - begin;
-    return built;
-  }
-
-  void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built) {
-    fill_record(state, batch.generation, trial);
-    if (built.kernel && is_same_code(state, *built.kernel, trial.record)) return store(trial);
-    MeasureResult measured;
-    if (built.kernel) {
-      double begin = now();
-      MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                             .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
-      if (trial.is_baseline) {  // may take seconds a call: one says enough
-        options.timeout_seconds = 120;
-        options.single_call_seconds = 0.25;
-        options.first_pairs = options.pairs = options.max_pairs = 1;
-      }
-      measured = measure_kernel(state, *built.kernel, options);
-      // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
-      if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, *built.kernel, options);
-      // The fastest of many measurements is often one that was lucky: a new best is believed only if a second, longer one confirms it.
-      if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < 1) {
-        options.pairs = 18, options.max_pairs = 32, options.budget_seconds = 0.25;
-        MeasureResult again = measure_kernel(state, *built.kernel, options);
-        if (again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
-      }
-      result_.profile.measure += now() - begin;
-      if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) {
-        machine_error_ = cat("kernels cannot be measured any more: ", measured.message);
-        return;
-      }
-    } else {
-      measured.status = MeasureStatus::BuildError;
-      measured.message = built.problem;
-    }
-    Record& record = trial.record;
-    set_result(record, measured);
-    store(trial);
-    if (trial.stored) note_object(state, record);
-    // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.
-    if (record.ok() && trial.stored && !trial.is_baseline && record.seconds < best_in_batch(state)) {
-      best_in_batch_ = record.seconds;
-      state.incumbent = std::move(*built.kernel);
-    }
-  }
-
-  // Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial is spent.
-  static bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) {
-    Hash128 object = object_hash(kernel);
-    record.object = to_hex(object);
-    auto known = state.objects.find(object);
-    if (known == state.objects.end()) return false;
-    record.status = Record::same_code;
-    record.error = cat("as record ", known->second);
-    return true;
-  }
-
-  double best_in_batch(const TaskState& state) const {
-    double best = state.progress.best_seconds > 0 ? state.progress.best_seconds : std::numeric_limits<double>::infinity();
-    return best_in_batch_ > 0 ? std::min(best, best_in_batch_) : best;
-  }
-
-  void store(Trial& trial) {
-    double begin = now();
-    auto id = database_.add_record(trial.record);
-    result_.profile.database += now() - begin;
-    if (!id) {
-      machine_error_ = id.error();
-      return;
-    }
-    trial.record.id = *id;
-    trial.stored = true;
-  }
-
-  void replay_measurement(TaskState& state, const Batch& batch, Trial& trial) {
-    auto at = state.recorded.find(trial.candidate.program);
-    if (at != state.recorded.end()) {
-      trial.record = at->second;
-    } else {
-      fill_record(state, batch.generation, trial);
-      trial.record.status = "not recorded";
-    }
-    trial.stored = true;
-  }
-
-  // Progress as seen from outside while the batch runs: a copy, for the states belong to the searching thread.
-  void observe(const Batch& batch, const Trial& trial) {
-    if (!trial.record.is_trial()) return;
-    TaskProgress& shown = shown_[batch.task];
-    ++shown.trials;
-    shown.failed += !trial.record.ok();
-    if (trial.record.ok() && (shown.best_seconds == 0 || trial.record.seconds < shown.best_seconds)) shown.best_seconds = trial.record.seconds;
-    if (trial.is_baseline && trial.record.ok()) shown.baseline_seconds = trial.record.seconds;
-    observer_.on_trial(shown_, static_cast<std::size_t>(batch.task), trial.record);
-  }
-
   // ---- after a batch
 
   void finish(std::future<void>& measured, Batch& batch) {
-    double begin = now();
+    double begin = seconds_now();
     measured.get();
-    result_.profile.waiting += now() - begin;
+    result_.profile.waiting += seconds_now() - begin;
     in_flight_ = false;
-    best_in_batch_ = 0;
     TaskState& state = states_[batch.task];
     for (Trial& trial : batch.trials) {
       if (!trial.stored) continue;
@@ -459,14 +218,14 @@ class Tuner {
       double seconds = good ? trial.record.seconds : std::numeric_limits<double>::infinity();
       if (!trial.is_baseline) add_to_dataset(batch.task, trial.candidate, seconds);
     }
-    for (const Record& record : others_.take()) {
+    for (const Record& record : runner_->take_others()) {
       std::size_t known = state.history.size();
       note_record(state, record);
       if (state.history.size() > known) add_to_dataset(batch.task, state.history.back().candidate, state.history.back().seconds);
     }
     history_[batch.task].best.push_back(state.progress.best_seconds);
-    if (!task_problem_.empty()) give_up(batch.task, std::exchange(task_problem_, {}));
-    if (!machine_error_.empty()) result_.error = machine_error_;
+    if (std::string problem = runner_->take_task_problem(); !problem.empty()) give_up(batch.task, problem);
+    if (!runner_->machine_error().empty()) result_.error = runner_->machine_error();
     if (state.progress.trials >= state.progress.wanted) end_task(batch.task);
     else if (state.progress.problem.empty()) history_[batch.task].alive = true;
     batch = {};
@@ -487,12 +246,12 @@ class Tuner {
 
   void train() {
     if (!model_ || dataset_.size() < kEnoughToLearn || dataset_.size() == trained_on_) return;
-    double begin = now();
+    double begin = seconds_now();
     TrainReport report = model_->update(dataset_, Effort::Round);
     if (!report.problem.empty()) observer_.on_message(cat("cost model: ", report.problem));
     model_ready_ = report.problem.empty() || model_ready_;
     trained_on_ = dataset_.size();
-    result_.profile.training += now() - begin;
+    result_.profile.training += seconds_now() - begin;
   }
 
   static constexpr std::size_t kFeatureRoom = std::size_t{128} << 20;  // bytes, of all tasks
@@ -513,7 +272,6 @@ class Tuner {
   EvolutionStats stats_;
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
-  std::vector<TaskProgress> shown_;
   TuneResult result_;
 
   std::unique_ptr<CostModel> model_;
@@ -524,11 +282,7 @@ class Tuner {
   int measuring_task_ = -1;
   bool in_flight_ = false;
   HashSet measuring_programs_;
-  std::unique_ptr<LlvmCompiler> compiler_;
-  Target compiler_target_;
-  OtherTuners others_;
-  double best_in_batch_ = 0;
-  std::string task_problem_, machine_error_;  // of the database or the worker; set by the measuring thread, read after it is done
+  std::optional<BatchRunner> runner_;
 };
 
 }  // namespace

@@ -1,0 +1,245 @@
+#include "sampler/search/batch_runner.h"
+
+#include <algorithm>
+#include <future>
+#include <limits>
+
+#include "dsl/base/clock.h"
+#include "dsl/base/text.h"
+#include "sampler/search/parallel_for.h"
+
+namespace tw {
+namespace {
+
+// Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial is spent.
+bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) {
+  Hash128 object = object_hash(kernel);
+  record.object = to_hex(object);
+  auto known = state.objects.find(object);
+  if (known == state.objects.end()) return false;
+  record.status = Record::same_code;
+  record.error = cat("as record ", known->second);
+  return true;
+}
+
+}  // namespace
+
+void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
+  progress_ = std::move(progress);
+  best_in_batch_ = 0;
+  if (!options_.replay_measurements && !start_worker_task(state)) return;
+  std::future<BuiltKernel> ahead;
+  std::vector<Trial*> order;
+  for (Trial& trial : batch.trials) order.push_back(&trial);
+  // NVRTC takes a good part of a second a kernel, and measuring on a device leaves the processor idle.
+  if (!options_.replay_measurements && state.task->target.kind == TargetKind::Cuda) build_all(state, batch);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!machine_error_.empty() || how_.must_stop()) return;
+    Trial& trial = *order[i];
+    if (options_.replay_measurements) {
+      replay_measurement(state, batch, trial);
+    } else {
+      BuiltKernel built = trial.built ? std::move(*trial.built) : ahead.valid() ? ahead.get() : build(state, trial);
+      if (i + 1 < order.size() && !order[i + 1]->built) {
+        ahead = start_beside(how_.builds_ahead, [this, &state, &next = *order[i + 1]] { return build(state, next); });
+      }
+      if (others_.has_measured(trial.candidate.program)) continue;
+      run_trial(state, batch, trial, built);
+    }
+    if (!trial.stored) return;
+    observe(batch, trial);
+    if (options_.replay_measurements || !others_.look(database_, state, trial.record, machine_error_)) continue;
+    if (i + 2 < order.size()) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i) + 2, order.end());
+  }
+}
+
+// ---- the task's compiler, worker and incumbent
+
+bool BatchRunner::start_worker_task(TaskState& state) {
+  const TuneTask& task = *state.task;
+  if (!compiler_for(task.target)) return false;
+  if (state.worker_task >= 0) return true;
+  BuiltKernel reference = build_reference(task.program.program, task.target, *compiler_);
+  if (!reference.kernel) {
+    task_problem_ = cat("the reference program cannot be compiled: ", reference.problem);
+    return false;
+  }
+  TaskStart start = measurer_->begin_task(*reference.kernel, state.tolerance, options_.seed);
+  if (start.task < 0) task_problem_ = cat("the reference program cannot be run: ", start.error);
+  state.worker_task = start.task;
+  return start.task >= 0 && restore_incumbent(state);
+}
+
+bool BatchRunner::compiler_for(const Target& target) {
+  if (compiler_ && compiler_target_ == target) return true;
+  Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(target));
+  if (!made) {
+    task_problem_ = to_string(made.rejected());
+    return false;
+  }
+  compiler_ = std::make_unique<LlvmCompiler>(std::move(*made));
+  compiler_target_ = target;
+  return true;
+}
+
+// After a resume the incumbent is compiled again from its record.
+bool BatchRunner::restore_incumbent(TaskState& state) {
+  if (!state.incumbent.code.empty()) return true;
+  std::vector<Candidate> best = state.elites(1);
+  if (best.empty()) return true;
+  CandidateBuilder builder(state.space);
+  Result<Program> program = builder.build(best[0], nullptr);
+  if (!program) return true;
+  BuiltKernel built = loadable(build_kernel(*program, state.task->target, *compiler_), state.task->target);
+  if (built.kernel) state.incumbent = std::move(*built.kernel);
+  return true;
+}
+
+// ---- building
+
+// All of a batch for a device: these need no compiler of ours, so several threads may.
+void BatchRunner::build_all(const TaskState& state, Batch& batch) {
+  std::vector<BuildTimes> times(batch.trials.size());
+  parallel_for(static_cast<int>(times.size()), how_.threads, [&](int item, int) {
+    auto i = static_cast<std::size_t>(item);
+    batch.trials[i].built = build(state, batch.trials[i], times[i]);
+  });
+  for (const BuildTimes& one : times) note(one);
+}
+
+// One at a time: the compiler is not shared between threads.
+BuiltKernel BatchRunner::build(const TaskState& state, const Trial& trial) {
+  BuildTimes times;
+  BuiltKernel built = build(state, trial, times);
+  note(times);
+  return built;
+}
+
+BuiltKernel BatchRunner::build(const TaskState& state, const Trial& trial, BuildTimes& times) {
+  BuiltKernel built;
+  if (trial.is_baseline) {
+    built = build_kernel(state.space.base, state.task->target, *compiler_, &times);
+  } else {
+    CandidateBuilder builder(state.space);
+    Candidate copy = trial.candidate;
+    Result<Program> program = builder.build(copy, nullptr);
+    TW_CHECK(program, "a candidate that was built cannot be built again");
+    built = build_kernel(*program, state.task->target, *compiler_, &times);
+  }
+  double begin = seconds_now();
+  built = loadable(std::move(built), state.task->target);
+  times.compile_seconds += seconds_now() - begin;
+  return built;
+}
+
+void BatchRunner::note(const BuildTimes& times) {
+  profile_.lower += times.lower_seconds;
+  profile_.compile += times.compile_seconds;
+}
+
+// ---- measuring and storing
+
+void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built) {
+  fill_record(state, batch.generation, trial);
+  Record& record = trial.record;
+  if (built.kernel && is_same_code(state, *built.kernel, record)) return store(trial);
+  MeasureResult measured{.status = MeasureStatus::BuildError, .message = built.problem};
+  if (built.kernel && !measure(state, *built.kernel, trial.is_baseline, measured)) return;
+  set_result(record, measured);
+  store(trial);
+  if (trial.stored) note_object(state, record);
+  // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.
+  if (record.ok() && trial.stored && !trial.is_baseline && record.seconds < best_so_far(state)) {
+    best_in_batch_ = record.seconds;
+    state.incumbent = std::move(*built.kernel);
+  }
+}
+
+// False: it cannot be measured any more, and machine_error_ says why.
+bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
+  double begin = seconds_now();
+  MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
+                         .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
+  if (is_baseline) {  // may take seconds a call: one says enough
+    options.timeout_seconds = 120;
+    options.single_call_seconds = 0.25;
+    options.first_pairs = options.pairs = options.max_pairs = 1;
+  }
+  measured = measure_kernel(state, kernel, options);
+  // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
+  if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
+  // The fastest of many measurements is often one that was lucky: a new best is believed only if a second, longer one confirms it.
+  if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < 1) {
+    options.pairs = 18, options.max_pairs = 32, options.budget_seconds = 0.25;
+    MeasureResult again = measure_kernel(state, kernel, options);
+    if (again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
+  }
+  profile_.measure += seconds_now() - begin;
+  bool is_lost = measured.status == MeasureStatus::WorkerLost && !measured.was_tried;
+  if (is_lost) machine_error_ = cat("kernels cannot be measured any more: ", measured.message);
+  return !is_lost;
+}
+
+// Once more if the worker was lost: somebody may have killed it. A kernel that kills it twice is a failed one.
+MeasureResult BatchRunner::measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options) {
+  MeasureResult measured = measurer_->measure(state.worker_task, kernel, options);
+  if (measured.status == MeasureStatus::WorkerLost) measured = measurer_->measure(state.worker_task, kernel, options);
+  return measured;
+}
+
+void BatchRunner::replay_measurement(TaskState& state, const Batch& batch, Trial& trial) {
+  auto at = state.recorded.find(trial.candidate.program);
+  if (at != state.recorded.end()) {
+    trial.record = at->second;
+  } else {
+    fill_record(state, batch.generation, trial);
+    trial.record.status = "not recorded";
+  }
+  trial.stored = true;
+}
+
+void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& trial) {
+  Record& record = trial.record;
+  record.workload = state.workload_key;
+  record.target = state.target_key;
+  record.seed = options_.seed;
+  record.generation = generation;
+  record.task = state.task->name;
+  record.program = to_hex(trial.candidate.program);
+  record.version = TW_VERSION;
+  record.host = host_description();
+  if (trial.is_baseline) return;
+  Result<Trace> trace = full_trace(state.space, trial.candidate);
+  TW_CHECK(trace, "a candidate that was built has no trace");
+  record.trace = trace->print(0);
+}
+
+void BatchRunner::store(Trial& trial) {
+  double begin = seconds_now();
+  auto id = database_.add_record(trial.record);
+  profile_.database += seconds_now() - begin;
+  if (!id) {
+    machine_error_ = id.error();
+    return;
+  }
+  trial.record.id = *id;
+  trial.stored = true;
+}
+
+// Progress as seen from outside while the batch runs: a copy, for the states belong to the searching thread.
+void BatchRunner::observe(const Batch& batch, const Trial& trial) {
+  if (!trial.record.is_trial()) return;
+  TaskProgress& shown = progress_[static_cast<std::size_t>(batch.task)];
+  ++shown.trials;
+  shown.failed += !trial.record.ok();
+  if (trial.record.ok() && (shown.best_seconds == 0 || trial.record.seconds < shown.best_seconds)) shown.best_seconds = trial.record.seconds;
+  if (trial.is_baseline && trial.record.ok()) shown.baseline_seconds = trial.record.seconds;
+  observer_.on_trial(progress_, static_cast<std::size_t>(batch.task), trial.record);
+}
+
+double BatchRunner::best_so_far(const TaskState& state) const {
+  double best = state.progress.best_seconds > 0 ? state.progress.best_seconds : std::numeric_limits<double>::infinity();
+  return best_in_batch_ > 0 ? std::min(best, best_in_batch_) : best;
+}
+
+}  // namespace tw

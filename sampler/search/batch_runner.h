@@ -1,0 +1,89 @@
+// BatchRunner: builds, measures and stores the trials that the search proposed, one batch at a time, on a thread of its own while the
+// search goes on. Used by tune.cc.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sampler/search/other_tuners.h"
+#include "sampler/search/task_state.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+
+// One trial on its way: made by the search, built and measured behind it.
+struct Trial {
+  Candidate candidate;
+  bool is_baseline = false;     // the untuned program
+  bool is_constructed = false;  // the first candidate, chosen without any measurement
+  bool stored = false;
+  Record record;
+  std::optional<BuiltKernel> built;  // ahead of its turn
+};
+
+struct Batch {
+  int task = -1;
+  i64 generation = 0;
+  std::vector<Trial> trials;
+};
+
+// How a run measures, beside its TuneOptions.
+struct BatchOptions {
+  bool builds_ahead = false;       // the next kernel is compiled while one is measured; false where measuring needs all cores
+  int threads = 1;                 // that compile for a device
+  std::function<bool()> must_stop; // asked before each trial
+};
+
+class BatchRunner {
+ public:
+  // `measurer` may be null if options.replay_measurements is set.
+  BatchRunner(const TuneOptions& options, BatchOptions how, Database& database, Measurer* measurer, TuneObserver& observer,
+              TuneProfile& profile)
+      : options_(options), how_(std::move(how)), database_(database), measurer_(measurer), observer_(observer), profile_(profile) {}
+
+  // Each trial that could be tried is `stored` afterwards, its record filled in. Touches the batch and, of `state`, the handle of its
+  // worker, its incumbent and the object code it knows. `progress` is that of all tasks, for the observer.
+  void run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress);
+
+  // What follows is read when no batch runs.
+  // Why the task of the last batch cannot be tuned; empty = it can. Forgotten when taken.
+  std::string take_task_problem() { return std::exchange(task_problem_, {}); }
+  // Why nothing can be measured or stored any more: of the database or the worker.
+  const std::string& machine_error() const { return machine_error_; }
+  // Records of other tuners that were seen since the last call.
+  std::vector<Record> take_others() { return others_.take(); }
+
+ private:
+  bool start_worker_task(TaskState& state);
+  bool compiler_for(const Target& target);
+  bool restore_incumbent(TaskState& state);
+  void build_all(const TaskState& state, Batch& batch);
+  BuiltKernel build(const TaskState& state, const Trial& trial);
+  BuiltKernel build(const TaskState& state, const Trial& trial, BuildTimes& times);
+  void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built);
+  bool measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured);
+  MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options);
+  void replay_measurement(TaskState& state, const Batch& batch, Trial& trial);
+  void fill_record(const TaskState& state, i64 generation, Trial& trial);
+  void store(Trial& trial);
+  void observe(const Batch& batch, const Trial& trial);
+  void note(const BuildTimes& times);
+  double best_so_far(const TaskState& state) const;
+
+  const TuneOptions& options_;
+  BatchOptions how_;
+  Database& database_;
+  Measurer* measurer_;
+  TuneObserver& observer_;
+  TuneProfile& profile_;
+  std::unique_ptr<LlvmCompiler> compiler_;
+  Target compiler_target_;
+  OtherTuners others_;
+  std::vector<TaskProgress> progress_;
+  double best_in_batch_ = 0;  // seconds; 0 = none
+  std::string task_problem_, machine_error_;
+};
+
+}  // namespace tw
