@@ -131,36 +131,26 @@ int highest_without_reader(const Path& path, const Buffer* buffer, const List<co
   return at;
 }
 
-namespace {
-
-// What a block writes on its whole domain, whatever loops it has now.
-Region written_by(State& state, const Block* writer, const Buffer* buffer) {
-  List<Range> domain;
-  for (const IterVar& iter : writer->iters) domain.push_back({state.build().integer(0), iter.extent});
-  Program before = state.program();
-  const Stmt* nest = nest_over(state, writer, domain, false, {}, nullptr);
-  Region written = *region_of(state.arena(), nest, buffer, AccessKind::Write, {});
-  state.set_program(before);
-  return written;
-}
-
-}  // namespace
-
-Status is_all_written(State& state, const List<const Block*>& readers, const Region& box) {
+Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box) {
   const Stmt* root = state.program().body;
-  List<const Block*> writers = writers_of(root, box.buffer);
-  if (box.exact || writers.empty()) return ok();
+  if (box.exact || writers_of(root, box.buffer).empty()) return ok();
   Region copied = *region_of(state.arena(), root, box.buffer, AccessKind::Read, {}, readers);
   Region all = *region_of(state.arena(), root, box.buffer, AccessKind::Write, {});
   for (std::size_t d = 0; d < copied.dims.size(); ++d) {  // the ends that of_what_is_written leaves out
     std::optional<i64> from = constant_of(copied.dims[d].min), first = constant_of(all.dims[d].min);
     if (from && first) copied.dims[d].extent = std::min(copied.dims[d].extent, *first + all.dims[d].extent - *from);
   }
-  for (const Block* writer : writers) {
-    Region written = written_by(state, writer, box.buffer);
-    if (written.exact && contains(written, copied, {})) return ok();
-  }
-  return reject("cannot prove that all of the box of `{a}` that would be copied is written", box.buffer->name);
+  return somebody_writes_all_of(state, copied, {});
+}
+
+Status somebody_writes_all_of(const State& state, const Region& copied, const VarRanges& ranges) {
+  List<const Block*> writers = writers_of(state.program().body, copied.buffer);
+  bool is_written = writers.empty() || std::any_of(writers.begin(), writers.end(), [&](const Block* writer) {
+    Region written = *region_of(state.arena(), state.program().body, copied.buffer, AccessKind::Write, {}, writer);
+    return written.exact && contains(written, copied, ranges);
+  });
+  if (is_written) return ok();
+  return reject("cannot prove that all of the box of `{a}` that would be copied is written", copied.buffer->name);
 }
 
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {

@@ -207,6 +207,9 @@ Result<BlockId> read_through(State& state, BlockId id, const PointAccess& access
       mover_block(state, stage.copy->name, access, {access.buffer, access.indices}, {stage.copy, stage.indices});
   const Stmt* nest =
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
+  // The copy runs for a box of the iters, the block perhaps for less of it, and nobody need have written what it leaves out.
+  if (!region.exact)
+    TW_TRY_STATUS(somebody_writes_all_of(state, *region_of(state.arena(), nest, access.buffer, AccessKind::Read, around), around));
   return finish(state, id, path[at], nest, true, mover->id, access.buffer, stage);
 }
 
