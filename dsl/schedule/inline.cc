@@ -123,15 +123,22 @@ i64 extent_read(const Block* consumer, const List<int>& iters, std::size_t d) {
   return iters[d] < 0 ? 1 : consumer->iters[iters[d]].extent;
 }
 
-Reject reads_a_part(const Block* consumer, const Buffer* buffer, const List<int>& iters, std::size_t d) {
-  return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name, buffer->name,
-                extent_read(consumer, iters, d), buffer->shape[d], static_cast<i64>(d))
+// Why a consumer that does not run for each element along dimension d, once, cannot go where they are produced.
+Reject does_not_read_all(const Block* consumer, const Buffer* buffer, const List<int>& iters, std::size_t d) {
+  i64 extent = extent_read(consumer, iters, d), elements = buffer->shape[d], dimension = static_cast<i64>(d);
+  if (extent > elements) {
+    return reject("block `{a}` runs {0} times along dimension {2} of `{b}`, which has {1} elements there", consumer->name, buffer->name,
+                  extent, elements, dimension)
+        .about_block(consumer->id.value);
+  }
+  return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name, buffer->name, extent, elements,
+                dimension)
       .about_block(consumer->id.value);
 }
 
 Status consumes_all(const Block* consumer, const Buffer* buffer, const List<int>& iters) {
   for (std::size_t d = 0; d < iters.size(); ++d) {
-    if (extent_read(consumer, iters, d) != buffer->shape[d]) return reads_a_part(consumer, buffer, iters, d);
+    if (extent_read(consumer, iters, d) != buffer->shape[d]) return does_not_read_all(consumer, buffer, iters, d);
   }
   return ok();
 }
@@ -147,7 +154,7 @@ Result<const Block*> producer_of_read(State& state, const Block* consumer, const
     i64 extent = extent_read(consumer, read_at, d);
     if (extent == target.buffer->shape[d]) continue;
     auto iter = std::find_if(iters.begin(), iters.end(), [&](const IterVar& it) { return it.var == target.indices[d]; });
-    if (iter == iters.end()) return reads_a_part(consumer, target.buffer, read_at, d);
+    if (iter == iters.end() || extent > target.buffer->shape[d]) return does_not_read_all(consumer, target.buffer, read_at, d);
     iter->extent = extent;
     out->predicate = build.both(out->predicate, build.lt(producer->bindings[static_cast<std::size_t>(iter - iters.begin())], extent));
   }
