@@ -57,7 +57,7 @@ static Result<BlockId> apply(State& state, BlockId id, i64 read_index, Str scope
 
   VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), around_copy(path, at), buffer, AccessKind::Read, around, readers);
-  TW_TRY_STATUS(is_all_written(state, readers, region));
+  TW_TRY_STATUS(is_all_written(state, readers, region, path, at));
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
                                           buffer->shape, scope);
   const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);

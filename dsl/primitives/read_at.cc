@@ -32,9 +32,10 @@ static Result<BlockId> apply(State& state, LoopId loop_id, BlockId id, i64 read_
     TW_TRY_STATUS(reads_known_places(reader, buffer, is_param(state.program(), buffer)));
   }
 
-  VarRanges around = ranges_to(path, path.index_of(loop) + 1);
+  int at = path.index_of(loop) + 1;
+  VarRanges around = ranges_to(path, at);
   Region region = *region_of(state.arena(), loop->body, buffer, AccessKind::Read, around);
-  TW_TRY_STATUS(is_all_written(state, readers, region));
+  TW_TRY_STATUS(is_all_written(state, readers, region, path, at));
   const Buffer* copy = state.fresh_buffer(state.name(buffer->name, "_" + std::string(name_of(scope))), buffer->dtype,
                                           buffer->shape, scope);
   const Block* mover = of_what_is_written(state, copy_block(state, copy->name, buffer, copy, block), buffer);

@@ -131,26 +131,48 @@ int highest_without_reader(const Path& path, const Buffer* buffer, const List<co
   return at;
 }
 
-Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box) {
-  const Stmt* root = state.program().body;
-  if (box.exact || writers_of(root, box.buffer).empty()) return ok();
-  Region copied = *region_of(state.arena(), root, box.buffer, AccessKind::Read, {}, readers);
-  Region all = *region_of(state.arena(), root, box.buffer, AccessKind::Write, {});
-  for (std::size_t d = 0; d < copied.dims.size(); ++d) {  // the ends that of_what_is_written leaves out
-    std::optional<i64> from = constant_of(copied.dims[d].min), first = constant_of(all.dims[d].min);
-    if (from && first) copied.dims[d].extent = std::min(copied.dims[d].extent, *first + all.dims[d].extent - *from);
+namespace {
+
+// Index in the path of the first statement below the loops that are around another block, too; 0 if there are none before path[at].
+int below_shared_loops(const Path& path, int at, const Path& other) {
+  int below = 0;
+  for (int i = 0; i < at && i < other.size() && path[i] == other[i]; ++i) {
+    const For* loop = as<For>(path[i]);
+    if (loop && loop->extent > 1) below = i + 1;
   }
-  return somebody_writes_all_of(state, copied, {});
+  return below;
 }
 
-Status somebody_writes_all_of(const State& state, const Region& copied, const VarRanges& ranges) {
-  List<const Block*> writers = writers_of(state.program().body, copied.buffer);
+// All that the readers read in the whole program, without the ends that of_what_is_written leaves out.
+Region read_in_all(const State& state, const List<const Block*>& readers, const Buffer* buffer) {
+  const Stmt* root = state.program().body;
+  Region read = *region_of(state.arena(), root, buffer, AccessKind::Read, {}, readers);
+  Region written = *region_of(state.arena(), root, buffer, AccessKind::Write, {});
+  for (std::size_t d = 0; d < read.dims.size(); ++d) {
+    std::optional<i64> from = constant_of(read.dims[d].min), first = constant_of(written.dims[d].min);
+    if (from && first) read.dims[d].extent = std::min(read.dims[d].extent, *first + written.dims[d].extent - *from);
+  }
+  return read;
+}
+
+}  // namespace
+
+Status somebody_writes_all_of(const State& state, const Region& box, const Path& path, int at, const Region* in_all) {
+  List<const Block*> writers = writers_of(state.program().body, box.buffer);
   bool is_written = writers.empty() || std::any_of(writers.begin(), writers.end(), [&](const Block* writer) {
-    Region written = *region_of(state.arena(), state.program().body, copied.buffer, AccessKind::Write, {}, writer);
-    return written.exact && contains(written, copied, ranges);
+    // In an iteration of loops that the writer shares with the copy only what this iteration writes is there for sure.
+    int below = below_shared_loops(path, at, *state.path_to(writer->id));
+    Region written = *region_of(state.arena(), path[below], box.buffer, AccessKind::Write, ranges_to(path, below), writer);
+    return written.exact && contains(written, in_all && below == 0 ? *in_all : box, ranges_to(path, at));
   });
   if (is_written) return ok();
-  return reject("cannot prove that all of the box of `{a}` that would be copied is written", copied.buffer->name);
+  return reject("cannot prove that all of the box of `{a}` that would be copied is written", box.buffer->name);
+}
+
+Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box, const Path& path, int at) {
+  if (box.exact || writers_of(state.program().body, box.buffer).empty()) return ok();
+  Region in_all = read_in_all(state, readers, box.buffer);
+  return somebody_writes_all_of(state, box, path, at, &in_all);
 }
 
 const Block* copy_block(State& state, Str name, const Buffer* from, const Buffer* to, const Block* like) {

@@ -32,10 +32,12 @@ int highest_without_writer(const Path& path, const Buffer* buffer);
 int highest_without_reader(const Path& path, const Buffer* buffer, const List<const Block*>& but_for = {});
 // Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
 Status is_written_before(const State& state, const Block* block, const Buffer* buffer);
-// A copy touches all of the box that its readers need, also what they leave out between: then some writer writes all of it.
-Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box);
-// Does one block write all of what a copy reads under loops with these ranges? True of buffers nobody writes.
-Status somebody_writes_all_of(const State& state, const Region& copied, const VarRanges& ranges);
+// A copy before path[at] touches all of the box that its readers need, also what they leave out between: then some writer writes all
+// of it before.
+Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box, const Path& path, int at);
+// Does one block write all of a box before path[at]? Instead of the box all that is ever read counts, if it is given, for writers
+// that share no loop with the copy. True of buffers nobody writes.
+Status somebody_writes_all_of(const State& state, const Region& box, const Path& path, int at, const Region* in_all = nullptr);
 
 // A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
 // `like` where it uses them as indices.

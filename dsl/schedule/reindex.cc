@@ -209,7 +209,7 @@ Result<BlockId> read_through(State& state, BlockId id, const PointAccess& access
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
   // The copy runs for a box of the iters, the block perhaps for less of it, and nobody need have written what it leaves out.
   if (!region.exact)
-    TW_TRY_STATUS(somebody_writes_all_of(state, *region_of(state.arena(), nest, access.buffer, AccessKind::Read, around), around));
+    TW_TRY_STATUS(somebody_writes_all_of(state, *region_of(state.arena(), nest, access.buffer, AccessKind::Read, around), path, at));
   return finish(state, id, path[at], nest, true, mover->id, access.buffer, stage);
 }
 
