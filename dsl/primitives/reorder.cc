@@ -3,9 +3,8 @@
 // The loops take each other's places in the chain, in the order given; loops of the chain that are not listed stay
 // where they are. Each loop of the chain is the only statement of the one around it. If several blocks are below, each
 // iteration must compute what it reads. A loop that feeds S and R iters (after fuse) stays in order with other loops of
-// the reduction: the point where it is initialised comes first.
+// the reduction, and with those that feed the same S iter: the point where it is initialised comes first.
 #include <algorithm>
-#include <iterator>
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/dependence.h"
@@ -53,23 +52,44 @@ static Result<List<const For*>> chain_of(const List<const For*>& loops) {
   TW_CHECK(false, "a chain that holds all loops was not noticed");
 }
 
-static Status initialises_first(const List<const For*>& before, const List<const For*>& after) {
+static bool is_mixed(const For* loop, const Block* block) {
+  return loop->extent > 1 && feeds(loop, block, IterKind::R) && feeds(loop, block, IterKind::S);
+}
+
+// Do both loops feed one S iter? Then different iterations of one give the same point, with other iterations of the other.
+static bool share_point(const For* a, const For* b, const Block* block) {
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->iters[i].kind == IterKind::S && uses(block->bindings[i], a->var) && uses(block->bindings[i], b->var)) return true;
+  }
+  return false;
+}
+
+// The loops in whose order the values of a point's R iters come.
+static List<const For*> reduction_order(const List<const For*>& loops, const Block* block, const List<const For*>& mixed) {
+  List<const For*> out;
+  for (const For* loop : loops) {
+    auto is_tied = [&](const For* other) { return share_point(loop, other, block); };
+    if (loop->extent > 1 && (feeds(loop, block, IterKind::R) || std::any_of(mixed.begin(), mixed.end(), is_tied))) out.push_back(loop);
+  }
+  return out;
+}
+
+static Status initialises_first(const State& state, const List<const For*>& before, const List<const For*>& after) {
   for (const Block* block : blocks_in(before.back()->body)) {
     if (!block->init) continue;
-    List<const For*> old_order, new_order;
-    auto reduces = [&](const For* loop) { return loop->extent > 1 && feeds(loop, block, IterKind::R); };
-    std::copy_if(before.begin(), before.end(), std::back_inserter(old_order), reduces);
-    std::copy_if(after.begin(), after.end(), std::back_inserter(new_order), reduces);
-    auto is_mixed = [&](const For* loop) { return feeds(loop, block, IterKind::S); };
-    auto mixed = std::find_if(old_order.begin(), old_order.end(), is_mixed);
-    if (mixed != old_order.end() && old_order != new_order) {
-      return reject(
-                 "loop `{a}` feeds spatial and reduction iters of block `{b}` and must keep its order with the other "
-                 "loops of the reduction",
-                 (*mixed)->var->name, block->name)
-          .about_loop((*mixed)->id.value)
-          .about_block(block->id.value);
+    TW_TRY(Path path, state.path_to(block->id));
+    List<const For*> mixed;
+    for (int i = path.index_of(before[0]); i < path.size(); ++i) {
+      const For* loop = as<For>(path[i]);
+      if (loop && is_mixed(loop, block)) mixed.push_back(loop);
     }
+    if (mixed.empty() || reduction_order(before, block, mixed) == reduction_order(after, block, mixed)) continue;
+    return reject(
+               "loop `{a}` feeds spatial and reduction iters of block `{b}` and must keep its order with the other "
+               "loops of the reduction",
+               mixed[0]->var->name, block->name)
+        .about_loop(mixed[0]->id.value)
+        .about_block(block->id.value);
   }
   return ok();
 }
@@ -91,7 +111,7 @@ static Result<Unit> apply(State& state, Loops ids) {
   for (std::size_t i = 0; i < chain.size(); ++i) {
     if (std::find(loops.begin(), loops.end(), chain[i]) != loops.end()) order[i] = *next++;
   }
-  TW_TRY_STATUS(initialises_first(chain, order));
+  TW_TRY_STATUS(initialises_first(state, chain, order));
   for (std::size_t i = 0; i < order.size(); ++i) {
     for (std::size_t j = i + 1; j < order.size(); ++j) TW_TRY_STATUS(may_contain(order[i], order[j]));
   }
