@@ -85,6 +85,7 @@ void run_case(u64 seed, Acceptance& acceptance, Lowered& lowered) {
     const InstructionKind* kind = kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))];
     test::apply_random(schedule, *kind, rng, acceptance);
   }
+  if (std::getenv("TW_PRINT")) std::cout << use << "\n" << schedule.trace().without_dead_code().print() << print(schedule.program()) << std::flush;
   std::string wrong = check(base.program, schedule.program(), seed, lowered);
   ASSERT_TRUE(wrong.empty()) << wrong << "\nTW_SEED=" << seed << "  " << use << "\n"
                              << schedule.trace().without_dead_code().print()

@@ -99,4 +99,18 @@ bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const List<
   return false;
 }
 
+bool is_dense(const Sum& sum, const VarRanges& ranges, const List<Bound>& bounds) {
+  List<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
+  std::sort(terms.begin(), terms.end(),
+            [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+  Sum smaller;
+  for (const Sum::Term& term : terms) {
+    Interval own = *interval_of(term.atom, ranges);
+    Interval reach = *bounded_interval(smaller, ranges, bounds);
+    if (own.max > own.min && std::abs(term.coefficient) > reach.max - reach.min + 1) return false;
+    smaller.add_atom(term.atom, term.coefficient);
+  }
+  return true;
+}
+
 }  // namespace tw

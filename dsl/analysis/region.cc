@@ -40,22 +40,6 @@ bool mentions_only(const Expr* expr, const VarRanges& vars) {
   return only;
 }
 
-// Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than
-// what the smaller ones reach. All atoms must have ranges.
-bool is_dense(const Sum& sum, const VarRanges& ranges, const List<Bound>& bounds = {}) {
-  List<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
-  std::sort(terms.begin(), terms.end(),
-            [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
-  Sum smaller;
-  for (const Sum::Term& term : terms) {
-    Interval own = *interval_of(term.atom, ranges);
-    Interval reach = *bounded_interval(smaller, ranges, bounds);
-    if (own.max > own.min && std::abs(term.coefficient) > reach.max - reach.min + 1) return false;
-    smaller.add_atom(term.atom, term.coefficient);
-  }
-  return true;
-}
-
 // One access seen from outside the relaxed loops.
 class Relaxation {
  public:

@@ -178,7 +178,7 @@ const Stmt* Build::seq(Array<const Stmt*> stmts) const {
 }
 
 const Stmt* Build::if_then(const Expr* condition, const Stmt* then, const Stmt* otherwise) const {
-  if (!condition) return then;
+  if (!condition || (!then && !otherwise)) return then;
   if (std::optional<i64> known = constant_of(condition)) return *known ? then : otherwise;
   return arena.make<If>(Stmt{{Kind::If}}, condition, then, otherwise);
 }

@@ -6,10 +6,7 @@
 // tails, are kept out by a predicate. Reduction loops run in full. `position` is the "last" place that it can have in the
 // loop, directly before the first consumer, or the "first" one, at the loop's begin: its own producers are all before the
 // loop. At a root location nothing happens; inline is compute_inline. Source: ComputeAt of TVM, whose index is -1 or -2.
-#include <algorithm>
-
 #include "dsl/analysis/block_info.h"
-#include "dsl/analysis/bounds.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
 
@@ -88,38 +85,6 @@ static List<Range> ranges_needed(State& state, const Block* block, const For* lo
       widen(state.arena(), block, ranges, here);
   }
   return ranges;
-}
-
-// Loops around the block, its new place and one of its producers: in an iteration only a part of its inputs may be there.
-static List<const For*> loops_with_producers(const State& state, const Block* block, const Path& from, const Path& to) {
-  List<const For*> shared;
-  for (const Block* producer : producers(state.program().body, block)) {
-    Path other = *state.path_to(producer->id);
-    for (int i = 0; i < from.size() && i < to.size() && i < other.size() && from[i] == to[i] && from[i] == other[i]; ++i) {
-      const For* loop = as<For>(from[i]);
-      if (loop && loop->extent > 1) shared.push_back(loop);
-    }
-  }
-  return shared;
-}
-
-// An iter whose range is not understood runs over its whole domain. If it did not so far, its inputs may be there in part only.
-static Status computes_no_more(const State& state, const Block* block, const Path& from, const Path& to, const List<Range>& ranges) {
-  if (producers(state.program().body, block).empty()) return ok();
-  List<const For*> shared = loops_with_producers(state, block, from, to);
-  VarRanges before = ranges_around(from);
-  List<Bound> bounds = bounds_of(block->predicate, before);
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const IterVar& iter = block->iters[i];
-    if (iter.kind == IterKind::R || ranges[i].extent < iter.extent) continue;
-    bool is_cut = std::any_of(shared.begin(), shared.end(), [&](const For* loop) { return uses(block->bindings[i], loop->var); });
-    std::optional<Interval> reach = bounded_interval(sum_of(block->bindings[i]), before, bounds);
-    if (!is_cut && reach && reach->min <= 0 && reach->max >= iter.extent - 1) continue;
-    return reject("iter `{b}` of block `{a}` would run over more values than now, for which its inputs may be missing", block->name,
-                  iter.var->name)
-        .about_block(block->id.value);
-  }
-  return ok();
 }
 
 static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units, Str position) {

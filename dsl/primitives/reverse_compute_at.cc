@@ -193,6 +193,7 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   VarRanges around = ranges_around(to);
   around.set_extent(loop->var, loop->extent);
   TW_TRY(List<Range> ranges, ranges_computed(state, block, loop, around, unfinished));
+  TW_TRY_STATUS(computes_no_more(state, block, from, to, ranges));
   List<const Block*> sources = producers(state.program().body, block);
   std::erase_if(sources, [&](const Block* producer) { return !is_inside(loop, producer); });
   const Expr* condition = common_condition(state.build(), sources, around);
