@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "backends/cuda/cubin.h"
+#include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "runtime/emulation.h"
 #include "runtime/finalist_files.h"
@@ -19,6 +20,8 @@
 
 namespace tw {
 namespace {
+
+constexpr const char* kTimeout = TW_SANITIZED ? "5" : "0.2";  // seconds
 
 constexpr const char* kList = R"yaml(version: 1
 target: {kind: cuda, arch: sm_80}
@@ -58,7 +61,7 @@ class RunManifest : public ::testing::Test {
     environment.push_back(cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/", stub));
     environment.push_back("TW_STUB_GEMM=64,64,32");
     environment.push_back(cat("TW_STUB_ONCE=", folder_.path(), "/once"));
-    return test::tracewright({"run-manifest", "out", "--timeout", "0.2", "--json"},
+    return test::tracewright({"run-manifest", "out", "--timeout", kTimeout, "--json"},
                              {.folder = folder_.path(), .environment = environment});
   }
   void once() { test::write_file(folder_.path() + "/once", "x"); }
