@@ -1,5 +1,6 @@
 // Random small programs under random schedules drawn from every registered primitive compute what they did before, bit
-// for bit, and so do the lowered programs; their traces replay to the same program. TW_SEED=n repeats one case, TW_CASES=n runs more of them.
+// for bit, and so do the lowered programs; their traces replay to the same program. TW_SEED=n repeats one case, TW_PRINT=1 shows it,
+// TW_CASES=n runs more of them, from TW_FIRST=n on.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
