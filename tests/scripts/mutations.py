@@ -30,7 +30,7 @@ COPY = ROOT / "build/mutants"
 FOLDERS = ["dsl/passes", "dsl/primitives"]
 # Of those that notice flips, the quick ones. The others run whole spaces or tunes, which takes minutes for each flip.
 TESTS = """passes_test pass_golden_test golden_test set_dtype_test partition_limits_test lower_test lower_gpu_test lower_operators_test dependence_oracle_test tensorize_test corpus_test
-    region_test features_test draft_model_test gpu_draft_test llvm_operators_test warp_mma_test property_test""".split()
+    region_test features_test draft_model_test gpu_draft_test llvm_operators_test warp_mma_test property_test reference_targets_test""".split()
 FLIPS = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ", " && ": " || ",
          " || ": " && ", " + ": " - ", " - ": " + "}
 # An integer that is an operand, an argument or a result.
