@@ -221,10 +221,10 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
 
 namespace {
 
-// Loops around the block, its new place and one of its producers: in an iteration only a part of its inputs may be there.
-List<const For*> loops_with_producers(const State& state, const Block* block, const Path& from, const Path& to) {
+// Loops around a block, its new place and one of its producers: in an iteration only a part of its inputs may be there.
+List<const For*> loops_with_producers(const State& state, const List<const Block*>& sources, const Path& from, const Path& to) {
   List<const For*> shared;
-  for (const Block* producer : producers(state.program().body, block)) {
+  for (const Block* producer : sources) {
     Path other = *state.path_to(producer->id);
     for (int i = 0; i < from.size() && i < to.size() && i < other.size() && from[i] == to[i] && from[i] == other[i]; ++i) {
       const For* loop = as<For>(from[i]);
@@ -238,16 +238,19 @@ List<const For*> loops_with_producers(const State& state, const Block* block, co
 
 Status computes_no_more(const State& state, const Block* block, const Path& from, const Path& to,
                         const List<Range>& ranges) {
-  if (producers(state.program().body, block).empty()) return ok();
-  List<const For*> shared = loops_with_producers(state, block, from, to);
+  List<const Block*> sources = producers(state.program().body, block);
+  if (sources.empty()) return ok();
+  List<const For*> shared = loops_with_producers(state, sources, from, to);
   VarRanges before = ranges_around(from);
   List<Bound> bounds = bounds_of(block->predicate, before);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const IterVar& iter = block->iters[i];
     if (iter.kind == IterKind::R || ranges[i].extent < iter.extent) continue;
     bool is_cut = std::any_of(shared.begin(), shared.end(), [&](const For* loop) { return uses(block->bindings[i], loop->var); });
-    std::optional<Interval> reach = bounded_interval(sum_of(block->bindings[i]), before, bounds);
-    if (!is_cut && reach && reach->min <= 0 && reach->max >= iter.extent - 1 && is_dense(sum_of(block->bindings[i]), before, bounds)) continue;
+    Sum values = sum_of(block->bindings[i]);
+    std::optional<Interval> reach = bounded_interval(values, before, bounds);
+    bool ran_over_all = reach && reach->min <= 0 && reach->max >= iter.extent - 1 && is_dense(values, before, bounds);
+    if (!is_cut && ran_over_all) continue;
     return reject("iter `{b}` of block `{a}` would run over more values than now, for which its inputs may be missing", block->name,
                   iter.var->name)
         .about_block(block->id.value);
