@@ -20,9 +20,14 @@ struct Step {
   const float* operand = nullptr;
 };
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) void apply(const Step& step,
-                                                                        float* out, i64 rows,
-                                                                        i64 columns) {
+// Which one runs is asked before ThreadSanitizer is there.
+#ifdef __SANITIZE_THREAD__
+#define TW_FOR_EVERY_MACHINE
+#else
+#define TW_FOR_EVERY_MACHINE __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+
+TW_FOR_EVERY_MACHINE void apply(const Step& step, float* out, i64 rows, i64 columns) {
   for (i64 row = 0; row < rows; ++row) {
     float* at = out + row * columns;
     const float* operand = step.operand + (step.kind == Step::Kind::Add ? row * columns : 0);
