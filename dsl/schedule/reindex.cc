@@ -151,18 +151,19 @@ Stage stage_by_iters(State& state, const PointAccess& access) {
   return {copy, state.arena().copy(indices)};
 }
 
-Result<Stage> stage_by_map(State& state, const Block* block, const PointAccess& access, const IndexMap& map,
-                           Scope scope) {
+Result<Stage> stage_by_map(State& state, const Block* block, PointAccess& access, const IndexMap& map, Scope scope) {
   i64 found = static_cast<i64>(map.params.size()), expected = static_cast<i64>(block->iters.size());
   if (found != expected) {
     return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, found, expected)
         .about_block(block->id.value);
   }
   Substitution iters;
+  access.iters.clear();
   for (std::size_t p = 0; p < map.params.size(); ++p) {
     const IterVar& iter = block->iters[p];
-    bool is_zero = iter.extent == 1 && !occurs(iter.var, access.indices);
-    iters.set(map.params[p], is_zero ? state.build().integer(0) : iter.var);
+    iters.set(map.params[p], iter.var);
+    bool is_unit_of_map = iter.extent == 1 && occurs(map.params[p], map.results);
+    if (is_unit_of_map || occurs(iter.var, access.indices)) access.iters.push_back(&iter);
   }
   VarRanges domains = domains_of(block);
   List<const Expr*> indices;

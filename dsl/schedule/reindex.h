@@ -20,8 +20,9 @@ struct Stage {
 };
 // Indexed by the iters of the access in their order.
 Stage stage_by_iters(State& state, const PointAccess& access);
-// Indexed by map(all iters of the block), in which the same iters occur as in the access.
-Result<Stage> stage_by_map(State& state, const Block* block, const PointAccess& access, const IndexMap& map, Scope scope);
+// Indexed by map(all iters of the block), in which the same iters occur as in the access. Iters of one value that only the map names are
+// added to those of the access, so that how many loops a copy has does not depend on extents.
+Result<Stage> stage_by_map(State& state, const Block* block, PointAccess& access, const IndexMap& map, Scope scope);
 
 // The block reads (writes) the stage; a new block fills it before (empties it after). The result is the new block.
 Result<BlockId> read_through(State& state, BlockId id, const PointAccess& access, const Stage& stage);
