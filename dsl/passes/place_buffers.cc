@@ -190,7 +190,20 @@ class BufferPlacement {
         break;
       }
     }
+    if (bounds && !guards_.empty()) lower_quotients(sum, *bounds);
     return bounds;
+  }
+
+  // Quotients `x // c` end where guards let x end.
+  void lower_quotients(const Sum& sum, Interval& bounds) const {
+    for (const Sum::Term& term : sum.terms) {
+      const Binary* quotient = as<Binary>(term.atom);
+      std::optional<i64> c = quotient && quotient->op == BinaryOp::FloorDiv ? constant_of(quotient->b) : std::nullopt;
+      MaybeInterval whole = c && *c > 0 ? interval_of(term.atom, ranges_) : std::nullopt;
+      MaybeInterval inside = whole ? bounds_of(sum_of(quotient->a)) : std::nullopt;
+      i64 less = inside ? whole->max - std::max(whole->min, floor_div(inside->max, *c)) : 0;
+      if (less > 0) (term.coefficient > 0 ? bounds.max : bounds.min) -= term.coefficient * less;
+    }
   }
 
   void extend(const Buffer* buffer, Array<const Expr*> indices, bool is_read) {
