@@ -59,15 +59,21 @@ bool is_along(Array<const Expr*> indices, const Var* var) {
   return last.exact && steps && std::none_of(indices.begin(), indices.end() - 1, [&](const Expr* index) { return uses(index, var); });
 }
 
-// One row of a tile goes from registers to memory: its elements are independent, and consecutive on both sides. (promote says so itself
-// where the output's index is linear in the loops; where some were fused, it is not.)
+// One row of a tile goes from registers to memory, perhaps through casts and what follows the sum: its elements are independent, and
+// consecutive on both sides. (promote says so itself where the output's index is linear in the loops; where some were fused, it is not.)
 bool writes_row(const For* loop) {
   const Stmt* body = loop->body;
   if (const If* tail = as<If>(body); tail && !tail->otherwise) body = tail->then;
   const Store* store = as<Store>(body);
   if (!store || store->targets.size() != 1 || store->targets[0].buffer->scope == Scope::Register) return false;
-  const Load* load = as<Load>(store->values[0]);
-  return load && load->buffer->scope == Scope::Register && is_along(store->targets[0].indices, loop->var) && is_along(load->indices, loop->var);
+  if (!is_along(store->targets[0].indices, loop->var)) return false;
+  bool reads_registers = false, reads_rows = true;
+  for_each<Load>(store->values[0], [&](const Load* load) {
+    bool moves = std::any_of(load->indices.begin(), load->indices.end(), [&](const Expr* index) { return uses(index, loop->var); });
+    reads_registers |= moves && load->buffer->scope == Scope::Register;
+    reads_rows &= !moves || is_along(load->indices, loop->var);
+  });
+  return reads_registers && reads_rows;
 }
 
 }  // namespace
