@@ -122,6 +122,16 @@ double arithmetic_of(const OpCounts& ops) {
   return adds + muls - fused + plain + kDivision * divisions + kMath * math;
 }
 
+// What one test of a copy takes. Its divisions see the work-item or the pass alone, so compilers move them out of the loop or to the whole
+// warp, and comparisons take others in; in machine code of an implicit product there are 4 to 5 instructions for each padded copy.
+double test_of(const OpCounts& ops) { return at(ops, Op::IntAddSub) + at(ops, Op::IntCmp) + at(ops, Op::Select); }
+
+// Does a store carry elements as they are, or zeros where tests say so?
+bool is_copy(const Expr* value) {
+  if (auto* select = as<Select>(value)) return is_copy(select->then) && is_copy(select->otherwise);
+  return as<Load>(value) || as<IntImm>(value) || as<FloatImm>(value);
+}
+
 }  // namespace
 
 double GpuDraft::seconds(const Program& program, const std::vector<int>& known_registers) {
@@ -367,6 +377,17 @@ double GpuDraft::wavefronts_of_piece(const FlatProgram& program, const FlatStore
   return words_of_fullest_bank(words_);
 }
 
+// Instructions of one point. A copy has one test for all that one load brings, of which padding has all or none.
+double GpuDraft::instructions_of(const FlatProgram& program, const FlatStore& store) const {
+  if (!std::all_of(store.node->values.begin(), store.node->values.end(), is_copy)) return arithmetic_of(store.ops);
+  i64 width = static_cast<i64>(kWidest);
+  for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
+    const FlatAccess& access = program.accesses[a];
+    if (!access.is_write && !is_in_registers(program, access)) width = std::min(width, width_of(program, store, access, first_unrolled_));
+  }
+  return test_of(store.ops) / static_cast<double>(width);
+}
+
 // Returns the requests of one thread.
 double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access,
                               const Body& body, KernelEstimate& kernel) {
@@ -406,7 +427,7 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
     double bytes = program.buffers[program.accesses[store.first_access + store.accesses - 1].buffer].element_bytes;
     lanes = 2 * static_cast<double>(device_.tensor_f16_per_cycle) / bytes;
   }
-  double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * arithmetic_of(store.ops);
+  double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * instructions_of(program, store);
   double instructions = arithmetic / body.mma_points + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
   stored_bytes_ = 0;

@@ -9,7 +9,7 @@
 //           and warps are dealt to 4 schedulers with a quarter of the lanes each.
 //   t       max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
 //   fma     multiply-adds of all warps / lanes, or those of tensor cores where a nest is marked for them
-//   issue   instructions of all warps / 4
+//   issue   instructions of all warps / 4; tests of a copy, where padding begins, once for each load
 //   shared  wavefronts of shared memory and L1, with the bank conflicts of one warp's first request, counted, or of the rows
 //           that ldmatrix brings at once
 //   wait    for each pass of the serial loops around the steps of a block a barrier, and the latency of what is read;
@@ -80,6 +80,7 @@ class GpuDraft {
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
                       KernelEstimate& kernel);
+  double instructions_of(const FlatProgram& program, const FlatStore& store) const;
   double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
   double wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);

@@ -26,19 +26,14 @@ bool is_zero(const Expr* e) {
   return is_constant(e, 0);
 }
 
-// X[..], or if c then X[..] else 0 with one c for all lanes.
-struct Source {
-  const Load* load;
-  const Expr* inside;  // null: always
-};
+}  // namespace
+
 Source source_of(const Expr* value) {
   const Select* select = as<Select>(value);
   if (!select) return {as<Load>(value), nullptr};
   bool is_fill = select->condition->type.lanes == 1 && is_zero(select->otherwise);
   return {is_fill ? as<Load>(select->then) : nullptr, select->condition};
 }
-
-}  // namespace
 
 i64 copies_mark(const Stmt* step) {
   i64 out = 0;

@@ -78,6 +78,7 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       return scalar_binary(static_cast<const Binary*>(e), lane);
     case Kind::Select: {
       auto* select = static_cast<const Select*>(e);
+      if (auto ahead = loaded_.find(e); ahead != loaded_.end()) return lane_of(e, ahead->second, lane);
       return cat("(", scalar(select->condition, lane), " ? ", scalar(select->then, lane), " : ",
                  scalar(select->otherwise, lane), ")");
     }
@@ -85,8 +86,7 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       return scalar_call(static_cast<const Call*>(e), lane);
     case Kind::Load:
       if (auto given = given_.find(static_cast<const Load*>(e)); given != given_.end()) return given->second;
-      if (auto ahead = loaded_.find(static_cast<const Load*>(e)); ahead != loaded_.end())
-        return lane_of(ahead->first, ahead->second, lane);
+      if (auto ahead = loaded_.find(e); ahead != loaded_.end()) return lane_of(e, ahead->second, lane);
       return element(static_cast<const Load*>(e)->buffer, static_cast<const Load*>(e)->indices[0], lane);
     default:
       break;

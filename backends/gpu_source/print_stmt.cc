@@ -185,24 +185,24 @@ bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std:
 }
 
 void KernelPrinter::load_ahead(const Expr* e) {
-  if (e->kind == Kind::Select) return;  // not all of it is evaluated
-  for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
-  const Load* load = as<Load>(e);
+  auto [load, inside] = source_of(e);
+  // Of other conditions not all is evaluated.
+  if (e->kind != Kind::Select) for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
   std::string at;
   if (!load || load->type.lanes == 1 || !is_wide_access(load->buffer, load->indices[0], at)) return;
   DType dtype = load->type.dtype;
   std::string wide = is_narrow(dtype) ? words_type(load->type.lanes * bytes_of(dtype)) : type(dtype, load->type.lanes);
-  std::string name = cat("w", temporaries_++);
-  line(cat("const ", wide, " ", name, " = *(const ", wide, "*)(", at, ");"));
-  loaded_[load] = name;
+  std::string name = cat("w", temporaries_++), value = cat("*(const ", wide, "*)(", at, ")");
+  line(cat("const ", wide, " ", name, " = ", inside ? cat(scalar(inside), " ? ", value, " : ", wide, "()") : value, ";"));
+  loaded_[e] = name;
 }
 
 // One lane of what load_ahead has loaded.
-std::string KernelPrinter::lane_of(const Load* load, const std::string& name, int lane) {
-  DType dtype = load->type.dtype;
+std::string KernelPrinter::lane_of(const Expr* loaded, const std::string& name, int lane) {
+  DType dtype = loaded->type.dtype;
   if (!is_narrow(dtype)) return cat(name, ".", "xyzw"[lane]);
   i64 at = lane * bytes_of(dtype);
-  std::string word = load->type.lanes * bytes_of(dtype) == 4 ? name : cat(name, ".", "xyzw"[at / 4]);
+  std::string word = loaded->type.lanes * bytes_of(dtype) == 4 ? name : cat(name, ".", "xyzw"[at / 4]);
   std::string bits = at % 4 == 0 ? word : cat("(", word, " >> ", at % 4 * 8, ")");
   return is_half(dtype) ? cat(type(dtype, 1), "{(unsigned short)", bits, "}") : cat("(", type(dtype, 1), ")", bits);
 }

@@ -19,6 +19,14 @@ namespace tw::gpu {
 // Functions that the kernels of one source text need: name and definition, those that others call first.
 using Helpers = std::vector<std::pair<std::string, std::string>>;
 
+// What a copy reads: X[..], or if c then X[..] else 0 with one c for all lanes. `load` is null where the value is something else,
+// `inside` is null where it is always read.
+struct Source {
+  const Load* load;
+  const Expr* inside;
+};
+Source source_of(const Expr* value);
+
 class KernelPrinter {
  public:
   KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers);
@@ -150,7 +158,7 @@ class KernelPrinter {
   // Where only loads and stores are wide: the wide loads of an expression as variables, and whether an access can be
   // one.
   void load_ahead(const Expr* e);
-  std::string lane_of(const Load* load, const std::string& name, int lane);
+  std::string lane_of(const Expr* loaded, const std::string& name, int lane);
   std::string packed(DType type, const std::vector<std::string>& lanes);
   bool is_wide_access(const Buffer* buffer, const Expr* index, std::string& at);
   void line(const std::string& text);
@@ -164,7 +172,7 @@ class KernelPrinter {
   std::set<std::string> taken_;
   std::map<const Var*, std::string> vars_;
   std::map<const Buffer*, Place> places_;
-  std::map<const Load*, std::string> loaded_;  // by load_ahead, for the statement at hand
+  std::map<const Expr*, std::string> loaded_;  // by load_ahead, for the statement at hand: loads, and those with zeros beside
   std::map<const Load*, std::string> given_;   // loads that are values of variables, for the statement at hand
   VarRanges ranges_;
   std::string index_type_;

@@ -139,19 +139,17 @@ void make_draw(Case& out) {
   lower_case(*program, out);
 }
 
-// A draw of the rule `warp_mma`.
-void draw_mma(Case& out, Rng& rng) {
+// A draw of a sketch in which the rule has been applied.
+void draw_by(const char* rule, Case& out, Rng& rng) {
   static const rules::Library library = rules::Library::built_in();
   static const Target target = cuda_target();
-  out.base = test::Scheduled(out.use, {}, "").base();
-  if (out.use.find("f32") != std::string::npos) out.base.program.tolerance = {1e-2, 1e-2};  // floats may be rounded
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;
   std::vector<int> sketches;
   for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
     const std::vector<std::string>& names = space.space.sketches[s].rules;
-    if (std::find(names.begin(), names.end(), "warp_mma") != names.end()) sketches.push_back(static_cast<int>(s));
+    if (std::find(names.begin(), names.end(), rule) != names.end()) sketches.push_back(static_cast<int>(s));
   }
   ASSERT_FALSE(sketches.empty()) << out.use;
   int sketch = sketches[static_cast<std::size_t>(rng.below(static_cast<i64>(sketches.size())))];
@@ -162,6 +160,23 @@ void draw_mma(Case& out, Rng& rng) {
   if (!program) return;
   if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
   lower_case(*program, out);
+}
+
+void draw_mma(Case& out, Rng& rng) {
+  out.base = test::Scheduled(out.use, {}, "").base();
+  if (out.use.find("f32") != std::string::npos) out.base.program.tolerance = {1e-2, 1e-2};  // floats may be rounded
+  draw_by("warp_mma", out, rng);
+}
+
+// Padded convolutions of several images as products of floats.
+void make_convolution(Case& out) {
+  Rng rng(out.seed, 6);
+  auto upto = [&](i64 most) { return 1 + rng.below(most); };
+  i64 dilation = upto(2), side = 3 + 2 * dilation, channels = rng.below(2) ? 4 * upto(4) : upto(9);
+  out.use = cat("conv2d(N = ", upto(3), ", H = ", side + rng.below(8), ", W = ", side + rng.below(8), ", CI = ", channels, ", CO = ", 1 + upto(40), ", K = ", upto(3),
+                ", padding = ", rng.below(3), ", stride = ", upto(2), ", dilation = ", dilation, ")");
+  out.base = test::Scheduled(out.use, {}, "").base();
+  draw_by("warp_tiling", out, rng);
 }
 
 // Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions.
@@ -282,6 +297,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 
 struct Count {
   int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, with_fills = 0, shared_buffers = 0;
+  int with_filled_loads = 0;  // vectors that are zeros where padding is
   int with_staged_sums = 0;  // which leave through shared memory, where they lie over operands
   std::set<std::string> operators, matrix_instructions;
 };
@@ -308,6 +324,7 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     const std::string& code = one.kernel->code;
     count.with_staged_sums += code.find("tw_placed") != std::string::npos;
     count.with_fills += code.find("  tw_copy_async_or_zeros_", code.find("__global__")) != std::string::npos;
+    count.with_filled_loads += code.find(": float4()") != std::string::npos || code.find(": float2()") != std::string::npos;
     for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
     if (std::size_t call = code.find("  tw_mma_"); call != std::string::npos) {
       ++count.with_mma;
@@ -323,8 +340,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
   }
 }
 
-Count run_cases(void (*make)(Case&)) {
-  i64 first = from_environment("TW_SEED", 0), cases = std::getenv("TW_SEED") ? 1 : from_environment("TW_CASES", 60);
+Count run_cases(void (*make)(Case&), i64 by_default = 60) {
+  i64 first = from_environment("TW_SEED", 0), cases = std::getenv("TW_SEED") ? 1 : from_environment("TW_CASES", by_default);
   Count count;
   for (i64 begin = first; begin < first + cases; begin += kTogether) {
     std::vector<Case> batch(static_cast<std::size_t>(std::min<i64>(kTogether, first + cases - begin)));
@@ -375,6 +392,15 @@ TEST_F(EmulatedSpace, MatrixInstructionsBeyondTheEndOfAMatrixComputeWhatTheInter
   EXPECT_GE(count.operators.size(), 3u);
   EXPECT_GE(count.matrix_instructions.size(), 4u) << "of f16, bf16, i8, u8 and f32";
   EXPECT_GE(count.with_fills, count.kernels / 10) << "zeros by asynchronous copies";
+  EXPECT_LE(count.refused, count.kernels / 10);
+}
+
+TEST_F(EmulatedSpace, ConvolutionsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_convolution, 20);
+  if (is_one_case()) return;
+  EXPECT_EQ(count.with_barriers, count.kernels);
+  EXPECT_GE(count.with_fills, count.kernels / 10) << "zeros by asynchronous copies";
+  EXPECT_GE(count.with_filled_loads, count.kernels / 20);
   EXPECT_LE(count.refused, count.kernels / 10);
 }
 

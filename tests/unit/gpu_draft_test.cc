@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
+#include "dsl/text/parse_program.h"
 #include "runtime/device_file.h"
 #include "support/device_schedules.h"
 #include "support/scheduled.h"
@@ -195,6 +196,26 @@ TEST(GpuDraft, SeesHowSumsLeaveATile) {
   // 16 passes of two steps.
   EXPECT_NEAR(direct.wait - ahead.wait, 16 * 30, 1) << "shared_latency of a device is 30 cycles";
   EXPECT_EQ(direct.issue, ahead.issue);
+}
+
+// Where an image ends is asked once for four floats that come at once, and no division is made for it.
+TEST(GpuDraft, TestsOfCopiesAreFew) {
+  auto copies = [](const char* value, int width) {
+    return cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
+               width > 1 ? "vectorize" : "for", " for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n");
+  };
+  GpuDraft draft(device("a100"));
+  auto instructions = [&](const std::string& text) {
+    Source source{"copy", text};
+    Diagnostics diagnostics(source);
+    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
+    EXPECT_TRUE(made) << diagnostics.render();
+    draft.seconds(made->program);
+    return draft.kernels().at(0).warp_instructions;
+  };
+  double plain = instructions(copies("X[i]", 4));
+  double filled = instructions(copies("if i // 64 % 8 >= 1 then X[i - 64] else 0.0", 4));
+  EXPECT_EQ(filled - plain, 2) << "a comparison and a choice";
 }
 
 // Blocks are numbered along x first: 8 rows of tiles share columns, so a wave reads less.

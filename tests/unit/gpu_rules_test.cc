@@ -111,9 +111,15 @@ TEST(TensorCores, DrawsComputeTheSame) {
   }
 }
 
-// A convolution is a product of its own form; what follows it needs no kernel of its own.
-TEST(TensorCores, EpiloguesOfConvolutionsArePartOfTheProduct) {
-  WorkloadArguments conv{{"N", i64{1}}, {"H", i64{10}}, {"W", i64{10}}, {"CI", i64{16}}, {"CO", i64{16}}, {"K", i64{3}}, {"T", DType::F16}};
+// A convolution is a product of its own form, of one image or several: neither its padding nor what follows it needs a kernel of its own.
+using Convolution = std::tuple<int, int, DType, const char*>;  // images, padding, type, rule
+class ConvolutionsAreProducts : public ::testing::TestWithParam<Convolution> {};
+
+TEST_P(ConvolutionsAreProducts, InOneKernel) {
+  auto [images, padding, type, rule] = GetParam();
+  WorkloadArguments conv{{"N", i64{images}}, {"H", i64{10}}, {"W", i64{10}}, {"CI", i64{16}}, {"CO", i64{16}}, {"K", i64{3}}};
+  conv.push_back({"padding", i64{padding}});
+  conv.push_back({"T", type});
   OwnedProgram made = workload("conv2d", conv, {"bias", "relu"});
   rules::Library library = rules::Library::built_in();
   Target target = device("cuda -arch=sm_80");
@@ -124,9 +130,8 @@ TEST(TensorCores, EpiloguesOfConvolutionsArePartOfTheProduct) {
   int found = 0;
   for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
     const std::vector<std::string>& names = space.space.sketches[s].rules;
-    bool is_product = std::any_of(names.begin(), names.end(), [](const std::string& name) { return name == "warp_mma" || name == "warp_tiling"; });
     bool is_split = space.space.sketches[s].trace.print().find("rfactor(") != std::string::npos;
-    if (!is_product || is_split) continue;
+    if (std::find(names.begin(), names.end(), rule) == names.end() || is_split) continue;
     Rng rng(0, s);
     Candidate candidate;
     ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
@@ -135,11 +140,18 @@ TEST(TensorCores, EpiloguesOfConvolutionsArePartOfTheProduct) {
     Arena arena;
     Result<LoweredGpuProgram> kernels = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
     ASSERT_TRUE(kernels) << to_string(kernels.rejected());
-    found += std::find(names.begin(), names.end(), "warp_mma") != names.end();
     EXPECT_EQ(kernels->run.size(), 1u) << full_trace(space, candidate)->print();
+    ++found;
   }
   EXPECT_GE(found, 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(TensorCores, ConvolutionsAreProducts,
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(0, 1), ::testing::Values(DType::F16),
+                                            ::testing::Values("warp_mma")));
+INSTANTIATE_TEST_SUITE_P(Floats, ConvolutionsAreProducts,
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(0, 1), ::testing::Values(DType::F32),
+                                            ::testing::Values("warp_tiling")));
 
 }  // namespace
 }  // namespace tw
