@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kRetries = 6;
 constexpr double kWaitedPart = 0.01;  // of a sample
+constexpr double kBusy = 1.25;        // median of samples that so exceeds their smallest says that others use the cores
 
 struct Spread {
   double lower = 0, median = 0, upper = 0;
@@ -150,16 +151,14 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   auto per_call = [](const Sample& sample) {
     return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1);
   };
-  std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios;
-  double best_incumbent = 0;
+  std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios, incumbent_times;
   const Sample* partner = nullptr;  // the incumbent's sample just before
   for (const Sample& sample : samples) {
     if (sample.kind == SampleKind::WarmUp) continue;
     result.disturbed += sample.disturbed;
     if (sample.kind == SampleKind::Incumbent) {
       partner = &sample;
-      if (best_incumbent == 0 || per_call(sample) < best_incumbent)
-        best_incumbent = per_call(sample);
+      incumbent_times.push_back(per_call(sample));
       continue;
     }
     bool disturbed = sample.disturbed || (partner && partner->disturbed);
@@ -175,13 +174,18 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   Spread time = spread_of(times), ratio = spread_of(ratios);
   result.min_seconds = quantile(times, 0);
   result.median_seconds = time.median;
+  double best_incumbent = quantile(incumbent_times, 0);
   result.incumbent_seconds = best_incumbent;
   result.pairs = static_cast<int>(times.size());
   result.ratio = has_incumbent ? ratio.median : 0;
+  // Nobody says when others take a core from the second thread of a kernel. Then the incumbent's samples spread, and kernels with fewer
+  // threads look better beside it than they are: the smallest times are compared.
+  if (best_incumbent > 0 && spread_of(incumbent_times).median > kBusy * best_incumbent)
+    result.ratio = std::max(result.ratio, result.min_seconds / best_incumbent);
   result.lower_quartile = has_incumbent ? ratio.lower : time.lower;
   result.upper_quartile = has_incumbent ? ratio.upper : time.upper;
   if (incumbent_seconds > 0) best_incumbent = std::min(best_incumbent, incumbent_seconds);
-  result.seconds = has_incumbent ? ratio.median * best_incumbent : result.min_seconds;
+  result.seconds = has_incumbent ? result.ratio * best_incumbent : result.min_seconds;
   // The ratio of disturbed samples may say anything: such a kernel is no faster than it was seen to be.
   if (noisy) result.seconds = std::max(result.seconds, result.min_seconds);
   result.status = noisy ? MeasureStatus::Noisy : MeasureStatus::Ok;

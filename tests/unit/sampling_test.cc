@@ -25,6 +25,17 @@ TEST(Samples, AQuietRatioScalesTheTimeOfTheIncumbent) {
 }
 
 // The incumbent was interrupted in each pair: the ratio makes the candidate five times as fast as anybody saw it.
+// The incumbent has two threads, one of which shared its core now and then: 14.9 us are not 8.85.
+TEST(Samples, OnABusyMachineTheSmallestTimesAreCompared) {
+  MeasureResult result;
+  evaluate_samples(pairs({{12600, 14900}, {7600, 14950}, {12700, 15000}, {12800, 15000}}, false), {}, true, 7480e-9, result);
+  EXPECT_NEAR(result.ratio, 14900.0 / 7600, 1e-9);
+  EXPECT_NEAR(result.seconds, 14900.0 / 7600 * 7480e-9, 1e-12);
+  // The machine as a whole at half its speed.
+  evaluate_samples(pairs({{12600, 14900}, {12650, 14950}, {12700, 15000}}, false), {}, true, 7480e-9, result);
+  EXPECT_NEAR(result.seconds, 14950.0 / 12650 * 7480e-9, 1e-12);
+}
+
 TEST(Samples, ADisturbedRatioMakesNoKernelFasterThanItWasSeen) {
   MeasureResult result;
   evaluate_samples(pairs({{9000, 1500}, {8000, 1600}, {1000, 1400}}, true), {}, true, 1000e-9, result);
