@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/bounds.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
@@ -216,6 +217,7 @@ class BufferPlacement {
     Span& span = usage.spans[dimension];
     Sum base, inner;
     Sum sum = sum_of(index);
+    if (usage.ring != dimension) remove_constants(sum, ranges_);  // loops of one iteration that a mark keeps
     inner.add_constant(sum.constant);
     const For* carrier = usage.ring == dimension ? usage.carrier : nullptr;
     for (const Sum::Term& term : sum.terms) {

@@ -75,29 +75,69 @@ Status draw_one(const CandidateSpace& space, CandidateBuilder& builder, const Ta
   return lowered.run.empty() ? reject("nothing is left of the program") : ok();
 }
 
-Tally measure(const Row& row, bool propagates) {
+// So many draws of one task.
+void measure_one(const Row& row, const std::string& use, int draws, bool propagates, Tally& tally) {
   static const rules::Library library = rules::Library::built_in();
   Target target = parsed(row.target);
-  Tally tally;
-  for (const char* use : kUses) {
-    OwnedProgram made = program_of(use);
-    std::string errors;
-    CandidateSpace space = make_candidate_space(made.program, *library.find_set(row.set), library, target, errors);
-    EXPECT_EQ(errors, "") << use;
-    CandidateBuilder builder(space);
-    int sketches = static_cast<int>(space.space.sketches.size());
-    for (int i = 0; i < 240; ++i) {
-      Rng rng(5, static_cast<u64>(i));
-      Status status = draw_one(space, builder, target, i % sketches, propagates, rng);
-      ++tally.draws;
-      if (status) continue;
-      bool is_instruction = status.rejected().instruction[0] != 0;
-      ++(is_instruction ? tally.rejected : tally.not_lowered);
-      ++tally.reasons[cat(is_instruction ? status.rejected().instruction : "lowering", ": ", status.rejected().reason)];
-    }
+  OwnedProgram made = program_of(use.c_str());
+  std::string errors;
+  CandidateSpace space = make_candidate_space(made.program, *library.find_set(row.set), library, target, errors);
+  EXPECT_EQ(errors, "") << use;
+  CandidateBuilder builder(space);
+  int sketches = static_cast<int>(space.space.sketches.size());
+  for (int i = 0; i < draws; ++i) {
+    Rng rng(5, static_cast<u64>(i));
+    Status status = draw_one(space, builder, target, i % sketches, propagates, rng);
+    ++tally.draws;
+    if (status) continue;
+    bool is_instruction = status.rejected().instruction[0] != 0;
+    ++(is_instruction ? tally.rejected : tally.not_lowered);
+    ++tally.reasons[cat(is_instruction ? status.rejected().instruction : "lowering", ": ", status.rejected().reason)];
   }
+}
+
+Tally measure(const Row& row, bool propagates) {
+  Tally tally;
+  for (const char* use : kUses) measure_one(row, use, 240, propagates, tally);
   return tally;
 }
+
+// Operators of any shape: extents of one, primes, what no tile divides.
+std::string random_use(Rng& rng) {
+  auto one_of = [&](std::initializer_list<int> values) { return *(values.begin() + rng.below(static_cast<i64>(values.size()))); };
+  auto extent = [&] { return one_of({1, 2, 3, 7, 16, 31, 33, 64, 65, 100, 128, 197, 300}); };
+  auto channels = [&] { return one_of({1, 2, 3, 7, 8, 16, 32, 96}); };
+  auto side = [&] { return one_of({5, 7, 14, 28, 56}); };
+  const char* types[] = {"f32", "f32", "f16", "bf16"};
+  std::string type = cat(", T = ", types[rng.below(4)]);
+  switch (rng.below(8)) {
+    case 0: return cat("dense(M = ", extent(), ", N = ", extent(), ", K = ", extent(), type, ")");
+    case 1: return cat("batch_matmul(B = ", one_of({1, 2, 3, 12}), ", M = ", extent(), ", N = ", extent(), ", K = ", extent(), type, ")");
+    case 2: return cat("softmax(M = ", extent(), ", N = ", one_of({1, 7, 64, 197, 1000, 4096, 5000}), ")");
+    case 3: return cat("layernorm(M = ", extent(), ", N = ", one_of({1, 7, 64, 197, 1000, 4096, 5000}), ")");
+    case 4: return cat("depthwise_conv2d(N = ", one_of({1, 4}), ", H = ", side(), ", W = ", side(), ", C = ", channels(), ", K = 3, padding = ", rng.below(2), ")");
+    case 5: return cat("conv2d_transposed(N = ", one_of({1, 4}), ", H = 4, W = 7, CI = ", channels(), ", CO = ", channels(), ", K = ", one_of({2, 4}), ", stride = ", one_of({1, 2}), ")");
+    default:
+      return cat("conv2d(N = ", one_of({1, 2, 16}), ", H = ", side(), ", W = ", side(), ", CI = ", channels(), ", CO = ", channels(), ", K = ", one_of({1, 2, 3, 5}),
+                 ", padding = ", rng.below(3), ", stride = ", one_of({1, 2}), type, ")");
+  }
+}
+
+class AnyShape : public testing::TestWithParam<Row> {};
+
+TEST_P(AnyShape, LeavesNextToNothingToReject) {
+  Tally tally;
+  for (u64 i = 0; i < 80; ++i) {
+    Rng rng(7, i);
+    measure_one(GetParam(), random_use(rng), 30, true, tally);
+  }
+  std::string reasons;
+  for (const auto& [reason, count] : tally.reasons) reasons += cat("\n  ", count, " times ", reason);
+  std::printf("%s, %d draws of 80 tasks: %d rejected, %d not lowered%s\n", GetParam().set, tally.draws, tally.rejected, tally.not_lowered, reasons.c_str());
+  EXPECT_LT(tally.share(tally.rejected + tally.not_lowered), 0.5) << reasons;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, AnyShape, testing::ValuesIn(kRows), [](const auto& info) { return info.param.set; });
 
 class Propagation : public testing::TestWithParam<Row> {};
 
