@@ -9,17 +9,47 @@
 namespace tw {
 namespace {
 
+bool same_sum(const Sum& a, const Sum& b) {
+  Sum difference = a;
+  difference.add(b, -1);
+  return difference.exact && difference.terms.empty() && difference.constant == 0;
+}
+
+// A digit of a sum: (source // lower) % count, where source takes values in [0, total).
+struct Place {
+  Sum source;
+  i64 lower, count, total;
+};
+
+// The simplifier makes (8 f + t // 32) // 49 of (256 f + t) // 1568: again a digit of the sum in which t is whole.
+Place place_of(const Digit& digit) {
+  Place place{sum_of(digit.source), digit.lower, digit.count, digit.total};
+  for (std::size_t i = 0; i < place.source.terms.size(); ++i) {
+    const Binary* quotient = as<Binary>(place.source.terms[i].atom);
+    std::optional<i64> c = quotient && quotient->op == BinaryOp::FloorDiv ? constant_of(quotient->b) : std::nullopt;
+    if (!c || *c <= 0 || place.source.terms[i].coefficient != 1) continue;
+    Sum whole;
+    whole.add(place.source, *c);
+    whole.add_atom(quotient, -*c);
+    whole.add(sum_of(quotient->a));
+    i64 total = 0;
+    if (!whole.exact || __builtin_mul_overflow(place.total, *c, &total)) break;
+    place = {whole, place.lower * *c, place.count, total};
+    i = static_cast<std::size_t>(-1);
+  }
+  return place;
+}
+
 class Decoder {
  public:
   Decoder(const Expr* predicate, const VarRanges& ranges, const List<const Var*>& fixed)
       : bounds_(bounds_of(predicate, ranges)), ranges_(ranges), fixed_(fixed) {}
 
-  // The value of `expr` is known: then so are the atoms of its sum, if each combination of them gives another value.
-  void know(const Expr* expr) {
-    Sum sum = sum_of(expr);
+  // The value of a sum is known: then so are its atoms, if each combination of them gives another value.
+  void know(const Sum& sum) {
     if (!sum.exact) return;
     List<Sum::Term> terms(sum.terms.begin(), sum.terms.end());
-    std::erase_if(terms, [&](const Sum::Term& term) { return is_fixed(term.atom) || has_one_value(term.atom); });
+    std::erase_if(terms, [&](const Sum::Term& term) { return is_same(term.atom); });
     std::sort(terms.begin(), terms.end(),
               [](const Sum::Term& a, const Sum::Term& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
     Sum smaller;
@@ -29,53 +59,68 @@ class Decoder {
       smaller.add_atom(term.atom, term.coefficient);
     }
     for (const Sum::Term& term : terms) {
-      if (std::optional<Digit> digit = digit_of(term.atom, ranges_)) digits_.push_back(*digit);
+      if (std::optional<Digit> digit = digit_of(term.atom, ranges_)) places_.push_back(place_of(*digit));
     }
   }
   // Sources of which all digits are known are known themselves; a source that is a sum makes its atoms known.
   void close() {
-    for (std::size_t i = 0; i < digits_.size(); ++i) {
-      const Expr* source = digits_[i].source;
-      if (knows(source) || !all_digits_known(source)) continue;
-      known_.push_back(source);
-      if (!as<Var>(source)) know(source);
+    for (bool grown = true; grown;) {
+      grown = false;
+      for (std::size_t i = 0; i < places_.size(); ++i) {
+        Place place = places_[i];
+        if (knows(place.source) || known_below(place.source, kDepth) < place.total) continue;
+        known_.push_back(place.source);
+        grown = true;
+        if (!is_variable(place.source)) know(place.source);
+      }
     }
   }
-  bool knows(const Expr* source) const {
-    return std::any_of(known_.begin(), known_.end(), [&](const Expr* e) { return same_expr(e, source); });
+  bool knows(const Sum& source) const {
+    return std::any_of(known_.begin(), known_.end(), [&](const Sum& sum) { return same_sum(sum, source); });
   }
 
  private:
-  bool has_one_value(const Expr* atom) const {
-    std::optional<Interval> known = interval_of(atom, ranges_);
-    return known && known->min == known->max;
+  static constexpr int kDepth = 3;  // of sums of digits of sums
+
+  static bool is_variable(const Sum& sum) {
+    return sum.constant == 0 && sum.terms.size() == 1 && sum.terms[0].coefficient == 1 && as<Var>(sum.terms[0].atom);
   }
-  bool is_fixed(const Expr* atom) const {
+  // Has the atom one value, or that of a fixed variable?
+  bool is_same(const Expr* atom) const {
+    std::optional<Interval> known = interval_of(atom, ranges_);
+    if (known && known->min == known->max) return true;
     bool only_fixed = true;
-    for_each<Var>(atom,
-                  [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
+    for_each<Var>(atom, [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
     return only_fixed;
   }
-  bool all_digits_known(const Expr* source) const {
-    i64 below = 1, total = 1;  // all of source % below is known
+  // The largest n of which `source % n` is seen to be known.
+  i64 known_below(const Sum& source, int depth) const {
+    i64 below = 1;
     for (bool grown = true; grown;) {
       grown = false;
-      for (const Digit& digit : digits_) {
-        if (!same_expr(digit.source, source)) continue;
-        total = digit.total;
-        if (digit.lower > below || digit.lower * digit.count <= below) continue;
-        below = digit.lower * digit.count;
+      for (const Place& place : places_) {
+        if (place.lower * place.count <= below || !same_sum(place.source, source)) continue;
+        if (below % place.lower != 0 && !is_residue_known(source, place.lower, depth)) continue;
+        below = place.lower * place.count;
         grown = true;
       }
     }
-    return below >= total;
+    return below;
+  }
+  // Is `sum % n` known, term by term?
+  bool is_residue_known(const Sum& sum, i64 n, int depth) const {
+    return std::all_of(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& term) {
+      i64 step = std::abs(term.coefficient);
+      if (step % n == 0 || is_same(term.atom)) return true;
+      return depth > 0 && n % step == 0 && known_below(sum_of(term.atom), depth - 1) % (n / step) == 0;
+    });
   }
 
   List<Bound> bounds_;
   const VarRanges& ranges_;
   const List<const Var*>& fixed_;
-  List<Digit> digits_;
-  List<const Expr*> known_;
+  List<Place> places_;
+  List<Sum> known_;
 };
 
 }  // namespace
@@ -83,11 +128,11 @@ class Decoder {
 bool are_determined(const List<const Var*>& vars, const List<const Expr*>& exprs, const Expr* predicate,
                     const VarRanges& ranges, const List<const Var*>& fixed) {
   Decoder decoder(predicate, ranges, fixed);
-  for (const Expr* expr : exprs) decoder.know(expr);
+  for (const Expr* expr : exprs) decoder.know(sum_of(expr));
   decoder.close();
   return std::all_of(vars.begin(), vars.end(), [&](const Var* var) {
     const Interval* range = ranges.find(var);
-    return decoder.knows(var) || (range && range->min == range->max);
+    return decoder.knows(sum_of(var)) || (range && range->min == range->max);
   });
 }
 
