@@ -234,6 +234,15 @@ List<const For*> loops_with_producers(const State& state, const List<const Block
   return shared;
 }
 
+// The values of an iter for which a block runs in all iterations of loops: ranges that go beyond its domain are cut.
+Interval values_in(const Range& range, const IterVar& iter, const VarRanges& loops) {
+  std::optional<Interval> begin = range.extent < iter.extent ? interval_of(range.min, loops) : std::nullopt;
+  if (!begin) return {0, iter.extent - 1};
+  return {std::max<i64>(begin->min, 0), std::min(begin->max + range.extent, iter.extent) - 1};
+}
+
+bool contains(const Interval& whole, const Interval& part) { return whole.min <= part.min && part.max <= whole.max; }
+
 }  // namespace
 
 Status computes_no_more(const State& state, const Block* block, const Path& from, const Path& to,
@@ -241,16 +250,18 @@ Status computes_no_more(const State& state, const Block* block, const Path& from
   List<const Block*> sources = producers(state.program().body, block);
   if (sources.empty()) return ok();
   List<const For*> shared = loops_with_producers(state, sources, from, to);
-  VarRanges before = ranges_around(from);
+  VarRanges before = ranges_around(from), after = ranges_around(to);
+  if (const For* loop = as<For>(to.back())) after.set_extent(loop->var, loop->extent);
   List<Bound> bounds = bounds_of(block->predicate, before);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const IterVar& iter = block->iters[i];
-    if (iter.kind == IterKind::R || ranges[i].extent < iter.extent) continue;
-    bool is_cut = std::any_of(shared.begin(), shared.end(), [&](const For* loop) { return uses(block->bindings[i], loop->var); });
+    if (iter.kind == IterKind::R) continue;
+    bool is_whole = ranges[i].extent >= iter.extent;
+    bool is_cut = is_whole && std::any_of(shared.begin(), shared.end(), [&](const For* loop) { return uses(block->bindings[i], loop->var); });
     Sum values = sum_of(block->bindings[i]);
     std::optional<Interval> reach = bounded_interval(values, before, bounds);
-    bool ran_over_all = reach && reach->min <= 0 && reach->max >= iter.extent - 1 && is_dense(values, before, bounds);
-    if (!is_cut && ran_over_all) continue;
+    bool is_known = reach && is_dense(values, before, bounds);
+    if (!is_cut && is_known && contains(*reach, values_in(ranges[i], iter, after))) continue;
     return reject("iter `{b}` of block `{a}` would run over more values than now, for which its inputs may be missing", block->name,
                   iter.var->name)
         .about_block(block->id.value);

@@ -42,8 +42,8 @@ Status is_finished_in(const Path& path, int loops, const Block* block);
 // becomes `before` again.
 Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before);
 
-// A block at the end of `from` that shall run over `ranges` of its iters in the innermost loop of `to`: where such a range is a whole
-// domain and the block did not run over all of that so far, its inputs may be there in part only.
+// A block at the end of `from` that shall run over `ranges` of its iters in the innermost loop of `to`: where it did not run over all of
+// these values so far, or only over a part at a time, its inputs may be there in part only.
 Status computes_no_more(const State& state, const Block* block, const Path& from, const Path& to, const List<Range>& ranges);
 
 // The ranges of a block's iters that cover a region of what it writes; over its whole domain where that is not
