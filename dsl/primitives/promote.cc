@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/bounds.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
@@ -224,9 +225,16 @@ bool cover_whole_tile(State& state, const Plan& plan, const Expr* start, const M
   for (const Expr* conjunct : conjuncts_of(block->predicate)) {
     if (only_uses(conjunct, fresh)) kept.push_back(conjunct);
   }
+  // A tile that is cut to the buffer is smaller than what its loops count.
+  const Expr* predicate = conjunction(build, kept);
+  List<Bound> bounds = bounds_of(predicate, fresh);
+  for (std::size_t d = 0; d < places.size(); ++d) {
+    std::optional<Interval> reach = bounded_interval(sum_of(bindings[d]), fresh, bounds);
+    if (!reach || reach->min < 0 || reach->max >= places[d].extent) return false;
+  }
   block->iters = arena.copy(places);
   block->bindings = arena.copy(bindings);
-  block->predicate = conjunction(build, kept);
+  block->predicate = predicate;
   return true;
 }
 
