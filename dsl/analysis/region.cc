@@ -52,6 +52,7 @@ class Relaxation {
     Sum sum = sum_of(index);
     remove_constants(sum, all_);
     indices_.push_back(sum);
+    dimensions_.push_back(dimension);
     std::optional<Part> part = relax_sum(sum);
     if (!part) return whole(dimension);
     exact_ = exact_ && part->dense;
@@ -196,8 +197,10 @@ class Relaxation {
       return factor && (inside || same_size(index, bound.sum) || is_quotient(index, bound.sum, *factor));
     };
     auto is_source = [&](const Digit& digit) { return is_index(sum_of(digit.source)) && stands_alone(digit.source); };
-    return std::any_of(indices_.begin(), indices_.end(), is_index) ||
-           std::any_of(digits_.begin(), digits_.end(), is_source);
+    for (std::size_t d = 0; d < indices_.size(); ++d) {
+      if (is_index(indices_[d]) && (inside || ends_with(indices_[d], bound, dimensions_[d]))) return true;
+    }
+    return std::any_of(digits_.begin(), digits_.end(), is_source);
   }
   // Are the indices that the source reaches nothing but digits, so that values which are cut away are never touched at
   // all?
@@ -215,6 +218,11 @@ class Relaxation {
     rest.add(part, -factor);
     std::optional<Interval> range = interval_of(rest, all_);
     return range && range->min >= 0 && range->max < factor;
+  }
+  // Does the bound cut the index where the buffer ends, where every box is cut? Below it some boxes would have holes.
+  bool ends_with(const Sum& index, const Bound& bound, i64 dimension) const {
+    std::optional<Interval> reach = bounded_interval(index, all_, {bound});
+    return reach && reach->max >= dimension - 1;
   }
   static bool same_size(const Sum& a, const Sum& b) { return a.terms.size() == b.terms.size(); }
   static bool independent(const Digit& a, const Digit& b) {
@@ -235,6 +243,7 @@ class Relaxation {
   const List<Bound>& implied_;
   List<Digit> digits_;
   List<Sum> indices_;
+  List<i64> dimensions_;  // of the buffer, for each index
   bool exact_ = true;
 };
 
