@@ -166,10 +166,12 @@ class Relaxation {
   }
   void note_digit(const Expr* atom) {
     std::optional<Digit> digit = is_digits(atom) ? digit_of(atom, inner_) : std::nullopt;
-    if (!digit)
+    if (!digit) {
       exact_ = false;
-    else if (digit->count > 1)
+    } else if (digit->count > 1) {
       digits_.push_back(*digit);
+      digit_dimensions_.push_back(dimensions_.back());
+    }
   }
   bool digits_are_independent() const {
     for (std::size_t i = 0; i < digits_.size(); ++i) {
@@ -196,11 +198,25 @@ class Relaxation {
       std::optional<i64> factor = factor_of(index, bound.sum);
       return factor && (inside || same_size(index, bound.sum) || is_quotient(index, bound.sum, *factor));
     };
-    auto is_source = [&](const Digit& digit) { return is_index(sum_of(digit.source)) && stands_alone(digit.source); };
+    auto is_source = [&](const Digit& digit) {
+      return is_index(sum_of(digit.source)) && stands_alone(digit.source) && cuts_whole_digits(digit.source, bound);
+    };
     for (std::size_t d = 0; d < indices_.size(); ++d) {
       if (is_index(indices_[d]) && (inside || ends_with(indices_[d], bound, dimensions_[d]))) return true;
     }
     return std::any_of(digits_.begin(), digits_.end(), is_source);
+  }
+  // Does the bound leave as many values of a source as its digits make a box of, the whole box that the buffer has?
+  bool cuts_whole_digits(const Expr* source, const Bound& bound) const {
+    std::optional<Interval> reach = bounded_interval(sum_of(source), all_, {bound});
+    if (!reach) return false;
+    i64 left = reach->max + 1;
+    for (std::size_t i = 0; i < digits_.size(); ++i) {
+      const Digit& digit = digits_[i];
+      if (!same_expr(digit.source, source)) continue;
+      if (left % digit.lower != 0 || left / digit.lower < std::min(digit.count, digit_dimensions_[i])) return false;
+    }
+    return true;
   }
   // Are the indices that the source reaches nothing but digits, so that values which are cut away are never touched at
   // all?
@@ -242,6 +258,7 @@ class Relaxation {
   const List<Bound>& bounds_;
   const List<Bound>& implied_;
   List<Digit> digits_;
+  List<i64> digit_dimensions_;  // of the buffer, where they index it
   List<Sum> indices_;
   List<i64> dimensions_;  // of the buffer, for each index
   bool exact_ = true;
