@@ -380,12 +380,14 @@ double GpuDraft::wavefronts_of_piece(const FlatProgram& program, const FlatStore
 // Instructions of one point. A copy has one test for all that one load brings, of which padding has all or none.
 double GpuDraft::instructions_of(const FlatProgram& program, const FlatStore& store) const {
   if (!std::all_of(store.node->values.begin(), store.node->values.end(), is_copy)) return arithmetic_of(store.ops);
-  i64 width = static_cast<i64>(kWidest);
+  std::optional<i64> width;  // of the narrowest load; registers are not loaded
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
-    if (!access.is_write && !is_in_registers(program, access)) width = std::min(width, width_of(program, store, access, first_unrolled_));
+    if (access.is_write || is_in_registers(program, access)) continue;
+    i64 here = width_of(program, store, access, first_unrolled_);
+    width = std::min(width.value_or(here), here);
   }
-  return test_of(store.ops) / static_cast<double>(width);
+  return test_of(store.ops) / static_cast<double>(width.value_or(1));
 }
 
 // Returns the requests of one thread.

@@ -61,15 +61,12 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
   for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
   for (const Access& access : accesses_of(block)) {
     if (access.buffer != buffer || access.kind != AccessKind::Write) continue;
-    List<const Expr*> written, simpler;
-    for (const Expr* index : access.indices) {
-      written.push_back(substitute(arena, index, bindings));
-      simpler.push_back(simplify(arena, written.back(), ranges));
-    }
     // As written, the digits of one binding are seen to be that; simplified, terms go that cancel each other.
-    bool are_apart = are_determined({loop->var}, written, block->predicate, ranges, fixed) ||
-                     are_determined({loop->var}, simpler, block->predicate, ranges, fixed);
-    if (!are_apart) return false;
+    List<const Expr*> indices;
+    for (const Expr* index : access.indices) indices.push_back(substitute(arena, index, bindings));
+    if (are_determined({loop->var}, indices, block->predicate, ranges, fixed)) continue;
+    for (const Expr*& index : indices) index = simplify(arena, index, ranges);
+    if (!are_determined({loop->var}, indices, block->predicate, ranges, fixed)) return false;
   }
   return true;
 }

@@ -21,21 +21,27 @@ struct Place {
   i64 lower, count, total;
 };
 
+// x // c of a term `1 * (x // c)`, if the sum has one.
+const Binary* plain_quotient(const Sum& sum) {
+  for (const Sum::Term& term : sum.terms) {
+    const Binary* quotient = as<Binary>(term.atom);
+    std::optional<i64> c = quotient && quotient->op == BinaryOp::FloorDiv ? constant_of(quotient->b) : std::nullopt;
+    if (term.coefficient == 1 && c && *c > 0) return quotient;
+  }
+  return nullptr;
+}
+
 // The simplifier makes (8 f + t // 32) // 49 of (256 f + t) // 1568: again a digit of the sum in which t is whole.
 Place place_of(const Digit& digit) {
   Place place{sum_of(digit.source), digit.lower, digit.count, digit.total};
-  for (std::size_t i = 0; i < place.source.terms.size(); ++i) {
-    const Binary* quotient = as<Binary>(place.source.terms[i].atom);
-    std::optional<i64> c = quotient && quotient->op == BinaryOp::FloorDiv ? constant_of(quotient->b) : std::nullopt;
-    if (!c || *c <= 0 || place.source.terms[i].coefficient != 1) continue;
+  while (const Binary* quotient = plain_quotient(place.source)) {
+    i64 c = *constant_of(quotient->b), total = 0;
     Sum whole;
-    whole.add(place.source, *c);
-    whole.add_atom(quotient, -*c);
+    whole.add(place.source, c);
+    whole.add_atom(quotient, -c);
     whole.add(sum_of(quotient->a));
-    i64 total = 0;
-    if (!whole.exact || __builtin_mul_overflow(place.total, *c, &total)) break;
-    place = {whole, place.lower * *c, place.count, total};
-    i = static_cast<std::size_t>(-1);
+    if (!whole.exact || __builtin_mul_overflow(place.total, c, &total)) break;
+    place = {whole, place.lower * c, place.count, total};
   }
   return place;
 }

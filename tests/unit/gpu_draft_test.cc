@@ -200,21 +200,17 @@ TEST(GpuDraft, SeesHowSumsLeaveATile) {
 
 // Where an image ends is asked once for four floats that come at once, and no division is made for it.
 TEST(GpuDraft, TestsOfCopiesAreFew) {
-  auto copies = [](const char* value, int width) {
-    return cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
-               width > 1 ? "vectorize" : "for", " for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n");
-  };
   GpuDraft draft(device("a100"));
-  auto instructions = [&](const std::string& text) {
-    Source source{"copy", text};
+  auto instructions = [&](const char* value) {
+    Source source{"copy", cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
+                              "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n")};
     Diagnostics diagnostics(source);
     std::optional<OwnedProgram> made = parse_program(source, diagnostics);
     EXPECT_TRUE(made) << diagnostics.render();
     draft.seconds(made->program);
     return draft.kernels().at(0).warp_instructions;
   };
-  double plain = instructions(copies("X[i]", 4));
-  double filled = instructions(copies("if i // 64 % 8 >= 1 then X[i - 64] else 0.0", 4));
+  double plain = instructions("X[i]"), filled = instructions("if i // 64 % 8 >= 1 then X[i - 64] else 0.0");
   EXPECT_EQ(filled - plain, 2) << "a comparison and a choice";
 }
 

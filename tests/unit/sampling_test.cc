@@ -24,7 +24,6 @@ TEST(Samples, AQuietRatioScalesTheTimeOfTheIncumbent) {
   EXPECT_DOUBLE_EQ(result.seconds, 400e-9);
 }
 
-// The incumbent was interrupted in each pair: the ratio makes the candidate five times as fast as anybody saw it.
 // The incumbent has two threads, one of which shared its core now and then: 14.9 us are not 8.85.
 TEST(Samples, OnABusyMachineTheSmallestTimesAreCompared) {
   MeasureResult result;
@@ -36,6 +35,7 @@ TEST(Samples, OnABusyMachineTheSmallestTimesAreCompared) {
   EXPECT_NEAR(result.seconds, 14950.0 / 12650 * 7480e-9, 1e-12);
 }
 
+// The incumbent was interrupted in each pair: the ratio makes the candidate five times as fast as anybody saw it.
 TEST(Samples, ADisturbedRatioMakesNoKernelFasterThanItWasSeen) {
   MeasureResult result;
   evaluate_samples(pairs({{9000, 1500}, {8000, 1600}, {1000, 1400}}, true), {}, true, 1000e-9, result);
