@@ -25,6 +25,7 @@ struct LoweredEntry {
 Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run, const LoweringOptions& options,
                                  std::vector<PassDump>* dumps) {
   Pipeline at(entry, dumps);
+  TW_TRY_STATUS(at.step("unbind_threads", unbind_threads(arena, at.program())));
   TW_TRY_STATUS(at.step("skip_identity_terms", skip_identity_terms(arena, at.program())));
   TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));
   TW_TRY_STATUS(at.step("serialize_inner_parallel", serialize_inner_parallel(arena, at.program(), is_run)));

@@ -41,6 +41,7 @@ struct GpuLowering {
   // `scratch_bytes`: what all kernels share; grows by what this one needs for itself.
   Result<GpuKernel> kernel(SplitKernel split, i64& scratch_bytes) {
     Pipeline at(split.program, dumps);
+    TW_TRY_STATUS(at.step("bind_parallel_loops", bind_parallel_loops(arena, at.program())));
     TW_TRY_STATUS(check_combining(at.program()));
     TW_TRY_STATUS(check_apart(arena, at.program()));
     TW_TRY_STATUS(at.step("lower_blocks", lower_blocks(arena, at.program())));

@@ -20,9 +20,8 @@ using Loops = std::vector<const For*>;
 Result<PlacedProgram> placed(Arena& arena, const Program& program, LoweringOptions options) {
   options.vtcm_bytes = std::numeric_limits<i64>::max();
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
-  Program flat = lower_blocks(arena, skip_identity_terms(arena, entries.run));
-  TW_TRY(Program serial, serialize_inner_parallel(arena, flat, /*allowed=*/true));
-  return place_buffers(arena, serial, options);
+  Program flat = lower_blocks(arena, skip_identity_terms(arena, unbind_threads(arena, entries.run)));
+  return place_buffers(arena, serialize_inner_parallel(arena, flat, /*allowed=*/true), options);
 }
 
 bool has_local_in(const Program& program, std::initializer_list<Scope> scopes) {

@@ -47,15 +47,31 @@ const Stmt* fuse(Arena& arena, const Stmt* s, u32& next_var) {
 
 }  // namespace
 
-Result<Program> serialize_inner_parallel(Arena& arena, Program program, bool allowed) {
-  const For* bound = nullptr;
-  for_each<For>(program.body, [&](const For* loop) {
-    if (loop->loop_kind == LoopKind::Bind) bound = loop;
+Program unbind_threads(Arena& arena, Program program) {
+  Build build{arena};
+  bool has_threads = false;
+  program.body = rewrite_stmts(arena, program.body, [&](const Stmt* stmt) -> const Stmt* {
+    const For* loop = as<For>(stmt);
+    if (!loop || loop->loop_kind != LoopKind::Bind) return stmt;
+    bool is_group = loop->thread.starts_with("blockIdx");
+    has_threads |= !is_group;
+    return build.with_kind(loop, is_group ? LoopKind::Parallel : LoopKind::Serial);
   });
-  if (bound) {
-    return reject("loop `{a}` is bound to {b}, but this backend has no such threads", bound->var->name, bound->thread)
-        .about_loop(bound->id.value);
+  std::vector<const Buffer*> locals(program.locals.begin(), program.locals.end());
+  for (const Buffer*& local : locals) {
+    // Registers of several threads are an array that their loops step through.
+    bool is_memory = local->scope == Scope::Shared || local->scope == Scope::Local || (local->scope == Scope::Register && has_threads);
+    if (!is_memory) continue;
+    Buffer* global = arena.make<Buffer>(*local);
+    global->scope = Scope::Global;
+    program.body = replace_buffer(arena, program.body, local, global);
+    local = global;
   }
+  program.locals = arena.copy(locals);
+  return program;
+}
+
+Program serialize_inner_parallel(Arena& arena, Program program, bool allowed) {
   if (program.body) program.body = serialize(arena, program.body, allowed ? Around::Nothing : Around::Parallel);
   return program;
 }

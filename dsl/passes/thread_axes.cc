@@ -12,6 +12,7 @@ namespace tw {
 namespace {
 
 constexpr Str kBlock = "blockIdx.", kThread = "threadIdx.", kDimensions = "xyz";
+constexpr Str kGroups[] = {"blockIdx.x", "blockIdx.y", "blockIdx.z"};
 
 const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
   Build build{arena};
@@ -28,6 +29,31 @@ const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
     if (loop->loop_kind != LoopKind::Bind) return s;
     if (!axis_of(loop)) return build.with_kind(loop, LoopKind::Unroll);
     return loop->extent == 1 ? build.with_kind(loop, LoopKind::Serial) : loop;
+  });
+}
+
+// Outermost loops that are parallel: blockIdx.x, and .y and .z for those directly inside.
+const Stmt* parallel_as_groups(Arena& arena, const Stmt* s, std::size_t dimension) {
+  const For* loop = as<For>(s);
+  if (!loop || loop->loop_kind != LoopKind::Parallel || dimension == 3) return s;
+  For* bound = arena.make<For>(*loop);
+  bound->loop_kind = LoopKind::Bind;
+  bound->thread = kGroups[dimension];
+  bound->body = parallel_as_groups(arena, loop->body, dimension + 1);
+  return bound;
+}
+
+// The axis with most groups changes places with x, where it is longer than a grid may be: only x may have more than 65,535.
+const Stmt* with_longest_along_x(Arena& arena, const Stmt* body, const GpuLimits& limits) {
+  const auto groups = extents_of(body).groups;
+  std::size_t longest = static_cast<std::size_t>(std::max_element(groups.begin(), groups.end()) - groups.begin());
+  if (groups[longest] <= limits.groups[longest]) return body;
+  return rewrite_stmts(arena, body, [&](const Stmt* s) -> const Stmt* {
+    const For* loop = as<For>(s);
+    std::optional<ThreadAxis> axis = loop ? axis_of(loop) : std::nullopt;
+    if (!axis || axis->is_thread) return s;
+    std::size_t at = static_cast<std::size_t>(axis->dimension);
+    return Build{arena}.with_kind(loop, LoopKind::Bind, kGroups[at == longest ? 0 : at == 0 ? longest : at]);
   });
 }
 
@@ -123,16 +149,28 @@ bool is_step(const Stmt* s) {
   return !holds_thread_loops(loop->body);
 }
 
+Program bind_parallel_loops(Arena& arena, Program program) {
+  bool is_bound = false;
+  for_each<For>(program.body, [&](const For* loop) { is_bound |= loop->loop_kind == LoopKind::Bind; });
+  if (!is_bound) program.body = parallel_as_groups(arena, program.body, 0);
+  return program;
+}
+
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits) {
   program.body = with_device_kinds(arena, program.body);
+  program.body = with_longest_along_x(arena, program.body, limits);
   program.body = rewrite_stmts(arena, program.body, [&](const Stmt* s) -> const Stmt* {
     const For* loop = as<For>(s);
     return loop ? apart(program, arena, loop) : s;
   });
   TW_TRY_STATUS(check_nesting(program.body, {}));
-  i64 threads = extents_of(program.body).threads_of_group();
-  if (threads > limits.threads)
-    return reject("a work-group has {0} work-items, more than {1}", threads, limits.threads);
+  LaunchExtents extents = extents_of(program.body);
+  if (extents.threads_of_group() > limits.threads)
+    return reject("a work-group has {0} work-items, more than {1}", extents.threads_of_group(), limits.threads);
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (extents.groups[d] > limits.groups[d])
+      return reject("the grid has {0} work-groups along blockIdx.{a}, more than {1}", kDimensions.substr(d, 1), extents.groups[d], limits.groups[d]);
+  }
   return program;
 }
 

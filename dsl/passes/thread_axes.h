@@ -2,7 +2,7 @@
 // Input: one nest. Output: loops of one iteration are gone unless they are annotated; `vthread` loops are unrolled,
 // parallel ones are serial; blockIdx loops have only each other around them; a threadIdx loop over statements with such
 // loops inside is several. Rejects where an axis is inside of itself,
-// a group inside of a thread, or a group has too many threads. Loops of one axis may differ in extent: the grid has the
+// a group inside of a thread, or a group or the grid has too many. Loops of one axis may differ in extent: the grid has the
 // largest, the others leave work-items idle.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
@@ -36,6 +36,10 @@ bool is_step(const Stmt* s);
 Status check_combining(const Program& program);
 // Of a nest with blocks: may each threadIdx loop over statements with such loops inside be several, as bind_threads makes it?
 Status check_apart(Arena& arena, const Program& program);
+
+// Pass bind_parallel_loops: how a nest that was scheduled for a processor runs on a device. If no loop is bound to an axis, the Parallel loops
+// that are outermost run over groups.
+Program bind_parallel_loops(Arena& arena, Program program);
 
 Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& limits);
 // The grid of a kernel after bind_threads.

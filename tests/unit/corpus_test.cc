@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <set>
 
+#include "backends/device_form.h"
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
@@ -240,6 +241,35 @@ TEST(Corpus, EveryTraceGivesItsProgram) {
     expect_hashes(name, text, *file, state.program());
   });
   EXPECT_GE(files, 70);
+}
+
+// As the interpreter runs what comes out of lowering, or why there is nothing.
+Result<LoweredProgram> lowered_for(Arena& arena, const Program& program, const Target& target) {
+  if (!is_device(target)) return lower(arena, program, lowering_options(target));
+  TW_TRY(LoweredGpuProgram kernels, lower_gpu(arena, program, lowering_options(target), gpu_limits(target)));
+  TW_TRY_STATUS(device_source(kernels, target, "kernel"));
+  return as_interpreted(arena, kernels);
+}
+
+// One trace is a kernel everywhere: what was bound for a device runs on a processor, and the other way round.
+TEST(Corpus, EveryTraceIsAKernelForEveryTarget) {
+  // A buffer between two kernels in registers; a tile of 16 registers for a processor that has as many.
+  std::set<std::string> refused, expected = {"instruction_cache_inplace.tw for opencl", "instruction_cache_inplace.tw for cuda -arch=sm_80",
+                                             cat("opencl_dense.tw for ", kCpu)};
+  for_each_file([&](const std::string& name, const std::string& text) {
+    std::optional<TraceFile> file = parsed(name, text);
+    if (!file) return;
+    for (const char* target : {kCpu, "opencl", kCuda}) {
+      SCOPED_TRACE(cat(name, " for ", target));
+      Arena arena;
+      State state(arena, file->program.program);
+      ASSERT_TRUE(replay(file->trace, state));
+      Result<LoweredProgram> kernel = lowered_for(arena, state.program(), target_of(target));
+      if (kernel) EXPECT_EQ(Judge(file->program.program, 1, 1e-4).difference(*kernel), "");
+      else refused.insert(cat(name, " for ", target));
+    }
+  });
+  EXPECT_EQ(refused, expected);
 }
 
 TEST(Corpus, EveryOperatorAndSetHasATrace) {

@@ -75,7 +75,7 @@ Status with_options(Stage& at, const Settings& settings) {
 }
 
 Status serialized(Stage& at, const Settings& settings) {
-  TW_TRY(at.program, serialize_inner_parallel(at.arena, at.program, settings.parallel));
+  at.program = serialize_inner_parallel(at.arena, at.program, settings.parallel);
   return ok();
 }
 
@@ -196,6 +196,8 @@ Status whole_gpu(Stage& at, const Settings& settings) {
 const std::map<std::string, Pass> kPasses = {
     {"skip_identity_terms", plain<skip_identity_terms>},
     {"lower_blocks", plain<lower_blocks>},
+    {"unbind_threads", plain<unbind_threads>},
+    {"bind_parallel_loops", plain<bind_parallel_loops>},
     {"serialize_inner_parallel", serialized},
     {"fuse_parallel_loops", plain<fuse_parallel_loops>},
     {"place_buffers", placed},
