@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/compile_only.h"
+#include "cli/devices.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -240,12 +241,12 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
   return compile_only(list, {output, options.finalists, tuning.seed, options.threads, options.json}, stop_wanted);
 }
 
-// A target whose device is not there, said before anything is searched.
+// Said before anything is searched.
 bool have_device(const Target& target) {
-  if (target.kind != TargetKind::Cuda) return true;
-  DeviceList devices = list_devices(worker_options(target));
-  if (devices.error.empty()) return true;
-  return say(cat(devices.error, "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found elsewhere")), false;
+  std::string problem = why_no_device(target);
+  if (problem.empty()) return true;
+  if (target.kind == TargetKind::Cuda) problem += "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found elsewhere";
+  return say(problem), false;
 }
 
 bool check_model(const std::string& name) {

@@ -261,6 +261,7 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
     std::optional<OwnedProgram> program = maker.make(entry);
     if (!program) continue;
     if (entry.layout.value == TaskLayout::Free) mark_free_layout(*program);
+    if (entry.tolerance.given) program->program.tolerance = entry.tolerance.value;
     Target target = entry.target.given ? entry.target.value : out.list.target.value;
     if (is_device_file(target.gpu)) target.gpu = maker.resolve(target.gpu);
     out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 #include <set>
 
 #include "dsl/base/text.h"
-#include "dsl/ir/types.h"
 #include "runtime/yaml_decode.h"
 
 namespace tw {
@@ -79,6 +79,14 @@ void decode_layout(const Item& item, Located<TaskLayout>& out) {
   out = {free ? TaskLayout::Free : TaskLayout::Fixed, item.node.span, true};
 }
 
+void decode_tolerance(const Item& item, Located<Tolerance>& out) {
+  const std::vector<YamlNode>& list = item.node.items;
+  std::optional<double> absolute = list.size() == 2 ? number<double>(list[0]) : std::nullopt, relative = list.size() == 2 ? number<double>(list[1]) : std::nullopt;
+  bool good = absolute && relative && *absolute >= 0 && *relative >= 0 && std::isfinite(*absolute) && std::isfinite(*relative) && *absolute + *relative > 0;
+  if (!good) return item.expected("two numbers, absolute and relative, such as `[1e-2, 1e-2]`");
+  out = {{*absolute, *relative}, item.node.span, true};
+}
+
 // ---- mappings
 // -----------------------------------------------------------------------------------------------------
 
@@ -119,6 +127,7 @@ const std::vector<Key<TaskEntry>>& task_keys() {
       {"use", [](const Item& item, TaskEntry& task) { decode_text(item, task.use); }},
       {"weight", [](const Item& item, TaskEntry& task) { decode_positive(item, task.weight); }},
       {"layout", [](const Item& item, TaskEntry& task) { decode_layout(item, task.layout); }},
+      {"tolerance", [](const Item& item, TaskEntry& task) { decode_tolerance(item, task.tolerance); }},
       {"target", [](const Item& item, TaskEntry& task) { decode_target(item, task.target); }},
   };
   return keys;
@@ -351,6 +360,7 @@ std::string to_json(const TaskList& list) {
     }
     object["weight"] = task.weight.value;
     object["layout"] = task.layout.value == TaskLayout::Free ? "free" : "fixed";
+    if (task.tolerance.given) object["tolerance"] = {task.tolerance.value.absolute, task.tolerance.value.relative};
     object["target"] = to_string(task.target.given ? task.target.value : list.target.value);
     tasks.push_back(std::move(object));
   }

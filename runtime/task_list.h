@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/target.h"
+#include "dsl/ir/types.h"
 #include "runtime/located.h"
 
 namespace tw {
@@ -44,6 +45,7 @@ struct TaskEntry {
   Located<double> weight{
       1.0};  // how often the task runs in the whole; divides trials between tasks
   Located<TaskLayout> layout{TaskLayout::Fixed};
+  Located<Tolerance> tolerance;  // if not given: that of the workload, else by its types
   Located<Target> target;  // if not given: that of the list
 };
 

@@ -170,7 +170,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
   // The fastest of many measurements is often one that was lucky: a new best is believed only if a second, longer one confirms it.
   if (measured.status == MeasureStatus::Ok && measured.ratio > 0 && measured.ratio < 1) {
-    options.pairs = 18, options.max_pairs = 32, options.budget_seconds = 0.25;
+    options.pairs = 20, options.max_pairs = 32, options.budget_seconds = 0.25;
     MeasureResult again = measure_kernel(state, kernel, options);
     if (again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
   }

@@ -2,6 +2,8 @@
 // no device.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include <boost/json/src.hpp>
 
 #include "support/opencl_device.h"
@@ -45,6 +47,20 @@ tasks:
   EXPECT_EQ(exported.code, 0) << exported.err;
   EXPECT_NE(test::read_file(folder.path() + "/out/sources/mm.cl").find("__kernel"), std::string::npos);
   EXPECT_NE(test::read_file(folder.path() + "/out/list.h").find("list_mm_run("), std::string::npos);
+}
+
+TEST(CliOpenCl, ADeviceThatIsNotThereIsSaidBeforeTheSearch) {
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/list.yaml", R"(version: 1
+target: {kind: opencl, device: 200}
+database: list.db
+tasks:
+  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}}
+)");
+  test::Finished tuned = test::tracewright({"tune", "list.yaml"}, {.folder = folder.path()});
+  EXPECT_EQ(tuned.code, 3);
+  EXPECT_NE(tuned.err.find("there is no OpenCL device 200; there "), std::string::npos) << tuned.err;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/list.db"));
 }
 
 TEST(CliOpenCl, OneRunMeasuresOnOneDevice) {

@@ -286,6 +286,14 @@ extern "C" __global__ void __launch_bounds__(1024) many(float* a, const float* b
   warned.log = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient "
                "register resources in function 'k'\n";
   EXPECT_EQ(cuda::why_unfit(warned).rfind("ptxas warns: (C7511) Potential", 0), 0u);
+  // A warning that ptxas does give: registers cannot be handed over where the size of the block is not known.
+  std::optional<cuda::Compiled> ignored = cuda::compile(R"(
+extern "C" __global__ void hands_over(float* a) {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+  *a = 1;
+})", "sm_90a", error);
+  ASSERT_TRUE(ignored) << error;
+  EXPECT_EQ(cuda::why_unfit(*ignored).rfind("ptxas warns: (C7508)", 0), 0u) << ignored->log;
 }
 
 // A cubin that was cut or changed gives an answer or a reason, never more than is there.

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "dsl/base/text.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/drawn_kernels.h"
 #include "support/scheduled.h"
 #include "support/support.h"
 
@@ -22,33 +22,11 @@ std::string front_end() {
   return "";
 }
 
-// Sources of some draws.
-std::vector<std::string> sources_of(const std::string& use, int draws) {
-  static const rules::Library library = rules::Library::built_in();
+Target wide_device() {
   Target target;
   target.kind = TargetKind::OpenCl;
   target.vector_bits = 512, target.vector_registers = 32;
-  test::Scheduled plain(use, {}, "");
-  std::string errors;
-  std::vector<std::string> out;
-  CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("opencl"), library, target, errors);
-  EXPECT_EQ(errors, "");
-  CandidateBuilder builder(space);
-  int sketches = static_cast<int>(space.space.sketches.size());
-  for (int i = 0; i < draws; ++i) {
-    Rng rng(9, static_cast<u64>(i));
-    Candidate candidate;
-    if (!builder.draw(i * sketches / draws, candidate, rng)) continue;
-    Result<Program> program = builder.build(candidate, &rng);
-    Arena arena;
-    if (!program) continue;
-    Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-    if (!lowered) continue;
-    Result<Kernel> kernel = device_source(*lowered, target, "k");
-    EXPECT_TRUE(kernel) << use;
-    if (kernel) out.push_back(kernel->code);
-  }
-  return out;
+  return target;
 }
 
 // What clang says of a text; "" if it has nothing against it.
@@ -73,9 +51,10 @@ TEST(OpenClText, HalvesAreReadWithAndWithoutTheirExtension) {
          {"matmul(M = 24, N = 48, K = 32, T = ",
           "conv2d(N = 1, H = 9, W = 9, CI = 8, CO = 32, K = 3, padding = 1, T = ", "softmax(M = 4, N = 70, T = ",
           "layernorm(M = 4, N = 70, T = ", "depthwise_conv2d(N = 1, H = 8, W = 8, C = 32, K = 3, T = "}) {
-      std::vector<std::string> texts = sources_of(cat(use, type, ")"), 4);
-      ASSERT_FALSE(texts.empty()) << use << type;
-      for (const std::string& text : texts) {
+      std::vector<Kernel> kernels = test::drawn_kernels(cat(use, type, ")"), "opencl", wide_device(), 4);
+      ASSERT_FALSE(kernels.empty()) << use << type;
+      for (const Kernel& kernel : kernels) {
+        const std::string& text = kernel.code;
         ASSERT_NE(text.find("tw_"), std::string::npos) << text;
         for (const char* extension : {"+cl_khr_fp16", "-cl_khr_fp16"})
           EXPECT_EQ(refused(clang, text, "CL1.2", extension), "") << use << type;

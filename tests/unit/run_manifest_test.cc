@@ -280,5 +280,20 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
       << measured.err;
 }
 
+// A driver whose only device is of another kind than `arch`: nothing is searched for it.
+TEST(TuneOnCuda, AnArchThatTheDeviceDoesNotRunIsSaidFirst) {
+  struct Case { const char *arch, *device, *said; };
+  for (Case c : {Case{"sm_80", "90", "kernels for sm_80 do not run on device 0, "}, Case{"sm_90a", "80", "kernels for sm_90a do not run on device 0, "},
+                 Case{"sm_89", "86", "write `arch: sm_86`"}, Case{"sm_90", "80", "kernels for sm_90 do not run"}, Case{"sm_80", "90", "write `arch: sm_90a`"}}) {
+    test::TemporaryDirectory folder;
+    test::write_file(folder.path() + "/list.yaml", cat("version: 1\ntarget: {kind: cuda, arch: ", c.arch, "}\ntasks:\n  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}}\n"));
+    test::Finished tuned = test::tracewright({"tune", "list.yaml", "--database", "list.db"},
+                                             {.folder = folder.path(), .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), cat("TW_STUB_ARCH=", c.device)}});
+    EXPECT_EQ(tuned.code, 3) << tuned.out << tuned.err;
+    EXPECT_NE(tuned.err.find(c.said), std::string::npos) << tuned.err;
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/list.db"));
+  }
+}
+
 }  // namespace
 }  // namespace tw

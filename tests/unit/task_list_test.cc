@@ -58,7 +58,7 @@ rules: reference-cpu
 seed: 18446744073709551615
 tasks:
   - {name: ffn1, op: dense, args: {M: 128, N: 3072, K: 768, T: bf16}, epilogue: [bias, gelu], weight: 12}
-  - {name: c2,   op: conv2d, args: {N: 1, H: 56, W: 56, CI: 64, CO: 64, K: 3, stride: 1, padding: 0}, layout: free}
+  - {name: c2,   op: conv2d, args: {N: 1, H: 56, W: 56, CI: 64, CO: 64, K: 3, stride: 1, padding: 0}, layout: free, tolerance: [0, 2.5e-2]}
   - name: own
     workload: my_workloads.tw
     use: "banded(M = 512, B = 16)"
@@ -81,6 +81,8 @@ tasks:
   EXPECT_EQ(std::get<i64>(list.tasks[0].args[1].value), 3072);
   EXPECT_EQ(std::get<std::string>(list.tasks[0].args[3].value), "bf16");
   EXPECT_EQ(list.tasks[1].layout.value, TaskLayout::Free);
+  EXPECT_EQ(list.tasks[1].tolerance.value.relative, 2.5e-2);
+  EXPECT_FALSE(list.tasks[0].tolerance.given);
   EXPECT_EQ(list.tasks[2].target.value.cpu, "cortex-a72");
   auto at = [&](Span span) { return text.substr(span.begin, span.end - span.begin); };
   EXPECT_EQ(at(list.tasks[2].use.span), "banded(M = 512, B = 16)")
@@ -96,9 +98,16 @@ tasks:
       R"json({"name":"ffn1","op":"dense","args":{"M":128,"N":3072,"K":768,"T":"bf16"},"epilogue":["bias","gelu"],)json"
       R"json("weight":1.2E1,"layout":"fixed","target":"cpu -mcpu=znver3 -threads=2"},)json"
       R"json({"name":"c2","op":"conv2d","args":{"N":1,"H":56,"W":56,"CI":64,"CO":64,"K":3,"stride":1,"padding":0},)json"
-      R"json("epilogue":[],"weight":1E0,"layout":"free","target":"cpu -mcpu=znver3 -threads=2"},)json"
+      R"json("epilogue":[],"weight":1E0,"layout":"free","tolerance":[0E0,2.5E-2],"target":"cpu -mcpu=znver3 -threads=2"},)json"
       R"json({"name":"own","workload":"my_workloads.tw","use":"banded(M = 512, B = 16)","weight":1E0,"layout":"fixed",)json"
       R"json("target":"cpu -triple=aarch64-linux-gnu -mcpu=cortex-a72 -threads=4"}]})json");
+}
+
+TEST(TaskList, AToleranceIsTwoNumbers) {
+  for (const char* wrong : {"1e-2", "[1e-2]", "[-1, 1]", "[0, 0]", "[1e-2, x]", "[1, 2, 3]", "[inf, 1]"}) {
+    Parsed parsed = parse(cat("version: 1\ntasks:\n  - {name: a, op: dense, args: {M: 1, N: 1, K: 1}, tolerance: ", wrong, "}\n"));
+    EXPECT_NE(parsed.errors.find("expected `tolerance` to be two numbers, absolute and relative, such as `[1e-2, 1e-2]`"), std::string::npos) << wrong << parsed.errors;
+  }
 }
 
 TEST(TaskList, DefaultsAreSaidAndNotGiven) {
@@ -257,7 +266,7 @@ note: did you mean `cpu`?
 tasks.yaml:4:5: error: expected a task to be a mapping, found `dense`
     4 |   - dense
       |     ^~~~~
-note: its keys: name, op, args, epilogue, workload, use, weight, layout, target
+note: its keys: name, op, args, epilogue, workload, use, weight, layout, tolerance, target
 )yaml");
   EXPECT_EQ(parse("version: 1\ntarget: [cpu]\nbudget: {trials: 1.5, seconds: -1}\ntasks: [{name: , "
                   "op: softmax, args: [1, 2]}]\n")

@@ -1,0 +1,43 @@
+#include "cli/devices.h"
+
+#include "dsl/base/text.h"
+#include "runtime/measurer.h"
+#include "sampler/search/trial.h"
+
+namespace tw::cli {
+namespace {
+
+// "sm_90" of "NVIDIA H100 (sm_90, 80 GiB, driver for CUDA 13.0)".
+std::string capability_in(const std::string& line) {
+  std::size_t begin = line.find("(sm_");
+  if (begin == std::string::npos) return "";
+  return line.substr(begin + 1, line.find_first_of(",)", begin) - begin - 1);
+}
+
+std::string why_not_this_one(const Target& target, const DeviceList& devices) {
+  std::size_t index = static_cast<std::size_t>(worker_options(target).device);
+  const char* kind = target.kind == TargetKind::Cuda ? "CUDA" : "OpenCL";
+  if (index >= devices.devices.size())
+    return cat("there is no ", kind, " device ", index, "; there ", devices.devices.size() == 1 ? "is 0: " : "are, from 0: ", join(devices.devices, ", "));
+  std::string found = capability_in(devices.devices[index]);
+  if (target.kind != TargetKind::Cuda || found.empty() || runs_on(target.arch, found)) return "";
+  std::string own = found == "sm_90" || found == "sm_100" ? found + "a" : found;
+  return cat("kernels for ", target.arch, " do not run on device ", index, ", ", devices.devices[index], "; write `arch: ", own, "`, or choose another device by CUDA_VISIBLE_DEVICES");
+}
+
+}  // namespace
+
+bool runs_on(std::string_view arch, std::string_view device) {
+  if (arch.ends_with('a')) return arch.substr(0, arch.size() - 1) == device;
+  if (arch.size() < 5 || arch.size() != device.size()) return false;
+  std::size_t minor = arch.size() - 1;
+  return arch.substr(0, minor) == device.substr(0, minor) && arch[minor] <= device[minor];
+}
+
+std::string why_no_device(const Target& target) {
+  if (!is_device(target)) return "";
+  DeviceList devices = list_devices(worker_options(target));
+  return devices.error.empty() ? why_not_this_one(target, devices) : devices.error;
+}
+
+}  // namespace tw::cli

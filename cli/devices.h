@@ -1,0 +1,17 @@
+// Devices of this machine, before work is begun for them.
+#pragma once
+#include <string>
+
+#include "backends/target.h"
+
+namespace tw::cli {
+
+// Why nothing can be measured here for the target: no driver, no such device, or one that does not run what is compiled for `arch`. "" where it can
+// (always so for processors). Asks the worker of that kind.
+std::string why_no_device(const Target& target);
+
+// Does machine code for `arch` (sm_80, sm_90a) run on a device of compute capability `device` (sm_86)? The major number must be the same and the minor
+// one not smaller; `a` asks for exactly that device (CUDA C++ Programming Guide, "Binary Compatibility").
+bool runs_on(std::string_view arch, std::string_view device);
+
+}  // namespace tw::cli
