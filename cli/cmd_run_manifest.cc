@@ -33,6 +33,7 @@ struct OpenWorkload {
   double best = 0;
   double least_flops = 0;
   std::string text;
+  std::string problem;  // why it cannot be run here
 };
 
 struct Row {
@@ -40,7 +41,7 @@ struct Row {
   MeasureResult result;
 };
 
-// Begins a finalist's workload with its reference result, once. Null after a message.
+// Begins a finalist's workload with its reference result, once. Null after a message; a workload that cannot be run here has a `problem`.
 OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file, Measurer& measurer,
                             std::map<std::string, OpenWorkload>& open) {
   auto [at, is_new] = open.try_emplace(finalist.workload);
@@ -54,14 +55,14 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
   if (!reference.kernel)
     return say(cat(finalist.task, ": the reference cannot be compiled: ", reference.problem)), nullptr;
   TaskStart start = measurer.begin_task(*reference.kernel, tolerance_of(program), finalist.seed);
-  if (start.task < 0) return say(cat(finalist.task, ": the reference cannot be run: ", start.error)), nullptr;
+  if (start.task < 0) say(cat(finalist.task, ": the reference cannot be run: ", start.error)), at->second.problem = start.error;
   at->second.task = start.task;
   at->second.least_flops = least_flops(program);
   at->second.text = workload_text(program);
   return &at->second;
 }
 
-Record record_of(const FinalistFile& finalist, const TraceFile& file, const MeasureResult& measured) {
+Record record_of(const FinalistFile& finalist, const TraceFile& file, const std::string& host, const MeasureResult& measured) {
   Record record{.workload = finalist.workload,
                 .target = finalist.target,
                 .seed = finalist.seed};
@@ -69,7 +70,7 @@ Record record_of(const FinalistFile& finalist, const TraceFile& file, const Meas
   record.program = finalist.program;
   record.object = to_hex(object_hash(finalist.kernel));
   record.version = TW_VERSION;
-  record.host = host_description();
+  record.host = host;
   record.trace = file.trace.print(0);
   set_result(record, measured);
   return record;
@@ -83,8 +84,20 @@ std::optional<TraceFile> read_trace(const FinalistFile& finalist, const std::str
   return file;
 }
 
+// The other tasks go on.
+MeasureResult not_begun(const OpenWorkload& workload) {
+  MeasureResult out;
+  bool is_memory = workload.problem.find("memory") != std::string::npos;
+  out.status = is_memory ? MeasureStatus::OutOfMemory : MeasureStatus::Timeout;
+  out.message = cat("the reference cannot be run: ", workload.problem);
+  return out;
+}
+
 int measure_all(const std::vector<FinalistFile>& finalists, const Options& options, Database& database,
                 Measurer& measurer, std::vector<Row>& rows) {
+  Target cuda;
+  cuda.kind = TargetKind::Cuda;
+  const std::string host = measuring_host(cuda, options.device);
   std::map<std::string, OpenWorkload> open;
   for (const FinalistFile& finalist : finalists) {
     std::optional<TraceFile> file = read_trace(finalist, options.folder);
@@ -98,9 +111,9 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
                        .max_pairs = 40,
                        .budget_seconds = 0.5,
                        .cold_samples = 7};
-    MeasureResult measured = measurer.measure(workload->task, finalist.kernel, how);
+    MeasureResult measured = workload->problem.empty() ? measurer.measure(workload->task, finalist.kernel, how) : not_begun(*workload);
     if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
-    Record record = record_of(finalist, *file, measured);
+    Record record = record_of(finalist, *file, host, measured);
     if (!checked(database.add_workload(finalist.workload, workload->text)) || !checked(database.add_record(record)))
       return Environment;
     if (record.ok() && (workload->best == 0 || record.seconds < workload->best)) {

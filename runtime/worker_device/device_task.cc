@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/object_loader.h"
+#include "runtime/thread_pool.h"
 #include "runtime/worker/sampling.h"
 
 namespace tw {
@@ -58,13 +60,15 @@ std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) 
   tw_run_function run = error.empty() ? object.run(manifest.symbol) : nullptr;
   tw_prepack_function prepack = error.empty() ? object.prepack(manifest.symbol) : nullptr;
   if (!run) return error.empty() ? "the reference has no entry point" : error;
+  std::unique_ptr<tw_pool, decltype(&tw_pool_destroy)> pool(
+      tw_pool_create(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64), nullptr), tw_pool_destroy);
   for (int layout = 0; layout < kLayouts; ++layout) {
     BufferList own;
     KernelBinding binding;
-    if (!data_->bind(manifest, layout, 1, own, binding, error)) return error;
+    if (!data_->bind(manifest, layout, pool ? tw_pool_threads(pool.get()) : 1, own, binding, error)) return error;
     i64 begin = monotonic_nanoseconds();
     if (prepack) prepack(binding.prepack.data());
-    run(binding.run.data(), binding.scratch, nullptr, nullptr);
+    run(binding.run.data(), binding.scratch, pool ? tw_pool_run : nullptr, pool.get());
     seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
     if (!data_->keep_reference(layout, manifest, error)) return error;
     for (const auto* list : {&manifest.run, &manifest.prepack}) {

@@ -161,7 +161,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
                          .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
   if (is_baseline) {  // may take seconds a call: one says enough
-    options.timeout_seconds = 120;
+    options.timeout_seconds = is_device(state.task->target) ? 6 : 120;
     options.single_call_seconds = 0.25;
     options.first_pairs = options.pairs = options.max_pairs = 1;
   }
@@ -198,6 +198,12 @@ void BatchRunner::replay_measurement(TaskState& state, const Batch& batch, Trial
   trial.stored = true;
 }
 
+const std::string& BatchRunner::host_of(const Target& target) {
+  auto [at, is_new] = hosts_.try_emplace(to_string(target));
+  if (is_new) at->second = measuring_host(target, worker_options(target).device);
+  return at->second;
+}
+
 void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& trial) {
   Record& record = trial.record;
   record.workload = state.workload_key;
@@ -207,7 +213,7 @@ void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& tri
   record.task = state.task->name;
   record.program = to_hex(trial.candidate.program);
   record.version = TW_VERSION;
-  record.host = host_description();
+  record.host = host_of(state.task->target);
   if (trial.is_baseline) return;
   Result<Trace> trace = full_trace(state.space, trial.candidate);
   TW_CHECK(trace, "a candidate that was built has no trace");

@@ -7,6 +7,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 #include "runtime/object_loader.h"
+#include "runtime/thread_pool.h"
 #include "runtime/worker/elements.h"
 #include "sampler/search/trial.h"
 
@@ -62,8 +63,9 @@ NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, st
     if (auto input = inputs.find(argument.name); input != inputs.end())
       std::memcpy(pointers.back(), input->second.bytes.data(), input->second.bytes.size());
   }
-  AlignedBytes scratch(manifest.scratch_bytes(1));
-  loaded.run(manifest.symbol)(pointers.data(), scratch.data(), nullptr, nullptr);
+  std::unique_ptr<tw_pool, decltype(&tw_pool_destroy)> pool(tw_pool_create(usable_threads(), nullptr), tw_pool_destroy);
+  AlignedBytes scratch(manifest.scratch_bytes(pool ? tw_pool_threads(pool.get()) : 1));
+  loaded.run(manifest.symbol)(pointers.data(), scratch.data(), pool ? tw_pool_run : nullptr, pool.get());
   NamedArrays out;
   for (std::size_t i = 0; i < manifest.run.size(); ++i) {
     const KernelArgument& argument = manifest.run[i];

@@ -19,8 +19,8 @@ struct EmulationGateOptions {
   // have written.
   double full_points = 2e7;
   i64 max_groups = 3;                 // for these
-  double reference_points = 4e9;      // beyond, values are not compared at all: the reference would take seconds
-  i64 memory_bytes = i64{256} << 20;  // of all arguments; beyond, the verdict is Unknown
+  double reference_points = 1e11;     // beyond, values are not compared at all: the reference would take half a minute
+  i64 memory_bytes = i64{2} << 30;    // of all arguments; beyond, the verdict is Unknown
   double timeout_seconds = 60;
 };
 

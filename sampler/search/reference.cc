@@ -21,9 +21,8 @@ bool moves_along_rows(const Block* block, const Var* iter) {
   return along && !across;
 }
 
-// Only where loops and iters are the same things in the same order, spatial ones first, as workloads are written.
-Status move_rows_inside(Schedule& schedule, Str name) {
-  TW_TRY(BlockId id, schedule.get_block(name));
+// Its loops in the order of its iters, spatial ones first, as workloads are written; else why not.
+Result<std::size_t> spatial_loops(Schedule& schedule, BlockId id) {
   TW_TRY(const Block* block, schedule.state().block(id));
   TW_TRY(Array<const For*> loops, schedule.state().loops_around(id));
   std::size_t spatial = 0;
@@ -31,6 +30,10 @@ Status move_rows_inside(Schedule& schedule, Str name) {
   bool is_plain = loops.size() == block->iters.size() && spatial > 0 && spatial < loops.size();
   for (std::size_t i = 0; is_plain && i < loops.size(); ++i) is_plain = block->bindings[i] == loops[i]->var;
   if (!is_plain || !moves_along_rows(block, block->iters[spatial - 1].var)) return reject("the rows of this block are not inside");
+  return spatial;
+}
+
+Status move_rows_inside(Schedule& schedule, BlockId id, std::size_t spatial) {
   TW_TRY(Loops handles, schedule.get_loops(id));
   TW_TRY_STATUS(schedule.decompose_reduction(id, handles[0]));
   TW_TRY(Loops update, schedule.get_loops(id));
@@ -38,6 +41,45 @@ Status move_rows_inside(Schedule& schedule, Str name) {
   order.push_back(update[spatial - 1]);
   TW_TRY_STATUS(schedule.reorder(Loops(order)));
   return ok();
+}
+
+// 4 x 8 sums of such a block stay in registers.
+Status keep_tiles(Schedule& schedule, BlockId id, std::size_t spatial) {
+  if (spatial < 2) return reject("one row has no tiles");
+  TW_TRY(Loops loops, schedule.get_loops(id));
+  Arena& arena = schedule.state().arena();
+  TW_TRY(Loops rows, schedule.split(loops[spatial - 2], {arena.list<i64>({Factors::kHole, 4})}));
+  TW_TRY(Loops columns, schedule.split(loops.back(), {arena.list<i64>({Factors::kHole, 8})}));
+  std::vector<LoopId> order{rows[0], columns[0]};
+  order.insert(order.end(), loops.begin() + static_cast<i64>(spatial) - 1, loops.end() - 1);
+  order.insert(order.end(), {rows[1], columns[1]});
+  TW_TRY_STATUS(schedule.reorder(Loops(order)));
+  TW_TRY_STATUS(schedule.promote(id, 0, loops[spatial - 1]));
+  TW_TRY_STATUS(schedule.unroll(rows[1]));
+  TW_TRY_STATUS(schedule.vectorize(columns[1]));
+  return ok();
+}
+
+Status run_in_parallel(Schedule& schedule, BlockId id) {
+  TW_TRY(Loops loops, schedule.get_loops(id));
+  TW_TRY_STATUS(schedule.parallel(loops[0]));
+  return ok();
+}
+
+// What can be done of this, one after the other.
+Schedule made_fast(Schedule schedule, Str name) {
+  Result<BlockId> id = schedule.get_block(name);
+  if (!id) return schedule;
+  auto attempt = [&](auto step, auto... more) {
+    Schedule changed = schedule.fork();
+    bool good = bool(step(changed, *id, more...));
+    if (good) schedule = std::move(changed);
+    return good;
+  };
+  Result<std::size_t> spatial = spatial_loops(schedule, *id);
+  if (spatial && attempt(move_rows_inside, *spatial)) attempt(keep_tiles, *spatial);
+  attempt(run_in_parallel);
+  return schedule;
 }
 
 }  // namespace
@@ -48,10 +90,7 @@ Schedule reference_schedule(const Program& widened, double reordered_points) {
   for (const Block* block : schedule.state().blocks()) {
     if (block->init && points_of(block) >= reordered_points) reductions.push_back(block->name);
   }
-  for (Str name : reductions) {
-    Schedule attempt = schedule.fork();
-    if (move_rows_inside(attempt, name)) schedule = std::move(attempt);
-  }
+  for (Str name : reductions) schedule = made_fast(std::move(schedule), name);
   return schedule;
 }
 

@@ -9,7 +9,8 @@ namespace tw {
 inline constexpr double kReorderedPoints = 4e6;
 
 // Moves the innermost spatial loop of each reduction that reads rows of it (B[k, j]) inside the reduction loops, so that memory is
-// read in order. Each element still sums its terms in the order of the text: the result is the same, bit for bit.
+// read in order, keeps tiles of the sums in registers, and runs the outermost loop in parallel. Each element still sums its terms in the order of the
+// text: the result is the same, bit for bit.
 Schedule reference_schedule(const Program& widened, double reordered_points = kReorderedPoints);
 
 }  // namespace tw

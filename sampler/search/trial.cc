@@ -6,6 +6,7 @@
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/clock.h"
+#include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/widen.h"
 #include "sampler/search/reference.h"
@@ -43,6 +44,14 @@ WorkerOptions worker_options(const Target& target) {
   if (target.kind == TargetKind::Cuda) return {.program = "tracewright-worker-cuda", .device = 0};
   if (target.kind == TargetKind::OpenCl) return {.program = "tracewright-worker-opencl", .device = target.device};
   return {};
+}
+
+std::string measuring_host(const Target& target, int device) {
+  std::string host = host_description();
+  if (!is_device(target)) return host;
+  std::vector<std::string> devices = list_devices(worker_options(target)).devices;
+  auto index = static_cast<std::size_t>(std::max(device, 0));
+  return index < devices.size() ? cat(devices[index], "; ", host) : host;
 }
 
 Status can_be_lowered(Arena& arena, const Program& program, const Target& target) {

@@ -19,6 +19,8 @@ CodegenTarget codegen_target(const Target& target);
 GpuLimits gpu_limits(const Target& target);
 // The worker that measures kernels for a target.
 WorkerOptions worker_options(const Target& target);
+// What times are taken on, for records: the processor, behind it the device with that number, where the target is for one.
+std::string measuring_host(const Target& target, int device);
 
 struct BuildTimes {
   double lower_seconds = 0, compile_seconds = 0;

@@ -6,6 +6,7 @@
 
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
+#include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
@@ -181,13 +182,21 @@ class Tuner {
     return batch;
   }
 
+  // On a device the untuned program is one work-item: some hundred million steps a second on a GPU. Beyond, it would only be waited for.
+  static bool can_run_untuned(const TuneTask& task) {
+    constexpr double kMostPoints[] = {1e12, 4e9, 1e8};  // of processors, OpenCL (which may be a processor), CUDA
+    return points_of(task.program.program) <= kMostPoints[static_cast<int>(task.target.kind)];
+  }
+
   // The untuned program, so that tuning can never make things worse, and the best draw of the draft model: what zero trials give.
   void add_first_trials(TaskState& state, const Rng& rng, Batch& batch, HashSet& taken) {
-    Trial baseline;
-    baseline.is_baseline = true;
-    baseline.candidate.program = normalized_hash(state.space.base);
-    taken.insert(baseline.candidate.program);
-    batch.trials.push_back(std::move(baseline));
+    if (can_run_untuned(*state.task)) {
+      Trial baseline;
+      baseline.is_baseline = true;
+      baseline.candidate.program = normalized_hash(state.space.base);
+      taken.insert(baseline.candidate.program);
+      batch.trials.push_back(std::move(baseline));
+    }
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
     if (!first || !taken.insert(first->program).second) return;
     batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});

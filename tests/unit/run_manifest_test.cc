@@ -209,8 +209,9 @@ TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {
       << old.err;
   once();
   test::Finished memory = run({"TW_STUB_FAULT=memory"});
-  EXPECT_EQ(memory.code, 3);
+  EXPECT_EQ(memory.code, 1);
   EXPECT_NE(memory.err.find("the device has no memory for `A`"), std::string::npos) << memory.err;
+  EXPECT_EQ(statuses(memory), (std::vector<std::string>{"out of memory", "out of memory", "out of memory"})) << memory.out;
 }
 
 TEST_F(RunManifest, DamagedManifestsAreRefused) {
