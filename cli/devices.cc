@@ -22,7 +22,7 @@ std::string why_not_this_one(const Target& target, const DeviceList& devices) {
   std::string found = capability_in(devices.devices[index]);
   if (target.kind != TargetKind::Cuda || found.empty() || runs_on(target.arch, found)) return "";
   std::string own = found == "sm_90" || found == "sm_100" ? found + "a" : found;
-  return cat("kernels for ", target.arch, " do not run on device ", index, ", ", devices.devices[index], "; write `arch: ", own, "`, or choose another device by CUDA_VISIBLE_DEVICES");
+  return cat("kernels for ", target.arch, " do not run on device ", devices.devices[index], "; write `arch: ", own, "`, or choose another device by CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace

@@ -266,18 +266,26 @@ std::string worker_path(const WorkerOptions& options, std::string& error) {
   return "";
 }
 
+// What a command prints. False if it cannot be run or fails.
+static bool lines_of(const std::string& command, std::vector<std::string>& lines) {
+  std::FILE* output = popen(command.c_str(), "re");
+  char line[512];
+  while (output && std::fgets(line, sizeof line, output)) {
+    lines.push_back(line);
+    if (lines.back().ends_with("\n")) lines.back().pop_back();
+  }
+  return output && pclose(output) == 0;
+}
+
 DeviceList list_devices(const WorkerOptions& options) {
   DeviceList out;
-  std::string path = worker_path(options, out.error), said;
+  std::string path = worker_path(options, out.error);
   if (path.empty()) return out;
-  std::FILE* listing = popen(cat("'", path, "' --list 2>&1").c_str(), "re");
-  char line[512];
-  while (listing && std::fgets(line, sizeof line, listing)) {
-    out.devices.push_back(line);
-    if (out.devices.back().ends_with("\n")) out.devices.back().pop_back();
-  }
-  if (listing && pclose(listing) == 0) return out;
-  out.error = out.devices.empty() ? cat(path, " does not answer") : join(out.devices, "; ");
+  // Drivers may write to the standard error, too.
+  if (lines_of(cat("'", path, "' --list 2>/dev/null"), out.devices)) return out;
+  std::vector<std::string> why;
+  lines_of(cat("'", path, "' --list 2>&1 >/dev/null"), why);
+  out.error = why.empty() ? cat(path, " does not answer") : join(why, "; ");
   out.devices.clear();
   return out;
 }

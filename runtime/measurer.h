@@ -128,7 +128,7 @@ struct WorkerStart {
   std::string error;
 };
 WorkerStart start_worker(const WorkerOptions& options = {});
-// What the worker of a kind of devices finds, asked in a process of its own: a line for each device; none with the reason in `error`.
+// What the worker of a kind of devices finds, asked in a process of its own: a line for each device, its number first; none with the reason in `error`.
 struct DeviceList {
   std::vector<std::string> devices;
   std::string error;

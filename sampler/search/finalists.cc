@@ -38,9 +38,7 @@ class FinalistSearch {
                  evolution_, known_, result_.stats);
       result_.search_seconds += seconds_now() - begin;
       if (proposed.empty()) break;
-      begin = seconds_now();
       bool is_better = compile(proposed);
-      result_.compile_seconds += seconds_now() - begin;
       if (!is_better && is_full()) break;
     }
     return std::move(result_);
@@ -52,9 +50,11 @@ class FinalistSearch {
   // True if a finalist came of it.
   bool compile(const std::vector<Candidate>& proposed) {
     std::vector<Attempt> attempts(proposed.size());
+    double begin = seconds_now();
     parallel_for(static_cast<int>(proposed.size()), evolution_.threads, [&](int item, int) {
       if (!stop_) attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
     });
+    result_.compile_seconds += seconds_now() - begin;
     bool is_better = false;
     double worst = is_full() ? result_.finalists.back().seconds : 0;
     for (std::size_t i = 0; i < attempts.size(); ++i) {

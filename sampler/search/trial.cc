@@ -51,7 +51,7 @@ std::string measuring_host(const Target& target, int device) {
   if (!is_device(target)) return host;
   std::vector<std::string> devices = list_devices(worker_options(target)).devices;
   auto index = static_cast<std::size_t>(std::max(device, 0));
-  return index < devices.size() ? cat(devices[index], "; ", host) : host;
+  return index < devices.size() ? cat(devices[index].substr(devices[index].find(' ') + 1), "; ", host) : host;
 }
 
 Status can_be_lowered(Arena& arena, const Program& program, const Target& target) {

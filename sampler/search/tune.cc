@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <limits>
+#include <set>
 
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
@@ -11,6 +12,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
+#include "runtime/device_file.h"
 #include "sampler/search/batch_runner.h"
 #include "sampler/search/other_cores.h"
 #include "sampler/search/parallel_for.h"
@@ -76,6 +78,12 @@ class Tuner {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
       if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
+    }
+    std::set<std::string> unknown;
+    for (const TuneTask& task : tasks_) {
+      std::string why;
+      if (task.target.kind == TargetKind::Cuda && !device_of(task.target, why) && unknown.insert(why).second)
+        observer_.on_message(why.substr(0, why.find_last_not_of('\n') + 1) + ". Until then candidates are ranked as for a processor before they are measured");
     }
     if (database_.damaged() > 0) {
       observer_.on_message(cat(database_.damaged(), " damaged rows of ", database_.path(), " were left out; `tracewright db verify ",

@@ -284,7 +284,7 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
 // A driver whose only device is of another kind than `arch`: nothing is searched for it.
 TEST(TuneOnCuda, AnArchThatTheDeviceDoesNotRunIsSaidFirst) {
   struct Case { const char *arch, *device, *said; };
-  for (Case c : {Case{"sm_80", "90", "kernels for sm_80 do not run on device 0, "}, Case{"sm_90a", "80", "kernels for sm_90a do not run on device 0, "},
+  for (Case c : {Case{"sm_80", "90", "kernels for sm_80 do not run on device 0 "}, Case{"sm_90a", "80", "kernels for sm_90a do not run on device 0 "},
                  Case{"sm_89", "86", "write `arch: sm_86`"}, Case{"sm_90", "80", "kernels for sm_90 do not run"}, Case{"sm_80", "90", "write `arch: sm_90a`"}}) {
     test::TemporaryDirectory folder;
     test::write_file(folder.path() + "/list.yaml", cat("version: 1\ntarget: {kind: cuda, arch: ", c.arch, "}\ntasks:\n  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}}\n"));
