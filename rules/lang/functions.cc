@@ -297,6 +297,18 @@ FunctionResult operand_type(const Context& c, const Values& v) {
   return give(RuleValue::of(std::string(name_of(operand->type.dtype))));
 }
 
+FunctionResult operand_bits(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_OPERAND(operand, 1);
+  return give(RuleValue::of(static_cast<i64>(bytes_of(operand->type.dtype)) * 8));
+}
+
+FunctionResult is_parameter(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_OPERAND(operand, 1);
+  return yes_or_no(is_param(c.state.program(), operand->buffer));
+}
+
 FunctionResult moves_with(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
@@ -441,6 +453,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"is_open", "(loop) -> bool", "Does the extent depend on a sample?", 1, is_open},
       {"is_ordered", "(block, int) -> bool", "Is that operand indexed by iters of the output, in its order?", 2, is_ordered},
       {"is_output", "(block) -> bool", "Does the block write an output of the program?", 1, is_output_block},
+      {"is_parameter", "(block, int) -> bool", "Is that operand a parameter of the program, no result of another block?", 2, is_parameter},
       {"is_prepackable", "(block, int) -> bool", "May that operand be laid out before the kernel runs: is it constant, or its layout free?", 2, tw::rules::is_prepackable},
       {"is_reduction", "(block) -> bool", "Does the block have reduction iters?", 1, is_reduction},
       {"is_serial", "(loop) -> bool", "Is the loop neither parallel, vectorized, unrolled nor bound?", 1, is_serial},
@@ -453,6 +466,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"n_writes", "(block) -> int", "How many buffers the block writes.", 1, n_writes},
       {"name", "(block) -> text", "The block's name.", 1, name_of_block},
       {"needs_tiling", "(block) -> bool", "A reduction with reuse that no rule has tiled: the reference's test for multi-level tiling.", 1, needs_tiling},
+      {"operand_bits", "(block, int) -> int", "Bits of one element of that operand.", 2, operand_bits},
       {"operand_type", "(block, int) -> text", "The element type of that operand, e.g. \"f16\".", 2, operand_type},
       {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4, panel_map},
       {"prepackable_operand_with", "(block, loop) -> int?",

@@ -56,6 +56,7 @@ struct Case {
   u64 seed = 0;
   std::string use, trace;
   OwnedProgram base;
+  double least_tolerance = 0;  // of results that are rounded to a narrow type, in whatever order they are summed
   std::optional<Kernel> kernel;  // none: lowering refuses what was drawn
 };
 
@@ -179,6 +180,23 @@ void make_convolution(Case& out) {
   draw_by("warp_tiling", out, rng);
 }
 
+// Rows of any length: some fit no vector, some have few passes or a last one that is not full, some are split over groups.
+void make_rows(Case& out) {
+  Rng rng(out.seed, 7);
+  auto upto = [&](i64 most) { return 1 + rng.below(most); };
+  const char* types[] = {"f32", "f16", "bf16"};
+  i64 narrow = rng.below(3);
+  std::string type = cat(", T = ", types[narrow], ")");
+  if (narrow) out.least_tolerance = 1e-2;
+  i64 n = rng.below(2) ? 8 * (2 + rng.below(80)) : 16 + rng.below(600);
+  const char* names[] = {"softmax", "layernorm", "rmsnorm"};
+  i64 drawn = rng.below(5);
+  out.use = drawn < 3 ? cat(names[drawn], "(M = ", upto(9), ", N = ", n, type) : cat("norm(B = ", upto(3), ", M = ", 2 * upto(6), ", N = ", n, type);
+  if (drawn == 4) out.use = rng.below(2) ? cat("norm(B = 1, M = 32, N = 512", type) : cat("softmax(M = 1, N = ", 32 * 1040, type);
+  out.base = test::Scheduled(out.use, {}, "").base();
+  draw_by(drawn == 4 ? "parts_of_rows" : "rows_of_groups", out, rng);
+}
+
 // Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions.
 void make_mma(Case& out) {
   Rng rng(out.seed, 3);
@@ -278,7 +296,7 @@ void make_chain(Case& out) {
 
 // "" or what is wrong.
 std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t index) {
-  Judge judge(one.base.program, one.seed, tolerance_for_small_integers(one.base.program));
+  Judge judge(one.base.program, one.seed, std::max(one.least_tolerance, tolerance_for_small_integers(one.base.program)));
   if (!judge.problem().empty()) return "the workload: " + judge.problem();
   NamedArrays arrays;
   const Array<Param> params = one.base.program.params;
@@ -402,6 +420,14 @@ TEST_F(EmulatedSpace, ConvolutionsComputeWhatTheInterpreterSays) {
   EXPECT_GE(count.with_fills, count.kernels / 10) << "zeros by asynchronous copies";
   EXPECT_GE(count.with_filled_loads, count.kernels / 20);
   EXPECT_LE(count.refused, count.kernels / 10);
+}
+
+TEST_F(EmulatedSpace, RowsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_rows, 30);
+  if (is_one_case()) return;
+  EXPECT_GE(count.with_barriers, count.kernels / 2);
+  EXPECT_GE(count.operators.size(), 4u);
+  EXPECT_EQ(count.refused, 0);
 }
 
 TEST_F(EmulatedSpace, TilesComputeWhatTheInterpreterSays) {

@@ -213,6 +213,98 @@ TEST_P(Nvrtc, ProductsThatNoTileFitsUseMatrixInstructions) {
   EXPECT_GE(compile_products("matmul(M = 65, N = 197, K = 33, T = i8)", "IMMA", GetParam()).compiled, 5);
 }
 
+// Bytes that one thread takes from global memory in the whole kernel, which has no loops, and those of its widest load.
+struct LoadedBytes {
+  i64 all = 0, widest = 0;
+};
+LoadedBytes loaded_bytes(const std::string& ptx) {
+  LoadedBytes out;
+  for (std::size_t at = ptx.find("ld.global"); at != std::string::npos; at = ptx.find("ld.global", at + 1)) {
+    std::string name = ptx.substr(at, ptx.find_first_of(" \t", at) - at);
+    std::size_t vector = name.find(".v");
+    i64 lanes = vector == std::string::npos ? 1 : name[vector + 2] - '0';
+    i64 bytes = lanes * std::stoi(name.substr(name.find_last_not_of("0123456789") + 1)) / 8;
+    out.all += bytes;
+    out.widest = std::max(out.widest, bytes);
+  }
+  return out;
+}
+
+// Softmax in groups that take whole rows: each element is loaded once, and where vectors of 16 bytes are drawn, by such loads and stores.
+TEST_P(Nvrtc, RowsAreReadOnceInWideLoads) {
+  std::string error, errors;
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  Target target;
+  target.kind = TargetKind::Cuda, target.arch = "sm_80";
+  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  rules::Library library = rules::Library::built_in();
+  for (auto [type, bytes] : {std::pair("f32", 4), std::pair("f16", 2)}) {
+    test::Scheduled plain(cat("softmax(M = 256, N = 1024, T = ", type, ")"), {}, "");
+    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
+    ASSERT_EQ(errors, "");
+    CandidateBuilder builder(space);
+    int whole = 0, wide = 0;
+    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+      for (u64 seed = 0; seed < 16; ++seed) {
+        Rng rng(seed, s);
+        Candidate candidate;
+        ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
+        Result<Program> program = builder.build(candidate, &rng);
+        ASSERT_TRUE(program) << to_string(program.rejected());
+        Arena arena;
+        Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+        ASSERT_TRUE(lowered) << to_string(lowered.rejected());
+        if (lowered->run.size() > 1) continue;  // the sketches that leave some stage a kernel of its own
+        const LaunchExtents& extents = lowered->run[0].extents;
+        Result<Kernel> kernel = device_source(*lowered, target, "rows");
+        ASSERT_TRUE(kernel);
+        std::optional<cuda::Compiled> compiled = cuda::compile(kernel->code, GetParam(), error);
+        ASSERT_TRUE(compiled) << error << "\n" << kernel->code;
+        EXPECT_EQ(cuda::why_unfit(*compiled), "") << kernel->code;
+        LoadedBytes loaded = loaded_bytes(compiled->ptx);
+        EXPECT_EQ(loaded.all * extents.threads_of_group() * extents.groups[0], 256 * 1024 * bytes) << kernel->code;
+        ++whole;
+        if (loaded.widest < 16) continue;
+        ++wide;
+        EXPECT_NE(compiled->ptx.find("st.global.v4"), std::string::npos) << kernel->code;
+      }
+    }
+    EXPECT_GE(whole, 8) << type;
+    EXPECT_GE(wide, 2) << type;
+  }
+}
+
+// A few long rows: enough groups to occupy a device, in some draws.
+TEST(NvrtcSpace, LongRowsAreSplitOverGroups) {
+  std::string errors;
+  Target target;
+  target.kind = TargetKind::Cuda, target.arch = "sm_80";
+  target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  rules::Library library = rules::Library::built_in();
+  for (const char* use : {"norm(B = 2, M = 1024, N = 1024)", "softmax(M = 4, N = 131072)"}) {
+    test::Scheduled plain(use, {}, "");
+    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
+    ASSERT_EQ(errors, "");
+    CandidateBuilder builder(space);
+    i64 most = 0;
+    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+      Rng rng(1, s);
+      Candidate candidate;
+      ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
+      Result<Program> program = builder.build(candidate, &rng);
+      ASSERT_TRUE(program) << to_string(program.rejected());
+      Arena arena;
+      Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
+      ASSERT_TRUE(lowered) << to_string(lowered.rejected());
+      i64 fewest = lowered->run[0].extents.groups[0];
+      most = std::max(most, fewest);
+    }
+    EXPECT_GE(most, 128) << use;
+  }
+}
+
 TEST(NvrtcLog, SaysRegistersAndSpills) {
   std::vector<cuda::KernelUse> uses = cuda::parse_log(
       "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : "
