@@ -281,11 +281,9 @@ DeviceList list_devices(const WorkerOptions& options) {
   DeviceList out;
   std::string path = worker_path(options, out.error);
   if (path.empty()) return out;
-  // Drivers may write to the standard error, too.
+  // The worker says on its standard output what is missing, too: the other one is the drivers'.
   if (lines_of(cat("'", path, "' --list 2>/dev/null"), out.devices)) return out;
-  std::vector<std::string> why;
-  lines_of(cat("'", path, "' --list 2>&1 >/dev/null"), why);
-  out.error = why.empty() ? cat(path, " does not answer") : join(why, "; ");
+  out.error = out.devices.empty() ? cat(path, " does not answer") : join(out.devices, "; ");
   out.devices.clear();
   return out;
 }

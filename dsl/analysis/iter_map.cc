@@ -1,6 +1,7 @@
 #include "dsl/analysis/iter_map.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "dsl/analysis/bounds.h"
 #include "dsl/analysis/region.h"
@@ -46,6 +47,20 @@ Place place_of(const Digit& digit) {
   return place;
 }
 
+// c of `whole` = c * part + rest with 0 <= rest < c: then part is whole // c.
+std::optional<i64> quotient_by(const Sum& part, const Sum& whole, const VarRanges& ranges) {
+  if (part.terms.empty() || part.terms.size() >= whole.terms.size()) return std::nullopt;
+  for (const Sum::Term& term : whole.terms) {
+    if (!same_expr(term.atom, part.terms[0].atom) || term.coefficient % part.terms[0].coefficient != 0) continue;
+    i64 c = term.coefficient / part.terms[0].coefficient;
+    Sum rest = whole;
+    rest.add(part, -c);
+    std::optional<Interval> reach = rest.exact && c > 1 ? interval_of(rest, ranges) : std::nullopt;
+    if (reach && reach->min >= 0 && reach->max < c) return c;
+  }
+  return std::nullopt;
+}
+
 class Decoder {
  public:
   Decoder(const Expr* predicate, const VarRanges& ranges, const List<const Var*>& fixed)
@@ -70,11 +85,12 @@ class Decoder {
   }
   // Sources of which all digits are known are known themselves; a source that is a sum makes its atoms known.
   void close() {
+    see_quotients();
     for (bool grown = true; grown;) {
       grown = false;
       for (std::size_t i = 0; i < places_.size(); ++i) {
         Place place = places_[i];
-        if (knows(place.source) || known_below(place.source, kDepth) < place.total) continue;
+        if (knows(place.source) || known_below(place.source, kDepth) < std::min(place.total, values_of(place.source))) continue;
         known_.push_back(place.source);
         grown = true;
         if (!is_variable(place.source)) know(place.source);
@@ -88,8 +104,30 @@ class Decoder {
  private:
   static constexpr int kDepth = 3;  // of sums of digits of sums
 
+  // The simplifier makes g // 294 of (256 g + t) // 75264, and leaves the other digits of 256 g + t: it is one of them.
+  void see_quotients() {
+    const List<Place> places = places_;
+    for (const Place& part : places) {
+      for (const Place& whole : places) {
+        std::optional<i64> c = quotient_by(part.source, whole.source, ranges_);
+        i64 total = 0;
+        if (!c || __builtin_mul_overflow(part.total, *c, &total)) continue;
+        places_.push_back({whole.source, part.lower * *c, part.count, total});
+        break;
+      }
+    }
+  }
   static bool is_variable(const Sum& sum) {
     return sum.constant == 0 && sum.terms.size() == 1 && sum.terms[0].coefficient == 1 && as<Var>(sum.terms[0].atom);
+  }
+  // How many values the sum may take while the fixed variables keep theirs; more than there are if nothing is known.
+  i64 values_of(const Sum& sum) const {
+    Sum moving;
+    for (const Sum::Term& term : sum.terms) {
+      if (!is_same(term.atom)) moving.add_atom(term.atom, term.coefficient);
+    }
+    std::optional<Interval> reach = moving.exact ? interval_of(moving, ranges_) : std::nullopt;
+    return reach ? reach->max - reach->min + 1 : std::numeric_limits<i64>::max();
   }
   // Has the atom one value, or that of a fixed variable?
   bool is_same(const Expr* atom) const {

@@ -74,7 +74,7 @@ int print_devices() {
   std::string error;
   std::vector<std::string> names = device::names(error);
   for (std::size_t i = 0; i < names.size(); ++i) std::printf("%zu %s\n", i, names[i].c_str());
-  if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
+  if (!error.empty()) std::printf("%s\n", error.c_str());
   return error.empty() ? 0 : 1;
 }
 

@@ -1,9 +1,13 @@
 // Rule sets for devices: draws of every operator, postprocessed and lowered to kernels, compute what the operator does.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "backends/device_form.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/thread_axes.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "tests/unit/operator_kit.h"
@@ -95,6 +99,41 @@ INSTANTIATE_TEST_SUITE_P(Reference, DeviceSets,
 
 INSTANTIATE_TEST_SUITE_P(Own, DeviceSets, ::testing::Values(Row{"cuda", "cuda -arch=sm_80", 90, 60, 0}),
                          [](const auto&) { return "cuda"; });
+
+// Does a group of this draw of the sketch have several work-items?
+bool shares_groups(CandidateBuilder& builder, int sketch) {
+  Rng rng(3, static_cast<u64>(sketch));
+  Candidate candidate;
+  if (!builder.draw(sketch, candidate, rng)) return false;
+  Result<Program> program = builder.build(candidate, &rng);
+  bool found = false;
+  if (program) for_each<For>(program->body, [&](const For* loop) { found |= is_thread_loop(loop) && loop->extent > 1; });
+  return found;
+}
+
+class SharedGroups : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+// Work-items, vectors and tiles are drawn for every operator, not fixed.
+TEST_P(SharedGroups, EveryOperatorHasSeveralPointsOfThem) {
+  auto [set, text] = GetParam();
+  rules::Library library = rules::Library::built_in();
+  for (const Signature& signature : signatures(operator_library())) {
+    OwnedProgram made = workload(signature.name, arguments_for(signature));
+    std::string errors;
+    CandidateSpace space = make_candidate_space(made.program, *library.find_set(set), library, device(text), errors);
+    ASSERT_EQ(errors, "") << signature.name;
+    CandidateBuilder builder(space);
+    double points = 0;
+    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+      if (shares_groups(builder, static_cast<int>(s))) points += std::pow(10, log10_points(space.space.sketches[s]));
+    }
+    EXPECT_GT(points, 4) << signature.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Own, SharedGroups,
+                         ::testing::Values(std::pair{"cuda", "cuda -arch=sm_80"}, std::pair{"opencl", "opencl"}),
+                         [](const auto& info) { return info.param.first; });
 
 // Halves on tensor cores: the lanes' loops are what is interpreted.
 TEST(TensorCores, DrawsComputeTheSame) {

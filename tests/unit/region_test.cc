@@ -188,6 +188,12 @@ TEST(IterMap, SplitsAndFusionsAreUnderstood) {
   EXPECT_TRUE(are_determined({x, y}, {b.floor_div(again, b.integer(5)), b.floor_mod(again, b.integer(5))}, nullptr,
                              world.ranges));
   EXPECT_TRUE(are_determined({y}, {b.add(b.mul(x, 3), y)}, nullptr, world.ranges, {x}));
+  // (4 x + y) // 8 as the simplifier writes it is a digit of 4 x + y, beside its last one.
+  EXPECT_TRUE(are_determined({x, y}, {b.floor_mod(again, b.integer(8)), b.floor_div(x, b.integer(2))}, nullptr, world.ranges));
+  EXPECT_FALSE(are_determined({x, y}, {b.floor_mod(again, b.integer(4)), b.floor_div(x, b.integer(2))}, nullptr, world.ranges));
+  // While x stays, the last digit says y.
+  EXPECT_TRUE(are_determined({y}, {b.floor_mod(again, b.integer(8))}, nullptr, world.ranges, {x}));
+  EXPECT_FALSE(are_determined({y}, {b.floor_mod(again, b.integer(2))}, nullptr, world.ranges, {x}));
 }
 
 // Where a map of two parameters sends the elements, each to a place of its own inside of the shape, from which the inverse, over
