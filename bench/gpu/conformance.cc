@@ -56,6 +56,11 @@ constexpr Format kFormats[] = {
     {2, [](Bytes a, Bytes b, std::size_t at) { return steps_between(element<std::uint16_t>(a, at), element<std::uint16_t>(b, at), 0x7f80); }},
 };
 
+double difference(Bytes a, Bytes b, std::size_t at) {
+  double out = std::abs(double{element<float>(a, at)} - double{element<float>(b, at)});
+  return std::isnan(out) ? std::numeric_limits<double>::infinity() : out;
+}
+
 std::string hex_of(const std::vector<u8>& bytes, std::size_t from, std::size_t count) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string out;
@@ -125,9 +130,9 @@ Conformance compare(const Case& one, const std::vector<u8>& actual, const std::v
   if (actual.size() != expected.size() || actual.empty())
     return out.problem = cat("expected ", expected.size(), " bytes, not ", actual.size()), out;
   for (std::size_t i = 0; i < actual.size() / format.bytes; ++i) {
-    double distance = format.distance(actual, expected, i);
+    double distance = one.tolerance > 0 ? difference(actual, expected, i) : format.distance(actual, expected, i);
     out.worst = std::max(out.worst, distance);
-    if (distance > one.ulps && out.problem.empty())
+    if (distance > (one.tolerance > 0 ? one.tolerance : one.ulps) && out.problem.empty())
       out.problem = cat("element ", i, " has the bytes ", hex_of(actual, i * format.bytes, format.bytes), " and should have ",
                         hex_of(expected, i * format.bytes, format.bytes));
   }

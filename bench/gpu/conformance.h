@@ -21,6 +21,8 @@ struct Case {
   Element element = Element::F32;
   // Units in the last place that a result may be off; 0 = the same bits. NVIDIA's documented error, and one for the C library's.
   int ulps = 0;
+  // Above 0: how far an f32 may be off instead, where sums are taken in any order.
+  double tolerance = 0;
 };
 const std::vector<Case>& cases();
 
@@ -34,7 +36,7 @@ Outputs parse_outputs(const std::string& text, std::string& error);
 struct Conformance {
   std::string name;
   bool is_right = false;
-  double worst = 0;     // units in the last place; bits that differ count 1 where ulps is 0
+  double worst = 0;     // units in the last place, or the difference where there is a tolerance; bits that differ count 1 where ulps is 0
   std::string problem;  // why there is no result, or the first wrong element
 };
 // Compares one case's results.

@@ -203,26 +203,56 @@ void add_halves(std::vector<Case>& out) {
   out.push_back(make_case("tw_bf16_of", to, "out[i] = tw_bf16_of(__int_as_float(x[i])).bits;", 0));
 }
 
-// Operands are small integers, whose products and sums every order of adding gives exactly; bytes are any.
-std::string operand(DType type, const std::string& of, int index) {
-  if (type == DType::I8 || type == DType::U8) return cat("(unsigned)(", of, " + ", index, ") * 2654435761u");
-  auto value = [&](int k) { return cat("(float)((", of, " * ", 2 * k + 1, " + ", k, ") % 9)"); };
+// A register of an operand with what `value` names for each of its numbers.
+template <class Value>
+std::string operand(DType type, int index, Value value) {
   if (type == DType::F32) return cat("__float_as_uint(", value(index), ")");
   std::string half = type == DType::F16 ? "tw_f16_of" : "tw_bf16_of";
   return cat("tw_pair(", half, "(", value(2 * index), ").bits, ", half, "(", value(2 * index + 1), ").bits)");
 }
 
+// Small integers, whose products and sums every order of adding gives exactly; bytes are any.
+std::string integer_operand(DType type, const std::string& of, int index) {
+  if (type == DType::I8 || type == DType::U8) return cat("(unsigned)(", of, "[i] + ", index, ") * 2654435761u");
+  return operand(type, index, [&](int k) { return cat("(float)((", of, "[i] * ", 2 * k + 1, " + ", k, ") % 9)"); });
+}
+
+// Numbers that the type must round.
+std::string random_operand(DType type, const std::string& of, int index) {
+  std::string out = operand(type, index, [&](int k) { return cat(of, "[(", 2 * k + 1, " * i + ", 97 * k, ") % ", kElements, "]"); });
+  return type == DType::F32 ? cat("tw_tf32(", out, ")") : out;
+}
+
+std::string operands_of(const WarpProduct& product, std::string (*operand_of)(DType, const std::string&, int)) {
+  std::vector<std::string> out;
+  for (int r = 0; r < 2 * product.pieces; ++r) out.push_back(operand_of(product.a, "x", r));
+  for (int r = 0; r < product.pieces; ++r) out.push_back(operand_of(product.b, "y", r));
+  return join(out, ", ");
+}
+
+// Factors up to 10, of which at most 16 products are added: partial sums stay below 2^11. Matrix units cut their addends off at 2^-23 of the
+// largest one, or do a little better; a factor cut off instead of rounded, or a sum in halves, is off by 0.05 and more in some element.
+constexpr double kProductTolerance = 2e-3;
+
+// Each warp of a block shows another one of the four sums.
+Case rounding_case(const WarpProduct& product) {
+  Case out = make_case(cat(product.name, " of numbers to round"), {.values = Values::Small},
+                       cat("float c0 = z[i], c1 = z[i] + 1, c2 = 2 * z[i], c3 = 3 - z[i]; ", product.name, "(c0, c1, c2, c3, ",
+                           operands_of(product, random_operand), "); out[i] = t < 32 ? c0 : t < 64 ? c1 : t < 96 ? c2 : c3;"),
+                       0);
+  out.tolerance = kProductTolerance;
+  return out;
+}
+
 void add_matrices(std::vector<Case>& out) {
   Shape integers{"int", "int", Element::I32, Values::Integers};
   for (const WarpProduct& product : warp_products()) {
-    std::vector<std::string> operands;
-    for (int r = 0; r < 2 * product.pieces; ++r) operands.push_back(operand(product.a, "x[i]", r));
-    for (int r = 0; r < product.pieces; ++r) operands.push_back(operand(product.b, "y[i]", r));
     const char* sum = is_float(product.a) ? "float" : "int";
     out.push_back(make_case(product.name, integers,
                             cat(sum, " c0 = z[i], c1 = z[i] + 1, c2 = 2 * z[i], c3 = 3 - z[i]; ", product.name, "(c0, c1, c2, c3, ",
-                                join(operands, ", "), "); out[i] = (int)(c0 + 3 * c1 + 5 * c2 + 7 * c3);"),
+                                operands_of(product, integer_operand), "); out[i] = (int)(c0 + 3 * c1 + 5 * c2 + 7 * c3);"),
                             0));
+    if (is_float(product.a)) out.push_back(rounding_case(product));
   }
   for (int pieces : {1, 2, 4}) {
     for (const char* order : {"", "_trans"}) {

@@ -1,23 +1,17 @@
 // tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some minutes:
 //   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE] [--expected FILE] [--device N]
+//                         [--pytorch FILE]
 //   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels; needs a C++ compiler and no GPU
 // Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU. Each part runs in a process of its own (--section).
-#include <fcntl.h>
-#include <fmt/core.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <boost/json/array.hpp>
-#include <boost/json/parse.hpp>
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
 
 #include "bench/gpu/conformance.h"
+#include "bench/gpu/process.h"
+#include "bench/gpu/report.h"
 #include "bench/gpu/sections.h"
 #include "cli/output.h"
 #include "dsl/base/clock.h"
@@ -28,10 +22,8 @@ namespace {
 
 namespace json = boost::json;
 
-enum ExitCode : int { Done = 0, Wrong = 1, Usage = 2, NoDevice = 3 };
-
 struct Options {
-  std::string json_file, only, list, expected, emulate, section;
+  std::string json_file, only, list, expected, pytorch, emulate, section, after;
   double seconds = 460;
   int device = 0, finalists = 10;
   std::vector<int> skip;
@@ -55,172 +47,130 @@ int run_section(const Options& options) {
   std::vector<std::string> names = device::names(error);
   device::Device device(options.device, error);
   if (!error.empty()) return say({{"skipped", options.section}, {"problem", error}}), NoDevice;
-  if (options.section == "conformance") return run_conformance(device, options.expected, say) ? Done : Wrong;
-  if (options.section == "ceilings") return run_ceilings(device, say), Done;
+  if (options.section == "conformance") return run_conformance(device, options.expected, options.after, say);
+  if (options.section == "ceilings") return run_ceilings(device, options.after, say), Done;
   TaskOptions task{.list = options.list, .task = options.section, .finalists = options.finalists, .skip = options.skip};
   return run_task(device, names[static_cast<std::size_t>(options.device)], task, say) ? Done : Wrong;
 }
 
-// A part's rows as they come, until it ends or its time is over.
-struct Part {
-  std::vector<json::object> rows;
-  int code = -1;  // 128 + signal if it was killed
-  bool is_late = false;
-};
-
-Part run_part(std::vector<std::string> words, double seconds) {
-  Part out;
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return out;
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  pid_t pid = -1;
-  int failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string text;
-  double end = seconds_now() + seconds;
-  pollfd wanted{ends[0], POLLIN, 0};
-  for (char part[4096]; failed == 0;) {
-    int left = static_cast<int>((end - seconds_now()) * 1000);
-    out.is_late = left <= 0 || poll(&wanted, 1, left) == 0;
-    ssize_t got = out.is_late ? 0 : read(ends[0], part, sizeof part);
-    if (got <= 0) break;
-    text.append(part, static_cast<std::size_t>(got));
-    for (std::size_t line = text.find('\n'); line != std::string::npos; line = text.find('\n')) {
-      json::error_code code;
-      json::value row = json::parse(text.substr(0, line), code);
-      if (!code && row.is_object()) out.rows.push_back(std::move(row.get_object()));
-      text.erase(0, line + 1);
-    }
-  }
-  close(ends[0]);
-  if (failed != 0) return out;
-  if (out.is_late) kill(pid, SIGKILL);
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  out.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return out;
-}
-
 // ---- all of them
 
-class Report {
- public:
-  explicit Report(const Options& options) : options_(options), end_(seconds_now() + options.seconds) {}
+constexpr double kLeast = 5;  // what has fewer seconds is not begun
 
-  int run(const std::string& device_name) {
-    if (is_wanted("conformance")) collect("conformance", 120);
-    if (is_wanted("ceilings")) collect("ceilings", 90);
-    for (const std::string& task : options_.list.empty() ? std::vector<std::string>() : tasks_of(options_.list)) {
-      if (is_wanted(task)) collect(task, 75);
-    }
-    json::object out{{"device", device_name}, {"parts", parts_}, {"wrong", is_wrong_}};
-    if (!options_.json_file.empty()) is_wrong_ |= !cli::write_file(options_.json_file, json::serialize(out) + "\n");
-    print();
-    return is_wrong_ ? Wrong : Done;
+// One part again and again, until it ends by itself: each time without what ended it before.
+class Attempts {
+ public:
+  Attempts(const Options& options, const std::string& section, double seconds)
+      : options_(options), section_(section), seconds_(seconds), end_(seconds_now() + seconds) {}
+
+  State run(json::array& rows) {
+    State state = run_all();
+    rows = std::move(ended_);
+    rows.insert(rows.end(), rows_.begin(), rows_.end());
+    return state;
   }
 
  private:
-  bool is_wanted(const std::string& part) const { return options_.only.empty() || options_.only == part; }
-
-  // A finalist that ends the process is left out, and the rest of its part run again.
-  void collect(const std::string& section, double seconds) {
-    std::vector<std::string> words = {"tracewright-gpu-bench", "--section", section, "--list", options_.list, "--device",
-                                      std::to_string(options_.device), "--finalists", std::to_string(options_.finalists)};
-    if (!options_.expected.empty()) words.insert(words.end(), {"--expected", options_.expected});
-    json::array ended, rows;  // what ended an attempt; the rows of the latest one, which repeats those of the others
-    for (int attempt = 0; attempt < 3; ++attempt) {
-      double left = std::min(seconds, end_ - seconds_now());
-      if (left < 5) {
-        ended.push_back({{"skipped", section}, {"problem", "no time was left"}});
-        break;
-      }
-      cli::say(cat(section, attempt > 0 ? ", again without what ended it" : ""));
-      Part part = run_part(words, left);
-      json::value begun;
-      rows.clear();
-      for (json::object& row : part.rows) {
-        if (row.contains("begin"))
-          begun = row.at("begin");
-        else
-          rows.push_back(std::move(row));
-      }
-      bool is_done = part.code >= Done && part.code <= NoDevice && !part.is_late;
-      if (is_done) return add(section, joined(std::move(ended), rows), part.code == Done);
-      ended.push_back({{"skipped", begun.is_null() ? section : json::serialize(begun)}, {"problem", how_it_ended(part, left)}});
-      if (!begun.is_int64() && !begun.is_uint64()) break;
-      words.insert(words.end(), {"--skip", json::serialize(begun)});
+  State run_all() {
+    for (bool is_first = true;; is_first = false) {
+      cli::say(cat(section_, is_first ? "" : ", again without what ended it"));
+      PartProcess part = run_part(words(), end_ - seconds_now());
+      if (part.begun.is_number()) rows_.clear();  // they are repeated
+      rows_.insert(rows_.end(), part.rows.begin(), part.rows.end());
+      is_wrong_ |= (part.is_done() && part.code != Done) || has_wrong_case(part.rows);
+      if (part.is_done()) return state_or(State::Right);
+      if (!part.is_late && !leave_out(part)) return State::Wrong;
+      if (!part.is_late && end_ - seconds_now() >= kLeast) continue;
+      ended_.push_back({{"skipped", section_}, {"problem", cat("took more than ", static_cast<i64>(seconds_), " s")}});
+      return state_or(State::Skipped);
     }
-    add(section, joined(std::move(ended), rows), false);
   }
 
-  static std::string how_it_ended(const Part& part, double seconds) {
-    if (part.is_late) return cat("took more than ", seconds, " s");
-    if (part.code < 0) return "its process cannot be started";
-    return part.code > 128 ? cat("ended the process: signal ", part.code - 128) : cat("ended the process: exit code ", part.code);
+  std::vector<std::string> words() const {
+    std::vector<std::string> out = {"tracewright-gpu-bench", "--section", section_, "--list", options_.list, "--device",
+                                    std::to_string(options_.device), "--finalists", std::to_string(options_.finalists)};
+    if (!options_.expected.empty()) out.insert(out.end(), {"--expected", options_.expected});
+    if (!after_.empty()) out.insert(out.end(), {"--after", after_});
+    for (const std::string& finalist : skip_) out.insert(out.end(), {"--skip", finalist});
+    return out;
   }
 
-  static json::array joined(json::array all, const json::array& more) {
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
-  void add(const std::string& section, json::array rows, bool is_right) {
-    is_wrong_ |= !is_right;
-    parts_.push_back({{"part", section}, {"right", is_right}, {"rows", std::move(rows)}});
-  }
-
-  void print() const {
-    std::vector<std::vector<std::string>> table, ceilings;
-    int right = 0, all = 0;
-    for (const json::value& part : parts_) {
-      for (const json::value& value : part.at("rows").as_array()) {
-        const json::object& row = value.as_object();
-        if (row.contains("case")) ++all, right += row.at("right").as_bool();
-        if (row.contains("case") && !row.at("right").as_bool()) std::printf("WRONG  %s: %s\n", text(row, "case"), text(row, "problem"));
-        if (row.contains("skipped")) std::printf("skipped  %s: %s\n", text(row, "skipped"), text(row, "problem"));
-        if (row.contains("ceiling"))
-          ceilings.push_back({text(row, "ceiling"), cli::show_number(number(row, "value"), 0), text(row, "unit"), text(row, "detail")});
-        if (row.contains("task")) add_task(row, table);
-      }
+  // What ended the process gets a row, and the next process does without it. False: it is not known, or was tried often enough.
+  bool leave_out(const PartProcess& part) {
+    std::string problem = part.how_it_ended();
+    if (part.begun.is_string()) {
+      after_ = part.begun.get_string().c_str();
+      is_wrong_ = true;
+      if (part.code == Poisoned) return true;  // it has its row
+      if (section_ == "conformance")
+        rows_.push_back({{"case", after_}, {"right", false}, {"problem", problem}, {"worst", nullptr}});
+      else
+        rows_.push_back({{"skipped", after_}, {"problem", problem}});
+      return true;
     }
-    if (all > 0) std::printf("\n%d of %d device functions do what the emulator does\n\n", right, all);
-    if (!ceilings.empty()) cli::print_table({"ceiling", "value", "unit", "by"}, ceilings);
-    std::puts("");
-    if (!table.empty()) cli::print_table({"task", "ours", "GFLOP/s", "GB/s", "library", "theirs", "theirs / ours", "cold", "problem"}, table);
+    skip_.push_back(json::serialize(part.begun));
+    ended_.push_back({{"skipped", part.begun.is_null() ? section_ : skip_.back()}, {"problem", problem}});
+    return !part.begun.is_null() && skip_.size() < 3;
   }
 
-  static const char* text(const json::object& row, const char* name) { return row.at(name).as_string().c_str(); }
-  static double number(const json::object& row, const char* name) { return row.at(name).to_number<double>(); }
+  State state_or(State good) const { return is_wrong_ ? State::Wrong : good; }
 
-  // A kernel that could not be timed has a problem instead.
-  static void add_task(const json::object& row, std::vector<std::vector<std::string>>& table) {
-    if (!row.contains("us")) return table.push_back({text(row, "task"), "", "", "", "", "", "", "", text(row, "problem")});
-    std::vector<std::string> ours = {text(row, "task"), cli::show_time(number(row, "us") * 1e-6), cli::show_number(number(row, "gflops"), 0),
-                                     cli::show_number(number(row, "gb_per_second"), 0)};
-    for (const json::value& value : row.at("against").as_array()) {
-      const json::object& other = value.as_object();
-      std::vector<std::string> line = ours;
-      const json::array& quartiles = other.at("ratio_quartiles").as_array();
-      std::string ratio = fmt::format("{:.2f} ({:.2f} to {:.2f})", number(other, "ratio"), quartiles[0].to_number<double>(),
-                                      quartiles[1].to_number<double>());
-      line.insert(line.end(), {text(other, "library"), cli::show_time(number(other, "us") * 1e-6), ratio,
-                               cli::show_number(number(other, "cold_ratio"), 2), cat(text(row, "problem"), text(other, "problem"))});
-      table.push_back(std::move(line));
-    }
+  static bool has_wrong_case(const json::array& rows) {
+    return std::any_of(rows.begin(), rows.end(), [](const json::value& row) {
+      const json::value* right = row.as_object().if_contains("right");
+      return right && !right->as_bool();
+    });
   }
 
   const Options& options_;
-  double end_;
-  json::array parts_;
+  const std::string& section_;
+  double seconds_, end_;
+  json::array ended_, rows_;       // what ended an attempt or all of them; what the part said
+  std::string after_;              // the part goes on behind this
+  std::vector<std::string> skip_;  // finalists
   bool is_wrong_ = false;
 };
+
+// Runs the parts one after the other, each in what is left of the time.
+class Schedule {
+ public:
+  Schedule(const Options& options, Report& report) : options_(options), report_(report), end_(seconds_now() + options.seconds) {}
+
+  void run(const std::vector<std::string>& parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) run_one(parts[i], limit_of(parts.size() - i));
+  }
+
+ private:
+  // Three equal shares: parts that need less leave it to the others, and if none does, the first half of them still gets its turn.
+  double limit_of(std::size_t parts_left) const {
+    double left = end_ - seconds_now();
+    return std::min(left, std::max(kLeast, left * 3 / static_cast<double>(parts_left)));
+  }
+
+  void run_one(const std::string& section, double seconds) {
+    double begin = seconds_now();
+    json::array rows;
+    State state = State::Skipped;
+    if (seconds < kLeast)
+      rows.push_back({{"skipped", section}, {"problem", "no time was left"}});
+    else
+      state = Attempts(options_, section, seconds).run(rows);
+    report_.add(section, state, seconds_now() - begin, std::move(rows));
+  }
+
+  const Options& options_;
+  Report& report_;
+  double end_;
+};
+
+// In the order of the list: what matters most comes first there.
+std::vector<std::string> parts_of(const Options& options) {
+  std::vector<std::string> out = {"conformance", "ceilings"}, tasks;
+  if (!options.list.empty()) tasks = tasks_of(options.list);
+  out.insert(out.end(), tasks.begin(), tasks.end());
+  if (!options.only.empty()) std::erase_if(out, [&](const std::string& part) { return part != options.only; });
+  return out;
+}
 
 int emulate(const std::string& path) {
   std::string error;
@@ -235,14 +185,16 @@ int run(int count, char** words) {
   Options options;
   CLI::App app("What this GPU does, and how tracewright's kernels stand beside cuBLASLt and cuDNN.", "tracewright-gpu-bench");
   app.add_option("--json", options.json_file, "write all rows to this file");
-  app.add_option("--seconds", options.seconds, "time for all of it; parts that do not fit are left out")->check(CLI::Range(5.0, 1e6));
+  app.add_option("--seconds", options.seconds, "time for all of it; parts that do not fit are skipped")->check(CLI::Range(5.0, 1e6));
   app.add_option("--only", options.only, "one part: conformance, ceilings, or a task of the list");
   app.add_option("--list", options.list, "task list; its arch is replaced by that of the GPU");
   app.add_option("--expected", options.expected, "results of the emulator, as --emulate writes them");
   app.add_option("--device", options.device, "number of the GPU")->check(CLI::NonNegativeNumber);
   app.add_option("--finalists", options.finalists, "kernels of each task that are tried")->check(CLI::Range(1, 1000));
+  app.add_option("--pytorch", options.pytorch, "times of PyTorch, as pytorch_rows.py prints them, to stand beside ours");
   app.add_option("--emulate", options.emulate, "write the emulator's results to this file, and do nothing else");
   app.add_option("--section", options.section)->group("");
+  app.add_option("--after", options.after)->group("");
   app.add_option("--skip", options.skip)->group("");
   try {
     app.parse(count, words);
@@ -257,7 +209,13 @@ int run(int count, char** words) {
   std::vector<std::string> names = device::names(error);
   if (options.device >= static_cast<int>(names.size()))
     return cli::say(error.empty() ? cat("there is no CUDA device ", options.device) : error), NoDevice;
-  return Report(options).run(names[static_cast<std::size_t>(options.device)]);
+  Report report(names[static_cast<std::size_t>(options.device)], options.json_file);
+  if (!options.pytorch.empty() && !report.read_pytorch(options.pytorch, error)) return cli::say(error), Usage;
+  std::vector<std::string> parts = parts_of(options);
+  if (parts.empty()) return cli::say("there is nothing to run"), Usage;
+  Schedule(options, report).run(parts);
+  report.finish();
+  return report.is_wrong() ? Wrong : Done;
 }
 
 }  // namespace tw::gpu_bench

@@ -7,17 +7,19 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "bench/gpu/process.h"
 
 namespace tw::gpu_bench {
 
 using Say = std::function<void(const boost::json::object&)>;
 
-// {"case", "right", "worst", "problem"} for each device function. False: one is wrong, or there are no expected results.
-bool run_conformance(device::Device& device, const std::string& expected_file, const Say& say);
+// {"case", "right", "worst", "problem"} for each device function behind the one named `after` ("": for all). Wrong: one is wrong, or there are
+// no expected results. Poisoned: after the latest row the device answers this process no more, so that the others were not run.
+ExitCode run_conformance(device::Device& device, const std::string& expected_file, const std::string& after, const Say& say);
 
 // {"ceiling", "unit", "value", "us", "detail"} and {"skipped", "problem"}: copies in the device's memory, and products and convolutions of the
-// libraries.
-void run_ceilings(device::Device& device, const Say& say);
+// libraries. Without what begins before, and with, `after`.
+void run_ceilings(device::Device& device, const std::string& after, const Say& say);
 
 struct TaskOptions {
   std::string list, task;

@@ -1,7 +1,7 @@
 /* A CUDA driver without a device, for tests of what becomes of faults: it answers the calls of backends/cuda_driver, keeps "device" memory
  * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
  * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
- * in it to its fourth parameter: 8 bytes of length, then the data. TW_STUB_SHARED: the shared memory that
+ * in it to its fourth parameter: 8 bytes of length, then the data; TW_STUB_PLACE, the path of another file, keeps the place for the next process. TW_STUB_SHARED: the shared memory that
  * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
  * "wrong", "outside", "crash", "exit"); with TW_STUB_AFTER not the first so many times in a process; with TW_STUB_ONCE, the path of a file, only
  * once: whoever can remove the file has the fault. Built with
@@ -40,14 +40,27 @@ static int has_fault(const char* name) {
 
 static int write_next(const char* path, void* to) {
   static FILE* outputs = NULL;
+  FILE* place = NULL;
+  const char* place_path = getenv("TW_STUB_PLACE");
   unsigned long long bytes = 0;
+  long at = 0;
   if (!outputs) outputs = fopen(path, "rb");
-  return outputs && fread(&bytes, sizeof bytes, 1, outputs) == 1 && fread(to, 1, bytes, outputs) == bytes ? 0 : 1;
+  if (!outputs) return 1;
+  if (place_path && (place = fopen(place_path, "r"))) {
+    if (fscanf(place, "%ld", &at) == 1) fseek(outputs, at, SEEK_SET);
+    fclose(place);
+  }
+  if (fread(&bytes, sizeof bytes, 1, outputs) != 1 || fread(to, 1, bytes, outputs) != bytes) return 1;
+  if (place_path && (place = fopen(place_path, "w"))) {
+    fprintf(place, "%ld", ftell(outputs));
+    fclose(place);
+  }
+  return 0;
 }
 
 static int run(void* const* pointers) {
   const char* outputs = getenv("TW_STUB_OUTPUTS");
-  if (outputs) return write_next(outputs, pointers[3]);
+  if (outputs && write_next(outputs, pointers[3]) != 0) return 1;
   long m = 0, n = 0, k = 0;
   const char* sizes = getenv("TW_STUB_GEMM");
   const float *a = pointers[0], *b = pointers[1];
@@ -55,6 +68,7 @@ static int run(void* const* pointers) {
   if (has_fault("crash")) abort();
   if (has_fault("exit")) _exit(7);
   if (has_fault("illegal")) return broken = 700;
+  if (outputs) return 0;
   if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
   for (long i = 0; i < m; ++i) {
     for (long j = 0; j < n; ++j) {

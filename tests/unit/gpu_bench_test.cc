@@ -7,6 +7,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstring>
+#include <filesystem>
 #include <regex>
 #include <set>
 
@@ -78,13 +79,13 @@ TEST(GpuBench, WrongResultsAreFound) {
     EXPECT_TRUE(gb::compare(one, right, right).is_right) << one.name;
     std::vector<u8> wrong = right;
     std::size_t bytes = one.element == gb::Element::F64 ? 8 : one.element >= gb::Element::F16 ? 2 : 4;
-    wrong[kElement * bytes + 1] ^= 0x20;  // beyond 20 units in the last place
+    wrong[kElement * bytes + (one.tolerance > 0 ? 2 : 1)] ^= 0x20;  // beyond 20 units in the last place, and beyond any tolerance
     gb::Conformance found = gb::compare(one, wrong, right);
     EXPECT_FALSE(found.is_right) << one.name;
     EXPECT_NE(found.problem.find(cat("element ", kElement)), std::string::npos) << found.problem;
     wrong = right;
     wrong[kElement * bytes] ^= 1;
-    EXPECT_EQ(gb::compare(one, wrong, right).is_right, one.ulps > 0) << one.name;
+    EXPECT_EQ(gb::compare(one, wrong, right).is_right, one.ulps > 0 || one.tolerance > 0) << one.name;
   }
 }
 
@@ -149,6 +150,10 @@ TEST(GpuBench, CudnnIsDeclaredAsNvidiaHasIt) {
 
 // ---- the program, with the stub as the driver
 
+constexpr const char* kList =
+    "version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n"
+    "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}\n";
+
 class GpuBenchProgram : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -176,12 +181,11 @@ class GpuBenchProgram : public ::testing::Test {
     }
     test::write_file(folder_.path() + "/outputs", all);
   }
-  Finished run_task(std::vector<std::string> environment, const char* finalists = "3") {
-    test::write_file(folder_.path() + "/list.yaml",
-                     "version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n"
-                     "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}\n");
+  Finished run_task(std::vector<std::string> environment, const char* finalists = "3", std::vector<std::string> more = {}) {
+    test::write_file(folder_.path() + "/list.yaml", kList);
     environment.push_back("TW_STUB_GEMM=64,64,32");
-    return run({"--only", "mm", "--list", "list.yaml", "--finalists", finalists}, environment);
+    more.insert(more.end(), {"--only", "mm", "--list", "list.yaml", "--finalists", finalists});
+    return run(more, environment);
   }
 
   test::TemporaryDirectory folder_;
@@ -201,6 +205,52 @@ TEST_F(GpuBenchProgram, ConformanceTellsRightFromWrong) {
   EXPECT_EQ(finished.code, 1);
   EXPECT_NE(finished.out.find("WRONG  __shfl_sync: element 25 has"), std::string::npos) << finished.out;
   EXPECT_NE(finished.out.find(cat(gb::cases().size() - 1, " of ")), std::string::npos) << finished.out;
+}
+
+// Every 12th launch of a process does not come back; the cases behind it run in another process, and only those that failed are wrong.
+TEST_F(GpuBenchProgram, AFaultCostsOneCase) {
+  write_outputs(expected());
+  std::string place = folder_.path() + "/place";
+  const std::pair<const char*, const char*> kFaults[] = {{"illegal", "illegal memory access"}, {"crash", "ended the process: signal 6"}};
+  for (const auto& [fault, problem] : kFaults) {
+    std::filesystem::remove(place);
+    Finished finished = run({"--only", "conformance"}, {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs"), cat("TW_STUB_PLACE=", place),
+                                                        cat("TW_STUB_FAULT=", fault), "TW_STUB_AFTER=11"});
+    EXPECT_EQ(finished.code, 1) << finished.err;
+    const boost::json::array found = rows();
+    ASSERT_EQ(found.size(), gb::cases().size()) << finished.out;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(std::string(found[i].at("case").as_string()), gb::cases()[i].name);
+      EXPECT_EQ(found[i].at("right").as_bool(), i % 12 != 11) << found[i];
+      EXPECT_EQ(std::string(found[i].at("problem").as_string()).find(problem) != std::string::npos, i % 12 == 11) << found[i];
+    }
+  }
+}
+
+// Not even the first part has the time that it must have: skipped is not wrong.
+TEST_F(GpuBenchProgram, WithoutTimePartsAreSkipped) {
+  write_outputs(expected());
+  test::write_file(folder_.path() + "/list.yaml", kList);
+  Finished finished = run({"--seconds", "5", "--list", "list.yaml"}, {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs")});
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  boost::json::value found = result();
+  EXPECT_FALSE(found.at("wrong").as_bool());
+  EXPECT_TRUE(found.at("complete").as_bool());
+  const boost::json::array& parts = found.at("parts").as_array();
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts.back().at("state"), "skipped");
+  EXPECT_EQ(parts.back().at("rows").at(0).at("problem"), "no time was left");
+  EXPECT_NE(finished.out.find("skipped"), std::string::npos);
+}
+
+TEST_F(GpuBenchProgram, PyTorchStandsBesideOurs) {
+  test::write_file(folder_.path() + "/pytorch.jsonl", R"({"task": "mm", "library": "pytorch 2", "us": 1e9})" "\n");
+  Finished finished = run_task({}, "1", {"--pytorch", "pytorch.jsonl"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_GT(result().at("pytorch").at(0).at("ratio").to_number<double>(), 1);
+  EXPECT_NE(finished.out.find("pytorch 2"), std::string::npos) << finished.out;
+  test::write_file(folder_.path() + "/pytorch.jsonl", "no torch\n");
+  EXPECT_EQ(run_task({}, "1", {"--pytorch", "pytorch.jsonl"}).code, 2);
 }
 
 TEST_F(GpuBenchProgram, ATaskIsCheckedAndTimed) {

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Times of PyTorch for the row operators of tasks.yaml, to stand beside those of tracewright-gpu-bench:
+
+    python3 pytorch_rows.py [LIST] > pytorch.jsonl
+    tracewright-gpu-bench --pytorch pytorch.jsonl
+
+One JSON object a line: {"task", "library", "us", "us_quartiles", "rounds"}; eager kernels, and those of torch.compile where it works. Without PyTorch
+or a GPU it says so and prints nothing.
+"""
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+
+ROUNDS, WARM_UP, SAMPLE_MS = 21, 5, 1.0
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+def tasks_of(path):
+    """(name, op, M, N, type) of the softmax, layernorm and rmsnorm tasks; read by pattern, for PyYAML may be missing."""
+    for line in path.read_text().splitlines():
+        task = dict(re.findall(r"(\w+): (\w+)", line))
+        if task.get("op") in ("softmax", "layernorm", "rmsnorm"):
+            yield task["name"], task["op"], int(task["M"]), int(task["N"]), task.get("T", "f32")
+
+
+def operator(torch, op, m, n, kind):
+    """The operator with random data, as a function without arguments, and what torch.compile can make of it."""
+    x, gamma, beta = (torch.randn(shape, device="cuda", dtype=getattr(torch, TYPES[kind])) for shape in ((m, n), (n,), (n,)))
+    f = torch.nn.functional
+
+    def rmsnorm(x):
+        if hasattr(f, "rms_norm"):
+            return f.rms_norm(x, (n,), gamma, 1e-6)
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * gamma
+
+    function = {"softmax": lambda x: torch.softmax(x, -1), "layernorm": lambda x: f.layer_norm(x, (n,), gamma, beta, 1e-5), "rmsnorm": rmsnorm}[op]
+    return function, x
+
+
+def microseconds(torch, function, x):
+    """Of one call, ROUNDS times: so many calls between two events that they take about SAMPLE_MS."""
+
+    def between_events(calls):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(calls):
+            function(x)
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / calls
+
+    for _ in range(WARM_UP):
+        once = between_events(1)
+    calls = max(1, min(64, int(SAMPLE_MS / max(once, 1e-4))))
+    return [between_events(calls) * 1e3 for _ in range(ROUNDS)]
+
+
+def report(torch, name, library, function, x):
+    try:
+        times = microseconds(torch, function, x)
+    except Exception as problem:  # torch.compile needs a compiler; a GPU may lack the memory
+        print(f"skipped  {name}, {library}: {str(problem).splitlines()[0] if str(problem) else type(problem).__name__}", file=sys.stderr)
+        return
+    lower, median, upper = statistics.quantiles(times, n=4)
+    print(json.dumps({"task": name, "library": library, "us": median, "us_quartiles": [lower, upper], "rounds": len(times)}), flush=True)
+
+
+def main():
+    try:
+        import torch
+    except ImportError:
+        return print("skipped: there is no PyTorch here", file=sys.stderr)
+    if not torch.cuda.is_available():
+        return print("skipped: PyTorch sees no CUDA device", file=sys.stderr)
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("tasks.yaml")
+    for name, op, m, n, kind in tasks_of(path):
+        function, x = operator(torch, op, m, n, kind)
+        with torch.no_grad():
+            report(torch, name, f"pytorch {torch.__version__}", function, x)
+            report(torch, name, "torch.compile", torch.compile(function), x)
+
+
+if __name__ == "__main__":
+    main()
