@@ -153,6 +153,16 @@ std::unique_ptr<Problem> Problem::make(device::Device& device, const std::string
   return out;
 }
 
+std::unique_ptr<Problem> Problem::make(device::Device& device, const TaskEntry& entry, const Program& program, std::string& error) {
+  std::map<std::string, peers::i64> args;
+  for (const TaskArgument& argument : entry.args) {
+    if (const i64* number = std::get_if<i64>(&argument.value)) args[argument.name] = *number;
+  }
+  std::vector<std::string> epilogue;
+  for (const Located<std::string>& step : entry.epilogue) epilogue.push_back(step.value);
+  return make(device, entry.op.value, args, epilogue, program, error);
+}
+
 double Problem::bytes() const {
   double out = 0;
   for (const Array& array : arrays_) out += static_cast<double>(array.memory->bytes());

@@ -1,5 +1,5 @@
-// One operator of a task list with random data on a CUDA device: the arrays, single results computed in f64 on the processor, and the check of
-// an output against these. For the GPU benchmark; layouts are those of bench/peers/operators.h.
+// One operator of a task list with random data on a device: the arrays, single results computed in f64 on the processor, and the check of
+// an output against these. For the GPU benchmark and clblast_bench; layouts are those of bench/peers/operators.h.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,6 +9,7 @@
 #include "backends/device.h"
 #include "bench/peers/operators.h"
 #include "dsl/ir/program.h"
+#include "runtime/task_list.h"
 
 namespace tw::gpu_bench {
 
@@ -26,6 +27,9 @@ class Problem {
   // Inputs are normal random numbers. Null with why in `error`: an operator that is not known, no memory, an element type that is no float.
   static std::unique_ptr<Problem> make(device::Device& device, const std::string& op, const std::map<std::string, peers::i64>& args,
                                        const std::vector<std::string>& epilogue, const Program& program, std::string& error);
+
+  // The same for the entry of a task list that `program` came from.
+  static std::unique_ptr<Problem> make(device::Device& device, const TaskEntry& entry, const Program& program, std::string& error);
 
   const peers::Operator& shape() const { return shape_; }
   Array& input(std::size_t index) { return arrays_[index]; }

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/json/array.hpp>
-#include <map>
 
 #include "bench/gpu/libraries.h"
+#include "bench/gpu/loaded.h"
 #include "bench/gpu/sections.h"
 #include "cli/loaded_list.h"
 #include "dsl/base/quantile.h"
@@ -36,40 +36,11 @@ std::string set_target(Target& target, device::Device& device, const std::string
   return diagnostics.render();
 }
 
-// A finalist with its memory.
-struct Loaded {
-  std::map<std::string, std::unique_ptr<device::Memory>> packed;
-  std::unique_ptr<device::Memory> scratch;
-  std::unique_ptr<device::LoadedKernel> kernel;
-};
-
-device::Memory* memory_for(device::Device& device, const KernelArgument& argument, Problem& problem, Loaded& loaded) {
-  for (Array& array : problem.arrays()) {
-    if (array.name == argument.name && array.memory->bytes() == argument.bytes) return array.memory.get();
-  }
-  std::unique_ptr<device::Memory>& memory = loaded.packed[argument.name];
-  if (!memory) memory = std::make_unique<device::Memory>(device, argument.bytes);
-  return memory->is_there() ? memory.get() : nullptr;
-}
-
 // Null with why in `error`.
-std::unique_ptr<Loaded> load(device::Device& device, const Finalist& finalist, Problem& problem, std::string& error) {
-  auto out = std::make_unique<Loaded>();
+std::unique_ptr<Loaded> load_finalist(device::Device& device, const Finalist& finalist, Problem& problem, std::string& error) {
   Kernel kernel = finalist.source;
   kernel.code = finalist.compiled.cubin;
-  std::vector<device::Memory*> pointers[2];
-  for (int entry = 0; entry < 2; ++entry) {
-    for (const KernelArgument& argument : entry == 0 ? kernel.manifest.prepack : kernel.manifest.run) {
-      pointers[entry].push_back(memory_for(device, argument, problem, *out));
-      if (!pointers[entry].back()) return error = cat("no memory for `", argument.name, "`"), nullptr;
-    }
-  }
-  if (i64 bytes = kernel.manifest.scratch_bytes(1); bytes > 0) {
-    out->scratch = std::make_unique<device::Memory>(device, bytes);
-    if (!out->scratch->is_there()) return error = "no memory for scratch", nullptr;
-  }
-  out->kernel = std::make_unique<device::LoadedKernel>(device, kernel, pointers[0], pointers[1], out->scratch.get(), error);
-  return error.empty() ? std::move(out) : nullptr;
+  return load(device, kernel, problem, error);
 }
 
 class TaskRun {
@@ -81,13 +52,7 @@ class TaskRun {
     std::atomic<bool> stop{false};
     FinalistResult found = find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
     error = found.problem;
-    std::map<std::string, peers::i64> args;
-    for (const TaskArgument& argument : entry.args) {
-      if (const i64* number = std::get_if<i64>(&argument.value)) args[argument.name] = *number;
-    }
-    std::vector<std::string> epilogue;
-    for (const Located<std::string>& step : entry.epilogue) epilogue.push_back(step.value);
-    if (error.empty()) problem_ = Problem::make(device_, entry.op.value, args, epilogue, task.program.program, error);
+    if (error.empty()) problem_ = Problem::make(device_, entry, task.program.program, error);
     if (!problem_) return say_({{"skipped", task.name}, {"problem", error}}), false;
     choose_library();
     for (std::size_t i = 0; i < found.finalists.size(); ++i) {
@@ -121,7 +86,7 @@ class TaskRun {
     say_({{"begin", index}});
     std::string problem;
     double error = 0, seconds = 0;
-    std::unique_ptr<Loaded> loaded = load(device_, finalist, *problem_, problem);
+    std::unique_ptr<Loaded> loaded = load_finalist(device_, finalist, *problem_, problem);
     if (loaded) {
       problem_->poison_output();
       int code = loaded->kernel->prepack();
