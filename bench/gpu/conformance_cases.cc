@@ -231,7 +231,7 @@ std::string operands_of(const WarpProduct& product, std::string (*operand_of)(DT
 }
 
 // Factors up to 10, of which at most 16 products are added: partial sums stay below 2^11. Matrix units cut their addends off at 2^-23 of the
-// largest one, or do a little better; a factor cut off instead of rounded, or a sum in halves, is off by 0.05 and more in some element.
+// largest one, or do a little better; a factor cut off instead of rounded is off by 0.3 and more in some element.
 constexpr double kProductTolerance = 2e-3;
 
 // Each warp of a block shows another one of the four sums.

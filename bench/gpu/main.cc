@@ -49,7 +49,7 @@ int run_section(const Options& options) {
   if (!error.empty()) return say({{"skipped", options.section}, {"problem", error}}), NoDevice;
   if (options.section == "conformance") return run_conformance(device, options.expected, options.after, say);
   if (options.section == "ceilings") return run_ceilings(device, options.after, say), Done;
-  TaskOptions task{.list = options.list, .task = options.section, .finalists = options.finalists, .skip = options.skip};
+  TaskOptions task{.list = options.list, .task = options.section, .finalists = options.finalists, .skip = options.skip, .limit = options.seconds};
   return run_task(device, names[static_cast<std::size_t>(options.device)], task, say) ? Done : Wrong;
 }
 
@@ -88,7 +88,8 @@ class Attempts {
 
   std::vector<std::string> words() const {
     std::vector<std::string> out = {"tracewright-gpu-bench", "--section", section_, "--list", options_.list, "--device",
-                                    std::to_string(options_.device), "--finalists", std::to_string(options_.finalists)};
+                                    std::to_string(options_.device), "--finalists", std::to_string(options_.finalists),
+                                    "--seconds", std::to_string(std::max(kLeast, end_ - seconds_now()))};
     if (!options_.expected.empty()) out.insert(out.end(), {"--expected", options_.expected});
     if (!after_.empty()) out.insert(out.end(), {"--after", after_});
     for (const std::string& finalist : skip_) out.insert(out.end(), {"--skip", finalist});

@@ -26,6 +26,7 @@ struct TaskOptions {
   int finalists = 10;
   std::vector<int> skip;  // finalists that ended the process before
   double seconds = 6;     // for the comparison
+  double limit = 460;     // for all of it: half of it ends the search, three quarters the trials, with what they have
 };
 // {"finalist", "us", "problem"} for each, then {"task", "target", "us", ..., "against": [...]} for the best one, in turn with a library; without times
 // where it could not be timed. False: no kernel is right.

@@ -1,11 +1,16 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/json/array.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "bench/gpu/libraries.h"
 #include "bench/gpu/loaded.h"
 #include "bench/gpu/sections.h"
 #include "cli/loaded_list.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/device_file.h"
@@ -48,14 +53,14 @@ class TaskRun {
   TaskRun(device::Device& device, const TaskOptions& options, const Say& say) : device_(device), options_(options), say_(say), clock_(device) {}
 
   bool run(const TuneTask& task, const TaskEntry& entry, const rules::Library& library, const std::string& rules) {
-    std::string error;
-    std::atomic<bool> stop{false};
-    FinalistResult found = find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
-    error = found.problem;
+    double begin = seconds_now();
+    FinalistResult found = search(task, library, rules);
+    std::string error = found.problem;
     if (error.empty()) problem_ = Problem::make(device_, entry, task.program.program, error);
     if (!problem_) return say_({{"skipped", task.name}, {"problem", error}}), false;
     choose_library();
     for (std::size_t i = 0; i < found.finalists.size(); ++i) {
+      if (best_ && seconds_now() - begin > 0.75 * options_.limit) break;
       if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end()) try_one(found.finalists[i], i);
     }
     if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), false;
@@ -63,6 +68,17 @@ class TaskRun {
   }
 
  private:
+  FinalistResult search(const TuneTask& task, const rules::Library& library, const std::string& rules) const {
+    std::atomic<bool> stop{false};
+    std::jthread timer([&](const std::stop_token& is_found) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any().wait_for(lock, is_found, std::chrono::duration<double>(options_.limit / 2), [] { return false; });
+      stop = true;
+    });
+    return find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
+  }
+
   void choose_library() {
     std::string why;
     bool is_product = std::holds_alternative<peers::Gemm>(problem_->shape().shape);

@@ -223,6 +223,7 @@ TEST(RuleLanguage, ErrorsNamePlaceAndSuggestion) {
 }
 
 struct Drawn {
+  std::string reasons;  // of rejects
   int draws = 0, rejected = 0, lowered = 0;
 };
 
@@ -256,6 +257,7 @@ void check_space(const OwnedProgram& made, const std::string& what, const char* 
       ++drawn.draws;
       if (!status) {
         ++drawn.rejected;
+        drawn.reasons += cat(what, ": ", to_string(status.rejected()), "\n");
         continue;
       }
       EXPECT_TRUE(near(outputs_of(state.program(), 1), expected)) << what << "\n" << sketch.trace.with_decisions(decisions).print() << print(state.program());
@@ -280,7 +282,7 @@ TEST_P(EveryOperator, DrawsComputeTheSame) {
   EXPECT_GT(drawn.draws, 50);
   EXPECT_GE(drawn.lowered, drawn.draws * 9 / 10) << drawn.lowered << " of " << drawn.draws;
   // The space holds next to no point that an instruction rejects.
-  EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.rejected << " of " << drawn.draws;
+  EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.rejected << " of " << drawn.draws << "\n" << drawn.reasons;
 }
 
 // Inputs are copied into other layouts before the kernel.
