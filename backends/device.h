@@ -89,4 +89,12 @@ class LoadedKernel {
   std::unique_ptr<State> state_;
 };
 
+// A program as its driver keeps it, to be loaded again by the same driver on the same device.
+struct Binary {
+  std::string bytes;  // as an export has them: OpenCL: backends/opencl/binary_tag.h, then the driver's
+  std::string device, driver;
+};
+// Compiles source text as LoadedKernel does. On failure `error` says why; kernels for CUDA are machine code already.
+Binary make_binary(Device& device, const std::string& source, std::string& error);
+
 }  // namespace tw::device

@@ -11,6 +11,7 @@
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "runtime/export_device.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
@@ -51,6 +52,15 @@ std::optional<ExportedTask> export_task(Database& database, const TuneTask& task
                       print_trace_file({stored->record.version, key_of(task).target, task.program, stored->file.trace})};
 }
 
+// Of kernels for OpenCL, where their device is there; else says that there are none.
+void add_binaries(ExportPlan& plan) {
+  for (ExportedTask& task : plan.tasks) {
+    if (task.target.kind != TargetKind::OpenCl) return;
+    task.binary = make_device_binary(worker_options(task.target), task.kernel.code);
+    if (!task.binary.error.empty()) return say(cat("sources without device binaries: ", task.binary.error));
+  }
+}
+
 int export_list(const Options& options) {
   std::optional<LoadedList> list = load_list(options.file);
   if (!list) return Usage;
@@ -69,6 +79,7 @@ int export_list(const Options& options) {
     plan.tasks.push_back(std::move(*exported));
   }
   bool for_device = is_device(plan.tasks[0].target);
+  add_binaries(plan);
   ExportResult result = for_device ? write_device_export(plan, options.output) : write_export(plan, options.output);
   if (!result.note.empty()) say(result.note);
   if (!result.error.empty()) return say(result.error), Environment;

@@ -32,7 +32,7 @@ file(CONFIGURE OUTPUT ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc CONTENT "${pri
 
 file(GLOB text_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/rules/*.tw ${CMAKE_SOURCE_DIR}/dsl/te/*.tw ${CMAKE_SOURCE_DIR}/dsl/intrinsics/*.tw
   ${CMAKE_SOURCE_DIR}/costmodel/devices/*.yaml)
-list(APPEND text_files backends/kernel_abi.h runtime/thread_pool.h runtime/thread_pool.cc backends/opencl/build_options.h runtime/opencl_launcher.h
+list(APPEND text_files backends/kernel_abi.h runtime/thread_pool.h runtime/thread_pool.cc backends/opencl/build_options.h backends/opencl/binary_tag.h runtime/opencl_launcher.h
   runtime/cuda_launcher.h   runtime/emulator/device_functions.h)
 set(TRACEWRIGHT_EMBEDDED_TEXT ${TRACEWRIGHT_GENERATED_DIR}/embedded_text.cc)
 list(TRANSFORM text_files PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE text_paths)

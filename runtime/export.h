@@ -8,6 +8,7 @@
 
 #include "backends/backend.h"
 #include "backends/target.h"
+#include "runtime/measurer.h"
 
 namespace tw {
 
@@ -19,6 +20,7 @@ struct ExportedTask {
   double seconds = 0;      // of one call where it was measured
   i64 record = 0;          // in the database it came from
   std::string trace_file;  // text
+  DeviceBinary binary;     // of an OpenCL kernel, by a device's driver; may be empty
 };
 
 struct ExportPlan {

@@ -25,6 +25,7 @@ struct Host {
   const char* launcher;
   const char *result, *memory, *queue;  // types; the queue with its name
   const char *create, *create_arguments;
+  const char *binary_create, *binary_arguments;  // of `create_from_binary`; null: there is none
   const char* about;  // how to use the library
   const char* include;
   const char* on_create;  // what `create` does
@@ -38,7 +39,9 @@ constexpr Host kOpenCl = {
     .memory = "cl_mem",
     .queue = "cl_command_queue queue",
     .create = "cl_context context, cl_device_id device, cl_int* error",
-    .create_arguments = "context, device, error",
+    .create_arguments = "context, device, NULL, 0, error",
+    .binary_create = "cl_context context, cl_device_id device, const void* bytes, size_t size, cl_int* error",
+    .binary_arguments = "context, device, bytes, size, error",
     .about =
         "OpenCL kernels. Compile %.c into your program and link it with -lOpenCL.\n * Buffers are cl_mem objects of "
         "the bytes stated, "
@@ -56,6 +59,8 @@ constexpr Host kCuda = {
     .queue = "CUstream queue",
     .create = "CUresult* error",
     .create_arguments = "error",
+    .binary_create = nullptr,
+    .binary_arguments = nullptr,
     .about =
         "CUDA kernels. Compile %.c into your program and link it with -lcuda.\n * Buffers are device memory of the "
         "bytes stated, dense and "
@@ -151,6 +156,20 @@ std::string entry_function(const Host& host, const std::string& name, const Kern
              ", queue, arguments);\n}\n\n");
 }
 
+// Makes a kernel object; `suffix` is that of the function's name.
+std::string create_function(const Host& host, const std::string& name, const char* suffix, const char* parameters, const char* arguments) {
+  return cat(name, "* ", name, suffix, "(", parameters, ") {\n  ", name, "* kernel = (", name, "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = ",
+             host.prefix, "_create(&", name, "_table, ", arguments,
+             ");\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
+}
+
+std::string create_functions(const Host& host, const std::string& name) {
+  std::string out = create_function(host, name, "_create", host.create, host.create_arguments);
+  if (!host.binary_create) return out;
+  return cat(out, create_function(host, name, "_create_from_binary", host.binary_create, host.binary_arguments), "int ", name, "_is_from_binary(const ",
+             name, "* kernel) { return kernel->inner->is_from_binary; }\n\n");
+}
+
 // `binary`: machine code of the task; empty: its source is compiled by the driver.
 std::string task_source(const Host& host, const ExportPlan& plan, const ExportedTask& task, const std::string& binary) {
   const KernelManifest& manifest = task.kernel.manifest;
@@ -169,11 +188,7 @@ std::string task_source(const Host& host, const ExportPlan& plan, const Exported
           manifest.prepack_launches.size(), ", ", manifest.run_launches.size(), "}, {",
           manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name, "_run_launches}};\n\n");
   out +=
-      cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", name, "* ", name, "_create(", host.create,
-          ") {\n  ", name, "* kernel = (", name,
-          "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = ", host.prefix, "_create(&", name, "_table, ",
-          host.create_arguments,
-          ");\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
+      cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", create_functions(host, name));
   if (!manifest.prepack.empty()) out += entry_function(host, name, manifest, false);
   out += entry_function(host, name, manifest, true);
   return out + cat("void ", name, "_free(", name, "* kernel) {\n  if (kernel) ", host.prefix,
@@ -191,6 +206,11 @@ std::string host_header(const Host& host, const ExportPlan& plan) {
     std::string name = cat(plan.library, "_", task.name);
     out += cat("/* ", task.name, ": ", task.doc, " */\ntypedef struct ", name, " ", name, ";\n/* ", host.on_create,
                " */\n", name, "* ", name, "_create(", host.create, ");\n");
+    if (host.binary_create) {
+      out += cat("/* The same from the bytes of sources/", task.name, ".bin, without compiling. From the source where there are none, or those of another\n * device or "
+                 "driver, or damaged ones; _is_from_binary tells. */\n", name, "* ", name, "_create_from_binary(", host.binary_create, ");\nint ", name,
+                 "_is_from_binary(const ", name, "* kernel);\n");
+    }
     if (!manifest.prepack.empty()) {
       out += cat("/* Enqueues the packing of constants: once before the first run, and whenever they change.\n",
                  argument_comment(manifest.prepack), " */\n", host.result, " ", name, "_prepack(", name, "* kernel, ",
@@ -228,6 +248,8 @@ std::string manifest_text(const ExportPlan& plan, const std::vector<std::string>
         {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
         {"prepack",
          {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
+    if (!task.binary.bytes.empty())
+      row["binary"] = {{"file", cat("sources/", task.name, ".bin")}, {"device", task.binary.device}, {"driver", task.binary.driver}};
     if (!binaries[i].empty()) row["cubin"] = cat("cubins/", task.name, ".cubin");
     tasks.push_back(std::move(row));
   }
@@ -252,7 +274,7 @@ std::vector<std::string> machine_code(const ExportPlan& plan, std::string& probl
 
 std::string launcher_of(bool is_opencl) {
   if (!is_opencl) return std::string(embedded_file("runtime/cuda_launcher.h"));
-  return cat(embedded_file("backends/opencl/build_options.h"), embedded_file("runtime/opencl_launcher.h"));
+  return cat(embedded_file("backends/opencl/build_options.h"), embedded_file("backends/opencl/binary_tag.h"), embedded_file("runtime/opencl_launcher.h"));
 }
 
 }  // namespace
@@ -275,6 +297,7 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
     const ExportedTask& task = plan.tasks[i];
     good = good && folder.write(cat("traces/", task.name, ".tw"), task.trace_file) &&
            folder.write(cat("sources/", task.name, is_opencl ? ".cl" : ".cu"), task.kernel.code);
+    if (!task.binary.bytes.empty()) good = good && folder.write(cat("sources/", task.name, ".bin"), task.binary.bytes);
     if (!binaries[i].empty())
       good = good && folder.make({"cubins"}) && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
   }

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "dsl/base/check.h"
+#include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "runtime/worker_protocol.h"
 
@@ -266,25 +268,58 @@ std::string worker_path(const WorkerOptions& options, std::string& error) {
   return "";
 }
 
-// What a command prints. False if it cannot be run or fails.
-static bool lines_of(const std::string& command, std::vector<std::string>& lines) {
-  std::FILE* output = popen(command.c_str(), "re");
+namespace {
+
+// The lines that a worker prints when it is called with `words`; none with why in `error`. It says on its standard output what is missing, too: the
+// other one is the drivers'.
+std::vector<std::string> ask_worker(const WorkerOptions& options, const std::string& words, std::string& error) {
+  std::vector<std::string> lines;
+  std::string path = worker_path(options, error);
+  if (path.empty()) return lines;
+  std::FILE* answer = popen(cat("'", path, "' ", words, " 2>/dev/null").c_str(), "re");
   char line[512];
-  while (output && std::fgets(line, sizeof line, output)) {
+  while (answer && std::fgets(line, sizeof line, answer)) {
     lines.push_back(line);
     if (lines.back().ends_with("\n")) lines.back().pop_back();
   }
-  return output && pclose(output) == 0;
+  if (answer && pclose(answer) == 0) return lines;
+  error = lines.empty() ? cat(path, " does not answer") : join(lines, "; ");
+  return {};
 }
+
+// A file without a name in any folder; processes that are started have it under the same path.
+class PassedFile {
+ public:
+  explicit PassedFile(const std::string& text) : file_(memfd_create("passed", 0)) {
+    std::size_t done = 0;
+    for (ssize_t got = 1; got > 0 && done < text.size(); done += got > 0 ? static_cast<std::size_t>(got) : 0)
+      got = write(file_, text.data() + done, text.size() - done);
+  }
+  PassedFile(const PassedFile&) = delete;
+  PassedFile& operator=(const PassedFile&) = delete;
+  ~PassedFile() { close(file_); }
+  std::string path() const { return cat("/proc/self/fd/", file_); }
+
+ private:
+  int file_;
+};
+
+}  // namespace
 
 DeviceList list_devices(const WorkerOptions& options) {
   DeviceList out;
-  std::string path = worker_path(options, out.error);
-  if (path.empty()) return out;
-  // The worker says on its standard output what is missing, too: the other one is the drivers'.
-  if (lines_of(cat("'", path, "' --list 2>/dev/null"), out.devices)) return out;
-  out.error = out.devices.empty() ? cat(path, " does not answer") : join(out.devices, "; ");
-  out.devices.clear();
+  out.devices = ask_worker(options, "--list", out.error);
+  return out;
+}
+
+DeviceBinary make_device_binary(const WorkerOptions& options, const std::string& source) {
+  DeviceBinary out;
+  PassedFile text(source), binary("");
+  std::vector<std::string> lines = ask_worker(options, cat("--binary ", options.device, " ", text.path(), " ", binary.path()), out.error);
+  if (!out.error.empty()) return out;
+  if (lines.size() >= 2) out.device = lines[lines.size() - 2], out.driver = lines.back();  // drivers may print before
+  out.bytes = read_whole_file(binary.path()).value_or("");
+  if (out.bytes.empty() || out.driver.empty()) out.error = "the worker gives no binary";
   return out;
 }
 

@@ -134,6 +134,12 @@ struct DeviceList {
   std::string error;
 };
 DeviceList list_devices(const WorkerOptions& options);
+// What the driver of a device makes of source text (backends/device.h), asked in the same way: `error` says why it is empty.
+struct DeviceBinary {
+  std::string bytes, device, driver;
+  std::string error;
+};
+DeviceBinary make_device_binary(const WorkerOptions& options, const std::string& source);
 // The executable that start_worker would start; "" with where it was looked for in `error`.
 std::string worker_path(const WorkerOptions& options, std::string& error);
 

@@ -1,5 +1,5 @@
-/* Runs exported OpenCL kernels: compiles their source, keeps scratch memory and packed operands, enqueues launches. In
- * C99, for a copy beside each exported library, whose own file holds the tables; in that copy backends/opencl/build_options.h stands in front. One thread at a time per kernel
+/* Runs exported OpenCL kernels: compiles their source or takes a binary of it, keeps scratch memory and packed operands, enqueues launches. In
+ * C99, for a copy beside each exported library, whose own file holds the tables; in that copy backends/opencl/build_options.h and binary_tag.h stand in front. One thread at a time per kernel
  * object; nothing here waits.
  */
 #ifndef TRACEWRIGHT_OPENCL_LAUNCHER_H
@@ -35,6 +35,7 @@ typedef struct {
 typedef struct {
   const tw_cl_table* table;
   cl_program program;
+  int is_from_binary;
   cl_kernel* kernels[2];
   cl_mem scratch;
   cl_mem* packed;
@@ -109,8 +110,42 @@ static size_t tw_cl_pointer_count(const tw_cl_table* table) {
   return count;
 }
 
-/* NULL with an OpenCL error code in *error. */
-static tw_cl_kernel* tw_cl_create(const tw_cl_table* table, cl_context context, cl_device_id device, cl_int* error) {
+/* Is this a whole binary of the source, by the device's driver? */
+static int tw_cl_is_own_binary(const char* source, cl_device_id device, const unsigned char* bytes, size_t size) {
+  const cl_device_info asked[] = {CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
+  const char* texts[TW_CL_TAG_TEXTS] = {source};
+  char* said[3];
+  char tag[TW_CL_TAG_BYTES + 1] = "";
+  if (!bytes || size <= TW_CL_TAG_BYTES) return 0;
+  for (int i = 0; i < 3; ++i) texts[i + 1] = said[i] = tw_cl_text(device, asked[i]);
+  if (said[0] && said[1] && said[2]) tw_cl_binary_tag(texts, bytes + TW_CL_TAG_BYTES, size - TW_CL_TAG_BYTES, tag);
+  for (int i = 0; i < 3; ++i) free(said[i]);
+  return memcmp(tag, bytes, TW_CL_TAG_BYTES) == 0;
+}
+
+/* NULL where the driver does not take it. */
+static cl_program tw_cl_load_binary(cl_context context, cl_device_id device, const unsigned char* bytes, size_t size) {
+  cl_int error, status = CL_SUCCESS;
+  cl_program program = clCreateProgramWithBinary(context, 1, &device, &size, &bytes, &status, &error);
+  if (error == CL_SUCCESS && status == CL_SUCCESS && tw_cl_build(program, device) == CL_SUCCESS) return program;
+  if (error == CL_SUCCESS) clReleaseProgram(program);
+  return NULL;
+}
+
+/* The program of a kernel object: from the binary if it is this device's, else from source. */
+static cl_int tw_cl_make_program(tw_cl_kernel* kernel, cl_context context, cl_device_id device, const unsigned char* bytes, size_t size) {
+  const char* source = kernel->table->source;
+  cl_int error = CL_SUCCESS;
+  if (tw_cl_is_own_binary(source, device, bytes, size))
+    kernel->program = tw_cl_load_binary(context, device, bytes + TW_CL_TAG_BYTES, size - TW_CL_TAG_BYTES);
+  kernel->is_from_binary = kernel->program != NULL;
+  if (kernel->is_from_binary) return CL_SUCCESS;
+  kernel->program = clCreateProgramWithSource(context, 1, &source, NULL, &error);
+  return error == CL_SUCCESS ? tw_cl_build(kernel->program, device) : error;
+}
+
+/* NULL with an OpenCL error code in *error. `bytes`: a binary as the export has it, or NULL. */
+static tw_cl_kernel* tw_cl_create(const tw_cl_table* table, cl_context context, cl_device_id device, const void* bytes, size_t size, cl_int* error) {
   tw_cl_kernel* kernel = (tw_cl_kernel*)calloc(1, sizeof *kernel);
   *error = CL_OUT_OF_HOST_MEMORY;
   if (!kernel) return NULL;
@@ -121,8 +156,7 @@ static tw_cl_kernel* tw_cl_create(const tw_cl_table* table, cl_context context, 
     kernel->kernels[entry] = (cl_kernel*)calloc((size_t)table->launch_count[entry] + 1, sizeof(cl_kernel));
   }
   if (kernel->packed && kernel->parts && kernel->kernels[0] && kernel->kernels[1]) {
-    kernel->program = clCreateProgramWithSource(context, 1, (const char**)&table->source, NULL, error);
-    if (*error == CL_SUCCESS) *error = tw_cl_build(kernel->program, device);
+    *error = tw_cl_make_program(kernel, context, device, (const unsigned char*)bytes, size);
     if (*error == CL_SUCCESS && table->scratch_bytes > 0) {
       kernel->scratch = clCreateBuffer(context, CL_MEM_READ_WRITE, table->scratch_bytes, NULL, error);
     }

@@ -33,6 +33,7 @@ struct Loading {
     load(api.create_program, "clCreateProgramWithSource");
     load(api.build_program, "clBuildProgram");
     load(api.get_program_build_info, "clGetProgramBuildInfo");
+    load(api.get_program_info, "clGetProgramInfo");
     load(api.release_program, "clReleaseProgram");
     load(api.create_kernel, "clCreateKernel");
     load(api.set_kernel_arg, "clSetKernelArg");

@@ -20,6 +20,7 @@ struct Api {
   decltype(&clCreateProgramWithSource) create_program;
   decltype(&clBuildProgram) build_program;
   decltype(&clGetProgramBuildInfo) get_program_build_info;
+  decltype(&clGetProgramInfo) get_program_info;
   decltype(&clReleaseProgram) release_program;
   decltype(&clCreateKernel) create_kernel;
   decltype(&clSetKernelArg) set_kernel_arg;

@@ -5,6 +5,7 @@
 
 #include "backends/guard_bands.h"
 #include "backends/opencl/api.h"
+#include "backends/opencl/binary_tag.h"
 #include "backends/opencl/build_options.h"
 #include "dsl/base/text.h"
 
@@ -90,11 +91,37 @@ std::vector<FoundDevice> find_devices(std::string& error) {
   return out;
 }
 
+std::string about(cl_device_id id, cl_device_info what) {
+  return text_of([&](auto... rest) { return cl().get_device_info(id, what, rest...); });
+}
+
 const char* build_options(cl_device_id id) {
-  auto ask = [&](cl_device_info what) {
-    return text_of([&](auto... rest) { return cl().get_device_info(id, what, rest...); });
-  };
-  return tw_cl_build_options(ask(CL_DEVICE_OPENCL_C_VERSION).c_str(), ask(CL_DEVICE_EXTENSIONS).c_str());
+  return tw_cl_build_options(about(id, CL_DEVICE_OPENCL_C_VERSION).c_str(), about(id, CL_DEVICE_EXTENSIONS).c_str());
+}
+
+// The program of a source text; on failure `error` says why, with the compiler's log. It is released in either case.
+cl_program compile(const Device::State& device, const std::string& source, std::string& error) {
+  const char* text = source.data();
+  std::size_t bytes = source.size();
+  cl_int code = CL_SUCCESS;
+  cl_program program = cl().create_program(device.context, 1, &text, &bytes, &code);
+  cl_device_id id = device.device;
+  code = program ? cl().build_program(program, 1, &id, build_options(id), nullptr, nullptr) : code;
+  if (code == CL_SUCCESS) return program;
+  std::string log =
+      text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
+  error = cat("the driver does not compile the source (error ", code, "): ", log.substr(0, 400));
+  return program;
+}
+
+// What the driver gives for a program of one device; empty on failure.
+std::string binary_of(cl_program program) {
+  std::size_t size = 0;
+  if (cl().get_program_info(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS) size = 0;
+  std::string bytes(size, 0);
+  char* at = bytes.data();
+  if (size > 0 && cl().get_program_info(program, CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) != CL_SUCCESS) bytes.clear();
+  return bytes;
 }
 
 }  // namespace
@@ -175,19 +202,8 @@ bool Memory::bands_intact() const {
 LoadedKernel::LoadedKernel(Device& device, const Kernel& kernel, const std::vector<Memory*>& prepack,
                            const std::vector<Memory*>& run, Memory* scratch, std::string& error)
     : state_(new State{device.state()}) {
-  const char* text = kernel.code.data();
-  std::size_t bytes = kernel.code.size();
-  cl_int code = CL_SUCCESS;
-  cl_program program = cl().create_program(device.state().context, 1, &text, &bytes, &code);
-  state_->program = program;
-  cl_device_id id = device.state().device;
-  code = program ? cl().build_program(program, 1, &id, build_options(id), nullptr, nullptr) : code;
-  if (code != CL_SUCCESS) {
-    std::string log =
-        text_of([&](auto... rest) { return cl().get_program_build_info(program, id, CL_PROGRAM_BUILD_LOG, rest...); });
-    error = cat("the driver does not compile the source (error ", code, "): ", log.substr(0, 400));
-    return;
-  }
+  state_->program = compile(device.state(), kernel.code, error);
+  if (!error.empty()) return;
   bool bound = state_->bind(kernel.manifest.prepack_launches, prepack, scratch, state_->prepack, error);
   if (bound) state_->bind(kernel.manifest.run_launches, run, scratch, state_->run, error);
 }
@@ -200,6 +216,19 @@ LoadedKernel::~LoadedKernel() {
   }
   for (cl_mem part : state_->parts) cl().release_memory(part);
   if (state_->program) cl().release_program(state_->program);
+}
+
+Binary make_binary(Device& device, const std::string& source, std::string& error) {
+  cl_device_id id = device.state().device;
+  cl_program program = compile(device.state(), source, error);
+  std::string bytes = error.empty() ? binary_of(program) : "";
+  if (program) cl().release_program(program);
+  if (error.empty() && bytes.empty()) error = "the driver gives no binary";
+  std::string name = about(id, CL_DEVICE_NAME), version = about(id, CL_DEVICE_VERSION), driver = about(id, CL_DRIVER_VERSION);
+  const char* const texts[] = {source.c_str(), name.c_str(), version.c_str(), driver.c_str()};
+  char tag[TW_CL_TAG_BYTES + 1];
+  tw_cl_binary_tag(texts, bytes.data(), bytes.size(), tag);
+  return {tag + bytes, cat(name, ", ", version), driver};
 }
 
 int LoadedKernel::prepack() { return state_->launch(state_->prepack, 1, nullptr); }

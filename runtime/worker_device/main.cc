@@ -1,14 +1,19 @@
 // tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer (runtime/measurer.h), which speaks
 // runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
-// devices. It never forks: drivers do not survive that.
+// devices; `--binary DEVICE SOURCE OUT` writes what the driver makes of a source file, and prints its device and the driver, a line each. It never forks: drivers do not survive that.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
+#include "dsl/base/files.h"
+#include "dsl/base/text.h"
 #include "runtime/worker_device/device_task.h"
 
 namespace tw {
@@ -78,11 +83,29 @@ int print_devices() {
   return error.empty() ? 0 : 1;
 }
 
+constexpr unsigned kBinarySeconds = 120;  // then a driver hangs
+
+int write_binary(int index, const char* source, const char* out) {
+  alarm(kBinarySeconds);
+  std::string error;
+  std::optional<std::string> text = read_whole_file(source);
+  if (!text) error = cat(source, " cannot be read");
+  std::optional<device::Device> device;
+  if (error.empty()) device.emplace(index, error);
+  device::Binary binary;
+  if (error.empty()) binary = device::make_binary(*device, *text, error);
+  if (error.empty() && !(std::ofstream(out, std::ios::binary) << binary.bytes << std::flush)) error = cat(out, " cannot be written");
+  if (error.empty()) return std::printf("%s\n%s\n", binary.device.c_str(), binary.driver.c_str()), 0;
+  std::printf("%s\n", error.c_str());
+  return 1;
+}
+
 }  // namespace
 }  // namespace tw
 
 int main(int count, char** words) {
   if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::print_devices();
+  if (count == 5 && std::strcmp(words[1], "--binary") == 0) return tw::write_binary(std::atoi(words[2]), words[3], words[4]);
   struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
     std::fprintf(stderr, "%s: started by hand; tracewright starts it when it measures kernels on %s devices\n", words[0],

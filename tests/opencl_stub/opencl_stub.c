@@ -1,5 +1,5 @@
 /* An OpenCL device that compiles nothing, for tests of how kernels are compiled: it is what TW_STUB_CL_VERSION (CL_DEVICE_OPENCL_C_VERSION) and
- * TW_STUB_CL_EXTENSIONS say, keeps "device" memory in the host's, and refuses every program; the log of the compiler, also on standard error, is
+ * TW_STUB_CL_EXTENSIONS say, keeps "device" memory in the host's, and refuses every program and binary; the log of the compiler, also on standard error, is
  * the options that it was called with. In place of the loader: the functions that the worker and exported hosts call.
  */
 #define CL_TARGET_OPENCL_VERSION 120
@@ -56,6 +56,14 @@ cl_int clReleaseCommandQueue(cl_command_queue queue) { return (void)queue, CL_SU
 cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char** texts, const size_t* bytes, cl_int* error) {
   (void)context, (void)count, (void)texts, (void)bytes;
   return *error = CL_SUCCESS, HANDLE;
+}
+cl_program clCreateProgramWithBinary(cl_context context, cl_uint count, const cl_device_id* devices, const size_t* bytes,
+                                     const unsigned char** binaries, cl_int* status, cl_int* error) {
+  (void)context, (void)count, (void)devices, (void)bytes, (void)binaries, (void)status;
+  return fprintf(stderr, "binary refused\n"), *error = CL_INVALID_BINARY, NULL;
+}
+cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t room, void* to, size_t* needed) {
+  return (void)program, (void)what, (void)room, (void)to, (void)needed, CL_INVALID_PROGRAM;
 }
 cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id* devices, const char* options,
                       void(CL_CALLBACK* notify)(cl_program, void*), void* data) {

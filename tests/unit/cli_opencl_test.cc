@@ -47,6 +47,16 @@ tasks:
   EXPECT_EQ(exported.code, 0) << exported.err;
   EXPECT_NE(test::read_file(folder.path() + "/out/sources/mm.cl").find("__kernel"), std::string::npos);
   EXPECT_NE(test::read_file(folder.path() + "/out/list.h").find("list_mm_run("), std::string::npos);
+  boost::json::value manifest = boost::json::parse(test::read_file(folder.path() + "/out/manifest.json"));
+  const boost::json::value& binary = manifest.at("tasks").at(0).at("binary");
+  EXPECT_EQ(binary.at("file"), "sources/mm.bin");
+  EXPECT_NE(binary.at("driver"), "");
+  EXPECT_NE(test::read_file(folder.path() + "/out/sources/mm.bin"), "");
+  options.environment.push_back("OCL_ICD_VENDORS=" + folder.path());  // no driver
+  test::Finished bare = test::tracewright({"export", "list.yaml", "--output", "bare"}, options);
+  EXPECT_EQ(bare.code, 0) << bare.err;
+  EXPECT_NE(bare.err.find("sources without device binaries: there is no OpenCL device"), std::string::npos) << bare.err;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/bare/sources/mm.bin"));
 }
 
 TEST(CliOpenCl, ADeviceThatIsNotThereIsSaidBeforeTheSearch) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "backends/opencl/binary_tag.h"
 #include "runtime/export_device.h"
 #include "runtime/measurer.h"
 #include "sampler/search/trial.h"
@@ -21,7 +22,8 @@ const std::string kProgram = std::string("#include \"lib.h\"\n") + R"c(
 #include <stdio.h>
 enum { M = 19, N = 24, K = 13 };
 static float x[M * K], w[K * N], y[M * N];
-int main(void) {
+static unsigned char bytes[1 << 22];
+int main(int count, char** words) {
   cl_platform_id platform; cl_device_id device; cl_int error;
   if (clGetPlatformIDs(1, &platform, NULL) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL)) return puts("no device"), 0;
   cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
@@ -31,8 +33,10 @@ int main(void) {
   cl_mem bx = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof x, x, &error);
   cl_mem bw = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof w, w, &error);
   cl_mem by = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof y, NULL, &error);
-  lib_mm* kernel = lib_mm_create(context, device, &error);
+  FILE* binary = count > 1 ? fopen(words[1], "rb") : NULL;
+  lib_mm* kernel = binary ? lib_mm_create_from_binary(context, device, bytes, fread(bytes, 1, sizeof bytes, binary), &error) : lib_mm_create(context, device, &error);
   if (!kernel) return printf("create: %d\n", error), 1;
+  if (binary) printf("from %s, ", lib_mm_is_from_binary(kernel) ? "binary" : "source");
   if (lib_mm_prepack(kernel, queue, bw) || lib_mm_run(kernel, queue, bx, by)) return puts("launch"), 1;
   clEnqueueReadBuffer(queue, by, CL_TRUE, 0, sizeof y, y, 0, NULL, NULL);
   for (int i = 0; i < M; ++i) for (int j = 0; j < N; ++j) {
@@ -58,9 +62,9 @@ class Exported {
         lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
     EXPECT_TRUE(lowered);
     ExportedTask task{.name = "mm", .doc = "a product", .target = target, .trace_file = "none\n"};
-    Result<Kernel> kernel = device_source(*lowered, target, kernel_symbol("lib", "mm"));
-    EXPECT_TRUE(kernel);
-    task.kernel = *kernel;
+    Result<Kernel> source = device_source(*lowered, target, kernel_symbol("lib", "mm"));
+    EXPECT_TRUE(source);
+    task.kernel = *source;
     for (std::size_t at; !without.empty() && (at = task.kernel.code.find(without)) != std::string::npos;)
       task.kernel.code.erase(at, without.size());
     EXPECT_EQ(write_device_export({"lib", {task}}, folder_.path()).error, "");
@@ -76,6 +80,12 @@ class Exported {
     environment.push_back("POCL_CACHE_DIR=" + cache_.path());
     return test::run_program(words, {.folder = folder_.path(), .environment = environment});
   }
+  // What the program says that is given a file with these bytes.
+  std::string run_with(const std::string& bytes, const std::vector<std::string>& environment = {}) {
+    test::write_file(folder_.path() + "/mm.bin", bytes);
+    test::Finished ran = run({"./main", "mm.bin"}, environment);
+    return ran.out + ran.err;
+  }
   std::string problem;  // of the C compiler or linker
   Kernel kernel;
 
@@ -90,6 +100,41 @@ TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
   ASSERT_EQ(library.problem, "");
   test::Finished ran = library.run({"./main"});
   EXPECT_EQ(ran.out, "right\n") << ran.err;
+}
+
+// A driver is not asked about bytes that are not its own: PoCL may crash on them.
+TEST(ExportOpenCl, ABinaryIsTakenIfItIsWholeAndOfThisSource) {
+  if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
+  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}), kProgram);
+  ASSERT_EQ(library.problem, "");
+  Target target;
+  target.kind = TargetKind::OpenCl;
+  DeviceBinary made = make_device_binary(worker_options(target), library.kernel.code);
+  ASSERT_EQ(made.error, "");
+  EXPECT_NE(made.device, "");
+  EXPECT_NE(made.driver, "");
+  EXPECT_EQ(library.run_with(made.bytes), "from binary, right\n");
+  std::string damaged = made.bytes;
+  damaged[damaged.size() / 2] ^= 1;
+  EXPECT_EQ(library.run_with(damaged), "from source, right\n");
+  EXPECT_EQ(library.run_with(made.bytes.substr(0, made.bytes.size() / 2)), "from source, right\n");
+  EXPECT_EQ(library.run_with(""), "from source, right\n");
+  DeviceBinary other = make_device_binary(worker_options(target), library.kernel.code + " ");
+  EXPECT_EQ(library.run_with(other.bytes), "from source, right\n");
+  EXPECT_NE(make_device_binary(worker_options(target), "no kernel").error.find("does not compile"), std::string::npos);
+}
+
+TEST(ExportOpenCl, TheSourceIsCompiledWhereTheDriverRefusesABinary) {
+  const std::string stub = TW_BINARY_DIR "/tests/opencl_stub";
+  if (!std::filesystem::exists(stub + "/libOpenCL.so.1")) GTEST_SKIP() << "built without OpenCL's headers";
+  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}), kProgram, "", stub);
+  ASSERT_EQ(library.problem, "");
+  const char* const texts[] = {library.kernel.code.c_str(), "stub", "stub", "stub"};
+  const std::string bytes = "of the driver";
+  char tag[TW_CL_TAG_BYTES + 1];
+  tw_cl_binary_tag(texts, bytes.data(), bytes.size(), tag);
+  std::string said = library.run_with(tag + bytes, {"LD_LIBRARY_PATH=" + stub});
+  EXPECT_EQ(said, "create: -11\nbinary refused\noptions [-cl-std=CL1.2]\n");
 }
 
 // The worker and an exported host ask the compiler for the same language, whatever the device has: what runs is what was measured.

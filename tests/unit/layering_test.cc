@@ -95,9 +95,10 @@ const std::vector<Row> kSdkTable = {
     {"yaml-cpp", {"runtime/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
     {"boost/dll", {"rules/lang/load_plugin.cc"}},
-    {"CL", {"backends/opencl", "runtime/opencl_launcher.h", "tests"}},  // the launcher is shipped, not compiled here
+    {"CL", {"backends/opencl", "runtime/opencl_launcher.h", "bench/clblast_bench.cc", "tests"}},  // the launcher is shipped, not compiled here
     {"cuda.h", {"runtime/cuda_launcher.h"}},                   // likewise
     {"cblas.h", {"bench/peers"}},
+    {"clblast_c.h", {"bench/clblast_bench.cc"}},
     {"dnnl.hpp", {"bench/peers"}},
     {"oneapi", {"bench/peers"}},
     {"isl", {"tests"}},
