@@ -43,9 +43,8 @@ Status move_rows_inside(Schedule& schedule, BlockId id, std::size_t spatial) {
   return ok();
 }
 
-// 4 x 8 sums of such a block stay in registers.
+// 4 x 8 sums of such a block, of several rows, stay in registers.
 Status keep_tiles(Schedule& schedule, BlockId id, std::size_t spatial) {
-  if (spatial < 2) return reject("one row has no tiles");
   TW_TRY(Loops loops, schedule.get_loops(id));
   Arena& arena = schedule.state().arena();
   TW_TRY(Loops rows, schedule.split(loops[spatial - 2], {arena.list<i64>({Factors::kHole, 4})}));
@@ -77,7 +76,7 @@ Schedule made_fast(Schedule schedule, Str name) {
     return good;
   };
   Result<std::size_t> spatial = spatial_loops(schedule, *id);
-  if (spatial && attempt(move_rows_inside, *spatial)) attempt(keep_tiles, *spatial);
+  if (spatial && attempt(move_rows_inside, *spatial) && *spatial > 1) attempt(keep_tiles, *spatial);
   attempt(run_in_parallel);
   return schedule;
 }

@@ -71,7 +71,7 @@ const std::vector<Row> kTable = {
     {"backends/cuda_driver", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
     {"runtime/worker_device",
      {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
-      "runtime/worker", "runtime/worker_protocol.h"}},
+      "runtime/worker", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
     {"runtime/emulator", {"dsl/base", "runtime/emulation_report.h", "runtime/worker_protocol.h", "backends/kernel.h"}},
     {"sampler/search", kRuntime},
     {"cli", kAll},
