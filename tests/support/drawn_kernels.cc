@@ -8,11 +8,11 @@
 
 namespace tw::test {
 
-std::vector<Kernel> drawn_kernels(const std::string& use, const std::string& set, const Target& target, int draws) {
+DrawnKernels drawn_kernels(const std::string& use, const std::string& set, const Target& target, int draws) {
   static const rules::Library library = rules::Library::built_in();
   Scheduled plain(use, {}, "");
   std::string errors;
-  std::vector<Kernel> out;
+  DrawnKernels out;
   CandidateSpace space = make_candidate_space(plain.program(), *library.find_set(set), library, target, errors);
   EXPECT_EQ(errors, "");
   CandidateBuilder builder(space);
@@ -20,17 +20,31 @@ std::vector<Kernel> drawn_kernels(const std::string& use, const std::string& set
   for (int i = 0; i < draws; ++i) {
     Rng rng(9, static_cast<u64>(i));
     Candidate candidate;
-    if (!builder.draw(i * sketches / draws, candidate, rng)) continue;
-    Result<Program> program = builder.build(candidate, &rng);
+    Result<Program> program = reject("the prior has no draw");
+    if (builder.draw(i * sketches / draws, candidate, rng)) program = builder.build(candidate, &rng);
+    if (!program) {
+      out.rejected += to_string(program.rejected()) + "\n";
+      continue;
+    }
     Arena arena;
-    if (!program) continue;
     Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-    if (!lowered) continue;
+    if (!lowered) {
+      out.not_lowered += to_string(lowered.rejected()) + "\n";
+      continue;
+    }
     Result<Kernel> kernel = device_source(*lowered, target, "k");
     EXPECT_TRUE(kernel) << use;
-    if (kernel) out.push_back(*kernel);
+    if (kernel) out.kernels.push_back(*kernel);
   }
   return out;
+}
+
+Target cuda_target() {
+  Target target;
+  target.kind = TargetKind::Cuda;
+  target.arch = "sm_80", target.group_threads = 1024, target.shared_bytes = 48 << 10;
+  target.vector_bits = 128, target.vector_registers = 64;
+  return target;
 }
 
 }  // namespace tw::test

@@ -8,7 +8,16 @@
 
 namespace tw::test {
 
-// Source text of some draws from the space that `set` has for `use`, over all of its sketches. Draws that cannot be lowered are left out.
-std::vector<Kernel> drawn_kernels(const std::string& use, const std::string& set, const Target& target, int draws);
+struct DrawnKernels {
+  std::vector<Kernel> kernels;  // source text with its launches
+  std::string rejected;         // why instructions or postprocessors refused draws, a line each
+  std::string not_lowered;      // the same of lowering
+};
+
+// So many draws from the space that `set` has for `use`, spread over all of its sketches.
+DrawnKernels drawn_kernels(const std::string& use, const std::string& set, const Target& target, int draws);
+
+// A GPU with sm_80.
+Target cuda_target();
 
 }  // namespace tw::test

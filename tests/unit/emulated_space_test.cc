@@ -19,6 +19,7 @@
 #include "support/device_schedules.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
+#include "support/drawn_kernels.h"
 #include "support/scheduled.h"
 #include "support/support.h"
 
@@ -69,15 +70,6 @@ std::string text_of(const Signature& signature, const WorkloadArguments& argumen
   return cat(signature.name, "(", join(parts, ", "), ")");
 }
 
-Target cuda_target() {
-  Target target;
-  target.kind = TargetKind::Cuda;
-  target.arch = "sm_80";
-  target.group_threads = 1024, target.shared_bytes = 48 << 10;
-  target.vector_bits = 128, target.vector_registers = 64;
-  return target;
-}
-
 // A random operator, small enough for the interpreter.
 void make_workload(Case& out, Rng& rng) {
   const std::vector<Signature>& all = signatures(operator_library());
@@ -116,7 +108,7 @@ int random_sketch(const Space& space, Rng& rng) {
 
 // Leaves the case without a kernel if lowering refuses the program.
 void lower_case(const Program& scheduled, Case& out) {
-  static const Target target = cuda_target();
+  static const Target target = test::cuda_target();
   Arena arena;
   Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled, lowering_options(target), gpu_limits(target));
   if (!lowered) return;
@@ -132,7 +124,7 @@ void make_draw(Case& out) {
   const char* set = rng.below(3) == 0 ? "reference-cuda" : "cuda";
   out.use = cat(set, ": ", out.use);
   std::string errors;
-  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set(set), library, cuda_target(), errors);
+  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set(set), library, test::cuda_target(), errors);
   ASSERT_EQ(errors, "") << out.use;
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -146,7 +138,7 @@ void make_draw(Case& out) {
 // A draw of a sketch in which the rule has been applied.
 void draw_by(const char* rule, Case& out, Rng& rng) {
   static const rules::Library library = rules::Library::built_in();
-  static const Target target = cuda_target();
+  static const Target target = test::cuda_target();
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;

@@ -12,6 +12,7 @@
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/drawn_kernels.h"
 #include "support/nvrtc.h"
 #include "support/scheduled.h"
 #include "support/support.h"
@@ -85,38 +86,20 @@ INSTANTIATE_TEST_SUITE_P(Archs, Nvrtc, ::testing::Values("sm_80", "sm_90a"));
 
 // Tiled draws of the rule set `cuda`: each compiles, and keeps its accumulators in registers.
 TEST(NvrtcSpace, DrawsOfTheSetCompile) {
-  std::string error, errors;
+  std::string error;
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
-  Target target;
-  target.kind = TargetKind::Cuda;
-  target.arch = "sm_80", target.group_threads = 1024, target.shared_bytes = 48 << 10;
-  target.vector_bits = 128, target.vector_registers = 64;
-  test::Scheduled plain("matmul(M = 500, N = 512, K = 256)", {}, "");
-  rules::Library library = rules::Library::built_in();
-  CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
-  ASSERT_EQ(errors, "");
-  CandidateBuilder builder(space);
+  // Some have too much code or memory: lowering refuses them before anything is compiled.
+  test::DrawnKernels drawn = test::drawn_kernels("matmul(M = 500, N = 512, K = 256)", "cuda", test::cuda_target(), 18);
+  EXPECT_EQ(drawn.rejected, "");
   int tiled = 0;
-  for (std::size_t sketch = 0; sketch < space.space.sketches.size(); ++sketch) {
-    for (u64 seed = 0; seed < 6; ++seed) {
-      Rng rng(seed, sketch);
-      Candidate candidate;
-      ASSERT_TRUE(builder.draw(static_cast<int>(sketch), candidate, rng));
-      Result<Program> program = builder.build(candidate, &rng);
-      ASSERT_TRUE(program) << to_string(program.rejected());
-      Arena arena;
-      Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-      if (!lowered) continue;  // too much code or memory: refused before anything is compiled
-      Result<Kernel> kernel = device_source(*lowered, target, "mm");
-      ASSERT_TRUE(kernel);
-      std::optional<cuda::Compiled> compiled = cuda::compile(kernel->code, "sm_80", error);
-      ASSERT_TRUE(compiled) << error << "\n" << kernel->code;
-      for (const cuda::CubinKernel& code : compiled->code) {
-        if (code.shared_bytes == 0) continue;
-        ++tiled;
-        EXPECT_EQ(code.stack_bytes, 0) << "accumulators are not in registers:\n" << kernel->code;
-        EXPECT_GT(code.count("FFMA"), 0);
-      }
+  for (const Kernel& kernel : drawn.kernels) {
+    std::optional<cuda::Compiled> compiled = cuda::compile(kernel.code, "sm_80", error);
+    ASSERT_TRUE(compiled) << error << "\n" << kernel.code;
+    for (const cuda::CubinKernel& code : compiled->code) {
+      if (code.shared_bytes == 0) continue;
+      ++tiled;
+      EXPECT_EQ(code.stack_bytes, 0) << "accumulators are not in registers:\n" << kernel.code;
+      EXPECT_GT(code.count("FFMA"), 0);
     }
   }
   EXPECT_GE(tiled, 3);
@@ -131,10 +114,7 @@ struct CompiledDraws {
 // stages, and neither stacks nor spills.
 CompiledDraws compile_products(const std::string& use, const char* multiply, const char* arch) {
   std::string error, errors;
-  Target target;
-  target.kind = TargetKind::Cuda, target.arch = "sm_80";
-  target.group_threads = 1024, target.shared_bytes = 48 << 10;
-  target.vector_bits = 128, target.vector_registers = 64;
+  Target target = test::cuda_target();
   test::Scheduled plain(use, {}, "");
   rules::Library library = rules::Library::built_in();
   Program wanted = plain.program();
@@ -232,43 +212,24 @@ LoadedBytes loaded_bytes(const std::string& ptx) {
 
 // Softmax in groups that take whole rows: each element is loaded once, and where vectors of 16 bytes are drawn, by such loads and stores.
 TEST_P(Nvrtc, RowsAreReadOnceInWideLoads) {
-  std::string error, errors;
+  std::string error;
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
-  Target target;
-  target.kind = TargetKind::Cuda, target.arch = "sm_80";
-  target.group_threads = 1024, target.shared_bytes = 48 << 10;
-  target.vector_bits = 128, target.vector_registers = 64;
-  rules::Library library = rules::Library::built_in();
   for (auto [type, bytes] : {std::pair("f32", 4), std::pair("f16", 2)}) {
-    test::Scheduled plain(cat("softmax(M = 256, N = 1024, T = ", type, ")"), {}, "");
-    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
-    ASSERT_EQ(errors, "");
-    CandidateBuilder builder(space);
+    test::DrawnKernels drawn = test::drawn_kernels(cat("softmax(M = 256, N = 1024, T = ", type, ")"), "cuda", test::cuda_target(), 48);
+    EXPECT_EQ(drawn.rejected + drawn.not_lowered, "");
     int whole = 0, wide = 0;
-    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
-      for (u64 seed = 0; seed < 16; ++seed) {
-        Rng rng(seed, s);
-        Candidate candidate;
-        ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
-        Result<Program> program = builder.build(candidate, &rng);
-        ASSERT_TRUE(program) << to_string(program.rejected());
-        Arena arena;
-        Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-        ASSERT_TRUE(lowered) << to_string(lowered.rejected());
-        if (lowered->run.size() > 1) continue;  // the sketches that leave some stage a kernel of its own
-        const LaunchExtents& extents = lowered->run[0].extents;
-        Result<Kernel> kernel = device_source(*lowered, target, "rows");
-        ASSERT_TRUE(kernel);
-        std::optional<cuda::Compiled> compiled = cuda::compile(kernel->code, GetParam(), error);
-        ASSERT_TRUE(compiled) << error << "\n" << kernel->code;
-        EXPECT_EQ(cuda::why_unfit(*compiled), "") << kernel->code;
-        LoadedBytes loaded = loaded_bytes(compiled->ptx);
-        EXPECT_EQ(loaded.all * extents.threads_of_group() * extents.groups[0], 256 * 1024 * bytes) << kernel->code;
-        ++whole;
-        if (loaded.widest < 16) continue;
-        ++wide;
-        EXPECT_NE(compiled->ptx.find("st.global.v4"), std::string::npos) << kernel->code;
-      }
+    for (const Kernel& kernel : drawn.kernels) {
+      if (kernel.manifest.run_launches.size() > 1) continue;  // the sketches that leave some stage a kernel of its own
+      const KernelLaunch& launch = kernel.manifest.run_launches[0];
+      std::optional<cuda::Compiled> compiled = cuda::compile(kernel.code, GetParam(), error);
+      ASSERT_TRUE(compiled) << error << "\n" << kernel.code;
+      EXPECT_EQ(cuda::why_unfit(*compiled), "") << kernel.code;
+      LoadedBytes loaded = loaded_bytes(compiled->ptx);
+      EXPECT_EQ(loaded.all * launch.threads[0] * launch.threads[1] * launch.groups[0], 256 * 1024 * bytes) << kernel.code;
+      ++whole;
+      if (loaded.widest < 16) continue;
+      ++wide;
+      EXPECT_NE(compiled->ptx.find("st.global.v4"), std::string::npos) << kernel.code;
     }
     EXPECT_GE(whole, 8) << type;
     EXPECT_GE(wide, 2) << type;
@@ -277,30 +238,11 @@ TEST_P(Nvrtc, RowsAreReadOnceInWideLoads) {
 
 // A few long rows: enough groups to occupy a device, in some draws.
 TEST(NvrtcSpace, LongRowsAreSplitOverGroups) {
-  std::string errors;
-  Target target;
-  target.kind = TargetKind::Cuda, target.arch = "sm_80";
-  target.group_threads = 1024, target.shared_bytes = 48 << 10;
-  target.vector_bits = 128, target.vector_registers = 64;
-  rules::Library library = rules::Library::built_in();
   for (const char* use : {"norm(B = 2, M = 1024, N = 1024)", "softmax(M = 4, N = 131072)"}) {
-    test::Scheduled plain(use, {}, "");
-    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cuda"), library, target, errors);
-    ASSERT_EQ(errors, "");
-    CandidateBuilder builder(space);
+    test::DrawnKernels drawn = test::drawn_kernels(use, "cuda", test::cuda_target(), 12);
+    EXPECT_EQ(drawn.rejected + drawn.not_lowered, "");
     i64 most = 0;
-    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
-      Rng rng(1, s);
-      Candidate candidate;
-      ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
-      Result<Program> program = builder.build(candidate, &rng);
-      ASSERT_TRUE(program) << to_string(program.rejected());
-      Arena arena;
-      Result<LoweredGpuProgram> lowered = lower_gpu(arena, *program, lowering_options(target), gpu_limits(target));
-      ASSERT_TRUE(lowered) << to_string(lowered.rejected());
-      i64 fewest = lowered->run[0].extents.groups[0];
-      most = std::max(most, fewest);
-    }
+    for (const Kernel& kernel : drawn.kernels) most = std::max(most, kernel.manifest.run_launches[0].groups[0]);
     EXPECT_GE(most, 128) << use;
   }
 }

@@ -34,7 +34,7 @@ Watched watch(const std::string& use, const std::string& set, int draws, const s
   Target target;
   target.kind = TargetKind::OpenCl;
   Watched out;
-  for (Kernel& kernel : test::drawn_kernels(use, set, target, draws)) {
+  for (Kernel& kernel : test::drawn_kernels(use, set, target, draws).kernels) {
     for (std::size_t at; !without.empty() && (at = kernel.code.find(without)) != std::string::npos;) kernel.code.erase(at, without.size());
     test::TemporaryDirectory folder;
     test::write_file(folder.path() + "/kernel.cl", "#undef cl_khr_subgroups\n#undef cl_intel_subgroups\n" + kernel.code);

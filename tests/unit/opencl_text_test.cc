@@ -51,7 +51,7 @@ TEST(OpenClText, HalvesAreReadWithAndWithoutTheirExtension) {
          {"matmul(M = 24, N = 48, K = 32, T = ",
           "conv2d(N = 1, H = 9, W = 9, CI = 8, CO = 32, K = 3, padding = 1, T = ", "softmax(M = 4, N = 70, T = ",
           "layernorm(M = 4, N = 70, T = ", "depthwise_conv2d(N = 1, H = 8, W = 8, C = 32, K = 3, T = "}) {
-      std::vector<Kernel> kernels = test::drawn_kernels(cat(use, type, ")"), "opencl", wide_device(), 4);
+      std::vector<Kernel> kernels = test::drawn_kernels(cat(use, type, ")"), "opencl", wide_device(), 4).kernels;
       ASSERT_FALSE(kernels.empty()) << use << type;
       for (const Kernel& kernel : kernels) {
         const std::string& text = kernel.code;

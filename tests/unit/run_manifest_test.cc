@@ -296,5 +296,26 @@ TEST(TuneOnCuda, AnArchThatTheDeviceDoesNotRunIsSaidFirst) {
   }
 }
 
+// The trace of the only trial; the stub computes nothing, so it fails.
+std::string trace_of_first_trial(int side) {
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/list.yaml", cat("version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n  - {name: mm, op: matmul, args: {M: ", side, ", N: ", side, ", K: ", side, "}}\n"));
+  test::tracewright({"tune", "list.yaml", "--database", "list.db", "--trials", "1"},
+                    {.folder = folder.path(), .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub")}});
+  std::istringstream lines(test::tracewright({"db", "export", "list.db"}, {.folder = folder.path()}).out);
+  for (std::string line; std::getline(lines, line);) {
+    boost::json::value row = boost::json::parse(line);
+    if (const boost::json::value* trace = row.as_object().if_contains("trace")) return std::string(trace->as_string());
+  }
+  return "no record";
+}
+
+// On a GPU the untuned program is one thread. It comes first where that takes a moment, and never where it would take minutes.
+TEST(TuneOnCuda, TheUntunedProgramIsNotWaitedFor) {
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  EXPECT_EQ(trace_of_first_trial(64), "");
+  EXPECT_NE(trace_of_first_trial(512).find("bind("), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tw
