@@ -105,6 +105,7 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   flat_.loops.push_back({loop->var, loop->extent, loop->loop_kind, parent, position,
                          integer_annotation(loop->annotations, "auto_unroll_max_step", unroll),
                          stages_of(loop),
+                         find_annotation(loop->annotations, kAsyncMark) || find_annotation(loop->annotations, kPipelineMark),
                          integer_annotation(loop->annotations, kWarpMmaMark, 0) != 0,
                          integer_annotation(loop->annotations, kOperandsAheadMark, 0) != 0, grid_axis(loop),
                          integer_annotation(loop->annotations, "prefetch", 0)});

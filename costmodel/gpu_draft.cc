@@ -234,6 +234,12 @@ double GpuDraft::stages_of(const FlatProgram& program, const FlatStore& store, c
   return std::max(1.0, stages);
 }
 
+bool GpuDraft::is_async(const FlatProgram& program, const FlatStore& store) {
+  bool found = false;
+  for (u32 p = 0; p < store.depth; ++p) found |= program.loop_of(store, p).is_async;
+  return found;
+}
+
 GpuDraft::Body GpuDraft::body_of(const FlatProgram& program, const FlatStore& store) const {
   Body body;
   for (u32 p = 0; p < store.depth; ++p) {
@@ -393,7 +399,7 @@ double GpuDraft::instructions_of(const FlatProgram& program, const FlatStore& st
 // Returns the requests of one thread.
 double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access,
                               const Body& body, KernelEstimate& kernel) {
-  i64 width = width_of(program, store, access, first_unrolled_);
+  i64 width = narrowest_ > 0 ? narrowest_ : width_of(program, store, access, first_unrolled_);
   double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
   double points = 1;  // less than the box around them where they lie apart
   for (u32 p = 0; p < store.depth; ++p) {
@@ -433,6 +439,12 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   double instructions = arithmetic / body.mma_points + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
   stored_bytes_ = 0;
+  // An asynchronous copy moves what lies together on both sides.
+  narrowest_ = 0;
+  for (u32 a = store.first_access; is_async(program, store) && a < store.first_access + store.accesses; ++a) {
+    i64 width = width_of(program, store, program.accesses[a], first_unrolled_);
+    narrowest_ = narrowest_ > 0 ? std::min(narrowest_, width) : width;
+  }
   lanes_.start(program, store, kernel.threads, variables_);
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
@@ -450,7 +462,7 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
                    : reads_shared ? static_cast<double>(device_.shared_latency)
                                   : 0;
   double stages = stages_of(program, store, program.accesses[store.first_access]);
-  if (reads_memory) latency /= stages * stages;  // what is copied ahead has mostly arrived
+  if (reads_memory && is_async(program, store)) latency /= stages * stages;  // what is copied ahead has mostly arrived
   double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
   if (body.is_mma && !body.is_ahead) loads *= steps_of_sum(program, store);
   kernel.wait += body.outer * (latency * loads + kBarrier) + chain_of(program, store, body);

@@ -84,6 +84,7 @@ class GpuDraft {
   double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
   double wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
   static double stages_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
+  static bool is_async(const FlatProgram& program, const FlatStore& store);
   double chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const;
   double steps_of_sum(const FlatProgram& program, const FlatStore& store) const;
   void measure_block(const FlatProgram& program, const FlatStore& store, const KernelEstimate& kernel);
@@ -117,6 +118,7 @@ class GpuDraft {
     double bytes;
   };
   std::vector<Traffic> traffic_;  // of the store at hand
+  i64 narrowest_ = 0;              // elements that the store at hand copies at once, if asynchronously; 0 = it does not
   double stored_bytes_ = 0;       // of a block, by the requests of the store at hand to global memory
   LaneValues lanes_;              // at the store at hand
   u32 variables_ = 0;

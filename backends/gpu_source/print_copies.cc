@@ -1,5 +1,5 @@
-// Staged copies: asynchronous where the language has such copies and the store is a plain one, or one that fills with zeros
-// beyond the end of a matrix; else like any other store.
+// Copies that a schedule wants to be asynchronous (make_async): they are where the language has such copies and the store is a plain
+// one, or one that fills with zeros beyond the end of a matrix; else like any other store.
 
 #include <cmath>
 
@@ -15,7 +15,7 @@ namespace {
 i64 groups_in(const Node* node) {
   const For* loop = as<For>(node);
   if (loop && find_annotation(loop->annotations, kStagedMark)) return 0;
-  i64 groups = loop && find_annotation(loop->annotations, kCopiesMark);
+  i64 groups = loop && find_annotation(loop->annotations, kAsyncCopiesMark);
   for_each_child(node, [&](const Node* child) { groups += groups_in(child); });
   return groups;
 }
@@ -35,10 +35,10 @@ Source source_of(const Expr* value) {
   return {is_fill ? as<Load>(select->then) : nullptr, select->condition};
 }
 
-i64 copies_mark(const Stmt* step) {
+i64 async_copies_in(const Stmt* step) {
   i64 out = 0;
   for_each<For>(step, [&](const For* loop) {
-    const Annotation* mark = find_annotation(loop->annotations, kCopiesMark);
+    const Annotation* mark = find_annotation(loop->annotations, kAsyncCopiesMark);
     if (mark) out = mark->value.integer;
   });
   return out;
@@ -49,18 +49,19 @@ void KernelPrinter::use_async_copies() {
 }
 
 void KernelPrinter::end_copies(const Stmt* step) {
-  if (!language_.async_copies || copies_mark(step) == 0) return;
+  if (!language_.async_copies || async_copies_in(step) == 0) return;
   use_async_copies();
   line("tw_copy_async_commit();");
 }
 
 void KernelPrinter::await_copies(const For* loop) {
   const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
-  if (!language_.async_copies || !staged) return;
+  i64 copies = async_copies_in(loop->body);
+  if (!language_.async_copies || !staged || copies == 0) return;
   use_async_copies();
   // All but those of later iterations, if each iteration so far has made all its copies; at the end, where some have
   // nothing to copy, all.
-  i64 copies = copies_mark(loop->body), ahead = staged->value.integer - 1;
+  i64 ahead = staged->value.integer - 1;
   bool is_whole = groups_in(kernel_.body) == ahead * copies && groups_in(loop->body) == copies;
   line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
 }
@@ -80,16 +81,27 @@ std::optional<KernelPrinter::WordCopy> KernelPrinter::word_copy(const Store* s) 
   return lanes == 1 || (is_to_aligned && is_from_aligned) ? std::optional(out) : std::nullopt;
 }
 
-bool KernelPrinter::copy_async(const Store* s) {
-  const Load* load = source_of(s->values[0]).load;
-  if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets[0].buffer->scope != Scope::Shared)
-    return false;
-  std::optional<WordCopy> copy = word_copy(s);
-  if (!copy) return false;
+void KernelPrinter::print_async(const WordCopy& copy) {
   use_async_copies();
-  bool is_whole = copy->inside.empty();
+  bool is_whole = copy.inside.empty();
   if (!is_whole) define("tw_copy_async_or_zeros", language_.async_fills);
-  line(cat("tw_copy_async_", is_whole ? "" : "or_zeros_", copy->bytes, "(", copy->to, ", ", copy->from, is_whole ? "" : ", ", bare(copy->inside), ");"));
+  line(cat("tw_copy_async_", is_whole ? "" : "or_zeros_", copy.bytes, "(", copy.to, ", ", copy.from, is_whole ? "" : ", ", bare(copy.inside), ");"));
+}
+
+bool KernelPrinter::copy_async(const Store* s) {
+  const Expr* value = s->values[0];
+  const Select* select = as<Select>(value);
+  const Load* load = as<Load>(select && is_zero(select->otherwise) ? select->then : value);
+  if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets.size() != 1) return false;
+  const StoreTarget& to = s->targets[0];
+  if (to.buffer->scope != Scope::Shared || to.buffer->dtype != load->buffer->dtype) return false;
+  if (std::optional<WordCopy> copy = word_copy(s)) return print_async(*copy), true;
+  if (bytes_of(to.buffer->dtype) != 4) return false;
+  // Lanes that lie apart on one side, as those of an operand that is turned: each by itself.
+  for (int lane = 0; lane < load->type.lanes; ++lane) {
+    print_async({4, address(to.buffer, to.indices[0], lane), address(load->buffer, load->indices[0], lane),
+                 select ? scalar(select->condition, lane) : ""});
+  }
   return true;
 }
 

@@ -89,7 +89,7 @@ void KernelPrinter::step(const Stmt* s) {
   }
   in_step_ = true;
   fragments_.clear();
-  in_copies_ = copies_mark(s) > 0;
+  in_copies_ = async_copies_in(s) > 0;
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
   if (!conditions.empty()) close();

@@ -150,6 +150,11 @@ std::string KernelPrinter::in_layout(const Place& place, DType dtype, const std:
              bare(index), ")");
 }
 
+std::string KernelPrinter::address(const Buffer* buffer, const Expr* index, int lane) {
+  Place& found = place(buffer);
+  return cat(found.name, " + ", in_layout(found, buffer->dtype, bare(scalar(index, lane))));
+}
+
 // `name + base`, and whether that is a multiple of the vector's size.
 std::string KernelPrinter::pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned) {
   Place& found = place(buffer);

@@ -102,6 +102,8 @@ class KernelPrinter {
   std::string vector_load(const Load* e);
   // Where the elements at `base` lie; if these lanes are aligned there, they lie behind each other.
   std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
+  // Of one lane's element in memory.
+  std::string address(const Buffer* buffer, const Expr* index, int lane);
   std::string in_layout(const Place& place, DType type, const std::string& index);
   std::string type(DType dtype, int lanes) const;
 
@@ -110,8 +112,8 @@ class KernelPrinter {
   void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
-  // Copies that are staged (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a store
-  // one that can be asynchronous?
+  // Copies that are to be asynchronous (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a
+  // store one that can be?
   void end_copies(const Stmt* step);
   void await_copies(const For* loop);
   struct WordCopy {
@@ -120,6 +122,7 @@ class KernelPrinter {
     std::string inside;  // not empty: where this does not hold, zeros are written and nothing is read
   };
   std::optional<WordCopy> word_copy(const Store* s);
+  void print_async(const WordCopy& copy);
   bool copy_async(const Store* s);
   // Other copies of halves and bytes; false: it is none, or not by words.
   bool copy_words(const Store* s);
@@ -186,8 +189,8 @@ class KernelPrinter {
   Array<const Stmt*> behind_;  // the statements behind the one at hand
 };
 
-// The mark of a step that makes staged copies (dsl/passes/stage_copies.h); 0 = it makes none.
-i64 copies_mark(const Stmt* step);
+// The mark of a step that makes asynchronous copies (dsl/passes/stage_copies.h); 0 = it makes none.
+i64 async_copies_in(const Stmt* step);
 // "(x)" without the parentheses that enclose all of it.
 std::string bare(std::string text);
 // The place of a contiguous or scalar access: its first index; null if lanes lie apart.

@@ -149,6 +149,8 @@ class Staging {
     if (loop->loop_kind != LoopKind::Serial) return cannot(loop, "expected a serial loop");
     TW_TRY(Body body, body_of(loop));
     TW_TRY_STATUS(is_pipeline_of(loop, body));
+    is_all_async_ = find_annotation(loop->annotations, kPipelineMark);
+    async_copies_ = std::count_if(body.copies.begin(), body.copies.end(), [&](const Stmt* copy) { return is_async(copy); });
     Versions versions(arena_, stages);
     Buffers buffers;
     for (const Alloc* alloc : body.staged) buffers.push_back(versions.add(alloc->buffer));
@@ -188,20 +190,30 @@ class Staging {
     Substitution at;
     at.set(loop->var, iteration);
     const Stmt* out = versions.in(simplify(arena_, substitute(arena_, copy, at)), version);
-    return marked(out, static_cast<i64>(body.copies.size()));
+    return marked(out, static_cast<i64>(body.copies.size()), is_async(copy));
   }
 
-  const Stmt* marked(const Stmt* s, i64 copies) {
-    if (const If* branch = as<If>(s)) return build_.if_then(branch->condition, marked(branch->then, copies));
+  const Stmt* marked(const Stmt* s, i64 copies, bool is_async) {
+    if (const If* branch = as<If>(s)) return build_.if_then(branch->condition, marked(branch->then, copies, is_async));
     const For* loop = as<For>(s);
     if (!loop) return s;
     For* out = arena_.make<For>(*loop);
-    out->annotations = with_annotation(arena_, loop->annotations, mark(kCopiesMark, copies));
+    out->annotations = with_annotation(arena_, without_annotation(arena_, loop->annotations, kAsyncMark), mark(kCopiesMark, copies));
+    if (is_async) out->annotations = with_annotation(arena_, out->annotations, mark(kAsyncCopiesMark, async_copies_));
     return out;
+  }
+
+  bool is_async(const Stmt* copy) const {
+    bool is_marked = is_all_async_;
+    for_each<For>(copy, [&](const For* loop) { is_marked |= find_annotation(loop->annotations, kAsyncMark) != nullptr; });
+    return is_marked;
   }
 
   Arena& arena_;
   Build build_;
+  // Of the loop at hand.
+  bool is_all_async_ = false;
+  i64 async_copies_ = 0;
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 // Input: Allocs as place_buffers leaves them; in the body of such a loop first copies into shared buffers of its own,
 // then what reads these. Output: each of these buffers n times, outside of the loop; the first n - 1 copies before it;
 // in iteration i the copies of iteration i + n - 1, then what reads those of i. The loop has the mark `staged` = n, copies
-// the mark `staged_copies` = how many there are in an iteration. Where a backend has asynchronous copies, each is a group,
+// the mark `staged_copies` = how many there are in an iteration. Those that make_async has marked (`async`), and all of the
+// reference's pipelines, have the mark `async_copies` = how many of these. Where a backend has asynchronous copies, each is a group,
 // and at the beginning of an iteration all groups but those of the last n - 2 iterations must be complete. One barrier
 // there is enough, also for copies that are not asynchronous. Rejects bodies of another shape.
 #pragma once
@@ -11,7 +12,8 @@
 
 namespace tw {
 
-inline constexpr std::string_view kStagesMark = "stages", kPipelineMark = "software_pipeline_stage", kStagedMark = "staged", kCopiesMark = "staged_copies";
+inline constexpr std::string_view kStagesMark = "stages", kPipelineMark = "software_pipeline_stage", kStagedMark = "staged", kCopiesMark = "staged_copies",
+                                  kAsyncMark = "async", kAsyncCopiesMark = "async_copies";
 
 // How many versions of what a loop copies its marks ask for; 1 = no copies ahead.
 i64 stages_of(const For* loop);

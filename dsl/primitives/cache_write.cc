@@ -8,7 +8,7 @@
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
-#include "dsl/schedule/primitive.h"
+#include "dsl/schedule/steps.h"
 
 using namespace tw;
 
@@ -41,6 +41,10 @@ static Result<BlockId> apply(State& state, BlockId id, i64 write_index, Str scop
   state.add_local(cache);
   TW_TRY_STATUS(concurrent_loops_stay_legal(state, id, before));
   return mover->id;
+}
+
+Result<BlockId> tw::steps::cache_write(State& state, BlockId block, i64 write_index, Str scope, Blocks consumers) {
+  return apply(state, block, write_index, scope, consumers);
 }
 
 REGISTER(cache_write, "A block writes to a new buffer, which a new block copies to the original afterwards.")

@@ -10,7 +10,7 @@
 #include "dsl/analysis/dependence.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/nest.h"
-#include "dsl/schedule/primitive.h"
+#include "dsl/schedule/steps.h"
 
 using namespace tw;
 
@@ -126,5 +126,7 @@ static Result<Unit> apply(State& state, Loops ids) {
   if (has_workers) TW_TRY_STATUS(concurrent_loops_stay_legal(state, blocks_in(chain.back()->body)[0]->id, before));
   return Unit{};
 }
+
+Status tw::steps::reorder(State& state, Loops loops) { return apply(state, loops); }
 
 REGISTER(reorder, "Permutes loops of one chain; loops that are not listed stay where they are.")

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "dsl/schedule/primitive.h"
+#include "dsl/schedule/steps.h"
 
 using namespace tw;
 
@@ -40,6 +40,8 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
   state.replace(block, changed);
   return Unit{};
 }
+
+Status tw::steps::reorder_block_iter_var(State& state, BlockId block, Ints new_order) { return apply(state, block, new_order); }
 
 REGISTER(reorder_block_iter_var,
          "Permutes the iters of a block; loops and bindings stay as they are.")

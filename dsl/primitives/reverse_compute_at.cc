@@ -12,7 +12,7 @@
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/move.h"
-#include "dsl/schedule/primitive.h"
+#include "dsl/schedule/steps.h"
 
 using namespace tw;
 
@@ -201,6 +201,10 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   const Stmt* anchor = is_first ? children[last] : children.back();
   move_after(state, block, anchor, nest_over(state, block, ranges, keep_units, around, condition));
   return concurrent_loops_stay_legal(state, id, before);
+}
+
+Status tw::steps::reverse_compute_at(State& state, BlockId block, Location at, bool keep_units, bool unfinished, Str position) {
+  return apply(state, block, at, keep_units, unfinished, position);
 }
 
 REGISTER(reverse_compute_at,

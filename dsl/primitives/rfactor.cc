@@ -11,7 +11,7 @@
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/schedule/move.h"
-#include "dsl/schedule/primitive.h"
+#include "dsl/schedule/steps.h"
 
 using namespace tw;
 
@@ -222,5 +222,7 @@ static Result<BlockId> apply(State& state, LoopId loop, i64 factor_axis) {
   TW_TRY_STATUS(concurrent_loops_stay_legal(state, id, before));
   return id;
 }
+
+Result<BlockId> tw::steps::rfactor(State& state, LoopId loop, i64 factor_axis) { return apply(state, loop, factor_axis); }
 
 REGISTER(rfactor, "Cuts a reduction in two: partial results along one of its loops, and a reduction of these.")

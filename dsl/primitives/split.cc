@@ -8,7 +8,7 @@
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/bounds.h"
 #include "dsl/schedule/nest.h"
-#include "dsl/schedule/primitive.h"
+#include "dsl/schedule/steps.h"
 
 using namespace tw;
 
@@ -82,6 +82,10 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preser
   for (std::size_t i = extents.size(); i-- > 0;) body = build.loop(ids[i], vars[i], extents[i], body);
   state.replace(loop, body);
   return Loops(state.arena().copy(ids));
+}
+
+Result<Loops> tw::steps::split(State& state, LoopId loop, Factors factors, bool preserve_unit_iters, bool disable_predication) {
+  return apply(state, loop, factors, preserve_unit_iters, disable_predication);
 }
 
 REGISTER(split, "Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.")

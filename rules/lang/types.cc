@@ -133,6 +133,7 @@ bool may_be_open(const InstructionKind& kind, const Parameter& parameter) {
   };
   static constexpr Row integers[] = {{"choose", "index"},         {"prefer", "weight"},
                                      {"require", "condition"},    {"set_layout", "bits"},
+                                     {"pipeline", "stages"},      {"split_k", "parts"},
                                      {"storage_align", "factor"}, {"storage_align", "offset"},
                                      {"transform_layout", "pad"}};
   if (std::find(std::begin(types), std::end(types), parameter.type) != std::end(types)) return true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "backends/cuda/promised_opcodes.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/device_file.h"
@@ -124,6 +125,8 @@ class FinalistSearch {
     if (!compiled) return out.stage = "compiler", out;
     out.why = cuda::why_unfit(*compiled);
     if (!out.why.empty()) return out.stage = "registers", out;
+    if (std::string opcode = cuda::missing_opcode(*program, *compiled); !opcode.empty())
+      return out.stage = "promises", out.why = cat("the machine code has no ", opcode, ", which the schedule promises"), out;
     Finalist finalist{.candidate = std::move(candidate), .trace = std::move(*trace), .source = std::move(*source), .compiled = std::move(*compiled)};
     judge(*program, finalist, out);
     if (!out.why.empty()) return out;

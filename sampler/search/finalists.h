@@ -59,7 +59,7 @@ struct FinalistResult {
         trace;  // of the example, where a gate refused it: a wrong program is a bug of rules or lowering
   };
   std::map<std::string, Dropped>
-      dropped;          // by what refused it: "lowering", "compiler", "registers", "limits", "emulation"
+      dropped;          // by what refused it: "lowering", "compiler", "registers", "promises", "limits", "emulation"
   std::string problem;  // why there is nothing: no NVRTC, no description of the device, no sketch
   EvolutionStats stats;
   i64 compiled = 0;                                // candidates that went through NVRTC

@@ -38,12 +38,10 @@ inline std::string warp_mma_schedule(bool is_staged, int ahead = 0) {
                name("t"), " = split(", name("f"), ", [_, 32])\nreorder([", name("t"), ", ", name("g"), ", ", name("v"), "])\nbind(", name("t"),
                ", \"threadIdx.x\")\nvectorize(", name("v"), ")\n");
   };
-  std::string out = R"(b = get_block("C_acc")
+  std::string out = cat(R"(b = get_block("C_acc")
 rows = reindex_cache_read(b, 0, "shared", (p0, p1, p2) -> (p0, p2))
 columns = reindex_cache_read(b, 1, "shared", (p0, p1, p2) -> (p2, p1))
-)";
-  if (is_staged) out += "out = cache_write(b, 0, \"shared\")\n";
-  out += cat(R"(i, j, k = get_loops(b)
+i, j, k = get_loops(b)
 i0, ip, ih, il = split(i, [_, 2, 2, 8])
 j0, jp, jl, je = split(j, [_, 4, 4, 2])
 k0, k1, kk = split(k, [_, 2, 16])
@@ -53,16 +51,15 @@ bind(j0, "blockIdx.x")
 t = fuse([il, jl])
 bind(t, "threadIdx.x")
 promote(b, 0, k0)
-annotate(k0, "stages", 2)
 annotate(ih, "warp_mma", 1)
 annotate(ih, "operands_ahead", )", ahead, R"()
-c = get_block("C")
-reverse_compute_inline(c)
+)", is_staged ? "sums = get_block(\"C_acc_store\")\nout = stage_epilogue(sums, j0)\n" : "c = get_block(\"C\")\nreverse_compute_inline(c)\n", R"(
 compute_at(rows, k0, keep_units = 1)
 compute_at(columns, k0, keep_units = 1)
 )");
   out += copy("rows", "r0, r1, r2, ", "ra", "rb", 8) + "q0, q1, q2, qb, qa = get_loops(columns)\n" + "reorder([qa, qb])\n" + copy("columns", "s0, s1, s2, ", "sa", "sb", 8);
-  if (is_staged) out += "reverse_compute_at(out, j0, keep_units = 1)\n" + copy("out", "o0, o1, ", "oa", "ob", 4);
+  out += "pipeline(k0, 2)\nmake_async(rows)\nmake_async(columns)\n";
+  if (is_staged) out += copy("out", "o0, o1, ", "oa", "ob", 4);
   return out + "unroll(k1)\nunroll(ip)\nunroll(jp)\n";
 }
 

@@ -41,6 +41,9 @@ class ArgumentMaker {
         {"unannotate", &ArgumentMaker::prepare_unannotate},
         {"decompose_padding", &ArgumentMaker::prepare_padding},
         {"blockize", &ArgumentMaker::prepare_blockize},
+        {"pipeline", &ArgumentMaker::prepare_pipeline},
+        {"make_async", &ArgumentMaker::prepare_async},
+        {"stage_epilogue", &ArgumentMaker::prepare_epilogue},
         {"tensorize", &ArgumentMaker::prepare_tensorize}};
     auto found = preparations.find(kind);
     return found == preparations.end() || chance(0.1) || (this->*found->second)();
@@ -136,6 +139,34 @@ class ArgumentMaker {
     if (loops.empty()) return false;
     i64 outwards = rng_.below(std::min<i64>(2, static_cast<i64>(loops.size())));
     wanted_ = loops[loops.size() - 1 - static_cast<std::size_t>(outwards)]->id;
+    return true;
+  }
+  // A copy into shared memory in a loop around its reader.
+  bool prepare_pipeline() {
+    block_ = any_block();
+    BlockId id = block_->id;
+    std::vector<Arg> loops = loops_of(block_);
+    i64 reads = static_cast<i64>(buffers_read(block_).size());
+    if (loops.empty() || reads == 0) return false;
+    auto copy = schedule_.cache_read(id, rng_.below(reads), "shared");
+    if (!copy) return false;
+    wanted_ = loop_of(chance(0.5) ? loops.back() : pick(loops));
+    bool moved = static_cast<bool>(schedule_.compute_at(*copy, {Location::Place::Loop, wanted_}, true));
+    copy_ = *copy;
+    block_ = schedule_.state().find_block(id);
+    return moved;
+  }
+  bool prepare_async() {
+    if (!prepare_pipeline() || !schedule_.pipeline(wanted_, 1 + rng_.below(4))) return false;
+    block_ = schedule_.state().find_block(copy_);
+    return true;
+  }
+  // A block and the outermost of its loops, or another one.
+  bool prepare_epilogue() {
+    block_ = any_block();
+    std::vector<Arg> loops = loops_of(block_);
+    if (loops.empty()) return false;
+    wanted_ = loop_of(chance(0.6) ? loops[0] : pick(loops));
     return true;
   }
   // Two iterations of a loop innermost, which is what the intrinsics of the test take.
@@ -276,7 +307,7 @@ class ArgumentMaker {
   }
   std::optional<Arg> integer(const Parameter& parameter) {
     static const std::map<std::string_view, std::pair<i64, i64>> of_samples = {
-        {"n", {1, 4}}, {"max_innermost", {0, 8}}, {"partition_pos", {0, 2}}, {"innerpart_factor", {1, 3}}};
+        {"n", {1, 4}}, {"max_innermost", {0, 8}}, {"partition_pos", {0, 2}}, {"innerpart_factor", {1, 3}}, {"parts", {1, 3}}, {"stages", {1, 4}}};
     if (auto range = of_samples.find(parameter.name); range != of_samples.end())
       return Arg::of_int(range->second.first + rng_.below(range->second.second));
     if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
@@ -419,10 +450,11 @@ class ArgumentMaker {
   Schedule& schedule_;
   Rng& rng_;
   const Block* block_ = nullptr;
-  // From preparations: a loop, the block, and its neighbour.
+  // From preparations: a loop, the block, its neighbour, and a copy that it reads.
   LoopId wanted_ = {};
   bool wants_block_ = false;
   const Block* neighbour_ = nullptr;
+  BlockId copy_ = {};
   // The latest number and word drawn, and whether the number counts buffers that are read.
   i64 number_ = 0;
   bool reads_ = false;

@@ -360,7 +360,6 @@ bind(j0, "blockIdx.x")
 t = fuse([iw, il, jl])
 bind(t, "threadIdx.x")
 promote(b, 0, k0)
-annotate(k0, "stages", 2)
 annotate(ih, "warp_mma", 1)
 compute_at(rows, k0, keep_units = true)
 compute_at(columns, k0, keep_units = true)
@@ -368,7 +367,7 @@ unroll(k1)
 unroll(ip)
 unroll(jp)
 )",
-             copies("rows", "X_rows, X_row", layout), copies("columns", "X_row, X_rows", layout));
+             copies("rows", "X_rows, X_row", layout), copies("columns", "X_row, X_rows", layout), "pipeline(k0, 2)\nmake_async(rows)\nmake_async(columns)\n");
 }
 
 TEST_F(Emulator, PaddingAndExchangedPiecesFreeMatricesOfBankConflicts) {

@@ -128,7 +128,7 @@ vectorize(jv)
 
 TEST(Features, GridOfADevice) {
   test::Scheduled tiled("matmul(M = 16, N = 32, K = 16)", {}, cat(test::gpu_gemm_schedule({.ty = 2, .tx = 4, .rows = 2, .columns = 4, .depth = 4}),
-                                                                  "annotate(k0, \"stages\", 3)\n"));
+                                                                  "pipeline(k0, 3)\n"));
   std::vector<Row> rows = rows_of(tiled.program());
   ASSERT_EQ(rows.size(), 4u);  // two copies, the sum, and the copy out
   for (const Row& row : rows) {

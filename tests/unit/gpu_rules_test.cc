@@ -10,6 +10,7 @@
 #include "dsl/passes/thread_axes.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "support/drawn_kernels.h"
 #include "tests/unit/operator_kit.h"
 
 namespace tw {
@@ -150,6 +151,54 @@ TEST(TensorCores, DrawsComputeTheSame) {
   }
 }
 
+// How many kernels copy so many bytes at once into a buffer.
+int copying(const test::DrawnKernels& drawn, int bytes, const char* buffer) {
+  return static_cast<int>(std::count_if(drawn.kernels.begin(), drawn.kernels.end(), [&](const Kernel& kernel) {
+    return kernel.code.find(cat("tw_copy_async_", bytes, "(", buffer)) != std::string::npos;
+  }));
+}
+
+// Vectors of copies go along the rows of what is read: 16 bytes of an operand whose rows run across the sum, single words of one that is
+// turned on its way into shared memory.
+TEST(WarpTiling, CopiesFollowTheRowsOfOperands) {
+  test::DrawnKernels drawn = test::drawn_kernels("matmul(M = 256, N = 256, K = 256)", "cuda", test::cuda_target(), 90);
+  EXPECT_EQ(drawn.rejected, "");
+  EXPECT_GE(copying(drawn, 16, "B_shared"), 4);
+  EXPECT_GE(copying(drawn, 8, "B_shared"), 4);
+  EXPECT_GE(copying(drawn, 4, "A_shared"), 12);
+  EXPECT_EQ(copying(drawn, 16, "A_shared") + copying(drawn, 8, "A_shared"), 0);
+}
+
+// A product with few results and a long sum is cut: matrix instructions compute parts of it, a second kernel their sum.
+TEST(WarpMma, LongSumsAreSplit) {
+  static const rules::Library library = rules::Library::built_in();
+  WorkloadArguments arguments{{"M", i64{32}}, {"N", i64{32}}, {"K", i64{128}}, {"T", DType::F16}};
+  OwnedProgram made = workload("matmul", arguments);
+  OutputValues expected = outputs_of(made.program, 1);
+  std::string errors;
+  CandidateSpace space = make_candidate_space(made.program, *library.find_set("cuda"), library, test::cuda_target(), errors);
+  CandidateBuilder builder(space);
+  int found = 0;
+  for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+    std::string trace = space.space.sketches[s].trace.print();
+    if (trace.find("split_k(") == std::string::npos || trace.find("\"warp_mma\"") == std::string::npos) continue;
+    for (u64 seed = 0; seed < 3; ++seed) {
+      Rng rng(seed, s);
+      Candidate candidate;
+      ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng));
+      Result<Program> program = builder.build(candidate, &rng);
+      ASSERT_TRUE(program) << to_string(program.rejected());
+      Arena arena;
+      Result<LoweredGpuProgram> kernels = lower_gpu(arena, *program, lowering_options(test::cuda_target()), gpu_limits(test::cuda_target()));
+      ASSERT_TRUE(kernels) << to_string(kernels.rejected());
+      EXPECT_EQ(kernels->run.size(), 2u) << trace;
+      EXPECT_TRUE(near(outputs_of(as_interpreted(arena, *kernels), 1), expected)) << full_trace(space, candidate)->print();
+      ++found;
+    }
+  }
+  EXPECT_GE(found, 3);
+}
+
 // A convolution is a product of its own form, of one image or several: neither its padding nor what follows it needs a kernel of its own.
 using Convolution = std::tuple<int, int, DType, const char*>;  // images, padding, type, rule
 class ConvolutionsAreProducts : public ::testing::TestWithParam<Convolution> {};
@@ -169,7 +218,7 @@ TEST_P(ConvolutionsAreProducts, InOneKernel) {
   int found = 0;
   for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
     const std::vector<std::string>& names = space.space.sketches[s].rules;
-    bool is_split = space.space.sketches[s].trace.print().find("rfactor(") != std::string::npos;
+    bool is_split = space.space.sketches[s].trace.print().find("split_k(") != std::string::npos;
     if (std::find(names.begin(), names.end(), rule) == names.end() || is_split) continue;
     Rng rng(0, s);
     Candidate candidate;

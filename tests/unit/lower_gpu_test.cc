@@ -117,13 +117,14 @@ TEST(LowerGpu, WorkItemsCombineTheirParts) {
 
 TEST(LowerGpu, CopiesAreMadeAhead) {
   for (int stages : {1, 2, 3, 5}) {
-    std::string schedule = cat(test::gpu_gemm_schedule({}), "annotate(k0, \"stages\", ", stages, ")\n");
+    std::string schedule = cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\nmake_async(c0)\n");
     for (int k : {4, 8, 23}) {
       std::string use = cat("matmul(M = 8, N = 16, K = ", k, ")");
       EXPECT_EQ(difference(use, schedule), "") << use << ", " << stages << " stages";
     }
   }
-  std::string schedule = test::gpu_gemm_schedule({}) + "annotate(k0, \"stages\", 3)\n";
+  std::string ahead = test::gpu_gemm_schedule({}) + "pipeline(k0, 3)\n", schedule = ahead + "make_async(c0)\nmake_async(c1)\n";
+  EXPECT_EQ(source("matmul(M = 8, N = 16, K = 32)", ahead, SourceLanguage::CudaC).find("async"), std::string::npos) << "copies ahead, through registers";
   std::string text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::CudaC);
   EXPECT_NE(text.find("float A_shared[48]"), std::string::npos) << "three versions\n" << text;
   EXPECT_NE(text.find("tw_copy_async_wait<2>();\n          __syncthreads();\n"), std::string::npos) << text;

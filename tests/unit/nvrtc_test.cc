@@ -74,7 +74,7 @@ TEST_P(Nvrtc, CompilesATiledProductWithoutSpills) {
 TEST_P(Nvrtc, StagedCopiesAreAsynchronous) {
   std::string error;
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
-  std::string code = cuda_source("annotate(k0, \"stages\", 3)\n");
+  std::string code = cuda_source("pipeline(k0, 3)\nmake_async(c0)\nmake_async(c1)\n");
   std::optional<cuda::Compiled> compiled = cuda::compile(code, GetParam(), error);
   ASSERT_TRUE(compiled) << error << "\n" << code;
   EXPECT_EQ(compiled->code[0].stack_bytes, 0);

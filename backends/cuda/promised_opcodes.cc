@@ -1,0 +1,39 @@
+#include "backends/cuda/promised_opcodes.h"
+
+#include <algorithm>
+
+#include "dsl/ir/walk.h"
+#include "dsl/passes/stage_copies.h"
+#include "dsl/passes/warp_mma.h"
+
+namespace tw::cuda {
+namespace {
+
+bool is_ahead(const For* loop) { return std::min(stages_of(loop), loop->extent) > 1; }
+
+bool has_mark(const Stmt* s, std::string_view key) {
+  bool found = false;
+  for_each<For>(s, [&](const For* loop) { found |= find_annotation(loop->annotations, key) != nullptr; });
+  return found;
+}
+
+bool copies_ahead(const Program& program) {
+  bool found = false;
+  for_each<For>(program.body, [&](const For* loop) { found |= is_ahead(loop) && has_mark(loop->body, kAsyncMark); });
+  return found;
+}
+
+}  // namespace
+
+std::string missing_opcode(const Program& program, const Compiled& compiled) {
+  auto is_there = [&](std::string_view opcode) {
+    return std::any_of(compiled.code.begin(), compiled.code.end(), [&](const CubinKernel& kernel) { return kernel.count(opcode) > 0; });
+  };
+  if (has_mark(program.body, kWarpMmaMark)) {
+    if (!is_there("HMMA") && !is_there("IMMA")) return "HMMA";
+    if (!is_there("LDSM")) return "LDSM";
+  }
+  return copies_ahead(program) && !is_there("LDGSTS") ? "LDGSTS" : "";
+}
+
+}  // namespace tw::cuda
