@@ -28,12 +28,11 @@ struct Options {
 
 // A workload that is open in the worker, with the best of its finalists so far.
 struct OpenWorkload {
-  int task = -1;
+  TaskStart start;  // without a task: why it cannot be run here
   Kernel incumbent;
   double best = 0;
   double least_flops = 0;
   std::string text;
-  std::string problem;  // why it cannot be run here
 };
 
 struct Row {
@@ -41,7 +40,7 @@ struct Row {
   MeasureResult result;
 };
 
-// Begins a finalist's workload with its reference result, once. Null after a message; a workload that cannot be run here has a `problem`.
+// Begins a finalist's workload with its reference result, once. Null after a message; a workload that cannot be run here has no task.
 OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file, Measurer& measurer,
                             std::map<std::string, OpenWorkload>& open) {
   auto [at, is_new] = open.try_emplace(finalist.workload);
@@ -55,8 +54,8 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
   if (!reference.kernel)
     return say(cat(finalist.task, ": the reference cannot be compiled: ", reference.problem)), nullptr;
   TaskStart start = measurer.begin_task(*reference.kernel, tolerance_of(program), finalist.seed);
-  if (start.task < 0) say(cat(finalist.task, ": the reference cannot be run: ", start.error)), at->second.problem = start.error;
-  at->second.task = start.task;
+  if (start.task < 0) say(cat(finalist.task, ": the reference cannot be run: ", start.error));
+  at->second.start = start;
   at->second.least_flops = least_flops(program);
   at->second.text = workload_text(program);
   return &at->second;
@@ -85,11 +84,10 @@ std::optional<TraceFile> read_trace(const FinalistFile& finalist, const std::str
 }
 
 // The other tasks go on.
-MeasureResult not_begun(const OpenWorkload& workload) {
+MeasureResult not_begun(const TaskStart& start) {
   MeasureResult out;
-  bool is_memory = workload.problem.find("memory") != std::string::npos;
-  out.status = is_memory ? MeasureStatus::OutOfMemory : MeasureStatus::Timeout;
-  out.message = cat("the reference cannot be run: ", workload.problem);
+  out.status = start.status;
+  out.message = cat("the reference cannot be run: ", start.error);
   return out;
 }
 
@@ -111,7 +109,7 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
                        .max_pairs = 40,
                        .budget_seconds = 0.5,
                        .cold_samples = 7};
-    MeasureResult measured = workload->problem.empty() ? measurer.measure(workload->task, finalist.kernel, how) : not_begun(*workload);
+    MeasureResult measured = workload->start.task < 0 ? not_begun(workload->start) : measurer.measure(workload->start.task, finalist.kernel, how);
     if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
     Record record = record_of(finalist, *file, host, measured);
     if (!checked(database.add_workload(finalist.workload, workload->text)) || !checked(database.add_record(record)))

@@ -40,8 +40,8 @@ struct EmulationReport {
   bool is_complete = false;  // every group of every launch ran
   // Sums over the launches of the first run.
   i64 launches = 0, groups = 0, barriers = 0, global_accesses = 0, shared_accesses = 0;
-  // Of one group of each launch: accesses of whole warps to shared memory, and how many more rounds than for
-  // conflict-free addresses the 32 banks of 4 bytes need for them.
+  // Of one group of each launch: accesses of whole warps to shared memory, asynchronous copies to it among them, and how many
+  // more rounds than for conflict-free addresses the 32 banks of 4 bytes need for them.
   i64 warp_accesses = 0, bank_conflicts = 0;
 };
 

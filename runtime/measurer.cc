@@ -234,7 +234,7 @@ class WorkerMeasurer final : public Measurer {
                 decode(payload, started);
     if (good) return started;
     worker_.reset();
-    return {-1, "the worker process was lost while it ran the reference", 0};
+    return {.error = "the worker process was lost while it ran the reference"};
   }
 
   static constexpr int kStartAttempts = 3;

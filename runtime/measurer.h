@@ -85,7 +85,8 @@ struct MeasureResult {
 // A workload with its data and reference outputs, held by the worker.
 struct TaskStart {
   int task = -1;                 // handle for measure(), or -1 if the reference failed
-  std::string error;             // why; one sentence
+  MeasureStatus status = MeasureStatus::WorkerLost;  // what became of the reference: Ok with a task
+  std::string error;             // why it failed; one sentence
   double reference_seconds = 0;  // one call of the reference
 };
 

@@ -118,7 +118,7 @@ void visit(Archive& archive, M& m) {
             o.budget_seconds, o.cold_samples, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
   } else if constexpr (std::is_same_v<Message, TaskStart>) {
-    numbers(archive, m.task, m.reference_seconds);
+    numbers(archive, m.task, m.status, m.reference_seconds);
     archive.text(m.error);
   } else if constexpr (std::is_same_v<Message, EmulateMessage>) {
     archive.text(m.library);
@@ -170,11 +170,10 @@ bool is_valid(const Kernel& kernel) {
 }
 bool is_valid(int) { return true; }
 bool is_valid(const HelloMessage&) { return true; }
-bool is_valid(const TaskStart&) { return true; }
 bool is_valid(const BeginTaskMessage& message) { return is_valid(message.reference); }
-bool is_valid(const MeasureResult& message) {
-  return static_cast<int>(message.status) < kMeasureStatuses;
-}
+bool is_valid(MeasureStatus status) { return static_cast<int>(status) < kMeasureStatuses; }
+bool is_valid(const TaskStart& message) { return is_valid(message.status); }
+bool is_valid(const MeasureResult& message) { return is_valid(message.status); }
 bool is_valid(const EmulateMessage& message) { return is_valid(message.kernel); }
 bool is_valid(const EmulatedMessage& message) { return static_cast<int>(message.report.status) < kEmulationStatuses; }
 bool is_valid(const MeasureMessage& message) {

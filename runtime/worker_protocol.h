@@ -39,7 +39,7 @@ struct HelloMessage {
   double reference_timeout_seconds = 0;
 };
 
-// Answered by TaskStarted with a TaskStart whose `task` is this `task`, or -1.
+// Answered by TaskStarted with a TaskStart whose `task` is this `task`, or -1 with a status that says why.
 struct BeginTaskMessage {
   int task = 0;
   Kernel reference;

@@ -18,7 +18,6 @@ namespace tw {
 namespace {
 
 using test::Acceptance;
-using test::from_environment;
 
 struct Lowered {
   int programs = 0;
@@ -97,10 +96,9 @@ void run_case(u64 seed, Acceptance& acceptance, Lowered& lowered) {
 TEST(Property, SchedulesKeepTheMeaningOfPrograms) {
   Acceptance acceptance;
   Lowered lowered;
-  i64 seed = from_environment("TW_SEED", -1), first = from_environment("TW_FIRST", 0);
-  i64 last = first + from_environment("TW_CASES", 6000);
-  if (seed >= 0) return run_case(static_cast<u64>(seed), acceptance, lowered);
-  for (i64 i = first; i < last && !HasFailure(); ++i) run_case(static_cast<u64>(i), acceptance, lowered);
+  const auto [first, end, is_one_case] = test::seeds_from_environment(6000);
+  for (i64 i = first; i < end && !HasFailure(); ++i) run_case(static_cast<u64>(i), acceptance, lowered);
+  if (is_one_case) return;
   std::cout << "  lowered: " << lowered.programs << "\n";
   for (const auto& [reason, count] : lowered.rejects) std::cout << "  not lowered: " << count << "  " << reason << "\n";
   for (const auto& [name, tried] : acceptance) {
@@ -108,14 +106,14 @@ TEST(Property, SchedulesKeepTheMeaningOfPrograms) {
     std::cout << cat("  ", name, ": ", tried.accepted, " of ", total, " accepted (",
                      100 * tried.accepted / std::max(total, 1), " %)\n");
     EXPECT_GE(50 * tried.accepted, total) << name << " is hardly ever accepted: it is not tested here";
-    EXPECT_GE(tried.accepted, wanted_acceptances(last - first)) << name;
+    EXPECT_GE(tried.accepted, wanted_acceptances(end - first)) << name;
     if (!std::getenv("TW_REASONS")) continue;
     for (const auto& [reason, count] : tried.reasons) std::cout << cat("      ", count, "  ", reason, "\n");
   }
   EXPECT_EQ(acceptance.size(), instruction_kinds().size());
   i64 accepted = 0;
   for (const InstructionKind* kind : test::changing_kinds()) accepted += acceptance[kind->name].accepted;
-  double steps = static_cast<double>(accepted) / static_cast<double>(std::max<i64>(last - first, 1));
+  double steps = static_cast<double>(accepted) / static_cast<double>(std::max<i64>(end - first, 1));
   std::cout << "  " << steps << " accepted instructions in a schedule\n";
   EXPECT_GE(steps, 4);
 }

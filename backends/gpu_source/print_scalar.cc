@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "backends/gpu_source/index_width.h"
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
@@ -151,7 +152,7 @@ std::string KernelPrinter::divide(const Binary* e, int lane) {
   std::string a = scalar(e->a, lane), b = scalar(e->b, lane);
   if (e->type.dtype == DType::U8 || (is_nonnegative(e->a) && is_nonnegative(e->b)))
     return cat("(", a, is_quotient ? " / " : " % ", b, ")");
-  bool is_index = e->type.dtype == DType::I64 && index_type_ == "int";
+  bool is_index = e->type.dtype == DType::I64 && index_type_ == "int" && is_of_loops(e);
   std::string t = is_index ? std::string("int") : type(e->type.dtype, 1);
   std::string name = cat("tw_floor_", is_quotient ? "div_" : "mod_",
                          t == "long long"     ? "long"

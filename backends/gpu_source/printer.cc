@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/gpu_source/index_width.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
@@ -108,7 +109,7 @@ KernelPrinter::KernelPrinter(const Language& language, const GpuKernel& kernel, 
       taken_(std::begin(kReserved), std::end(kReserved)) {
   bool is_narrow = std::all_of(kernel.params.begin(), kernel.params.end(),
                                [](const KernelParam& param) { return fits_int(param.buffer); });
-  index_type_ = is_narrow ? "int" : language.wide_int;
+  index_type_ = is_narrow && fits_int32(kernel) ? "int" : language.wide_int;
 }
 
 std::string KernelPrinter::print() {

@@ -33,7 +33,7 @@ void tw_emu_exchange(unsigned mask, const void* mine, unsigned bytes, void* all,
 int tw_emu_lane_of(unsigned mask, int lane, int line) { return machine->lane_of(mask, lane, line); }
 
 void tw_emu_copy_async(void* to, const void* from, unsigned bytes, unsigned valid, int line) {
-  machine->copy_async(to, from, bytes, valid, line);
+  machine->copy_async(to, from, bytes, valid, line, reinterpret_cast<tw::u64>(__builtin_return_address(0)));
 }
 void tw_emu_copy_commit() { machine->copy_commit(); }
 void tw_emu_copy_wait(int groups) { machine->copy_wait(groups); }

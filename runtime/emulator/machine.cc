@@ -133,8 +133,15 @@ void Machine::touch(u64 address, u64 bytes, Access access, u64 instruction) {
   if (!is_shared && access == Access::Read && memory_.is_in_image(address)) return;
   if (std::optional<Finding> finding = memory_.touch(address, bytes, access, now()))
     fail(finding->status, finding->text);
-  ++(is_shared ? report_.shared_accesses : report_.global_accesses);
-  if (is_shared && counts_banks_) banks_.add(running_ / kWarp, running_ % kWarp, instruction, address, bytes);
+  if (is_shared)
+    count_shared(address, bytes, instruction);
+  else
+    ++report_.global_accesses;
+}
+
+void Machine::count_shared(u64 address, u64 bytes, u64 instruction) {
+  ++report_.shared_accesses;
+  if (counts_banks_) banks_.add(running_ / kWarp, running_ % kWarp, instruction, address, bytes);
 }
 
 // ---- waiting
@@ -235,7 +242,7 @@ void Machine::explain_standstill() {
 
 // ---- asynchronous copies: they arrive when they must, and not earlier
 
-void Machine::copy_async(void* to, const void* from, u64 bytes, u64 valid, int line) {
+void Machine::copy_async(void* to, const void* from, u64 bytes, u64 valid, int line, u64 instruction) {
   if (bytes != 4 && bytes != 8 && bytes != 16)
     fail(EmulationStatus::Misaligned, cat("copies ", bytes, " bytes asynchronously on line ", line));
   if (reinterpret_cast<u64>(to) % bytes != 0 || (valid > 0 && reinterpret_cast<u64>(from) % bytes != 0))
@@ -246,6 +253,7 @@ void Machine::copy_async(void* to, const void* from, u64 bytes, u64 valid, int l
     fail(EmulationStatus::OutOfBounds, cat("copies asynchronously to memory that is not shared, on line ", line));
   if (valid > 0) touch(reinterpret_cast<u64>(from), valid, Access::Read, 0);
   if (auto finding = memory_.begin_copy(reinterpret_cast<u64>(to), bytes, now())) fail(finding->status, finding->text);
+  count_shared(reinterpret_cast<u64>(to), bytes, instruction);  // lanes issue together; when each one waits is its own affair
   threads_[static_cast<std::size_t>(running_)].copies.back().push_back(
       {static_cast<char*>(to), static_cast<const char*>(from), bytes, valid});
 }

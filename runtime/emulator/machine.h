@@ -37,7 +37,7 @@ class Machine {
   void barrier(int line);
   void exchange(u32 mask, const void* mine, u64 bytes, char* all, bool orders, int line);
   int lane_of(u32 mask, int lane, int line);
-  void copy_async(void* to, const void* from, u64 bytes, u64 valid, int line);
+  void copy_async(void* to, const void* from, u64 bytes, u64 valid, int line, u64 instruction);
   void copy_commit();
   void copy_wait(int groups);
   // Ends everything.
@@ -68,6 +68,7 @@ class Machine {
   std::vector<i64> chosen_groups(i64 count);
   bool run_group(i64 group);
   void body(int fiber);
+  void count_shared(u64 address, u64 bytes, u64 instruction);
   void wait_in(State state, int line);
   void wake(int thread);
   void end_barrier();

@@ -166,18 +166,18 @@ class Measurement {
   }
 
   bool bind() {
-    std::string error;
+    TaskFailure failure;
     const KernelManifest& manifest = candidate_.manifest;
     int threads = job_.options.threads;
     if (!within_memory(manifest, threads)) return false;
     job_.candidate_at.resize(kLayouts);
     for (int layout = 0; layout < kLayouts; ++layout) {
-      if (!task_.bind(manifest, layout, threads, own_[layout], job_.candidate_at[layout], error))
-        return fail(MeasureStatus::BuildError, error);
+      if (!task_.bind(manifest, layout, threads, own_[layout], job_.candidate_at[layout], failure))
+        return fail(failure.status, failure.message);
     }
     if (job_.incumbent && !task_.bind(job_.incumbent->manifest, 0, threads, incumbent_own_,
-                                      job_.incumbent_at, error)) {
-      return fail(MeasureStatus::BuildError, cat("the incumbent: ", error));
+                                      job_.incumbent_at, failure)) {
+      return fail(failure.status, cat("the incumbent: ", failure.message));
     }
     return true;
   }
@@ -275,20 +275,20 @@ class Measurement {
 
 }  // namespace
 
-std::string run_reference(WorkerState& worker, Task& task, const Kernel& reference,
+TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference,
                           double& seconds) {
   MeasureOptions options;
   options.timeout_seconds = worker.reference_timeout_seconds;
   Measurement measurement(worker, task, reference, nullptr, options);
   if (!measurement.begin())
-    return cat("the reference failed: ", name_of(measurement.result.status), ": ",
-               measurement.result.message);
-  std::string error;
+    return {measurement.result.status,
+            cat("the reference failed: ", name_of(measurement.result.status), ": ", measurement.result.message)};
+  TaskFailure failure;
   for (int layout = 0; layout < kLayouts; ++layout) {
-    if (!task.keep_reference(layout, reference.manifest, error)) return error;
+    if (!task.keep_reference(layout, reference.manifest, failure)) return failure;
   }
   seconds = std::min(measurement.report().call_seconds[0], measurement.report().call_seconds[1]);
-  return "";
+  return {};
 }
 
 MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,

@@ -28,8 +28,8 @@ struct WorkerState {
   double fma_peak = 0;    // f32 operations a second of one core, the most that was ever seen; 0 = unknown
 };
 
-// Runs the reference of a new task in both layouts and keeps its outputs. Returns "" or why not.
-std::string run_reference(WorkerState& worker, Task& task, const Kernel& reference,
+// Runs the reference of a new task in both layouts and keeps its outputs. Returns why it could not.
+TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference,
                           double& seconds);
 
 // `incumbent` may be null; `incumbent_seconds` is its smallest time so far, 0 = unknown.

@@ -59,11 +59,12 @@ bool Server::hello(HelloMessage& message) {
 
 bool Server::begin_task(BeginTaskMessage& message) {
   TaskStart started;
-  auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed,
-                                     started.error);
-  if (started.error.empty())
-    started.error = run_reference(worker_, *task, message.reference, started.reference_seconds);
-  if (started.error.empty()) {
+  TaskFailure failure;
+  auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, failure);
+  if (failure.status == MeasureStatus::Ok)
+    failure = run_reference(worker_, *task, message.reference, started.reference_seconds);
+  started.status = failure.status, started.error = failure.message;
+  if (started.status == MeasureStatus::Ok) {
     started.task = message.task;
     tasks_[message.task].data = std::move(task);
   }

@@ -33,35 +33,39 @@ std::string difference_text(const KernelArgument& argument, const Comparison& fo
              found.actual, ", expected ", found.expected);
 }
 
+TaskFailure no_memory_for(const std::string& name, i64 bytes) {
+  return {MeasureStatus::OutOfMemory, cat("there is no memory for `", name, "` with ", bytes, " bytes")};
+}
+
 GuardedBuffer* add_buffer(BufferList& list, const std::string& name, i64 bytes, Use use, Edge edge,
-                          std::string& error) {
+                          TaskFailure& failure) {
   list.push_back(std::make_unique<GuardedBuffer>(name, bytes, use, edge));
   if (list.back()->is_mapped()) return list.back().get();
   list.pop_back();
-  error = cat("there is no memory for `", name, "` with ", bytes, " bytes");
+  failure = no_memory_for(name, bytes);
   return nullptr;
 }
 
 }  // namespace
 
-Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error)
+Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, TaskFailure& failure)
     : tolerance_(tolerance) {
   for (const auto* list : {&reference.run, &reference.prepack}) {
     for (const KernelArgument& argument : *list) {
-      if (is_data(argument) && !draw_input(argument, seed, error)) return;
+      if (is_data(argument) && !draw_input(argument, seed, failure)) return;
     }
   }
   for (int layout = 0; layout < kLayouts; ++layout) place(layout, layout);
 }
 
-bool Task::draw_input(const KernelArgument& argument, u64 seed, std::string& error) {
+bool Task::draw_input(const KernelArgument& argument, u64 seed, TaskFailure& failure) {
   if (sets_[0].inputs.count(argument.name)) return true;
   i64 count = argument.bytes / bytes_of(argument.dtype);
   u64 label = std::hash<std::string>()(argument.name);
   for (int set = 0; set < kSets; ++set) {
     PrivateMemory data(argument.bytes);
     if (!data.data()) {
-      error = cat("there is no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+      failure = no_memory_for(argument.name, argument.bytes);
       return false;
     }
     Rng rng(seed, label, static_cast<u64>(set));
@@ -70,7 +74,7 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, std::string& err
   }
   for (int layout = 0; layout < kLayouts; ++layout) {
     GuardedBuffer* buffer = add_buffer(layouts_[layout].buffers, argument.name, argument.bytes,
-                                       Use::Read, edge_of(layout), error);
+                                       Use::Read, edge_of(layout), failure);
     if (!buffer) return false;
     buffer->fill(0);
   }
@@ -88,43 +92,43 @@ GuardedBuffer* Task::find(int layout, const KernelArgument& argument) const {
 }
 
 GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own,
-                                std::string& error) {
+                                TaskFailure& failure) {
   if (argument.role == ArgumentRole::Packed) {
     for (const auto& buffer : own) {
       if (buffer->use() == Use::Packed && buffer->name() == argument.name) return buffer.get();
     }
     GuardedBuffer* made =
-        add_buffer(own, argument.name, argument.bytes, Use::Packed, edge_of(layout), error);
+        add_buffer(own, argument.name, argument.bytes, Use::Packed, edge_of(layout), failure);
     if (made) made->fill(0xff);
     return made;
   }
   if (GuardedBuffer* found = find(layout, argument)) return found;
   if (is_data(argument)) {
-    error = cat("argument `", argument.name, "` with ", argument.bytes,
-                " bytes is not an input of the reference");
+    failure = {MeasureStatus::BuildError, cat("argument `", argument.name, "` with ", argument.bytes,
+                                              " bytes is not an input of the reference")};
     return nullptr;
   }
   return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written,
-                    edge_of(layout), error);
+                    edge_of(layout), failure);
 }
 
 bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
-                KernelBinding& binding, std::string& error) {
+                KernelBinding& binding, TaskFailure& failure) {
   for (const KernelArgument& argument : kernel.prepack) {
-    GuardedBuffer* buffer = buffer_for(layout, argument, own, error);
+    GuardedBuffer* buffer = buffer_for(layout, argument, own, failure);
     if (!buffer) return false;
     binding.prepack.push_back(argument.role == ArgumentRole::Packed ? buffer->writable_view()
                                                                     : buffer->kernel_view());
   }
   for (const KernelArgument& argument : kernel.run) {
-    GuardedBuffer* buffer = buffer_for(layout, argument, own, error);
+    GuardedBuffer* buffer = buffer_for(layout, argument, own, failure);
     if (!buffer) return false;
     binding.run.push_back(buffer->kernel_view());
   }
   i64 scratch_bytes = kernel.scratch_bytes(threads);
   if (scratch_bytes == 0) return true;
   GuardedBuffer* scratch =
-      add_buffer(own, "scratch", scratch_bytes, Use::Written, edge_of(layout), error);
+      add_buffer(own, "scratch", scratch_bytes, Use::Written, edge_of(layout), failure);
   if (!scratch) return false;
   binding.scratch = scratch->kernel_view();
   return true;
@@ -152,13 +156,13 @@ void Task::poison_outputs(int layout, u8 byte) {
   }
 }
 
-bool Task::keep_reference(int layout, const KernelManifest& reference, std::string& error) {
+bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailure& failure) {
   DataSet& set = sets_[layouts_[layout].set];
   for (const KernelArgument& argument : reference.run) {
     if (argument.role != ArgumentRole::Output) continue;
     PrivateMemory data(argument.bytes);
     if (!data.data()) {
-      error = cat("there is no memory for the reference of `", argument.name, "`");
+      failure = {MeasureStatus::OutOfMemory, cat("there is no memory for the reference of `", argument.name, "`")};
       return false;
     }
     std::memcpy(data.data(), find(layout, argument)->kernel_view(),

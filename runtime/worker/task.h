@@ -14,16 +14,22 @@ namespace tw {
 
 inline constexpr int kSets = 2;
 
+// Why a task or a kernel's buffers could not be made: OutOfMemory, or what is wrong with the kernel. Ok: they could.
+struct TaskFailure {
+  MeasureStatus status = MeasureStatus::Ok;
+  std::string message;  // one sentence; empty if Ok
+};
+
 class Task {
  public:
-  // Draws the inputs. On failure `error` says why.
-  Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, std::string& error);
+  // Draws the inputs. On failure `failure` says why.
+  Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, TaskFailure& failure);
 
   // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`;
-  // outputs are shared by all kernels with the same ones. False: `error` names the argument that
-  // the task does not have, or the memory that there is not.
+  // outputs are shared by all kernels with the same ones. False: `failure` names the argument that
+  // the task does not have (BuildError), or the memory that there is not.
   bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
-            KernelBinding& binding, std::string& error);
+            KernelBinding& binding, TaskFailure& failure);
   // Inputs, constants and outputs of one layout.
   i64 data_bytes() const;
 
@@ -33,7 +39,7 @@ class Task {
   void poison_outputs(int layout, u8 byte);
 
   // Keeps the outputs that the reference has left in the layout as those of the set that it holds.
-  bool keep_reference(int layout, const KernelManifest& reference, std::string& error);
+  bool keep_reference(int layout, const KernelManifest& reference, TaskFailure& failure);
   // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence;
   // raises max_error.
   std::string check(int layout, const KernelManifest& kernel, double& max_error) const;
@@ -56,9 +62,9 @@ class Task {
     int set = -1;
   };
   GuardedBuffer* find(int layout, const KernelArgument& argument) const;
-  bool draw_input(const KernelArgument& argument, u64 seed, std::string& error);
+  bool draw_input(const KernelArgument& argument, u64 seed, TaskFailure& failure);
   GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own,
-                            std::string& error);
+                            TaskFailure& failure);
 
   Tolerance tolerance_;
   std::array<DataSet, kSets> sets_;

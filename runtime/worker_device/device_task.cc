@@ -23,6 +23,10 @@ bool is_data(const KernelArgument& argument) {
   return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
 }
 
+std::string no_memory_for(const KernelArgument& argument) {
+  return cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+}
+
 bool fail(MeasureResult& result, MeasureStatus status, std::string message) {
   result.status = status;
   result.message = std::move(message);
@@ -46,31 +50,32 @@ bool fail_run(MeasureResult& result, int code) {
 }  // namespace
 
 DeviceTask::DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds,
-                       std::string& error)
+                       TaskFailure& failure)
     : worker_(worker) {
-  data_ = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, error);
-  if (error.empty()) error = run_reference(message.reference, reference_seconds);
+  data_ = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, failure);
+  if (failure.status == MeasureStatus::Ok) failure = run_reference(message.reference, reference_seconds);
 }
 
 // Our own code for a program without a schedule: run in this process. Layout i holds set i from here on.
-std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) {
+TaskFailure DeviceTask::run_reference(const Kernel& reference, double& seconds) {
   std::string error;
   LoadedObject object = load_object(reference.code, error);
   const KernelManifest& manifest = reference.manifest;
   tw_run_function run = error.empty() ? object.run(manifest.symbol) : nullptr;
   tw_prepack_function prepack = error.empty() ? object.prepack(manifest.symbol) : nullptr;
-  if (!run) return error.empty() ? "the reference has no entry point" : error;
+  if (!run) return {MeasureStatus::BuildError, error.empty() ? "the reference has no entry point" : error};
+  TaskFailure failure;
   std::unique_ptr<tw_pool, decltype(&tw_pool_destroy)> pool(
       tw_pool_create(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64), nullptr), tw_pool_destroy);
   for (int layout = 0; layout < kLayouts; ++layout) {
     BufferList own;
     KernelBinding binding;
-    if (!data_->bind(manifest, layout, pool ? tw_pool_threads(pool.get()) : 1, own, binding, error)) return error;
+    if (!data_->bind(manifest, layout, pool ? tw_pool_threads(pool.get()) : 1, own, binding, failure)) return failure;
     i64 begin = monotonic_nanoseconds();
     if (prepack) prepack(binding.prepack.data());
     run(binding.run.data(), binding.scratch, pool ? tw_pool_run : nullptr, pool.get());
     seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
-    if (!data_->keep_reference(layout, manifest, error)) return error;
+    if (!data_->keep_reference(layout, manifest, failure)) return failure;
     for (const auto* list : {&manifest.run, &manifest.prepack}) {
       const std::vector<void*>& pointers = list == &manifest.run ? binding.run : binding.prepack;
       for (std::size_t i = 0; i < list->size(); ++i) {
@@ -80,11 +85,11 @@ std::string DeviceTask::run_reference(const Kernel& reference, double& seconds) 
         std::unique_ptr<device::Memory>& memory = inputs_[argument.name];
         if (!memory) memory = std::make_unique<device::Memory>(worker_.gpu, argument.bytes);
         if (!memory->is_there())
-          return cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+          return {MeasureStatus::OutOfMemory, no_memory_for(argument)};
       }
     }
   }
-  return "";
+  return {};
 }
 
 device::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& owner, std::string& error) {
@@ -99,7 +104,7 @@ device::Memory* DeviceTask::memory_for(const KernelArgument& argument, Loaded& o
       is_packed ? owner.packed[argument.name] : outputs_[cat(argument.name, "/", argument.bytes)];
   if (!memory) memory = std::make_unique<device::Memory>(worker_.gpu, argument.bytes);
   if (memory->is_there()) return memory.get();
-  error = cat("the device has no memory for `", argument.name, "` with ", argument.bytes, " bytes");
+  error = no_memory_for(argument);
   memory.reset();
   return nullptr;
 }
@@ -164,9 +169,10 @@ bool DeviceTask::check(const Kernel& candidate, Loaded& loaded, int set, const c
   // The layout's own output buffers on the host take what the device computed, to be compared there.
   BufferList own;
   KernelBinding binding;
+  TaskFailure failure;
+  if (!data_->bind(candidate.manifest, set, 1, own, binding, failure))
+    return fail(result, failure.status, failure.message);
   std::string error;
-  if (!data_->bind(candidate.manifest, set, 1, own, binding, error))
-    return fail(result, MeasureStatus::BuildError, error);
   for (std::size_t i = 0; i < candidate.manifest.run.size(); ++i) {
     const KernelArgument& argument = candidate.manifest.run[i];
     if (argument.role == ArgumentRole::Output && !memory_for(argument, loaded, error)->read(binding.run[i]))

@@ -25,8 +25,8 @@ struct DeviceWorker {
 
 class DeviceTask {
  public:
-  // Draws the data and runs the reference, on the host. On failure `error` says why.
-  DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds, std::string& error);
+  // Draws the data and runs the reference, on the host. On failure `failure` says why.
+  DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds, TaskFailure& failure);
 
   MeasureResult measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
                         const MeasureOptions& options);
@@ -39,7 +39,7 @@ class DeviceTask {
     std::unique_ptr<device::Memory> scratch;
     std::unique_ptr<device::LoadedKernel> kernel;
   };
-  std::string run_reference(const Kernel& reference, double& seconds);
+  TaskFailure run_reference(const Kernel& reference, double& seconds);
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);

@@ -44,11 +44,13 @@ class DeviceServer {
     TaskStart started;
     started.error = error_;
     if (worker_) {
-      TaskStart late{-1, "the reference did not return in time", 0};
+      TaskStart late{.status = MeasureStatus::Timeout, .error = "the reference did not return in time"};
       watchdog_.expect(2 * hello_.reference_timeout_seconds, MessageKind::TaskStarted, encode(late));
-      auto task = std::make_unique<DeviceTask>(*worker_, message, started.reference_seconds, started.error);
+      TaskFailure failure;
+      auto task = std::make_unique<DeviceTask>(*worker_, message, started.reference_seconds, failure);
       watchdog_.rest();
-      if (started.error.empty()) {
+      started.status = failure.status, started.error = failure.message;
+      if (started.status == MeasureStatus::Ok) {
         started.task = message.task;
         tasks_[message.task].data = std::move(task);
       }

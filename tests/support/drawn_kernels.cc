@@ -47,4 +47,12 @@ Target cuda_target() {
   return target;
 }
 
+Kernel cuda_kernel(const std::string& use, const std::string& schedule) {
+  Scheduled scheduled(use, {}, schedule);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  BuiltKernel built = build_kernel(scheduled.program(), cuda_target(), *compiler);
+  EXPECT_TRUE(built.kernel) << built.problem;
+  return built.kernel.value_or(Kernel{});
+}
+
 }  // namespace tw::test

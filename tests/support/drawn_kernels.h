@@ -20,4 +20,7 @@ DrawnKernels drawn_kernels(const std::string& use, const std::string& set, const
 // A GPU with sm_80.
 Target cuda_target();
 
+// The kernel of `use` under a schedule in text, for that GPU; a test failure and an empty kernel where it is refused.
+Kernel cuda_kernel(const std::string& use, const std::string& schedule);
+
 }  // namespace tw::test

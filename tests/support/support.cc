@@ -28,6 +28,12 @@ i64 from_environment(const char* name, i64 fallback) {
   return text ? std::atoll(text) : fallback;
 }
 
+Seeds seeds_from_environment(i64 cases) {
+  bool is_one_case = std::getenv("TW_SEED") != nullptr;
+  i64 first = is_one_case ? from_environment("TW_SEED", 0) : from_environment("TW_FIRST", 0);
+  return {first, first + (is_one_case ? 1 : from_environment("TW_CASES", cases)), is_one_case};
+}
+
 TemporaryDirectory::TemporaryDirectory() {
   std::string pattern = (std::filesystem::temp_directory_path() / "tracewright-XXXXXX").string();
   EXPECT_NE(mkdtemp(pattern.data()), nullptr);

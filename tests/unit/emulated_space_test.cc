@@ -1,10 +1,12 @@
 // Kernels printed as CUDA C and run in the emulator compute what the interpreter says of the workload: random draws of
 // the rule sets `cuda` and `reference-cuda` over the operator library, products in random tiles, and random programs under random schedules.
-// TW_CASES=2000 build/release/tests/emulated_space_test runs more of each; TW_SEED=n repeats one case of each.
+// TW_CASES=2000 build/release/tests/emulated_space_test runs more of each, from TW_FIRST=n on; TW_SEED=n repeats one case
+// of each.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <set>
 
 #include "backends/meaning.h"
@@ -25,8 +27,6 @@
 
 namespace tw {
 namespace {
-
-using test::from_environment;
 
 constexpr int kTogether = 10;  // kernels compiled as one text
 
@@ -354,10 +354,10 @@ void run_batch(std::vector<Case>& cases, Count& count) {
 }
 
 Count run_cases(void (*make)(Case&), i64 by_default = 60) {
-  i64 first = from_environment("TW_SEED", 0), cases = std::getenv("TW_SEED") ? 1 : from_environment("TW_CASES", by_default);
+  const test::Seeds seeds = test::seeds_from_environment(by_default);
   Count count;
-  for (i64 begin = first; begin < first + cases; begin += kTogether) {
-    std::vector<Case> batch(static_cast<std::size_t>(std::min<i64>(kTogether, first + cases - begin)));
+  for (i64 begin = seeds.first; begin < seeds.end; begin += kTogether) {
+    std::vector<Case> batch(static_cast<std::size_t>(std::min<i64>(kTogether, seeds.end - begin)));
     for (std::size_t i = 0; i < batch.size(); ++i) {
       batch[i].seed = static_cast<u64>(begin) + i;
       make(batch[i]);
@@ -379,6 +379,33 @@ class EmulatedSpace : public testing::Test {
   }
   static bool is_one_case() { return std::getenv("TW_SEED") != nullptr; }
 };
+
+// An environment variable as it is for a test; null: not there.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* text = std::getenv(name)) before_ = text;
+    set(value);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
+
+ private:
+  void set(const char* value) { value ? setenv(name_, value, 1) : unsetenv(name_); }
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// Every night has other cases.
+TEST(EmulatedSpaceSeeds, BeginWhereTheEnvironmentSays) {
+  Variable seed("TW_SEED", nullptr), first("TW_FIRST", "4000"), cases("TW_CASES", "12");
+  static std::vector<u64> made;
+  made.clear();
+  EXPECT_EQ(run_cases([](Case& out) { made.push_back(out.seed); }).refused, 12);
+  ASSERT_EQ(made.size(), 12u);
+  for (std::size_t i = 0; i < made.size(); ++i) EXPECT_EQ(made[i], 4000 + i);
+}
 
 TEST_F(EmulatedSpace, DrawsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_draw);

@@ -8,8 +8,9 @@
 #include "dsl/ir/print.h"
 #include "runtime/emulation.h"
 #include "sampler/search/emulation_gate.h"
-#include "sampler/search/trial.h"
 #include "support/device_schedules.h"
+#include "support/drawn_kernels.h"
+#include "support/kernels_by_hand.h"
 #include "support/nvrtc.h"
 #include "support/run_program.h"
 #include "support/scheduled.h"
@@ -20,23 +21,8 @@ namespace {
 
 const char* kUse = "matmul(M = 18, N = 24, K = 12)";
 
-Target cuda_target() {
-  Target target;
-  target.kind = TargetKind::Cuda;
-  target.arch = "sm_80";
-  return target;
-}
-
-Kernel kernel_of(const std::string& use, const std::string& schedule) {
-  test::Scheduled scheduled(use, {}, schedule);
-  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
-  BuiltKernel built = build_kernel(scheduled.program(), cuda_target(), *compiler);
-  EXPECT_TRUE(built.kernel) << built.problem;
-  return *built.kernel;
-}
-
 const Kernel& tiled_product() {
-  static const Kernel kernel = kernel_of(kUse, test::gpu_gemm_schedule({}));
+  static const Kernel kernel = test::cuda_kernel(kUse, test::gpu_gemm_schedule({}));
   return kernel;
 }
 
@@ -69,7 +55,7 @@ TEST_F(Emulator, TiledProductsAreRightInEveryOrder) {
   EXPECT_EQ(verdict.report.barriers, 15 * 3 * 2);
   EXPECT_EQ(verdict.report.global_accesses, 18 * 12 * 3 + 12 * 24 * 5 + 18 * 24 / 4);
   const char* use = "matmul(M = 20, N = 24, K = 12)";
-  verdict = judge(use, kernel_of(use, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})),
+  verdict = judge(use, test::cuda_kernel(use, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})),
                   {.runs = 100});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
 }
@@ -207,31 +193,9 @@ TEST_F(Emulator, CopiesThatAreWaitedForArrive) {
 
 // ---- kernels written by hand
 
-Kernel by_hand(const std::string& body, i64 threads) {
-  Kernel kernel;
-  kernel.code = cat("extern \"C\" __global__ void __launch_bounds__(", threads, ") k(const float* x, float* y) {\n",
-                    body, "\n}\n");
-  kernel.manifest.symbol = "k";
-  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {threads}, 4 * threads},
-                         {"y", ArgumentRole::Output, DType::F32, {threads}, 4 * threads}};
-  kernel.manifest.run_launches = {{"k", {1, 1, 1}, {threads, 1, 1}, {{false, 0, 0}, {false, 1, 0}}}};
-  return kernel;
-}
-
-// x holds 0, 1, 2, ...
-EmulationReport run_by_hand(const std::string& body, std::vector<double>& y, i64 threads = 32, int runs = 10) {
-  NamedArrays arrays;
-  HostArray x = HostArray::zeros(DType::F32, {threads});
-  for (i64 i = 0; i < threads; ++i) x.set(i, static_cast<double>(i));
-  arrays["x"] = x;
-  EmulationReport report = emulate(by_hand(body, threads), arrays, {.runs = runs});
-  for (i64 i = 0; arrays.count("y") && i < threads; ++i) y.push_back(arrays["y"].get(i));
-  return report;
-}
-
 TEST_F(Emulator, ShufflesMoveValuesBetweenLanes) {
   std::vector<double> y;
-  EmulationReport report = run_by_hand(R"(const int t = threadIdx.x;
+  EmulationReport report = test::emulate_by_hand(R"(const int t = threadIdx.x;
 float v = x[t];
 for (int by = 16; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffff, v, by);
 float down = __shfl_down_sync(0xffffffff, x[t], 3), up = __shfl_up_sync(0xffffffff, x[t], 1), at = __shfl_sync(0xffffffff, x[t], 5, 8);
@@ -271,7 +235,7 @@ TEST_F(Emulator, MisuseOfWarpsIsFound) {
   };
   for (const Row& row : rows) {
     std::vector<double> y;
-    EmulationReport report = run_by_hand(row.body, y);
+    EmulationReport report = test::emulate_by_hand(row.body, y);
     bool is_race = row.status == EmulationStatus::Uninitialised &&
                    report.status == EmulationStatus::Race;  // by the order that was drawn
     EXPECT_TRUE(report.status == row.status || is_race) << row.body << "\n"
@@ -286,14 +250,14 @@ TEST_F(Emulator, AWarpBarrierDoesNotOrderOtherWarps) {
   for (const char* barrier : {"__syncwarp()", "__syncthreads()"}) {
     std::string text = body;
     text.replace(text.find("%s"), 2, barrier);
-    EmulationReport report = run_by_hand(text, y, 64);
+    EmulationReport report = test::emulate_by_hand(text, y, 64);
     EXPECT_EQ(report.status == EmulationStatus::Ok, std::string(barrier) == "__syncthreads()") << report.message;
   }
 }
 
 TEST_F(Emulator, BytesOfOneWordAreApart) {
   std::vector<double> y;
-  EmulationReport report = run_by_hand(
+  EmulationReport report = test::emulate_by_hand(
       "__shared__ char s[32]; s[threadIdx.x] = (char)threadIdx.x; __syncthreads(); y[threadIdx.x] = s[threadIdx.x ^ "
       "1];",
       y);
@@ -301,101 +265,10 @@ TEST_F(Emulator, BytesOfOneWordAreApart) {
   EXPECT_EQ(y[4], 5);
 }
 
-TEST_F(Emulator, BankConflictsAreCounted) {
-  struct Row {
-    const char* body;
-    i64 accesses, conflicts;
-  };
-  const Row rows[] = {
-      {"__shared__ float s[32]; s[threadIdx.x] = 1; y[threadIdx.x] = s[threadIdx.x];", 2, 0},
-      {"__shared__ float s[64]; s[threadIdx.x * 2] = 1; y[threadIdx.x] = 0;", 1, 1},
-      {"__shared__ float s[1024]; s[threadIdx.x * 32] = 1; y[threadIdx.x] = 0;", 1, 31},
-      {"__shared__ float s[1056]; s[threadIdx.x * 33] = 1; y[threadIdx.x] = 0;", 1, 0},
-      {"__shared__ float s[1]; if (threadIdx.x == 0) s[0] = 1; __syncthreads(); y[threadIdx.x] = s[0];", 2, 0},
-      {"__shared__ float s[128] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 4) = make_float4(1, 2, 3, "
-       "4); y[threadIdx.x] = 0;",
-       1, 0},
-      {"__shared__ float s[256] __attribute__((aligned(64))); *(float4*)(s + threadIdx.x * 8) = make_float4(1, 2, 3, "
-       "4); y[threadIdx.x] = 0;",
-       1, 4},
-      {"__shared__ float s[64]; for (int i = 0; i < 4; ++i) s[(threadIdx.x * 2 + i) % 64] = 1, __syncthreads(); "
-       "y[threadIdx.x] = 0;",
-       4, 4},
-  };
-  for (const Row& row : rows) {
-    std::vector<double> y;
-    EmulationReport report = run_by_hand(row.body, y, 32, 1);
-    ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
-    EXPECT_EQ(report.warp_accesses, row.accesses) << row.body;
-    EXPECT_EQ(report.bank_conflicts, row.conflicts) << row.body;
-  }
-}
-
-// Copies in pieces of 16 bytes, by 64 work-items; X stands for the block.
-std::string copies(const std::string& block, const std::string& loops, const std::string& layout) {
-  std::string text = R"(X_piece, X_v = split(X_row, [_, 8])
-reorder([X_rows, X_piece, X_v])
-X_all = fuse([X_rows, X_piece])
-X_f, X_t = split(X_all, [_, 64])
-reorder([X_t, X_f, X_v])
-bind(X_t, "threadIdx.x")
-vectorize(X_v)
-)";
-  return std::regex_replace(cat("X_i, X_j, X_k, ", loops, " = get_loops(X)\n", text, layout, "\n"), std::regex("X"), block);
-}
-
-// A product of halves by one warp of a group for each 32 rows, which reads 64 x 64 and 64 x 32 by ldmatrix: the second operand is
-// turned. All copies are of 16 bytes.
-std::string mma_schedule(const std::string& layout) {
-  return cat(R"(b = get_block("C_acc")
-i, j, k = get_loops(b)
-rows = reindex_cache_read(b, 0, "shared", (r, c, s) -> (r, s))
-columns = reindex_cache_read(b, 1, "shared", (r, c, s) -> (s, c))
-i0, iw, ip, ih, il = split(i, [_, 2, 2, 2, 8])
-j0, jp, jl, je = split(j, [_, 4, 4, 2])
-k0, k1, kk = split(k, [_, 4, 16])
-reorder([i0, j0, k0, iw, il, jl, k1, ip, jp, ih, je, kk])
-bind(i0, "blockIdx.y")
-bind(j0, "blockIdx.x")
-t = fuse([iw, il, jl])
-bind(t, "threadIdx.x")
-promote(b, 0, k0)
-annotate(ih, "warp_mma", 1)
-compute_at(rows, k0, keep_units = true)
-compute_at(columns, k0, keep_units = true)
-unroll(k1)
-unroll(ip)
-unroll(jp)
-)",
-             copies("rows", "X_rows, X_row", layout), copies("columns", "X_row, X_rows", layout), "pipeline(k0, 2)\nmake_async(rows)\nmake_async(columns)\n");
-}
-
-TEST_F(Emulator, PaddingAndExchangedPiecesFreeMatricesOfBankConflicts) {
-  const char* use = "matmul(M = 64, N = 32, K = 128, T = f16)";
-  test::Scheduled plain(use, {}, "");
-  struct Row {
-    const char* layout;
-    bool is_free;
-  };
-  for (const Row& row : {Row{"", false}, {"storage_align(X, 0, -2, 16, 8)", true}, {"set_layout(X, 0, \"xor\", 3)", true},
-                         {"set_layout(X, 0, \"xor\", 1)", false}}) {
-    Kernel kernel = kernel_of(use, mma_schedule(row.layout));
-    ASSERT_NE(kernel.code.find("tw_ldmatrix_x4_trans("), std::string::npos) << kernel.code;
-    EmulationVerdict verdict = check_by_emulation(plain.program(), kernel, {});
-    EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << row.layout << verdict.message;
-    // Two warps read 2 x 4 times 16 x 16 of A and 2 x 4 times 16 x 16 of B in each of two passes.
-    EXPECT_EQ(verdict.report.warp_accesses, 2 * (8 + 8) * 2) << row.layout << kernel.code;
-    if (row.is_free)
-      EXPECT_EQ(verdict.report.bank_conflicts, 0) << row.layout << "\n" << kernel.code;
-    else
-      EXPECT_GT(verdict.report.bank_conflicts, 0) << row.layout;
-  }
-}
-
 // A row of the input is copied once for two readers; of two readers of a row of results, one reads where it was made, one its copy.
 TEST_F(Emulator, CopiesOfSeveralReadersAreRight) {
   const char* use = "softmax(M = 5, N = 40)";
-  Kernel kernel = kernel_of(use, R"(t = get_block("Top")
+  Kernel kernel = test::cuda_kernel(use, R"(t = get_block("Top")
 e = get_block("E")
 s = get_block("S")
 y = get_block("Y")
@@ -426,7 +299,7 @@ bind(j2, "threadIdx.x")
 
 TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   const char* use = "matmul(M = 512, N = 512, K = 64)";
-  Kernel kernel = kernel_of(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8}));
+  Kernel kernel = test::cuda_kernel(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8}));
   EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e6, .max_groups = 3});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
   EXPECT_FALSE(verdict.report.is_complete);

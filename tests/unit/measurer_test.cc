@@ -145,8 +145,20 @@ TEST_F(MeasurerTest, HonestKernelsAreNotRejected) {
 TEST_F(MeasurerTest, FailingReference) {
   TaskStart started = measurer_->begin_task(vector_kernel("faulty", "division_by_zero"), {}, 1);
   EXPECT_EQ(started.task, -1);
+  EXPECT_EQ(started.status, MeasureStatus::Crash);
   EXPECT_NE(started.error.find("the reference failed: crash: SIGFPE"), std::string::npos)
       << started.error;
+}
+
+// The status says why a task has not begun; the words are for people.
+TEST_F(MeasurerTest, TasksWithoutMemoryOrAnEntryPoint) {
+  Kernel reference = vector_kernel("honest", "add_one");
+  EXPECT_EQ(measurer_->begin_task(reference, {}, 1).status, MeasureStatus::Ok);
+  reference.manifest.run[0].bytes = i64{1} << 60;
+  EXPECT_EQ(measurer_->begin_task(reference, {}, 1).status, MeasureStatus::OutOfMemory);
+  TaskStart started = measurer_->begin_task(vector_kernel("honest", "memory"), {}, 1);
+  EXPECT_EQ(started.status, MeasureStatus::BuildError);
+  EXPECT_NE(started.error.find("memory"), std::string::npos) << started.error;
 }
 
 TEST_F(MeasurerTest, MismatchedArguments) {

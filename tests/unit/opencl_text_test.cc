@@ -2,25 +2,15 @@
 // (cl_khr_fp16) and sub-groups (cl_khr_subgroups). No device is needed. Skipped where there is no clang.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-
 #include "dsl/base/text.h"
 #include "sampler/search/trial.h"
+#include "support/clang_opencl.h"
 #include "support/device_schedules.h"
 #include "support/drawn_kernels.h"
 #include "support/scheduled.h"
-#include "support/support.h"
 
 namespace tw {
 namespace {
-
-std::string front_end() {
-  for (const char* name : {"clang-19", "clang"}) {
-    if (std::system(cat("command -v ", name, " > /dev/null 2>&1").c_str()) == 0) return name;
-  }
-  return "";
-}
 
 Target wide_device() {
   Target target;
@@ -29,22 +19,8 @@ Target wide_device() {
   return target;
 }
 
-// What clang says of a text; "" if it has nothing against it.
-std::string refused(const std::string& clang, const std::string& text, const std::string& version,
-                    const std::string& extension) {
-  test::TemporaryDirectory folder;
-  std::string file = cat(folder.path(), "/kernel.cl"), log = cat(folder.path(), "/log");
-  std::ofstream(file) << text;
-  std::string command = cat(clang, " -x cl -cl-std=", version,
-                            " -target spir64 -Xclang -finclude-default-header -Xclang -cl-ext=", extension,
-                            " -fsyntax-only -Wall -Wno-unused -Werror ", file, " > ", log, " 2>&1");
-  if (std::system(command.c_str()) == 0) return "";
-  std::ifstream said(log);
-  return cat("refused: ", std::string(std::istreambuf_iterator<char>(said), {}), text);
-}
-
 TEST(OpenClText, HalvesAreReadWithAndWithoutTheirExtension) {
-  std::string clang = front_end();
+  std::string clang = test::opencl_front_end();
   if (clang.empty()) GTEST_SKIP() << "there is no clang (clang-19)";
   for (const char* type : {"f16", "bf16"}) {
     for (const char* use :
@@ -57,14 +33,14 @@ TEST(OpenClText, HalvesAreReadWithAndWithoutTheirExtension) {
         const std::string& text = kernel.code;
         ASSERT_NE(text.find("tw_"), std::string::npos) << text;
         for (const char* extension : {"+cl_khr_fp16", "-cl_khr_fp16"})
-          EXPECT_EQ(refused(clang, text, "CL1.2", extension), "") << use << type;
+          EXPECT_EQ(test::refused_by_clang(clang, text, "CL1.2", extension), "") << use << type;
       }
     }
   }
 }
 
 TEST(OpenClText, SubGroupsAreReadWithAndWithoutTheirExtension) {
-  std::string clang = front_end();
+  std::string clang = test::opencl_front_end();
   if (clang.empty()) GTEST_SKIP() << "there is no clang (clang-19)";
   test::Scheduled rows("softmax(M = 6, N = 100)", {}, test::shared_rows_schedule(1, 16));
   Target target;
@@ -73,13 +49,13 @@ TEST(OpenClText, SubGroupsAreReadWithAndWithoutTheirExtension) {
   Result<LoweredGpuProgram> lowered = lower_gpu(arena, rows.program(), lowering_options(target), gpu_limits(target));
   ASSERT_TRUE(lowered);
   std::string text = device_source(*lowered, target, "k")->code;
-  EXPECT_EQ(refused(clang, text, "CL1.2", "-all"), "");
-  EXPECT_EQ(refused(clang, text, "CL2.0", "-all"), "");
-  EXPECT_EQ(refused(clang, text, "CL2.0", "-all,+cl_khr_subgroups"), "");
+  EXPECT_EQ(test::refused_by_clang(clang, text, "CL1.2", "-all"), "");
+  EXPECT_EQ(test::refused_by_clang(clang, text, "CL2.0", "-all"), "");
+  EXPECT_EQ(test::refused_by_clang(clang, text, "CL2.0", "-all,+cl_khr_subgroups"), "");
   // The branch is read: without the function it is refused.
   text.replace(text.find("sub_group_reduce_max"), 20, "sub_group_reduce_mox");
-  EXPECT_EQ(refused(clang, text, "CL2.0", "-all"), "");
-  EXPECT_NE(refused(clang, text, "CL2.0", "-all,+cl_khr_subgroups"), "");
+  EXPECT_EQ(test::refused_by_clang(clang, text, "CL2.0", "-all"), "");
+  EXPECT_NE(test::refused_by_clang(clang, text, "CL2.0", "-all,+cl_khr_subgroups"), "");
 }
 
 }  // namespace

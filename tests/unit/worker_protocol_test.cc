@@ -49,6 +49,16 @@ TEST(WorkerProtocol, ResultsKeepTheirText) {
   EXPECT_EQ(read.seconds, 0.25);
 }
 
+TEST(WorkerProtocol, TasksThatCannotBeginSayWhy) {
+  TaskStart wrote{.status = MeasureStatus::OutOfMemory, .error = "there is no more"}, read;
+  ASSERT_TRUE(decode(encode(wrote), read));
+  EXPECT_EQ(read.task, -1);
+  EXPECT_EQ(read.status, MeasureStatus::OutOfMemory);
+  EXPECT_EQ(read.error, wrote.error);
+  wrote.status = static_cast<MeasureStatus>(kMeasureStatuses);
+  EXPECT_FALSE(decode(encode(wrote), read));
+}
+
 TEST(WorkerProtocol, RefusesEveryShorterMessage) {
   MeasureMessage wrote = message();
   wrote.candidate.code = "code";
