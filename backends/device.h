@@ -78,6 +78,8 @@ class LoadedKernel {
   int run();
   // run(), and the sum of the kernels' own times by the device's clock.
   int run(double& device_seconds);
+  // The same right behind a write to all of `other`: where that is larger than the caches, nothing of the kernel's data is in them.
+  int run_cold(Memory& other, double& device_seconds);
   // `calls` runs one after the other and their nanoseconds, by the clock that kernels are timed by. 0, or the driver's
   // error code.
   int run(int calls, i64& nanoseconds);

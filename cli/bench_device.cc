@@ -17,7 +17,7 @@ std::optional<DeviceTimes> DeviceBench::measure(const TuneTask& task, const Kern
   if (!worker_.measurer) return fail(worker_.error);
   TaskStart start = worker_.measurer->begin_task(*reference.kernel, tolerance_of(program), 1);
   if (start.task < 0) return fail(start.error);
-  MeasureOptions options{.timeout_seconds = 20, .pairs = samples, .max_pairs = 2 * samples, .budget_seconds = 5, .cold_samples = 9};
+  MeasureOptions options{.timeout_seconds = 20, .pairs = samples, .max_pairs = 2 * samples, .budget_seconds = 5, .cold_samples = kColdSamples};
   MeasureResult measured = worker_.measurer->measure(start.task, *built.kernel, options);
   worker_.measurer->end_task(start.task);
   if (measured.status == MeasureStatus::WrongResult) return say(cat(task.name, ": ", measured.message)), DeviceTimes{.is_wrong = true};

@@ -16,9 +16,9 @@
 #include "cli/output.h"
 #include "cli/stored.h"
 #include "dsl/base/quantile.h"
-#include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/bench.h"
+#include "runtime/worker/elements.h"
 
 namespace tw::cli {
 namespace {
@@ -29,14 +29,9 @@ struct Options {
   bool json = false;
 };
 
-// Floats in [-1, 1); other types are left 0: no library is compared on them.
-std::vector<char> random_bytes(const Buffer* buffer, Rng& rng) {
+std::vector<char> random_bytes(const Buffer* buffer) {
   std::vector<char> bytes(static_cast<std::size_t>(bytes_of(buffer)));
-  if (buffer->dtype != DType::F32) return bytes;
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
-    float value = static_cast<float>(rng.uniform() * 2 - 1);
-    std::memcpy(&bytes[at], &value, sizeof value);
-  }
+  fill_input(1, buffer->name, 0, buffer->dtype, static_cast<i64>(bytes.size()) / bytes_of(buffer->dtype), bytes.data());
   return bytes;
 }
 
@@ -72,10 +67,9 @@ std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, con
                 count_flops(task.program.program),
                 {},
                 {}};
-  Rng rng(1);
   for (const Param& param : task.program.program.params) {
     if (param.role != Role::Output)
-      out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer, rng)});
+      out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer)});
   }
   out.problem = problem_of(entry, task, out.inputs);
   return out;

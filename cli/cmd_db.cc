@@ -91,7 +91,7 @@ int list_best(const Options& options) {
     if (!best) return Environment;
     for (const Record& record : *best) {
       json.push_back(to_json(record));
-      rows.push_back({record.task, show_time(record.seconds), std::to_string(record.id),
+      rows.push_back({record.task, show_times(record.seconds, record.cold), std::to_string(record.id),
                       std::to_string(record.generation), record.target});
     }
   }

@@ -211,7 +211,7 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   json["message"] = result.message;
   json["us"] = result.seconds * 1e6;
   json["median_us"] = result.median_seconds * 1e6;
-  json["max_error"] = result.max_error;
+  json["max_error"] = json_number(result.max_error);
   if (result.device_seconds > 0) json["device_us"] = result.device_seconds * 1e6;
   if (!options.json && is_right) {
     std::printf(
@@ -248,7 +248,7 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   constexpr const char* kWords[] = {"right", "wrong", "unknown"};
   json["status"] = kWords[verdict.kind];
   json["message"] = verdict.message;
-  json["max_error"] = verdict.max_error;
+  json["max_error"] = json_number(verdict.max_error);
   json["compared"] = verdict.compared;
   json["barriers"] = report.barriers;
   json["warp_accesses"] = report.warp_accesses;

@@ -108,7 +108,7 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
                        .pairs = 20,
                        .max_pairs = 40,
                        .budget_seconds = 0.5,
-                       .cold_samples = 7};
+                       .cold_samples = kColdSamples};
     MeasureResult measured = workload->start.task < 0 ? not_begun(workload->start) : measurer.measure(workload->start.task, finalist.kernel, how);
     if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
     Record record = record_of(finalist, *file, host, measured);
@@ -144,7 +144,7 @@ boost::json::array to_json(const std::vector<Row>& rows) {
                    {"cold_us", row.result.cold_seconds * 1e6},
                    {"status", name_of(row.result.status)},
                    {"message", row.result.message},
-                   {"max_error", row.result.max_error}});
+                   {"max_error", json_number(row.result.max_error)}});
   return out;
 }
 

@@ -28,16 +28,17 @@ int show_tasks(Database& database, const Options& options) {
   for (const TaskSummary& task : *tasks) {
     std::optional<Record> best = best_record(database, task.workload, task.target);
     if (!best) return Environment;
-    rows.push_back({task.task, show_time(task.best_seconds), std::to_string(task.trials),
+    rows.push_back({task.task, show_times(task.best_seconds, best->cold), std::to_string(task.trials),
                     std::to_string(task.failed), best->id ? std::to_string(best->id) : "-",
                     task.target});
-    json.push_back({{"task", task.task},
-                    {"target", task.target},
-                    {"workload", task.workload},
-                    {"trials", task.trials},
-                    {"failed", task.failed},
-                    {"best_us", task.best_seconds * 1e6},
-                    {"best_record", best->id}});
+    json.push_back(with_cold({{"task", task.task},
+                              {"target", task.target},
+                              {"workload", task.workload},
+                              {"trials", task.trials},
+                              {"failed", task.failed},
+                              {"best_us", task.best_seconds * 1e6},
+                              {"best_record", best->id}},
+                             best->cold));
   }
   if (options.json) {
     print_json({{"database", database.path()}, {"tasks", json}});
@@ -69,15 +70,16 @@ int show_trials(Database& database, const Options& options) {
       if (is_better) best = record.seconds;
       rows.push_back({task.task, std::to_string(trial), std::to_string(record.id),
                       std::to_string(record.generation),
-                      options.failures ? record.status : show_time(record.seconds),
+                      options.failures ? record.status : show_times(record.seconds, record.cold),
                       options.failures ? record.error : ""});
-      json.push_back({{"task", task.task},
-                      {"trial", trial},
-                      {"record", record.id},
-                      {"generation", record.generation},
-                      {"status", record.status},
-                      {"us", record.seconds * 1e6},
-                      {"error", record.error}});
+      json.push_back(with_cold({{"task", task.task},
+                                {"trial", trial},
+                                {"record", record.id},
+                                {"generation", record.generation},
+                                {"status", record.status},
+                                {"us", record.seconds * 1e6},
+                                {"error", record.error}},
+                               record.cold));
     }
   }
   if (options.json) {
@@ -98,7 +100,7 @@ int show_record(Database& database, const Options& options) {
   if (!file) return Environment;
   std::string head =
       cat("# record ", record->id, " of task ", record->task, ": ",
-          record->ok() ? show_time(record->seconds) : cat(record->status, ", ", record->error),
+          record->ok() ? show_times(record->seconds, record->cold) : cat(record->status, ", ", record->error),
           "\n# measured on ", record->host, "\n");
   return write_output(options.output, head + print_trace_file(*file)) ? Ok : Environment;
 }

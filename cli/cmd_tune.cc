@@ -116,7 +116,7 @@ void print_results(const TuneResult& result) {
   std::vector<std::vector<std::string>> rows;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
-    rows.push_back({task.name, show_time(task.best_seconds), show_number(gflops),
+    rows.push_back({task.name, show_times(task.best_seconds, task.best_cold_seconds), show_number(gflops),
                     show_gain(task.baseline_seconds, task.best_seconds),
                     show_gain(task.zero_trial_seconds, task.best_seconds),
                     std::to_string(task.trials), std::to_string(task.failed)});
@@ -144,15 +144,16 @@ boost::json::object to_json(const TuneResult& result) {
   boost::json::array tasks;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
-    tasks.push_back({{"name", task.name},
-                     {"best_us", task.best_seconds * 1e6},
-                     {"gflops", gflops},
-                     {"baseline_us", task.baseline_seconds * 1e6},
-                     {"zero_trial_us", task.zero_trial_seconds * 1e6},
-                     {"trials", task.trials},
-                     {"failed", task.failed},
-                     {"record", task.best_record},
-                     {"problem", task.problem}});
+    tasks.push_back(with_cold({{"name", task.name},
+                               {"best_us", task.best_seconds * 1e6},
+                               {"gflops", gflops},
+                               {"baseline_us", task.baseline_seconds * 1e6},
+                               {"zero_trial_us", task.zero_trial_seconds * 1e6},
+                               {"trials", task.trials},
+                               {"failed", task.failed},
+                               {"record", task.best_record},
+                               {"problem", task.problem}},
+                              task.best_cold_seconds));
   }
   return {{"tasks", tasks},
           {"trials_per_second", result.trials_per_second()},

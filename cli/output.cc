@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -50,6 +51,19 @@ std::string show_time(double seconds) {
   if (seconds <= 0) return "-";
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
   return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+}
+
+std::string show_times(double seconds, double cold_seconds) {
+  return cold_seconds > 0 ? cat(show_time(seconds), ", cold ", show_time(cold_seconds)) : show_time(seconds);
+}
+
+boost::json::object with_cold(boost::json::object object, double cold_seconds) {
+  if (cold_seconds > 0) object["cold_us"] = cold_seconds * 1e6;
+  return object;
+}
+
+boost::json::value json_number(double value) {
+  return std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
 }
 
 std::string show_number(double value, int digits) {

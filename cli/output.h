@@ -1,6 +1,7 @@
 // How the command prints: tables, numbers for people, JSON, messages, files. Standard output is
 // data, standard error is talk.
 #pragma once
+#include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <optional>
 #include <string>
@@ -20,6 +21,12 @@ void print_json(const boost::json::value& value);
 
 // "812.3 us", "1.42 ms"; "-" for 0.
 std::string show_time(double seconds);
+// The same for a time with warm caches and one with cold ones: "812.3 us, cold 1.42 ms"; only the first where the second is not known (0).
+std::string show_times(double seconds, double cold_seconds);
+// `object`, with "cold_us" where that time is known.
+boost::json::object with_cold(boost::json::object object, double cold_seconds);
+// null where the number is infinite or undefined, which JSON cannot say.
+boost::json::value json_number(double value);
 // `digits` behind the point; "-" for 0.
 std::string show_number(double value, int digits = 1);
 // "3.2x"; "-" if either time is not known.

@@ -67,6 +67,7 @@ boost::json::value to_json(const Record& record) {
                           {"workload", record.workload}};
   out["status"] = record.status;
   out["us"] = record.seconds * 1e6;
+  out = with_cold(std::move(out), record.cold);
   out["minimum_us"] = record.minimum * 1e6;
   out["median_us"] = record.median * 1e6;
   out["program"] = record.program;

@@ -26,30 +26,33 @@ namespace {
 constexpr int busy_timeout_ms = 20000;
 constexpr int longest_value = 256 << 20;  // bytes; more is refused in a file that a stranger made
 constexpr std::size_t longest_error = 4096;
+constexpr const char* kColdColumn = "cold_ps INTEGER NOT NULL DEFAULT 0";
 
 // No indices: a scan is quick (the long texts lie at the end of a row, outside the page that is
 // scanned), and a flipped bit in an index would hide many good rows. Ids are never used twice
 // because nothing is ever removed.
-constexpr const char* schema[] = {
-    "CREATE TABLE workloads (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, text TEXT NOT NULL, "
-    "digest TEXT NOT NULL) STRICT",
-    "CREATE TABLE records (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, workload TEXT NOT NULL, "
-    "target TEXT NOT NULL, "
-    "status TEXT NOT NULL, seconds_ps INTEGER NOT NULL, minimum_ps INTEGER NOT NULL, "
-    "first_quartile_ps INTEGER NOT NULL, "
-    "median_ps INTEGER NOT NULL, third_quartile_ps INTEGER NOT NULL, created INTEGER NOT NULL, "
-    "seed INTEGER NOT NULL, "
-    "generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, object TEXT NOT "
-    "NULL, version TEXT NOT NULL, host TEXT NOT NULL, "
-    "error TEXT NOT NULL, trace TEXT NOT NULL) STRICT",
-    "CREATE TABLE models (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, name TEXT NOT NULL, target "
-    "TEXT NOT NULL, "
-    "version INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
-    "CREATE TABLE runs (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, command TEXT NOT NULL, seed "
-    "INTEGER NOT NULL, "
-    "started INTEGER NOT NULL, finished INTEGER NOT NULL, outcome TEXT NOT NULL, version TEXT NOT "
-    "NULL, host TEXT NOT NULL) STRICT",
-};
+std::vector<std::string> schema_of(unsigned format) {
+  return {
+      "CREATE TABLE workloads (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, text TEXT NOT NULL, "
+      "digest TEXT NOT NULL) STRICT",
+      cat("CREATE TABLE records (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, workload TEXT NOT NULL, "
+          "target TEXT NOT NULL, "
+          "status TEXT NOT NULL, seconds_ps INTEGER NOT NULL, minimum_ps INTEGER NOT NULL, "
+          "first_quartile_ps INTEGER NOT NULL, "
+          "median_ps INTEGER NOT NULL, third_quartile_ps INTEGER NOT NULL, created INTEGER NOT NULL, "
+          "seed INTEGER NOT NULL, "
+          "generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, object TEXT NOT "
+          "NULL, version TEXT NOT NULL, host TEXT NOT NULL, "
+          "error TEXT NOT NULL, trace TEXT NOT NULL", format >= kFormatWithColdTimes ? cat(", ", kColdColumn) : "", ") STRICT"),
+      "CREATE TABLE models (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, name TEXT NOT NULL, target "
+      "TEXT NOT NULL, "
+      "version INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
+      "CREATE TABLE runs (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, command TEXT NOT NULL, seed "
+      "INTEGER NOT NULL, "
+      "started INTEGER NOT NULL, finished INTEGER NOT NULL, outcome TEXT NOT NULL, version TEXT NOT "
+      "NULL, host TEXT NOT NULL) STRICT",
+  };
+}
 
 // ---- opening
 // ------------------------------------------------------------------------------------------------------
@@ -68,17 +71,13 @@ void harden(Sql& sql) {
   sql.exec("PRAGMA mmap_size = 0");
 }
 
-unsigned read_pragma(Sql& sql, const char* name) {
-  Statement statement(sql, cat("PRAGMA ", name));
-  statement.executeStep();
-  return statement.getColumn(0).getUInt();
-}
-
 // "" if the tables are exactly ours.
 std::string check_schema(const std::string& path, Sql& sql) {
-  if (unsigned format = read_pragma(sql, "user_version"); format != kDatabaseFormat)
-    return unknown_format(path, format);
-  std::set<std::string> missing(std::begin(schema), std::end(schema));
+  SQLite::Transaction together(sql);  // another process may bring the file up to date meanwhile
+  unsigned format = format_of(sql);
+  if (!is_known_format(format)) return unknown_format(path, format);
+  std::vector<std::string> tables = schema_of(format);
+  std::set<std::string> missing(tables.begin(), tables.end());
   Statement statement(sql, "SELECT type, name, coalesce(sql, '') FROM sqlite_schema");
   while (statement.executeStep()) {
     if (missing.erase(statement.getColumn(2).getString()) == 0) {
@@ -87,6 +86,16 @@ std::string check_schema(const std::string& path, Sql& sql) {
     }
   }
   return missing.empty() ? "" : cat("database ", path, " is damaged: tables are missing");
+}
+
+// A file of an older format that is opened for writing becomes one of ours: columns are added, no row is changed.
+void bring_up_to_date(Sql& sql) {
+  if (format_of(sql) == kDatabaseFormat) return;
+  write_transaction(sql, [&] {
+    if (format_of(sql) == kDatabaseFormat) return;  // another process was faster
+    sql.exec(cat("ALTER TABLE records ADD COLUMN ", kColdColumn));
+    sql.exec(cat("PRAGMA user_version = ", kDatabaseFormat));
+  });
 }
 
 std::vector<std::string> structure_problems(Sql& sql, const char* pragma) {
@@ -107,7 +116,7 @@ std::string create(const std::string& path) {
     Sql sql(temporary, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, busy_timeout_ms);
     harden(sql);
     write_transaction(sql, [&] {
-      for (const char* table : schema) sql.exec(table);
+      for (const std::string& table : schema_of(kDatabaseFormat)) sql.exec(table);
       sql.exec(cat("PRAGMA application_id = ", kDatabaseApplicationId));
       sql.exec(cat("PRAGMA user_version = ", kDatabaseFormat));
     });
@@ -179,6 +188,7 @@ DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mo
     std::vector<std::string> damage = structure_problems(handle->sql, "quick_check");
     if (!damage.empty()) return explain(path, SQLite::Exception(damage[0], SQLITE_CORRUPT));
     handle->sql.exec("PRAGMA synchronous = FULL");
+    bring_up_to_date(handle->sql);
     return Database(std::move(handle));
   });
 }
@@ -288,7 +298,7 @@ DatabaseResult<std::vector<Record>> Database::best(const std::string& workload,
 
 DatabaseResult<Record> Database::record(i64 id) {
   return guarded<Record>(path(), [&]() -> DatabaseResult<Record> {
-    Statement statement(handle_->sql, select_text<Record>("id = :id"));
+    Statement statement(handle_->sql, select_text<Record>(handle_->sql, "id = :id"));
     statement.bind(":id", static_cast<int64_t>(id));
     if (!statement.executeStep())
       return DatabaseError{cat("database ", path(), " has no record ", id)};

@@ -12,7 +12,11 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr i64 format = 2;
+// A line has the oldest format that can say what it says: 3 has the times with cold caches.
+constexpr i64 oldest_format = 2, newest_format = 3;
+i64 format_of(const Record& record) { return to_picoseconds(record.cold) == 0 ? oldest_format : newest_format; }
+i64 format_of(const WorkloadText&) { return oldest_format; }
+
 constexpr std::size_t longest_line = 64 << 20;
 constexpr std::size_t most_problems = 20;
 
@@ -20,6 +24,9 @@ struct Writer {
   json::object& object;
   void operator()(const char* name, const std::string& text) { object[name] = text; }
   void operator()(const char* name, double seconds) { object[name] = to_picoseconds(seconds); }
+  void operator()(const char* name, OptionalTime<const double> time) {
+    if (to_picoseconds(time.seconds) != 0) (*this)(name, time.seconds);
+  }
   void operator()(const char* name, i64 value) { object[name] = value; }
   void operator()(const char* name, u64 value) { object[name] = value; }
 };
@@ -65,6 +72,9 @@ struct Reader {
     seconds = from_picoseconds(picoseconds);
     if (to_picoseconds(seconds) != picoseconds) refuse(name, "a time in picoseconds");
   }
+  void operator()(const char* name, OptionalTime<double> time) {
+    if (object.if_contains(name)) (*this)(name, time.seconds);
+  }
 };
 
 // The digest of the content, whatever id it has.
@@ -77,7 +87,7 @@ std::string content_digest(Row row) {
 template <class Row>
 std::string line_of(const Row& row, const char* kind) {
   json::object object;
-  object["format"] = format;
+  object["format"] = format_of(row);
   object["kind"] = kind;
   Row::fields(row, Writer{object});
   object["digest"] = content_digest(row);
@@ -145,8 +155,8 @@ struct Import {
     reader("format", line_format);
     reader("kind", kind);
     if (!reader.problem.empty()) return reader.problem;
-    if (line_format != format)
-      return cat("format ", line_format, " is not known; this tracewright reads format ", format);
+    if (line_format < oldest_format || line_format > newest_format)
+      return cat("format ", line_format, " is not known; this tracewright reads formats ", oldest_format, " to ", newest_format);
     if (kind == "record") {
       return take<Record>(object, status, [&](const Record& row) -> DatabaseStatus {
         auto id = database.add_record(row);

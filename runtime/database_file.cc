@@ -68,15 +68,15 @@ DatabaseFile examine_header(const std::string& path,
         cat("database ", path, " is an SQLite file of another program, or its header is damaged"));
   }
   unsigned format = big_endian(&header[user_version]);
-  if (format != kDatabaseFormat) return refused(unknown_format(path, format));
+  if (!is_known_format(format)) return refused(unknown_format(path, format));
   return {DatabaseFileState::Usable, ""};
 }
 
 }  // namespace
 
 std::string unknown_format(const std::string& path, unsigned format) {
-  return cat("database ", path, " has format ", format, ", this tracewright reads format ",
-             kDatabaseFormat, "; use the version of tracewright that wrote it");
+  return cat("database ", path, " has format ", format, ", this tracewright reads formats ",
+             kOldestDatabaseFormat, " to ", kDatabaseFormat, "; use the version of tracewright that wrote it");
 }
 
 DatabaseFile examine_database_file(const std::string& path, bool to_write) {

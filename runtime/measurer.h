@@ -32,6 +32,9 @@ enum class MeasureStatus : u8 {
 inline constexpr int kMeasureStatuses = 12;
 const char* name_of(MeasureStatus status);  // "ok", "build error", ...
 
+// For a cold time that is reported.
+inline constexpr int kColdSamples = 20;
+
 struct MeasureOptions {
   // The best kernel so far: the candidate is timed in turn with it. nullptr = alone.
   const Kernel* incumbent = nullptr;
@@ -57,7 +60,8 @@ struct MeasureOptions {
   // Enough when (quartile distance) / sqrt(pairs) is below this part of the median.
   double precision = 0.01;
   double budget_seconds = 0.1;  // no further pairs after the first ones once timing took so long
-  // Devices: so many single calls more, each after other data went through the caches.
+  // Devices: so many single calls more, each after other data went through the caches; five, if
+  // these take budget_seconds. What they compute is compared once more. 0 = none.
   int cold_samples = 0;
 };
 
@@ -78,7 +82,9 @@ struct MeasureResult {
   double max_error = 0;          // largest |actual - expected| in the checked outputs
   double prepack_seconds = 0;
   double device_seconds = 0;  // of the kernels alone, by the clock of a device; 0 on processors
-  double cold_seconds = 0;  // the same with cold caches, median of cold_samples; 0 = not asked for
+  // The same with cold caches, median of cold_samples; 0 = not asked for, or no memory to push other
+  // data through the caches.
+  double cold_seconds = 0;
   double spent_seconds = 0;  // wall time of the whole measurement
 };
 
@@ -95,8 +101,8 @@ struct TaskStart {
 class Measurer {
  public:
   virtual ~Measurer() = default;
-  // Makes two sets of random inputs and constants from `seed` (floats in [-1, 1), integers in
-  // [-8, 8) or [0, 8), bool 0 or 1) and runs `reference` on both in a child process. Candidates
+  // Makes two sets of random inputs and constants from `seed` (fill_input in
+  // runtime/worker/elements.h) and runs `reference` on both in a child process. Candidates
   // have the same inputs, constants and outputs by name; outputs may have another element type.
   // Tasks may be begun while others are open; each keeps its data in the worker's memory.
   virtual TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) = 0;

@@ -18,6 +18,9 @@ struct DigestInput {
   void operator()(const char*, double seconds) {
     number(static_cast<u64>(to_picoseconds(seconds)));
   }
+  void operator()(const char* name, OptionalTime<const double> time) {
+    if (to_picoseconds(time.seconds) != 0) (*this)(name, time.seconds);
+  }
   void operator()(const char*, i64 value) { number(static_cast<u64>(value)); }
   void operator()(const char*, u64 value) { number(value); }
   void number(u64 value) {

@@ -9,6 +9,12 @@
 
 namespace tw {
 
+// A field that rows of older formats do not have. 0 = not known; then the digest is the one they have.
+template <class Seconds>
+struct OptionalTime {
+  Seconds& seconds;  // double, or const double
+};
+
 // One trial: a trace that was built, run, checked and timed, or failed on the way.
 struct Record {
   i64 id = 0;            // given by the database, counts from 1
@@ -18,6 +24,9 @@ struct Record {
   // Seconds of one call, kept to the picosecond; all 0 if the trial failed. `seconds` is what
   // trials are compared by.
   double seconds = 0, minimum = 0, first_quartile = 0, median = 0, third_quartile = 0;
+  // Seconds of one call on a device whose caches hold other data, median, by the device's clock. Of what `tune` found to
+  // be the best so far, and of all that `run-manifest` ran; 0 = not known.
+  double cold = 0;
   i64 created = 0;      // milliseconds since 1970, UTC
   u64 seed = 0;         // of the run that made it
   i64 generation = 0;   // of the search in that run
@@ -49,6 +58,7 @@ struct Record {
     visit("program", self.program), visit("object", self.object);
     visit("version", self.version), visit("host", self.host);
     visit("error", self.error), visit("trace", self.trace);
+    visit("cold_ps", OptionalTime{self.cold});
   }
 };
 

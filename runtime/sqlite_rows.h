@@ -11,11 +11,13 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "dsl/base/text.h"
 #include "runtime/database.h"
+#include "runtime/database_file.h"
 
 namespace tw {
 
@@ -75,6 +77,26 @@ std::vector<std::string> columns_of() {
   return names;
 }
 
+// The format of the file as it is now: another process may bring an older one up to date.
+inline unsigned format_of(Sql& sql) {
+  Statement statement(sql, "PRAGMA user_version");
+  statement.executeStep();
+  return statement.getColumn(0).getUInt();
+}
+
+// The same as expressions that the file's table can give: 0 for what its format does not have.
+template <class Row>
+std::vector<std::string> readable_columns(Sql& sql) {
+  std::vector<std::string> names;
+  bool is_old = format_of(sql) < kFormatWithColdTimes;
+  const Row row;
+  Row::fields(row, [&]<class Field>(const char* name, const Field&) {
+    bool is_missing = is_old && std::is_same_v<Field, OptionalTime<const double>>;
+    names.push_back(is_missing ? "0" : name);
+  });
+  return names;
+}
+
 // ":name" of every field gets its value.
 struct Binder {
   Statement& statement;
@@ -86,6 +108,7 @@ struct Binder {
   void operator()(const char* name, double seconds) {
     statement.bind(cat(":", name), static_cast<int64_t>(to_picoseconds(seconds)));
   }
+  void operator()(const char* name, OptionalTime<const double> time) { (*this)(name, time.seconds); }
   void operator()(const char* name, i64 value) {
     statement.bind(cat(":", name), static_cast<int64_t>(value));
   }
@@ -104,6 +127,7 @@ struct Reader {
   void operator()(const char*, double& seconds) {
     seconds = from_picoseconds(statement.getColumn(column++).getInt64());
   }
+  void operator()(const char* name, OptionalTime<double> time) { (*this)(name, time.seconds); }
   void operator()(const char*, i64& value) { value = statement.getColumn(column++).getInt64(); }
   void operator()(const char*, u64& value) {
     value = static_cast<u64>(statement.getColumn(column++).getInt64());
@@ -112,8 +136,8 @@ struct Reader {
 
 // id, digest and the fields of every row that fits; at the end, whether it fits `flag`.
 template <class Row>
-std::string select_text(const std::string& condition, const std::string& flag = "true") {
-  return cat("SELECT id, digest, ", join(columns_of<Row>(), ", "), ", ", flag, " FROM ", Row::table,
+std::string select_text(Sql& sql, const std::string& condition, const std::string& flag = "true") {
+  return cat("SELECT id, digest, ", join(readable_columns<Row>(sql), ", "), ", ", flag, " FROM ", Row::table,
              " WHERE ", condition);
 }
 
@@ -162,8 +186,8 @@ void scan(Sql& sql, DamagedRows& damaged, const std::string& condition, Bind&& b
     try {
       // Behind damage every row is looked at, so that `after` moves on over rows that do not fit,
       // too.
-      std::string text = salvage ? select_text<Row>("id > :after", condition)
-                                 : select_text<Row>(cat("(", condition, ") AND id > :after"));
+      std::string text = salvage ? select_text<Row>(sql, "id > :after", condition)
+                                 : select_text<Row>(sql, cat("(", condition, ") AND id > :after"));
       Statement statement(sql, text + " ORDER BY id");
       bind(statement);
       statement.bind(":after", static_cast<int64_t>(after));

@@ -235,6 +235,12 @@ int LoadedKernel::prepack() { return state_->launch(state_->prepack, 1, nullptr)
 int LoadedKernel::run() { return state_->launch(state_->run, 1, nullptr); }
 int LoadedKernel::run(double& device_seconds) { return state_->launch(state_->run, 1, &device_seconds); }
 
+int LoadedKernel::run_cold(Memory& other, double& device_seconds) {
+  const u8 value = 1;
+  int code = cl().fill_buffer(state_->device.queue, other.state().handle, &value, 1, kBand, static_cast<std::size_t>(other.bytes()), 0, nullptr, nullptr);
+  return code == CL_SUCCESS ? run(device_seconds) : code;
+}
+
 // Wall-clock time from the first enqueueing to the end of the last call. The queue is in order, so calls do not overlap;
 // they are enqueued while earlier ones run, and waited for once in a while, not one by one: a caller that wants one
 // result waits longer, by what the driver takes for a launch and a wait.

@@ -8,22 +8,18 @@
 #include "backends/interpreter.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
+#include "runtime/worker/elements.h"
 
 namespace tw::gpu_bench {
 namespace {
 
 constexpr int kSamples = 512;
 
-// Box and Muller, a table of a prime length that is repeated: 8192 x 8192 logarithms take seconds.
+// Random data as of `tune`, of a prime length that is repeated: 8192 x 8192 numbers take seconds to draw.
 const std::vector<float>& normal_table() {
   static const std::vector<float> table = [] {
-    constexpr int kLength = 1048573;
-    Rng rng(7, 0x6e6f726d);
-    std::vector<float> out;
-    for (int i = 0; i < kLength; ++i) {
-      double radius = std::sqrt(-2 * std::log(1 - rng.uniform()));
-      out.push_back(static_cast<float>(radius * std::cos(6.283185307179586 * rng.uniform())));
-    }
+    std::vector<float> out(1048573);
+    fill_input(7, "normal", 0, DType::F32, static_cast<i64>(out.size()), reinterpret_cast<char*>(out.data()));
     return out;
   }();
   return table;

@@ -61,15 +61,13 @@ Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, TaskF
 bool Task::draw_input(const KernelArgument& argument, u64 seed, TaskFailure& failure) {
   if (sets_[0].inputs.count(argument.name)) return true;
   i64 count = argument.bytes / bytes_of(argument.dtype);
-  u64 label = std::hash<std::string>()(argument.name);
   for (int set = 0; set < kSets; ++set) {
     PrivateMemory data(argument.bytes);
     if (!data.data()) {
       failure = no_memory_for(argument.name, argument.bytes);
       return false;
     }
-    Rng rng(seed, label, static_cast<u64>(set));
-    fill_random(rng, argument.dtype, count, data.data());
+    fill_input(seed, argument.name, set, argument.dtype, count, data.data());
     sets_[set].inputs[argument.name] = std::move(data);
   }
   for (int layout = 0; layout < kLayouts; ++layout) {

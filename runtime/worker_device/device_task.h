@@ -2,7 +2,7 @@
 // the kernels that are loaded. And one measurement of a candidate:
 //   check     outputs, packed operands and scratch poisoned; run; outputs compared, bands beside all memory looked at
 //   time      samples (runtime/worker/sampling.h): OpenCL by wall clock, launches and waiting included; CUDA by events around a graph
-//             of launches; then the device's own clock
+//             of launches; then the device's own clock; then, if asked for, the same with cold caches, whose results are compared, too
 //   recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
 #pragma once
 #include <map>
@@ -43,9 +43,11 @@ class DeviceTask {
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
+  bool compare(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
+  bool poison_outputs();
   bool time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
             MeasureResult& result);
-  void time_cold(Loaded& candidate, int samples, MeasureResult& result);
+  bool time_cold(const Kernel& candidate, Loaded& loaded, const MeasureOptions& options, MeasureResult& result);
   bool inputs_intact(int set, MeasureResult& result);
   bool upload(int set);
   void expect(double seconds, const char* doing, double limit);

@@ -66,6 +66,8 @@ class BatchRunner {
   BuiltKernel build(const TaskState& state, const Trial& trial, BuildTimes& times);
   void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built);
   bool measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured);
+  bool may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const;
+  void confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured);
   MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options);
   void replay_measurement(TaskState& state, const Batch& batch, Trial& trial);
   void fill_record(const TaskState& state, i64 generation, Trial& trial);

@@ -25,8 +25,7 @@ NamedArrays draw_inputs(const Program& program, u64 seed) {
   for (const Param& param : program.params) {
     if (param.role == Role::Output) continue;
     HostArray array = HostArray::like(param.buffer);
-    Rng rng(seed, out.size());
-    fill_random(rng, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
+    fill_input(seed, param.buffer->name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
     out[std::string(param.buffer->name)] = std::move(array);
   }
   return out;

@@ -71,6 +71,7 @@ void note_trial(TaskState& state, const Candidate* candidate, const Hash128& pro
   if (state.progress.best_seconds == 0 || record.seconds < state.progress.best_seconds) {
     state.progress.best_seconds = record.seconds;
     state.progress.best_record = record.id;
+    state.progress.best_cold_seconds = record.cold;
   }
 }
 

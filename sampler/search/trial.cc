@@ -109,6 +109,7 @@ void set_result(Record& record, const MeasureResult& measured) {
   record.seconds = measured.seconds;
   record.minimum = measured.min_seconds;
   record.median = measured.median_seconds;
+  record.cold = measured.cold_seconds;
   // Quartiles of ratios to the incumbent's time, where there is one.
   double unit = measured.ratio > 0 ? measured.seconds / measured.ratio : 1;
   record.first_quartile = measured.lower_quartile * unit;

@@ -54,8 +54,9 @@ Hash128 object_hash(const Kernel& kernel);
 // Status, message and times of a measurement, in its record.
 void set_result(Record& record, const MeasureResult& measured);
 
-// What counts as equal to the reference: the workload's own tolerance, or one by type and length of the longest reduction. In
-// [-1, 1) a sum of K products has size sqrt(K) and rounding errors about eps * K^0.5 * sqrt(K); 16 of these are allowed.
+// What counts as equal to the reference: the workload's own tolerance, or one by type and length of the longest reduction. Inputs have
+// variance 1/3 (runtime/worker/elements.h): a sum of K products has size sqrt(K) / 3 and rounding errors about eps * K^0.5 * sqrt(K);
+// 16 of these are allowed.
 Tolerance tolerance_of(const Program& program);
 
 }  // namespace tw

@@ -40,6 +40,7 @@ struct TaskProgress {
   i64 trials = 0, failed = 0;       // stored, earlier runs included
   i64 wanted = 0;                   // trials to reach
   double best_seconds = 0;          // 0 = none yet
+  double best_cold_seconds = 0;     // of the same trial, with cold caches (Record::cold); 0 = not known
   double baseline_seconds = 0;      // the untuned program: program order, same backend
   double zero_trial_seconds = 0;    // the first candidate, chosen without any measurement
   double flops = 0;                 // arithmetic operations of one call, as the workload states them

@@ -3,8 +3,8 @@
  * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
  * in it to its fourth parameter: 8 bytes of length, then the data; TW_STUB_PLACE, the path of another file, keeps the place for the next process. TW_STUB_SHARED: the shared memory that
  * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
- * "wrong", "outside", "crash", "exit"); with TW_STUB_AFTER not the first so many times in a process; with TW_STUB_ONCE, the path of a file, only
- * once: whoever can remove the file has the fault. Built with
+ * "wrong", "outside", "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process; with TW_STUB_ONCE, the path of a file, only
+ * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write. Built with
  * TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <stdio.h>
@@ -29,6 +29,7 @@ typedef struct {
 
 static int broken = 0; /* the code that every call answers with from now on */
 static Graph* recording = NULL;
+static int is_cold = 0; /* nothing but a large write has been in the caches */
 
 static int has_fault(const char* name) {
   static int times = 0;
@@ -68,7 +69,9 @@ static int run(void* const* pointers) {
   if (has_fault("crash")) abort();
   if (has_fault("exit")) _exit(7);
   if (has_fault("illegal")) return broken = 700;
-  if (outputs) return 0;
+  if (outputs || has_fault("idle")) return 0;
+  if (is_cold && getenv("TW_STUB_COLD")) usleep((unsigned)atoi(getenv("TW_STUB_COLD")));
+  is_cold = 0;
   if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
   for (long i = 0; i < m; ++i) {
     for (long j = 0; j < n; ++j) {
@@ -151,7 +154,9 @@ int cuMemFree_v2(Address address) { return free((void*)(size_t)address), broken;
 int cuMemcpyHtoD_v2(Address to, const void* from, size_t bytes) { return broken ? broken : (memcpy((void*)(size_t)to, from, bytes), 0); }
 int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) { return broken ? broken : (memcpy(to, (void*)(size_t)from, bytes), 0); }
 int cuMemsetD8_v2(Address to, unsigned char value, size_t bytes) { return broken ? broken : (memset((void*)(size_t)to, value, bytes), 0); }
-int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream) { return (void)stream, cuMemsetD8_v2(to, value, bytes); }
+int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream) {
+  return (void)stream, is_cold = bytes >= (size_t)128 << 20, cuMemsetD8_v2(to, value, bytes);
+}
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
   return (void)stream, broken ? broken : (memmove((void*)(size_t)to, (void*)(size_t)from, bytes), 0);
 }

@@ -27,6 +27,8 @@ tasks:
   test::Finished tuned = test::tracewright({"tune", "list.yaml", "--model", "tree", "--json"}, options);
   ASSERT_EQ(tuned.code, 0) << tuned.out << tuned.err;
   EXPECT_NE(tuned.out.find("\"measured\":4"), std::string::npos) << tuned.out;
+  test::Finished shown = test::tracewright({"show", "list.db", "--json"}, options);
+  EXPECT_GT(boost::json::parse(shown.out).at("tasks").at(0).at("cold_us").to_number<double>(), 0) << shown.out;
   test::Finished checked = test::tracewright({"replay", "list.yaml", "--check"}, options);
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_NE(checked.out.find("mm: right"), std::string::npos) << checked.out;

@@ -41,6 +41,7 @@ Record sample(i64 n, const std::string& workload = dense) {
   if (record.ok()) record.seconds = record.median = from_picoseconds(picoseconds);
   if (record.ok()) record.minimum = record.first_quartile = from_picoseconds(picoseconds - 17);
   if (record.ok()) record.third_quartile = from_picoseconds(picoseconds + 99);
+  if (record.ok() && n % 3 == 1) record.cold = from_picoseconds(picoseconds + 500000);
   record.created = 1700000000000 + n;
   record.seed = ~u64{0} - static_cast<u64>(n);
   record.generation = n / 64;
@@ -432,10 +433,10 @@ TEST_F(DatabaseTest, FilesThatAreNotOursAreRefusedAndUntouched) {
 TEST_F(DatabaseTest, NewerFormatsAreRefusedAndUntouched) {
   fill(3);
   std::string newer = bytes();
-  newer[63] = 3;  // user_version, big-endian, at byte 60
+  newer[63] = 4;  // user_version, big-endian, at byte 60
   write(newer);
   EXPECT_EQ(open_error(),
-            "database DIR/t.db has format 3, this tracewright reads format 2; use the version of "
+            "database DIR/t.db has format 4, this tracewright reads formats 2 to 3; use the version of "
             "tracewright that wrote it");
   EXPECT_EQ(open_error(DatabaseMode::Read), open_error());
   EXPECT_EQ(bytes(), newer);
@@ -624,7 +625,7 @@ TEST_F(DatabaseTest, ImportTrustsNoLine) {
   EXPECT_EQ(report.added, 1);
   EXPECT_EQ(join(report.problems, "\n"), R"(line 1: not a JSON object
 line 2: not a JSON object
-line 3: format 9 is not known; this tracewright reads format 2
+line 3: format 9 is not known; this tracewright reads formats 2 to 3
 line 4: `kind` is "photo"; expected "record" or "workload"
 line 5: `task` is missing
 line 6: `generation` is not an integer

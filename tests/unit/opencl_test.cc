@@ -88,6 +88,10 @@ TEST_F(OpenCl, PacksConstantsOnTheDeviceAndMeasuresAgainstAnIncumbent) {
   EXPECT_GT(measurer_->measure(task, first, {}).seconds, 0);
   MeasureResult result = measurer_->measure(task, second, {.incumbent = &first});
   EXPECT_GT(result.ratio, 0) << result.message;
+  EXPECT_EQ(result.cold_seconds, 0);
+  result = measurer_->measure(task, second, {.incumbent = &first, .cold_samples = 2});
+  EXPECT_TRUE(result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy) << result.message;
+  EXPECT_GT(result.cold_seconds, 0);
 }
 
 // Draws of the set `opencl`: wide loads and stores of halves, sums in f32, results in halves.

@@ -190,6 +190,45 @@ TEST_F(RunManifest, FaultsAreRecordedAndTheNextOneRuns) {
   }
 }
 
+// A kernel that does nothing any more once it has run a few times: its cold calls come last and find poison in the output.
+TEST_F(RunManifest, WorkLeftOutLaterIsFound) {
+  std::filesystem::remove(folder_.path() + "/once");
+  test::Finished finished = test::tracewright({"run-manifest", "out", "--json"},
+                                              {.folder = folder_.path(),
+                                               .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
+                                                               "TW_STUB_FAULT=idle", "TW_STUB_AFTER=3"}});
+  EXPECT_EQ(statuses(finished).front(), "wrong result") << finished.out;
+  EXPECT_NE(finished.out.find("expected"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("with cold caches"), std::string::npos) << finished.out;
+}
+
+// What became the best was timed with cold caches, too, and everything that shows its time shows that one.
+TEST_F(RunManifest, TuneTimesItsBestWithColdCaches) {
+  std::string list = kList;
+  list.replace(list.find("tasks:"), 6, "budget: {trials: 6}\ndatabase: tuned.db\ntasks:");
+  test::write_file(folder_.path() + "/list.yaml", list);
+  test::Finished finished = test::tracewright(
+      {"tune", "list.yaml", "--json", "--model", "random"},
+      {.folder = folder_.path(),
+       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32", "TW_STUB_COLD=20000"}});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  boost::json::value task = boost::json::parse(finished.out).at("tasks").at(0);
+  ASSERT_TRUE(task.as_object().contains("cold_us")) << finished.out;
+  EXPECT_GE(task.at("cold_us").to_number<double>(), 20000);
+  EXPECT_LT(task.at("best_us").to_number<double>(), 20000);
+  auto json_of = [&](std::vector<std::string> words) {
+    return boost::json::parse(test::tracewright(words, {.folder = folder_.path()}).out);
+  };
+  EXPECT_NEAR(json_of({"show", "tuned.db", "--json"}).at("tasks").at(0).at("cold_us").to_number<double>(), task.at("cold_us").to_number<double>(), 1e-5);
+  std::string id = std::to_string(task.at("record").as_int64());
+  EXPECT_GE(json_of({"show", "tuned.db", "--record", id, "--json"}).at("cold_us").to_number<double>(), 20000);
+  EXPECT_NE(test::tracewright({"show", "tuned.db"}, {.folder = folder_.path()}).out.find(", cold "), std::string::npos);
+  // Each that was the best for a while has one, the untuned program has none.
+  boost::json::array history = json_of({"show", "tuned.db", "--history", "--json"}).at("trials").as_array();
+  for (const boost::json::value& row : history)
+    EXPECT_EQ(row.as_object().contains("cold_us"), row.at("trial").as_int64() > 1) << boost::json::serialize(history);
+}
+
 TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {
   struct Row {
     const char *fault, *message;

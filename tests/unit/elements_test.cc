@@ -1,0 +1,106 @@
+// The random data that kernels are compared and timed on: its distribution, and that it is the same everywhere.
+#include "runtime/worker/elements.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <vector>
+
+namespace tw {
+namespace {
+
+constexpr i64 kCount = 400000;
+
+template <class T>
+std::vector<T> draw(DType type, u64 seed = 1, const char* name = "A", int set = 0, i64 count = kCount) {
+  std::vector<T> out(static_cast<std::size_t>(count));
+  fill_input(seed, name, set, type, count, reinterpret_cast<char*>(out.data()));
+  return out;
+}
+
+// Of numbers beyond `deviations` standard deviations.
+double share_beyond(const std::vector<float>& values, double deviations) {
+  double limit = deviations / std::sqrt(3.0), count = 0;
+  for (float value : values) count += std::fabs(value) > limit;
+  return count / static_cast<double>(values.size());
+}
+
+TEST(FillInput, FloatsAreNormalWithVarianceOneThird) {
+  std::vector<float> values = draw<float>(DType::F32);
+  double sum = 0, squares = 0, cubes = 0;
+  for (float value : values) sum += value, squares += value * value, cubes += value * value * value;
+  // Five standard deviations of these means.
+  EXPECT_NEAR(sum / kCount, 0, 5 * std::sqrt(1.0 / 3 / kCount));
+  EXPECT_NEAR(squares / kCount, 1.0 / 3, 5 * std::sqrt(2.0 / 9 / kCount));
+  EXPECT_NEAR(cubes / kCount, 0, 5 * std::sqrt(15.0 / 27 / kCount));
+  // Of a normal distribution, and near the end as far as a sum of sixteen has them.
+  for (double deviations : {0.25, 0.5, 1.0, 1.5, 2.0, 2.5}) {
+    double share = std::erfc(deviations / std::sqrt(2.0));
+    EXPECT_NEAR(share_beyond(values, deviations), share, 0.005) << deviations;
+  }
+  EXPECT_NEAR(share_beyond(values, 3), 0.0024, 0.0005);  // 0.0027
+  EXPECT_GT(share_beyond(values, 4), 0);
+  EXPECT_EQ(share_beyond(values, 4 * std::sqrt(3.0)), 0);
+}
+
+TEST(FillInput, AllBitsOfFloatsAreRandom) {
+  std::set<float> different;
+  std::vector<float> values = draw<float>(DType::F32);
+  int ones[24] = {};
+  for (float value : values) {
+    u32 bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    for (int bit = 0; bit < 23; ++bit) ones[bit] += bits >> bit & 1;
+    ones[23] += bits >> 31;
+    different.insert(value);
+    ASSERT_NE(value, 0);
+  }
+  for (int bit : {0, 1, 2, 5, 10, 15, 23}) EXPECT_NEAR(ones[bit], kCount / 2, kCount / 100) << "bit " << bit;
+  EXPECT_GT(different.size(), kCount * 0.95);
+}
+
+// These numbers belong to stored seeds: other ones on another machine, or tomorrow, are an error.
+TEST(FillInput, DependsOnSeedNameAndSetAlone) {
+  std::vector<double> values = draw<double>(DType::F64, 7, "A", 0, 3);
+  EXPECT_EQ(values, (std::vector<double>{0x1.a62a77cb878d0p-2, -0x1.9077903bf7660p-4, 0x1.69a88a583e940p-3}));
+  EXPECT_EQ(draw<float>(DType::F32), draw<float>(DType::F32));
+  for (const std::vector<float>& other : {draw<float>(DType::F32, 2), draw<float>(DType::F32, 1, "B"), draw<float>(DType::F32, 1, "A", 1)}) {
+    std::vector<float> first = draw<float>(DType::F32);
+    double product = 0;
+    for (std::size_t i = 0; i < first.size(); ++i) product += first[i] * other[i];
+    EXPECT_NEAR(product / kCount, 0, 5.0 / 3 / std::sqrt(double{kCount}));  // independent
+  }
+}
+
+// Narrow floats are the wide ones, cut: none overflows, and few bits are lost only near 0.
+TEST(FillInput, NarrowFloatsAreTheWideOnesTruncated) {
+  std::vector<double> wide = draw<double>(DType::F64);
+  struct Row {
+    DType type;
+    Tolerance tolerance;
+  };
+  for (const Row& row : {Row{DType::F32, {0, 0x1p-24}}, Row{DType::F16, {0x1p-24, 0x1p-10}}, Row{DType::BF16, {0, 0x1p-7}}}) {
+    std::vector<char> narrow(static_cast<std::size_t>(kCount * bytes_of(row.type)));
+    fill_input(1, "A", 0, row.type, kCount, narrow.data());
+    Elements actual{narrow.data(), row.type, kCount}, expected{reinterpret_cast<const char*>(wide.data()), DType::F64, kCount};
+    Comparison found = compare(actual, expected, row.tolerance);
+    EXPECT_EQ(found.wrong, 0) << bytes_of(row.type) << " bytes: " << found.actual << " instead of " << found.expected;
+  }
+}
+
+TEST(FillInput, IntegersAreUniformAndSmall) {
+  std::vector<int> counts(16);
+  for (std::int8_t value : draw<std::int8_t>(DType::I8)) ++counts.at(static_cast<std::size_t>(value + 8));
+  for (int count : counts) EXPECT_NEAR(count, kCount / 16, kCount / 100);
+  std::vector<int> unsigned_counts(8), truths(2);
+  for (u8 value : draw<u8>(DType::U8)) ++unsigned_counts.at(value);
+  for (int count : unsigned_counts) EXPECT_NEAR(count, kCount / 8, kCount / 100);
+  for (u8 value : draw<u8>(DType::Bool)) ++truths.at(value);
+  for (int count : truths) EXPECT_NEAR(count, kCount / 2, kCount / 100);
+}
+
+}  // namespace
+}  // namespace tw
