@@ -69,7 +69,7 @@ std::optional<XorLayout> layout_of(const FlatBuffer& buffer, i64 row) {
 }
 
 double words_of_fullest_bank(const std::vector<i64>& words) {
-  int used[static_cast<int>(kBanks)] = {}, most = 1;
+  int used[static_cast<int>(kBanks)] = {}, most = 0;
   for (i64 word : words) most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
   return most;
 }
@@ -328,8 +328,8 @@ double GpuDraft::most_shared(u32 kernel) const {
   return most;
 }
 
-// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors.
-// After lanes_.start().
+// The first warp's request, counted: for shared memory the words of the fullest bank, for global memory its sectors. What is written in 8 or
+// 16 bytes goes by halves or quarters of the warp; of what is read, equal words are brought once. After lanes_.start().
 double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width) {
   const FlatBuffer& buffer = program.buffers[access.buffer];
   bool is_shared = buffer.buffer->scope == Scope::Shared;
@@ -351,8 +351,11 @@ double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, 
   // 2. Different words or sectors of these.
   i64 each = static_cast<i64>(buffer.element_bytes), unit = is_shared ? 4 : static_cast<i64>(kSector);
   std::optional<XorLayout> layout = is_shared ? layout_of(buffer, row) : std::nullopt;
+  i64 at_once = is_shared && access.is_write ? std::max<i64>(1, kLanes * unit / std::max(unit, width * each)) : kLanes;
+  double rounds = 0;
   words_.clear();
   for (int lane = 0; lane < kLanes; ++lane) {
+    if (lane > 0 && lane % at_once == 0) rounds += words_of_fullest_bank(words_), words_.clear();
     if (!lanes_.is_active(lane)) continue;
     i64 first = offsets[static_cast<std::size_t>(lane)] * each;
     if (layout && first >= 0) first = layout->place(first);
@@ -361,7 +364,7 @@ double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, 
   std::sort(words_.begin(), words_.end());
   words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
   if (!is_shared) return std::max(1.0, static_cast<double>(words_.size()) / kSectorsPerWavefront);
-  return words_of_fullest_bank(words_);
+  return std::max(1.0, rounds + words_of_fullest_bank(words_));
 }
 
 // Of 8 rows by 16 bytes, which ldmatrix brings at once: rows of the buffer, be they turned or not.

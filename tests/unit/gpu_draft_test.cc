@@ -143,6 +143,38 @@ TEST(GpuDraft, CountsBankConflicts) {
   EXPECT_NEAR(without - with, 1024 * 31, 1);
 }
 
+// Quarters of a warp write 16 bytes each at once. In rows of 80 bytes two pieces of a quarter lie in the same banks, in rows of 64 none; reading
+// down a column it is 4 and 16 rows that do.
+TEST(GpuDraft, WideWritesGoByPartsOfAWarp) {
+  const std::string use = "matmul(M = 1024, N = 1024, K = 1024)";
+  auto schedule = [](const char* align) {
+    return cat(R"(b = get_block("C")
+i, j, k = get_loops(b)
+k0, k1 = split(k, [_, 16])
+i0, i1 = split(i, [_, 32])
+reorder([i0, j, k0, i1, k1])
+bind(i0, "blockIdx.y")
+bind(j, "blockIdx.x")
+bind(i1, "threadIdx.x")
+promote(b, 0, k0)
+c = cache_read(b, 0, "shared")
+compute_at(c, k0, keep_units = 1)
+o0, o1, o2, ci, ck = get_loops(c)
+c0, c1 = split(ck, [_, 4])
+f = fuse([ci, c0])
+f0, t = split(f, [_, 32])
+reorder([t, f0, c1])
+bind(t, "threadIdx.x")
+vectorize(c1)
+)",
+               align);
+  };
+  Model model;
+  double without = model(use, schedule("")).shared, with = model(use, schedule("storage_align(c, 0, 0, 16, 4)\n")).shared;
+  // 1,024 reads take 4 turns instead of 16, 64 x 4 writes 8 instead of 4.
+  EXPECT_NEAR(without - with, 1024 * 12 - 256 * 4, 1);
+}
+
 // Work-items that were fused into one axis touch what they touch on two.
 TEST(GpuDraft, FusedWorkItemsAreTheSame) {
   auto schedule = [](const char* bound) {
