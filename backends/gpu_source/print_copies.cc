@@ -56,12 +56,12 @@ void KernelPrinter::end_copies(const Stmt* step) {
 
 void KernelPrinter::await_copies(const For* loop) {
   const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
-  i64 copies = async_copies_in(loop->body);
-  if (!language_.async_copies || !staged || copies == 0) return;
+  // At the end, where lowering has cut copies away, an iteration reads what earlier ones have copied.
+  if (!language_.async_copies || !staged || async_copies_in(kernel_.body) == 0) return;
   use_async_copies();
   // All but those of later iterations, if each iteration so far has made all its copies; at the end, where some have
   // nothing to copy, all.
-  i64 ahead = staged->value.integer - 1;
+  i64 copies = async_copies_in(loop->body), ahead = staged->value.integer - 1;
   bool is_whole = groups_in(kernel_.body) == ahead * copies && groups_in(loop->body) == copies;
   line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
 }

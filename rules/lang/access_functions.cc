@@ -1,11 +1,14 @@
 #include "rules/lang/access_functions.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "dsl/analysis/affine.h"
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/region.h"
+#include "dsl/analysis/sum.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
 
 namespace tw::rules {
 namespace {
@@ -263,6 +266,59 @@ FunctionResult loop_order_map(const Context& c, const Values& v) {
                               .integer = static_cast<i64>(load->indices.size()),
                               .items = arena.copy(results)}),
           {}};
+}
+
+namespace {
+
+// How many values of the variable, from multiples of that number on, an expression takes for one: the divisors of its quotients. 0 = it
+// does not occur.
+i64 values_at_once(const Expr* e, const Var* var) {
+  if (e == var) return 1;
+  const Binary* quotient = as<Binary>(e);
+  std::optional<i64> divisor = quotient && quotient->op == BinaryOp::FloorDiv && quotient->a == var ? constant_of(quotient->b) : std::nullopt;
+  if (divisor) return *divisor;
+  i64 out = 0;
+  for_each_child(e, [&](const Node* child) { out = std::gcd(out, values_at_once(static_cast<const Expr*>(child), var)); });
+  return out;
+}
+
+// Of an atom that steps through elements: var, or var % n, whose steps end after n values. Else 0.
+i64 steps_of(const Expr* atom, const Var* var, i64 extent) {
+  if (atom == var) return extent;
+  const Binary* rest = as<Binary>(atom);
+  return rest && rest->op == BinaryOp::FloorMod && rest->a == var ? constant_of(rest->b).value_or(0) : 0;
+}
+
+}  // namespace
+
+// How many iterations of a loop, from multiples of that number on, read consecutive elements of an operand; 1 if that is not understood.
+FunctionResult consecutive(const Context& c, const Values& v) {
+  const Block* block = block_of(c, v[0]);
+  const For* loop = v[2].tag == Tag::Loop ? c.state.find_loop(v[2].loop()) : nullptr;
+  if (!block) return fail("expected a block that exists");
+  if (!loop) return fail("expected a loop that exists");
+  const Load* operand = operand_of(block, v[1]);
+  if (!operand) return fail("expected the index of an operand");
+  const Var* var = nullptr;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->bindings[i] == loop->var) var = block->iters[i].var;
+  }
+  FunctionResult unknown{RuleValue::of(i64{1}), {}};
+  if (!var || c.is_open_loop(loop->id)) return unknown;
+  i64 run = loop->extent;
+  bool steps = false;
+  for (std::size_t d = 0; d < operand->indices.size(); ++d) {
+    Sum sum = sum_of(operand->indices[d]);
+    if (!sum.exact) return unknown;
+    for (const Sum::Term& term : sum.terms) {
+      bool may_step = d + 1 == operand->indices.size() && term.coefficient == 1;
+      i64 own = may_step ? steps_of(term.atom, var, loop->extent) : 0;
+      if (own > 0 && steps) return unknown;
+      steps |= own > 0;
+      run = std::gcd(run, own > 0 ? own : values_at_once(term.atom, var));
+    }
+  }
+  return steps ? FunctionResult{RuleValue::of(run), {}} : unknown;
 }
 
 }  // namespace tw::rules

@@ -430,6 +430,7 @@ const std::vector<AnalysisFunction>& analysis_functions() {
       {"calls", "(block, text) -> bool", "Does the body call that function, e.g. \"exp\"?", 2, calls},
       {"common_loop", "(block, block) -> loop?", "The innermost loop around both.", 2, common_loop},
       {"consumers", "(block) -> [block]", "Blocks that read what the block writes.", 1, consumers},
+      {"consecutive", "(block, int, loop) -> int", "How many iterations of the loop, from multiples of it on, read consecutive elements of that operand.", 3, consecutive},
       {"contiguous_loops", "(block) -> int", "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
       {"copies_ahead_are_contiguous", "() -> bool",
        "Does each copy in a loop with the mark `stages` read and write consecutive elements, once the program is lowered?", 0, copies_are_contiguous},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <numeric>
 
 #include "dsl/base/clock.h"
@@ -212,6 +214,20 @@ void sort_by_score(std::vector<Candidate>& candidates) {
   std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
 }
 
+// Chooses the first `places` of a pool that is sorted by score: of a sketch that none of the measured ones is of at most `share`, as long
+// as there are others.
+void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& measured, int places, int share) {
+  std::map<int, int> left;  // of the places, of sketches that are not measured
+  for (const Candidate& candidate : pool) left.emplace(candidate.sketch, share);
+  for (const Candidate& candidate : measured) left[candidate.sketch] = places;
+  std::vector<Candidate> first, rest;
+  for (Candidate& candidate : pool) (left[candidate.sketch]-- > 0 ? first : rest).push_back(std::move(candidate));
+  std::move(rest.begin(), rest.end(), std::back_inserter(first));
+  pool = std::move(first);
+  auto end = pool.begin() + std::min<std::ptrdiff_t>(places, static_cast<std::ptrdiff_t>(pool.size()));
+  std::stable_sort(pool.begin(), end, [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+}
+
 }  // namespace
 
 std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
@@ -236,6 +252,7 @@ std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Can
   }
   sort_by_score(pool);
   int random = static_cast<int>(count * options.epsilon + 0.5), best = count - random;
+  share_places(pool, elites, best, std::max(1, static_cast<int>(best * options.unproven_share)));
   std::vector<Candidate> batch(pool.begin(), pool.begin() + std::min<std::size_t>(pool.size(), best));
   Rng picks = rng.fork(0x65707369);
   for (std::size_t i = batch.size(); i < pool.size() && static_cast<int>(batch.size()) < count; ++i) {

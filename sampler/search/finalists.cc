@@ -27,8 +27,9 @@ class FinalistSearch {
                  const std::atomic<bool>& stop)
       : task_(task), options_(options), space_(std::move(space)), stop_(stop) {
     evolution_.threads = options.threads > 0 ? options.threads : usable_threads();
-    evolution_.epsilon =
-        0;  // what the model thinks little of is not worth a compilation, where nothing is learned from it
+    // Where nothing is learned from it, what the model thinks little of is not worth a compilation.
+    evolution_.epsilon = 0;
+    evolution_.unproven_share = 1;
   }
 
   FinalistResult run() {

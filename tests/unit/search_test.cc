@@ -517,8 +517,27 @@ class Evolve : public testing::Test {
   }();
 };
 
+// What a model thinks of a sketch that it has seen nothing of is a guess: no such sketch takes a whole batch.
+TEST_F(Evolve, SketchesWithoutMeasurementsShareABatch) {
+  ASSERT_GE(space_.space.sketches.size(), 4u);
+  auto most_of_one_sketch = [](const std::vector<Candidate>& batch) {
+    std::map<int, int> counts;
+    int most = 0;
+    for (const Candidate& candidate : batch) most = std::max(most, ++counts[candidate.sketch]);
+    return most;
+  };
+  std::vector<Candidate> shared = run({.epsilon = 0}, 40), free = run({.epsilon = 0, .unproven_share = 1}, 40);
+  ASSERT_EQ(shared.size(), 40u);
+  EXPECT_LE(most_of_one_sketch(shared), 10);
+  EXPECT_GT(most_of_one_sketch(free), 10) << "else nothing is to be shared";
+  for (std::size_t i = 1; i < shared.size(); ++i) EXPECT_GE(shared[i - 1].score, shared[i].score);
+  // Of one that was measured there may be more.
+  std::vector<Candidate> more = run({.epsilon = 0}, 40, {free[0]});
+  EXPECT_GT(most_of_one_sketch(more), 10);
+}
+
 TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
-  std::vector<Candidate> best = run({.epsilon = 0}, 64), mixed = run({.epsilon = 0.25}, 64);
+  std::vector<Candidate> best = run({.epsilon = 0, .unproven_share = 1}, 64), mixed = run({.epsilon = 0.25, .unproven_share = 1}, 64);
   ASSERT_EQ(best.size(), 64u);
   ASSERT_EQ(mixed.size(), 64u);
   for (std::size_t i = 1; i < best.size(); ++i) EXPECT_GE(best[i - 1].score, best[i].score);
