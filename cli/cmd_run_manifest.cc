@@ -87,6 +87,7 @@ std::optional<TraceFile> read_trace(const FinalistFile& finalist, const std::str
 MeasureResult not_begun(const TaskStart& start) {
   MeasureResult out;
   out.status = start.status;
+  out.was_tried = true;
   out.message = cat("the reference cannot be run: ", start.error);
   return out;
 }

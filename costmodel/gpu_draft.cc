@@ -234,8 +234,10 @@ double GpuDraft::stages_of(const FlatProgram& program, const FlatStore& store, c
   return std::max(1.0, stages);
 }
 
+// Of what is written to shared memory ahead.
 bool GpuDraft::is_async(const FlatProgram& program, const FlatStore& store) {
   bool found = false;
+  if (stages_of(program, store, program.accesses[store.first_access]) < 2) return false;
   for (u32 p = 0; p < store.depth; ++p) found |= program.loop_of(store, p).is_async;
   return found;
 }
@@ -444,7 +446,8 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   stored_bytes_ = 0;
   // An asynchronous copy moves what lies together on both sides.
   narrowest_ = 0;
-  for (u32 a = store.first_access; is_async(program, store) && a < store.first_access + store.accesses; ++a) {
+  bool copies_async = is_async(program, store);
+  for (u32 a = store.first_access; copies_async && a < store.first_access + store.accesses; ++a) {
     i64 width = width_of(program, store, program.accesses[a], first_unrolled_);
     narrowest_ = narrowest_ > 0 ? std::min(narrowest_, width) : width;
   }
@@ -465,7 +468,7 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
                    : reads_shared ? static_cast<double>(device_.shared_latency)
                                   : 0;
   double stages = stages_of(program, store, program.accesses[store.first_access]);
-  if (reads_memory && is_async(program, store)) latency /= stages * stages;  // what is copied ahead has mostly arrived
+  if (reads_memory && narrowest_ > 0) latency /= stages * stages;  // what is copied ahead has mostly arrived
   double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
   if (body.is_mma && !body.is_ahead) loads *= steps_of_sum(program, store);
   kernel.wait += body.outer * (latency * loads + kBarrier) + chain_of(program, store, body);

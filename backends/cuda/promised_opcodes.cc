@@ -1,6 +1,8 @@
 #include "backends/cuda/promised_opcodes.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "dsl/ir/walk.h"
 #include "dsl/passes/stage_copies.h"
@@ -25,7 +27,7 @@ bool copies_ahead(const Program& program) {
 
 }  // namespace
 
-std::string missing_opcode(const Program& program, const Compiled& compiled) {
+std::string missing_opcode(const Program& program, const std::string& arch, const Compiled& compiled) {
   auto is_there = [&](std::string_view opcode) {
     return std::any_of(compiled.code.begin(), compiled.code.end(), [&](const CubinKernel& kernel) { return kernel.count(opcode) > 0; });
   };
@@ -33,7 +35,8 @@ std::string missing_opcode(const Program& program, const Compiled& compiled) {
     if (!is_there("HMMA") && !is_there("IMMA")) return "HMMA";
     if (!is_there("LDSM")) return "LDSM";
   }
-  return copies_ahead(program) && !is_there("LDGSTS") ? "LDGSTS" : "";
+  bool has_async_copies = std::atoi(arch.c_str() + std::strlen("sm_")) >= 80;
+  return has_async_copies && copies_ahead(program) && !is_there("LDGSTS") ? "LDGSTS" : "";
 }
 
 }  // namespace tw::cuda

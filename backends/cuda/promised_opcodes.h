@@ -8,7 +8,8 @@
 
 namespace tw::cuda {
 
-// The instruction that a scheduled program promises and none of its kernels has, "" = there is none.
-std::string missing_opcode(const Program& program, const Compiled& compiled);
+// The instruction that a scheduled program promises and none of its kernels has, "" = there is none. `arch`: what it was compiled for,
+// "sm_80"; older ones have no asynchronous copies.
+std::string missing_opcode(const Program& program, const std::string& arch, const Compiled& compiled);
 
 }  // namespace tw::cuda

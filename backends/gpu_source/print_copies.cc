@@ -1,6 +1,7 @@
 // Copies that a schedule wants to be asynchronous (make_async): they are where the language has such copies and the store is a plain
 // one, or one that fills with zeros beyond the end of a matrix; else like any other store.
 
+#include <algorithm>
 #include <cmath>
 
 #include "backends/gpu_source/printer.h"
@@ -26,13 +27,31 @@ bool is_zero(const Expr* e) {
   return is_constant(e, 0);
 }
 
+// A copy that fills with zeros, be they for all lanes or not.
+Source filled(const Expr* value) {
+  Source out{};
+  const Select* select = as<Select>(value);
+  for (; select && is_zero(select->otherwise); select = as<Select>(value)) {
+    out.inside.push_back(select->condition);
+    value = select->then;
+  }
+  out.load = as<Load>(value);
+  return out;
+}
+
 }  // namespace
 
 Source source_of(const Expr* value) {
-  const Select* select = as<Select>(value);
-  if (!select) return {as<Load>(value), nullptr};
-  bool is_fill = select->condition->type.lanes == 1 && is_zero(select->otherwise);
-  return {is_fill ? as<Load>(select->then) : nullptr, select->condition};
+  Source out = filled(value);
+  bool is_same = std::all_of(out.inside.begin(), out.inside.end(), [](const Expr* condition) { return condition->type.lanes == 1; });
+  if (!is_same) out.load = nullptr;
+  return out;
+}
+
+std::string KernelPrinter::all_of(const std::vector<const Expr*>& conditions, int lane) {
+  std::vector<std::string> texts;
+  for (const Expr* condition : conditions) texts.push_back(scalar(condition, lane));
+  return texts.size() > 1 ? cat("(", join(texts, " && "), ")") : join(texts, "");
 }
 
 i64 async_copies_in(const Stmt* step) {
@@ -77,7 +96,7 @@ std::optional<KernelPrinter::WordCopy> KernelPrinter::word_copy(const Store* s) 
   if (!to_first || !from_first || to->dtype != from->dtype || (bytes != 4 && bytes != 8 && bytes != 16)) return std::nullopt;
   bool is_to_aligned = false, is_from_aligned = false;
   WordCopy out{bytes, pointer(to, to_first, lanes, is_to_aligned), pointer(from, from_first, lanes, is_from_aligned),
-               inside ? scalar(inside) : ""};
+               all_of(inside)};
   return lanes == 1 || (is_to_aligned && is_from_aligned) ? std::optional(out) : std::nullopt;
 }
 
@@ -89,9 +108,7 @@ void KernelPrinter::print_async(const WordCopy& copy) {
 }
 
 bool KernelPrinter::copy_async(const Store* s) {
-  const Expr* value = s->values[0];
-  const Select* select = as<Select>(value);
-  const Load* load = as<Load>(select && is_zero(select->otherwise) ? select->then : value);
+  auto [load, inside] = filled(s->values[0]);
   if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets.size() != 1) return false;
   const StoreTarget& to = s->targets[0];
   if (to.buffer->scope != Scope::Shared || to.buffer->dtype != load->buffer->dtype) return false;
@@ -99,8 +116,7 @@ bool KernelPrinter::copy_async(const Store* s) {
   if (bytes_of(to.buffer->dtype) != 4) return false;
   // Lanes that lie apart on one side, as those of an operand that is turned: each by itself.
   for (int lane = 0; lane < load->type.lanes; ++lane) {
-    print_async({4, address(to.buffer, to.indices[0], lane), address(load->buffer, load->indices[0], lane),
-                 select ? scalar(select->condition, lane) : ""});
+    print_async({4, address(to.buffer, to.indices[0], lane), address(load->buffer, load->indices[0], lane), all_of(inside, lane)});
   }
   return true;
 }
@@ -108,14 +124,14 @@ bool KernelPrinter::copy_async(const Store* s) {
 // Types without vectors of their own, and zeros beyond the end of a matrix: of other values each lane has a condition.
 bool KernelPrinter::copy_words(const Store* s) {
   auto [load, inside] = source_of(s->values[0]);
-  bool has_vectors = language_.has_vectors || (bytes_of(s->targets[0].buffer->dtype) > 2 && !inside);
+  bool has_vectors = language_.has_vectors || (bytes_of(s->targets[0].buffer->dtype) > 2 && inside.empty());
   bool is_in_registers = load && (load->buffer->scope == Scope::Register || s->targets[0].buffer->scope == Scope::Register);
   if (has_vectors || !load || load->type.lanes == 1 || is_in_registers) return false;
   std::optional<WordCopy> copy = word_copy(s);
   if (!copy) return false;
   const char* words = copy->bytes == 4 ? "int" : copy->bytes == 8 ? "int2" : "int4";
   std::string value = cat("*(const ", words, "*)(", copy->from, ")");
-  if (inside) value = cat(copy->inside, " ? ", value, " : ", words, "()");
+  if (!inside.empty()) value = cat(copy->inside, " ? ", value, " : ", words, "()");
   line(cat("*(", words, "*)(", copy->to, ") = ", value, ";"));
   return true;
 }

@@ -193,7 +193,7 @@ void KernelPrinter::load_ahead(const Expr* e) {
   DType dtype = load->type.dtype;
   std::string wide = is_narrow(dtype) ? words_type(load->type.lanes * bytes_of(dtype)) : type(dtype, load->type.lanes);
   std::string name = cat("w", temporaries_++), value = cat("*(const ", wide, "*)(", at, ")");
-  line(cat("const ", wide, " ", name, " = ", inside ? cat(scalar(inside), " ? ", value, " : ", wide, "()") : value, ";"));
+  line(cat("const ", wide, " ", name, " = ", !inside.empty() ? cat(all_of(inside), " ? ", value, " : ", wide, "()") : value, ";"));
   loaded_[e] = name;
 }
 

@@ -19,11 +19,11 @@ namespace tw::gpu {
 // Functions that the kernels of one source text need: name and definition, those that others call first.
 using Helpers = std::vector<std::pair<std::string, std::string>>;
 
-// What a copy reads: X[..], or if c then X[..] else 0 with one c for all lanes. `load` is null where the value is something else,
-// `inside` is null where it is always read.
+// What a copy reads: X[..], or if c then X[..] else 0 with one c for all lanes, or several of these inside of each other. `load` is null
+// where the value is something else, `inside` is empty where it is always read.
 struct Source {
   const Load* load;
-  const Expr* inside;
+  std::vector<const Expr*> inside;
 };
 Source source_of(const Expr* value);
 
@@ -122,6 +122,8 @@ class KernelPrinter {
     std::string inside;  // not empty: where this does not hold, zeros are written and nothing is read
   };
   std::optional<WordCopy> word_copy(const Store* s);
+  // Do all conditions hold in a lane? "" for none of them.
+  std::string all_of(const std::vector<const Expr*>& conditions, int lane = 0);
   void print_async(const WordCopy& copy);
   bool copy_async(const Store* s);
   // Other copies of halves and bytes; false: it is none, or not by words.

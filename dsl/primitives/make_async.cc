@@ -1,12 +1,14 @@
 // The copies of a block into shared memory are asynchronous: work-items ask for them and go on; they wait where the copies are read.
 //   for k in 8 @stages = 3 { bind threadIdx.x for t in 32 { vectorize for v in 4 { S[t * 4 + v] = A[k, t * 4 + v] } }; ... }
 //   make_async(S)   ->   ... bind threadIdx.x for t in 32 @async = 1 { ... }
-// Without it a copy ahead goes through registers. Applies in a loop that `pipeline` has marked, to a block that copies elements as they
+// Without it a copy ahead goes through registers. Applies directly in a loop that `pipeline` has marked, to a block that copies elements as they
 // are, or zeros in their place, from global to shared memory. Of elements of 4 bytes each can be copied by itself; smaller ones must
 // lie together on both sides, 4, 8 or 16 bytes of them in a vectorized loop, and begin at multiples of as many on the side that is read.
-// On the side that is written, where rows have their place when all is lowered, and for languages without asynchronous copies, the
-// printer decides; then the copy is a plain one. It is the last step of what is done to the loops of a copy: loops with marks are
+// On the side that is written, where rows have their place when all is lowered, of conditions that may differ between lanes, and for
+// languages without asynchronous copies, the printer decides; then the copy is a plain one. It is the last step of what is done to the loops of a copy: loops with marks are
 // not taken apart. Source: cp.async of PTX.
+#include <cmath>
+
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
@@ -29,7 +31,7 @@ struct Copy {
 
 bool is_zero_of(const Expr* e, DType type) {
   const FloatImm* number = as<FloatImm>(e);
-  return number ? number->value == 0 : !is_float(type) && is_constant(e, 0);
+  return number ? number->value == 0 && !std::signbit(number->value) : !is_float(type) && is_constant(e, 0);
 }
 
 // The block as a copy, or why it is none.
@@ -49,12 +51,16 @@ Result<Copy> copy_of(const Block* block) {
   return Copy{&store->targets[0], load};
 }
 
+// The nest of the copy must stand directly in the body of the loop: what is deeper is no copy of the pipeline.
 Status is_pipelined(const Path& path, const Block* block) {
-  for (int i = 0; i < path.size(); ++i) {
+  const Stmt* top = top_of_own_nest(path);
+  for (int i = path.index_of(top); i-- > 0;) {
     const For* loop = as<For>(path[i]);
-    if (loop && find_annotation(loop->annotations, kStagesMark)) return ok();
+    if (!loop) continue;
+    if (find_annotation(loop->annotations, kStagesMark)) return ok();
+    break;
   }
-  return reject("no loop around block `{a}` is pipelined: there is nothing to do while it copies", block->name).about_block(block->id.value);
+  return reject("block `{a}` is not directly in a pipelined loop: there is nothing to do while it copies", block->name).about_block(block->id.value);
 }
 
 // The lane's coefficient in an index, if it is a term of its own; none if it stands inside of another, such as a quotient.

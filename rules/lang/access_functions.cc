@@ -291,7 +291,8 @@ i64 steps_of(const Expr* atom, const Var* var, i64 extent) {
 
 }  // namespace
 
-// How many iterations of a loop, from multiples of that number on, read consecutive elements of an operand; 1 if that is not understood.
+// How many iterations of a loop, from multiples of that number on, read consecutive elements of an operand which begin at multiples of it,
+// too; 1 if that is not understood.
 FunctionResult consecutive(const Context& c, const Values& v) {
   const Block* block = block_of(c, v[0]);
   const For* loop = v[2].tag == Tag::Loop ? c.state.find_loop(v[2].loop()) : nullptr;
@@ -310,12 +311,16 @@ FunctionResult consecutive(const Context& c, const Values& v) {
   for (std::size_t d = 0; d < operand->indices.size(); ++d) {
     Sum sum = sum_of(operand->indices[d]);
     if (!sum.exact) return unknown;
+    bool is_last = d + 1 == operand->indices.size();
+    // Rows, and what else is added to an index in them, are multiples.
+    if (is_last) run = std::gcd(run, sum.constant);
+    if (is_last && d > 0) run = std::gcd(run, operand->buffer->shape[d]);
     for (const Sum::Term& term : sum.terms) {
-      bool may_step = d + 1 == operand->indices.size() && term.coefficient == 1;
-      i64 own = may_step ? steps_of(term.atom, var, loop->extent) : 0;
+      i64 own = is_last && term.coefficient == 1 ? steps_of(term.atom, var, loop->extent) : 0;
       if (own > 0 && steps) return unknown;
       steps |= own > 0;
       run = std::gcd(run, own > 0 ? own : values_at_once(term.atom, var));
+      if (is_last && own == 0) run = std::gcd(run, term.coefficient * known_divisor(term.atom));
     }
   }
   return steps ? FunctionResult{RuleValue::of(run), {}} : unknown;

@@ -214,12 +214,12 @@ void sort_by_score(std::vector<Candidate>& candidates) {
   std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
 }
 
-// Chooses the first `places` of a pool that is sorted by score: of a sketch that none of the measured ones is of at most `share`, as long
+// Chooses the first `places` of a pool that is sorted by score: of a sketch that no elite is of at most `share`, as long
 // as there are others.
-void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& measured, int places, int share) {
-  std::map<int, int> left;  // of the places, of sketches that are not measured
+void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& elites, int places, int share) {
+  std::map<int, int> left;  // of the places, for each sketch
   for (const Candidate& candidate : pool) left.emplace(candidate.sketch, share);
-  for (const Candidate& candidate : measured) left[candidate.sketch] = places;
+  for (const Candidate& candidate : elites) left[candidate.sketch] = places;
   std::vector<Candidate> first, rest;
   for (Candidate& candidate : pool) (left[candidate.sketch]-- > 0 ? first : rest).push_back(std::move(candidate));
   std::move(rest.begin(), rest.end(), std::back_inserter(first));

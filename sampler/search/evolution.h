@@ -15,7 +15,7 @@ struct EvolutionOptions {
   int generations = 4;
   double mutate_probability = 0.85;
   double epsilon = 0.05;         // share of a batch that is picked at random
-  double unproven_share = 0.25;  // of a batch, for each sketch of which nothing is measured: what the model thinks of it is a guess
+  double unproven_share = 0.25;  // of a batch, for each sketch of which no elite is: what the model thinks of it is a guess
   int threads = 1;
 };
 

@@ -126,7 +126,7 @@ class FinalistSearch {
     if (!compiled) return out.stage = "compiler", out;
     out.why = cuda::why_unfit(*compiled);
     if (!out.why.empty()) return out.stage = "registers", out;
-    if (std::string opcode = cuda::missing_opcode(*program, *compiled); !opcode.empty())
+    if (std::string opcode = cuda::missing_opcode(*program, target.arch, *compiled); !opcode.empty())
       return out.stage = "promises", out.why = cat("the machine code has no ", opcode, ", which the schedule promises"), out;
     Finalist finalist{.candidate = std::move(candidate), .trace = std::move(*trace), .source = std::move(*source), .compiled = std::move(*compiled)};
     judge(*program, finalist, out);

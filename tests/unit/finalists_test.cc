@@ -5,9 +5,13 @@
 
 #include <mutex>
 
+#include "backends/cuda/promised_opcodes.h"
+#include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "runtime/device_file.h"
+#include "support/device_schedules.h"
 #include "support/nvrtc.h"
+#include "support/scheduled.h"
 
 namespace tw {
 namespace {
@@ -25,6 +29,32 @@ FinalistResult search(const TuneTask& task, const FinalistOptions& options) {
   static const rules::Library library = rules::Library::built_in();
   std::atomic<bool> stop{false};
   return find_finalists(task, library, options, stop);
+}
+
+// Machine code with these opcodes alone.
+cuda::Compiled code_of(std::map<int, int> opcodes) {
+  cuda::Compiled out;
+  out.code.push_back({.name = "k", .opcodes = std::move(opcodes)});
+  return out;
+}
+
+TEST(PromisedOpcodes, FollowFromTheMarksOfAProgram) {
+  constexpr int kFfma = 0x223, kHmma = 0x23c, kLdsm = 0x83b, kLdgsts = 0xfae;
+  auto tiled = [](int stages, const char* more) {
+    return test::Scheduled("matmul(M = 8, N = 16, K = 32)", {}, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", more));
+  };
+  test::Scheduled async = tiled(3, "make_async(c0)\n"), plain = tiled(3, ""), not_ahead = tiled(1, "make_async(c0)\n");
+  EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_80", code_of({{kFfma, 8}})), "LDGSTS");
+  EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_90a", code_of({{kFfma, 8}})), "LDGSTS");
+  EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_80", code_of({{kFfma, 8}, {kLdgsts, 2}})), "");
+  EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_75", code_of({{kFfma, 8}})), "") << "which has no such instruction";
+  EXPECT_EQ(cuda::missing_opcode(plain.program(), "sm_80", code_of({{kFfma, 8}})), "");
+  EXPECT_EQ(cuda::missing_opcode(not_ahead.program(), "sm_80", code_of({{kFfma, 8}})), "");
+  test::Scheduled mma("matmul(M = 64, N = 64, K = 64, T = f16)", {}, test::warp_mma_schedule(false));
+  EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kFfma, 8}, {kLdsm, 1}, {kLdgsts, 1}})), "HMMA");
+  EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdgsts, 1}})), "LDSM");
+  EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdsm, 1}})), "LDGSTS");
+  EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdsm, 1}, {kLdgsts, 1}})), "");
 }
 
 class Finalists : public ::testing::Test {

@@ -199,6 +199,52 @@ TEST(WarpMma, LongSumsAreSplit) {
   EXPECT_GE(found, 3);
 }
 
+// Products whose operands begin where 16 bytes do not, or whose rows are no multiple of them, keep their sketches: copies are as wide as
+// all of them allow.
+TEST(WarpMma, OperandsMayBeginAnywhere) {
+  static const rules::Library library = rules::Library::built_in();
+  const Source source{"windows", R"(
+workload window() {
+  input X: f16[127]
+  const W: f16[64, 64]
+  output Y: f32[i: 64, j: 64] = sum(k: 64) in f32 f32(X[i + k]) * f32(W[k, j])
+}
+workload shifted() {
+  input X: f16[64, 72]
+  const W: f16[64, 64]
+  output Y: f32[i: 64, j: 64] = sum(k: 64) in f32 f32(X[i, k + 1]) * f32(W[k, j])
+}
+workload slice() {
+  input X: f16[64, 68]
+  const W: f16[64, 64]
+  output Y: f32[i: 64, j: 64] = sum(k: 64) in f32 f32(X[i, k]) * f32(W[k, j])
+}
+)"};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  ASSERT_FALSE(diagnostics.has_errors()) << diagnostics.render();
+  for (const char* name : {"window", "shifted", "slice"}) {
+    std::optional<OwnedProgram> made = instantiate(module, name, {}, {}, diagnostics);
+    ASSERT_TRUE(made) << diagnostics.render();
+    std::string errors;
+    CandidateSpace space = make_candidate_space(made->program, *library.find_set("cuda"), library, test::cuda_target(), errors);
+    CandidateBuilder builder(space);
+    int found = 0;
+    for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
+      if (space.space.sketches[s].trace.print().find("\"warp_mma\"") == std::string::npos) continue;
+      for (u64 seed = 0; seed < 12; ++seed) {
+        Rng rng(seed, s);
+        Candidate candidate;
+        ASSERT_TRUE(builder.draw(static_cast<int>(s), candidate, rng)) << name;
+        Result<Program> program = builder.build(candidate, &rng);
+        EXPECT_TRUE(program) << name << ": " << (program ? "" : to_string(program.rejected()));
+        ++found;
+      }
+    }
+    EXPECT_GE(found, 12) << name;
+  }
+}
+
 // A convolution is a product of its own form, of one image or several: neither its padding nor what follows it needs a kernel of its own.
 using Convolution = std::tuple<int, int, DType, const char*>;  // images, padding, type, rule
 class ConvolutionsAreProducts : public ::testing::TestWithParam<Convolution> {};
