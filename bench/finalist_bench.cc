@@ -83,6 +83,10 @@ int run(const std::string& rules, const std::string& arch) {
         {"K", i64{3}},
         {"padding", i64{1}}}},
       {"softmax", {{"M", i64{1024}}, {"N", i64{1024}}}},
+      {"layernorm", {{"M", i64{1024}}, {"N", i64{1024}}}},
+      // By matrix instructions; the second is a long sum of few results.
+      {"matmul", {{"M", i64{1024}}, {"N", i64{1024}}, {"K", i64{1024}}, {"T", DType::F16}}},
+      {"matmul", {{"M", i64{64}}, {"N", i64{128}}, {"K", i64{8192}}, {"T", DType::BF16}}},
   };
   Source text{"ARCH", cat("cuda -arch=", arch)};
   Diagnostics wrong(text);
