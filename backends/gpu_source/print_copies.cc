@@ -2,7 +2,6 @@
 // one, or one that fills with zeros beyond the end of a matrix; else like any other store.
 
 #include <algorithm>
-#include <cmath>
 
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/text.h"
@@ -21,34 +20,16 @@ i64 groups_in(const Node* node) {
   return groups;
 }
 
-bool is_zero(const Expr* e) {
-  if (const Broadcast* all = as<Broadcast>(e)) return is_zero(all->value);
-  if (const FloatImm* number = as<FloatImm>(e)) return number->value == 0 && !std::signbit(number->value);
-  return is_constant(e, 0);
-}
-
-// A copy that fills with zeros, be they for all lanes or not.
-Source filled(const Expr* value) {
-  Source out{};
-  const Select* select = as<Select>(value);
-  for (; select && is_zero(select->otherwise); select = as<Select>(value)) {
-    out.inside.push_back(select->condition);
-    value = select->then;
-  }
-  out.load = as<Load>(value);
-  return out;
-}
-
 }  // namespace
 
-Source source_of(const Expr* value) {
-  Source out = filled(value);
+CopiedLoad same_for_all_lanes(const Expr* value) {
+  CopiedLoad out = copied_load(value);
   bool is_same = std::all_of(out.inside.begin(), out.inside.end(), [](const Expr* condition) { return condition->type.lanes == 1; });
   if (!is_same) out.load = nullptr;
   return out;
 }
 
-std::string KernelPrinter::all_of(const std::vector<const Expr*>& conditions, int lane) {
+std::string KernelPrinter::all_of(const List<const Expr*>& conditions, int lane) {
   std::vector<std::string> texts;
   for (const Expr* condition : conditions) texts.push_back(scalar(condition, lane));
   return texts.size() > 1 ? cat("(", join(texts, " && "), ")") : join(texts, "");
@@ -87,7 +68,7 @@ void KernelPrinter::await_copies(const For* loop) {
 
 // Both sides as pointers, if the store copies 4, 8 or 16 bytes that lie together on both, or zeros.
 std::optional<KernelPrinter::WordCopy> KernelPrinter::word_copy(const Store* s) {
-  auto [load, inside] = source_of(s->values[0]);
+  auto [load, inside] = same_for_all_lanes(s->values[0]);
   if (s->targets.size() != 1 || !load) return std::nullopt;
   const Buffer *to = s->targets[0].buffer, *from = load->buffer;
   const Expr *to_first = first_index(s->targets[0].indices[0]), *from_first = first_index(load->indices[0]);
@@ -108,7 +89,7 @@ void KernelPrinter::print_async(const WordCopy& copy) {
 }
 
 bool KernelPrinter::copy_async(const Store* s) {
-  auto [load, inside] = filled(s->values[0]);
+  auto [load, inside] = copied_load(s->values[0]);
   if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets.size() != 1) return false;
   const StoreTarget& to = s->targets[0];
   if (to.buffer->scope != Scope::Shared || to.buffer->dtype != load->buffer->dtype) return false;
@@ -123,7 +104,7 @@ bool KernelPrinter::copy_async(const Store* s) {
 
 // Types without vectors of their own, and zeros beyond the end of a matrix: of other values each lane has a condition.
 bool KernelPrinter::copy_words(const Store* s) {
-  auto [load, inside] = source_of(s->values[0]);
+  auto [load, inside] = same_for_all_lanes(s->values[0]);
   bool has_vectors = language_.has_vectors || (bytes_of(s->targets[0].buffer->dtype) > 2 && inside.empty());
   bool is_in_registers = load && (load->buffer->scope == Scope::Register || s->targets[0].buffer->scope == Scope::Register);
   if (has_vectors || !load || load->type.lanes == 1 || is_in_registers) return false;

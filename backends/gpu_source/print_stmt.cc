@@ -185,7 +185,7 @@ bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std:
 }
 
 void KernelPrinter::load_ahead(const Expr* e) {
-  auto [load, inside] = source_of(e);
+  auto [load, inside] = same_for_all_lanes(e);
   // Of other conditions not all is evaluated.
   if (e->kind != Kind::Select) for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
   std::string at;

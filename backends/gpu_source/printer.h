@@ -8,6 +8,7 @@
 
 #include "backends/gpu_source/language.h"
 #include "dsl/analysis/affine.h"
+#include "dsl/analysis/copied_load.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
@@ -19,13 +20,8 @@ namespace tw::gpu {
 // Functions that the kernels of one source text need: name and definition, those that others call first.
 using Helpers = std::vector<std::pair<std::string, std::string>>;
 
-// What a copy reads: X[..], or if c then X[..] else 0 with one c for all lanes, or several of these inside of each other. `load` is null
-// where the value is something else, `inside` is empty where it is always read.
-struct Source {
-  const Load* load;
-  std::vector<const Expr*> inside;
-};
-Source source_of(const Expr* value);
+// What a copy reads, if its conditions are the same for all lanes; else without a load.
+CopiedLoad same_for_all_lanes(const Expr* value);
 
 class KernelPrinter {
  public:
@@ -123,7 +119,7 @@ class KernelPrinter {
   };
   std::optional<WordCopy> word_copy(const Store* s);
   // Do all conditions hold in a lane? "" for none of them.
-  std::string all_of(const std::vector<const Expr*>& conditions, int lane = 0);
+  std::string all_of(const List<const Expr*>& conditions, int lane = 0);
   void print_async(const WordCopy& copy);
   bool copy_async(const Store* s);
   // Other copies of halves and bytes; false: it is none, or not by words.

@@ -7,9 +7,8 @@
 // On the side that is written, where rows have their place when all is lowered, of conditions that may differ between lanes, and for
 // languages without asynchronous copies, the printer decides; then the copy is a plain one. It is the last step of what is done to the loops of a copy: loops with marks are
 // not taken apart. Source: cp.async of PTX.
-#include <cmath>
-
 #include "dsl/analysis/block_info.h"
+#include "dsl/analysis/copied_load.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/passes/stage_copies.h"
@@ -29,18 +28,10 @@ struct Copy {
   const Load* from;
 };
 
-bool is_zero_of(const Expr* e, DType type) {
-  const FloatImm* number = as<FloatImm>(e);
-  return number ? number->value == 0 && !std::signbit(number->value) : !is_float(type) && is_constant(e, 0);
-}
-
 // The block as a copy, or why it is none.
 Result<Copy> copy_of(const Block* block) {
   const Store* store = single_store(block);
-  const Expr* value = store ? store->values[0] : nullptr;
-  // Zeros beyond the end of an image, and of a matrix.
-  for (const Select* fill = as<Select>(value); fill && is_zero_of(fill->otherwise, fill->type.dtype); fill = as<Select>(value)) value = fill->then;
-  const Load* load = as<Load>(value);
+  const Load* load = store ? copied_load(store->values[0]).load : nullptr;
   if (!load || block->init || load->buffer->dtype != store->targets[0].buffer->dtype)
     return reject("block `{a}` does not copy elements as they are", block->name).about_block(block->id.value);
   Scope to = store->targets[0].buffer->scope, from = load->buffer->scope;
