@@ -3,8 +3,6 @@
 // Prints, for some operators, how many different candidates are replayed, postprocessed and scored by the analytic
 // model in a second of the search, and how many candidates NVRTC compiles in a second, with all threads that this
 // process may use; and both in a second of processor time, which other work on the machine disturbs less.
-#include <time.h>
-
 #include <cstdio>
 
 #include "dsl/base/clock.h"
@@ -21,12 +19,6 @@ struct Workload {
   WorkloadArguments arguments;
 };
 
-double cpu_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
 // Rounds of evolution as a search without a device makes them, for three seconds or until the space is used up.
 void print_candidates(const CandidateSpace& space) {
   EvolutionOptions options;
@@ -34,7 +26,7 @@ void print_candidates(const CandidateSpace& space) {
   KnownCandidates known;
   EvolutionStats stats;
   HashSet none;
-  double begin = seconds_now(), cpu = cpu_seconds();
+  double begin = seconds_now(), cpu = processor_seconds();
   std::vector<Candidate> elites;
   i64 before = -1;
   for (u64 round = 0; seconds_now() - begin < 3 && stats.candidates > before; ++round) {
@@ -42,7 +34,7 @@ void print_candidates(const CandidateSpace& space) {
     elites = evolve(space, elites, none, nullptr, 64, Rng(1, round), options, known, stats);
   }
   double seconds = seconds_now() - begin, found = static_cast<double>(stats.candidates);
-  cpu = cpu_seconds() - cpu;
+  cpu = processor_seconds() - cpu;
   std::printf(
       "  %6lld different candidates, %6lld repeats, %6lld rejected: %.0f different ones a second, %.0f in a second of "
       "processor time\n",
@@ -55,10 +47,10 @@ void print_candidates(const CandidateSpace& space) {
 
 void print_finalists(const TuneTask& task, const rules::Library& library, const std::string& rules) {
   std::atomic<bool> stop{false};
-  double cpu = cpu_seconds();
+  double cpu = processor_seconds();
   FinalistResult result = find_finalists(task, library, {.count = 16, .rounds = 2, .rules = rules}, stop);
   if (!result.problem.empty()) return void(std::printf("  %s\n", result.problem.c_str()));
-  cpu = (cpu_seconds() - cpu) * result.compile_seconds / (result.compile_seconds + result.search_seconds);
+  cpu = (processor_seconds() - cpu) * result.compile_seconds / (result.compile_seconds + result.search_seconds);
   double compiled = static_cast<double>(result.compiled);
   std::printf(
       "  %6lld compiled: %.1f a second, about %.1f in a second of processor time; %zu finalists, the best predicted "

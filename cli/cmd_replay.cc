@@ -253,7 +253,10 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   json["barriers"] = report.barriers;
   json["warp_accesses"] = report.warp_accesses;
   json["bank_conflicts"] = report.bank_conflicts;
-  if (verdict.kind == EmulationVerdict::Unknown) return say(cat(recipe.name, ": cannot be emulated: ", verdict.message)), Environment;
+  if (verdict.kind == EmulationVerdict::Unknown) {
+    const char* what = report.status == EmulationStatus::Ok ? ": not compared: " : ": cannot be emulated: ";
+    return say(cat(recipe.name, what, verdict.message)), Environment;
+  }
   if (verdict.kind == EmulationVerdict::Wrong) return say(cat(recipe.name, ": ", verdict.message)), WrongResults;
   if (options.json) return Ok;
   std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %lld work-groups of %s)\n",

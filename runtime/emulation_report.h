@@ -31,13 +31,17 @@ struct EmulationOptions {
   // Of each launch at most so many groups run: first, last, and some drawn from the seed. What the others would have
   // written stays a pattern, and reading it is no finding. 0 = all.
   i64 max_groups = 0;
+  // With max_groups: a launch that others follow runs whole where that takes, with those before it, at most so many seconds of
+  // processor time. What some groups of the last launch compute can then be compared.
+  double chain_seconds = 0;
   double timeout_seconds = 20;  // of processor time, all runs together
 };
 
 struct EmulationReport {
   EmulationStatus status = EmulationStatus::Unavailable;
   std::string message;       // one sentence: kernel, group, thread, buffer, index; empty if Ok
-  bool is_complete = false;  // every group of every launch ran
+  bool is_complete = false;        // every group of every launch ran
+  bool is_chain_complete = false;  // every group of every launch but the last ran
   // Sums over the launches of the first run.
   i64 launches = 0, groups = 0, barriers = 0, global_accesses = 0, shared_accesses = 0;
   // Of one group of each launch: accesses of whole warps to shared memory, asynchronous copies to it among them, and how many

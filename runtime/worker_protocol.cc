@@ -124,10 +124,10 @@ void visit(Archive& archive, M& m) {
     archive.text(m.library);
     visit_kernel(archive, m.kernel);
     archive.list(m.arrays, visit_bytes);
-    numbers(archive, m.options.seed, m.options.runs, m.options.max_groups, m.options.timeout_seconds);
+    numbers(archive, m.options.seed, m.options.runs, m.options.max_groups, m.options.chain_seconds, m.options.timeout_seconds);
   } else if constexpr (std::is_same_v<Message, EmulatedMessage>) {
     auto& r = m.report;
-    numbers(archive, r.status, r.is_complete, r.launches, r.groups, r.barriers, r.global_accesses, r.shared_accesses, r.warp_accesses, r.bank_conflicts);
+    numbers(archive, r.status, r.is_complete, r.is_chain_complete, r.launches, r.groups, r.barriers, r.global_accesses, r.shared_accesses, r.warp_accesses, r.bank_conflicts);
     archive.text(r.message);
     archive.list(m.outputs, visit_bytes);
   } else {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 
 namespace tw::emulator {
@@ -34,8 +35,12 @@ std::string lanes_of(u32 mask) {
 
 Machine* machine = nullptr;
 
-Machine::Machine(Memory& memory, u64 seed, i64 max_groups, EmulationReport& report)
-    : memory_(memory), rng_(seed, 0x656d75), max_groups_(max_groups), report_(report) {}
+Machine::Machine(Memory& memory, const EmulationOptions& options, u64 seed, EmulationReport& report)
+    : memory_(memory),
+      rng_(seed, 0x656d75),
+      max_groups_(options.max_groups),
+      chain_seconds_(options.chain_seconds),
+      report_(report) {}
 
 bool Machine::run(const Launch& launch) {
   auto threads = static_cast<int>(product(launch.threads));
@@ -53,9 +58,27 @@ bool Machine::run(const Launch& launch) {
   launch_epoch_ = epoch_ + 1;
   ++report_.launches;
   counts_banks_ = true;
-  for (i64 group : chosen_groups(product(launch.groups))) {
+  i64 count = product(launch.groups);
+  std::vector<i64> chosen = chosen_groups(count);
+  double begin = processor_seconds();
+  for (i64 group : chosen) {
     if (!run_group(group)) return false;
   }
+  bool is_whole = static_cast<i64>(chosen.size()) == count || (!launch.is_last && run_others(chosen, count, begin));
+  report_.is_complete = report_.is_complete && is_whole;
+  report_.is_chain_complete = report_.is_chain_complete && (is_whole || launch.is_last);
+  return !has_finding_;
+}
+
+// The groups that were not chosen, if there is time for all. False: some have not run.
+bool Machine::run_others(const std::vector<i64>& chosen, i64 count, double begin) {
+  double each = (processor_seconds() - begin) / static_cast<double>(chosen.size());
+  if (each * static_cast<double>(count) > chain_seconds_) return false;
+  for (i64 group : other_groups(chosen, count)) {
+    // That was an estimate, and some clocks are coarse.
+    if (processor_seconds() - begin >= chain_seconds_ || !run_group(group)) return false;
+  }
+  chain_seconds_ -= processor_seconds() - begin;
   return true;
 }
 
@@ -64,15 +87,27 @@ std::vector<i64> Machine::chosen_groups(i64 count) {
   if (max_groups_ == 0 || count <= max_groups_) {
     for (i64 g = 0; g < count; ++g) out.push_back(g);
   } else {
-    report_.is_complete = false;
     std::set<i64> some = {0};
     if (max_groups_ > 1) some.insert(count - 1);
     while (static_cast<i64>(some.size()) < max_groups_) some.insert(rng_.below(count));
     out.assign(some.begin(), some.end());
   }
-  for (std::size_t i = out.size(); i > 1; --i)
-    std::swap(out[i - 1], out[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
+  shuffle(out);
   return out;
+}
+
+std::vector<i64> Machine::other_groups(const std::vector<i64>& chosen, i64 count) {
+  std::vector<i64> out;
+  for (i64 g = 0; g < count; ++g) {
+    if (std::find(chosen.begin(), chosen.end(), g) == chosen.end()) out.push_back(g);
+  }
+  shuffle(out);
+  return out;
+}
+
+void Machine::shuffle(std::vector<i64>& groups) {
+  for (std::size_t i = groups.size(); i > 1; --i)
+    std::swap(groups[i - 1], groups[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
 }
 
 bool Machine::run_group(i64 group) {

@@ -22,11 +22,12 @@ struct Launch {
   void (*call)(void* const* pointers) = nullptr;
   std::vector<void*> pointers;
   i64 dynamic_shared_bytes = 0;
+  bool is_last = true;  // no other launch reads what it writes
 };
 
 class Machine {
  public:
-  Machine(Memory& memory, u64 seed, i64 max_groups, EmulationReport& report);
+  Machine(Memory& memory, const EmulationOptions& options, u64 seed, EmulationReport& report);
 
   // Runs all groups, or some. False: there is a finding, in the report.
   bool run(const Launch& launch);
@@ -66,6 +67,9 @@ class Machine {
     std::vector<std::vector<Copy>> copies;  // groups; the last one is not committed
   };
   std::vector<i64> chosen_groups(i64 count);
+  bool run_others(const std::vector<i64>& chosen, i64 count, double begin);
+  std::vector<i64> other_groups(const std::vector<i64>& chosen, i64 count);
+  void shuffle(std::vector<i64>& groups);
   bool run_group(i64 group);
   void body(int fiber);
   void count_shared(u64 address, u64 bytes, u64 instruction);
@@ -81,6 +85,7 @@ class Machine {
   Memory& memory_;
   Rng rng_;
   i64 max_groups_;
+  double chain_seconds_;  // left
   EmulationReport& report_;
   std::unique_ptr<Fibers> fibers_;
   const Launch* launch_ = nullptr;

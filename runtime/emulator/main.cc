@@ -78,9 +78,9 @@ class Run {
       report = {.status = EmulationStatus::Unavailable, .message = "there is no memory for the kernel's arguments"};
       return;
     }
-    machine_ = std::make_unique<Machine>(memory_, seed_, message_.options.max_groups, report);
+    machine_ = std::make_unique<Machine>(memory_, message_.options, seed_, report);
     machine = machine_.get();
-    report.is_complete = true;
+    report.is_complete = report.is_chain_complete = true;
     const KernelManifest& manifest = message_.kernel.manifest;
     report.status = EmulationStatus::Ok;
     run_all(manifest.prepack_launches, manifest.prepack, report) &&
@@ -142,6 +142,7 @@ class Run {
     for (const KernelLaunch& from : launches) {
       Launch launch{.name = from.name, .groups = from.groups, .threads = from.threads};
       launch.dynamic_shared_bytes = from.dynamic_shared_bytes;
+      launch.is_last = &from == &message_.kernel.manifest.run_launches.back();
       launch.call = reinterpret_cast<void (*)(void* const*)>(library_.find("tw_emu_call_" + from.name));
       if (!launch.call) {
         report = {.status = EmulationStatus::BuildError, .message = cat("the text has no kernel `", from.name, "`")};

@@ -142,6 +142,7 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
                                        {.seed = options_.seed,
                                         .runs = is_small_ ? options_.runs : 1,
                                         .max_groups = is_small_ ? 0 : options_.max_groups,
+                                        .chain_seconds = options_.chain_seconds,
                                         .timeout_seconds = options_.timeout_seconds});
   if (report.status == EmulationStatus::Ok) return compare(arrays, report);
   bool says_nothing =
@@ -150,11 +151,10 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
           cat(name_of(report.status), ": ", report.message), report};
 }
 
-// What some groups of the last launch compute may rest on what others of an earlier one have not: then nothing can be
-// compared.
+// What some groups of the last launch compute may rest on what an earlier one has left out: then nothing can be compared.
 EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report) const {
-  const EmulationVerdict nothing{EmulationVerdict::Unknown, "it ran without a finding, but is too large to be compared", report};
-  if (!report.is_complete && report.launches > 1) return nothing;
+  const EmulationVerdict nothing{EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
+  if (!report.is_chain_complete) return nothing;
   EmulationVerdict verdict{EmulationVerdict::Right, "", report};
   for (const auto& [name, expected] : expected_) {
     auto found = arrays.find(name);

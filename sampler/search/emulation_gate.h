@@ -15,10 +15,12 @@ namespace tw {
 struct EmulationGateOptions {
   u64 seed = 1;  // of inputs and orders
   int runs = 2;  // orders that are tried, if all groups run
-  // Kernels of more multiply-adds than this run some groups of each launch only; the outputs are compared where those
-  // have written.
+  // Kernels of more multiply-adds than this run some groups only; the outputs are compared where those have written. Of a
+  // chain of launches (a sum in parts, packed constants) that is the last one; those before it run whole as long as
+  // chain_seconds allow it, else nothing is compared.
   double full_points = 2e7;
   i64 max_groups = 3;                 // for these
+  double chain_seconds = 20;          // of processor time
   double reference_points = 1e11;     // beyond, values are not compared at all: the reference would take half a minute
   i64 memory_bytes = i64{2} << 30;    // of all arguments; beyond, the verdict is Unknown
   double timeout_seconds = 60;

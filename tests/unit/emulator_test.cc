@@ -310,6 +310,35 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
 }
 
+// A sum in parts: the launch that adds them up can be judged only where all that it reads has been computed.
+TEST_F(Emulator, LaunchesBeforeTheLastRunWholeWhereThereIsTime) {
+  const char* use = "matmul(M = 64, N = 64, K = 256)";
+  Kernel kernel = test::cuda_kernel(use, R"(
+c = get_block("C")
+i, j, k = get_loops(c)
+p = split_k(k, 4)
+f, x, y, z = get_loops(p)
+g = fuse([f, x])
+bind(g, "blockIdx.x")
+bind(y, "threadIdx.x")
+i2, j2, k2 = get_loops(c)
+ij = fuse([i2, j2])
+i3, i4 = split(ij, [_, 128])
+bind(i3, "blockIdx.x")
+bind(i4, "threadIdx.x")
+)");
+  EmulationGateOptions part{.full_points = 1e3, .max_groups = 3};
+  EmulationVerdict verdict = judge(use, kernel, part);
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message << kernel.code;
+  EXPECT_EQ(verdict.report.groups, 4 * 64 + 3);
+  EXPECT_EQ(verdict.compared, 3 * 128);
+  part.chain_seconds = 0;
+  verdict = judge(use, kernel, part);
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
+  EXPECT_EQ(verdict.report.groups, 3 + 3);
+  EXPECT_EQ(verdict.compared, 0);
+}
+
 TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {
   test::Scheduled plain(kUse, {}, "");
   Kernel right = tiled_product(), wrong = tiled_product();
