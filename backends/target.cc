@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backends/cpu_table.h"
+#include "backends/kernel.h"
 #include "dsl/base/text.h"
 
 namespace tw {
@@ -48,6 +49,7 @@ const std::vector<Field>& fields() {
       {"device", "device", nullptr, &Target::device, nullptr, 0, 255, kOnOpenCl},
       {"arch", "arch", &Target::arch, nullptr, nullptr, 0, 0, kOnCuda},
       {"device", "device", &Target::gpu, nullptr, nullptr, 0, 0, kOnCuda},
+      {"gpu", "gpu", &Target::gpu, nullptr, nullptr, 0, 0, kOnOpenCl},
       {"group_threads", "group-threads", nullptr, &Target::group_threads, nullptr, 1, 4096, kOnOpenCl | kOnCuda},
       {"shared_bytes", "shared-bytes", nullptr, nullptr, &Target::shared_bytes, 0, most_bytes, kOnOpenCl | kOnCuda},
   };
@@ -241,14 +243,17 @@ constexpr CudaArch kCudaArchs[] = {{"sm_75", 64 << 10},  {"sm_80", 163 << 10},  
                                    {"sm_90", 227 << 10}, {"sm_90a", 227 << 10}, {"sm_100", 227 << 10}, {"sm_100a", 227 << 10}, {"sm_120", 99 << 10}};
 
 // What a device is taken to be where nothing is said. Not asked of the device: the same text means the same everywhere.
-Target device_defaults(TargetKind kind, const std::string& arch = "sm_80") {
+// `gpu`: which one it is said to be, or "".
+Target device_defaults(TargetKind kind, const std::string& gpu, const std::string& arch) {
   Target target;
-  target.kind = kind;
+  target.kind = kind, target.gpu = gpu;
   // OpenCL's widest float vector, and the registers of a processor that has such vectors; narrower machines split it.
-  target.vector_bits = kind == TargetKind::Cuda ? 128 : 512;
-  target.vector_registers = kind == TargetKind::Cuda ? 64 : 32;
+  target.vector_bits = 512, target.vector_registers = 32;
+  if (!is_gpu(target)) return target;
+  target.vector_bits = 128, target.vector_registers = 64, target.group_threads = 1024;
+  target.shared_bytes = kStaticSharedBytes;
   if (kind != TargetKind::Cuda) return target;
-  target.group_threads = 1024, target.arch = arch;
+  target.arch = arch;
   for (const CudaArch& known : kCudaArchs) {
     if (known.name == arch) target.shared_bytes = known.shared_bytes;
   }
@@ -261,17 +266,18 @@ struct Gpu {
 };
 constexpr Gpu kGpus[] = {{"a100", "sm_80"}, {"h100", "sm_90a"}, {"h200", "sm_90a"}, {"rtx4090", "sm_89"}};
 
-// The arch of a target follows from its GPU. False after an error.
+// The arch of a cuda target follows from its GPU. False after an error.
 bool set_arch(const TargetOption& gpu, bool has_arch, Target& target, Diagnostics& diagnostics) {
+  bool needs_arch = target.kind == TargetKind::Cuda && !has_arch;
   if (is_device_file(gpu.value)) {
-    if (!has_arch) diagnostics.error(gpu.span, "a device that a file describes needs `arch` beside it", "as in `arch: sm_80`");
-    return has_arch;
+    if (needs_arch) diagnostics.error(gpu.span, "a device that a file describes needs `arch` beside it", "as in `arch: sm_80`");
+    return !needs_arch;
   }
   std::vector<std::string> names;
   for (const Gpu& known : kGpus) {
     names.push_back(known.name);
     if (known.name != gpu.value) continue;
-    if (!has_arch) target.arch = known.arch;
+    if (needs_arch) target.arch = known.arch;
     return true;
   }
   std::string near = closest(gpu.value, names);
@@ -281,7 +287,8 @@ bool set_arch(const TargetOption& gpu, bool has_arch, Target& target, Diagnostic
 }
 
 std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOption>& options, bool good, Diagnostics& diagnostics) {
-  Target target = device_defaults(kind);
+  const TargetOption* gpu = find_option(options, kind == TargetKind::Cuda ? "device" : "gpu");
+  Target target = device_defaults(kind, gpu ? gpu->value : "", "sm_80");
   for (const Field& field : fields()) {
     const TargetOption* option = find_option(options, field.key);
     if (option && has_field(kind, field)) good = set_field(field, *option, target, diagnostics) && good;
@@ -290,10 +297,9 @@ std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOp
   std::vector<std::string> archs;
   for (const CudaArch& known : kCudaArchs) archs.push_back(known.name);
   if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, archs, "arch", arch->span, diagnostics) && good;
-  const TargetOption* gpu = find_option(options, "device");
-  if (gpu && kind == TargetKind::Cuda) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
+  if (gpu) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
   if (!good) return std::nullopt;
-  if (!find_option(options, "shared_bytes")) target.shared_bytes = device_defaults(kind, target.arch).shared_bytes;
+  if (!find_option(options, "shared_bytes")) target.shared_bytes = device_defaults(kind, target.gpu, target.arch).shared_bytes;
   return target;
 }
 
@@ -349,8 +355,8 @@ void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& 
 
 std::string to_string(const Target& target) {
   bool is_cpu = target.kind == TargetKind::Cpu;
-  Target implied = is_cpu ? with_derived(target) : device_defaults(target.kind, target.arch);
-  if (!is_cpu) implied.device = -1, implied.arch = "";  // always shown
+  Target implied = is_cpu ? with_derived(target) : device_defaults(target.kind, target.gpu, target.arch);
+  if (!is_cpu) implied.device = -1, implied.arch = implied.gpu = "";  // always shown
   if (is_cpu) implied.triple = implied.features = implied.cpu = "", implied.threads = 0;
   std::string out = name_of(target.kind);
   for (const Field& field : fields()) {

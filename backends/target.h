@@ -35,7 +35,7 @@ struct Target {
   // Of devices only: they have neither triple nor cpu nor features.
   int device = 0;            // opencl: which of the machine's devices, counted over all platforms
   std::string arch;          // cuda: "sm_80"
-  std::string gpu;           // cuda: "a100", or a file that describes one; "" = the one that is built in for the arch
+  std::string gpu;           // "a100", or a file that describes one. cuda: "" = the one that is built in for the arch; opencl: "" = not known
   int group_threads = 256;   // work-items of a work-group at most
   i64 shared_bytes = 32 << 10;  // memory of a work-group
 
@@ -46,6 +46,10 @@ struct Target {
 inline bool is_device_file(std::string_view gpu) { return gpu.find_first_of("/.") != std::string_view::npos; }
 
 inline bool is_device(const Target& target) { return target.kind != TargetKind::Cpu; }
+// Is it known to be a GPU? An OpenCL device is where the target says which (`gpu`).
+inline bool is_gpu(const Target& target) {
+  return target.kind == TargetKind::Cuda || (target.kind == TargetKind::OpenCl && !target.gpu.empty());
+}
 
 // One `key: value` of a target, as the user wrote it. `span` is where the value stands.
 struct TargetOption {
@@ -67,8 +71,8 @@ std::optional<Target> parse_target(std::string_view text, std::size_t offset,
 
 // The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits,
 // vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line, vtcm_bytes. `{kind: opencl, device: 0}` and `{kind: cuda, arch: sm_80}` take
-// device (a number; of cuda a name such as a100, from which arch follows, or a file), arch, vector_bits, vector_registers,
-// group_threads, shared_bytes; no device is asked for them. What is not given comes from this
+// device (a number; of cuda a name such as a100, from which arch follows, or a file), arch, gpu (opencl only: the same names
+// or a file), vector_bits, vector_registers, group_threads, shared_bytes; no device is asked for them. What is not given comes from this
 // machine, or from the cpu's entry if a cpu or triple is given (then threads is 1). `whole` is the
 // place of errors about what is missing.
 std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,

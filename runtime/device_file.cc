@@ -117,7 +117,7 @@ std::optional<GpuDevice> device_of(const Target& target, std::string& errors) {
   const std::string& named = target.gpu;
   if (!named.empty()) {
     std::optional<GpuDevice> device = is_device_file(named) ? from_file(named, errors) : built_in(named, errors);
-    if (!device || is_same_arch(device->arch, target.arch)) return device;
+    if (!device || target.kind != TargetKind::Cuda || is_same_arch(device->arch, target.arch)) return device;
     errors += cat("the device `", named, "` has the arch ", device->arch, ", but the target says ", target.arch, "\n");
     return std::nullopt;
   }

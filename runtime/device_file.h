@@ -17,9 +17,9 @@ std::optional<GpuDevice> parse_device(Diagnostics& diagnostics);
 // Names of the built-in ones, sorted.
 std::vector<std::string> built_in_devices();
 
-// The device of a `cuda` target: the file or built-in description that it names, else the built-in one of its arch.
-// nullopt with every problem as text in `errors`: no such file, a wrong file, an arch that is not the target's, an arch
-// without description.
+// The device of a target that is_gpu: the file or built-in description that it names, else the built-in one of its arch.
+// nullopt with every problem as text in `errors`: no such file, a wrong file, an arch that is not that of a cuda target, an
+// arch without description.
 std::optional<GpuDevice> device_of(const Target& target, std::string& errors);
 
 }  // namespace tw

@@ -48,7 +48,7 @@ CandidateSpace make_candidate_space(const Program& program, const std::vector<ru
                                     const std::function<bool()>& stop) {
   CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target), .feature_target = feature_target_of(target)};
   std::string unknown;  // a device without a description: only ranking would need one
-  if (target.kind == TargetKind::Cuda) made.gpu = device_of(target, unknown);
+  if (is_gpu(target)) made.gpu = device_of(target, unknown);
   made.space = build_space(program, uses, library, made.facts, errors, seed, stop);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
   return made;

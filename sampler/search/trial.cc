@@ -30,7 +30,7 @@ BuiltKernel build_device_kernel(const Program& program, const Target& target, Bu
 LoweringOptions lowering_options(const Target& target) {
   LoweringOptions options{.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .vtcm_bytes = target.vtcm_bytes, .threads = target.threads};
   // Register tiles, and with them the bodies that are repeated for the ends of tiles, grow with the vector registers.
-  if (target.kind != TargetKind::Cuda)
+  if (!is_gpu(target))
     options.max_instructions = std::max<i64>(options.max_instructions, 125 * target.vector_registers);
   return options;
 }

@@ -82,7 +82,7 @@ class Tuner {
     std::set<std::string> unknown;
     for (const TuneTask& task : tasks_) {
       std::string why;
-      if (task.target.kind == TargetKind::Cuda && !device_of(task.target, why) && unknown.insert(why).second)
+      if (is_gpu(task.target) && !device_of(task.target, why) && unknown.insert(why).second)
         observer_.on_message(why.substr(0, why.find_last_not_of('\n') + 1) + ". Until then candidates are ranked as for a processor before they are measured");
     }
     if (database_.damaged() > 0) {

@@ -136,6 +136,32 @@ INSTANTIATE_TEST_SUITE_P(Own, SharedGroups,
                          ::testing::Values(std::pair{"cuda", "cuda -arch=sm_80"}, std::pair{"opencl", "opencl"}),
                          [](const auto& info) { return info.param.first; });
 
+// An OpenCL device that is said to be a GPU: its analytic model drafts, and wants a warp of work-items at least along one axis. Devices of which
+// nothing is said are ranked as processors, which want few.
+TEST(OpenCl, DraftsAreThoseOfTheGpuThatATargetNames) {
+  rules::Library library = rules::Library::built_in();
+  OwnedProgram made = workload("matmul", {{"M", i64{512}}, {"N", i64{512}}, {"K", i64{512}}});
+  std::string errors;
+  auto threads_of_best = [&](const char* text) {
+    CandidateSpace space = make_candidate_space(made.program, *library.find_set("opencl"), library, device(text), errors);
+    CandidateBuilder builder(space);
+    i64 threads = 0;
+    double best = 0;
+    for (std::size_t n = 0; n < 400; ++n) {
+      Candidate candidate;
+      Rng rng(n);
+      if (!builder.draw(static_cast<int>(n % space.space.sketches.size()), candidate, rng)) continue;
+      Result<Program> program = builder.build(candidate, &rng);
+      if (!program || (best > 0 && candidate.draft >= best)) continue;
+      best = candidate.draft, threads = 1;
+      for_each<For>(program->body, [&](const For* loop) { if (is_thread_loop(loop)) threads = std::max(threads, loop->extent); });
+    }
+    return threads;
+  };
+  EXPECT_GE(threads_of_best("opencl -gpu=a100"), 32);
+  EXPECT_LE(threads_of_best("opencl"), 8);
+}
+
 // Halves on tensor cores: the lanes' loops are what is interpreted.
 TEST(TensorCores, DrawsComputeTheSame) {
   for (const char* set : {"cuda", "reference-cuda-tensorcore"}) {

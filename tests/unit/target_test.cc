@@ -87,6 +87,15 @@ TEST(Target, DevicesHaveFieldsOfTheirOwn) {
       |            ^~~~~
 note: did you mean `sm_80`?
 )");
+  Target gpu = *parse("opencl -device=1 -gpu=rtx4090").target;
+  EXPECT_EQ(to_string(gpu), "opencl -device=1 -gpu=rtx4090");
+  EXPECT_EQ(gpu.vector_bits, 128);
+  EXPECT_EQ(gpu.group_threads, 1024);
+  EXPECT_EQ(gpu.shared_bytes, 48 << 10);
+  EXPECT_EQ(parse("opencl -gpu=rtx4090 -shared-bytes=16384").target->shared_bytes, 16384);
+  EXPECT_EQ(parse("opencl -gpu=here/mine.yaml").target->gpu, "here/mine.yaml");
+  EXPECT_NE(parse("opencl -gpu=rtx4091").errors.find("did you mean `rtx4090`?"), std::string::npos);
+  EXPECT_NE(parse("cuda -arch=sm_80 -gpu=a100").errors, "") << "there it is the device";
   EXPECT_NE(parse("opencl -threads=2").errors, "") << "a device has no such option";
   EXPECT_NE(parse("cpu -device=1").errors, "");
 }
