@@ -112,6 +112,7 @@ const OwnColumn kOwn[] = {
     {"is_shared_copy", [](const Own& o) { return flag(o.profile.is_shared_copy); }},
     {"shared_reads", [](const Own& o) { return slog(o.profile.shared_reads); }},
     {"stages", [](const Own& o) { return slog(o.profile.stages - 1); }},
+    {"is_async", [](const Own& o) { return flag(o.profile.is_async && o.profile.is_shared_copy); }},
     {"is_mma", [](const Own& o) { return flag(o.profile.is_mma); }},
     {"prefetch", [](const Own& o) { return slog(o.profile.prefetch); }},
 };

@@ -67,6 +67,7 @@ void StoreProfiler::count_grid(const FlatProgram& program, const FlatStore& stor
     out.is_bound |= loop.kind == LoopKind::Bind;
     if (loop.axis >= 0) (loop.axis < 3 ? out.groups : out.group_threads) *= static_cast<double>(loop.extent);
     out.stages = std::max(out.stages, static_cast<double>(loop.stages));
+    out.is_async |= loop.is_async;
     out.is_mma |= loop.is_mma;
     out.prefetch = std::max(out.prefetch, static_cast<double>(loop.prefetch));
   }

@@ -45,6 +45,7 @@ struct StoreProfile {
   double shared_reads = 0;       // operands in shared memory
   bool is_shared_copy = false;   // the target is there
   double stages = 1;             // copies run stages - 1 passes ahead
+  bool is_async = false;         // an asynchronous copy
   bool is_mma = false;           // part of a matrix instruction
   double prefetch = 0;           // bytes ahead; on processors
 

@@ -128,7 +128,7 @@ vectorize(jv)
 
 TEST(Features, GridOfADevice) {
   test::Scheduled tiled("matmul(M = 16, N = 32, K = 16)", {}, cat(test::gpu_gemm_schedule({.ty = 2, .tx = 4, .rows = 2, .columns = 4, .depth = 4}),
-                                                                  "pipeline(k0, 3)\n"));
+                                                                  "pipeline(k0, 3)\nfirst = get_block(\"A_shared\")\nmake_async(first)\n"));
   std::vector<Row> rows = rows_of(tiled.program());
   ASSERT_EQ(rows.size(), 4u);  // two copies, the sum, and the copy out
   for (const Row& row : rows) {
@@ -142,6 +142,7 @@ TEST(Features, GridOfADevice) {
     EXPECT_NEAR(row.at("vthread"), slog(1), 1e-5);
   }
   for (int copy : {0, 1}) EXPECT_EQ(rows[copy].at("is_shared_copy"), 1);
+  for (int store : {0, 1, 2, 3}) EXPECT_EQ(rows[store].at("is_async"), store == 0);
   const Row& sum = rows[2];
   EXPECT_EQ(sum.at("is_shared_copy"), 0);
   EXPECT_NEAR(sum.at("shared_reads"), slog(2), 1e-5);
