@@ -15,6 +15,7 @@ constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
 constexpr double kAhead = 4;                              // loads of a serial loop that are under way at once
 constexpr i64 kMmaRow = 16, kMmaRows = 8, kLdmatrix = 4;  // bytes and rows of a piece of an operand; pieces that come at once
+constexpr double kIrregular = 0.5;                         // 0: blocks wait in turn; 1: at random moments
 constexpr double kOverlapLoss = 0.2;              // of units that work beside the busiest one
 constexpr double kLeastL1 = 16 << 10;
 constexpr double kWidest = 16;          // bytes of one load
@@ -559,6 +560,18 @@ void GpuDraft::add_traffic(const FlatProgram& program, const FlatStore& store, K
   kernel.dram_bytes += store.share * (fits ? unique : std::clamp(by_waves, unique, through_l2));
 }
 
+namespace {
+
+// The share of time in which none of the blocks of a multiprocessor computes, if each of them waits `wait` times as long as
+// it computes, in pieces of random length: the machine repairman's closed queue.
+double idle_share(int blocks, double wait) {
+  double states = 1, term = 1;
+  for (int waiting = blocks; waiting > 0; --waiting) states += term *= waiting / std::max(wait, 1e-6);
+  return 1 / states;
+}
+
+}  // namespace
+
 void GpuDraft::finish(KernelEstimate& kernel) const {
   if (kernel.occupancy == 0) {
     kernel.seconds = kImpossible;
@@ -572,7 +585,10 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarp), here = std::ceil(blocks / processors);
   double of_warp = std::max(kernel.fma, kernel.issue) * kSchedulers / warps;
   double alone = std::max({work, kernel.warp_instructions, std::ceil(warps / kSchedulers) * of_warp}) + kernel.wait;
-  double cycles = std::max({here * work, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
+  // Blocks that do the same are more regular than that.
+  auto resident = static_cast<int>(std::min<double>(kernel.occupancy, here));
+  double computing = 1 - kIrregular * idle_share(resident, kernel.wait / std::max(work, 1e-9));
+  double cycles = std::max({here * work / computing, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
   double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
   double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
   kernel.seconds =

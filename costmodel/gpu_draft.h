@@ -4,9 +4,10 @@
 //
 // Every top-level nest is a kernel. Of each (t, wait in cycles of a block; G blocks, S multiprocessors, occupancy o):
 //   time    launch + max(dram / bandwidth, l2 / bandwidth, sm / clock)
-//   sm      max(ceil(G / S) * t, ceil(G / (S * o)) * (t + wait)): what is done there takes its time, and what a block
-//           waits for is hidden by the blocks beside it only. A block alone takes no less than a warp's instructions,
-//           and warps are dealt to 4 schedulers with a quarter of the lanes each.
+//   sm      max(ceil(G / S) * t / u, ceil(G / (S * o)) * (t + wait)): what is done there takes its time, and what a block
+//           waits for is hidden by the blocks beside it only, and not all of it: u is 1 less half the time in which all
+//           of them wait if they do so at random moments (the machine repairman's queue). A block alone takes no less
+//           than a warp's instructions, and warps are dealt to 4 schedulers with a quarter of the lanes each.
 //   t       max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
 //   fma     multiply-adds of all warps / lanes, or those of tensor cores where a nest is marked for them
 //   issue   instructions of all warps / 4; tests of a copy, where padding begins, once for each load
@@ -22,7 +23,7 @@
 //   dram    every byte once where all fits into L2, else once for each wave of blocks, which are numbered along x first:
 //           a raster shows in what the blocks of a wave share
 // Shared memory is the most that buffers need at once: those that are not needed together take turns (share_storage.h).
-// The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.2, 1/4 and 1/n^2 are
+// The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.2, 1/4, 1/2 and 1/n^2 are
 // guesses until there are measurements to fit them to.
 #pragma once
 #include <array>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "backends/cuda/promised_opcodes.h"
 #include "dsl/base/clock.h"
@@ -21,6 +22,43 @@ struct Attempt {
   bool was_compiled = false;
 };
 
+// What evolution proposes, with what the model thinks of it.
+struct Proposal {
+  Candidate candidate;
+  double seconds = 0;
+  std::vector<i64> family;
+};
+
+std::vector<i64> family_of(const std::vector<KernelEstimate>& kernels) {
+  std::vector<i64> out;
+  for (const KernelEstimate& kernel : kernels)
+    out.insert(out.end(), {kernel.blocks(), kernel.block_threads(), static_cast<i64>(kernel.shared_bytes)});
+  return out;
+}
+
+constexpr double kNearlyAsFast = 1.25;
+
+template <class T>
+void sort_by_seconds(std::vector<T>& list) {
+  std::stable_sort(list.begin(), list.end(), [](const T& a, const T& b) { return a.seconds < b.seconds; });
+}
+
+// The best first; before the second one of a family the first of all others that are nearly as fast.
+template <class T>
+void spread_families(std::vector<T>& list) {
+  sort_by_seconds(list);
+  std::set<std::vector<i64>> met;
+  double best = list.empty() ? 0 : list[0].seconds;
+  std::stable_partition(list.begin(), list.end(), [&](const T& one) {
+    return one.seconds <= kNearlyAsFast * best && met.insert(one.family).second;
+  });
+}
+
+template <class T>
+void keep(std::vector<T>& list, int count) {
+  if (static_cast<int>(list.size()) > count) list.erase(list.begin() + count, list.end());
+}
+
 class FinalistSearch {
  public:
   FinalistSearch(const TuneTask& task, const FinalistOptions& options, CandidateSpace space,
@@ -35,9 +73,9 @@ class FinalistSearch {
   FinalistResult run() {
     for (int round = 0; round < options_.rounds && !stop_; ++round) {
       double begin = seconds_now();
-      std::vector<Candidate> proposed =
-          evolve(space_, elites_, tried_, nullptr, 2 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
-                 evolution_, known_, result_.stats);
+      std::vector<Candidate> proposed = of_all_families(
+          evolve(space_, elites_, tried_, nullptr, 32 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
+                 evolution_, known_, result_.stats));
       result_.search_seconds += seconds_now() - begin;
       if (proposed.empty()) break;
       bool is_better = compile(proposed);
@@ -48,6 +86,26 @@ class FinalistSearch {
 
  private:
   bool is_full() const { return static_cast<int>(result_.finalists.size()) >= options_.count; }
+
+  // Of many candidates twice as many as there are places.
+  std::vector<Candidate> of_all_families(const std::vector<Candidate>& candidates) const {
+    std::vector<Proposal> proposals;
+    CandidateBuilder builder(space_);
+    GpuDraft draft(*space_.gpu);
+    for (const Candidate& candidate : candidates) {
+      Candidate copy = candidate;
+      Result<Program> program = builder.build(copy, nullptr);
+      TW_CHECK(program, "a candidate that was built cannot be built again");
+      double seconds = draft.seconds(*program);
+      proposals.push_back({candidate, seconds, family_of(draft.kernels())});
+    }
+    spread_families(proposals);
+    keep(proposals, 2 * options_.count);
+    sort_by_seconds(proposals);
+    std::vector<Candidate> out;
+    for (Proposal& proposal : proposals) out.push_back(std::move(proposal.candidate));
+    return out;
+  }
 
   // True if a finalist came of it.
   bool compile(const std::vector<Candidate>& proposed) {
@@ -71,11 +129,10 @@ class FinalistSearch {
       is_better |= worst == 0 || one.finalist->seconds < worst;
       result_.finalists.push_back(std::move(*one.finalist));
     }
-    std::stable_sort(result_.finalists.begin(), result_.finalists.end(),
-                     [](const Finalist& a, const Finalist& b) { return a.seconds < b.seconds; });
-    while (!stop_ && check_best()) {
-    }
-    if (is_full()) result_.finalists.erase(result_.finalists.begin() + options_.count, result_.finalists.end());
+    spread_families(result_.finalists);
+    while (!stop_ && check_best()) spread_families(result_.finalists);
+    keep(result_.finalists, options_.count);
+    sort_by_seconds(result_.finalists);
     elites_.clear();
     for (const Finalist& finalist : result_.finalists) elites_.push_back(finalist.candidate);
     return is_better;
@@ -150,6 +207,7 @@ class FinalistSearch {
     GpuDraft draft(*space_.gpu);
     finalist.seconds = draft.seconds(program, registers);
     std::vector<KernelEstimate> estimate = draft.kernels();  // with the registers that ptxas gave
+    finalist.family = family_of(estimate);
     std::size_t prepacked = manifest.prepack_launches.size();
     for (std::size_t i = 0; i < estimate.size() && prepacked + i < finalist.kernels.size(); ++i)
       finalist.kernels[prepacked + i].seconds = estimate[i].seconds;

@@ -46,6 +46,7 @@ struct Finalist {
   cuda::Compiled compiled;
   std::vector<FinalistFit> kernels;      // of prepack and run, in the order of their launches
   double seconds = 0;                    // predicted
+  std::vector<i64> family;               // blocks, threads and shared memory of its kernels; see find_finalists
   GateVerdict gate;
   bool is_checked = false;  // by the gate, if there is one
 };
@@ -66,6 +67,9 @@ struct FinalistResult {
   double search_seconds = 0, compile_seconds = 0;  // wall time
 };
 
+// Those whose kernels have as many blocks, threads and shared memory are a family: they differ in little that a model can tell
+// apart. Of each family one is taken before a second one of any, as long as it is predicted to take at most a quarter longer
+// than the best: what is measured then says more.
 // The same options give the same finalists for any number of threads, unless *stop is set in between.
 FinalistResult find_finalists(const TuneTask& task, const rules::Library& library, const FinalistOptions& options,
                               const std::atomic<bool>& stop);
