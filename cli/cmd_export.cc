@@ -1,4 +1,4 @@
-// tracewright export: the best kernels of a task list as one C library.
+// tracewright export: the best kernels of a task list, the first finalists of a folder, or what a trace file makes, as one C library.
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
@@ -7,10 +7,12 @@
 #include "cli/commands.h"
 #include "cli/loaded_list.h"
 #include "cli/output.h"
+#include "cli/rebuild.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "runtime/export_device.h"
+#include "runtime/finalist_files.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -32,8 +34,7 @@ std::string library_name(const Options& options) {
   return name;
 }
 
-std::string doc_of(const TuneTask& task) {
-  const Program& program = task.program.program;
+std::string doc_of(const Program& program) {
   return cat("workload ", program.name, ", ", count_flops(program) * 1e-6,
              " million operations a call");
 }
@@ -44,12 +45,59 @@ std::optional<ExportedTask> export_task(Database& database, const TuneTask& task
   std::optional<StoredKernel> stored = best_kernel(database, task, kernel_symbol(library, task.name));
   if (!stored) return std::nullopt;
   return ExportedTask{task.name,
-                      doc_of(task),
+                      doc_of(task.program.program),
                       std::move(stored->kernel),
                       task.target,
                       stored->record.seconds,
                       stored->record.id,
                       print_trace_file({stored->record.version, key_of(task).target, task.program, stored->file.trace})};
+}
+
+bool add_tasks_of_list(const Options& options, ExportPlan& plan, int& code) {
+  std::optional<LoadedList> list = load_list(options.file);
+  if (!list) return code = Usage, false;
+  std::optional<Database> database = open_database(
+      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+  if (!database) return code = Environment, false;
+  for (const TuneTask& task : list->tasks) {
+    std::optional<ExportedTask> exported = export_task(*database, task, plan.library);
+    if (!exported) return code = TargetMissed, false;
+    plan.tasks.push_back(std::move(*exported));
+  }
+  return true;
+}
+
+// What a trace file makes, measured or not.
+bool add_trace(const std::string& path, const std::string& text, const std::string& task, ExportPlan& plan) {
+  std::optional<TraceFile> file = read_trace_file(path, text);
+  if (!file) return false;
+  std::string name = task.empty() ? std::string(file->program.program.name) : task, error;
+  Target target = target_of(*file);
+  std::optional<Rebuilt> rebuilt = rebuild(file->program, file->trace, target, error);
+  std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, target, kernel_symbol(plan.library, name), error) : std::nullopt;
+  if (!kernel) return say(cat(path, ": ", error)), false;
+  plan.tasks.push_back({.name = name, .doc = doc_of(file->program.program), .kernel = std::move(*kernel), .target = target, .trace_file = text});
+  return true;
+}
+
+// Of each task the finalist that is predicted to be the fastest.
+bool add_finalists(const std::string& folder, ExportPlan& plan) {
+  std::string error;
+  std::optional<std::vector<FinalistFile>> finalists = read_finalists(folder, error);
+  if (!finalists) return say(error), false;
+  for (const FinalistFile& finalist : *finalists) {
+    if (finalist.rank == 1 && !add_trace(cat(folder, ": the trace of ", finalist.task), finalist.trace_file, finalist.task, plan)) return false;
+  }
+  return plan.tasks.empty() ? (say(cat(folder, " holds no finalist")), false) : true;
+}
+
+bool add_tasks(const Options& options, ExportPlan& plan, int& code) {
+  code = Usage;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options.file, ignored)) return add_finalists(options.file, plan);
+  if (!options.file.ends_with(".tw")) return add_tasks_of_list(options, plan, code);
+  std::optional<std::string> text = read_file(options.file);
+  return text && add_trace(options.file, *text, "", plan);
 }
 
 // Of kernels for OpenCL, where their device is there; else says that there are none.
@@ -61,24 +109,20 @@ void add_binaries(ExportPlan& plan) {
   }
 }
 
-int export_list(const Options& options) {
-  std::optional<LoadedList> list = load_list(options.file);
-  if (!list) return Usage;
-  std::optional<Database> database = open_database(
-      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
-  if (!database) return Environment;
+int export_library(const Options& options) {
   ExportPlan plan{library_name(options),
                   {},
                   options.make_static || !options.make_shared,
                   options.make_shared || !options.make_static};
-  for (const TuneTask& task : list->tasks) {
-    std::optional<ExportedTask> exported = export_task(*database, task, plan.library);
-    if (!exported) return TargetMissed;
-    bool fits = plan.tasks.empty() || (plan.tasks[0].target.triple == task.target.triple && plan.tasks[0].target.kind == task.target.kind);
-    if (!fits) return say("one library cannot hold kernels for different triples or kinds of targets"), Usage;
-    plan.tasks.push_back(std::move(*exported));
+  int code = Ok;
+  if (!add_tasks(options, plan, code)) return code;
+  for (const ExportedTask& task : plan.tasks) {
+    const Target &first = plan.tasks[0].target, &here = task.target;
+    if (first.triple == here.triple && first.kind == here.kind) continue;
+    return say("one library cannot hold kernels for different triples or kinds of targets"), Usage;
   }
   bool for_device = is_device(plan.tasks[0].target);
+  if (for_device && (options.make_static || options.make_shared)) return say("--static and --shared are for processors: kernels for devices are loaded by the launcher"), Usage;
   add_binaries(plan);
   ExportResult result = for_device ? write_device_export(plan, options.output) : write_export(plan, options.output);
   if (!result.note.empty()) say(result.note);
@@ -96,19 +140,21 @@ int run_export(int count, char** words) {
       make_app("export",
                "Write the best kernels of a task list as one C library: header, objects, archive, "
                "shared library, manifest, traces.\n"
-               "The library needs nothing of tracewright and checks the CPU when it is loaded.",
+               "The library needs nothing of tracewright and checks the CPU when it is loaded. For devices: "
+               "source, machine code, manifest, traces, and a launcher in C with its header.",
                "examples:\n  tracewright export examples/quickstart.yaml --database quickstart.db "
                "--output kernels\n"
-               "  cc -Ikernels program.c kernels/libquickstart.a -lm");
-  app->add_option("FILE", options.file, "the task list, YAML")->required();
+               "  cc -Ikernels program.c kernels/libquickstart.a -lm\n"
+               "  tracewright export found --output kernels --name lib    # what `tune --compile-only` has put into found");
+  app->add_option("FILE", options.file, "the task list, YAML; or a folder of finalists, of which each task's first one is taken; or a trace file (.tw)")->required();
   app->add_option("--database", options.database, "the database, instead of the list's");
   app->add_option("--output", options.output, "folder to write to")->required();
   app->add_option("--name", options.name,
                   "of the library and prefix of its symbols; default: the name of the list");
-  app->add_flag("--static", options.make_static, "only the archive");
-  app->add_flag("--shared", options.make_shared, "only the shared library");
+  app->add_flag("--static", options.make_static, "only the archive; not for devices");
+  app->add_flag("--shared", options.make_shared, "only the shared library; not for devices");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
-  return export_list(options);
+  return export_library(options);
 }
 
 }  // namespace tw::cli

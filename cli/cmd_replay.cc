@@ -117,10 +117,7 @@ const Printer* find_printer(const std::string& name) {
 std::optional<std::vector<Recipe>> from_trace_file(const std::string& path) {
   std::optional<std::string> text = read_file(path);
   if (!text) return std::nullopt;
-  Source source{path, *text};
-  Diagnostics diagnostics(source);
-  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-  std::fputs(diagnostics.render().c_str(), stderr);
+  std::optional<TraceFile> file = read_trace_file(path, *text);
   if (!file) return std::nullopt;
   std::string name(file->program.program.name);
   return std::vector<Recipe>{{name, std::move(*file)}};

@@ -76,11 +76,7 @@ Record record_of(const FinalistFile& finalist, const TraceFile& file, const std:
 }
 
 std::optional<TraceFile> read_trace(const FinalistFile& finalist, const std::string& folder) {
-  Source source{cat(folder, ": trace of ", finalist.task, ", rank ", finalist.rank), finalist.trace_file};
-  Diagnostics diagnostics(source);
-  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-  std::fputs(diagnostics.render().c_str(), stderr);
-  return file;
+  return read_trace_file(cat(folder, ": trace of ", finalist.task, ", rank ", finalist.rank), finalist.trace_file);
 }
 
 // The other tasks go on.

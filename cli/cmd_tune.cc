@@ -239,7 +239,7 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
   }
   catch_interrupts();
   std::string output = options.output.empty() ? std::filesystem::path(options.file).stem().string() + "_finalists" : options.output;
-  return compile_only(list, {output, options.finalists, tuning.seed, options.threads, options.json}, stop_wanted);
+  return compile_only(list, {output, options.finalists, tuning.seed, options.threads, tuning.seconds, options.json}, stop_wanted);
 }
 
 // Said before anything is searched.

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/finalist_files.h"
 #include "runtime/trace_file.h"
@@ -108,8 +109,6 @@ bool keep_wrong(const TuneTask& task, const FinalistResult& result, const std::s
   std::string path = cat(folder, "/", task.name, "_wrong.tw");
   say(cat(task.name, ": the emulator finds a wrong kernel in the space; `tracewright replay ", path,
           " --check` shows it again, `tracewright reduce` makes it small"));
-  std::error_code ignored;  // the file below says whether the folder is there
-  std::filesystem::create_directories(folder, ignored);
   return write_file(path, print_trace_file({TW_VERSION, to_string(task.target), task.program, *found->second.trace}));
 }
 
@@ -123,19 +122,25 @@ GateVerdict ask(const EmulationGate& gate, const Kernel& source) {
 }  // namespace
 
 int compile_only(const LoadedList& list, const CompileOnlyOptions& options, const std::atomic<bool>& stop) {
+  std::error_code unusable;
+  std::filesystem::create_directories(options.output, unusable);
+  if (unusable) return say(cat("cannot make the folder ", options.output, ": ", unusable.message())), Environment;
   std::vector<FinalistFile> files;
   boost::json::array tasks;
   int code = Ok;
+  double end = seconds_now() + options.seconds;
   for (const TuneTask& task : list.tasks) {
     if (stop) break;
     FinalistOptions search{
         .count = options.finalists, .seed = options.seed, .threads = options.threads, .rules = list.list.rules.value};
+    double left = static_cast<double>(list.tasks.size() - tasks.size());
+    if (options.seconds > 0) search.seconds = std::max(1.0, (end - seconds_now()) / left);
     EmulationGate gate(task.program.program);
     search.gate = [&gate](const Kernel& source) { return ask(gate, source); };
     FinalistResult result = find_finalists(task, list.library, search, stop);
     tasks.push_back(to_json(task, result));
     if (!result.problem.empty()) return say(cat(task.name, ": ", result.problem)), Environment;
-    if (!options.json) print_task(task, result, count_flops(task.program.program));
+    if (!options.json) print_task(task, result, count_flops(task.program.program)), std::fflush(stdout);
     if (!keep_wrong(task, result, options.output)) return Environment;
     for (const Finalist& finalist : result.finalists) {
       if (finalist.gate.not_run.empty()) continue;
@@ -152,7 +157,8 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
   if (!options.json)
     std::printf("\n%zu finalists in %s; on a machine with such a GPU: tracewright run-manifest %s\n", files.size(),
                 options.output.c_str(), options.output.c_str());
-  return stop ? Interrupted : code;
+  if (!stop) return code;
+  return say(cat("interrupted: ", tasks.size(), " of ", list.tasks.size(), " tasks were begun, the last one is not whole")), Interrupted;
 }
 
 }  // namespace tw::cli

@@ -14,6 +14,7 @@ struct CompileOnlyOptions {
   int finalists = 8;   // of each task
   u64 seed = 0;
   int threads = 0;
+  double seconds = 0;  // of all tasks; 0 = no limit
   bool json = false;
 };
 

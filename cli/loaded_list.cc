@@ -245,6 +245,16 @@ void check_rule_set(const TaskList& list, const std::string& flag, const rules::
   maker.add_errors(about_flag.render());
 }
 
+// The description of a device by the path that means the same wherever the program is started, since a task's target is its key
+// in databases. Targets are texts of words: where the whole path has others, the one from here.
+Target with_whole_path(Target target, const std::string& path) {
+  target.gpu = std::filesystem::absolute(path).lexically_normal().string();
+  Source text{"target", to_string(target)};
+  Diagnostics ignored(text);
+  if (parse_target(text.text, 0, ignored) != target) target.gpu = is_device_file(path) ? path : "./" + path;
+  return target;
+}
+
 }  // namespace
 
 std::optional<LoadedList> load_list(const std::string& path, const std::string& rules) {
@@ -263,7 +273,7 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
     if (entry.layout.value == TaskLayout::Free) mark_free_layout(*program);
     if (entry.tolerance.given) program->program.tolerance = entry.tolerance.value;
     Target target = entry.target.given ? entry.target.value : out.list.target.value;
-    if (is_device_file(target.gpu)) target.gpu = maker.resolve(target.gpu);
+    if (is_device_file(target.gpu)) target = with_whole_path(target, maker.resolve(target.gpu));
     out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
   }
   add_modules(out, maker, diagnostics);

@@ -1,5 +1,7 @@
 #include "cli/rebuild.h"
 
+#include <cstdio>
+
 #include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
@@ -57,6 +59,14 @@ std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std:
     return std::nullopt;
   }
   return std::move(*kernel);
+}
+
+std::optional<TraceFile> read_trace_file(const std::string& path, const std::string& text) {
+  Source source{path, text};
+  Diagnostics diagnostics(source);
+  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
+  std::fputs(diagnostics.render().c_str(), stderr);
+  return file;
 }
 
 std::optional<TraceFile> trace_file_of(Database& database, const Record& record,

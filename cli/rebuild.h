@@ -37,6 +37,9 @@ std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std:
 std::optional<TraceFile> trace_file_of(Database& database, const Record& record,
                                        std::string& error);
 
+// A trace file from its text; nullopt after messages, which name `path`.
+std::optional<TraceFile> read_trace_file(const std::string& path, const std::string& text);
+
 // The resolved target of a trace file: its text was checked when it was read.
 Target target_of(const TraceFile& file);
 

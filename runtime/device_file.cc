@@ -70,7 +70,9 @@ std::optional<GpuDevice> parse_text(const Source& source, std::string& errors) {
 std::optional<GpuDevice> built_in(const std::string& name, std::string& errors) {
   std::string path = built_in_path(name);
   std::optional<std::string_view> text = embedded_text(path);
-  return text ? parse_text({path, std::string(*text)}, errors) : std::nullopt;
+  if (text) return parse_text({path, std::string(*text)}, errors);
+  errors += cat("there is no description of a device `", name, "`; there are ", join(built_in_devices(), ", "), "\n");
+  return std::nullopt;
 }
 
 std::optional<GpuDevice> from_file(const std::string& path, std::string& errors) {

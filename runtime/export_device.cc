@@ -240,14 +240,13 @@ std::string manifest_text(const ExportPlan& plan, const std::vector<std::string>
         {"name", task.name},
         {"doc", task.doc},
         {"target", to_string(task.target)},
-        {"record", task.record},
-        {"microseconds", task.seconds * 1e6},
         {"source", cat("sources/", task.name, extension)},
         {"trace", cat("traces/", task.name, ".tw")},
         {"scratch_bytes", manifest.scratch_shared_bytes},
         {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
         {"prepack",
          {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
+    add_measurement(row, task);
     if (!task.binary.bytes.empty())
       row["binary"] = {{"file", cat("sources/", task.name, ".bin")}, {"device", task.binary.device}, {"driver", task.binary.driver}};
     if (!binaries[i].empty()) row["cubin"] = cat("cubins/", task.name, ".cubin");

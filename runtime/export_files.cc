@@ -37,6 +37,12 @@ std::string embedded_file(std::string_view path) {
   return std::string(*text);
 }
 
+void add_measurement(boost::json::object& entry, const ExportedTask& task) {
+  if (task.record == 0) return;
+  entry["record"] = task.record;
+  entry["microseconds"] = task.seconds * 1e6;
+}
+
 boost::json::array export_arguments(const std::vector<KernelArgument>& arguments) {
   boost::json::array out;
   for (const KernelArgument& argument : arguments) {

@@ -2,6 +2,7 @@
 // runtime/export*.cc only.
 #pragma once
 #include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ class ExportFolder {
 
 // A source file that is built into the program, by its path in the tree.
 std::string embedded_file(std::string_view path);
+// Where a kernel was measured: the record and the time.
+void add_measurement(boost::json::object& entry, const ExportedTask& task);
 boost::json::array export_arguments(const std::vector<KernelArgument>& arguments);
 boost::json::array export_launches(const std::vector<KernelLaunch>& launches);
 

@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -232,6 +233,18 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
   return out;
 }
 
+// Finalists of an earlier search, which the new manifest does not name: files called as base_of() does.
+void remove_old(const std::string& folder) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> old;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    std::string rank = entry.path().stem().string(), extension = entry.path().extension().string();
+    bool is_rank = rank.size() >= 2 && rank.find_first_not_of("0123456789") == std::string::npos;
+    if (is_rank && (extension == ".cu" || extension == ".ptx" || extension == ".cubin" || extension == ".tw")) old.push_back(entry.path());
+  }
+  for (const std::filesystem::path& file : old) std::filesystem::remove(file, ignored);
+}
+
 }  // namespace
 
 ExportResult write_finalists(const std::vector<FinalistFile>& finalists, const std::string& path) {
@@ -241,7 +254,10 @@ ExportResult write_finalists(const std::vector<FinalistFile>& finalists, const s
   std::set<std::string> tasks;
   bool good = folder.make({""});
   for (const FinalistFile& finalist : finalists) {
-    if (tasks.insert(finalist.task).second) good = good && folder.make({finalist.task.c_str()});
+    if (tasks.insert(finalist.task).second) {
+      good = good && folder.make({finalist.task.c_str()});
+      remove_old(cat(path, "/", finalist.task));
+    }
     std::string base = base_of(finalist);
     good = good && folder.write(base + ".cu", finalist.source) && folder.write(base + ".ptx", finalist.ptx) &&
            folder.write(base + ".cubin", finalist.kernel.code) && folder.write(base + ".tw", finalist.trace_file);

@@ -1,6 +1,7 @@
 #include "sampler/search/finalists.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -68,10 +69,11 @@ class FinalistSearch {
     // Where nothing is learned from it, what the model thinks little of is not worth a compilation.
     evolution_.epsilon = 0;
     evolution_.unproven_share = 1;
+    if (options.seconds > 0) end_ = seconds_now() + options.seconds;
   }
 
   FinalistResult run() {
-    for (int round = 0; round < options_.rounds && !stop_; ++round) {
+    for (int round = 0; round < options_.rounds && !(round == 0 ? stop_.load() : is_over()); ++round) {
       double begin = seconds_now();
       std::vector<Candidate> proposed = of_all_families(
           evolve(space_, elites_, tried_, nullptr, 32 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
@@ -85,6 +87,7 @@ class FinalistSearch {
   }
 
  private:
+  bool is_over() const { return stop_ || seconds_now() >= end_; }
   bool is_full() const { return static_cast<int>(result_.finalists.size()) >= options_.count; }
 
   // Of many candidates twice as many as there are places.
@@ -112,7 +115,8 @@ class FinalistSearch {
     std::vector<Attempt> attempts(proposed.size());
     double begin = seconds_now();
     parallel_for(static_cast<int>(proposed.size()), evolution_.threads, [&](int item, int) {
-      if (!stop_) attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
+      bool is_first = result_.finalists.empty() && item < evolution_.threads;
+      if (is_first ? !stop_ : !is_over()) attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
     });
     result_.compile_seconds += seconds_now() - begin;
     bool is_better = false;
@@ -130,7 +134,7 @@ class FinalistSearch {
       result_.finalists.push_back(std::move(*one.finalist));
     }
     spread_families(result_.finalists);
-    while (!stop_ && check_best()) spread_families(result_.finalists);
+    while (!is_over() && check_best()) spread_families(result_.finalists);
     keep(result_.finalists, options_.count);
     sort_by_seconds(result_.finalists);
     elites_.clear();
@@ -232,6 +236,7 @@ class FinalistSearch {
   CandidateSpace space_;
   const std::atomic<bool>& stop_;
   EvolutionOptions evolution_;
+  double end_ = std::numeric_limits<double>::infinity();  // by seconds_now
   KnownCandidates known_;
   HashSet tried_;
   std::vector<Candidate> elites_;

@@ -25,6 +25,7 @@ struct FinalistOptions {
   int rounds = 6;  // of search and compiling, at most
   u64 seed = 0;
   int threads = 0;  // 0 = all this process may use
+  double seconds = 0;  // when they are over, nothing new is begun, the first candidates excepted; 0 = no limit
   std::string rules = "cuda";
   // Stands in for a run on a device: does the source compute what the workload says? Called from several threads, for
   // those only that are among the best; null = none.
@@ -70,7 +71,7 @@ struct FinalistResult {
 // Those whose kernels have as many blocks, threads and shared memory are a family: they differ in little that a model can tell
 // apart. Of each family one is taken before a second one of any, as long as it is predicted to take at most a quarter longer
 // than the best: what is measured then says more.
-// The same options give the same finalists for any number of threads, unless *stop is set in between.
+// The same options give the same finalists for any number of threads, unless *stop is set or time is over in between.
 FinalistResult find_finalists(const TuneTask& task, const rules::Library& library, const FinalistOptions& options,
                               const std::atomic<bool>& stop);
 

@@ -52,6 +52,15 @@ TEST(DeviceFile, AnArchHasADefault) {
 
 TEST(DeviceFile, TargetsSayWhatIsWrong) {
   std::string errors;
+  Target unknown = cuda_target("cuda -arch=sm_80");
+  unknown.gpu = "mine";
+  EXPECT_FALSE(device_of(unknown, errors));
+  EXPECT_EQ(errors, "there is no description of a device `mine`; there are a100, h100, h200, rtx4090\n");
+  unknown.gpu = test::TemporaryDirectory().path() + "/..";  // a folder
+  errors.clear();
+  EXPECT_FALSE(device_of(unknown, errors));
+  EXPECT_NE(errors.find("cannot be read"), std::string::npos) << errors;
+  errors.clear();
   cuda_target("cuda -device=a101", &errors);
   EXPECT_EQ(errors,
             "target:1:14: error: unknown device `a101`\n    1 | cuda -device=a101\n      |              ^~~~\nnote: "

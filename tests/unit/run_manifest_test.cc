@@ -154,6 +154,36 @@ TEST_F(RunManifest, RecordsBecomeAnExport) {
     EXPECT_NE(exported.out.find(name), std::string::npos) << name << "\n" << exported.out;
 }
 
+// Nothing has been measured: what the model thinks best, with its launcher.
+TEST_F(RunManifest, FinalistsBecomeAnExportWithoutADevice) {
+  auto exported = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "export");
+    return test::tracewright(words, {.folder = folder_.path()});
+  };
+  test::Finished all = exported({"out", "--output", "kernels", "--name", "lib"});
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(read(folder_.path() + "/kernels/traces/mm.tw"), read(folder_.path() + "/out/mm/01.tw"));
+  EXPECT_NE(read(folder_.path() + "/kernels/lib.h").find("lib_mm_run"), std::string::npos);
+  EXPECT_FALSE(read(folder_.path() + "/kernels/cubins/mm.cubin").empty());
+  boost::json::value task = boost::json::parse(read(folder_.path() + "/kernels/manifest.json")).at("tasks").at(0);
+  EXPECT_FALSE(task.as_object().contains("microseconds")) << "nobody has measured it";
+  test::Finished one = exported({"out/mm/02.tw", "--output", "second", "--name", "lib"});
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(read(folder_.path() + "/second/lib.h").find("lib_matmul_run"), std::string::npos);
+  EXPECT_NE(exported({"out", "--output", "x", "--static"}).err.find("--static and --shared are for processors"), std::string::npos);
+  EXPECT_NE(exported({"kernels/sources", "--output", "x"}).err.find("manifest.json cannot be read"), std::string::npos);
+}
+
+TEST_F(RunManifest, AnotherSearchReplacesTheFilesOfTheOneBefore) {
+  test::write_file(folder_.path() + "/out/mm/notes.txt", "mine");
+  test::Finished again = test::tracewright({"tune", "list.yaml", "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "out"},
+                                           {.folder = folder_.path()});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/out/mm/01.cu"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/out/mm/02.cu"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/out/mm/notes.txt"));
+}
+
 // The same worker measures for `tune`; a fault of one trial is a record, and the search goes on.
 TEST_F(RunManifest, TuneMeasuresOnADevice) {
   std::string list = kList;
@@ -300,6 +330,8 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
       {"{kind: cuda, arch: sm_81}", "unknown arch `sm_81`", 2},
       {"{kind: cuda, device: a10}", "unknown device `a10`", 2},
       {"{kind: cuda, arch: sm_80, device: none.yaml}", "none.yaml of a device cannot be read", 3},
+      {"{kind: cuda, arch: sm_80, device: ./none}", "none of a device cannot be read", 3},
+      {"{kind: cuda, arch: sm_80, device: ./}", "of a device cannot be read", 3},
   };
   bool has_nvrtc = test::missing_for_nvrtc().empty();
   for (const Row& row : rows) {
@@ -312,6 +344,11 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
     EXPECT_NE(finished.err.find(row.message), std::string::npos) << finished.err;
   }
   test::write_file(folder.path() + "/list.yaml", kList);
+  test::write_file(folder.path() + "/afile", "");
+  test::Finished nowhere = test::tracewright({"tune", "list.yaml", "--compile-only", "--output", "afile"}, {.folder = folder.path()});
+  EXPECT_EQ(nowhere.code, 3);
+  EXPECT_EQ(nowhere.out, "") << "nothing is searched";
+  EXPECT_NE(nowhere.err.find("cannot make the folder afile"), std::string::npos) << nowhere.err;
   if (test::has_cuda_driver()) GTEST_SKIP() << "this machine has a driver";
   test::Finished measured =
       test::tracewright({"tune", "list.yaml"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH="}});
