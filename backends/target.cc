@@ -299,7 +299,13 @@ std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOp
   if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, archs, "arch", arch->span, diagnostics) && good;
   if (gpu) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
   if (!good) return std::nullopt;
-  if (!find_option(options, "shared_bytes")) target.shared_bytes = device_defaults(kind, target.gpu, target.arch).shared_bytes;
+  const TargetOption* shared = find_option(options, "shared_bytes");
+  i64 most_shared = device_defaults(kind, target.gpu, target.arch).shared_bytes;
+  if (shared && kind == TargetKind::Cuda && target.shared_bytes > most_shared) {
+    diagnostics.error(shared->span, cat("a block of ", target.arch, " has at most ", most_shared, " bytes of shared memory"));
+    return std::nullopt;
+  }
+  if (!shared) target.shared_bytes = most_shared;
   return target;
 }
 

@@ -256,9 +256,9 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   }
   if (verdict.kind == EmulationVerdict::Wrong) return say(cat(recipe.name, ": ", verdict.message)), WrongResults;
   if (options.json) return Ok;
-  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %lld work-groups of %s)\n",
-              recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error, static_cast<long long>(report.groups),
-              report.is_complete ? "all" : "more");
+  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %s%lld work-groups)\n",
+              recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error, report.is_complete ? "all " : "only ",
+              static_cast<long long>(report.groups));
   std::printf("%s: %lld bank conflicts in %lld accesses of warps to shared memory (one work-group of each kernel)\n", recipe.name.c_str(),
               static_cast<long long>(report.bank_conflicts), static_cast<long long>(report.warp_accesses));
   return Ok;

@@ -174,6 +174,21 @@ TEST_F(RunManifest, FinalistsBecomeAnExportWithoutADevice) {
   EXPECT_NE(exported({"kernels/sources", "--output", "x"}).err.find("manifest.json cannot be read"), std::string::npos);
 }
 
+// Where the program is started does not change what a target is called.
+TEST_F(RunManifest, ADescriptionOfADeviceHasOnePath) {
+  std::filesystem::create_directory(folder_.path() + "/lists");
+  test::write_file(folder_.path() + "/lists/mine.yaml", read(cat(TW_SOURCE_DIR, "/costmodel/devices/a100.yaml")));
+  std::string list = kList;
+  list.replace(list.find("arch: sm_80"), 11, "arch: sm_80, device: mine.yaml");
+  test::write_file(folder_.path() + "/lists/list.yaml", list);
+  auto target = [&](const std::string& file, const std::string& from) {
+    test::Finished finished = test::tracewright({"tune", file, "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "found"}, {.folder = from});
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return std::string(boost::json::parse(read(from + "/found/manifest.json")).at("finalists").at(0).at("target").as_string());
+  };
+  EXPECT_EQ(target("list.yaml", folder_.path() + "/lists"), target("lists/list.yaml", folder_.path()));
+}
+
 TEST_F(RunManifest, AnotherSearchReplacesTheFilesOfTheOneBefore) {
   test::write_file(folder_.path() + "/out/mm/notes.txt", "mine");
   test::Finished again = test::tracewright({"tune", "list.yaml", "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "out"},

@@ -87,6 +87,7 @@ TEST(Target, DevicesHaveFieldsOfTheirOwn) {
       |            ^~~~~
 note: did you mean `sm_80`?
 )");
+  EXPECT_NE(parse("cuda -arch=sm_80 -shared-bytes=999999").errors.find("a block of sm_80 has at most 166912 bytes of shared memory"), std::string::npos);
   Target gpu = *parse("opencl -device=1 -gpu=rtx4090").target;
   EXPECT_EQ(to_string(gpu), "opencl -device=1 -gpu=rtx4090");
   EXPECT_EQ(gpu.vector_bits, 128);
