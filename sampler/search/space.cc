@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "dsl/base/check.h"
@@ -161,6 +162,22 @@ void add_sketches(std::vector<Partial> partials, Space& space) {
 }
 
 }  // namespace
+
+std::vector<std::string> rules_without_effect(const Space& space) {
+  static const rules::Library built_in = rules::Library::built_in();
+  std::map<std::string, std::pair<bool, bool>> seen;  // applied, kept
+  for (const RuleVisit& visit : space.visits) {
+    auto& [applied, kept] = seen[visit.rule];
+    applied |= visit.applied, kept |= visit.kept > 0;
+  }
+  std::vector<std::string> out;
+  for (const auto& [rule, was] : seen) {
+    if (!was.first || was.second || built_in.find_rule(rule)) continue;
+    auto why = std::find_if(space.rejects.begin(), space.rejects.end(), [&](const rules::ForkReject& reject) { return reject.rule == rule && !reject.is_caught; });
+    if (why != space.rejects.end()) out.push_back(cat("the rule `", rule, "` fits, but all that it does is rejected: ", why->reason));
+  }
+  return out;
+}
 
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                   const rules::TargetFacts& target, std::string& errors, u64 seed, const std::function<bool()>& stop) {

@@ -35,6 +35,10 @@ struct Space {
   std::vector<RuleVisit> visits;
 };
 
+// Rules of the user's that fit somewhere and whose every try was rejected: most likely they are wrong. One line each, with the
+// first reason.
+std::vector<std::string> rules_without_effect(const Space& space);
+
 // Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the
 // program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
 // Schedules by hand of the set make sketches of their own, of programs of their workload; without rules the set has only these.

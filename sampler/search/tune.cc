@@ -79,6 +79,12 @@ class Tuner {
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
       if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
     }
+    std::set<std::string> said;
+    for (const TaskState& state : states_) {
+      for (const std::string& rule : rules_without_effect(state.space.space)) {
+        if (said.insert(rule).second) observer_.on_message(rule);
+      }
+    }
     std::set<std::string> unknown;
     for (const TuneTask& task : tasks_) {
       std::string why;

@@ -208,6 +208,19 @@ TEST_F(Check, AScheduleByHandIsInTheSpaceOfTheTasksThatComputeItsOperator) {
   EXPECT_NE(warned.err.find("note: did you mean `dense`?"), std::string::npos) << warned.err;
 }
 
+// ---- what tune says of rules
+
+TEST_F(Check, TuneSaysWhichRulesHaveNoEffect) {
+  const char* rule = "rules mine { bind_all }\nrule bind_all(b: block)\n  doc \"a typing error\"\n  when not is_reduction(b)\n{ l = fuse(loops(b)); bind(l, \"blockIdx.q\") }\n";
+  write("mine.tw", rule);
+  write("list.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 1}\nrules: mine\nmodules: [mine.tw]\n"
+                                      "tasks:\n  - {name: g, op: softmax, args: {M: 8, N: 8}}\n");
+  Finished finished = run({"tune", "list.yaml", "--database", "x.db", "--model", "random"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_NE(finished.err.find("the rule `bind_all` fits, but all that it does is rejected: "), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("blockIdx.q"), std::string::npos) << finished.err;
+}
+
 // ---- explain
 
 TEST_F(Check, ExplainNamesRulesBlocksAndRejects) {
