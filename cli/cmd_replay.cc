@@ -52,7 +52,10 @@ template <Emit What>
 std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt,
                                       std::string& error) {
   Target target = target_of(recipe.file);
-  if (is_device(target)) return error = cat("a kernel for `", name_of(target.kind), "` has no such code; --emit source prints it"), std::nullopt;
+  if (is_device(target)) {
+    const char* has = target.kind == TargetKind::Cuda ? "source, ptx or cubin" : "source";
+    return error = cat("a kernel for `", name_of(target.kind), "` has no such code; it has --emit ", has), std::nullopt;
+  }
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   Result<std::string> text = compiler->emit(rebuilt.lowered, recipe.name, What);

@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
+#include "runtime/device_file.h"
 #include "runtime/finalist_files.h"
 #include "runtime/trace_file.h"
 #include "sampler/search/emulation_gate.h"
@@ -39,12 +40,15 @@ std::vector<FinalistKernel> describe_kernels(const Finalist& finalist) {
 
 FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u64 seed) {
   TaskKey key = key_of(task);
+  std::string errors;
+  std::optional<GpuDevice> device = device_of(task.target, errors);
+  TW_CHECK(device, "a finalist of a device that nobody describes");
   FinalistFile out{.task = task.name,
                    .rank = rank,
                    .workload = key.workload,
                    .program = to_hex(finalist.candidate.program),
                    .target = key.target,
-                   .device = task.target.gpu.empty() ? task.target.arch : task.target.gpu,
+                   .device = device->name,
                    .seed = seed,
                    .predicted_seconds = finalist.seconds,
                    .emulation = !finalist.is_checked ? "interrupted" : finalist.gate.not_run.empty() ? "right" : finalist.gate.not_run,

@@ -152,7 +152,7 @@ KernelArgument read_argument(Reader& reader, const Spot& at) {
   for (ArgumentRole known : {ArgumentRole::Input, ArgumentRole::Constant, ArgumentRole::Packed, ArgumentRole::Output}) {
     if (role_name == name_of(known)) argument.role = known, is_known = true;
   }
-  if (reader.good() && !is_known) reader.wrong(role, "`input`, `constant`, `packed` or `output`");
+  if (reader.good() && !is_known) reader.wrong(role, "`input`, `const`, `packed` or `output`");
   std::optional<DType> dtype = parse_dtype(reader.text(type));
   if (reader.good() && !dtype) reader.wrong(type, "an element type");
   argument.dtype = dtype.value_or(DType::F32);

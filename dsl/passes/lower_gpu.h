@@ -24,6 +24,7 @@ namespace tw {
 
 struct GpuLimits {
   i64 threads = 256;             // of one work-group
+  i64 threads_z = 64;            // of these along z: CUDA's limit, and that of many OpenCL devices
   std::array<i64, 3> groups{(i64{1} << 31) - 1, 65535, 65535};  // of the grid along x, y, z; CUDA's, OpenCL has none
   i64 shared_bytes = 32 << 10;   // of one work-group, with what alignment adds
   i64 private_bytes = 16 << 10;  // of Local buffers of one work-item

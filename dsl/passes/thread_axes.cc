@@ -167,6 +167,8 @@ Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& lim
   LaunchExtents extents = extents_of(program.body);
   if (extents.threads_of_group() > limits.threads)
     return reject("a work-group has {0} work-items, more than {1}", extents.threads_of_group(), limits.threads);
+  if (extents.threads[2] > limits.threads_z)
+    return reject("a work-group has {0} work-items along threadIdx.z, more than {1}", extents.threads[2], limits.threads_z);
   for (std::size_t d = 0; d < 3; ++d) {
     if (extents.groups[d] > limits.groups[d])
       return reject("the grid has {0} work-groups along blockIdx.{a}, more than {1}", kDimensions.substr(d, 1), extents.groups[d], limits.groups[d]);
