@@ -13,7 +13,9 @@ namespace tw::device {
 
 // What kind of devices this is built for: "OpenCL", "CUDA".
 extern const char* const kKind;
-// One line for each device, in the order of their numbers. Empty with a reason in `error` if there is none.
+// In the line of a device that is there, but not as it should be: the reason follows.
+inline constexpr const char* kCannotBeUsed = ": cannot be used: ";
+// One line for each device, in the order of their numbers. Empty with a reason in `error` if there is none that can be used.
 std::vector<std::string> names(std::string& error);
 
 // Codes that drivers answer with; 0 = good.

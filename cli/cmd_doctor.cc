@@ -18,6 +18,7 @@
 #include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/output.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
@@ -166,7 +167,14 @@ Finding check_devices(TargetKind kind, const std::string& name, const std::strin
   Target target;
   target.kind = kind;
   DeviceList found = list_devices(worker_options(target));
-  if (!found.error.empty()) return {name, Need::Optional, false, found.error, fix};
+  std::string problem = found.error;
+  for (const std::string& line : found.devices) {
+    if (problem.empty()) problem = why_unusable(line);
+  }
+  // Where the driver is there, what helps is said behind the reason.
+  std::size_t cut = problem.find("; set ");
+  if (cut != std::string::npos) return {name, Need::Optional, false, problem.substr(0, cut), problem.substr(cut + 2)};
+  if (!problem.empty()) return {name, Need::Optional, false, problem, fix};
   return {name, Need::Optional, true, cat("devices: ", join(found.devices, ", ")), ""};
 }
 

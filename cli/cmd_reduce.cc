@@ -1,9 +1,12 @@
 // tracewright reduce: from a trace file that fails to a few lines that fail in the same way.
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json/object.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -34,27 +37,68 @@ std::string kind_of(const std::string& failure) {
   return kind;
 }
 
-// In a child process, so that a crash and an endless loop are failures, too.
-std::string failure_in_child(const FailingCase& failing, const Target& target, int seconds) {
+constexpr const char* kTooLong = "takes too long";
+
+struct Verdict {
+  std::string failure;   // "" if there is none
+  std::string unjudged;  // why there is none that is known
+};
+
+// In a child process, so that a crash and an endless loop are failures, too. The limit is one of processor time: on a busy machine a case is not
+// slower by it. One that waits instead of computing is ended after ten times as long.
+Verdict judge_in_child(const FailingCase& failing, const Target& target, int seconds) {
+  constexpr int kUnjudged = 2;  // exit code
   int ends[2];
-  if (pipe(ends) != 0) return "";
+  if (pipe(ends) != 0) return {"", "no process can be started"};
   pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    alarm(static_cast<unsigned>(seconds));
-    std::string failure = failure_of(failing, target);
-    bool is_written = write(ends[1], failure.data(), failure.size()) == static_cast<ssize_t>(failure.size());
-    _exit(is_written ? 0 : 1);
+    const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
+    setitimer(ITIMER_PROF, &limit, nullptr);
+    alarm(10 * static_cast<unsigned>(seconds));
+    std::string unjudged, failure = failure_of(failing, target, &unjudged);
+    const std::string& text = failure.empty() ? unjudged : failure;
+    bool is_written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    _exit(!is_written ? 1 : failure.empty() && !unjudged.empty() ? kUnjudged : 0);
   }
   close(ends[1]);
-  std::string failure;
+  std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) failure.append(buffer, n);
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, n);
   close(ends[0]);
   int status = 0;
-  if (child > 0) waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGALRM ? "takes too long" : "crashes";
-  return failure;
+  if (child < 0 || waitpid(child, &status, 0) != child) return {"", "no process can be started"};
+  if (WIFSIGNALED(status)) return {WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF ? kTooLong : "crashes", ""};
+  if (WEXITSTATUS(status) == kUnjudged) return {"", text};
+  return {WEXITSTATUS(status) == 0 ? text : "crashes", ""};
+}
+
+// How a file's trace fails, and how long a smaller case may take to fail in the same way.
+struct Failure {
+  std::string text;  // "" if there is nothing to make smaller
+  std::string why_not;
+  int seconds;  // of one run
+};
+
+// By what the interpreter says. `--seconds` is meant for one of thousands of runs, not for a whole trace that may be right. What exceeds a limit by far
+// takes too long by the trace's fault only if the program without the trace does not. Smaller cases get what the whole one got.
+Failure find_failure(const FailingCase& start, const Target& target, int seconds) {
+  constexpr int kTimes = 10, kLeast = 120;
+  auto found = [](const Verdict& verdict, int limit) {
+    bool is_judged = verdict.unjudged.empty();
+    return Failure{verdict.failure,
+                   is_judged ? "does not fail: it replays and computes what its workload says"
+                             : cat("cannot be judged: ", verdict.unjudged, "; try --check 'tracewright replay {} --check'"),
+                   limit};
+  };
+  Verdict whole = judge_in_child(start, target, seconds);
+  if (whole.failure != kTooLong) return found(whole, seconds);
+  int generous = std::max(kLeast, kTimes * seconds);
+  say(cat("the interpreter takes longer than ", seconds, " s; once more, for up to ", generous, " s"));
+  whole = judge_in_child(start, target, generous);
+  if (whole.failure != kTooLong || judge_in_child({start.program, Trace{}}, target, generous).failure != kTooLong)
+    return found(whole, generous);
+  return found({"", cat("its program takes longer than ", generous, " s without the trace, too")}, generous);
 }
 
 // Exit code of the user's command with `{}` replaced by a file that holds the case is not 0.
@@ -66,33 +110,52 @@ bool fails_by_command(const TraceFile& file, const std::string& command, const s
   return std::system((line + " >/dev/null 2>&1").c_str()) != 0;
 }
 
+// Says once in a while how far a reduction is, which may take many minutes.
+class ReduceProgress {
+ public:
+  bool operator()(const FailingCase& next, bool fails) {
+    ++runs_;
+    if (fails) left_ = next.trace.instructions().size();
+    auto now = std::chrono::steady_clock::now();
+    if (now - said_ < std::chrono::seconds(20)) return fails;
+    said_ = now;
+    say(cat(left_ ? cat(*left_, " instructions left") : "nothing dropped", " after ", runs_, " runs"));
+    return fails;
+  }
+
+ private:
+  int runs_ = 0;
+  std::optional<std::size_t> left_;
+  std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
+};
+
 int reduce_file(const Options& options, const TraceFile& file) {
   Target target = target_of(file);
   FailingCase start{file.program, file.trace};
-  std::string failure = "the command fails", scratch = options.file + ".part.tw";
+  Failure failure{"the command fails", "does not fail: the command's exit code is 0", options.seconds};
+  std::string scratch = options.file + ".part.tw";
+  ReduceProgress progress;
   std::function<bool(const FailingCase&)> fails;
   if (options.check.empty()) {
-    failure = failure_in_child(start, target, options.seconds);
-    fails = [&, kind = kind_of(failure)](const FailingCase& next) {
-      return kind_of(failure_in_child(next, target, options.seconds)) == kind;
+    failure = find_failure(start, target, options.seconds);
+    fails = [&, kind = kind_of(failure.text)](const FailingCase& next) {
+      return progress(next, kind_of(judge_in_child(next, target, failure.seconds).failure) == kind);
     };
   } else {
     fails = [&](const FailingCase& next) {
-      return fails_by_command({file.version, file.target, next.program, next.trace}, options.check,
-                              scratch);
+      return progress(next, fails_by_command({file.version, file.target, next.program, next.trace}, options.check,
+                                             scratch));
     };
-    if (!fails(start)) failure.clear();
+    if (!fails(start)) failure.text.clear();
   }
-  if (failure.empty()) {
+  if (failure.text.empty()) {
     if (!options.check.empty()) std::remove(scratch.c_str());
-    say(cat(options.file, " does not fail: ",
-            options.check.empty() ? "it replays and computes what its workload says"
-                                  : "the command's exit code is 0"));
+    say(cat(options.file, " ", failure.why_not));
     return TargetMissed;
   }
   Reduced small = reduce(start, fails, {.most_runs = options.runs});
   if (!options.check.empty()) std::remove(scratch.c_str());
-  std::string now = options.check.empty() ? failure_in_child(small.result, target, options.seconds) : failure;
+  std::string now = options.check.empty() ? judge_in_child(small.result, target, failure.seconds).failure : failure.text;
   std::string text = print_trace_file({file.version, file.target, small.result.program, small.result.trace});
   say(cat(start.trace.instructions().size(), " instructions to ",
           small.result.trace.instructions().size(), " in ", small.runs, " runs; ", now));
@@ -114,15 +177,15 @@ int run_reduce(int count, char** words) {
       "reduce",
       "Shrink a trace that fails, with its decisions and extents, to a few lines that fail in the "
       "same way: it cannot be replayed or lowered,\n"
-      "computes something else in the interpreter, or crashes. With --check, a command of yours says "
-      "what fails (its exit code is not 0).\n"
-      "Exit code 1: the trace does not fail.",
+      "computes something else in the interpreter, crashes, or takes far longer than its program without "
+      "the trace.\nWith --check, a command of yours says what fails (its exit code is not 0).\n"
+      "Exit code 1: the trace does not fail, or cannot be judged (its program is too large for the interpreter).",
       "examples:\n  tracewright reduce bug.tw > small.tw\n  tracewright reduce bug.tw --check "
       "'tracewright replay {} --check'");
   app->add_option("TRACE", options.file, "the trace file (.tw)")->required();
   app->add_option("--check", options.check, "shell command; `{}` stands for the file to try");
   app->add_option("--output", options.output, "file for the result, instead of standard output");
-  app->add_option("--seconds", options.seconds, "limit of one run")->check(CLI::Range(1, 3600));
+  app->add_option("--seconds", options.seconds, "limit of one run, in processor time; a trace that exceeds it is tried once more with ten times as much (120 at least)")->check(CLI::Range(1, 3600));
   app->add_option("--runs", options.runs, "limit of all runs")->check(CLI::Range(1, 1000000));
   app->add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;

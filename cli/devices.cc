@@ -1,5 +1,6 @@
 #include "cli/devices.h"
 
+#include "backends/device.h"
 #include "dsl/base/text.h"
 #include "runtime/measurer.h"
 #include "sampler/search/trial.h"
@@ -19,6 +20,7 @@ std::string why_not_this_one(const Target& target, const DeviceList& devices) {
   const char* kind = target.kind == TargetKind::Cuda ? "CUDA" : "OpenCL";
   if (index >= devices.devices.size())
     return cat("there is no ", kind, " device ", index, "; there ", devices.devices.size() == 1 ? "is 0: " : "are, from 0: ", join(devices.devices, ", "));
+  if (std::string problem = why_unusable(devices.devices[index]); !problem.empty()) return problem;
   std::string found = capability_in(devices.devices[index]);
   if (target.kind != TargetKind::Cuda || found.empty() || runs_on(target.arch, found)) return "";
   std::string own = found == "sm_90" || found == "sm_100" ? found + "a" : found;
@@ -26,6 +28,11 @@ std::string why_not_this_one(const Target& target, const DeviceList& devices) {
 }
 
 }  // namespace
+
+std::string why_unusable(const std::string& line) {
+  std::size_t at = line.find(device::kCannotBeUsed);
+  return at == std::string::npos ? "" : line.substr(at + std::string_view(device::kCannotBeUsed).size());
+}
 
 bool runs_on(std::string_view arch, std::string_view device) {
   if (arch.ends_with('a')) return arch.substr(0, arch.size() - 1) == device;

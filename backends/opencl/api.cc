@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "backends/opencl/pocl_cache.h"
 #include "dsl/base/text.h"
 
 namespace tw::opencl {
@@ -12,6 +13,7 @@ struct Loading {
   std::string error;
 
   Loading() {
+    forget_empty_pocl_cache();
     void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       error =

@@ -7,6 +7,7 @@
 #include "backends/opencl/api.h"
 #include "backends/opencl/binary_tag.h"
 #include "backends/opencl/build_options.h"
+#include "backends/opencl/pocl_cache.h"
 #include "dsl/base/text.h"
 
 namespace tw::device {
@@ -55,8 +56,9 @@ const Api& cl() {
 }
 
 struct FoundDevice {
-  cl_device_id id;
+  cl_device_id id = nullptr;
   std::string name;
+  std::string problem;  // why it cannot be used; then there is no id
 };
 
 std::string text_of(const auto& query) {
@@ -67,6 +69,25 @@ std::string text_of(const auto& query) {
   return text.c_str();
 }
 
+void find_devices_of(cl_platform_id platform, const Api& found, std::vector<FoundDevice>& out) {
+  std::string platform_name =
+      text_of([&](auto... rest) { return found.get_platform_info(platform, CL_PLATFORM_NAME, rest...); });
+  if (platform_name == opencl::kPoclPlatform) {
+    // It may have no device then, or one that compiles nothing. It has one number in either case, so that those of others stay.
+    std::string problem = opencl::pocl_cache_problem();
+    if (!problem.empty()) return out.push_back({nullptr, platform_name, problem});
+  }
+  cl_uint devices = 0;
+  if (found.get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS) return;
+  std::vector<cl_device_id> ids(devices);
+  found.get_device_ids(platform, CL_DEVICE_TYPE_ALL, devices, ids.data(), nullptr);
+  for (cl_device_id id : ids) {
+    std::string name = text_of([&](auto... rest) { return found.get_device_info(id, CL_DEVICE_NAME, rest...); });
+    out.push_back({id, cat(name, " (", platform_name, ")"), ""});
+  }
+}
+
+// At least one of them can be used, or `error` says why not.
 std::vector<FoundDevice> find_devices(std::string& error) {
   const Api* found = api(error);
   if (!found) return {};
@@ -75,20 +96,13 @@ std::vector<FoundDevice> find_devices(std::string& error) {
   if (found->get_platform_ids(0, nullptr, &count) != CL_SUCCESS) count = 0;
   std::vector<cl_platform_id> platforms(count);
   if (count > 0) found->get_platform_ids(count, platforms.data(), nullptr);
-  for (cl_platform_id platform : platforms) {
-    std::string platform_name =
-        text_of([&](auto... rest) { return found->get_platform_info(platform, CL_PLATFORM_NAME, rest...); });
-    cl_uint devices = 0;
-    if (found->get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS) continue;
-    std::vector<cl_device_id> ids(devices);
-    found->get_device_ids(platform, CL_DEVICE_TYPE_ALL, devices, ids.data(), nullptr);
-    for (cl_device_id id : ids) {
-      out.push_back({id, cat(text_of([&](auto... rest) { return found->get_device_info(id, CL_DEVICE_NAME, rest...); }),
-                             " (", platform_name, ")")});
-    }
-  }
-  if (out.empty()) error = "there is no OpenCL device; install a driver, for processors pocl-opencl-icd";
-  return out;
+  for (cl_platform_id platform : platforms) find_devices_of(platform, *found, out);
+  if (std::any_of(out.begin(), out.end(), [](const FoundDevice& device) { return device.id != nullptr; })) return out;
+  if (!out.empty()) error = out[0].problem;
+  // Loaders may leave out drivers without devices.
+  if (error.empty() && opencl::pocl_is_installed()) error = opencl::pocl_cache_problem();
+  if (error.empty()) error = "there is no OpenCL device; install a driver, for processors pocl-opencl-icd";
+  return {};
 }
 
 std::string about(cl_device_id id, cl_device_info what) {
@@ -128,7 +142,8 @@ std::string binary_of(cl_program program) {
 
 std::vector<std::string> names(std::string& error) {
   std::vector<std::string> names;
-  for (FoundDevice& device : find_devices(error)) names.push_back(std::move(device.name));
+  for (const FoundDevice& device : find_devices(error))
+    names.push_back(device.problem.empty() ? device.name : cat(device.name, kCannotBeUsed, device.problem));
   return names;
 }
 
@@ -145,6 +160,8 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
     error = cat("there is no OpenCL device ", index, "; there are ", join(names, ", "));
     return;
   }
+  error = found[static_cast<std::size_t>(index)].problem;
+  if (!error.empty()) return;
   cl_device_id id = found[static_cast<std::size_t>(index)].id;
   cl_int code = CL_SUCCESS;
   state_->device = id;

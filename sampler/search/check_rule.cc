@@ -4,6 +4,7 @@
 
 #include "backends/device_form.h"
 #include "backends/meaning.h"
+#include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/draw/tiles.h"
@@ -131,6 +132,27 @@ Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program&
   return judge.difference(lowered);
 }
 
+// The interpreter has a limit of its own, by which large programs end.
+bool gave_up(const std::string& problem) { return problem.find("gave up") != std::string::npos; }
+
+// Then running it is in vain: each point of a block takes several steps.
+bool has_more_points_than_steps(const Program& program) { return points_of(program) > static_cast<double>(InterpretOptions{}.max_steps); }
+
+// So few that a schedule which exceeds the limit is to blame itself.
+bool takes_few_steps(const Program& program, const Judge& judge) {
+  constexpr i64 kFew = InterpretOptions{}.max_steps / 16;
+  std::vector<HostArray> arrays = judge.inputs();
+  return interpret(program, arrays, {.seed = 1, .max_steps = kFew}).empty();
+}
+
+// "", or the reject of replay or lowering. Nothing is run.
+Result<std::string> apply_only(Arena& arena, const Trace& trace, const Program& program, const Target& target) {
+  State state(arena, program);
+  TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
+  TW_TRY_STATUS(can_be_lowered(arena, state.program(), target));
+  return std::string();
+}
+
 void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& check) {
   int tries = check.draws % 8 == 0 ? 1 : RuleCheck::kMostTries;  // some are as the prior gives them
   ++check.draws;
@@ -215,13 +237,21 @@ RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Libra
   return check;
 }
 
-std::string failure_of(const FailingCase& failing, const Target& target) {
+std::string failure_of(const FailingCase& failing, const Target& target, std::string* unjudged) {
   const Program& program = failing.program.program;
-  Judge judge(program, 1, tolerance_for_small_integers(program));
-  if (!judge.problem().empty()) return "";  // the program itself cannot be run: no fault of the trace
+  std::optional<Judge> judge;
+  std::string problem = "gave up: there are more points of blocks than steps";
+  if (!has_more_points_than_steps(program)) problem = judge.emplace(program, 1, tolerance_for_small_integers(program)).problem();
+  bool is_large = gave_up(problem);
+  if (!problem.empty() && unjudged) *unjudged = cat("the program without the trace cannot be run in the interpreter: ", problem);
+  if (!problem.empty() && !is_large) return "";
   Arena arena;
-  Result<std::string> wrong = judge_trace(arena, failing.trace, program, judge, target);
-  return wrong ? *wrong : cat("rejected: ", to_string(wrong.rejected()));
+  Result<std::string> wrong = is_large ? apply_only(arena, failing.trace, program, target)
+                                       : judge_trace(arena, failing.trace, program, *judge, target);
+  if (!wrong) return cat("rejected: ", to_string(wrong.rejected()));
+  if (!gave_up(*wrong) || takes_few_steps(program, *judge)) return *wrong;
+  if (unjudged) *unjudged = cat("the program with the trace is too large for the interpreter: ", *wrong);
+  return "";
 }
 
 }  // namespace tw

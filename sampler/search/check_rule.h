@@ -59,7 +59,8 @@ struct RuleCheck {
 RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,
                      const Target& target, int draws, u64 seed);
 
-// "" if the trace gives a program that computes what `program` computes; else the difference or the reject. Strict.
-std::string failure_of(const FailingCase& failing, const Target& target);
+// "" if the trace gives a program that computes what `program` computes; else the difference or the reject. Strict. "" also where the interpreter
+// cannot compare the two by no fault of the trace: the program itself fails, or is too large; then `unjudged` says so.
+std::string failure_of(const FailingCase& failing, const Target& target, std::string* unjudged = nullptr);
 
 }  // namespace tw

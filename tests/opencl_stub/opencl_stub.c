@@ -1,6 +1,6 @@
 /* An OpenCL device that compiles nothing, for tests of how kernels are compiled: it is what TW_STUB_CL_VERSION (CL_DEVICE_OPENCL_C_VERSION) and
  * TW_STUB_CL_EXTENSIONS say, keeps "device" memory in the host's, and refuses every program and binary; the log of the compiler, also on standard error, is
- * the options that it was called with. In place of the loader: the functions that the worker and exported hosts call.
+ * the options that it was called with. TW_STUB_CL_PLATFORMS: "PoCL" = a platform of that name stands before its own, "" = there is none. In place of the loader: the functions that the worker and exported hosts call.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -22,13 +22,16 @@ static cl_int give(const void* from, size_t bytes, size_t room, void* to, size_t
 static cl_int give_text(const char* text, size_t room, void* to, size_t* needed) { return give(text, strlen(text) + 1, room, to, needed); }
 static const char* setting(const char* name) { return getenv(name) ? getenv(name) : ""; }
 
+static int pocl; /* what the handle of the other platform points to */
 cl_int clGetPlatformIDs(cl_uint room, cl_platform_id* platforms, cl_uint* count) {
-  if (room > 0) platforms[0] = HANDLE;
-  if (count) *count = 1;
+  const char* which = getenv("TW_STUB_CL_PLATFORMS");
+  cl_uint all = !which ? 1 : strcmp(which, "PoCL") == 0 ? 2 : 0;
+  for (cl_uint i = 0; i < room && i < all; ++i) platforms[i] = i + 1 < all ? (void*)&pocl : HANDLE;
+  if (count) *count = all;
   return CL_SUCCESS;
 }
 cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t room, void* to, size_t* needed) {
-  return (void)platform, (void)what, give_text("stub", room, to, needed);
+  return (void)what, give_text((void*)platform == (void*)&pocl ? "Portable Computing Language" : "stub", room, to, needed);
 }
 cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint room, cl_device_id* devices, cl_uint* count) {
   (void)platform, (void)type;

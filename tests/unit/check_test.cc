@@ -11,7 +11,9 @@
 #include "dsl/text/workload.h"
 #include "runtime/trace_file.h"
 #include "sampler/search/check_rule.h"
+#include "support/device_schedules.h"
 #include "support/run_program.h"
+#include "support/scheduled.h"
 #include "support/support.h"
 
 namespace tw {
@@ -407,6 +409,43 @@ TEST_F(Check, ReduceSaysThatAGoodTraceDoesNotFail) {
   Finished finished = run({"reduce", "good.tw"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_EQ(finished.err, "tracewright: good.tw does not fail: it replays and computes what its workload says\n");
+}
+
+// A product with a schedule for GPUs and lines behind it, as a file.
+std::string gpu_trace(i64 extent, const std::string& last) {
+  test::Scheduled scheduled(cat("matmul(M = ", extent, ", N = ", extent, ", K = ", extent, ")"), {}, "");
+  Source source{"schedule", test::gpu_gemm_schedule({}) + last};
+  Diagnostics diagnostics(source);
+  std::optional<Trace> trace = parse_schedule(source, diagnostics);
+  EXPECT_TRUE(trace) << diagnostics.render();
+  return print_trace_file({TW_VERSION, "cuda -arch=sm_80", scheduled.base(), *trace});
+}
+
+// The interpreter takes seconds for a product of this size, on a busy machine more.
+TEST_F(Check, ReduceDoesNotTakeASlowRunOfAGoodTraceForAFailure) {
+  write("good.tw", gpu_trace(96, ""));
+  Finished finished = run({"reduce", "good.tw", "--seconds", "1", "--runs", "3"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_TRUE(finished.err.ends_with("good.tw does not fail: it replays and computes what its workload says\n")) << finished.err;
+}
+
+// The interpreter gives up on such a product, which is no fault of the trace and no proof that it is right.
+TEST(FailureOf, AProgramTooLargeToRunIsNotJudgedButItsTraceIsReplayedAndLowered) {
+  auto judge = [](const std::string& text, std::string& unjudged) {
+    Source source{"trace", text};
+    Diagnostics diagnostics(source);
+    std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
+    EXPECT_TRUE(file) << diagnostics.render();
+    Target target;
+    target.kind = TargetKind::Cuda;
+    target.arch = "sm_80";
+    return failure_of({file->program, file->trace}, target, &unjudged);
+  };
+  std::string unjudged, wrong;
+  EXPECT_EQ(judge(gpu_trace(1024, ""), unjudged), "");
+  EXPECT_EQ(unjudged, "the program without the trace cannot be run in the interpreter: gave up: there are more points of blocks than steps");
+  EXPECT_TRUE(judge(gpu_trace(1024, "parallel(k0)\n"), unjudged).starts_with("rejected: ")) << unjudged;
 }
 
 }  // namespace
