@@ -38,6 +38,7 @@ std::vector<i64> family_of(const std::vector<KernelEstimate>& kernels) {
 }
 
 constexpr double kNearlyAsFast = 1.25;
+constexpr int kPool = 1024;  // candidates that families are looked for in, unless more finalists are wanted
 
 template <class T>
 void sort_by_seconds(std::vector<T>& list) {
@@ -73,10 +74,11 @@ class FinalistSearch {
   }
 
   FinalistResult run() {
+    int pool = std::max(2 * options_.count, std::min(32 * options_.count, kPool));
     for (int round = 0; round < options_.rounds && !(round == 0 ? stop_.load() : is_over()); ++round) {
       double begin = seconds_now();
       std::vector<Candidate> proposed = of_all_families(
-          evolve(space_, elites_, tried_, nullptr, 32 * options_.count, Rng(options_.seed, static_cast<u64>(round)),
+          evolve(space_, elites_, tried_, nullptr, pool, Rng(options_.seed, static_cast<u64>(round)),
                  evolution_, known_, result_.stats));
       result_.search_seconds += seconds_now() - begin;
       if (proposed.empty()) break;

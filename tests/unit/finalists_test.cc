@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <set>
 
 #include "backends/cuda/promised_opcodes.h"
 #include "dsl/base/text.h"
@@ -86,6 +87,16 @@ TEST_F(Finalists, AreFitForTheirDevice) {
       last = finalist.seconds;
     }
   }
+}
+
+// What a model cannot tell apart is one finalist, not all of them.
+TEST_F(Finalists, AreOfSeveralFamilies) {
+  TuneTask task = task_of("matmul", {{"M", i64{4096}}, {"N", i64{4096}}, {"K", i64{4096}}}, "sm_90a");
+  FinalistResult result = search(task, {.count = 6, .rounds = 1});
+  std::set<std::vector<i64>> families;
+  for (const Finalist& finalist : result.finalists) families.insert(finalist.family);
+  EXPECT_GE(families.size(), 5u);
+  for (const Finalist& finalist : result.finalists) EXPECT_LE(finalist.seconds, 1.25 * result.finalists[0].seconds);
 }
 
 TEST_F(Finalists, DoNotDependOnThreads) {
