@@ -191,10 +191,7 @@ int run_reduce(int count, char** words) {
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   std::optional<std::string> text = read_file(options.file);
   if (!text) return Usage;
-  Source source{options.file, *text};
-  Diagnostics diagnostics(source);
-  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-  std::fputs(diagnostics.render().c_str(), stderr);
+  std::optional<TraceFile> file = read_trace_file(options.file, *text);
   return file ? reduce_file(options, *file) : Usage;
 }
 

@@ -1,6 +1,7 @@
 #include "sampler/search/finalists.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -50,10 +51,14 @@ template <class T>
 void spread_families(std::vector<T>& list) {
   sort_by_seconds(list);
   std::set<std::vector<i64>> met;
+  std::vector<T> first, rest;
   double best = list.empty() ? 0 : list[0].seconds;
-  std::stable_partition(list.begin(), list.end(), [&](const T& one) {
-    return one.seconds <= kNearlyAsFast * best && met.insert(one.family).second;
-  });
+  for (T& one : list) {
+    bool is_first = one.seconds <= kNearlyAsFast * best && met.insert(one.family).second;
+    (is_first ? first : rest).push_back(std::move(one));
+  }
+  std::move(rest.begin(), rest.end(), std::back_inserter(first));
+  list = std::move(first);
 }
 
 template <class T>
