@@ -16,9 +16,11 @@
 #include "cli/output.h"
 #include "cli/rebuild.h"
 #include "cli/stored.h"
+#include "costmodel/gpu_draft.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
+#include "runtime/device_file.h"
 #include "runtime/measurer.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/least_flops.h"
@@ -80,6 +82,19 @@ std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebui
   return compiled ? std::optional((*compiled).*What) : std::nullopt;
 }
 
+// For GPUs: what the analytic model, which the search drafts with, says of each kernel.
+std::optional<std::string> print_estimate(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
+  Target target = target_of(recipe.file);
+  if (!is_gpu(target)) return error = "there is a model of `cuda` targets only, and of `opencl` ones that say which `gpu` they are", std::nullopt;
+  std::optional<GpuDevice> device = device_of(target, error);
+  if (!device) return std::nullopt;
+  GpuDraft draft(*device);
+  draft.seconds(rebuilt.scheduled);
+  std::string out = cat(device->full_name, "\n");
+  for (const KernelEstimate& kernel : draft.kernels()) out += to_string(kernel);
+  return out;
+}
+
 std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, std::string&) {
   std::string out;
   for (const PassDump& dump : rebuilt.dumps)
@@ -96,6 +111,7 @@ constexpr Printer printers[] = {
     {"source", "for devices: OpenCL C or CUDA C", print_source},
     {"ptx", "for cuda: PTX, by NVRTC", print_cuda<&cuda::Compiled::ptx>},
     {"cubin", "for cuda: machine code, by NVRTC", print_cuda<&cuda::Compiled::cubin>, /*is_binary=*/true},
+    {"estimate", "for GPUs: what the analytic model says of each kernel", print_estimate},
     {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
     {"asm", "assembly", print_code<Emit::Assembly>},
     {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},

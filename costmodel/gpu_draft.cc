@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/base/text.h"
+
 namespace tw {
 namespace {
 
@@ -35,12 +37,21 @@ void box_of(const FlatProgram& program, const FlatStore& store, const FlatAccess
   }
 }
 
+bool moves(const FlatProgram& program, const FlatAccess& access, u32 p) {
+  const FlatDim* dims = dims_of(program, access);
+  return std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return dim.span[p] > 0; });
+}
+
+// Elements of that box; less where they lie apart in it, as the vectors of a row that work-items take in turn.
 template <class Part>
 double elements_in(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part) {
-  double extents[32], product = 1;
+  double extents[32], box = 1, points = 1;
   box_of(program, store, access, part, extents);
-  for (u32 d = 0; d < access.rank; ++d) product *= extents[d];
-  return product;
+  for (u32 d = 0; d < access.rank; ++d) box *= extents[d];
+  for (u32 p = 0; p < store.depth; ++p) {
+    if (moves(program, access, p)) points *= std::max(1.0, part(p) * static_cast<double>(program.loop_of(store, p).extent));
+  }
+  return std::min(box, points);
 }
 
 // Bytes in whole sectors.
@@ -73,11 +84,6 @@ double words_of_fullest_bank(const std::vector<i64>& words) {
   int used[static_cast<int>(kBanks)] = {}, most = 0;
   for (i64 word : words) most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
   return most;
-}
-
-bool moves(const FlatProgram& program, const FlatAccess& access, u32 p) {
-  const FlatDim* dims = dims_of(program, access);
-  return std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return dim.span[p] > 0; });
 }
 
 bool is_same(const FlatProgram& program, const FlatStore& store, const FlatAccess& a, const FlatAccess& b) {
@@ -212,12 +218,14 @@ void GpuDraft::read_roles(const FlatProgram& program, const FlatStore& store) {
         program.accesses.begin() + store.first_access, program.accesses.begin() + store.first_access + store.accesses,
         [&](const FlatAccess& access) { return is_in_registers(program, access) && moves(program, access, p); });
   };
-  // The outermost loop that is unrolled, with all that is inside of it as far as compilers go.
+  // The outermost loop that is unrolled, with all that is inside of it as far as compilers go. A matrix instruction is one statement.
   first_unrolled_ = store.depth;
+  u32 first_mma = 0;
+  while (first_mma < store.depth && !program.loop_of(store, first_mma).is_mma) ++first_mma;
   double instances = 1;
   for (u32 p = store.depth; p-- > 0;) {
     if (roles_[p] == Role::Thread) continue;
-    instances *= static_cast<double>(program.loop_of(store, p).extent);
+    if (p < first_mma) instances *= static_cast<double>(program.loop_of(store, p).extent);
     if (roles_[p] != Role::Inner || instances > kMostUnrolled) break;
     if (is_unrolled(p)) first_unrolled_ = p;
   }
@@ -370,6 +378,19 @@ double GpuDraft::wavefronts(const FlatProgram& program, const FlatStore& store, 
   return std::max(1.0, rounds + words_of_fullest_bank(words_));
 }
 
+// How many different elements the lanes of a warp name. After lanes_.start().
+double GpuDraft::lanes_apart(const FlatProgram& program, const FlatAccess& access) {
+  const FlatDim* dims = dims_of(program, access);
+  Lanes offsets{}, index;
+  for (u32 d = 0; d < access.rank; ++d) {
+    lanes_.evaluate(access.indices[d], index);
+    for (std::size_t l = 0; l < kLanes; ++l) offsets[l] = offsets[l] * static_cast<i64>(dims[d].extent) + index[l];
+  }
+  words_.assign(offsets.begin(), offsets.end());
+  std::sort(words_.begin(), words_.end());
+  return static_cast<double>(std::unique(words_.begin(), words_.end()) - words_.begin());
+}
+
 // Of 8 rows by 16 bytes, which ldmatrix brings at once: rows of the buffer, be they turned or not.
 double GpuDraft::wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access) {
   const FlatBuffer& buffer = program.buffers[access.buffer];
@@ -407,13 +428,9 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
                               const Body& body, KernelEstimate& kernel) {
   i64 width = narrowest_ > 0 ? narrowest_ : width_of(program, store, access, first_unrolled_);
   double requests = elements_in(program, store, access, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
-  double points = 1;  // less than the box around them where they lie apart
-  for (u32 p = 0; p < store.depth; ++p) {
-    if (roles_[p] == Role::Body && moves(program, access, p)) points *= static_cast<double>(program.loop_of(store, p).extent);
-  }
-  requests = std::min(requests, points);
-  // Of what the loops of a matrix instruction name, each lane gets a quarter, 4 bytes at once.
-  requests /= body.is_mma ? static_cast<double>(kMmaRow) / program.buffers[access.buffer].element_bytes : static_cast<double>(width);
+  // Of the operands of matrix instructions, pieces: what all lanes name, each once.
+  double piece = static_cast<double>(kMmaRow * kMmaRows) / program.buffers[access.buffer].element_bytes;
+  requests /= body.is_mma ? piece / lanes_apart(program, access) : static_cast<double>(width);
   // Loops of a thread inside of all that move the access do not repeat it.
   double repeated = 1;
   for (u32 p = store.depth; p-- > 0 && !moves(program, access, p);) {
@@ -421,7 +438,10 @@ double GpuDraft::add_requests(const FlatProgram& program, const FlatStore& store
   }
   requests *= body.runs / repeated * body.outer * store.share;
   if (!body.is_mma) {
-    kernel.shared += requests * body.warps * wavefronts(program, store, access, width);
+    // Copies of 16 bytes pass L1 by on their way.
+    double turns = wavefronts(program, store, access, width);
+    bool is_past_l1 = narrowest_ > 0 && !access.is_write && static_cast<double>(width) * program.buffers[access.buffer].element_bytes >= kWidest;
+    kernel.shared += is_past_l1 ? 0 : requests * body.warps * turns;
     if (access.is_write && scope_of(program, access) == Scope::Global && store.share > 0)
       stored_bytes_ += requests / store.share * body.warps * static_cast<double>(words_.size()) * kSector;
     return requests;
@@ -472,7 +492,10 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
   if (reads_memory && narrowest_ > 0) latency /= stages * stages;  // what is copied ahead has mostly arrived
   double loads = body.runs > 1 ? std::max(1.0, body.runs / kAhead) : 1;
   if (body.is_mma && !body.is_ahead) loads *= steps_of_sum(program, store);
-  kernel.wait += body.outer * (latency * loads + kBarrier) + chain_of(program, store, body);
+  // Behind a barrier all warps wait for what they load first. Later they are apart.
+  kernel.wait += body.outer * (latency + kBarrier);
+  double computes = std::max(arithmetic * kWarp / lanes * kSchedulers, instructions);
+  kernel.warp_wait += body.outer * latency * (loads - 1) + std::max(0.0, chain_of(program, store, body) - computes);
   kernel.warp_instructions += instructions;
   add_traffic(program, store, kernel);
 }
@@ -487,7 +510,7 @@ double GpuDraft::steps_of_sum(const FlatProgram& program, const FlatStore& store
   return steps;
 }
 
-// Cycles that a thread's sums wait for themselves: those of one result follow each other.
+// Cycles that a thread's sums take at least: those of one result follow each other.
 double GpuDraft::chain_of(const FlatProgram& program, const FlatStore& store, const Body& body) const {
   const FlatAccess& target = program.accesses[store.first_access];
   double results = elements_in(program, store, target, [&](u32 p) { return roles_[p] == Role::Body ? 1.0 : 0.0; });
@@ -562,12 +585,12 @@ void GpuDraft::add_traffic(const FlatProgram& program, const FlatStore& store, K
 
 namespace {
 
-// The share of time in which none of the blocks of a multiprocessor computes, if each of them waits `wait` times as long as
-// it computes, in pieces of random length: the machine repairman's closed queue.
-double idle_share(int blocks, double wait) {
-  double states = 1, term = 1;
-  for (int waiting = blocks; waiting > 0; --waiting) states += term *= waiting / std::max(wait, 1e-6);
-  return 1 / states;
+// The share of time in which some of `count` warps or blocks that share a unit compute. If each waited in pieces of random length, all
+// of them would wait for the idle share of a closed queue (the machine repairman's); those that do the same are more regular than that.
+double computing_share(int count, double waits, double computes) {
+  double ratio = std::max(waits, 0.0) / std::max(computes, 1e-9), states = 1, term = 1;
+  for (int waiting = count; waiting > 0; --waiting) states += term *= waiting / std::max(ratio, 1e-6);
+  return 1 - kIrregular / states;
 }
 
 }  // namespace
@@ -581,13 +604,14 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   double busiest = std::max({kernel.fma, kernel.issue, kernel.shared});
   double work = busiest + kOverlapLoss * (kernel.fma + kernel.issue + kernel.shared - busiest);
   kernel.waves = std::ceil(blocks / (processors * kernel.occupancy));
-  // A warp keeps to one of the schedulers and its lanes.
+  // A warp keeps to one of the schedulers and its lanes; while it waits, the others of its scheduler compute.
   double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarp), here = std::ceil(blocks / processors);
   double of_warp = std::max(kernel.fma, kernel.issue) * kSchedulers / warps;
-  double alone = std::max({work, kernel.warp_instructions, std::ceil(warps / kSchedulers) * of_warp}) + kernel.wait;
-  // Blocks that do the same are more regular than that.
+  double beside = std::ceil(warps / kSchedulers), own = work / beside;
+  double shared_out = work / computing_share(static_cast<int>(beside), kernel.warp_wait, own);
+  double alone = std::max({shared_out, own + kernel.warp_wait, kernel.warp_instructions, beside * of_warp}) + kernel.wait;
   auto resident = static_cast<int>(std::min<double>(kernel.occupancy, here));
-  double computing = 1 - kIrregular * idle_share(resident, kernel.wait / std::max(work, 1e-9));
+  double computing = computing_share(resident, alone - work, work);
   double cycles = std::max({here * work / computing, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
   double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
   double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
@@ -596,6 +620,17 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   // Registers beyond those of a thread are spilled.
   double over = kernel.registers / static_cast<double>(device_.registers_per_thread);
   if (over > 1) kernel.seconds *= 1 + 4 * (over - 1) + 1;
+}
+
+std::string to_string(const KernelEstimate& kernel) {
+  auto axes = [](const std::array<i64, 3>& n) { return cat(n[0], " x ", n[1], " x ", n[2]); };
+  auto whole = [](double value) { return std::llround(value); };
+  auto tenths = [](double value) { return static_cast<double>(std::llround(value * 10)) / 10; };
+  return cat("grid ", axes(kernel.grid), ", block ", axes(kernel.threads), ", ", whole(kernel.registers), " registers, ", whole(kernel.shared_bytes),
+             " bytes shared; ", kernel.occupancy, " blocks to a multiprocessor, ", whole(kernel.waves), " waves: ", tenths(kernel.seconds * 1e6), " us\n",
+             "  cycles of a block: ", whole(kernel.fma), " of multiply-adds, ", whole(kernel.issue), " of instructions, ", whole(kernel.shared),
+             " of shared memory and L1, ", whole(kernel.wait), " of waits, ", whole(kernel.warp_wait), " of each warp alone\n", "  megabytes: ", tenths(kernel.l2_bytes / 1e6), " through L2, ",
+             tenths(kernel.dram_bytes / 1e6), " of memory\n");
 }
 
 }  // namespace tw

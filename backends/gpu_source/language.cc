@@ -56,8 +56,8 @@ TW_COPY_ASYNC_OR_ZEROS(16, int4, "cg")
 #endif
 )";
 
-// Sixteen bits each, computed with as floats; conversions round to nearest even. Only those of f16 are instructions on all
-// machines.
+// Sixteen bits each, computed with as floats; conversions round to nearest even. Those of f16 are instructions on all machines, that
+// to bf16 is one from sm_80 on.
 constexpr const char* kHalves = R"(struct tw_f16 {
   unsigned short bits;
 };
@@ -66,9 +66,15 @@ struct tw_bf16 {
 };
 static __device__ __forceinline__ float tw_float_of(tw_bf16 x) { return __int_as_float((int)((unsigned)x.bits << 16)); }
 static __device__ __forceinline__ tw_bf16 tw_bf16_of(float x) {
+#if !defined(TW_EMULATED) && __CUDA_ARCH__ >= 800
+  tw_bf16 out;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+  return out;
+#else
   unsigned u = (unsigned)__float_as_int(x);
   if (x != x) return tw_bf16{(unsigned short)(u >> 16 | 0x40)};
   return tw_bf16{(unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16)};
+#endif
 }
 #ifndef TW_EMULATED
 static __device__ __forceinline__ float tw_float_of(tw_f16 x) {

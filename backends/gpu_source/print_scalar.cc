@@ -238,7 +238,7 @@ std::string KernelPrinter::reduce(const Call* e) {
 
 std::string KernelPrinter::element(const Buffer* buffer, const Expr* index, int lane) {
   Place& found = place(buffer);
-  if (found.pieces.empty()) return cat(found.name, "[", in_layout(found, buffer->dtype, bare(scalar(index, lane))), "]");
+  if (found.pieces.empty()) return cat(found.name, "[", in_memory(found, buffer->dtype, index, lane), "]");
   const Ramp* ramp = as<Ramp>(index);
   i64 position = ramp ? *constant_of(ramp->base) + lane * *constant_of(ramp->stride) : *constant_of(index);
   std::optional<Piece> piece = piece_at(buffer, position);

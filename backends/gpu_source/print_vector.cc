@@ -1,6 +1,5 @@
 // All lanes of an expression, in a language that has vectors.
 #include <algorithm>
-#include <bit>
 
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/text.h"
@@ -140,19 +139,9 @@ std::string KernelPrinter::vector_call(const Call* e) {
   return is_half(e->type.dtype) ? narrowed(e->type.dtype, e->type.lanes, text) : text;
 }
 
-// The index in memory: bits of the row's number are added to those of the piece.
-std::string KernelPrinter::in_layout(const Place& place, DType dtype, const std::string& index) {
-  if (!place.layout) return index;
-  i64 piece = kXorBytes / bytes_of(dtype), mask = ((i64{1} << place.layout->bits) - 1) * piece;
-  int shift = std::countr_zero(static_cast<u64>(place.layout->span / kXorBytes));
-  std::string name = cat("tw_xor_", shift, "_", mask);
-  return cat(helper(name, cat(index_type_, " ", name, "(", index_type_, " i) { return i ^ (i >> ", shift, " & ", mask, "); }\n")), "(",
-             bare(index), ")");
-}
-
 std::string KernelPrinter::address(const Buffer* buffer, const Expr* index, int lane) {
   Place& found = place(buffer);
-  return cat(found.name, " + ", in_layout(found, buffer->dtype, bare(scalar(index, lane))));
+  return cat(found.name, " + ", in_memory(found, buffer->dtype, index, lane));
 }
 
 // `name + base`, and whether that is a multiple of the vector's size.
@@ -160,7 +149,7 @@ std::string KernelPrinter::pointer(const Buffer* buffer, const Expr* base, int l
   Place& found = place(buffer);
   i64 divisor = known_divisor(base);
   is_aligned = found.is_aligned && divisor % lanes == 0 && (!found.layout || lanes * bytes_of(buffer->dtype) <= kXorBytes);
-  return is_constant(base, 0) ? found.name : cat(found.name, " + ", in_layout(found, buffer->dtype, bare(scalar(base))));
+  return is_constant(base, 0) ? found.name : cat(found.name, " + ", in_memory(found, buffer->dtype, base));
 }
 
 std::string KernelPrinter::vector_load(const Load* e) {

@@ -100,7 +100,9 @@ class KernelPrinter {
   std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
   // Of one lane's element in memory.
   std::string address(const Buffer* buffer, const Expr* index, int lane);
-  std::string in_layout(const Place& place, DType type, const std::string& index);
+  // The index where one lane's element lies, which its layout says (print_layout.cc).
+  std::string in_memory(const Place& place, DType type, const Expr* index, int lane = 0);
+  std::string exchanged(const XorLayout& layout, DType type, const std::string& index);
   std::string type(DType dtype, int lanes) const;
 
   // ---- statements (print_stmt.cc)

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "backends/device_form.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/rng.h"
@@ -281,6 +283,23 @@ TEST(GpuSource, OperandsOfMatrixInstructionsComeAhead) {
   EXPECT_EQ(loads_before_the_first(ahead), 4u) << ahead;
   EXPECT_EQ(count_of(ahead, " tw_ldmatrix_"), count_of(plain, " tw_ldmatrix_")) << "nothing is loaded twice";
   EXPECT_EQ(count_of(ahead, " tw_mma_"), count_of(plain, " tw_mma_"));
+}
+
+// The places of a thread's accesses differ by bits that are known and by whole periods of the layout: what is left to compute is the same
+// for all passes and stages.
+TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
+  std::string schedule = test::warp_mma_schedule(false) + "set_layout(rows, 0, \"xor\", bits = 2)\nset_layout(columns, 0, \"xor\", bits = 2)\n";
+  std::string code = source("matmul(M = 64, N = 64, K = 96, T = f16)", schedule, SourceLanguage::CudaC);
+  std::string kernel = code.substr(code.find("__global__"));
+  std::set<std::string> places;
+  for (std::size_t at = 0; (at = kernel.find("tw_xor_", at)) != std::string::npos; ++at) {
+    std::size_t open = kernel.find('(', at), close = open;
+    for (int depth = 0; (depth += kernel[close] == '(' ? 1 : kernel[close] == ')' ? -1 : 0) > 0;) ++close;
+    places.insert(kernel.substr(open, close - open));
+  }
+  EXPECT_EQ(places.size(), 3u) << "one for each copy, and one of what both operands are\n" << kernel;
+  for (const std::string& place : places) EXPECT_EQ(place.find("(k_0 "), std::string::npos) << "the pass: " << place;
+  EXPECT_GT(count_of(kernel, " ^ 16)"), 0u) << "the second step of 16\n" << kernel;
 }
 
 TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
