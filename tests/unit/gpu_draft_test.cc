@@ -299,6 +299,27 @@ compute_at(columns, k0, keep_units = 1)
   }
 }
 
+// Floats of 4096^3 on an RTX A6000, as measured by S. Boehm (github.com/siboehm/SGEMM_CUDA: shared memory, rows of 8 sums, 8 x 8 sums, the same
+// with 16 elements of the sum at a time; operands lie a little otherwise there). Units beside each other are where the model is too
+// hopeful.
+TEST(GpuDraft, OrdersWhatWasMeasuredOnAnA6000) {
+  GpuDevice a6000 = device("rtx4090");  // another size of the same kind
+  a6000.multiprocessors = 84, a6000.clock_mhz = 1800, a6000.memory_gb_per_second = 768, a6000.l2_bytes = 6 << 20;
+  GpuDraft draft(a6000);
+  struct Kernel {
+    test::GpuGemm tile;
+    double tflops;
+  };
+  double before = 0;
+  for (const Kernel& kernel : {Kernel{{32, 32, 1, 1, 32}, 2.98}, Kernel{{8, 64, 8, 1, 8}, 8.47}, Kernel{{16, 16, 8, 8, 8}, 15.97}, Kernel{{16, 16, 8, 8, 16}, 19.72}}) {
+    test::Scheduled program("matmul(M = 4096, N = 4096, K = 4096)", {}, test::gpu_gemm_schedule(kernel.tile));
+    double tflops = 2 * std::pow(4096.0, 3) / draft.seconds(program.program()) / 1e12;
+    EXPECT_NEAR(tflops / kernel.tflops, 1.15, 0.3) << tflops << " instead of " << kernel.tflops;
+    EXPECT_GT(tflops, before);
+    before = tflops;
+  }
+}
+
 // Where an image ends is asked once for four floats that come at once, and no division is made for it.
 TEST(GpuDraft, TestsOfCopiesAreFew) {
   GpuDraft draft(device("a100"));

@@ -106,12 +106,12 @@ TEST(NvrtcSpace, DrawsOfTheSetCompile) {
 }
 
 struct CompiledDraws {
-  int compiled = 0, ahead = 0, filled = 0;
+  int compiled = 0, spilled = 0, ahead = 0, filled = 0;
   int staged = 0, staged_halves = 0;  // sums leave through shared memory; of these, kernels that store single halves
 };
 
 // Draws of the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous where there are several
-// stages, and neither stacks nor spills.
+// stages, and neither stacks nor spills (but one at most of a group of one warp).
 CompiledDraws compile_products(const std::string& use, const char* multiply, const char* arch) {
   std::string error, errors;
   Target target = test::cuda_target();
@@ -146,6 +146,13 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
       const cuda::CubinKernel& instructions = *std::max_element(code->code.begin(), code->code.end(), by_products);
       EXPECT_GT(instructions.count(multiply), 0) << kernel->code;
       EXPECT_GT(instructions.count("LDSM"), 0) << kernel->code;
+      // For groups of a single warp ptxas may want so many of them at once that it spills a register, which the search drops.
+      if (std::string unfit = cuda::why_unfit(*code); !unfit.empty()) {
+        EXPECT_NE(unfit.find("bytes of spill stores"), std::string::npos) << unfit;
+        EXPECT_EQ(kernel->manifest.run_launches[0].threads, (std::array<i64, 3>{32, 1, 1})) << unfit;
+        EXPECT_EQ(++out.spilled, 1) << unfit;
+        continue;
+      }
       EXPECT_EQ(instructions.count("STL"), 0);
       if (kernel->code.find("tw_placed") != std::string::npos) {
         ++out.staged;
@@ -160,7 +167,6 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
       EXPECT_EQ(instructions.count("LDGSTS") > 0, is_ahead) << kernel->code;
       out.ahead += is_ahead;
       out.filled += is_filled;
-      EXPECT_EQ(cuda::why_unfit(*code), "");
       ++out.compiled;
     }
   }
