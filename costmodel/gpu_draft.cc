@@ -13,7 +13,6 @@ constexpr double kSector = 32, kSectorsPerWavefront = 4;  // bytes; 128 bytes of
 constexpr double kBaseRegisters = 24;                     // addresses, counters
 constexpr double kLoadedAhead = 32;                       // registers of unrolled code
 constexpr double kLoopInstructions = 3;                   // of each pass of a loop that is not unrolled
-constexpr double kDivision = 8, kMath = 10;               // instructions
 constexpr double kBarrier = 25, kArithmeticLatency = 4;   // cycles
 constexpr double kAhead = 4;                              // loads of a serial loop that are under way at once
 constexpr i64 kMmaRow = 16, kMmaRows = 8, kLdmatrix = 4;  // bytes and rows of a piece of an operand; pieces that come at once
@@ -118,15 +117,6 @@ i64 width_of(const FlatProgram& program, const FlatStore& store, const FlatAcces
     if (has_run && is_aligned) return width;
   }
   return 1;
-}
-
-double arithmetic_of(const OpCounts& ops) {
-  double adds = at(ops, Op::FloatAddSub), muls = at(ops, Op::FloatMul), fused = std::min(adds, muls);
-  double plain = at(ops, Op::FloatCmp) + at(ops, Op::FloatOther) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) +
-                 at(ops, Op::IntCmp) + at(ops, Op::Bool) + at(ops, Op::Select);
-  double divisions = at(ops, Op::FloatDivMod) + at(ops, Op::IntDivMod),
-         math = at(ops, Op::FloatMath) + at(ops, Op::IntMath);
-  return adds + muls - fused + plain + kDivision * divisions + kMath * math;
 }
 
 // What one test of a copy takes. Its divisions see the work-item or the pass alone, so compilers move them out of the loop or to the whole
@@ -410,9 +400,16 @@ double GpuDraft::wavefronts_of_piece(const FlatProgram& program, const FlatStore
   return words_of_fullest_bank(words_);
 }
 
-// Instructions of one point. A copy has one test for all that one load brings, of which padding has all or none.
-double GpuDraft::instructions_of(const FlatProgram& program, const FlatStore& store) const {
-  if (!std::all_of(store.node->values.begin(), store.node->values.end(), is_copy)) return arithmetic_of(store.ops);
+// What a thread computes. A copy has one test for all that one load brings, of which padding has all or none.
+double GpuDraft::arithmetic_of(const FlatProgram& program, const FlatStore& store, const Body& body) {
+  if (!std::all_of(store.node->values.begin(), store.node->values.end(), is_copy)) {
+    thread_loops_.clear();
+    for (u32 p = 0; p < store.depth; ++p) {
+      bool is_own = roles_[p] == Role::Outer || roles_[p] == Role::Inner || roles_[p] == Role::Body;
+      thread_loops_.push_back({is_own ? static_cast<double>(program.loop_of(store, p).extent) : 1.0, roles_[p] == Role::Body});
+    }
+    return thread_work(program, store, thread_loops_, body.is_mma);
+  }
   std::optional<i64> width;  // of the narrowest load; registers are not loaded
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
     const FlatAccess& access = program.accesses[a];
@@ -420,7 +417,7 @@ double GpuDraft::instructions_of(const FlatProgram& program, const FlatStore& st
     i64 here = width_of(program, store, access, first_unrolled_);
     width = std::min(width.value_or(here), here);
   }
-  return test_of(store.ops) / static_cast<double>(width.value_or(1));
+  return body.outer * body.runs * body.instances * test_of(store.ops) / static_cast<double>(width.value_or(1));
 }
 
 // Returns the requests of one thread.
@@ -461,7 +458,7 @@ void GpuDraft::add_store(const FlatProgram& program, const FlatStore& store, Ker
     double bytes = program.buffers[program.accesses[store.first_access + store.accesses - 1].buffer].element_bytes;
     lanes = 2 * static_cast<double>(device_.tensor_f16_per_cycle) / bytes;
   }
-  double points = body.outer * body.runs * body.instances * store.share, arithmetic = points * instructions_of(program, store);
+  double arithmetic = store.share * arithmetic_of(program, store, body);
   double instructions = arithmetic / body.mma_points + kLoopInstructions * body.outer * body.runs;
   bool reads_memory = false, reads_shared = false;
   stored_bytes_ = 0;

@@ -13,7 +13,8 @@
 //   u       1 less half the time in which all of them wait if they do so at random moments (the machine repairman's queue)
 //   t       max(fma, issue, shared) + 0.2 * (their sum - the largest): units work at once, but not perfectly
 //   fma     multiply-adds of all warps / lanes, or those of tensor cores where a nest is marked for them
-//   issue   instructions of all warps / 4; tests of a copy, where padding begins, once for each load
+//   issue   instructions of all warps / 4, without what compilers take out of loops (thread_work.h); tests of a copy, where padding
+//           begins, once for each load
 //   shared  wavefronts of shared memory and L1, with the bank conflicts of one warp's first request, counted, or of the rows
 //           that ldmatrix brings at once; asynchronous copies of 16 bytes go past L1
 //   wait    for each pass of the serial loops around the steps of a block a barrier, and the latency of what is read first; of copies
@@ -38,6 +39,7 @@
 #include "costmodel/flat_program.h"
 #include "costmodel/gpu_device.h"
 #include "costmodel/lane_values.h"
+#include "costmodel/thread_work.h"
 
 namespace tw {
 
@@ -91,7 +93,7 @@ class GpuDraft {
   void add_store(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
   double add_requests(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, const Body& body,
                       KernelEstimate& kernel);
-  double instructions_of(const FlatProgram& program, const FlatStore& store) const;
+  double arithmetic_of(const FlatProgram& program, const FlatStore& store, const Body& body);
   double wavefronts(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, i64 width);
   double lanes_apart(const FlatProgram& program, const FlatAccess& access);
   double wavefronts_of_piece(const FlatProgram& program, const FlatStore& store, const FlatAccess& access);
@@ -125,6 +127,7 @@ class GpuDraft {
   std::vector<u32> shared_of_;    // by buffer: index + 1; 0 = it has none
   std::vector<Role> roles_;       // of the store at hand
   u32 first_unrolled_ = 0;        // position of its outermost Body loop
+  std::vector<ThreadLoop> thread_loops_;  // around it
   struct Traffic {
     const FlatAccess* access;
     double bytes;

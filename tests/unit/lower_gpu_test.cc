@@ -302,6 +302,29 @@ TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
   EXPECT_GT(count_of(kernel, " ^ 16)"), 0u) << "the second step of 16\n" << kernel;
 }
 
+// Quotients within two units in the last place are a few instructions; those that are rounded to a whole number, and those by constants, are exact.
+TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
+  auto code = [](const char* value) {
+    Source text{"test", cat("program p(X: input f32[64], Y: input f32[64], Z: output f32[64]) {\n  bind blockIdx.x for i in 64 { block Z(i: S 64 = i) { Z[i] = ", value,
+                            " } }\n}\n")};
+    Diagnostics diagnostics(text);
+    std::optional<OwnedProgram> program = parse_program(text, diagnostics);
+    EXPECT_TRUE(program) << diagnostics.render();
+    Arena arena;
+    Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+    EXPECT_TRUE(kernels);
+    Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "p");
+    EXPECT_TRUE(printed);
+    return printed->code.substr(printed->code.find("__global__"));
+  };
+  EXPECT_EQ(count_of(code("exp(X[i]) / Y[i]"), "tw_divide("), 1u);
+  EXPECT_EQ(count_of(code("floor(X[i]) / Y[i]"), "tw_divide("), 1u);
+  for (const char* exact : {"floor(X[i] / Y[i])", "round(1.0 + X[i] / Y[i])", "f32(i32(X[i] / Y[i]))", "X[i] / 3.0"}) {
+    EXPECT_EQ(count_of(code(exact), "tw_divide("), 0u) << exact;
+    EXPECT_GE(count_of(code(exact), " / "), 1u) << exact;
+  }
+}
+
 TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
   // A chain of five kernels with four buffers between them, of which two are needed at a time.
   Source text{"test", R"(program p(X: input f32[64], Y: output f32[64]) {
