@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/access_box.h"
 #include "dsl/base/text.h"
 
 namespace tw {
@@ -18,40 +19,13 @@ constexpr double kAhead = 4;                              // loads of a serial l
 constexpr i64 kMmaRow = 16, kMmaRows = 8, kLdmatrix = 4;  // bytes and rows of a piece of an operand; pieces that come at once
 constexpr double kIrregular = 0.5;                         // 0: blocks wait in turn; 1: at random moments
 constexpr double kOverlapLoss = 0.2;              // of units that work beside the busiest one
+constexpr double kDeviceLoss = 0.05;              // of memory, second cache and multiprocessors beside the slowest of these
 constexpr double kLeastL1 = 16 << 10;
 constexpr double kWidest = 16;          // bytes of one load
 constexpr double kMostUnrolled = 1024;  // statements
 constexpr double kImpossible = 1e3;  // seconds of a kernel that cannot be launched: worse than all others, and finite
 
 const FlatDim* dims_of(const FlatProgram& program, const FlatAccess& access) { return program.dims_of(access); }
-
-// Elements of a box of an access, `part(p)` of whose loop at position p runs: extents per dimension.
-template <class Part>
-void box_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part, double* extents) {
-  const FlatDim* dims = dims_of(program, access);
-  for (u32 d = 0; d < access.rank; ++d) {
-    double span = 0;
-    for (u32 p = 0; p < store.depth; ++p) span += dims[d].span[p] * part(p);
-    extents[d] = std::clamp(std::floor(span + 1.001), 1.0, std::max(1.0, dims[d].extent));
-  }
-}
-
-bool moves(const FlatProgram& program, const FlatAccess& access, u32 p) {
-  const FlatDim* dims = dims_of(program, access);
-  return std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return dim.span[p] > 0; });
-}
-
-// Elements of that box; less where they lie apart in it, as the vectors of a row that work-items take in turn.
-template <class Part>
-double elements_in(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part) {
-  double extents[32], box = 1, points = 1;
-  box_of(program, store, access, part, extents);
-  for (u32 d = 0; d < access.rank; ++d) box *= extents[d];
-  for (u32 p = 0; p < store.depth; ++p) {
-    if (moves(program, access, p)) points *= std::max(1.0, part(p) * static_cast<double>(program.loop_of(store, p).extent));
-  }
-  return std::min(box, points);
-}
 
 // Bytes in whole sectors.
 template <class Part>
@@ -610,10 +584,11 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   auto resident = static_cast<int>(std::min<double>(kernel.occupancy, here));
   double computing = computing_share(resident, alone - work, work);
   double cycles = std::max({here * work / computing, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
-  double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle);
+  double computing_time = cycles / device_.clock_hz();
+  double l2 = kernel.l2_bytes / static_cast<double>(device_.l2_bytes_per_cycle) / device_.clock_hz();
   double dram = kernel.dram_bytes / (static_cast<double>(device_.memory_gb_per_second) * 1e9);
-  kernel.seconds =
-      static_cast<double>(device_.launch_ns) * 1e-9 + std::max(dram, std::max(l2, cycles) / device_.clock_hz());
+  double longest = std::max({dram, l2, computing_time});
+  kernel.seconds = static_cast<double>(device_.launch_ns) * 1e-9 + longest + kDeviceLoss * (dram + l2 + computing_time - longest);
   // Registers beyond those of a thread are spilled.
   double over = kernel.registers / static_cast<double>(device_.registers_per_thread);
   if (over > 1) kernel.seconds *= 1 + 4 * (over - 1) + 1;

@@ -4,7 +4,8 @@
 //
 // Every top-level nest is a kernel. Of each (t, wait, own in cycles; G blocks of W warps to each of 4 schedulers, S multiprocessors,
 // occupancy o; u(n, w / c) the share of time in which some of n compute if each waits w for each c that it computes):
-//   time    launch + max(dram / bandwidth, l2 / bandwidth, sm / clock)
+//   time    launch + the longest of dram / bandwidth, l2 / bandwidth, sm / clock, + 0.05 * the others: of kernels that wait for memory
+//           that one is better which does less beside it
 //   sm      max(ceil(G / S) * t / u(o, (alone - t) / t), ceil(G / (S * o)) * alone): what is done there takes its time, and what a
 //           block waits for is hidden by the blocks beside it
 //   alone   max(t / u(W, own / (t / W)), t / W + own) + wait: what a warp waits for by itself is hidden by the warps of its scheduler,
@@ -28,7 +29,7 @@
 //   dram    every byte once where all fits into L2, else once for each wave of blocks, which are numbered along x first:
 //           a raster shows in what the blocks of a wave share
 // Shared memory is the most that buffers need at once: those that are not needed together take turns (share_storage.h).
-// The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.2, 1/4, 1/2 and 1/n^2 are
+// The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.05, 0.2, 1/4, 1/2 and 1/n^2 are
 // guesses until there are measurements to fit them to; four times that others have published for an A100 it meets within 8 %
 // (gpu_draft_test).
 #pragma once

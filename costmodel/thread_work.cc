@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "costmodel/access_box.h"
 #include "dsl/analysis/affine.h"
+#include "dsl/ir/walk.h"
 
 namespace tw {
 namespace {
@@ -29,8 +31,12 @@ class Counter {
       case Kind::IntImm:
       case Kind::FloatImm:
         return 0;
-      case Kind::Load:
-        return moved(as<Load>(e)->indices);
+      case Kind::Var:
+        return changes(as<Var>(e));
+      case Kind::Load: {
+        const FlatAccess* access = access_of(as<Load>(e));
+        return access ? moved(*access) : ~u64{0};
+      }
       case Kind::Cast: {
         const Expr* value = as<Cast>(e)->value;
         u64 by = visit(value);
@@ -43,6 +49,8 @@ class Counter {
         return visit_binary(as<Binary>(e));
       case Kind::Select: {
         const Select* select = as<Select>(e);
+        const Load* padded = is_number(select->otherwise) ? as<Load>(select->then) : nullptr;
+        if (const FlatAccess* access = padded ? access_of(padded) : nullptr) return visit_padded(select->condition, *access);
         return add(1, visit(select->condition) | visit(select->then) | visit(select->otherwise));
       }
       case Kind::Call: {
@@ -51,7 +59,7 @@ class Counter {
         return add(kMath, by);
       }
       default:
-        return ~u64{0};  // variables: of any loop
+        return ~u64{0};
     }
   }
   double work() const { return work_; }
@@ -84,20 +92,50 @@ class Counter {
     return out;
   }
 
-  u64 moved(Array<const Expr*> indices) const {
+  // Elements that are padded on their way: windows share them, and each has one test, which joins those of its dimensions.
+  u64 visit_padded(const Expr* condition, const FlatAccess& access) {
+    u64 by = visit_tests(condition) | moved(access);
+    auto part = [&](u32 p) { return loops_[p].is_unrolled ? 1.0 : 0.0; };
+    double elements = elements_in(program_, store_, access, part);
+    for (const ThreadLoop& loop : loops_) elements *= loop.is_unrolled ? 1 : loop.extent;
+    work_ += elements;
+    return by;
+  }
+
+  u64 visit_tests(const Expr* condition) {
+    const Binary* both = as<Binary>(condition);
+    return both && both->op == BinaryOp::And ? visit_tests(both->a) | visit_tests(both->b) : visit(condition);
+  }
+
+  const FlatAccess* access_of(const Load* load) const {
+    auto begin = program_.accesses.begin() + store_.first_access, end = begin + store_.accesses;
+    auto found = std::find_if(begin, end, [&](const FlatAccess& access) { return access.indices.data() == load->indices.data(); });
+    return found == end ? nullptr : &*found;
+  }
+
+  u64 moved(const FlatAccess& access) const {
     u64 out = 0;
-    for (u32 a = store_.first_access; a < store_.first_access + store_.accesses; ++a) {
-      const FlatAccess& access = program_.accesses[a];
-      if (access.indices.data() != indices.data()) continue;
-      if (access.is_irregular || store_.depth > 64) return ~u64{0};
-      const FlatDim* dims = program_.dims_of(access);
-      for (u32 p = 0; p < store_.depth; ++p) {
-        bool moves = std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return dim.span[p] > 0; });
-        out |= u64{moves} << p;
-      }
-      return out;
+    if (access.is_irregular || store_.depth > 64) return ~u64{0};
+    for (u32 p = 0; p < store_.depth; ++p) out |= u64{moves(program_, access, p)} << p;
+    return out;
+  }
+
+  // The loops that change a variable: it is one of them, or an iter of a block around the store.
+  u64 changes(const Var* var) const {
+    if (store_.depth > 64) return ~u64{0};
+    for (u32 p = 0; p < store_.depth; ++p) {
+      if (program_.loop_of(store_, p).var == var) return u64{1} << p;
     }
-    return ~u64{0};
+    for (u32 b = store_.first_block; b < store_.first_block + store_.blocks; ++b) {
+      const Block* block = program_.blocks[b];
+      for (std::size_t i = 0; i < block->iters.size(); ++i) {
+        if (block->iters[i].var != var) continue;
+        u64 out = 0;
+        for_each<Var>(block->bindings[i], [&](const Var* outer) { out |= changes(outer); });
+        return out;
+      }
+    }
+    return 0;  // a loop of one iteration
   }
 
   const FlatProgram& program_;
