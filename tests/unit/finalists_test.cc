@@ -107,8 +107,8 @@ TEST_F(Finalists, DoNotDependOnThreads) {
   ASSERT_EQ(two.finalists.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(one.finalists[i].candidate.program, two.finalists[i].candidate.program);
+    // Not so the machine code: NVRTC 13.0 itself sometimes merges other loads of one text, in one process and thread, too.
     EXPECT_EQ(one.finalists[i].source.code, two.finalists[i].source.code);
-    EXPECT_EQ(one.finalists[i].compiled.cubin, two.finalists[i].compiled.cubin);
   }
 }
 
