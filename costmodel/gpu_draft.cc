@@ -578,9 +578,9 @@ void GpuDraft::finish(KernelEstimate& kernel) const {
   // A warp keeps to one of the schedulers and its lanes; while it waits, the others of its scheduler compute.
   double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarp), here = std::ceil(blocks / processors);
   double of_warp = std::max(kernel.fma, kernel.issue) * kSchedulers / warps;
-  double beside = std::ceil(warps / kSchedulers), own = work / beside;
-  double shared_out = work / computing_share(static_cast<int>(beside), kernel.warp_wait, own);
-  double alone = std::max({shared_out, own + kernel.warp_wait, kernel.warp_instructions, beside * of_warp}) + kernel.wait;
+  double beside = std::ceil(warps / kSchedulers), own_work = std::max(work / beside, of_warp);
+  double taking_turns = beside * own_work / computing_share(static_cast<int>(beside), kernel.warp_wait, own_work);
+  double alone = std::max({taking_turns, own_work + kernel.warp_wait, kernel.warp_instructions}) + kernel.wait;
   auto resident = static_cast<int>(std::min<double>(kernel.occupancy, here));
   double computing = computing_share(resident, alone - work, work);
   double cycles = std::max({here * work / computing, std::ceil(here * warps / kSchedulers) * of_warp, kernel.waves * alone});
@@ -598,6 +598,7 @@ std::string to_string(const KernelEstimate& kernel) {
   auto axes = [](const std::array<i64, 3>& n) { return cat(n[0], " x ", n[1], " x ", n[2]); };
   auto whole = [](double value) { return std::llround(value); };
   auto tenths = [](double value) { return static_cast<double>(std::llround(value * 10)) / 10; };
+  if (kernel.occupancy == 0) return cat("grid ", axes(kernel.grid), ", block ", axes(kernel.threads), ": more than a multiprocessor has\n");
   return cat("grid ", axes(kernel.grid), ", block ", axes(kernel.threads), ", ", whole(kernel.registers), " registers, ", whole(kernel.shared_bytes),
              " bytes shared; ", kernel.occupancy, " blocks to a multiprocessor, ", whole(kernel.waves), " waves: ", tenths(kernel.seconds * 1e6), " us\n",
              "  cycles of a block: ", whole(kernel.fma), " of multiply-adds, ", whole(kernel.issue), " of instructions, ", whole(kernel.shared),

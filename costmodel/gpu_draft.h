@@ -30,8 +30,7 @@
 //           a raster shows in what the blocks of a wave share
 // Shared memory is the most that buffers need at once: those that are not needed together take turns (share_storage.h).
 // The shape is that of Hong and Kim (ISCA 2009): warps compute while others wait. The constants 0.05, 0.2, 1/4, 1/2 and 1/n^2 are
-// guesses until there are measurements to fit them to; four times that others have published for an A100 it meets within 8 %
-// (gpu_draft_test).
+// guesses until there are measurements to fit them to. Four published times of an A100 are met within 9 % (gpu_draft_test).
 #pragma once
 #include <array>
 #include <string>

@@ -10,8 +10,23 @@ namespace tw {
 namespace {
 
 constexpr double kReciprocal = 6, kQuotient = 2;     // of a float division: what depends on the divisor alone, and the rest
-constexpr double kIntegerDivision = 8, kMath = 10;
-constexpr double kWidened = 1, kNarrowed = 0.5;      // conversions of halves; two go into one word at once
+constexpr double kIntegerDivision = 8;
+constexpr double kWidened = 1, kNarrowed = 0.5;  // conversions of halves; two go into one word at once
+
+// Instructions of a function of CUDA's, as its machine code has them; signs are part of what follows.
+double instructions_of(Function function) {
+  switch (function) {
+    case Function::Abs: case Function::Within: return 0;
+    case Function::Floor: case Function::Ceil: case Function::Round: return 1;
+    case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: return 4;
+    case Function::Exp: case Function::Sqrt: case Function::Rsqrt: return 8;
+    case Function::Log: return 15;
+    case Function::Sigmoid: return 16;
+    case Function::Tanh: case Function::Erf: return 20;
+    case Function::Pow: return 45;
+  }
+  return 1;
+}
 
 bool is_half(DType type) { return type == DType::F16 || type == DType::BF16; }
 bool is_number(const Expr* e) { return as<IntImm>(e) || as<FloatImm>(e); }
@@ -35,7 +50,7 @@ class Counter {
         return changes(as<Var>(e));
       case Kind::Load: {
         const FlatAccess* access = access_of(as<Load>(e));
-        return access ? moved(*access) : ~u64{0};
+        return access && !is_target(as<Load>(e)->buffer) ? moved(*access) : kAll;
       }
       case Kind::Cast: {
         const Expr* value = as<Cast>(e)->value;
@@ -44,7 +59,7 @@ class Counter {
         return add(is_half(value->type.dtype) ? kWidened : kNarrowed, by);
       }
       case Kind::Unary:
-        return add(as<Unary>(e)->op == UnaryOp::Not ? 1 : 0, visit(as<Unary>(e)->value));  // signs are part of what follows
+        return add(as<Unary>(e)->op == UnaryOp::Not ? 1 : 0, visit(as<Unary>(e)->value));
       case Kind::Binary:
         return visit_binary(as<Binary>(e));
       case Kind::Select: {
@@ -56,22 +71,30 @@ class Counter {
       case Kind::Call: {
         u64 by = 0;
         for (const Expr* argument : as<Call>(e)->arguments) by |= visit(argument);
-        return add(kMath, by);
+        return add(instructions_of(as<Call>(e)->function), by);
       }
       default:
-        return ~u64{0};
+        return kAll;
     }
   }
   double work() const { return work_; }
 
  private:
+  static constexpr u64 kAll = ~u64{0};
+
   u64 visit_binary(const Binary* e) {
     u64 a = visit(e->a), b = same_expr(e->a, e->b) ? a : visit(e->b), by = a | b;
     bool is_sum = e->op == BinaryOp::Add || e->op == BinaryOp::Sub;
-    if (is_sum && is_float(e->type.dtype) && (product(e->a) || product(e->b))) return by;  // the product adds
+    if (is_half(e->a->type.dtype)) {  // computed with as floats, and rounded
+      if (!is_number(e->a)) add(kWidened, a);
+      if (!is_number(e->b)) add(kWidened, b);
+      if (is_half(e->type.dtype)) add(kNarrowed, by);
+    } else if (is_sum && is_float(e->type.dtype) && (product(e->a) || product(e->b))) {
+      // The product adds where it is made as often.
+      return work_ += std::max(0.0, runs(by) - runs(product(e->a) ? a : b)), by;
+    }
     if (e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod) return add(kIntegerDivision, by);
-    if (e->op != BinaryOp::Div) return add(1, by);
-    if (is_number(e->b)) return add(1, by);
+    if (e->op != BinaryOp::Div || is_number(e->b)) return add(1, by);
     add(kReciprocal, b);
     return add(kQuotient, by);
   }
@@ -85,9 +108,10 @@ class Counter {
   double runs(u64 by) const {
     double out = 1;
     std::size_t deepest = loops_.size();
-    while (deepest > 0 && (deepest > 64 || !(by >> (deepest - 1) & 1))) --deepest;
+    auto changes_it = [&](std::size_t p) { return p >= 64 ? by == kAll : (by >> p & 1) != 0; };
+    while (deepest > 0 && !changes_it(deepest - 1)) --deepest;
     for (std::size_t p = 0; p < deepest; ++p) {
-      if (!loops_[p].is_unrolled || (by >> p & 1)) out *= loops_[p].extent;
+      if (!loops_[p].is_unrolled || changes_it(p)) out *= loops_[p].extent;
     }
     return out;
   }
@@ -113,16 +137,22 @@ class Counter {
     return found == end ? nullptr : &*found;
   }
 
+  // Sums: each step changes them.
+  bool is_target(const Buffer* buffer) const {
+    const auto& targets = store_.node->targets;
+    return std::any_of(targets.begin(), targets.end(), [&](const StoreTarget& target) { return target.buffer == buffer; });
+  }
+
   u64 moved(const FlatAccess& access) const {
     u64 out = 0;
-    if (access.is_irregular || store_.depth > 64) return ~u64{0};
+    if (access.is_irregular || store_.depth > 64) return kAll;
     for (u32 p = 0; p < store_.depth; ++p) out |= u64{moves(program_, access, p)} << p;
     return out;
   }
 
   // The loops that change a variable: it is one of them, or an iter of a block around the store.
   u64 changes(const Var* var) const {
-    if (store_.depth > 64) return ~u64{0};
+    if (store_.depth > 64) return kAll;
     for (u32 p = 0; p < store_.depth; ++p) {
       if (program_.loop_of(store_, p).var == var) return u64{1} << p;
     }

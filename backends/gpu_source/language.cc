@@ -108,7 +108,7 @@ static inline tw_f16 tw_f16_of(float x) {
 #endif
 )";
 
-// A quotient of floats within 2 units in the last place, which is what OpenCL C's are; the exact one takes ten instructions and a branch.
+// A quotient of floats within 2 units in the last place (OpenCL C's are within 2.5); the exact one takes ten instructions and a branch.
 constexpr const char* kDivide = R"(static __device__ __forceinline__ float tw_divide(float a, float b) {
 #ifndef TW_EMULATED
   float out;

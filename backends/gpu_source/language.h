@@ -21,7 +21,7 @@ struct Language {
   const char* shuffle;  // (lanes that take part, value, distance): the value of another lane of the warp; null = none
   const char* async_copies;  // definitions of tw_copy_async_4, _8, _16 (to, from), _commit and _wait<groups>; null = none
   const char* async_fills;   // and of tw_copy_async_or_zeros_4, _8, _16 (to, from, is_inside)
-  const char* divide;        // definition of tw_divide(a, b), for floats; null = `/` is as fast as it may be
+  const char* divide;        // definition of tw_divide(a, b), for floats; null = `/` does it
   bool has_matrix_instructions;  // mma.sync and ldmatrix (matrix_functions.h)
   const char* infinity;  // of type float
   const char* nan;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <utility>
 
 #include "backends/gpu_source/index_width.h"
 #include "backends/gpu_source/printer.h"
@@ -66,9 +65,7 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
       return scalar(static_cast<const Broadcast*>(e)->value);
     case Kind::Cast: {
       auto* cast = static_cast<const Cast*>(e);
-      bool was_inside = std::exchange(in_whole_number_, in_whole_number_ || (!is_float(cast->type.dtype) && is_float(cast->value->type.dtype)));
       std::string value = wide(cast->value, lane);
-      in_whole_number_ = was_inside;
       if (is_half(e->type.dtype)) return narrowed(e->type.dtype, 1, cat("(float)", value));
       if (e->type.dtype == DType::Bool) return cat("(", value, " != 0)");
       return cat("(", type(e->type.dtype, 1), ")", value);
@@ -130,16 +127,24 @@ std::string KernelPrinter::combined(BinaryOp op, DType type, const std::string& 
   return picks ? cat(pick(op, type, 1), "(", bare(a), ", ", bare(b), ")") : cat("(", a, operator_of(op), b, ")");
 }
 
-// Quotients that no step rounds to a whole number, which a unit in the last place would change. By a constant is exact: mostly a product.
+// By a constant is exact: mostly a product.
 bool KernelPrinter::divides_fast(const Binary* e) const {
-  return language_.divide && !in_whole_number_ && e->op == BinaryOp::Div && e->type.dtype == DType::F32 && !as<FloatImm>(e->b) && !as<IntImm>(e->b);
+  const Expr* by = e->b;
+  if (const Broadcast* all = as<Broadcast>(by)) by = all->value;
+  bool is_float = e->type.dtype == DType::F32 || is_half(e->type.dtype);
+  return language_.divide && e->op == BinaryOp::Div && is_float && !as<FloatImm>(by) && !as<IntImm>(by);
+}
+
+std::string KernelPrinter::quotient(const std::string& a, const std::string& b) {
+  define("tw_divide", language_.divide);
+  return cat("tw_divide(", bare(a), ", ", bare(b), ")");
 }
 
 std::string KernelPrinter::scalar_binary(const Binary* e, int lane) {
   if (e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod) return divide(e, lane);
   std::string a = wide(e->a, lane), b = wide(e->b, lane);
-  if (is_half(e->type.dtype)) return narrowed(e->type.dtype, 1, combined(e->op, DType::F32, a, b));
-  if (divides_fast(e)) return define("tw_divide", language_.divide), cat("tw_divide(", bare(a), ", ", bare(b), ")");
+  if (is_half(e->type.dtype)) return narrowed(e->type.dtype, 1, divides_fast(e) ? quotient(a, b) : combined(e->op, DType::F32, a, b));
+  if (divides_fast(e)) return quotient(a, b);
   if (e->op == BinaryOp::Min || e->op == BinaryOp::Max) return combined(e->op, e->type.dtype, a, b);
   std::string text = combined(e->op, e->type.dtype, a, b);
   return is_narrow(e->type.dtype) ? cat("(", type(e->type.dtype, 1), ")", text) : text;
@@ -196,17 +201,15 @@ std::string KernelPrinter::pick(BinaryOp op, DType dtype, int lanes) {
 std::string KernelPrinter::sigmoid(DType dtype, int lanes) {
   std::string t = type(dtype, lanes), name = cat("tw_sigmoid_", t);
   std::string one = dtype == DType::F32 ? "1.0f" : "1.0";
-  return helper(name, cat(t, " ", name, "(", t, " x) { return ", one, " / (", one, " + ",
-                          function_name(language_, Function::Exp, dtype), "(-x)); }\n"));
+  std::string divisor = cat(one, " + ", function_name(language_, Function::Exp, dtype), "(-x)");
+  bool is_fast = language_.divide && dtype == DType::F32;
+  return helper(name, cat(t, " ", name, "(", t, " x) { return ", is_fast ? quotient(one, divisor) : cat(one, " / (", divisor, ")"), "; }\n"));
 }
 
 std::string KernelPrinter::scalar_call(const Call* e, int lane) {
   if (combined_by(e->function)) return reduce(e);
-  bool rounds = e->function == Function::Floor || e->function == Function::Ceil || e->function == Function::Round;
-  bool was_inside = std::exchange(in_whole_number_, in_whole_number_ || rounds);
   std::vector<std::string> arguments;
   for (const Expr* argument : e->arguments) arguments.push_back(bare(wide(argument, lane)));
-  in_whole_number_ = was_inside;
   DType type = is_half(e->type.dtype) ? DType::F32 : e->type.dtype;
   std::string name = e->function == Function::Sigmoid ? sigmoid(type, 1) : function_name(language_, e->function, type);
   std::string text = cat(name, "(", join(arguments, ", "), ")");

@@ -73,6 +73,7 @@ class KernelPrinter {
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   bool divides_fast(const Binary* e) const;
+  std::string quotient(const std::string& a, const std::string& b);
   std::string element(const Buffer* buffer, const Expr* index, int lane);
   // A half as a float, which it is computed with; anything else as it is (print_halves.cc).
   std::string wide(const Expr* e, int lane);
@@ -184,7 +185,6 @@ class KernelPrinter {
   std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
-  bool in_whole_number_ = false;  // inside of what is rounded to one
   int conditions_ = 0;             // around the statement at hand, inside of its step
   const For* threads_ = nullptr;   // the innermost threadIdx loop around
   std::vector<Fragment> fragments_;

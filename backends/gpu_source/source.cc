@@ -10,11 +10,19 @@
 namespace tw {
 namespace {
 
-struct TypesUsed {
-  bool doubles = false, halves = false;
+// What some kernel of a program has.
+struct Used {
+  bool doubles = false, halves = false, whole_numbers = false;
 };
 
-void add_types(const Array<GpuKernel>& kernels, TypesUsed& used) {
+// Does it round a float to a whole number?
+bool makes_whole_number(const Node* node) {
+  if (const Cast* cast = as<Cast>(node)) return is_float(cast->value->type.dtype) && !is_float(cast->type.dtype);
+  const Call* call = as<Call>(node);
+  return call && (call->function == Function::Floor || call->function == Function::Ceil || call->function == Function::Round);
+}
+
+void add_used(const Array<GpuKernel>& kernels, Used& used) {
   auto add = [&](DType type) {
     used.doubles |= type == DType::F64;
     used.halves |= gpu::is_half(type);
@@ -23,6 +31,7 @@ void add_types(const Array<GpuKernel>& kernels, TypesUsed& used) {
     for (const KernelParam& param : kernel.params) add(param.buffer->dtype);
     walk(kernel.body, [&](const Node* node) {
       if (node->kind < Kind::Store) add(static_cast<const Expr*>(node)->type.dtype);
+      used.whole_numbers |= makes_whole_number(node);
       return true;
     });
   }
@@ -53,7 +62,7 @@ class SourcePrinter {
     return launches;
   }
 
-  std::string text(const TypesUsed& used) const {
+  std::string text(const Used& used) const {
     std::string out = language_.prelude;
     if (used.halves && !language_.has_vectors) out += gpu::half_functions();
     if (used.halves && language_.has_vectors) out += "#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif\n";
@@ -63,7 +72,7 @@ class SourcePrinter {
   }
 
  private:
-  const gpu::Language& language_;
+  gpu::Language language_;
   std::string symbol_, text_;
   i64 most_shared_bytes_;
   gpu::Helpers helpers_;
@@ -72,10 +81,12 @@ class SourcePrinter {
 }  // namespace
 
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol, i64 most_shared_bytes) {
-  const gpu::Language& chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
-  TypesUsed used;
-  add_types(program.run, used);
-  add_types(program.prepack, used);
+  gpu::Language chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
+  Used used;
+  add_used(program.run, used);
+  add_used(program.prepack, used);
+  // A unit in the last place of a quotient may be a whole number more or less, wherever schedules have put the rounding.
+  if (used.whole_numbers) chosen.divide = nullptr;
   Kernel out;
   out.manifest = {.symbol = std::string(symbol),
                   .run = kernel_arguments(program.run_arguments),

@@ -118,7 +118,7 @@ constexpr MathRow kSingle[] = {{"expf", 2},
                                {"__expf", 20, "x[i]", Values::Small},
                                {"__logf", 12, "x[i]", Values::AboveTwo},
                                {"__fdividef", 3, kTwo, Values::AboveTwo},
-                               {"tw_divide", 3, kTwo, Values::AboveTwo},
+                               {"tw_divide", 2, kTwo},
                                {"__ldg", 0, "x + i"}};
 constexpr MathRow kDouble[] = {{"exp", 2},
                                {"log", 2, "x[i]", Values::Positive},

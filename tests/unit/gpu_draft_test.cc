@@ -37,6 +37,17 @@ std::string naive(int threads, bool along_rows = false) {
              ", \"blockIdx.y\")\n");
 }
 
+// Of the first kernel of a program on an A100.
+double warp_instructions(const std::string& program) {
+  Source source{"test", program};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> made = parse_program(source, diagnostics);
+  EXPECT_TRUE(made) << diagnostics.render();
+  GpuDraft draft(device("a100"));
+  draft.seconds(made->program);
+  return draft.kernels().at(0).warp_instructions;
+}
+
 class Model {
  public:
   explicit Model(const std::string& name = "a100") : draft_(device(name)) {}
@@ -296,16 +307,16 @@ compute_at(columns, k0, keep_units = 1)
   for (const Published& p : {Published{"v1: neither padded nor swizzled", 1, 0, 0, false, 59.92}, Published{"v3: padded", 1, 1, 0, false, 166.78},
                              Published{"v4: swizzled", 1, 0, 3, false, 190.94}, Published{"v6: two stages", 2, 0, 3, true, 220.77}}) {
     double tflops = 2 * std::pow(4096.0, 3) / model.time(use, schedule(p)) / 1e12;
-    EXPECT_NEAR(tflops / p.tflops, 1, 0.15) << p.what << ": " << tflops;
+    EXPECT_NEAR(tflops / p.tflops, 1, 0.09) << p.what << ": " << tflops;
   }
 }
 
 // Floats of 4096^3 on an RTX A6000, as measured by S. Boehm (github.com/siboehm/SGEMM_CUDA: shared memory, rows of 8 sums, 8 x 8 sums, the same
-// with 16 elements of the sum at a time; operands lie a little otherwise there). Units beside each other are where the model is too
-// hopeful.
+// with 16 elements of the sum at a time; operands lie a little otherwise there). The device here is an RTX 4090 of an A6000's size, clock and memory,
+// which is a younger one: so the order is what counts, and that they are not far off.
 TEST(GpuDraft, OrdersWhatWasMeasuredOnAnA6000) {
-  GpuDevice a6000 = device("rtx4090");  // another size of the same kind
-  a6000.multiprocessors = 84, a6000.clock_mhz = 1800, a6000.memory_gb_per_second = 768, a6000.l2_bytes = 6 << 20;
+  GpuDevice a6000 = device("rtx4090");
+  a6000.blocks_per_multiprocessor = 16, a6000.multiprocessors = 84, a6000.clock_mhz = 1800, a6000.memory_gb_per_second = 768, a6000.l2_bytes = 6 << 20;
   GpuDraft draft(a6000);
   struct Kernel {
     test::GpuGemm tile;
@@ -323,30 +334,43 @@ TEST(GpuDraft, OrdersWhatWasMeasuredOnAnA6000) {
 
 // A root that is the same for all four elements of a thread is taken once.
 TEST(GpuDraft, WhatDoesNotChangeIsComputedOnce) {
-  GpuDraft draft(device("a100"));
-  auto instructions = [&](const char* under_the_root) {
-    Source source{"scale", cat("program scale(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
-                               "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = X[i] * S[0] * rsqrt(", under_the_root, " / 4.0) } } } } }\n")};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-    EXPECT_TRUE(made) << diagnostics.render();
-    draft.seconds(made->program);
-    return draft.kernels().at(0).warp_instructions;
+  auto instructions = [](const char* under_the_root) {
+    return warp_instructions(cat("program scale(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
+                                 "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = X[i] * S[0] * rsqrt(", under_the_root, " / 4.0) } } } } }\n"));
   };
-  EXPECT_EQ(instructions("X[i]") - instructions("S[0]"), 3 * (1 + 10)) << "a quotient by a number and a function";
+  EXPECT_EQ(instructions("X[i]") - instructions("S[0]"), 3 * (1 + 8)) << "a quotient by a number and a root";
+}
+
+// One warp on each scheduler takes as long as four of them in one group.
+TEST(GpuDraft, SmallGroupsAreNoFaster) {
+  Model model;
+  const char* use = "matmul(M = 128, N = 64, K = 2048)";
+  auto schedule = [](int threads) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\nn = fuse([i, j])\ng, t = split(n, [_, ", threads,
+               "])\nreorder([g, t, k])\nbind(g, \"blockIdx.x\")\nbind(t, \"threadIdx.x\")\npromote(b, 0, k)\n");
+  };
+  double small = model.time(use, schedule(32)), large = model.time(use, schedule(128));
+  EXPECT_NEAR(small / large, 1, 0.1);
+}
+
+// A sum beside a product is free where both are made as often; a sum of all elements is one for each of them.
+TEST(GpuDraft, SumsAreMadeForEachElement) {
+  auto instructions = [](const char* value) {
+    return warp_instructions(cat("program sums(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 8 {\n",
+                                 "unroll for v in 64 { block Y(i: S 4096 = g * 512 + t * 64 + v) { Y[i] = ", value, " } } } } }\n"));
+  };
+  double copy = instructions("X[i] * 2.0");
+  EXPECT_NEAR(instructions("X[i] * 2.0 + S[0]"), copy, 2);
+  EXPECT_NEAR(instructions("X[i] + S[0] * S[1]"), copy, 3) << "64 sums";
+  EXPECT_NEAR(instructions("f32(f16(X[i]) * f16(2.0) + f16(S[0]))") - copy, 64 * (0.5 + 1 + 0.5 + 1 + 1 + 0.5 + 1), 4)
+      << "narrowed; widened, multiplied and narrowed; widened, added and narrowed; widened";
 }
 
 // Where an image ends is asked once for four floats that come at once, and no division is made for it.
 TEST(GpuDraft, TestsOfCopiesAreFew) {
-  GpuDraft draft(device("a100"));
-  auto instructions = [&](const char* value) {
-    Source source{"copy", cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
-                              "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n")};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-    EXPECT_TRUE(made) << diagnostics.render();
-    draft.seconds(made->program);
-    return draft.kernels().at(0).warp_instructions;
+  auto instructions = [](const char* value) {
+    return warp_instructions(cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
+                                 "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n"));
   };
   double plain = instructions("X[i]"), filled = instructions("if i // 64 % 8 >= 1 then X[i - 64] else 0.0");
   EXPECT_EQ(filled - plain, 2) << "a comparison and a choice";

@@ -302,11 +302,11 @@ TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
   EXPECT_GT(count_of(kernel, " ^ 16)"), 0u) << "the second step of 16\n" << kernel;
 }
 
-// Quotients within two units in the last place are a few instructions; those that are rounded to a whole number, and those by constants, are exact.
+// Quotients within two units in the last place are a few instructions. Those by constants are exact, in vectors, too; and all of them where the
+// program makes whole numbers of floats, be it in another kernel.
 TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
-  auto code = [](const char* value) {
-    Source text{"test", cat("program p(X: input f32[64], Y: input f32[64], Z: output f32[64]) {\n  bind blockIdx.x for i in 64 { block Z(i: S 64 = i) { Z[i] = ", value,
-                            " } }\n}\n")};
+  auto code = [](const std::string& blocks) {
+    Source text{"test", cat("program p(X: input f32[64], Y: input f32[64], Z: output f32[64]) {\n  local N: f32[64]\n", blocks, "}\n")};
     Diagnostics diagnostics(text);
     std::optional<OwnedProgram> program = parse_program(text, diagnostics);
     EXPECT_TRUE(program) << diagnostics.render();
@@ -317,12 +317,18 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
     EXPECT_TRUE(printed);
     return printed->code.substr(printed->code.find("__global__"));
   };
-  EXPECT_EQ(count_of(code("exp(X[i]) / Y[i]"), "tw_divide("), 1u);
-  EXPECT_EQ(count_of(code("floor(X[i]) / Y[i]"), "tw_divide("), 1u);
+  auto one = [](const char* value) { return cat("  bind blockIdx.x for i in 64 { block Z(i: S 64 = i) { Z[i] = ", value, " } }\n"); };
+  auto quotients = [&](const std::string& blocks) { return count_of(code(blocks), "tw_divide("); };
+  EXPECT_EQ(quotients(one("exp(X[i]) / Y[i]")), 1u);
+  EXPECT_EQ(quotients(one("f32(f16(X[i]) / f16(Y[i]))")), 1u);
   for (const char* exact : {"floor(X[i] / Y[i])", "round(1.0 + X[i] / Y[i])", "f32(i32(X[i] / Y[i]))", "X[i] / 3.0"}) {
-    EXPECT_EQ(count_of(code(exact), "tw_divide("), 0u) << exact;
-    EXPECT_GE(count_of(code(exact), " / "), 1u) << exact;
+    EXPECT_EQ(quotients(one(exact)), 0u) << exact;
+    EXPECT_GE(count_of(code(one(exact)), " / "), 1u) << exact;
   }
+  EXPECT_EQ(quotients("  bind blockIdx.x for i in 16 { vectorize for v in 4 { block Z(i: S 64 = i * 4 + v) { Z[i] = X[i] / 3.0 } } }\n"), 0u);
+  std::string apart = "  bind blockIdx.x for i in 64 { block N(i: S 64 = i) { N[i] = X[i] / Y[i] } }\n";
+  EXPECT_EQ(quotients(apart + one("N[i]")), 1u);
+  EXPECT_EQ(quotients(apart + one("floor(N[i])")), 0u);
 }
 
 TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
