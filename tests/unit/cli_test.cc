@@ -229,6 +229,12 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_EQ(emitted.out, test::read_file(folder.path() + "/gemm.tw"));
   EXPECT_NE(run({"replay", "gemm.tw", "--emit", "asm"}).out.find("matmul_run:"), std::string::npos);
   EXPECT_EQ(run({"replay", "gemm.tw", "--emit", "object"}).out.substr(0, 4), "\177ELF");
+  Finished estimate = run({"replay", "gemm.tw", "--target", "cuda -arch=sm_80", "--emit", "estimate"});
+  EXPECT_EQ(estimate.out.substr(0, estimate.out.find(" 40 GB\ngrid ")), "NVIDIA A100 SXM4") << estimate.out << estimate.err;
+  EXPECT_NE(estimate.out.find(" of multiply-adds, "), std::string::npos) << estimate.out;
+  Finished of_processor = run({"replay", "gemm.tw", "--emit", "estimate"});
+  EXPECT_NE(of_processor.code, 0);
+  EXPECT_NE(of_processor.err.find("there is a model of `cuda` targets only"), std::string::npos) << of_processor.err;
   Finished shown_bytes = tracewright({"replay", "gemm.tw", "--emit", "object"}, {.folder = folder.path(), .terminal_output = true});
   EXPECT_EQ(shown_bytes.code, 2);
   EXPECT_EQ(shown_bytes.err, "tracewright: --emit object writes bytes that a terminal cannot show; give --output matmul.o, or a pipe\n");

@@ -298,6 +298,7 @@ TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
     places.insert(kernel.substr(open, close - open));
   }
   EXPECT_EQ(places.size(), 3u) << "one for each copy, and one of what both operands are\n" << kernel;
+  EXPECT_NE(kernel.find("(k_0 "), std::string::npos) << kernel;
   for (const std::string& place : places) EXPECT_EQ(place.find("(k_0 "), std::string::npos) << "the pass: " << place;
   EXPECT_GT(count_of(kernel, " ^ 16)"), 0u) << "the second step of 16\n" << kernel;
 }

@@ -151,6 +151,12 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
         EXPECT_NE(unfit.find("bytes of spill stores"), std::string::npos) << unfit;
         EXPECT_EQ(kernel->manifest.run_launches[0].threads, (std::array<i64, 3>{32, 1, 1})) << unfit;
         EXPECT_EQ(++out.spilled, 1) << unfit;
+        // Where a multiprocessor need not hold more than one of them, there are registers enough.
+        std::string alone = kernel->code;
+        alone.replace(alone.find("__launch_bounds__(32)"), 21, "__launch_bounds__(32, 1)");
+        code = cuda::compile(alone, arch, error);
+        EXPECT_TRUE(code) << error;
+        EXPECT_EQ(code ? cuda::why_unfit(*code) : "", "");
         continue;
       }
       EXPECT_EQ(instructions.count("STL"), 0);
