@@ -13,18 +13,6 @@
 namespace tw::gpu {
 namespace {
 
-// The layout for elements in place of bytes.
-struct Exchange {
-  int shift;         // from the bits of a row's number down to those of a piece's
-  i64 mask, period;  // of the latter; of the whole
-  i64 place(i64 index) const { return index ^ (index >> shift & mask); }
-};
-
-Exchange exchange_of(const XorLayout& layout, DType dtype) {
-  i64 bytes = bytes_of(dtype), numbers = i64{1} << layout.bits;
-  return {std::countr_zero(static_cast<u64>(layout.span / kXorBytes)), (numbers - 1) * (kXorBytes / bytes), layout.span * numbers / bytes};
-}
-
 // From the lowest bit that is set in `low` to the highest one of numbers up to `high`.
 u64 bits_between(i64 low, i64 high) {
   u64 lowest = u64{1} << std::countr_zero(static_cast<u64>(low)), above = u64{1} << std::bit_width(static_cast<u64>(high));
@@ -49,9 +37,11 @@ u64 bits_of(const Sum& sum, const VarRanges& ranges) {
 
 // Calls the function that gives an element's place.
 std::string KernelPrinter::exchanged(const XorLayout& layout, DType dtype, const std::string& index) {
-  Exchange exchange = exchange_of(layout, dtype);
-  std::string name = cat("tw_xor_", exchange.shift, "_", exchange.mask);
-  std::string body = cat("return i ^ (i >> ", exchange.shift, " & ", exchange.mask, ");");
+  // From the bits of a row's number down to those of a piece's, and these.
+  int shift = std::countr_zero(static_cast<u64>(layout.span / kXorBytes));
+  i64 mask = ((i64{1} << layout.bits) - 1) * (kXorBytes / bytes_of(dtype));
+  std::string name = cat("tw_xor_", shift, "_", mask);
+  std::string body = cat("return i ^ (i >> ", shift, " & ", mask, ");");
   return cat(helper(name, cat(index_type_, " ", name, "(", index_type_, " i) { ", body, " }\n")), "(", bare(index), ")");
 }
 
@@ -62,15 +52,15 @@ std::string KernelPrinter::in_memory(const Place& place, DType dtype, const Expr
   Sum all = sum_of(ramp ? ramp->base : index);
   if (!all.exact || !stride) return exchanged(*place.layout, dtype, scalar(index, lane));
   all.add_constant(*stride * lane);
-  Exchange exchange = exchange_of(*place.layout, dtype);
+  i64 bytes = bytes_of(dtype), period = (place.layout->span << place.layout->bits) / bytes;
   Sum varying, periods;
-  for (const Sum::Term& term : all.terms) (term.coefficient % exchange.period == 0 ? periods : varying).add_atom(term.atom, term.coefficient);
-  i64 bits = floor_mod(all.constant, exchange.period);
+  for (const Sum::Term& term : all.terms) (term.coefficient % period == 0 ? periods : varying).add_atom(term.atom, term.coefficient);
+  i64 bits = floor_mod(all.constant, period);
   periods.add_constant(all.constant - bits);
   if ((bits_of(varying, ranges_) & static_cast<u64>(bits)) != 0) varying.add_constant(bits), bits = 0;
   Arena arena;
   std::string out = exchanged(*place.layout, dtype, scalar(to_expr(arena, varying)));
-  if (bits != 0) out = cat("(", out, " ^ ", exchange.place(bits), ")");
+  if (bits != 0) out = cat("(", out, " ^ ", place.layout->place(bits * bytes) / bytes, ")");
   // The constant last, for machine instructions have it as their offset.
   i64 offset = std::exchange(periods.constant, 0);
   if (!periods.terms.empty()) out = cat(out, " + ", scalar(to_expr(arena, periods)));
