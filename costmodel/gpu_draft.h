@@ -33,33 +33,15 @@
 // guesses until there are measurements to fit them to. Four published times of an A100 are met within 9 % (gpu_draft_test).
 #pragma once
 #include <array>
-#include <string>
 #include <vector>
 
 #include "costmodel/flat_program.h"
 #include "costmodel/gpu_device.h"
+#include "costmodel/kernel_estimate.h"
 #include "costmodel/lane_values.h"
 #include "costmodel/thread_work.h"
 
 namespace tw {
-
-// What the model thinks of one kernel.
-struct KernelEstimate {
-  std::array<i64, 3> grid{1, 1, 1}, threads{1, 1, 1};
-  double registers = 0, shared_bytes = 0;  // of a thread; of a block
-  int occupancy = 0;
-  double waves = 0;
-  double fma = 0, issue = 0, shared = 0, wait = 0;  // cycles of a block
-  double warp_wait = 0;                             // cycles in which one warp waits while others need not
-  double warp_instructions = 0;                     // of one warp: it issues one a cycle at most
-  double l2_bytes = 0, dram_bytes = 0;              // of the kernel
-  double seconds = 0;
-  i64 blocks() const { return grid[0] * grid[1] * grid[2]; }
-  i64 block_threads() const { return threads[0] * threads[1] * threads[2]; }
-};
-
-// Three lines: the launch, cycles of a block by unit, bytes of the kernel.
-std::string to_string(const KernelEstimate& kernel);
 
 // Reuses its memory between calls: one per thread. The result depends on the program and the device only.
 class GpuDraft {
@@ -103,7 +85,6 @@ class GpuDraft {
   double steps_of_sum(const FlatProgram& program, const FlatStore& store) const;
   void measure_block(const FlatProgram& program, const FlatStore& store, const KernelEstimate& kernel);
   void add_traffic(const FlatProgram& program, const FlatStore& store, KernelEstimate& kernel);
-  void finish(KernelEstimate& kernel) const;
   double l1_bytes(const KernelEstimate& kernel) const;
   static bool is_in_registers(const FlatProgram& program, const FlatAccess& access);
 
