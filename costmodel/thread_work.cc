@@ -28,7 +28,6 @@ double instructions_of(Function function) {
   return 1;
 }
 
-bool is_half(DType type) { return type == DType::F16 || type == DType::BF16; }
 bool is_number(const Expr* e) { return as<IntImm>(e) || as<FloatImm>(e); }
 const Binary* product(const Expr* e) {
   const Binary* binary = as<Binary>(e);

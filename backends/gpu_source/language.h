@@ -32,7 +32,6 @@ struct Language {
 const Language& opencl_c();
 const Language& cuda_c();
 
-inline bool is_half(DType type) { return type == DType::F16 || type == DType::BF16; }
 // CUDA C: the types tw_f16 and tw_bf16, and their conversions from and to float.
 const char* half_functions();
 

@@ -25,7 +25,7 @@ bool makes_whole_number(const Node* node) {
 void add_used(const Array<GpuKernel>& kernels, Used& used) {
   auto add = [&](DType type) {
     used.doubles |= type == DType::F64;
-    used.halves |= gpu::is_half(type);
+    used.halves |= is_half(type);
   };
   for (const GpuKernel& kernel : kernels) {
     for (const KernelParam& param : kernel.params) add(param.buffer->dtype);

@@ -80,7 +80,7 @@ llvm::Value* FunctionEmitter::call(const Call& node) {
     }
     return arguments[0];  // floor, ceil and round of an integer, abs of an unsigned one
   }
-  bool through_f32 = dtype == DType::F16 || dtype == DType::BF16;
+  bool through_f32 = is_half(dtype);
   if (through_f32) {
     for (llvm::Value*& argument : arguments) argument = convert(argument, dtype, DType::F32);
   }

@@ -11,7 +11,6 @@
 namespace tw::codegen {
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 bool is_unsigned(DType dtype) { return dtype == DType::U8 || dtype == DType::Bool; }
 
 // May evaluating it do harm where its value is not wanted?

@@ -16,6 +16,8 @@ std::optional<DType> parse_dtype(std::string_view name);
 int bytes_of(DType type);  // of one element in memory; bool takes 1
 inline bool is_float(DType type) { return type >= DType::F16; }
 inline bool is_int(DType type) { return type < DType::F16; }
+// Two bytes, which backends compute with as f32.
+inline bool is_half(DType type) { return type == DType::F16 || type == DType::BF16; }
 // Smallest and largest finite value of a type, as needed for the identity of max and min.
 double lowest_of(DType type);
 

@@ -93,7 +93,7 @@ std::string problem_of_literals(BinaryOp op, const Value& a, const Value& b) {
 
 // Does `wide` hold every value of `narrow`?
 bool holds(DType wide, DType narrow) {
-  if (narrow == DType::F16 || narrow == DType::BF16) return wide == DType::F32 || wide == DType::F64;
+  if (is_half(narrow)) return wide == DType::F32 || wide == DType::F64;
   if (narrow == DType::F32) return wide == DType::F64;
   if (narrow == DType::I8 || narrow == DType::U8) return wide == DType::I32 || wide == DType::I64 || wide >= DType::F32;
   return narrow == DType::I32 && (wide == DType::I64 || wide == DType::F64);
@@ -133,7 +133,7 @@ i64 highest_of(DType type) {
 }
 
 DType arithmetic_type(DType type) {
-  if (type == DType::F16 || type == DType::BF16) return DType::F32;
+  if (is_half(type)) return DType::F32;
   return type == DType::Bool || type == DType::I8 || type == DType::U8 ? DType::I32 : type;
 }
 
