@@ -2,6 +2,7 @@
 // one, or one that fills with zeros beyond the end of a matrix; else like any other store.
 
 #include <algorithm>
+#include <bit>
 
 #include "backends/gpu_source/printer.h"
 #include "dsl/base/text.h"
@@ -11,13 +12,21 @@
 namespace tw::gpu {
 namespace {
 
-// Groups of copies in a statement, those of loops inside whose copies are staged apart.
-i64 groups_in(const Node* node) {
+// Copies in a statement, those of loops inside whose copies are staged apart.
+i64 copies_in(const Node* node) {
   const For* loop = as<For>(node);
   if (loop && find_annotation(loop->annotations, kStagedMark)) return 0;
-  i64 groups = loop && find_annotation(loop->annotations, kAsyncCopiesMark);
-  for_each_child(node, [&](const Node* child) { groups += groups_in(child); });
-  return groups;
+  i64 copies = loop && find_annotation(loop->annotations, kAsyncCopiesMark);
+  for_each_child(node, [&](const Node* child) { copies += copies_in(child); });
+  return copies;
+}
+
+// Of `(loop + ahead) % versions`.
+std::optional<i64> iterations_ahead(const Binary* e, const Var* loop, i64 versions) {
+  if (e->op != BinaryOp::FloorMod || !is_constant(e->b, versions)) return std::nullopt;
+  Sum sum = sum_of(e->a);
+  bool is_it = sum.exact && sum.terms.size() == 1 && sum.terms[0].atom == loop && sum.terms[0].coefficient == 1;
+  return is_it ? std::optional(sum.constant) : std::nullopt;
 }
 
 }  // namespace
@@ -35,35 +44,76 @@ std::string KernelPrinter::all_of(const List<const Expr*>& conditions, int lane)
   return texts.size() > 1 ? cat("(", join(texts, " && "), ")") : join(texts, "");
 }
 
-i64 async_copies_in(const Stmt* step) {
+i64 async_copies_in(const Stmt* s) {
   i64 out = 0;
-  for_each<For>(step, [&](const For* loop) {
+  for_each<For>(s, [&](const For* loop) {
     const Annotation* mark = find_annotation(loop->annotations, kAsyncCopiesMark);
     if (mark) out = mark->value.integer;
   });
   return out;
 }
 
+bool is_copies_of_iteration(const Stmt* s) {
+  bool holds_loop = false;
+  for_each<For>(s, [&](const For* loop) { holds_loop |= find_annotation(loop->annotations, kStagedMark) != nullptr; });
+  return !holds_loop && async_copies_in(s) > 0;
+}
+
 void KernelPrinter::use_async_copies() {
   define("tw_copy_async", language_.async_copies);
 }
 
-void KernelPrinter::end_copies(const Stmt* step) {
-  if (!language_.async_copies || async_copies_in(step) == 0) return;
+// Those of an iteration are a group, in front of their loop, too. So are the copies of a statement by themselves where lowering has cut
+// some away; then all groups are waited for.
+void KernelPrinter::end_copies(const Stmt* s) {
+  if (!language_.async_copies || async_copies_in(s) == 0) return;
   use_async_copies();
+  copied_ += copies_in(s);
+  if (has_whole_groups() && copied_ < async_copies_in(s)) return;
   line("tw_copy_async_commit();");
+  copied_ = 0;
 }
 
 void KernelPrinter::await_copies(const For* loop) {
   const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
-  // At the end, where lowering has cut copies away, an iteration reads what earlier ones have copied.
   if (!language_.async_copies || !staged || async_copies_in(kernel_.body) == 0) return;
   use_async_copies();
-  // All but those of later iterations, if each iteration so far has made all its copies; at the end, where some have
-  // nothing to copy, all.
-  i64 copies = async_copies_in(loop->body), ahead = staged->value.integer - 1;
-  bool is_whole = groups_in(kernel_.body) == ahead * copies && groups_in(loop->body) == copies;
-  line(cat("tw_copy_async_wait<", is_whole ? (ahead - 1) * copies : 0, ">();"));
+  // All but those of later iterations, if each iteration so far has made all its copies; at the end, where none are left, all.
+  bool is_whole = async_copies_in(loop) > 0 && has_whole_groups();
+  line(cat("tw_copy_async_wait<", is_whole ? staged->value.integer - 2 : 0, ">();"));
+}
+
+// Does one loop copy ahead (at its end lowering may have cut off a loop without copies), and are all the copies there that each of its
+// iterations shall make?
+bool KernelPrinter::has_whole_groups() const {
+  std::vector<const For*> loops;
+  for_each<For>(kernel_.body, [&](const For* loop) {
+    if (find_annotation(loop->annotations, kStagedMark) && async_copies_in(loop) > 0) loops.push_back(loop);
+  });
+  if (loops.size() != 1) return false;
+  i64 copies = async_copies_in(loops[0]), ahead = find_annotation(loops[0]->annotations, kStagedMark)->value.integer - 1;
+  return copies_in(kernel_.body) == ahead * copies && copies_in(loops[0]->body) == copies;
+}
+
+// Which version of a staged buffer an iteration fills or reads is counted: a remainder by 3 or 5 is worth a dozen instructions. By a power
+// of two it is one, and by anything with a known iteration none.
+std::vector<KernelPrinter::VersionCounter> KernelPrinter::version_counters(const For* loop) {
+  const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
+  std::vector<VersionCounter> out;
+  if (!staged || std::has_single_bit(static_cast<u64>(staged->value.integer))) return out;
+  for_each<Binary>(loop->body, [&](const Binary* e) {
+    std::optional<i64> ahead = iterations_ahead(e, loop->var, staged->value.integer);
+    bool is_known = std::any_of(out.begin(), out.end(), [&](const VersionCounter& known) { return known.ahead == ahead; });
+    if (ahead && !is_known) out.push_back({loop->var, *ahead, staged->value.integer, fresh("version")});
+  });
+  return out;
+}
+
+const std::string* KernelPrinter::counted_version(const Binary* e) const {
+  for (const VersionCounter& counter : counters_) {
+    if (iterations_ahead(e, counter.loop, counter.versions) == counter.ahead) return &counter.name;
+  }
+  return nullptr;
 }
 
 // Both sides as pointers, if the store copies 4, 8 or 16 bytes that lie together on both, or zeros.
@@ -88,16 +138,24 @@ void KernelPrinter::print_async(const WordCopy& copy) {
   line(cat("tw_copy_async_", is_whole ? "" : "or_zeros_", copy.bytes, "(", copy.to, ", ", copy.from, is_whole ? "" : ", ", bare(copy.inside), ");"));
 }
 
+// Other than loads, asynchronous copies have a few bits only for a constant offset in memory: beyond them, each copy would add it to 64 bits.
+std::string KernelPrinter::in_one_sum(const Buffer* buffer, const Expr* index, int lane) {
+  return cat(place(buffer).name, " + ", scalar(index, lane));
+}
+
 bool KernelPrinter::copy_async(const Store* s) {
   auto [load, inside] = copied_load(s->values[0]);
   if (!language_.async_copies || !load || load->buffer->scope != Scope::Global || s->targets.size() != 1) return false;
   const StoreTarget& to = s->targets[0];
   if (to.buffer->scope != Scope::Shared || to.buffer->dtype != load->buffer->dtype) return false;
-  if (std::optional<WordCopy> copy = word_copy(s)) return print_async(*copy), true;
+  if (std::optional<WordCopy> copy = word_copy(s)) {
+    copy->from = in_one_sum(load->buffer, first_index(load->indices[0]), 0);
+    return print_async(*copy), true;
+  }
   if (bytes_of(to.buffer->dtype) != 4) return false;
   // Lanes that lie apart on one side, as those of an operand that is turned: each by itself.
   for (int lane = 0; lane < load->type.lanes; ++lane) {
-    print_async({4, address(to.buffer, to.indices[0], lane), address(load->buffer, load->indices[0], lane), all_of(inside, lane)});
+    print_async({4, address(to.buffer, to.indices[0], lane), in_one_sum(load->buffer, load->indices[0], lane), all_of(inside, lane)});
   }
   return true;
 }

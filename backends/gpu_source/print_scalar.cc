@@ -162,6 +162,7 @@ bool KernelPrinter::is_nonnegative(const Expr* e) const {
 }
 
 std::string KernelPrinter::divide(const Binary* e, int lane) {
+  if (const std::string* counted = counted_version(e)) return *counted;
   bool is_quotient = e->op == BinaryOp::FloorDiv;
   std::string a = scalar(e->a, lane), b = scalar(e->b, lane);
   if (e->type.dtype == DType::U8 || (is_nonnegative(e->a) && is_nonnegative(e->b)))

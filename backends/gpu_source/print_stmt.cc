@@ -44,15 +44,18 @@ void KernelPrinter::stmt(const Stmt* s) {
       return sequence(as<Seq>(s)->stmts);
     case Kind::If: {
       const If* branch = as<If>(s);
+      bool copies = !in_step_ && !is_copying_ && is_copies_of_iteration(s);
       open(cat("if (", bare(scalar(branch->condition)), ") "));
-      conditions_ += in_step_;
+      conditions_ += in_step_, is_copying_ |= copies;
       stmt(branch->then);
       if (branch->otherwise) {
         --indent_, line("} else {"), ++indent_;
         stmt(branch->otherwise);
       }
       conditions_ -= in_step_;
-      return close();
+      close();
+      if (copies) is_copying_ = false, end_copies(s);
+      return;
     }
     case Kind::For:
       return this->loop(loop);
@@ -94,7 +97,7 @@ void KernelPrinter::step(const Stmt* s) {
   stmt(s);
   if (!conditions.empty()) close();
   in_step_ = in_copies_ = false;
-  end_copies(s);
+  if (!is_copying_) end_copies(s);
 }
 
 void KernelPrinter::loop(const For* loop) {
@@ -119,10 +122,19 @@ void KernelPrinter::loop(const For* loop) {
     conditions_ -= loop->extent < extent;
     threads_ = around;
   } else {
-    open(cat("for (", index_type_, " ", var, " = 0; ", var, " < ", loop->extent, "; ++", var, ") "));
+    std::vector<VersionCounter> counters = version_counters(loop);
+    std::string first, next;
+    for (const auto& [of, ahead, versions, counter] : counters) {
+      first += cat(", ", counter, " = ", ahead % versions);
+      next += cat(", ", counter, " = ", counter, " == ", versions - 1, " ? 0 : ", counter, " + 1");
+    }
+    counters_.insert(counters_.end(), counters.begin(), counters.end());
+    open(cat("for (", index_type_, " ", var, " = 0", first, "; ", var, " < ", loop->extent, "; ++", var, next, ") "));
     fragments_.clear();
     await_copies(loop);
     stmt(loop->body);
+    for (const VersionCounter& counter : counters) taken_.erase(counter.name);
+    counters_.resize(counters_.size() - counters.size());
   }
   close();
   taken_.erase(var);

@@ -58,6 +58,12 @@ class KernelPrinter {
     int depth;
     std::vector<std::string> registers;
   };
+  // (loop + ahead) % versions as a variable that is counted along with the loop.
+  struct VersionCounter {
+    const Var* loop;
+    i64 ahead, versions;
+    std::string name;
+  };
 
   // ---- names (printer.cc)
   std::string fresh(Str wanted);
@@ -112,10 +118,13 @@ class KernelPrinter {
   void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
-  // Copies that are to be asynchronous (print_copies.cc): what ends a step of them, and begins an iteration of their loop; is a
-  // store one that can be?
-  void end_copies(const Stmt* step);
+  // Copies that are to be asynchronous (print_copies.cc): what follows a step or condition that makes some, and begins an iteration of
+  // their loop; is a store one that can be?
+  void end_copies(const Stmt* s);
   void await_copies(const For* loop);
+  bool has_whole_groups() const;
+  std::vector<VersionCounter> version_counters(const For* loop);
+  const std::string* counted_version(const Binary* e) const;
   struct WordCopy {
     i64 bytes;
     std::string to, from;
@@ -124,6 +133,7 @@ class KernelPrinter {
   std::optional<WordCopy> word_copy(const Store* s);
   // Do all conditions hold in a lane? "" for none of them.
   std::string all_of(const List<const Expr*>& conditions, int lane = 0);
+  std::string in_one_sum(const Buffer* buffer, const Expr* index, int lane);
   void print_async(const WordCopy& copy);
   bool copy_async(const Store* s);
   // Other copies of halves and bytes; false: it is none, or not by words.
@@ -185,14 +195,19 @@ class KernelPrinter {
   std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
+  bool is_copying_ = false;                // under a condition with all copies of an iteration
+  i64 copied_ = 0;                         // asynchronous copies since the last group of them ended
+  std::vector<VersionCounter> counters_;   // of the loops around
   int conditions_ = 0;             // around the statement at hand, inside of its step
   const For* threads_ = nullptr;   // the innermost threadIdx loop around
   std::vector<Fragment> fragments_;
   Array<const Stmt*> behind_;  // the statements behind the one at hand
 };
 
-// The mark of a step that makes asynchronous copies (dsl/passes/stage_copies.h); 0 = it makes none.
-i64 async_copies_in(const Stmt* step);
+// The mark of what makes asynchronous copies (dsl/passes/stage_copies.h); 0 = it makes none.
+i64 async_copies_in(const Stmt* s);
+// Does it make some, and hold no loop that copies ahead?
+bool is_copies_of_iteration(const Stmt* s);
 // "(x)" without the parentheses that enclose all of it.
 std::string bare(std::string text);
 // The place of a contiguous or scalar access: its first index; null if lanes lie apart.

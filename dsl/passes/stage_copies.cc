@@ -162,11 +162,10 @@ class Staging {
       }
     }
     const Expr* ahead = build_.add(loop->var, build_.integer(stages - 1));
-    for (const Stmt* copy : body.copies) {
-      const Stmt* next = copied(copy, loop, ahead, build_.floor_mod(ahead, build_.integer(stages)), body,
-                                versions);
-      inside.push_back(build_.if_then(build_.lt(ahead, loop->extent), next));
-    }
+    std::vector<const Stmt*> next;
+    for (const Stmt* copy : body.copies)
+      next.push_back(copied(copy, loop, ahead, build_.floor_mod(ahead, build_.integer(stages)), body, versions));
+    inside.push_back(build_.if_then(build_.lt(ahead, loop->extent), build_.seq(next)));
     for (const Stmt* s : body.rest)
       inside.push_back(versions.in(s, build_.floor_mod(loop->var, build_.integer(stages))));
     const Stmt* all = build_.seq(inside);

@@ -4,24 +4,18 @@
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/text.h"
-#include "dsl/text/parse_program.h"
 #include "runtime/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/trial.h"
 #include "support/clang_opencl.h"
 #include "support/drawn_kernels.h"
 #include "support/nvrtc.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
 
-OwnedProgram parsed(const std::string& text) {
-  Source source{"test", text};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_TRUE(program) << diagnostics.render();
-  return program.value_or(OwnedProgram{});
-}
+using test::parsed;
 
 Kernel kernel_of(const Program& program, TargetKind kind) {
   Target target = test::cuda_target();

@@ -9,19 +9,13 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
 
-OwnedProgram parsed(const std::string& text) {
-  Source source{"p", text};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_EQ(diagnostics.render(), "");
-  return program ? *program : OwnedProgram{std::make_shared<Arena>(), {}};
-}
+using test::parsed;
 
 OwnedProgram operation(const std::string& use_text, const std::vector<std::string>& epilogues = {}) {
   Source source{"use", use_text};

@@ -1,4 +1,4 @@
-// Lowering for devices and the printed source: what it means (by the interpreter), and how it looks.
+// Lowering for devices: what it means (by the interpreter), and what of it is seen in the source.
 #include "dsl/passes/lower_gpu.h"
 
 #include <gtest/gtest.h>
@@ -6,21 +6,17 @@
 #include <set>
 
 #include "backends/device_form.h"
-#include "backends/gpu_source/source.h"
 #include "dsl/base/rng.h"
-#include "dsl/text/parse_program.h"
 #include "support/device_schedules.h"
+#include "support/device_source.h"
 #include "support/meaning.h"
+#include "support/parsed.h"
 #include "support/scheduled.h"
 
 namespace tw {
 namespace {
 
-constexpr LoweringOptions kOptions{.vector_bits = 128, .vector_registers = 32};
-
-Result<LoweredGpuProgram> lowered(Arena& arena, const Program& program, const GpuLimits& limits = {}) {
-  return lower_gpu(arena, program, kOptions, limits);
-}
+using test::count_of, test::lowered, test::parsed, test::source;
 
 // "" if the kernels compute what the program does.
 std::string difference(const std::string& use, const std::string& schedule, const GpuLimits& limits = {}) {
@@ -29,15 +25,6 @@ std::string difference(const std::string& use, const std::string& schedule, cons
   Result<LoweredGpuProgram> kernels = lowered(arena, after.program(), limits);
   if (!kernels) return "rejected: " + to_string(kernels.rejected());
   return test::difference(before.program(), as_interpreted(arena, *kernels), 1);
-}
-
-std::string source(const std::string& use, const std::string& schedule, SourceLanguage language) {
-  test::Scheduled scheduled(use, {}, schedule);
-  Arena arena;
-  Result<LoweredGpuProgram> kernels = lowered(arena, scheduled.program());
-  if (!kernels) return "rejected: " + to_string(kernels.rejected());
-  Result<Kernel> printed = print_device_source(*kernels, language, "mm");
-  return printed ? printed->code : "rejected: " + to_string(printed.rejected());
 }
 
 TEST(LowerGpu, SharedTilesAndRegisterTilesComputeTheSame) {
@@ -108,9 +95,7 @@ TEST(LowerGpu, WorkItemsCombineTheirParts) {
   for (auto [rows, side] : {std::pair{1, 4}, {1, 7}, {2, 4}, {4, 8}, {2, 64}, {1, 3}})
     EXPECT_EQ(difference("softmax(M = 4, N = 10)", test::shared_rows_schedule(rows, side)), "") << rows << " x " << side;
   std::string shuffles = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::CudaC);
-  std::size_t n = 0;
-  for (std::size_t at = 0; (at = shuffles.find("__shfl_xor_sync(4294967295u, ", at)) != std::string::npos; ++at) ++n;
-  EXPECT_EQ(n, 5u) << shuffles;
+  EXPECT_EQ(count_of(shuffles, "__shfl_xor_sync(4294967295u, "), 5u) << shuffles;
   EXPECT_NE(shuffles.find("Top_parts[4]"), std::string::npos) << "one value for each warp\n" << shuffles;
   std::string tree = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::OpenClC);
   EXPECT_NE(tree.find("Top_parts[128]"), std::string::npos) << tree;
@@ -129,17 +114,22 @@ TEST(LowerGpu, CopiesAreMadeAhead) {
   EXPECT_EQ(source("matmul(M = 8, N = 16, K = 32)", ahead, SourceLanguage::CudaC).find("async"), std::string::npos) << "copies ahead, through registers";
   std::string text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::CudaC);
   EXPECT_NE(text.find("float A_shared[48]"), std::string::npos) << "three versions\n" << text;
-  EXPECT_NE(text.find("tw_copy_async_wait<2>();\n          __syncthreads();\n"), std::string::npos) << text;
-  std::size_t barriers = 0;
-  for (std::size_t at = 0; (at = text.find("__syncthreads();", at)) != std::string::npos; ++at) ++barriers;
-  EXPECT_EQ(barriers, 2u) << "one in each of the two parts of the loop\n" << text;
+  EXPECT_NE(text.find("tw_copy_async_wait<1>();\n          __syncthreads();\n"), std::string::npos) << "all but the copies of one iteration\n" << text;
+  EXPECT_NE(text.find("tw_copy_async_wait<0>();\n          __syncthreads();\n"), std::string::npos) << "at the end all\n" << text;
+  EXPECT_EQ(count_of(text, "__syncthreads();"), 2u) << "one in each of the two parts of the loop\n" << text;
+  EXPECT_EQ(count_of(text, "tw_copy_async_commit();\n"), 3u) << "one for the copies of an iteration, two of them in front of the loop\n" << text;
+  EXPECT_EQ(count_of(text, "% 3"), 0u) << "versions are counted\n" << text;
+  EXPECT_NE(text.find("version = version == 2 ? 0 : version + 1"), std::string::npos) << text;
+  std::string two = source("matmul(M = 8, N = 16, K = 32)", test::gpu_gemm_schedule({}) + "pipeline(k0, 2)\nmake_async(c0)\n", SourceLanguage::CudaC);
+  EXPECT_NE(two.find("% 2"), std::string::npos) << "by powers of two there are remainders\n" << two;
+  EXPECT_EQ(two.find("version"), std::string::npos) << two;
   text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::OpenClC);
   EXPECT_EQ(text.find("async"), std::string::npos) << text;
 }
 
 // What work-items compute for each other in a staged loop is no copy: the one barrier of an iteration does not order it.
 TEST(LowerGpu, ValuesThatAStagedLoopComputesForOthersHaveTheirOwnBarriers) {
-  Source source{"test", R"(program p(A: input f32[6, 8], Y: output f32[6, 8]) {
+  OwnedProgram program = parsed(R"(program p(A: input f32[6, 8], Y: output f32[6, 8]) {
   local A_s: f32[6, 8] in shared
   local T: f32[6, 8]
   for k in 6 @stages = 3 {
@@ -154,14 +144,11 @@ TEST(LowerGpu, ValuesThatAStagedLoopComputesForOthersHaveTheirOwnBarriers) {
     }
   }
 }
-)"};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  ASSERT_TRUE(program) << diagnostics.render();
+)");
   Arena arena;
-  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  Result<LoweredGpuProgram> kernels = lowered(arena, program.program);
   ASSERT_TRUE(kernels) << to_string(kernels.rejected());
-  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  EXPECT_EQ(test::difference(program.program, as_interpreted(arena, *kernels), 1), "");
   std::string text = print_device_source(*kernels, SourceLanguage::CudaC, "k")->code;
   std::size_t compute = text.find(" = A_s[", text.find("for (")), barrier = text.find("__syncthreads();", compute);
   ASSERT_NE(compute, std::string::npos) << text;
@@ -179,7 +166,7 @@ TEST(LowerGpu, OnlyCopiesOfItsOwnAreMadeAhead) {
 
 // A thread loop over two nests of thread loops is taken in two steps. What each of its iterations has for itself would then be shared.
 TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
-  Source source{"test", R"(program p(X: input f32[8], Y: output f32[8, 4]) {
+  OwnedProgram program = parsed(R"(program p(X: input f32[8], Y: output f32[8, 4]) {
   local T: f32[1]
   bind threadIdx.x for i in 8 {
     block A(i: S 8 = i) { T[0] = X[i] }
@@ -188,12 +175,9 @@ TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
     }
   }
 }
-)"};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  ASSERT_TRUE(program) << diagnostics.render();
+)");
   Arena arena;
-  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  Result<LoweredGpuProgram> kernels = lowered(arena, program.program);
   ASSERT_FALSE(kernels);
   EXPECT_NE(to_string(kernels.rejected()).find("`T`"), std::string::npos) << to_string(kernels.rejected());
 }
@@ -221,34 +205,20 @@ constexpr const char* kChain = R"(program p(X: input f32[3, 512], Y: output f32[
 )";
 
 TEST(LowerGpu, SharedBuffersTakeTurns) {
-  Source text{"test", kChain};
-  Diagnostics diagnostics(text);
-  std::optional<OwnedProgram> program = parse_program(text, diagnostics);
-  ASSERT_TRUE(program) << diagnostics.render();
+  OwnedProgram program = parsed(kChain);
   Arena arena;
   // Two of the three are needed at a time: 4 KiB.
-  Result<LoweredGpuProgram> refused = lowered(arena, program->program, {.shared_bytes = 4095});
+  Result<LoweredGpuProgram> refused = lowered(arena, program.program, {.shared_bytes = 4095});
   EXPECT_TRUE(!refused || refused->scratch_bytes > 0) << "4,096 bytes are needed";
-  Result<LoweredGpuProgram> kernels = lowered(arena, program->program, {.shared_bytes = 4096});
+  Result<LoweredGpuProgram> kernels = lowered(arena, program.program, {.shared_bytes = 4096});
   ASSERT_TRUE(kernels) << to_string(kernels.rejected());
-  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  EXPECT_EQ(test::difference(program.program, as_interpreted(arena, *kernels), 1), "");
   Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "p");
   ASSERT_TRUE(printed);
   const std::string& code = printed->code;
-  auto count = [&](const std::string& word) {
-    std::size_t n = 0;
-    for (std::size_t at = 0; (at = code.find(word, at)) != std::string::npos; ++at) ++n;
-    return n;
-  };
-  EXPECT_EQ(count("__shared__ float"), 2u) << code;
-  EXPECT_EQ(count("__syncthreads();"), 3u) << "before the second, third and fourth step\n" << code;
-  EXPECT_EQ(count("D["), 0u) << code;
-}
-
-std::size_t count_of(const std::string& text, const std::string& word, std::size_t end = std::string::npos) {
-  std::size_t n = 0;
-  for (std::size_t at = 0; (at = text.find(word, at)) < end; ++at) ++n;
-  return n;
+  EXPECT_EQ(count_of(code, "__shared__ float"), 2u) << code;
+  EXPECT_EQ(count_of(code, "__syncthreads();"), 3u) << "before the second, third and fourth step\n" << code;
+  EXPECT_EQ(count_of(code, "D["), 0u) << code;
 }
 
 // Sums in shared memory lie over the operands, whose types are others: 4 KiB over 2 x 4 KiB.
@@ -269,72 +239,9 @@ TEST(LowerGpu, BuffersOfSeveralTypesLieOverEachOther) {
   EXPECT_EQ(count_of(opencl, "__local float* const "), 1u) << opencl;
 }
 
-// Eight instructions to a step: what the next one multiplies is loaded before the first of this one.
-TEST(GpuSource, OperandsOfMatrixInstructionsComeAhead) {
-  const char* use = "matmul(M = 64, N = 64, K = 96, T = f16)";
-  auto loads_before_the_first = [&](const std::string& text) {
-    std::size_t kernel = text.find("__global__");
-    std::string body = text.substr(kernel);
-    return count_of(body, "tw_ldmatrix_", body.find("tw_mma_"));
-  };
-  std::string plain = source(use, test::warp_mma_schedule(false), SourceLanguage::CudaC);
-  std::string ahead = source(use, test::warp_mma_schedule(false, 8), SourceLanguage::CudaC);
-  EXPECT_EQ(loads_before_the_first(plain), 2u) << plain;
-  EXPECT_EQ(loads_before_the_first(ahead), 4u) << ahead;
-  EXPECT_EQ(count_of(ahead, " tw_ldmatrix_"), count_of(plain, " tw_ldmatrix_")) << "nothing is loaded twice";
-  EXPECT_EQ(count_of(ahead, " tw_mma_"), count_of(plain, " tw_mma_"));
-}
-
-// The places of a thread's accesses differ by bits that are known and by whole periods of the layout: what is left to compute is the same
-// for all passes and stages.
-TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
-  std::string schedule = test::warp_mma_schedule(false) + "set_layout(rows, 0, \"xor\", bits = 2)\nset_layout(columns, 0, \"xor\", bits = 2)\n";
-  std::string code = source("matmul(M = 64, N = 64, K = 96, T = f16)", schedule, SourceLanguage::CudaC);
-  std::string kernel = code.substr(code.find("__global__"));
-  std::set<std::string> places;
-  for (std::size_t at = 0; (at = kernel.find("tw_xor_", at)) != std::string::npos; ++at) {
-    std::size_t open = kernel.find('(', at), close = open;
-    for (int depth = 0; (depth += kernel[close] == '(' ? 1 : kernel[close] == ')' ? -1 : 0) > 0;) ++close;
-    places.insert(kernel.substr(open, close - open));
-  }
-  EXPECT_EQ(places.size(), 3u) << "one for each copy, and one of what both operands are\n" << kernel;
-  EXPECT_NE(kernel.find("(k_0 "), std::string::npos) << kernel;
-  for (const std::string& place : places) EXPECT_EQ(place.find("(k_0 "), std::string::npos) << "the pass: " << place;
-  EXPECT_GT(count_of(kernel, " ^ 16)"), 0u) << "the second step of 16\n" << kernel;
-}
-
-// Quotients within two units in the last place are a few instructions. Those by constants are exact, in vectors, too; and all of them where the
-// program makes whole numbers of floats, be it in another kernel.
-TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
-  auto code = [](const std::string& blocks) {
-    Source text{"test", cat("program p(X: input f32[64], Y: input f32[64], Z: output f32[64]) {\n  local N: f32[64]\n", blocks, "}\n")};
-    Diagnostics diagnostics(text);
-    std::optional<OwnedProgram> program = parse_program(text, diagnostics);
-    EXPECT_TRUE(program) << diagnostics.render();
-    Arena arena;
-    Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
-    EXPECT_TRUE(kernels);
-    Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "p");
-    EXPECT_TRUE(printed);
-    return printed->code.substr(printed->code.find("__global__"));
-  };
-  auto one = [](const char* value) { return cat("  bind blockIdx.x for i in 64 { block Z(i: S 64 = i) { Z[i] = ", value, " } }\n"); };
-  auto quotients = [&](const std::string& blocks) { return count_of(code(blocks), "tw_divide("); };
-  EXPECT_EQ(quotients(one("exp(X[i]) / Y[i]")), 1u);
-  EXPECT_EQ(quotients(one("f32(f16(X[i]) / f16(Y[i]))")), 1u);
-  for (const char* exact : {"floor(X[i] / Y[i])", "round(1.0 + X[i] / Y[i])", "f32(i32(X[i] / Y[i]))", "X[i] / 3.0"}) {
-    EXPECT_EQ(quotients(one(exact)), 0u) << exact;
-    EXPECT_GE(count_of(code(one(exact)), " / "), 1u) << exact;
-  }
-  EXPECT_EQ(quotients("  bind blockIdx.x for i in 16 { vectorize for v in 4 { block Z(i: S 64 = i * 4 + v) { Z[i] = X[i] / 3.0 } } }\n"), 0u);
-  std::string apart = "  bind blockIdx.x for i in 64 { block N(i: S 64 = i) { N[i] = X[i] / Y[i] } }\n";
-  EXPECT_EQ(quotients(apart + one("N[i]")), 1u);
-  EXPECT_EQ(quotients(apart + one("floor(N[i])")), 0u);
-}
-
 TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
   // A chain of five kernels with four buffers between them, of which two are needed at a time.
-  Source text{"test", R"(program p(X: input f32[64], Y: output f32[64]) {
+  OwnedProgram program = parsed(R"(program p(X: input f32[64], Y: output f32[64]) {
   local A: f32[64]
   local B: f32[64]
   local C: f32[64]
@@ -345,16 +252,13 @@ TEST(LowerGpu, ScratchOfKernelsTakesTurns) {
   for i in 64 { block D_(i: S 64 = i) { D[i] = C[63 - i] * 4.0 } }
   for i in 64 { block Y_(i: S 64 = i) { Y[i] = D[63 - i] + 5.0 } }
 }
-)"};
-  Diagnostics diagnostics(text);
-  std::optional<OwnedProgram> program = parse_program(text, diagnostics);
-  ASSERT_TRUE(program) << diagnostics.render();
+)");
   Arena arena;
-  Result<LoweredGpuProgram> kernels = lowered(arena, program->program);
+  Result<LoweredGpuProgram> kernels = lowered(arena, program.program);
   ASSERT_TRUE(kernels) << to_string(kernels.rejected());
   EXPECT_EQ(kernels->run.size(), 5u);
   EXPECT_EQ(kernels->scratch_bytes, 512);
-  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  EXPECT_EQ(test::difference(program.program, as_interpreted(arena, *kernels), 1), "");
 }
 
 // The one mark that changes results is believed by the workload's tolerance only.
@@ -419,90 +323,6 @@ TEST(LowerGpu, RefusesWhatADeviceCannotDo) {
             "rejected: loop `j` is bound to blockIdx.x, but something other than loops over groups is around it");
   EXPECT_EQ(refusal("bind(i, \"threadIdx.x\")\nbind(j, \"threadIdx.y\")\n"),
             "rejected: a work-group has 64 work-items, more than 16");
-}
-
-TEST(GpuSource, OpenClText) {
-  EXPECT_EQ(
-      source("matmul(M = 4, N = 8, K = 4)",
-             test::gpu_gemm_schedule({.ty = 2, .tx = 2, .rows = 1, .columns = 4, .depth = 2}), SourceLanguage::OpenClC),
-      R"(#pragma OPENCL FP_CONTRACT ON
-
-// C_store_0: 1 x 2 x 1 work-groups
-__attribute__((reqd_work_group_size(2, 2, 1)))
-__kernel void mm_run_0(__global const float* restrict A, __global const float* restrict B, __global float* restrict C) {
-  __local float A_shared[4] __attribute__((aligned(64)));
-  __local float B_shared[16] __attribute__((aligned(64)));
-  {
-    const int i_0 = get_group_id(1);
-    {
-      float4 C_register_0;
-      {
-        const int i_1 = get_local_id(1);
-        {
-          const int j_1 = get_local_id(0);
-          C_register_0 = (float4)(0.0f);
-        }
-      }
-      for (int k_0 = 0; k_0 < 2; ++k_0) {
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-        {
-          const int i_k_1 = get_local_id(1);
-          {
-            const int i_k_2 = get_local_id(0);
-            A_shared[(i_k_1 * 2) + i_k_2] = A[(((i_0 * 8) + (k_0 * 2)) + (i_k_1 * 4)) + i_k_2];
-          }
-        }
-        {
-          const int k_j_1 = get_local_id(1);
-          {
-            const int k_j_2 = get_local_id(0);
-            for (int k_j_0 = 0; k_j_0 < 4; ++k_j_0) {
-              B_shared[((k_j_1 * 2) + k_j_2) + (k_j_0 * 4)] = B[(((k_0 * 16) + (k_j_1 * 2)) + k_j_2) + (k_j_0 * 4)];
-            }
-          }
-        }
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-        {
-          const int i_1 = get_local_id(1);
-          {
-            const int j_1 = get_local_id(0);
-            C_register_0 = C_register_0 + ((float4)(A_shared[i_1 * 2]) * *(const __local float4*)(B_shared + j_1 * 4));
-            C_register_0 = C_register_0 + ((float4)(A_shared[(i_1 * 2) + 1]) * *(const __local float4*)(B_shared + (j_1 * 4) + 8));
-          }
-        }
-      }
-      {
-        const int i_1 = get_local_id(1);
-        {
-          const int j_1 = get_local_id(0);
-          *(__global float4*)(C + ((i_0 * 16) + (i_1 * 8)) + (j_1 * 4)) = C_register_0;
-        }
-      }
-    }
-  }
-}
-)");
-}
-
-TEST(GpuSource, CudaText) {
-  EXPECT_EQ(source("matmul(M = 4, N = 8, K = 4)",
-                   "b = get_block(\"C\")\ni, j, k = get_loops(b)\nbind(i, \"blockIdx.x\")\nbind(j, \"threadIdx.x\")\n",
-                   SourceLanguage::CudaC),
-            R"(
-// C_0: 4 x 1 x 1 work-groups
-extern "C" __global__ void __launch_bounds__(8) mm_run_0(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C) {
-  {
-    const int i = blockIdx.x;
-    {
-      const int j = threadIdx.x;
-      C[(i * 8) + j] = 0.0f;
-      for (int k = 0; k < 4; ++k) {
-        C[(i * 8) + j] = C[(i * 8) + j] + (A[(i * 4) + k] * B[j + (k * 8)]);
-      }
-    }
-  }
-}
-)");
 }
 
 }  // namespace
