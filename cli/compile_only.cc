@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -82,25 +83,23 @@ boost::json::object to_json(const TuneTask& task, const FinalistResult& result) 
           {"candidates_per_second", rate(result.stats.candidates, result.search_seconds)}};
 }
 
+// Of several kernels, what is said about blocks and so on is that of the slowest.
 void print_task(const TuneTask& task, const FinalistResult& result, double flops) {
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < result.finalists.size(); ++i) {
     const Finalist& finalist = result.finalists[i];
-    i64 registers = 0, shared = 0, threads = 0, blocks = 0;
-    for (const FinalistFit& fit : finalist.kernels) {
-      registers = std::max(registers, fit.needs.registers);
-      shared = std::max(shared, fit.needs.shared_bytes);
-    }
+    const FinalistFit& slowest = *std::max_element(finalist.kernels.begin(), finalist.kernels.end(),
+                                                   [](const FinalistFit& a, const FinalistFit& b) { return a.seconds < b.seconds; });
+    i64 blocks = 0;
     for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
-      threads = std::max(threads, launch.threads[0] * launch.threads[1] * launch.threads[2]);
-      blocks = std::max(blocks, launch.groups[0] * launch.groups[1] * launch.groups[2]);
+      if (launch.name == slowest.name) blocks = launch.groups[0] * launch.groups[1] * launch.groups[2];
     }
-    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds),
-                    show_number(flops / finalist.seconds * 1e-9, 0), std::to_string(blocks), std::to_string(threads),
-                    std::to_string(registers), std::to_string(shared)});
+    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds), show_number(flops / finalist.seconds * 1e-9, 0),
+                    std::to_string(finalist.source.manifest.run_launches.size()), std::to_string(blocks), std::to_string(slowest.needs.threads),
+                    std::to_string(slowest.needs.registers), std::to_string(slowest.needs.shared_bytes)});
   }
   if (!rows.empty())
-    print_table({"task", "rank", "predicted", "GFLOP/s", "blocks", "threads", "registers", "shared bytes"}, rows);
+    print_table({"task", "rank", "predicted", "GFLOP/s", "kernels", "blocks", "threads", "registers", "shared bytes"}, rows);
   for (const auto& [stage, row] : result.dropped)
     std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(),
                 row.example.c_str());

@@ -51,6 +51,12 @@ void set_seconds(KernelEstimate& kernel, const GpuDevice& device) {
   if (over > 1) kernel.seconds *= 1 + 4 * (over - 1) + 1;
 }
 
+void add_register_stalls(KernelEstimate& kernel, double of_instruction) {
+  kernel.fma += of_instruction * kernel.issue;
+  kernel.warp_instructions *= 1 + of_instruction;
+  kernel.issue *= 1 + of_instruction;
+}
+
 std::string to_string(const KernelEstimate& kernel) {
   auto axes = [](const std::array<i64, 3>& n) { return cat(n[0], " x ", n[1], " x ", n[2]); };
   auto whole = [](double value) { return std::llround(value); };

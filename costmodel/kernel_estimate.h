@@ -28,6 +28,10 @@ struct KernelEstimate {
 // gpu_draft.h.
 void set_seconds(KernelEstimate& kernel, const GpuDevice& device);
 
+// Adds cycles in which warps cannot issue, so many for each of their instructions: what machine code says of the registers that it reads
+// at once. `seconds` are as they were until they are set again.
+void add_register_stalls(KernelEstimate& kernel, double of_instruction);
+
 // Three lines: the launch, cycles of a block by unit, bytes of the kernel.
 std::string to_string(const KernelEstimate& kernel);
 

@@ -1,7 +1,10 @@
 #include "backends/cuda/cubin.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <numeric>
+#include <set>
 
 #include "dsl/base/text.h"
 
@@ -83,11 +86,39 @@ class Elf {
   u64 names_ = 0;
 };
 
+// The registers that an FFMA reads; those that the reuse cache keeps for the next instruction have a bit of `kept`.
+struct Operands {
+  std::array<int, 3> registers{kZero, kZero, kZero};
+  u64 kept = 0;
+  static constexpr int kZero = 255;
+};
+
+Operands operands_of(u64 low, u64 high) {
+  return {{static_cast<int>(low >> 24 & 0xff), static_cast<int>(low >> 32 & 0xff), static_cast<int>(high & 0xff)}, high >> 58 & 7};
+}
+
+bool has_conflict(const Operands& now, const Operands& before) {
+  std::set<int> read[2];
+  for (std::size_t i = 0; i < 3; ++i) {
+    bool is_kept = (before.kept >> i & 1) != 0 && before.registers[i] == now.registers[i];
+    if (!is_kept && now.registers[i] != Operands::kZero) read[now.registers[i] % 2].insert(now.registers[i]);
+  }
+  return read[0].size() == 3 || read[1].size() == 3;
+}
+
 void read_code(const Elf& elf, const Elf::Section& text, std::size_t file_bytes, CubinKernel& kernel) {
   constexpr u64 kInstruction = 16;
+  constexpr int kFfma = 0x223;
   u64 end = std::min<u64>(text.offset + text.bytes, file_bytes);
-  for (u64 at = text.offset; at + kInstruction <= end; at += kInstruction)
-    ++kernel.opcodes[static_cast<int>(elf.number(at, 2) & 0xfff)];
+  Operands before;
+  for (u64 at = text.offset; at + kInstruction <= end; at += kInstruction) {
+    u64 low = elf.number(at, 8), high = elf.number(at + 8, 8);
+    int opcode = static_cast<int>(low & 0xfff);
+    ++kernel.opcodes[opcode];
+    Operands now = opcode == kFfma ? operands_of(low, high) : Operands{};
+    kernel.bank_conflicts += opcode == kFfma && has_conflict(now, before);
+    before = now;
+  }
 }
 
 void read_own_info(const Elf& elf, CubinKernel& kernel) {
@@ -119,6 +150,10 @@ void read_common_info(const Elf& elf, std::vector<CubinKernel>& kernels) {
 }
 
 }  // namespace
+
+int CubinKernel::instructions() const {
+  return std::accumulate(opcodes.begin(), opcodes.end(), 0, [](int sum, const auto& row) { return sum + row.second; });
+}
 
 int CubinKernel::count(std::string_view opcode) const {
   int sum = 0;

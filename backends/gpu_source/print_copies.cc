@@ -1,5 +1,6 @@
-// Copies that a schedule wants to be asynchronous (make_async): they are where the language has such copies and the store is a plain
-// one, or one that fills with zeros beyond the end of a matrix; else like any other store.
+// Copies that a loop makes iterations ahead (pipeline): into which version, and how. Those that a schedule wants to be asynchronous
+// (make_async) are where the language has such copies and the store is a plain one, or one that fills with zeros beyond the end of a
+// matrix; else they are like any other store.
 
 #include <algorithm>
 #include <bit>
@@ -53,7 +54,7 @@ i64 async_copies_in(const Stmt* s) {
   return out;
 }
 
-bool is_copies_of_iteration(const Stmt* s) {
+bool copies_for_a_loop_around(const Stmt* s) {
   bool holds_loop = false;
   for_each<For>(s, [&](const For* loop) { holds_loop |= find_annotation(loop->annotations, kStagedMark) != nullptr; });
   return !holds_loop && async_copies_in(s) > 0;
@@ -68,10 +69,10 @@ void KernelPrinter::use_async_copies() {
 void KernelPrinter::end_copies(const Stmt* s) {
   if (!language_.async_copies || async_copies_in(s) == 0) return;
   use_async_copies();
-  copied_ += copies_in(s);
-  if (has_whole_groups() && copied_ < async_copies_in(s)) return;
+  ungrouped_copies_ += copies_in(s);
+  if (groups_are_whole_ && ungrouped_copies_ < async_copies_in(s)) return;
   line("tw_copy_async_commit();");
-  copied_ = 0;
+  ungrouped_copies_ = 0;
 }
 
 void KernelPrinter::await_copies(const For* loop) {
@@ -79,20 +80,23 @@ void KernelPrinter::await_copies(const For* loop) {
   if (!language_.async_copies || !staged || async_copies_in(kernel_.body) == 0) return;
   use_async_copies();
   // All but those of later iterations, if each iteration so far has made all its copies; at the end, where none are left, all.
-  bool is_whole = async_copies_in(loop) > 0 && has_whole_groups();
+  bool is_whole = async_copies_in(loop) > 0 && groups_are_whole_;
   line(cat("tw_copy_async_wait<", is_whole ? staged->value.integer - 2 : 0, ">();"));
 }
 
-// Does one loop copy ahead (at its end lowering may have cut off a loop without copies), and are all the copies there that each of its
-// iterations shall make?
+// Does one loop copy ahead, and does each of its iterations make all its copies? Of the pieces that lowering has cut it into, the last one
+// makes none. In a loop that is a step (one work-item takes all of it) nothing is copied asynchronously.
 bool KernelPrinter::has_whole_groups() const {
-  std::vector<const For*> loops;
+  std::vector<const For*> pieces;
   for_each<For>(kernel_.body, [&](const For* loop) {
-    if (find_annotation(loop->annotations, kStagedMark) && async_copies_in(loop) > 0) loops.push_back(loop);
+    if (find_annotation(loop->annotations, kStagedMark) && async_copies_in(loop) > 0) pieces.push_back(loop);
   });
-  if (loops.size() != 1) return false;
-  i64 copies = async_copies_in(loops[0]), ahead = find_annotation(loops[0]->annotations, kStagedMark)->value.integer - 1;
-  return copies_in(kernel_.body) == ahead * copies && copies_in(loops[0]->body) == copies;
+  if (pieces.empty()) return false;
+  i64 copies = async_copies_in(pieces[0]), ahead = find_annotation(pieces[0]->annotations, kStagedMark)->value.integer - 1;
+  bool are_whole = std::all_of(pieces.begin(), pieces.end(), [&](const For* piece) {
+    return piece->var == pieces[0]->var && copies_in(piece->body) == copies && !is_step(piece);
+  });
+  return are_whole && copies_in(kernel_.body) == ahead * copies;
 }
 
 // Which version of a staged buffer an iteration fills or reads is counted: a remainder by 3 or 5 is worth a dozen instructions. By a power

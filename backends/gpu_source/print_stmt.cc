@@ -44,9 +44,10 @@ void KernelPrinter::stmt(const Stmt* s) {
       return sequence(as<Seq>(s)->stmts);
     case Kind::If: {
       const If* branch = as<If>(s);
-      bool copies = !in_step_ && !is_copying_ && is_copies_of_iteration(s);
+      bool holds_copies = !in_step_ && !in_copies_of_iteration_ && copies_for_a_loop_around(s);
       open(cat("if (", bare(scalar(branch->condition)), ") "));
-      conditions_ += in_step_, is_copying_ |= copies;
+      conditions_ += in_step_;
+      in_copies_of_iteration_ |= holds_copies;
       stmt(branch->then);
       if (branch->otherwise) {
         --indent_, line("} else {"), ++indent_;
@@ -54,8 +55,9 @@ void KernelPrinter::stmt(const Stmt* s) {
       }
       conditions_ -= in_step_;
       close();
-      if (copies) is_copying_ = false, end_copies(s);
-      return;
+      if (!holds_copies) return;
+      in_copies_of_iteration_ = false;
+      return end_copies(s);
     }
     case Kind::For:
       return this->loop(loop);
@@ -92,12 +94,12 @@ void KernelPrinter::step(const Stmt* s) {
   }
   in_step_ = true;
   fragments_.clear();
-  in_copies_ = async_copies_in(s) > 0;
+  in_copies_ = copies_for_a_loop_around(s);
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
   if (!conditions.empty()) close();
   in_step_ = in_copies_ = false;
-  if (!is_copying_) end_copies(s);
+  if (!in_copies_of_iteration_) end_copies(s);
 }
 
 void KernelPrinter::loop(const For* loop) {
@@ -125,7 +127,7 @@ void KernelPrinter::loop(const For* loop) {
     std::vector<VersionCounter> counters = version_counters(loop);
     std::string first, next;
     for (const auto& [of, ahead, versions, counter] : counters) {
-      first += cat(", ", counter, " = ", ahead % versions);
+      first += cat(", ", counter, " = ", floor_mod(ahead, versions));
       next += cat(", ", counter, " = ", counter, " == ", versions - 1, " ? 0 : ", counter, " + 1");
     }
     counters_.insert(counters_.end(), counters.begin(), counters.end());

@@ -114,6 +114,7 @@ KernelPrinter::KernelPrinter(const Language& language, const GpuKernel& kernel, 
 
 std::string KernelPrinter::print() {
   find_pieces();
+  groups_are_whole_ = language_.async_copies && has_whole_groups();
   std::string head = signature();
   stmt(kernel_.body);
   return cat(head, " {\n", declare_shared(), text_, "}\n");
@@ -154,7 +155,11 @@ void KernelPrinter::find_pieces() {
   for_each<Store>(kernel_.body, [&](const Store* store) {
     for (const StoreTarget& target : store->targets) look(target.buffer, target.indices[0]);
   });
-  for (const auto& [buffer, accesses] : registers) place(buffer).pieces = pieces_of(accesses, !language_.has_vectors);
+  for (const auto& [buffer, accesses] : registers) {
+    Place& found = place(buffer);
+    found.pieces = pieces_of(accesses, !language_.has_vectors);
+    for (const auto& [offset, lanes] : found.pieces) taken_.insert(cat(found.name, "_", offset));
+  }
 }
 
 std::optional<KernelPrinter::Piece> KernelPrinter::piece_at(const Buffer* buffer, i64 position) {

@@ -195,8 +195,9 @@ class KernelPrinter {
   std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
-  bool is_copying_ = false;                // under a condition with all copies of an iteration
-  i64 copied_ = 0;                         // asynchronous copies since the last group of them ended
+  bool groups_are_whole_ = false;          // has_whole_groups
+  bool in_copies_of_iteration_ = false;    // under the condition around all of them
+  i64 ungrouped_copies_ = 0;               // asynchronous ones since a group of them ended
   std::vector<VersionCounter> counters_;   // of the loops around
   int conditions_ = 0;             // around the statement at hand, inside of its step
   const For* threads_ = nullptr;   // the innermost threadIdx loop around
@@ -207,7 +208,7 @@ class KernelPrinter {
 // The mark of what makes asynchronous copies (dsl/passes/stage_copies.h); 0 = it makes none.
 i64 async_copies_in(const Stmt* s);
 // Does it make some, and hold no loop that copies ahead?
-bool is_copies_of_iteration(const Stmt* s);
+bool copies_for_a_loop_around(const Stmt* s);
 // "(x)" without the parentheses that enclose all of it.
 std::string bare(std::string text);
 // The place of a contiguous or scalar access: its first index; null if lanes lie apart.

@@ -27,7 +27,7 @@ struct Attempt {
 // What evolution proposes, with what the model thinks of it.
 struct Proposal {
   Candidate candidate;
-  double seconds = 0;
+  double draft_seconds = 0;
   std::vector<i64> family;
 };
 
@@ -42,19 +42,19 @@ constexpr double kNearlyAsFast = 1.25;
 constexpr int kPool = 1024;  // candidates that families are looked for in, unless more finalists are wanted
 
 template <class T>
-void sort_by_seconds(std::vector<T>& list) {
-  std::stable_sort(list.begin(), list.end(), [](const T& a, const T& b) { return a.seconds < b.seconds; });
+void sort_by_draft(std::vector<T>& list) {
+  std::stable_sort(list.begin(), list.end(), [](const T& a, const T& b) { return a.draft_seconds < b.draft_seconds; });
 }
 
 // The best first; before the second one of a family the first of all others that are nearly as fast.
 template <class T>
 void spread_families(std::vector<T>& list) {
-  sort_by_seconds(list);
+  sort_by_draft(list);
   std::set<std::vector<i64>> met;
   std::vector<T> first, rest;
-  double best = list.empty() ? 0 : list[0].seconds;
+  double best = list.empty() ? 0 : list[0].draft_seconds;
   for (T& one : list) {
-    bool is_first = one.seconds <= kNearlyAsFast * best && met.insert(one.family).second;
+    bool is_first = one.draft_seconds <= kNearlyAsFast * best && met.insert(one.family).second;
     (is_first ? first : rest).push_back(std::move(one));
   }
   std::move(rest.begin(), rest.end(), std::back_inserter(first));
@@ -90,6 +90,8 @@ class FinalistSearch {
       bool is_better = compile(proposed);
       if (!is_better && is_full()) break;
     }
+    std::stable_sort(result_.finalists.begin(), result_.finalists.end(),
+                     [](const Finalist& a, const Finalist& b) { return a.seconds < b.seconds; });
     return std::move(result_);
   }
 
@@ -111,7 +113,7 @@ class FinalistSearch {
     }
     spread_families(proposals);
     keep(proposals, 2 * options_.count);
-    sort_by_seconds(proposals);
+    sort_by_draft(proposals);
     std::vector<Candidate> out;
     for (Proposal& proposal : proposals) out.push_back(std::move(proposal.candidate));
     return out;
@@ -127,7 +129,7 @@ class FinalistSearch {
     });
     result_.compile_seconds += seconds_now() - begin;
     bool is_better = false;
-    double worst = is_full() ? result_.finalists.back().seconds : 0;
+    double worst = is_full() ? result_.finalists.back().draft_seconds : 0;
     for (std::size_t i = 0; i < attempts.size(); ++i) {
       Attempt& one = attempts[i];
       if (!one.finalist && *one.stage == '\0') continue;  // not begun before the stop
@@ -137,13 +139,13 @@ class FinalistSearch {
         drop(one.stage, one.why);
         continue;
       }
-      is_better |= worst == 0 || one.finalist->seconds < worst;
+      is_better |= worst == 0 || one.finalist->draft_seconds < worst;
       result_.finalists.push_back(std::move(*one.finalist));
     }
     spread_families(result_.finalists);
     while (!is_over() && check_best()) spread_families(result_.finalists);
     keep(result_.finalists, options_.count);
-    sort_by_seconds(result_.finalists);
+    sort_by_draft(result_.finalists);
     elites_.clear();
     for (const Finalist& finalist : result_.finalists) elites_.push_back(finalist.candidate);
     return is_better;
@@ -216,12 +218,17 @@ class FinalistSearch {
     }
     if (!out.why.empty()) out.stage = "limits";
     GpuDraft draft(*space_.gpu);
-    finalist.seconds = draft.seconds(program, registers);
+    finalist.draft_seconds = draft.seconds(program, registers);
     std::vector<KernelEstimate> estimate = draft.kernels();  // with the registers that ptxas gave
     finalist.family = family_of(estimate);
     std::size_t prepacked = manifest.prepack_launches.size();
-    for (std::size_t i = 0; i < estimate.size() && prepacked + i < finalist.kernels.size(); ++i)
-      finalist.kernels[prepacked + i].seconds = estimate[i].seconds;
+    for (std::size_t i = 0; i < estimate.size() && prepacked + i < finalist.kernels.size(); ++i) {
+      FinalistFit& fit = finalist.kernels[prepacked + i];
+      add_register_stalls(estimate[i], fit.stalls);
+      set_seconds(estimate[i], *space_.gpu);
+      fit.seconds = estimate[i].seconds;
+      finalist.seconds += estimate[i].seconds;
+    }
   }
 
   FinalistFit fit_of(const KernelLaunch& launch, const cuda::Compiled& compiled) const {
@@ -230,6 +237,7 @@ class FinalistSearch {
     for (const cuda::CubinKernel& kernel : compiled.code) {
       if (kernel.name != launch.name) continue;
       out.needs.registers = kernel.registers;
+      out.stalls = static_cast<double>(kernel.bank_conflicts) / std::max(1, kernel.instructions());
       out.needs.shared_bytes = kernel.shared_bytes + launch.dynamic_shared_bytes;
       is_found = true;
     }

@@ -37,6 +37,7 @@ struct FinalistFit {
   std::string name;
   BlockNeeds needs;  // shared memory: what it declares and what its launch gives
   int blocks = 0;    // on a multiprocessor at once
+  double stalls = 0; // cycles for an instruction in which it waits for registers of one bank
   std::optional<double> seconds;  // predicted; none for prepack, which is outside of the time
 };
 
@@ -46,7 +47,8 @@ struct Finalist {
   Kernel source;  // CUDA C with its launches; symbol: the task's name
   cuda::Compiled compiled;
   std::vector<FinalistFit> kernels;      // of prepack and run, in the order of their launches
-  double seconds = 0;                    // predicted
+  double draft_seconds = 0;              // what the search goes by: predicted without what the machine code alone shows
+  double seconds = 0;                    // predicted with register stalls
   std::vector<i64> family;               // blocks, threads and shared memory of its kernels; see find_finalists
   GateVerdict gate;
   bool is_checked = false;  // by the gate, if there is one
@@ -71,7 +73,8 @@ struct FinalistResult {
 // Those whose kernels have as many blocks, threads and shared memory are a family: they differ in little that a model can tell
 // apart. Of each family one is taken before a second one of any, as long as it is predicted to take at most a quarter longer
 // than the best: what is measured then says more.
-// The same options give the same finalists for any number of threads, unless *stop is set or time is over in between.
+// The same options give the same finalists for any number of threads, unless *stop is set or time is over in between. Their order may
+// be another one: it depends on the registers that the machine code reads at once, and NVRTC's is not always the same (docs/replay.md).
 FinalistResult find_finalists(const TuneTask& task, const rules::Library& library, const FinalistOptions& options,
                               const std::atomic<bool>& stop);
 

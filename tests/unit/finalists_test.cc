@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -81,6 +82,7 @@ TEST_F(Finalists, AreFitForTheirDevice) {
       for (std::size_t i = 0; i < finalist.kernels.size(); ++i) {
         EXPECT_GT(finalist.kernels[i].blocks, 0);
         EXPECT_EQ(finalist.kernels[i].seconds.has_value(), i >= prepacked);
+        EXPECT_LT(finalist.kernels[i].stalls, 0.5);
         EXPECT_GT(finalist.kernels[i].seconds.value_or(1), 0);
       }
       EXPECT_GE(finalist.seconds, last);
@@ -96,7 +98,9 @@ TEST_F(Finalists, AreOfSeveralFamilies) {
   std::set<std::vector<i64>> families;
   for (const Finalist& finalist : result.finalists) families.insert(finalist.family);
   EXPECT_GE(families.size(), 5u);
-  for (const Finalist& finalist : result.finalists) EXPECT_LE(finalist.seconds, 1.25 * result.finalists[0].seconds);
+  auto [best, worst] = std::minmax_element(result.finalists.begin(), result.finalists.end(),
+                                           [](const Finalist& a, const Finalist& b) { return a.draft_seconds < b.draft_seconds; });
+  EXPECT_LE(worst->draft_seconds, 1.25 * best->draft_seconds);
 }
 
 TEST_F(Finalists, DoNotDependOnThreads) {
@@ -105,9 +109,12 @@ TEST_F(Finalists, DoNotDependOnThreads) {
   FinalistResult two = search(task, {.count = 3, .rounds = 2, .seed = 5, .threads = 2});
   ASSERT_EQ(one.finalists.size(), 3u);
   ASSERT_EQ(two.finalists.size(), 3u);
+  // Not so the machine code, and what order it gives them: NVRTC 13.0 itself sometimes merges other loads of one text, in one process and
+  // thread, too.
+  auto by_program = [](const Finalist& a, const Finalist& b) { return a.candidate.program < b.candidate.program; };
+  for (FinalistResult* result : {&one, &two}) std::sort(result->finalists.begin(), result->finalists.end(), by_program);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(one.finalists[i].candidate.program, two.finalists[i].candidate.program);
-    // Not so the machine code: NVRTC 13.0 itself sometimes merges other loads of one text, in one process and thread, too.
     EXPECT_EQ(one.finalists[i].source.code, two.finalists[i].source.code);
   }
 }

@@ -423,5 +423,18 @@ TEST(GpuDraft, IsDeterministicAndFinite) {
   EXPECT_EQ(model.time(kGemm, schedule), first);
 }
 
+// What machine code says of the registers that it reads counts where instructions are what takes the time.
+TEST(GpuDraft, RegisterStallsCountWhereInstructionsDo) {
+  Model model("h100");
+  auto slower = [&](KernelEstimate kernel) {
+    double before = kernel.seconds;
+    add_register_stalls(kernel, 0.25);
+    set_seconds(kernel, device("h100"));
+    return kernel.seconds / before;
+  };
+  EXPECT_GT(slower(model(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}))), 1.15);
+  EXPECT_LT(slower(model("matmul(M = 8192, N = 8192, K = 1)", naive(128))), 1.05) << "memory is what takes the time";
+}
+
 }  // namespace
 }  // namespace tw

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "dsl/base/text.h"
 #include "support/device_schedules.h"
 #include "support/device_source.h"
 #include "support/parsed.h"

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "backends/device_form.h"
 #include "dsl/base/rng.h"
 #include "support/device_schedules.h"
