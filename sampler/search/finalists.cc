@@ -31,10 +31,17 @@ struct Proposal {
   std::vector<i64> family;
 };
 
+constexpr double kGoodPart = 0.2;  // of the time of all kernels
+
+// Of the kernels that take a good part of the time: what adds the parts of a split sum is much the same in any shape.
 std::vector<i64> family_of(const std::vector<KernelEstimate>& kernels) {
   std::vector<i64> out;
-  for (const KernelEstimate& kernel : kernels)
+  double all = 0;
+  for (const KernelEstimate& kernel : kernels) all += kernel.seconds;
+  for (const KernelEstimate& kernel : kernels) {
+    if (kernel.seconds < kGoodPart * all) continue;
     out.insert(out.end(), {kernel.blocks(), kernel.block_threads(), static_cast<i64>(kernel.shared_bytes)});
+  }
   return out;
 }
 

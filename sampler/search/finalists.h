@@ -49,7 +49,7 @@ struct Finalist {
   std::vector<FinalistFit> kernels;      // of prepack and run, in the order of their launches
   double draft_seconds = 0;              // what the search goes by: predicted without what the machine code alone shows
   double seconds = 0;                    // predicted with register stalls
-  std::vector<i64> family;               // blocks, threads and shared memory of its kernels; see find_finalists
+  std::vector<i64> family;               // blocks, threads and shared memory of its longer kernels; see find_finalists
   GateVerdict gate;
   bool is_checked = false;  // by the gate, if there is one
 };
@@ -70,7 +70,7 @@ struct FinalistResult {
   double search_seconds = 0, compile_seconds = 0;  // wall time
 };
 
-// Those whose kernels have as many blocks, threads and shared memory are a family: they differ in little that a model can tell
+// Those whose longer kernels have as many blocks, threads and shared memory are a family: they differ in little that a model can tell
 // apart. Of each family one is taken before a second one of any, as long as it is predicted to take at most a quarter longer
 // than the best: what is measured then says more.
 // The same options give the same finalists for any number of threads, unless *stop is set or time is over in between. Their order may
