@@ -172,12 +172,16 @@ std::optional<KernelPrinter::Piece> KernelPrinter::piece_at(const Buffer* buffer
 
 std::string KernelPrinter::signature() {
   std::string prefix = language_.kernel_prefix;
-  auto fill = [&](const char* hole, i64 value) {
-    if (std::size_t at = prefix.find(hole); at != std::string::npos) prefix.replace(at, 2, std::to_string(value));
+  auto fill = [&](const char* hole, const std::string& value) {
+    if (std::size_t at = prefix.find(hole); at != std::string::npos) prefix.replace(at, 2, value);
   };
   const std::array<i64, 3>& threads = kernel_.extents.threads;
-  fill("%x", threads[0]), fill("%y", threads[1]), fill("%z", threads[2]),
-      fill("%n", kernel_.extents.threads_of_group());
+  i64 min_blocks = 0;
+  for_each<For>(kernel_.body, [&](const For* loop) {
+    if (const Annotation* mark = find_annotation(loop->annotations, kMinBlocksMark)) min_blocks = std::max(min_blocks, mark->value.integer);
+  });
+  fill("%x", std::to_string(threads[0])), fill("%y", std::to_string(threads[1])), fill("%z", std::to_string(threads[2]));
+  fill("%n", cat(kernel_.extents.threads_of_group(), min_blocks > 0 ? cat(", ", min_blocks) : ""));
   std::vector<std::string> params;
   for (const KernelParam& param : kernel_.params) {
     params.push_back(cat(language_.pointer, param.is_written ? "" : "const ", type(param.buffer->dtype, 1), "* ",

@@ -9,6 +9,10 @@
 
 namespace tw {
 
+// Of a loop over groups: how many of them a multiprocessor shall hold at least, which the compiler is told (CUDA's launch bounds, whose
+// second number this is); 0 or no mark: it weighs that itself.
+inline constexpr std::string_view kMinBlocksMark = "min_blocks";
+
 struct ThreadAxis {
   bool is_thread;  // threadIdx, else blockIdx
   int dimension;   // 0 = x

@@ -76,6 +76,15 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
   EXPECT_EQ(quotients(apart + one("floor(N[i])")), 0u);
 }
 
+// The second number of CUDA's launch bounds; the mark means nothing to others.
+TEST(GpuSource, ACompilerIsToldHowManyGroupsShallFit) {
+  auto marked = [](int blocks) { return cat(test::gpu_gemm_schedule({}), "annotate(j0, \"min_blocks\", ", blocks, ")\n"); };
+  const char* use = "matmul(M = 8, N = 16, K = 8)";
+  EXPECT_EQ(count_of(source(use, marked(0), SourceLanguage::CudaC), "__launch_bounds__(4) "), 1u);
+  EXPECT_EQ(count_of(source(use, marked(3), SourceLanguage::CudaC), "__launch_bounds__(4, 3) "), 1u);
+  EXPECT_EQ(source(use, marked(3), SourceLanguage::OpenClC), source(use, marked(0), SourceLanguage::OpenClC));
+}
+
 TEST(GpuSource, OpenClText) {
   EXPECT_EQ(
       source("matmul(M = 4, N = 8, K = 4)",
