@@ -16,8 +16,9 @@ struct Opcode {
   int code;
   const char* name;
 };
+constexpr int kFfma = 0x223;
 constexpr Opcode kOpcodes[] = {
-    {0x223, "FFMA"},  {0x221, "FADD"},   {0x220, "FMUL"},    {0x22b, "DFMA"},    {0x224, "IMAD"},  {0x308, "MUFU"},
+    {kFfma, "FFMA"},  {0x221, "FADD"},   {0x220, "FMUL"},    {0x22b, "DFMA"},    {0x224, "IMAD"},  {0x308, "MUFU"},
     {0x231, "HFMA2"}, {0x235, "HFMA2"},  {0x23c, "HMMA"},    {0x237, "IMMA"},    {0x9f0, "HGMMA"}, {0x83b, "LDSM"},
     {0x844, "STSM"},  {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"}, {0x3b5, "UTMASTG"}, {0x981, "LDG"},   {0x986, "STG"},
     {0x984, "LDS"},   {0x388, "STS"},    {0x983, "LDL"},     {0x387, "STL"},     {0xb1d, "BAR"},   {0x5a7, "SYNCS"},
@@ -108,7 +109,6 @@ bool has_conflict(const Operands& now, const Operands& before) {
 
 void read_code(const Elf& elf, const Elf::Section& text, std::size_t file_bytes, CubinKernel& kernel) {
   constexpr u64 kInstruction = 16;
-  constexpr int kFfma = 0x223;
   u64 end = std::min<u64>(text.offset + text.bytes, file_bytes);
   Operands before;
   for (u64 at = text.offset; at + kInstruction <= end; at += kInstruction) {

@@ -159,7 +159,7 @@ const Language& opencl_c() {
 
 const Language& cuda_c() {
   static const Language language = {
-      .kernel_prefix = "extern \"C\" __global__ void __launch_bounds__(%n) ",
+      .kernel_prefix = "extern \"C\" __global__ void __launch_bounds__(%b) ",
       .pointer = "",
       .restrict_word = "__restrict__",
       .shared = "__shared__ ",

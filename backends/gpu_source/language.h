@@ -8,7 +8,7 @@
 namespace tw::gpu {
 
 struct Language {
-  const char* kernel_prefix;  // before `name(`; %x %y %z are the extents of a work-group, %n their product, and behind it how many groups there shall be room for
+  const char* kernel_prefix;  // before `name(`; %x %y %z are the extents of a work-group, %b CUDA's launch bounds
   const char* pointer;        // qualifiers before the type of a kernel's parameter
   const char* restrict_word;
   const char* shared;           // qualifier of a Shared buffer's declaration

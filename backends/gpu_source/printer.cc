@@ -181,7 +181,7 @@ std::string KernelPrinter::signature() {
     if (const Annotation* mark = find_annotation(loop->annotations, kMinBlocksMark)) min_blocks = std::max(min_blocks, mark->value.integer);
   });
   fill("%x", std::to_string(threads[0])), fill("%y", std::to_string(threads[1])), fill("%z", std::to_string(threads[2]));
-  fill("%n", cat(kernel_.extents.threads_of_group(), min_blocks > 0 ? cat(", ", min_blocks) : ""));
+  fill("%b", cat(kernel_.extents.threads_of_group(), min_blocks > 0 ? cat(", ", min_blocks) : ""));
   std::vector<std::string> params;
   for (const KernelParam& param : kernel_.params) {
     params.push_back(cat(language_.pointer, param.is_written ? "" : "const ", type(param.buffer->dtype, 1), "* ",

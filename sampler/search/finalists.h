@@ -37,7 +37,7 @@ struct FinalistFit {
   std::string name;
   BlockNeeds needs;  // shared memory: what it declares and what its launch gives
   int blocks = 0;    // on a multiprocessor at once
-  double stalls = 0; // cycles for an instruction in which it waits for registers of one bank
+  double stalls = 0;  // cycles for each instruction in which it waits for registers of one bank
   std::optional<double> seconds;  // predicted; none for prepack, which is outside of the time
 };
 

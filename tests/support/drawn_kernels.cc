@@ -47,10 +47,11 @@ Target cuda_target() {
   return target;
 }
 
-Kernel cuda_kernel(const std::string& use, const std::string& schedule) {
-  Scheduled scheduled(use, {}, schedule);
+Kernel cuda_kernel(const std::string& use, const std::string& schedule) { return cuda_kernel(Scheduled(use, {}, schedule).program()); }
+
+Kernel cuda_kernel(const Program& program) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create({});
-  BuiltKernel built = build_kernel(scheduled.program(), cuda_target(), *compiler);
+  BuiltKernel built = build_kernel(program, cuda_target(), *compiler);
   EXPECT_TRUE(built.kernel) << built.problem;
   return built.kernel.value_or(Kernel{});
 }

@@ -5,6 +5,7 @@
 
 #include "backends/kernel.h"
 #include "backends/target.h"
+#include "dsl/ir/program.h"
 
 namespace tw::test {
 
@@ -22,5 +23,6 @@ Target cuda_target();
 
 // The kernel of `use` under a schedule in text, for that GPU; a test failure and an empty kernel where it is refused.
 Kernel cuda_kernel(const std::string& use, const std::string& schedule);
+Kernel cuda_kernel(const Program& program);  // of one that is scheduled already
 
 }  // namespace tw::test

@@ -5,7 +5,6 @@
 #include "dsl/base/text.h"
 #include "runtime/emulation.h"
 #include "sampler/search/emulation_gate.h"
-#include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/device_source.h"
 #include "support/drawn_kernels.h"
@@ -15,18 +14,11 @@
 namespace tw {
 namespace {
 
-using test::count_of, test::parsed;
+using test::count_of, test::cuda_kernel, test::parsed;
 
 std::string verdict(const Program& program, const Kernel& kernel) {
   EmulationVerdict found = check_by_emulation(program, kernel, {.runs = 6});
   return found.kind == EmulationVerdict::Right ? "right" : cat(found.message, "\n", kernel.code);
-}
-
-Kernel kernel_of(const Program& program) {
-  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
-  BuiltKernel built = build_kernel(program, test::cuda_target(), *compiler);
-  EXPECT_TRUE(built.kernel) << built.problem;
-  return built.kernel.value_or(Kernel{});
 }
 
 class EmulatedCopies : public ::testing::Test {
@@ -42,7 +34,7 @@ TEST_F(EmulatedCopies, ArriveForAllStagesAndTails) {
     for (int k : {8, 32, 30}) {
       for (const char* async : {"make_async(c0)\nmake_async(c1)\n", "make_async(c1)\n", ""}) {
         std::string use = cat("matmul(M = 8, N = 16, K = ", k, ")");
-        Kernel kernel = test::cuda_kernel(use, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", async));
+        Kernel kernel = cuda_kernel(use, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", async));
         EXPECT_EQ(verdict(test::Scheduled(use, {}, "").program(), kernel), "right") << use << ", " << stages << " stages, " << async;
       }
     }
@@ -53,7 +45,7 @@ TEST_F(EmulatedCopies, ArriveForAllStagesAndTails) {
 TEST_F(EmulatedCopies, AreWaitedForOneIterationAtATime) {
   for (const char* async : {"make_async(c0)\nmake_async(c1)\n", "make_async(c1)\n"}) {
     for (int k : {32, 30}) {
-      std::string code = test::cuda_kernel(cat("matmul(M = 8, N = 16, K = ", k, ")"), cat(test::gpu_gemm_schedule({}), "pipeline(k0, 4)\n", async)).code;
+      std::string code = cuda_kernel(cat("matmul(M = 8, N = 16, K = ", k, ")"), cat(test::gpu_gemm_schedule({}), "pipeline(k0, 4)\n", async)).code;
       EXPECT_GE(count_of(code, "tw_copy_async_wait<2>();"), 1u) << code;
       EXPECT_EQ(count_of(code, "tw_copy_async_commit();\n") - count_of(code, "tw_copy_async_wait<2>();"), 3u) << "in front of the loop\n" << code;
     }
@@ -93,7 +85,7 @@ TEST_F(EmulatedCopies, VersionsHaveNamesOfTheirOwn) {
   }
 }
 )", versions));
-    EXPECT_EQ(verdict(program.program, kernel_of(program.program)), "right");
+    EXPECT_EQ(verdict(program.program, cuda_kernel(program.program)), "right");
   }
 }
 
@@ -116,7 +108,7 @@ TEST_F(EmulatedCopies, OfALoopWithoutWorkItemsAreThere) {
   }
 }
 )", versions));
-    EXPECT_EQ(verdict(program.program, kernel_of(program.program)), "right");
+    EXPECT_EQ(verdict(program.program, cuda_kernel(program.program)), "right");
   }
 }
 
@@ -152,7 +144,7 @@ TEST_F(EmulatedCopies, OfALoopInsideOfAnotherAreThere) {
   }
 }
 )", versions));
-    EXPECT_EQ(verdict(program.program, kernel_of(program.program)), "right");
+    EXPECT_EQ(verdict(program.program, cuda_kernel(program.program)), "right");
   }
 }
 

@@ -82,9 +82,14 @@ TEST_F(Finalists, AreFitForTheirDevice) {
       for (std::size_t i = 0; i < finalist.kernels.size(); ++i) {
         EXPECT_GT(finalist.kernels[i].blocks, 0);
         EXPECT_EQ(finalist.kernels[i].seconds.has_value(), i >= prepacked);
-        EXPECT_LT(finalist.kernels[i].stalls, 0.5);
         EXPECT_GT(finalist.kernels[i].seconds.value_or(1), 0);
       }
+      for (const FinalistFit& fit : finalist.kernels) {
+        auto is_its_code = [&](const cuda::CubinKernel& code) { return code.name == fit.name; };
+        const cuda::CubinKernel& code = *std::find_if(finalist.compiled.code.begin(), finalist.compiled.code.end(), is_its_code);
+        EXPECT_DOUBLE_EQ(fit.stalls * code.instructions(), code.bank_conflicts);
+      }
+      EXPECT_GE(finalist.seconds + 1e-9, finalist.draft_seconds) << "with stalls";
       EXPECT_GE(finalist.seconds, last);
       last = finalist.seconds;
     }

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "dsl/base/text.h"
-#include "dsl/text/parse_program.h"
 #include "runtime/device_file.h"
 #include "support/device_schedules.h"
+#include "support/parsed.h"
 #include "support/scheduled.h"
 
 namespace tw {
@@ -39,12 +39,8 @@ std::string naive(int threads, bool along_rows = false) {
 
 // Of the first kernel of a program on an A100.
 double warp_instructions(const std::string& program) {
-  Source source{"test", program};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-  EXPECT_TRUE(made) << diagnostics.render();
   GpuDraft draft(device("a100"));
-  draft.seconds(made->program);
+  draft.seconds(test::parsed(program).program);
   return draft.kernels().at(0).warp_instructions;
 }
 
