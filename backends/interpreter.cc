@@ -4,8 +4,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "backends/evaluator.h"
 #include "backends/interpreter_memory.h"
-#include "backends/interpreter_scalar.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
@@ -13,8 +13,6 @@
 
 namespace tw {
 namespace {
-
-
 
 bool is_concurrent(LoopKind kind) { return kind == LoopKind::Parallel || kind == LoopKind::Vectorize || kind == LoopKind::Bind; }
 
@@ -39,7 +37,9 @@ i64 points_of(const Block* block) {
   return points;
 }
 
-class Interpreter {
+class Interpreter : Evaluator<Interpreter> {
+  friend Evaluator<Interpreter>;
+
  public:
   explicit Interpreter(const InterpretOptions& options) : options_(options), rng_(options.seed) {}
 
@@ -84,60 +84,7 @@ class Interpreter {
   void set(const Var* var, i64 value) { values_[var->id] = {var, value}; }
   void unset(const Var* var) { values_[var->id] = {}; }
 
-  // ---- expressions, one lane at a time
-
-  Scalar eval(const Expr* e, int lane) {
-    if (!step()) return {};
-    switch (e->kind) {
-      case Kind::IntImm: return {static_cast<const IntImm*>(e)->value};
-      case Kind::FloatImm: return {0, round_to(e->type.dtype, static_cast<const FloatImm*>(e)->value)};
-      case Kind::Var: return variable(static_cast<const Var*>(e));
-      case Kind::Cast: {
-        auto* n = static_cast<const Cast*>(e);
-        return convert_scalar(e->type.dtype, n->value->type.dtype, eval(n->value, lane));
-      }
-      case Kind::Unary: {
-        auto* n = static_cast<const Unary*>(e);
-        Scalar value = eval(n->value, lane);
-        if (n->op == UnaryOp::Not) return {!value.i};
-        return is_float(e->type.dtype) ? Scalar{0, -value.f} : apply_binary(BinaryOp::Sub, e->type.dtype, {}, value);
-      }
-      case Kind::Binary: return binary(static_cast<const Binary*>(e), lane);
-      case Kind::Select: {
-        auto* n = static_cast<const Select*>(e);
-        return eval(eval(n->condition, n->condition->type.lanes == 1 ? 0 : lane).i ? n->then : n->otherwise, lane);
-      }
-      case Kind::Call: {
-        auto* n = static_cast<const Call*>(e);
-        if (n->function == Function::Within) return within(n);
-        if (std::optional<BinaryOp> op = combined_by(n->function)) {
-          Scalar all = eval(n->arguments[0], 0);
-          for (int i = 1; i < n->arguments[0]->type.lanes; ++i) all = apply_binary(*op, e->type.dtype, all, eval(n->arguments[0], i));
-          return all;
-        }
-        Scalar a = eval(n->arguments[0], lane);
-        return apply_function(n->function, e->type.dtype, a, n->arguments.size() > 1 ? eval(n->arguments[1], lane) : Scalar{});
-      }
-      case Kind::Load: return load(static_cast<const Load*>(e), lane);
-      case Kind::Ramp: {
-        auto* n = static_cast<const Ramp*>(e);
-        Scalar steps = convert_scalar(e->type.dtype, DType::I64, {lane});
-        return apply_binary(BinaryOp::Add, e->type.dtype, eval(n->base, 0),
-                            apply_binary(BinaryOp::Mul, e->type.dtype, steps, eval(n->stride, 0)));
-      }
-      case Kind::Broadcast: return eval(static_cast<const Broadcast*>(e)->value, 0);
-      default: fail("an expression of an unknown kind"); return {};
-    }
-  }
-
-  Scalar within(const Call* claim) {
-    Scalar index = eval(claim->arguments[0], 0);
-    i64 min = eval(claim->arguments[1], 0).i, extent = eval(claim->arguments[2], 0).i;
-    if (!failed() && (index.i < min || index.i >= min + extent)) {
-      fail("an index is ", index.i, ", said to be within [", min, ", ", min + extent, ")");
-    }
-    return index;
-  }
+  // ---- expressions, as the Evaluator asks for them
 
   Scalar variable(const Var* var) {
     if (var->id >= values_.size() || values_[var->id].first != var) {
@@ -145,17 +92,6 @@ class Interpreter {
       return {};
     }
     return {values_[var->id].second};
-  }
-
-  Scalar binary(const Binary* n, int lane) {
-    Scalar a = eval(n->a, lane), b = eval(n->b, lane);
-    if (failed()) return {};
-    bool divides = n->op == BinaryOp::FloorDiv || n->op == BinaryOp::FloorMod;
-    if (divides && b.i == 0) {
-      fail("division by zero");
-      return {};
-    }
-    return apply_binary(n->op, n->a->type.dtype, a, b);
   }
 
   // ---- memory

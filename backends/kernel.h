@@ -37,6 +37,9 @@ struct KernelLaunch {
   std::vector<Pointer> pointers;
   // Shared memory that is given when it is launched, because the text does not declare it with its size: all of it, or none.
   i64 dynamic_shared_bytes = 0;
+
+  i64 group_count() const { return groups[0] * groups[1] * groups[2]; }
+  i64 group_size() const { return threads[0] * threads[1] * threads[2]; }  // work-items
 };
 
 struct KernelManifest {

@@ -275,9 +275,9 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   }
   if (verdict.kind == EmulationVerdict::Wrong) return say(cat(recipe.name, ": ", verdict.message)), WrongResults;
   if (options.json) return Ok;
-  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %s%lld work-groups)\n",
+  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %s%lld work-group%s)\n",
               recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error, report.is_complete ? "all " : "only ",
-              static_cast<long long>(report.groups));
+              static_cast<long long>(report.groups), report.groups == 1 ? "" : "s");
   std::printf("%s: %lld bank conflicts in %lld accesses of warps to shared memory (one work-group of each kernel)\n", recipe.name.c_str(),
               static_cast<long long>(report.bank_conflicts), static_cast<long long>(report.warp_accesses));
   return Ok;

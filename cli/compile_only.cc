@@ -92,7 +92,7 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
                                                    [](const FinalistFit& a, const FinalistFit& b) { return a.seconds < b.seconds; });
     i64 blocks = 0;
     for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
-      if (launch.name == slowest.name) blocks = launch.groups[0] * launch.groups[1] * launch.groups[2];
+      if (launch.name == slowest.name) blocks = launch.group_count();
     }
     rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds), show_number(flops / finalist.seconds * 1e-9, 0),
                     std::to_string(finalist.source.manifest.run_launches.size()), std::to_string(blocks), std::to_string(slowest.needs.threads),

@@ -87,8 +87,8 @@ std::vector<i64> Machine::chosen_groups(i64 count) {
   if (max_groups_ == 0 || count <= max_groups_) {
     for (i64 g = 0; g < count; ++g) out.push_back(g);
   } else {
-    std::set<i64> some = {0};
-    if (max_groups_ > 1) some.insert(count - 1);
+    std::set<i64> some = {count - 1};
+    if (max_groups_ > 1) some.insert(0);
     while (static_cast<i64>(some.size()) < max_groups_) some.insert(rng_.below(count));
     out.assign(some.begin(), some.end());
   }

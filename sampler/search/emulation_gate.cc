@@ -1,11 +1,15 @@
 #include "sampler/search/emulation_gate.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "backends/element_values.h"
 #include "backends/kernel_abi.h"
 #include "dsl/analysis/points.h"
+#include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "dsl/ir/walk.h"
+#include "dsl/passes/widen.h"
 #include "runtime/object_loader.h"
 #include "runtime/thread_pool.h"
 #include "runtime/worker/elements.h"
@@ -76,40 +80,68 @@ NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, st
   return out;
 }
 
-// Elements that do not hold the pattern that outputs begin with, and what is expected there.
+// Elements of an output that a kernel has written, and what is expected there.
 struct Written {
-  std::vector<char> actual, expected;
-  i64 count = 0;
+  HostArray actual, expected;  // without a shape
 };
 
-Written written_part(const HostArray& actual, const HostArray& expected, bool is_complete) {
-  Written out;
-  auto size = static_cast<std::size_t>(bytes_of(actual.dtype)),
-       expected_size = static_cast<std::size_t>(bytes_of(expected.dtype));
-  const char *a = reinterpret_cast<const char*>(actual.bytes.data()),
-             *e = reinterpret_cast<const char*>(expected.bytes.data());
+Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
+
+// Calls visit(position) for each element that does not hold the pattern that outputs begin with.
+template <class Visit>
+void for_each_written(const HostArray& array, bool is_complete, Visit&& visit) {
+  auto size = static_cast<std::size_t>(bytes_of(array.dtype));
   const std::string pattern(size, static_cast<char>(0xff));
-  for (i64 i = 0; i < actual.elements(); ++i, a += size, e += expected_size) {
-    if (!is_complete && std::memcmp(a, pattern.data(), size) == 0) continue;
-    out.actual.insert(out.actual.end(), a, a + size);
-    out.expected.insert(out.expected.end(), e, e + expected_size);
-    ++out.count;
+  const u8* at = array.bytes.data();
+  for (i64 i = 0; i < array.elements(); ++i, at += size) {
+    if (is_complete || std::memcmp(at, pattern.data(), size) != 0) visit(i);
   }
+}
+
+void append(HostArray& to, const HostArray& from, i64 position) {
+  auto begin = from.bytes.begin() + position * bytes_of(from.dtype);
+  to.bytes.insert(to.bytes.end(), begin, begin + bytes_of(from.dtype));
+}
+
+Written written_part(const HostArray& actual, const HostArray& expected, bool is_complete) {
+  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = expected.dtype}};
+  for_each_written(actual, is_complete, [&](i64 position) {
+    append(out.actual, actual, position);
+    append(out.expected, expected, position);
+  });
+  return out;
+}
+
+// About `count` of them at random.
+Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, bool is_complete, double count) {
+  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = DType::F64}};
+  double written = 0;
+  for_each_written(actual, is_complete, [&](i64) { ++written; });
+  Rng rng(0, static_cast<u64>(written));
+  for_each_written(actual, is_complete, [&](i64 position) {
+    if (rng.uniform() * written >= count) return;
+    std::optional<double> value = values.at(output, position);
+    if (!value) return;
+    append(out.actual, actual, position);
+    HostArray one = HostArray::zeros(DType::F64, {1});
+    one.set(0, *value);
+    append(out.expected, one, 0);
+  });
   return out;
 }
 
 }  // namespace
 
 EmulationGate::EmulationGate(const Program& workload, const EmulationGateOptions& options)
-    : options_(options), tolerance_(tolerance_of(workload)) {
-  double points = points_of(workload);
-  is_small_ = points <= options.full_points;
+    : options_(options), workload_(clone(workload)), points_(points_of(workload)), tolerance_(tolerance_of(workload)) {
+  workload_.program = widen_to_f64(*workload_.arena, workload_.program);
+  is_small_ = points_ <= options.full_points;
   if (bytes_of_params(workload) > options.memory_bytes) {
     problem_ = cat("its arguments take ", bytes_of_params(workload) >> 20, " MiB, more than are emulated");
     return;
   }
   inputs_ = draw_inputs(workload, options.seed);
-  if (points <= options.reference_points) expected_ = run_reference(workload, inputs_, problem_);
+  if (points_ <= options.reference_points) expected_ = run_reference(workload, inputs_, problem_);
 }
 
 EmulationVerdict EmulationGate::check(const Kernel& kernel) const {
@@ -126,7 +158,7 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const
   bool is_one_wrong = !compiled && report.status == EmulationStatus::BuildError && kernels.size() > 1;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (compiled)
-      out[i] = run(*compiled, i);
+      out[i] = run(*compiled, i, groups_to_run(*kernels[i]));
     else if (is_one_wrong)
       out[i] = check(*kernels[i]);
     else
@@ -136,12 +168,20 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const
   return out;
 }
 
-EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index) const {
+// Of the launch with the fewest, which are the largest.
+i64 EmulationGate::groups_to_run(const Kernel& kernel) const {
+  if (is_small_) return 0;
+  double fewest = std::numeric_limits<double>::infinity();
+  for (const KernelLaunch& launch : kernel.manifest.run_launches) fewest = std::min(fewest, static_cast<double>(launch.group_count()));
+  return static_cast<i64>(std::clamp(options_.group_points / points_ * fewest, 1.0, static_cast<double>(options_.max_groups)));
+}
+
+EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index, i64 max_groups) const {
   NamedArrays arrays = inputs_;
   EmulationReport report = kernels.run(index, arrays,
                                        {.seed = options_.seed,
                                         .runs = is_small_ ? options_.runs : 1,
-                                        .max_groups = is_small_ ? 0 : options_.max_groups,
+                                        .max_groups = max_groups,
                                         .chain_seconds = options_.chain_seconds,
                                         .timeout_seconds = options_.timeout_seconds});
   if (report.status == EmulationStatus::Ok) return compare(arrays, report);
@@ -156,18 +196,26 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
   const EmulationVerdict nothing{EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
   if (!report.is_chain_complete) return nothing;
   EmulationVerdict verdict{EmulationVerdict::Right, "", report};
-  for (const auto& [name, expected] : expected_) {
-    auto found = arrays.find(name);
-    if (found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no output `", name, "`"), report};
-    const HostArray& actual = found->second;
-    Written part = written_part(actual, expected, report.is_complete);
-    Comparison result = tw::compare({part.actual.data(), actual.dtype, part.count},
-                                    {part.expected.data(), expected.dtype, part.count}, tolerance_);
-    verdict.compared += part.count;
+  std::vector<const HostArray*> arguments;
+  for (const Param& param : workload_.program.params) {
+    auto found = arrays.find(param.buffer->name);
+    if (found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no argument `", param.buffer->name, "`"), report};
+    arguments.push_back(&found->second);
+  }
+  ElementValues values(workload_.program, arguments);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Param& param = workload_.program.params[i];
+    if (param.role != Role::Output) continue;
+    auto reference = expected_.find(param.buffer->name);
+    double sampled = options_.sampled_points / (points_ / static_cast<double>(elements_of(param.buffer)));
+    Written part = reference == expected_.end() ? written_sample(*arguments[i], values, param.buffer, report.is_complete, sampled)
+                                                : written_part(*arguments[i], reference->second, report.is_complete);
+    Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_);
+    verdict.compared += part.actual.elements();
     verdict.max_error = std::max(verdict.max_error, result.max_error);
     if (result.wrong == 0) continue;
     verdict.kind = EmulationVerdict::Wrong;
-    verdict.message = cat("wrong result: ", result.wrong, " of ", part.count, " elements of `", name,
+    verdict.message = cat("wrong result: ", result.wrong, " of ", part.actual.elements(), " elements of `", param.buffer->name,
                           "` are wrong; the first one is ", result.actual, " and should be ", result.expected);
     return verdict;
   }

@@ -19,9 +19,12 @@ struct EmulationGateOptions {
   // chain of launches (a sum in parts, packed constants) that is the last one; those before it run whole as long as
   // chain_seconds allow it, else nothing is compared.
   double full_points = 2e7;
-  i64 max_groups = 3;                 // for these
-  double chain_seconds = 20;          // of processor time
-  double reference_points = 1e11;     // beyond, values are not compared at all: the reference would take half a minute
+  i64 max_groups = 3;         // for these: the last one, the first one, and one between them,
+  double group_points = 2e8;  // as long as they have no more than this in all (half a minute of processor time)
+  double chain_seconds = 20;  // of processor time
+  // Workloads of more multiply-adds have no reference result: some of the elements that were written are compared with what
+  // the workload says of each alone (backends/element_values.h), as many as take sampled_points (about a second).
+  double reference_points = 1e10, sampled_points = 5e6;
   i64 memory_bytes = i64{2} << 30;    // of all arguments; beyond, the verdict is Unknown
   double timeout_seconds = 60;
 };
@@ -50,13 +53,16 @@ class EmulationGate {
   std::vector<EmulationVerdict> check(std::span<const Kernel* const> kernels) const;
 
  private:
-  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index) const;
+  i64 groups_to_run(const Kernel& kernel) const;  // 0 = all
+  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index, i64 max_groups) const;
   EmulationVerdict compare(const NamedArrays& arrays, const EmulationReport& report) const;
 
   EmulationGateOptions options_;
+  OwnedProgram workload_;  // in f64
+  double points_;
   Tolerance tolerance_;
   bool is_small_ = true;           // all groups run
-  NamedArrays inputs_, expected_;  // expected_: empty = not compared
+  NamedArrays inputs_, expected_;  // expected_: empty = no reference result
   std::string problem_;            // why nothing can be checked
 };
 

@@ -305,9 +305,17 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   EXPECT_FALSE(verdict.report.is_complete);
   EXPECT_EQ(verdict.report.groups, 3);
   EXPECT_EQ(verdict.compared, 3 * 32 * 32);
+  EmulationVerdict of_one = judge(use, kernel, {.full_points = 1e6, .max_groups = 3, .group_points = 1e5});
+  EXPECT_EQ(of_one.kind, EmulationVerdict::Right) << of_one.message;
+  EXPECT_EQ(of_one.report.groups, 1) << "a group has 65,536 points";
+  EmulationGateOptions sampled{.full_points = 1e6, .max_groups = 3, .reference_points = 1e6, .sampled_points = 64 * 300};
+  EmulationVerdict of_sample = judge(use, kernel, sampled);
+  EXPECT_EQ(of_sample.kind, EmulationVerdict::Right) << of_sample.message;
+  EXPECT_NEAR(of_sample.compared, 300, 100) << "without a reference of all, some elements";
+  EXPECT_LE(of_sample.max_error, verdict.max_error);
   exchange(kernel.code, "C_register_0 = t0;", "C_register_0 = 1;", 0);
-  verdict = judge(use, kernel, {.full_points = 1e6, .max_groups = 3});
-  EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
+  for (const EmulationGateOptions& options : {EmulationGateOptions{.full_points = 1e6, .max_groups = 3}, sampled})
+    EXPECT_EQ(judge(use, kernel, options).kind, EmulationVerdict::Wrong);
 }
 
 // A sum in parts: the launch that adds them up can be judged only where all that it reads has been computed.

@@ -1,0 +1,183 @@
+#include "backends/element_values.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "backends/evaluator.h"
+#include "dsl/ir/walk.h"
+
+namespace tw {
+namespace {
+
+constexpr int kDeepest = 200;  // elements that wait for one another
+
+// The block that computes a buffer, and which of its targets the buffer is.
+struct Writer {
+  const Block* block = nullptr;
+  const Store* update = nullptr;
+  std::size_t target = 0;
+};
+
+// Does each spatial iter stand at one index of the target, and run over all of its dimension?
+bool covers_all(const StoreTarget& target, const Block* block) {
+  std::size_t found = 0;
+  for (const IterVar& iter : block->iters) {
+    if (iter.kind != IterKind::S) continue;
+    auto at = std::find(target.indices.begin(), target.indices.end(), static_cast<const Expr*>(iter.var));
+    if (at == target.indices.end() || target.buffer->shape[static_cast<std::size_t>(at - target.indices.begin())] != iter.extent) return false;
+    ++found;
+  }
+  return found == target.indices.size();
+}
+
+}  // namespace
+
+class ElementValues::Evaluation : Evaluator<Evaluation> {
+  friend Evaluator<Evaluation>;
+
+ public:
+  Evaluation(const Program& program, std::vector<const HostArray*> arguments) {
+    for (std::size_t i = 0; i < program.params.size(); ++i) {
+      if (program.params[i].role != Role::Output) inputs_[program.params[i].buffer] = arguments[i];
+    }
+    for_each<Block>(program.body, [&](const Block* block) {
+      for (const IterVar& iter : block->iters) values_.resize(std::max<std::size_t>(values_.size(), iter.var->id + 1));
+      const Store* update = as<Store>(block->body);
+      const Store* init = as<Store>(block->init);
+      if (!update || block->predicate || (block->init && (!init || init->targets.size() != update->targets.size()))) return note_writers(block, nullptr);
+      note_writers(block, update);
+    });
+  }
+
+  std::optional<double> at(const Buffer* buffer, i64 position) {
+    has_failed_ = false;
+    Scalar value = element(buffer, position);
+    if (has_failed_) return {};
+    return is_float(buffer->dtype) ? value.f : static_cast<double>(value.i);
+  }
+
+ private:
+  // What a block computes at once: the targets of one point of its spatial iters.
+  struct Accumulators {
+    const Block* block;
+    std::vector<i64> positions;
+    std::vector<Scalar> values;
+  };
+
+  // `update` is null where the block has another form: then what it writes has no value here.
+  void note_writers(const Block* block, const Store* update) {
+    for_each<Store>(block->body, [&](const Store* store) {
+      for (std::size_t t = 0; t < store->targets.size(); ++t) {
+        const StoreTarget& target = store->targets[t];
+        bool is_plain = update && !writers_.contains(target.buffer) && covers_all(target, block);
+        writers_[target.buffer] = is_plain ? Writer{block, update, t} : Writer{};
+      }
+    });
+  }
+
+  bool step() const { return !has_failed_; }
+  template <class... Parts>
+  void fail(const Parts&...) {
+    has_failed_ = true;
+  }
+
+  Scalar variable(const Var* var) const { return {values_[var->id]}; }
+
+  Scalar load(const Load* n, int lane) {
+    i64 position = 0;
+    for (std::size_t i = 0; i < n->indices.size(); ++i) {
+      i64 index = eval(n->indices[i], lane).i;
+      if (index < 0 || index >= n->buffer->shape[i]) fail("out of bounds");
+      position = position * n->buffer->shape[i] + index;
+    }
+    if (has_failed_) return {};
+    if (auto input = inputs_.find(n->buffer); input != inputs_.end())
+      return read_element(n->buffer->dtype, input->second->bytes.data() + position * bytes_of(n->buffer->dtype));
+    if (const Scalar* accumulated = accumulator(n->buffer, position)) return *accumulated;
+    return element(n->buffer, position);
+  }
+
+  const Scalar* accumulator(const Buffer* buffer, i64 position) const {
+    if (open_.empty()) return nullptr;
+    const Accumulators& now = *open_.back();
+    const auto& targets = as<Store>(now.block->body)->targets;
+    for (std::size_t t = 0; t < targets.size(); ++t) {
+      if (targets[t].buffer == buffer && now.positions[t] == position) return &now.values[t];
+    }
+    return nullptr;
+  }
+
+  Scalar element(const Buffer* buffer, i64 position) {
+    if (auto found = known_[buffer].find(position); found != known_[buffer].end()) return found->second;
+    auto writer = writers_.find(buffer);
+    if (writer == writers_.end() || !writer->second.block || open_.size() >= kDeepest) return fail("unknown"), Scalar{};
+    std::vector<i64> around = values_;  // of the block that asks, which may be this one
+    Scalar value = compute(writer->second, buffer, position);
+    values_ = std::move(around);
+    if (!has_failed_) known_[buffer][position] = value;
+    return value;
+  }
+
+  // All terms of one element, in the order in which the program takes them.
+  Scalar compute(const Writer& writer, const Buffer* buffer, i64 position) {
+    const Block* block = writer.block;
+    set_spatial(writer, buffer, position);
+    for (const IterVar& iter : block->iters) {
+      if (iter.kind == IterKind::R) values_[iter.var->id] = 0;
+    }
+    Accumulators sums{block, {}, std::vector<Scalar>(writer.update->targets.size())};
+    for (const StoreTarget& target : writer.update->targets) sums.positions.push_back(flat(target));
+    if (const Store* init = as<Store>(block->init)) sums.values = values_of(init);
+    open_.push_back(&sums);
+    do {
+      sums.values = values_of(writer.update);
+    } while (!has_failed_ && next_term(block));
+    open_.pop_back();
+    return sums.values[writer.target];
+  }
+
+  void set_spatial(const Writer& writer, const Buffer* buffer, i64 position) {
+    Array<const Expr*> indices = writer.update->targets[writer.target].indices;
+    for (std::size_t i = indices.size(); i-- > 0; position /= buffer->shape[i]) {
+      values_[static_cast<const Var*>(indices[i])->id] = position % buffer->shape[i];
+    }
+  }
+
+  i64 flat(const StoreTarget& target) {
+    i64 position = 0;
+    for (std::size_t i = 0; i < target.indices.size(); ++i) position = position * target.buffer->shape[i] + eval(target.indices[i]).i;
+    return position;
+  }
+
+  std::vector<Scalar> values_of(const Store* store) {
+    std::vector<Scalar> out;
+    for (const Expr* value : store->values) out.push_back(eval(value));
+    return out;
+  }
+
+  // The last reduction iter runs fastest. False behind the last term.
+  bool next_term(const Block* block) {
+    for (std::size_t i = block->iters.size(); i-- > 0;) {
+      const IterVar& iter = block->iters[i];
+      if (iter.kind != IterKind::R) continue;
+      if (++values_[iter.var->id] < iter.extent) return true;
+      values_[iter.var->id] = 0;
+    }
+    return false;
+  }
+
+  std::unordered_map<const Buffer*, const HostArray*> inputs_;
+  std::unordered_map<const Buffer*, Writer> writers_;
+  std::unordered_map<const Buffer*, std::unordered_map<i64, Scalar>> known_;
+  std::vector<i64> values_;  // of iters, by the id of their variable
+  std::vector<Accumulators*> open_;
+  bool has_failed_ = false;
+};
+
+ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments)
+    : evaluation_(std::make_unique<Evaluation>(program, std::move(arguments))) {}
+ElementValues::~ElementValues() = default;
+
+std::optional<double> ElementValues::at(const Buffer* output, i64 position) { return evaluation_->at(output, position); }
+
+}  // namespace tw

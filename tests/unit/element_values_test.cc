@@ -1,0 +1,87 @@
+// Single elements against the interpreter, which computes all of them.
+#include <gtest/gtest.h>
+
+#include "backends/element_values.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/print.h"
+#include "support/parsed.h"
+#include "support/random_program.h"
+#include "support/small_operators.h"
+#include "tests/unit/evaluate.h"
+
+namespace tw {
+namespace {
+
+struct Arrays {
+  explicit Arrays(const Program& program) {
+    for (const Param& param : program.params) {
+      bool is_output = param.role == Role::Output;
+      arrays.push_back(is_output ? HostArray::like(param.buffer) : test_data(param.buffer, {param.buffer->shape.begin(), param.buffer->shape.end()}, 1));
+    }
+  }
+  std::vector<const HostArray*> pointers() const {
+    std::vector<const HostArray*> out;
+    for (const HostArray& array : arrays) out.push_back(&array);
+    return out;
+  }
+  std::vector<HostArray> arrays;
+};
+
+// How many elements were compared.
+i64 compare_all(const Program& program) {
+  Arrays arguments(program), expected(program);
+  EXPECT_EQ(interpret(program, expected.arrays), "");
+  ElementValues values(program, arguments.pointers());
+  i64 compared = 0;
+  for (std::size_t i = 0; i < program.params.size(); ++i) {
+    const Param& param = program.params[i];
+    if (param.role != Role::Output) continue;
+    for (i64 position = elements_of(param.buffer); position-- > 0; ++compared) {
+      std::optional<double> value = values.at(param.buffer, position);
+      EXPECT_TRUE(value) << param.buffer->name << " at " << position << "\n" << print(program);
+      if (!value) return compared;
+      HostArray stored = HostArray::zeros(param.buffer->dtype, {1});
+      stored.set(0, *value);
+      EXPECT_EQ(stored.get(0), expected.arrays[i].get(position)) << param.buffer->name << " at " << position << "\n" << print(program);
+    }
+  }
+  return compared;
+}
+
+TEST(ElementValues, OfEveryOperator) {
+  for (const auto& [name, owned] : test::small_operators()) EXPECT_GT(compare_all(owned.program), 0) << name;
+}
+
+TEST(ElementValues, OfRandomPrograms) {
+  Rng rng(1);
+  std::string use;
+  for (int i = 0; i < 400; ++i) {
+    OwnedProgram owned = test::random_program(rng, use);
+    EXPECT_GT(compare_all(owned.program), 0) << use;
+    if (HasFailure()) return;
+  }
+}
+
+// The value of an element that lies before it: sums of a prefix.
+TEST(ElementValues, OfOneThatReadsItself) {
+  OwnedProgram owned = test::parsed(R"(program prefix(X: input f32[40], Y: output f32[40]) {
+    for i in 40 { block Y(i: S 40 = i) { Y[i] = (if i > 0 then Y[i - 1] else 0.0) + X[i] } } })");
+  EXPECT_EQ(compare_all(owned.program), 40);
+}
+
+TEST(ElementValues, OfOtherProgramsAreUnknown) {
+  for (const char* body : {
+           "for i in 4 { block A(i: S 4 = i) { Y[i] = X[i] } }\n for i in 4 { block B(i: S 4 = i) { Y[i + 4] = X[i] } }",  // two writers
+           "for i in 8 { block A(i: S 8 = i) { Y[i // 2 * 2] = X[i] } }",                                                // no iter
+           "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i + 1] } }",                                                     // behind the end
+           "for i in 8 { block A(i: S 8 = i) { Y[i] = Y[7 - i] } }",                                                     // a circle
+           "for i in 8 { Y[i] = X[i] }",                                                                                 // no block
+       }) {
+    OwnedProgram owned = test::parsed(cat("program p(X: input f32[8], Y: output f32[8]) {\n", body, "\n}"));
+    Arrays arguments(owned.program);
+    EXPECT_FALSE(ElementValues(owned.program, arguments.pointers()).at(owned.program.params[1].buffer, 7)) << body;
+  }
+}
+
+}  // namespace
+}  // namespace tw
