@@ -22,19 +22,19 @@ struct Waiting {
   Piece* first = nullptr;
   int count = 0;
 };
-// In a shared library each access to these would be a call, 7 % of a replay; they are small enough for the memory that programs keep for
-// libraries which are opened later.
-#define TW_FAST_TLS [[gnu::tls_model("initial-exec")]]
-
-// Outlives `ThreadPool`: lists may be destroyed later than the pool of their thread.
-TW_FAST_TLS constinit thread_local bool has_ended = false;
-
 struct ThreadPool {
   Waiting sizes[kSizes];
-  constexpr ThreadPool() = default;
-  ~ThreadPool() {
-    has_ended = true;
-    for (Waiting& waiting : sizes) {
+  bool is_watched = false;  // it is emptied when its thread ends
+  bool has_ended = false;   // that has happened; lists may be destroyed later
+};
+// In a shared library each access would be a call, and one more because of a destructor, 10 % of a replay. So there is none, and the pool is
+// small enough for the memory that programs keep for libraries which are opened later.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadPool pool;
+
+struct PoolWatch {
+  ~PoolWatch() {
+    pool.has_ended = true;
+    for (Waiting& waiting : pool.sizes) {
       while (Piece* piece = waiting.first) {
         waiting.first = piece->next;
         ::operator delete(piece);
@@ -42,7 +42,11 @@ struct ThreadPool {
     }
   }
 };
-TW_FAST_TLS constinit thread_local ThreadPool pool;
+
+void watch_pool() {
+  thread_local PoolWatch watch;
+  pool.is_watched = true;
+}
 
 constexpr bool is_pooling = !TW_SANITIZED;  // every use after free is to be seen
 
@@ -53,9 +57,8 @@ int size_index(std::size_t bytes) { return bytes <= kSmallest ? 0 : std::bit_wid
 void* take_pooled(std::size_t bytes) {
   int size = size_index(bytes);
   if (!is_pooling || size >= kSizes) return ::operator new(bytes);
-  if (!has_ended && pool.sizes[size].first) {
-    Waiting& waiting = pool.sizes[size];
-    Piece* piece = waiting.first;
+  Waiting& waiting = pool.sizes[size];
+  if (Piece* piece = waiting.first) {  // none once it has ended
     waiting.first = piece->next;
     --waiting.count;
     return piece;
@@ -65,7 +68,8 @@ void* take_pooled(std::size_t bytes) {
 
 void give_pooled(void* data, std::size_t bytes) noexcept {
   int size = size_index(bytes);
-  if (!is_pooling || size >= kSizes || has_ended || pool.sizes[size].count == kMaxWaiting) return ::operator delete(data);
+  if (!is_pooling || size >= kSizes || pool.has_ended || pool.sizes[size].count == kMaxWaiting) return ::operator delete(data);
+  if (!pool.is_watched) watch_pool();
   Waiting& waiting = pool.sizes[size];
   waiting.first = new (data) Piece{waiting.first};
   ++waiting.count;
