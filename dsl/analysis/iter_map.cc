@@ -11,9 +11,11 @@ namespace tw {
 namespace {
 
 bool same_sum(const Sum& a, const Sum& b) {
-  Sum difference = a;
-  difference.add(b, -1);
-  return difference.exact && difference.terms.empty() && difference.constant == 0;
+  if (!a.exact || !b.exact || a.constant != b.constant || a.terms.size() != b.terms.size()) return false;
+  return std::all_of(a.terms.begin(), a.terms.end(), [&](const Sum::Term& x) {
+    return std::any_of(b.terms.begin(), b.terms.end(),
+                       [&](const Sum::Term& y) { return x.coefficient == y.coefficient && same_expr(x.atom, y.atom); });
+  });
 }
 
 // A digit of a sum: (source // lower) % count, where source takes values in [0, total).
@@ -80,7 +82,10 @@ class Decoder {
       smaller.add_atom(term.atom, term.coefficient);
     }
     for (const Sum::Term& term : terms) {
-      if (std::optional<Digit> digit = digit_of(term.atom, ranges_)) places_.push_back(place_of(*digit));
+      std::optional<Digit> digit = digit_of(term.atom, ranges_);
+      if (!digit) continue;
+      Place place = place_of(*digit);
+      places_.push_back({source_of(place.source), place.lower, place.count, place.total});
     }
   }
   // Sources of which all digits are known are known themselves; a source that is a sum makes its atoms known.
@@ -89,27 +94,50 @@ class Decoder {
     for (bool grown = true; grown;) {
       grown = false;
       for (std::size_t i = 0; i < places_.size(); ++i) {
-        Place place = places_[i];
-        if (knows(place.source) || known_below(place.source, kDepth) < std::min(place.total, values_of(place.source))) continue;
-        known_.push_back(place.source);
+        std::size_t source = places_[i].source;
+        if (sources_[source].is_known || known_below(source, kDepth) < std::min(places_[i].total, values_of(sources_[source].sum))) continue;
+        sources_[source].is_known = true;
         grown = true;
-        if (!is_variable(place.source)) know(place.source);
+        const Sum sum = sources_[source].sum;
+        if (!is_variable(sum)) know(sum);
       }
     }
   }
-  bool knows(const Sum& source) const {
-    return std::any_of(known_.begin(), known_.end(), [&](const Sum& sum) { return same_sum(sum, source); });
+  bool knows(const Sum& sum) const {
+    std::size_t source = find(sum);
+    return source < sources_.size() && sources_[source].is_known;
   }
 
  private:
   static constexpr int kDepth = 3;  // of sums of digits of sums
 
+  // What places are digits of, each sum once.
+  struct Source {
+    Sum sum;
+    bool is_known = false;
+  };
+  // A place whose source is sources_[source].
+  struct Known {
+    std::size_t source;
+    i64 lower, count, total;
+  };
+  // sources_.size() if it is none.
+  std::size_t find(const Sum& sum) const {
+    auto same = [&](const Source& source) { return same_sum(source.sum, sum); };
+    return static_cast<std::size_t>(std::find_if(sources_.begin(), sources_.end(), same) - sources_.begin());
+  }
+  std::size_t source_of(const Sum& sum) {
+    std::size_t source = find(sum);
+    if (source == sources_.size()) sources_.push_back({sum});
+    return source;
+  }
+
   // The simplifier makes g // 294 of (256 g + t) // 75264, and leaves the other digits of 256 g + t: it is one of them.
   void see_quotients() {
-    const List<Place> places = places_;
-    for (const Place& part : places) {
-      for (const Place& whole : places) {
-        std::optional<i64> c = quotient_by(part.source, whole.source, ranges_);
+    const List<Known> places = places_;
+    for (const Known& part : places) {
+      for (const Known& whole : places) {
+        std::optional<i64> c = quotient_by(sources_[part.source].sum, sources_[whole.source].sum, ranges_);
         i64 total = 0;
         if (!c || __builtin_mul_overflow(part.total, *c, &total)) continue;
         places_.push_back({whole.source, part.lower * *c, part.count, total});
@@ -138,13 +166,13 @@ class Decoder {
     return only_fixed;
   }
   // The largest n of which `source % n` is seen to be known.
-  i64 known_below(const Sum& source, int depth) const {
+  i64 known_below(std::size_t source, int depth) const {
     i64 below = 1;
     for (bool grown = true; grown;) {
       grown = false;
-      for (const Place& place : places_) {
-        if (place.lower * place.count <= below || !same_sum(place.source, source)) continue;
-        if (below % place.lower != 0 && !is_residue_known(source, place.lower, depth)) continue;
+      for (const Known& place : places_) {
+        if (place.source != source || place.lower * place.count <= below) continue;
+        if (below % place.lower != 0 && !is_residue_known(sources_[source].sum, place.lower, depth)) continue;
         below = place.lower * place.count;
         grown = true;
       }
@@ -156,15 +184,15 @@ class Decoder {
     return std::all_of(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& term) {
       i64 step = std::abs(term.coefficient);
       if (step % n == 0 || is_same(term.atom)) return true;
-      return depth > 0 && n % step == 0 && known_below(sum_of(term.atom), depth - 1) % (n / step) == 0;
+      return depth > 0 && n % step == 0 && known_below(find(sum_of(term.atom)), depth - 1) % (n / step) == 0;
     });
   }
 
   List<Bound> bounds_;
   const VarRanges& ranges_;
   const List<const Var*>& fixed_;
-  List<Place> places_;
-  List<Sum> known_;
+  List<Source> sources_;
+  List<Known> places_;
 };
 
 }  // namespace

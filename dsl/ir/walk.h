@@ -58,7 +58,8 @@ template <class T, class Visit>
 void for_each(const Node* root, Visit&& visit) {
   walk(root, [&](const Node* node) {
     if (const T* found = as<T>(node)) visit(found);
-    return true;
+    // Below expressions, and so below a store, there are no statements.
+    return !std::is_base_of_v<Stmt, T> || node->kind > Kind::Store;
   });
 }
 
