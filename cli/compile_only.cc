@@ -32,6 +32,7 @@ std::vector<FinalistKernel> describe_kernels(const Finalist& finalist) {
     for (const cuda::CubinKernel& code : finalist.compiled.code) {
       if (code.name != fit.name) continue;
       kernel.stack_bytes = code.stack_bytes;
+      kernel.register_conflicts = code.register_conflicts;
       for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[cuda::opcode_name(opcode)] += count;
     }
     out.push_back(std::move(kernel));

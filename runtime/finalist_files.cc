@@ -33,7 +33,8 @@ json::object to_json(const FinalistKernel& kernel) {
           {"stack_bytes", kernel.stack_bytes},
           {"shared_bytes", kernel.shared_bytes},
           {"blocks_per_multiprocessor", kernel.blocks_per_multiprocessor},
-          {"opcodes", opcodes}};
+          {"opcodes", opcodes},
+          {"register_conflicts", kernel.register_conflicts}};
   if (kernel.predicted_seconds) out["predicted_us"] = *kernel.predicted_seconds * 1e6;
   return out;
 }

@@ -17,6 +17,7 @@ struct FinalistKernel {
   int blocks_per_multiprocessor = 0;
   std::optional<double> predicted_seconds;  // none for prepack, which is outside of the time
   std::map<std::string, int> opcodes;
+  int register_conflicts = 0;  // FFMAs that read three registers of one bank
 };
 
 struct FinalistFile {

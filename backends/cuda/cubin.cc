@@ -116,7 +116,7 @@ void read_code(const Elf& elf, const Elf::Section& text, std::size_t file_bytes,
     int opcode = static_cast<int>(low & 0xfff);
     ++kernel.opcodes[opcode];
     Operands now = opcode == kFfma ? operands_of(low, high) : Operands{};
-    kernel.bank_conflicts += opcode == kFfma && has_conflict(now, before);
+    kernel.register_conflicts += opcode == kFfma && has_conflict(now, before);
     before = now;
   }
 }

@@ -23,7 +23,7 @@ struct CubinKernel {
   // FFMAs that read three registers of one bank, and so take a cycle more: there are two, of even and odd registers, which give two of
   // them a cycle. What the instruction before has kept in the same place need not be read (Jia et al. 2018, arXiv 1804.06826, who
   // measured it on Volta; not measured here on later GPUs).
-  int bank_conflicts = 0;
+  int register_conflicts = 0;
   int instructions() const;
   int count(
       std::string_view opcode) const;  // of all instructions of this name, e.g. "HFMA2"; 0 = none, or not a known name

@@ -244,7 +244,7 @@ class FinalistSearch {
     for (const cuda::CubinKernel& kernel : compiled.code) {
       if (kernel.name != launch.name) continue;
       out.needs.registers = kernel.registers;
-      out.stalls = static_cast<double>(kernel.bank_conflicts) / std::max(1, kernel.instructions());
+      out.stalls = static_cast<double>(kernel.register_conflicts) / std::max(1, kernel.instructions());
       out.needs.shared_bytes = kernel.shared_bytes + launch.dynamic_shared_bytes;
       is_found = true;
     }

@@ -2,16 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/parse_program.h"
 
 namespace tw::test {
+namespace {
 
-OwnedProgram parsed(const std::string& text) {
+template <class T>
+T read(const std::string& text, std::optional<T> (*parse)(const Source&, Diagnostics&), T empty) {
   Source source{"test", text};
   Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_TRUE(program) << diagnostics.render();
-  return program ? *program : OwnedProgram{std::make_shared<Arena>(), {}};
+  std::optional<T> made = parse(source, diagnostics);
+  EXPECT_TRUE(made) << diagnostics.render() << text;
+  return made ? std::move(*made) : std::move(empty);
 }
+
+}  // namespace
+
+OwnedProgram parsed(const std::string& text) { return read<OwnedProgram>(text, parse_program, {std::make_shared<Arena>(), {}}); }
+Trace parsed_schedule(const std::string& text) { return read<Trace>(text, parse_schedule, {}); }
 
 }  // namespace tw::test

@@ -6,12 +6,11 @@
 
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
-#include "dsl/schedule/parse_schedule.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
 #include "runtime/trace_file.h"
 #include "sampler/search/check_rule.h"
 #include "support/device_schedules.h"
+#include "support/parsed.h"
 #include "support/run_program.h"
 #include "support/scheduled.h"
 #include "support/support.h"
@@ -146,12 +145,8 @@ TEST_F(Check, EveryOperatorOfTheLibraryHasATrialProgram) {
 
 TEST_F(Check, TheJudgeSeesAWrongProgram) {
   auto program = [](const char* value) {
-    Source source{"p", cat("program p(X: input f32[6], Y: output f32[6]) {\n  for i in 6 {\n    block Y(v: S 6 = i) {\n      Y[v] = X[v] + ", value,
-                           "\n    }\n  }\n}\n")};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-    EXPECT_TRUE(made) << diagnostics.render();
-    return *made;
+    return test::parsed(cat("program p(X: input f32[6], Y: output f32[6]) {\n  for i in 6 {\n    block Y(v: S 6 = i) {\n      Y[v] = X[v] + ", value,
+                            "\n    }\n  }\n}\n"));
   };
   OwnedProgram one = program("1.0"), two = program("2.0");
   EXPECT_EQ(Judge(one.program).difference(one.program), "");
@@ -347,11 +342,9 @@ TEST_F(Check, SpaceAsJsonHasTracesPointsAndRulesAndNothingElse) {
     EXPECT_EQ(keys(task), (std::vector<std::string>{"name", "sketches"}));
     for (const boost::json::value& sketch : task.at("sketches").as_array()) {
       EXPECT_EQ(keys(sketch), (std::vector<std::string>{"trace", "log10_points", "rules"}));
-      Source source{"trace", std::string(sketch.at("trace").as_string())};
-      Diagnostics diagnostics(source);
-      std::optional<Trace> trace = parse_schedule(source, diagnostics);
-      ASSERT_TRUE(trace) << diagnostics.render();
-      for (const Decision& decision : trace->decisions()) EXPECT_TRUE(decision.open()) << source.text;
+      std::string text(sketch.at("trace").as_string());
+      Trace trace = test::parsed_schedule(text);
+      for (const Decision& decision : trace.decisions()) EXPECT_TRUE(decision.open()) << text;
       EXPECT_GT(sketch.at("log10_points").as_double(), 0);
       EXPECT_FALSE(sketch.at("rules").as_array().empty());
     }
@@ -368,15 +361,13 @@ std::string long_trace(const std::string& last) {
   WorkloadArguments arguments = {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{32}}};
   Diagnostics diagnostics(*operator_library().source);
   std::optional<OwnedProgram> program = instantiate(operator_library(), "matmul", arguments, {}, diagnostics);
-  Source source{"schedule", cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n"
-                                "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 3, 4]\n"
-                                "i_0, i_1, i_2 = split(i, [t0, t1, t2])\nj_0, j_1 = split(j, [_, 8])\nk_0, k_1 = split(k, [_, 4])\n"
-                                "reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\nparallel(i_0)\nvectorize(j_1)\nunroll(k_1)\n",
-                                last, "\n")};
-  Diagnostics schedule_diagnostics(source);
-  std::optional<Trace> trace = parse_schedule(source, schedule_diagnostics);
-  EXPECT_TRUE(program && trace) << schedule_diagnostics.render();
-  return print_trace_file({TW_VERSION, "cpu -mcpu=znver3 -threads=1", *program, *trace});
+  EXPECT_TRUE(program) << diagnostics.render();
+  Trace trace = test::parsed_schedule(cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n"
+                                          "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 3, 4]\n"
+                                          "i_0, i_1, i_2 = split(i, [t0, t1, t2])\nj_0, j_1 = split(j, [_, 8])\nk_0, k_1 = split(k, [_, 4])\n"
+                                          "reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\nparallel(i_0)\nvectorize(j_1)\nunroll(k_1)\n",
+                                          last, "\n"));
+  return print_trace_file({TW_VERSION, "cpu -mcpu=znver3 -threads=1", *program, trace});
 }
 
 TEST_F(Check, ReduceShrinksATraceThatCannotBeReplayed) {
@@ -414,11 +405,7 @@ TEST_F(Check, ReduceSaysThatAGoodTraceDoesNotFail) {
 // A product with a schedule for GPUs and lines behind it, as a file.
 std::string gpu_trace(i64 extent, const std::string& last) {
   test::Scheduled scheduled(cat("matmul(M = ", extent, ", N = ", extent, ", K = ", extent, ")"), {}, "");
-  Source source{"schedule", test::gpu_gemm_schedule({}) + last};
-  Diagnostics diagnostics(source);
-  std::optional<Trace> trace = parse_schedule(source, diagnostics);
-  EXPECT_TRUE(trace) << diagnostics.render();
-  return print_trace_file({TW_VERSION, "cuda -arch=sm_80", scheduled.base(), *trace});
+  return print_trace_file({TW_VERSION, "cuda -arch=sm_80", scheduled.base(), test::parsed_schedule(test::gpu_gemm_schedule({}) + last)});
 }
 
 // The interpreter takes seconds for a product of this size, on a busy machine more.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -13,13 +13,8 @@ namespace {
 class Hashes : public testing::Test {
  protected:
   Program parse(const std::string& body) {
-    Source source{"test", "program p(X: input f32[8, 6], Y: output f32[8, 6]) {\n" + body + "\n}\n"};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-    EXPECT_TRUE(made) << diagnostics.render();
-    if (!made) return {};
-    parsed_.push_back(*made);
-    return made->program;
+    parsed_.push_back(test::parsed("program p(X: input f32[8, 6], Y: output f32[8, 6]) {\n" + body + "\n}\n"));
+    return parsed_.back().program;
   }
   // Different programs that are one candidate.
   void expect_one_candidate(const std::string& a, const std::string& b) {

@@ -7,7 +7,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/schedule/schedule.h"
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 #include "support/placed_blocks.h"
 #include "support/random_schedule.h"
 #include "support/support.h"
@@ -207,14 +207,9 @@ std::string random_pair(Rng& rng) {
 TEST(DependenceOracle, PairsOfAccesses) {
   Isl isl;
   Tally tally;
-  for (u64 seed = 0; seed < 1500 && !testing::Test::HasFatalFailure(); ++seed) {
+  for (u64 seed = 0; seed < 1500 && !testing::Test::HasFailure(); ++seed) {
     Rng rng(29, seed);
-    std::string text = random_pair(rng);
-    Source source{"pair", text};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-    ASSERT_TRUE(program) << diagnostics.render() << text;
-    compare(isl, program->program, tally);
+    compare(isl, test::parsed(random_pair(rng)).program, tally);
   }
   std::printf("%d loops: isl finds %d independent, %d of these were accepted\n", tally.asked, tally.independent, tally.accepted);
   RecordProperty("asked", tally.asked);
@@ -228,14 +223,10 @@ TEST(DependenceOracle, PairsOfAccesses) {
 TEST(DependenceOracle, ScheduledPrograms) {
   Isl isl;
   Tally tally;
-  for (u64 seed = 0; seed < 400 && !testing::Test::HasFatalFailure(); ++seed) {
+  for (u64 seed = 0; seed < 400 && !testing::Test::HasFailure(); ++seed) {
     Rng rng(31, seed);
-    std::string text = random_pair(rng);
-    Source source{"pair", text};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> base = parse_program(source, diagnostics);
-    ASSERT_TRUE(base) << diagnostics.render() << text;
-    Schedule schedule(base->program, seed);
+    OwnedProgram base = test::parsed(random_pair(rng));
+    Schedule schedule(base.program, seed);
     test::Acceptance ignored;
     for (const char* name : {"fuse", "split", "reorder", "split"}) {
       if (rng.below(2)) test::apply_random(schedule, *find_kind(name), rng, ignored);

@@ -7,27 +7,21 @@
 #include <set>
 
 #include "dsl/base/text.h"
-#include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/workload.h"
 #include "sampler/draw/mutator.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
+
+using test::parsed_schedule;
 
 OwnedProgram matmul(i64 m, i64 n, i64 k, const std::vector<std::string>& epilogues = {}) {
   Diagnostics diagnostics(*operator_library().source);
   std::optional<OwnedProgram> made = instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, epilogues, diagnostics);
   EXPECT_TRUE(made) << diagnostics.render();
   return std::move(*made);
-}
-
-Trace parse(const std::string& text) {
-  Source source{"schedule", text};
-  Diagnostics diagnostics(source);
-  std::optional<Trace> trace = parse_schedule(source, diagnostics);
-  EXPECT_TRUE(trace) << diagnostics.render();
-  return std::move(*trace);
 }
 
 // Replays on a fresh state; what was taken is written into `decisions`. The reject as text, "" if there is none.
@@ -50,7 +44,7 @@ Decision decision_of(const std::vector<i64>& list) {
 class OneSample {
  public:
   OneSample(i64 extent, const std::string& sample)
-      : program_(matmul(extent, 4, 4)), trace_(parse("b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + sample + "\n")) {}
+      : program_(matmul(extent, 4, 4)), trace_(parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + sample + "\n")) {}
 
   std::vector<i64> draw(Rng& rng) const {
     std::vector<Decision> decisions(1);
@@ -231,7 +225,7 @@ TEST(Categorical, FollowsItsWeights) {
 
 TEST(Categorical, TheValueIsTheCandidateOfTheIndex) {
   OwnedProgram program = matmul(8, 4, 4);
-  Trace trace = parse("v = sample_categorical([10, 20, 30]) @ 1");
+  Trace trace = parsed_schedule("v = sample_categorical([10, 20, 30]) @ 1");
   Arena arena;
   State state(arena, program.program);
   ASSERT_TRUE(replay(trace, state));
@@ -254,7 +248,7 @@ class RegisterPrior : public testing::Test {
     return valid;
   }
 
-  Trace trace_ = parse(
+  Trace trace_ = parsed_schedule(
       "r = sample_categorical([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])\n"
       "v = sample_categorical([1, 2, 3, 4])\n"
       "require(r * v + v + 1 <= 16)\n");
@@ -305,14 +299,14 @@ TEST_F(RegisterPrior, RedrawChangesTheSampleAndStaysValid) {
 
 TEST(JointPrior, NoDrawIfNothingIsValid) {
   Rng rng(7);
-  Trace trace = parse("r = sample_categorical([1, 2])\nrequire(r > 2)\n");
+  Trace trace = parsed_schedule("r = sample_categorical([1, 2])\nrequire(r > 2)\n");
   std::vector<Decision> decisions(1);
   EXPECT_FALSE(JointPrior(trace).draw(decisions, rng));
 }
 
 TEST(JointPrior, WeightsOfTiedSamplesMultiply) {
   Rng rng(14);
-  Trace trace = parse(
+  Trace trace = parsed_schedule(
       "r = sample_categorical([1, 2, 3], weights = [1, 2, 5])\nv = sample_categorical([1, 2], weights = [3, 1])\nrequire(r + v <= 4)\n");
   JointPrior prior(trace);
   std::map<std::pair<i64, i64>, double> counts;
@@ -328,7 +322,7 @@ TEST(JointPrior, WeightsOfTiedSamplesMultiply) {
 
 TEST(JointPrior, ARedrawnFreeSampleChanges) {
   Rng rng(18);
-  Trace trace = parse("r = sample_categorical([1, 2, 3])\n");
+  Trace trace = parsed_schedule("r = sample_categorical([1, 2, 3])\n");
   JointPrior prior(trace);
   for (i64 old = 0; old < 3; ++old) {
     std::set<i64> drawn;
@@ -345,7 +339,7 @@ TEST(JointPrior, ARedrawnFreeSampleChanges) {
 
 TEST(JointPrior, PreferWeighsTheDraw) {
   Rng rng(11);
-  Trace trace = parse(
+  Trace trace = parsed_schedule(
       "r = sample_categorical([1, 2, 3])\nv = sample_categorical([1, 2])\nrequire(r + v <= 4)\nprefer(r * v)\nprefer(4 - v)\n");
   JointPrior prior(trace);
   std::map<std::pair<i64, i64>, double> counts;
@@ -363,7 +357,7 @@ TEST(JointPrior, PreferWeighsTheDraw) {
 TEST(JointPrior, PreferWithoutWeightExcludes) {
   Rng rng(12);
   OwnedProgram program = matmul(4, 4, 4);
-  Trace trace = parse("r = sample_categorical([0, 1, 2])\nprefer(r)\n");
+  Trace trace = parsed_schedule("r = sample_categorical([0, 1, 2])\nprefer(r)\n");
   JointPrior prior(trace);
   for (int i = 0; i < 200; ++i) {
     std::vector<Decision> decisions(1);
@@ -382,7 +376,7 @@ class TiedTiles : public testing::Test {
   static bool fits(i64 ti, i64 tj) { return ti * tj >= 4 && ti * tj <= 8; }
   OwnedProgram program_ = matmul(24, 16, 4);
   // The extents are read off the decisions that a recorded trace has.
-  Trace trace_ = parse(
+  Trace trace_ = parsed_schedule(
       "c = get_block(\"C\")\ni, j, k = get_loops(c)\n"
       "i0, i1, i2 = sample_perfect_tile(i, n = 3, max_innermost = 8) @ [24, 1, 1]\n"
       "j0, j1, j2 = sample_perfect_tile(j, n = 3, max_innermost = 8) @ [16, 1, 1]\n"
@@ -427,7 +421,7 @@ TEST_F(TiedTiles, MutantsStayValid) {
 }
 
 TEST(JointPrior, TilesWithoutAValidDrawStayOpen) {
-  Trace trace = parse(
+  Trace trace = parsed_schedule(
       "c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = sample_perfect_tile(i, n = 2) @ [7, 1]\nrequire(i1 == 3)\n");
   std::vector<Decision> decisions(1);
   Rng rng(33);
@@ -436,7 +430,7 @@ TEST(JointPrior, TilesWithoutAValidDrawStayOpen) {
 }
 
 TEST(JointPrior, ATileWhoseExtentADrawDecidesIsLeftToReplay) {
-  Trace trace = parse(
+  Trace trace = parsed_schedule(
       "c = get_block(\"C\")\ni, j, k = get_loops(c)\nv = sample_categorical([2, 4]) @ 0\ni0, i1 = split(i, [_, v])\n"
       "t0, t1 = sample_perfect_tile(i0, n = 2) @ [12, 1]\nrequire(t1 >= 2)\n");
   EXPECT_FALSE(JointPrior(trace).is_tied_tile(1));
@@ -459,7 +453,7 @@ TEST(Permutation, EveryOrderIsEquallyLikely) {
 class Places {
  public:
   Places(i64 rows, i64 columns, const std::vector<std::string>& epilogues, const std::string& name)
-      : program_(matmul(rows, columns, 4, epilogues)), trace_(parse(cat("b = get_block(\"", name, "\")\nat = sample_compute_location(b)\n"))) {}
+      : program_(matmul(rows, columns, 4, epilogues)), trace_(parsed_schedule(cat("b = get_block(\"", name, "\")\nat = sample_compute_location(b)\n"))) {}
   std::set<i64> drawn() const {
     Rng rng(19);
     std::set<i64> places;
@@ -523,7 +517,7 @@ const char* const kTiled =
 
 TEST(Mutators, GiveDecisionsThatReplay) {
   OwnedProgram program = matmul(24, 20, 8, {"relu"});
-  Trace trace = parse(kTiled);
+  Trace trace = parsed_schedule(kTiled);
   JointPrior prior(trace);
   Rng rng(8);
   for (const Mutator& mutator : mutators()) {
@@ -547,7 +541,7 @@ TEST(Mutators, GiveDecisionsThatReplay) {
 
 TEST(Mutators, AreTriedAsOftenAsTheirWeightsSay) {
   OwnedProgram program = matmul(24, 20, 8, {"relu"});
-  Trace trace = parse(kTiled);
+  Trace trace = parsed_schedule(kTiled);
   JointPrior prior(trace);
   Rng rng(20);
   std::vector<Decision> before(trace.sample_count());
@@ -575,7 +569,7 @@ const Mutator& mutator_named(const std::string& name) {
 }
 
 TEST(Mutators, UnrollChangesOnlyWhatIsUnrolled) {
-  Trace trace = parse(
+  Trace trace = parsed_schedule(
       "c = get_block(\"C\")\nm = sample_categorical([1, 2, 3])\nrequire(m <= 3)\nn = sample_categorical([0, 16, 64])\nannotate(c, \"unroll\", n)\n");
   JointPrior prior(trace);
   Rng rng(21);
@@ -589,7 +583,7 @@ TEST(Mutators, UnrollChangesOnlyWhatIsUnrolled) {
 
 TEST(Mutators, ParallelNeedsAParallelLoop) {
   std::string tiles = "c = get_block(\"C\")\ni, j, k = get_loops(c)\nt0, t1 = sample_tile(i, 2)\ni0, i1 = split(i, [t0, t1])\n";
-  Trace serial = parse(tiles), parallel = parse(tiles + "parallel(i0)\n");
+  Trace serial = parsed_schedule(tiles), parallel = parsed_schedule(tiles + "parallel(i0)\n");
   Rng rng(22);
   int changed = 0;
   for (int i = 0; i < 100; ++i) {
@@ -603,8 +597,8 @@ TEST(Mutators, ParallelNeedsAParallelLoop) {
 // A moved factor keeps the product, the limit of the innermost tile and the inner part.
 TEST(Mutators, MovedFactorsKeepWhatTheSamplePromises) {
   OwnedProgram program = matmul(48, 4, 4);
-  Trace perfect = parse("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 4)\n");
-  Trace partitioned = parse("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)\n");
+  Trace perfect = parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 4)\n");
+  Trace partitioned = parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)\n");
   Rng rng(23);
   for (int i = 0; i < 500; ++i) {
     for (const Trace* trace : {&perfect, &partitioned}) {
@@ -620,7 +614,7 @@ TEST(Mutators, MovedFactorsKeepWhatTheSamplePromises) {
 }
 
 TEST(Mutators, LeaveATraceWithoutSamplesAlone) {
-  Trace trace = parse("c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = split(i, [_, 4])\nparallel(i0)\n");
+  Trace trace = parsed_schedule("c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = split(i, [_, 4])\nparallel(i0)\n");
   JointPrior prior(trace);
   Rng rng(9);
   std::vector<Decision> decisions;

@@ -13,7 +13,6 @@
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
 #include "runtime/emulation.h"
 #include "sampler/search/candidate.h"
@@ -22,6 +21,7 @@
 #include "support/random_program.h"
 #include "support/random_schedule.h"
 #include "support/drawn_kernels.h"
+#include "support/parsed.h"
 #include "support/scheduled.h"
 #include "support/support.h"
 
@@ -280,12 +280,8 @@ std::string chain_text(Rng& rng) {
 
 void make_chain(Case& out) {
   Rng rng(out.seed, 4);
-  Source source{"chain", chain_text(rng)};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-  ASSERT_TRUE(made) << diagnostics.render();
-  out.use = "chain()", out.trace = source.text;
-  out.base = *made;
+  out.use = "chain()", out.trace = chain_text(rng);
+  out.base = test::parsed(out.trace);
   lower_case(out.base.program, out);
 }
 

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "dsl/ir/print.h"
-#include "dsl/text/parse_program.h"
 #include "support/device_schedules.h"
+#include "support/parsed.h"
 #include "support/random_program.h"
 #include "support/random_schedule.h"
 #include "support/scheduled.h"
@@ -240,11 +240,7 @@ TEST(Features, IdsAndTheExtractorsPastDoNotCount) {
       ASSERT_TRUE(std::isfinite(first[at])) << feature_names()[at % feature_names().size()] << "\n" << print(schedule.program());
     }
     with_rows += !first.empty();
-    Source source{"printed", print(schedule.program())};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> copy = parse_program(source, diagnostics);
-    ASSERT_TRUE(copy) << diagnostics.render();
-    extract_features(copy->program, {}, of_copy);
+    extract_features(test::parsed(print(schedule.program())).program, {}, of_copy);
     EXPECT_EQ(first, of_copy) << print(schedule.program());
   }
   EXPECT_GT(with_rows, 900);

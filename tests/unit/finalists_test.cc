@@ -87,7 +87,7 @@ TEST_F(Finalists, AreFitForTheirDevice) {
       for (const FinalistFit& fit : finalist.kernels) {
         auto is_its_code = [&](const cuda::CubinKernel& code) { return code.name == fit.name; };
         const cuda::CubinKernel& code = *std::find_if(finalist.compiled.code.begin(), finalist.compiled.code.end(), is_its_code);
-        EXPECT_DOUBLE_EQ(fit.stalls * code.instructions(), code.bank_conflicts);
+        EXPECT_DOUBLE_EQ(fit.stalls * code.instructions(), code.register_conflicts);
       }
       EXPECT_GE(finalist.seconds + 1e-9, finalist.draft_seconds) << "with stalls";
       EXPECT_GE(finalist.seconds, last);

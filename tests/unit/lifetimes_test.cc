@@ -5,7 +5,7 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/ir/build.h"
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -48,15 +48,11 @@ TEST(FirstFit, TheLowestGapThatIsWideEnough) {
 
 // Lifetimes of the Allocs in a body, by name.
 std::map<std::string, std::pair<i64, i64>> lifetimes(const std::string& locals, const std::string& body) {
-  Source source{"test", "program p(X: input f32[8], Y: output f32[8]) {\n" + locals + body + "}\n"};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-  EXPECT_TRUE(made) << diagnostics.render();
-  if (!made) return {};
+  OwnedProgram made = test::parsed("program p(X: input f32[8], Y: output f32[8]) {\n" + locals + body + "}\n");
   // Around everything, as place_buffers puts those of a whole kernel.
   Arena arena;
-  const Stmt* nest = made->program.body;
-  for (const Buffer* local : made->program.locals) nest = Build{arena}.alloc(local, nest);
+  const Stmt* nest = made.program.body;
+  for (const Buffer* local : made.program.locals) nest = Build{arena}.alloc(local, nest);
   std::map<std::string, std::pair<i64, i64>> out;
   for (const auto& [buffer, lifetime] : lifetimes_of(nest))
     out[std::string(buffer->name)] = {lifetime.first, lifetime.last};

@@ -6,17 +6,14 @@
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
 #include "dsl/schedule/schedule.h"
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
 
-const Source source{"test", "program p(A: input f32[4], C: output f32[4]) {\n  for i in 4 {\n    block C(i: S 4 = i) {\n      C[i] = A[i]\n    }\n  }\n}\n"};
+constexpr const char* kText = "program p(A: input f32[4], C: output f32[4]) {\n  for i in 4 {\n    block C(i: S 4 = i) {\n      C[i] = A[i]\n    }\n  }\n}\n";
 
-OwnedProgram program() {
-  Diagnostics diagnostics(source);
-  return std::move(*parse_program(source, diagnostics));
-}
+OwnedProgram program() { return test::parsed(kText); }
 
 TEST(Marks, DifferentValuesAreDifferentProgramsAndTraces) {
   OwnedProgram base = program();

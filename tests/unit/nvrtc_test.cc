@@ -388,7 +388,7 @@ extern "C" __global__ void k(float* a, const float* b) {
       byte(3) = static_cast<char>(a), byte(4) = static_cast<char>(b), byte(8) = static_cast<char>(c);
       byte(15) = static_cast<char>((byte(15) & ~0x1c) | kept << 2);
     }
-    return cuda::read_cubin(changed, error)->at(0).bank_conflicts;
+    return cuda::read_cubin(changed, error)->at(0).register_conflicts;
   };
   EXPECT_EQ(conflicts(2, 4, 6, 0), products) << "all even";
   EXPECT_EQ(conflicts(3, 5, 9, 0), products) << "all odd";

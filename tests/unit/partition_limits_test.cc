@@ -4,7 +4,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/passes/partition_loops.h"
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -14,13 +14,9 @@ std::string last_loop(int statements) {
   std::string text = "program p(X: input f32[8], Y: output f32[8]) {\n";
   for (int i = 0; i < statements; ++i) text += "  Y[0] = 1.0\n";
   text += "  for i in 8 {\n    if i < 5 {\n      Y[i] = X[i]\n    }\n  }\n}\n";
-  Source source{"test", text};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_TRUE(program) << diagnostics.render();
-  if (!program) return "";
+  OwnedProgram program = test::parsed(text);
   Arena arena;
-  std::string body = print(partition_loops(arena, program->program, {}).body);
+  std::string body = print(partition_loops(arena, program.program, {}).body);
   return body.substr(body.rfind("for i in"));
 }
 

@@ -12,7 +12,7 @@
 #include "dsl/passes/skip_identity_terms.h"
 #include "dsl/passes/unroll_loops.h"
 #include "dsl/passes/vectorize_loops.h"
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -21,13 +21,8 @@ namespace {
 class PassTest : public testing::Test {
  protected:
   Program parse(const std::string& head, const std::string& body) {
-    Source source{"test", "program p(" + head + ") {\n" + body + "\n}\n"};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> made = parse_program(source, diagnostics);
-    EXPECT_TRUE(made) << diagnostics.render();
-    if (!made) return {};
-    parsed_.push_back(*made);
-    return made->program;
+    parsed_.push_back(test::parsed("program p(" + head + ") {\n" + body + "\n}\n"));
+    return parsed_.back().program;
   }
   Arena& arena() { return arena_; }
   static std::string body(const Program& program) { return program.body ? print(program.body) : ""; }

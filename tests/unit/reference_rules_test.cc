@@ -4,9 +4,9 @@
 
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/candidate.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -201,14 +201,11 @@ TEST(ReferenceRules, PostprocessingFusesOuterLoopsForThreadsAndInnerOnesForVecto
 }
 
 TEST(ReferenceRules, AnElementwiseProgramIsOneFusedLoopOfVectors) {
-  Source source{"p",
-                "program p(X: input f32[8, 16], Y: output f32[8, 16]) {\n  for i in 8 {\n    for j "
-                "in 16 {\n      block Y(i: S 8 = i, j: S 16 = j) {\n"
-                "        Y[i, j] = X[i, j] * 2.0\n      }\n    }\n  }\n}\n"};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  ASSERT_TRUE(program) << diagnostics.render();
-  EXPECT_EQ(build(*program, 0, 2).trace,
+  OwnedProgram program = test::parsed(
+      "program p(X: input f32[8, 16], Y: output f32[8, 16]) {\n  for i in 8 {\n    for j "
+      "in 16 {\n      block Y(i: S 8 = i, j: S 16 = j) {\n"
+      "        Y[i, j] = X[i, j] * 2.0\n      }\n    }\n  }\n}\n");
+  EXPECT_EQ(build(program, 0, 2).trace,
             "  enter_postproc()\n  b_Y = get_block(\"Y\")\n  i, j = get_loops(b_Y)\n  i_j = "
             "fuse([i, j])\n"
             "  top, inner = split(i_j, [_, 16])\n  parallel(top)\n  vectorize(inner)\n");

@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "dsl/base/sanitizer.h"
-#include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
 #include "runtime/trace_file.h"
 #include "sampler/draw/prefix_replay.h"
 #include "support/gemm_trace.h"
+#include "support/parsed.h"
 #include "support/support.h"
 
 // A sanitizer has a heap of its own, and lists are not pooled under it.
@@ -52,21 +52,18 @@ TEST(ReplayHeap, AGemm) {
   Diagnostics none(*operator_library().source);
   std::optional<OwnedProgram> made =
       instantiate(operator_library(), "matmul", {{"M", i64{1024}}, {"N", i64{1024}}, {"K", i64{1024}}}, {}, none);
-  Source source{"schedule", test::kGemmSchedule};
-  Diagnostics diagnostics(source);
-  std::optional<Trace> trace = parse_schedule(source, diagnostics);
-  ASSERT_TRUE(trace) << diagnostics.render();
-  EXPECT_EQ(requests_of(made->program, *trace), "");
+  Trace trace = test::parsed_schedule(test::kGemmSchedule);
+  EXPECT_EQ(requests_of(made->program, trace), "");
 
   // Candidates that share a prefix, as the search replays them.
   Arena arena;
   PrefixReplay replayer(arena, made->program);
-  std::vector<Decision> decisions = trace->decisions();
+  std::vector<Decision> decisions = trace.decisions();
   long before = 0;
   for (int i = 0; i < 12; ++i) {
     if (i == 4) before = test::heap_requests();
     decisions.back() = Decision::of(i % 4);
-    EXPECT_TRUE(replayer.replay(*trace, decisions, nullptr));
+    EXPECT_TRUE(replayer.replay(trace, decisions, nullptr));
   }
   EXPECT_EQ(test::heap_requests(), before);
 }

@@ -109,6 +109,26 @@ TEST_F(RunManifest, FinalistsAreWrittenWhole) {
   EXPECT_NE(output_.find("tracewright run-manifest out"), std::string::npos) << output_;
 }
 
+TEST_F(RunManifest, TheManifestSaysWhatMachineCodeHolds) {
+  boost::json::value manifest = boost::json::parse(read(folder_.path() + "/out/manifest.json"));
+  for (const boost::json::value& finalist : manifest.at("finalists").as_array()) {
+    std::string error;
+    std::optional<std::vector<cuda::CubinKernel>> code = cuda::read_cubin(read(cat(folder_.path(), "/out/", finalist.at("cubin").as_string().c_str())), error);
+    ASSERT_TRUE(code) << error;
+    const boost::json::array& kernels = finalist.at("kernels").as_array();
+    ASSERT_EQ(kernels.size(), code->size());
+    for (const boost::json::value& kernel : kernels) {
+      auto is_its_code = [&](const cuda::CubinKernel& each) { return each.name == kernel.at("name").as_string(); };
+      auto found = std::find_if(code->begin(), code->end(), is_its_code);
+      ASSERT_NE(found, code->end());
+      EXPECT_EQ(kernel.at("registers").as_int64(), found->registers);
+      EXPECT_EQ(kernel.at("register_conflicts").as_int64(), found->register_conflicts);
+      EXPECT_EQ(kernel.at("opcodes").at("FFMA").as_int64(), found->count("FFMA"));
+      EXPECT_GT(kernel.at("predicted_us").as_double(), 0);
+    }
+  }
+}
+
 TEST_F(RunManifest, SaysThatThereIsNoDriver) {
   if (test::has_cuda_driver()) GTEST_SKIP() << "this machine has a driver";
   test::Finished finished =

@@ -2,9 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
-#include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
-#include "dsl/text/parse_program.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -12,20 +11,14 @@ namespace {
 // Does `set_dtype` accept type `to` for a buffer of type `from` that gets this value?
 bool accepts(const std::string& from, const std::string& to, const std::string& value, const std::string& input = "") {
   std::string in = input.empty() ? from : input;
-  Source source{"test", cat("program p(A: input ", in, "[4], C: output ", from, "[4]) {\n  local B: ", from, "[4]\n  for i in 4 {\n",
-                            "    block B(i: S 4 = i) {\n      B[i] = ", value, "\n    }\n  }\n  for i in 4 {\n    block C(i: S 4 = i) {\n",
-                            "      C[i] = B[i]\n    }\n  }\n}\n")};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_TRUE(program) << diagnostics.render();
-  Source schedule{"schedule", cat("b = get_block(\"B\")\nset_dtype(b, 0, \"", to, "\")\n")};
-  Diagnostics wrong(schedule);
-  std::optional<Trace> trace = parse_schedule(schedule, wrong);
-  EXPECT_TRUE(trace) << wrong.render();
-  if (!program || !trace) return false;
+  OwnedProgram program =
+      test::parsed(cat("program p(A: input ", in, "[4], C: output ", from, "[4]) {\n  local B: ", from, "[4]\n  for i in 4 {\n",
+                       "    block B(i: S 4 = i) {\n      B[i] = ", value, "\n    }\n  }\n  for i in 4 {\n    block C(i: S 4 = i) {\n",
+                       "      C[i] = B[i]\n    }\n  }\n}\n"));
+  Trace trace = test::parsed_schedule(cat("b = get_block(\"B\")\nset_dtype(b, 0, \"", to, "\")\n"));
   Arena arena;
-  State state(arena, program->program);
-  return static_cast<bool>(replay(*trace, state));
+  State state(arena, program.program);
+  return static_cast<bool>(replay(trace, state));
 }
 
 TEST(SetDtype, TypesThatHoldAllValuesOfAnother) {

@@ -10,11 +10,10 @@
 #include "dsl/base/rng.h"
 #include "dsl/ir/print.h"
 #include "dsl/passes/lower.h"
-#include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
-#include "dsl/text/parse_program.h"
 #include "runtime/object_loader.h"
 #include "support/aligned.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -123,15 +122,6 @@ const Stored kCases[] = {
     {"wider_type", kTransposed, "b = get_block(\"B\")\nset_dtype(b, 0, \"f64\")", {"f64[400]"}, 3200},
 };
 
-template <class T, class Parse>
-T parsed(const char* name, const char* text, Parse parse) {
-  Source source{name, text};
-  Diagnostics diagnostics(source);
-  auto made = parse(source, diagnostics);
-  EXPECT_TRUE(made) << diagnostics.render();
-  return std::move(*made);
-}
-
 using Arrays = std::map<std::string, HostArray, std::less<>>;
 
 Arrays arrays_for(const Program& program) {
@@ -179,8 +169,8 @@ class StoredBuffers : public testing::TestWithParam<Stored> {};
 
 TEST_P(StoredBuffers, AreLaidOutAndComputeTheSame) {
   const Stored& c = GetParam();
-  OwnedProgram base = parsed<OwnedProgram>("program", c.program, [](const Source& s, Diagnostics& d) { return parse_program(s, d); });
-  Trace trace = parsed<Trace>("schedule", c.schedule, [](const Source& s, Diagnostics& d) { return parse_schedule(s, d); });
+  OwnedProgram base = test::parsed(c.program);
+  Trace trace = test::parsed_schedule(c.schedule);
   Arena arena;
   State state(arena, base.program);
   Status status = replay(trace, state);

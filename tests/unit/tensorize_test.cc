@@ -12,11 +12,10 @@
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/print.h"
 #include "dsl/passes/lower.h"
-#include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
-#include "dsl/text/parse_program.h"
 #include "runtime/object_loader.h"
 #include "support/aligned.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -73,23 +72,12 @@ const Machine kMachines[] = {
     {"fma_f32x4_rvv", "f32", "f32", "f32", "fma_f32x4_rvv", 4, 1, kRiscV, "vfm"},
 };
 
-template <class T, class Parse>
-T parsed(const std::string& text, Parse parse) {
-  Source source{"text", text};
-  Diagnostics diagnostics(source);
-  auto made = parse(source, diagnostics);
-  EXPECT_TRUE(made) << diagnostics.render() << text;
-  return std::move(*made);
-}
-
 // A program with a schedule applied to it.
 struct Tensorized {
   Tensorized(const std::string& program, const std::string& schedule)
-      : base(parsed<OwnedProgram>(
-            program, [](const Source& s, Diagnostics& d) { return parse_program(s, d); })),
+      : base(test::parsed(program)),
         state(arena, base.program) {
-    Trace trace = parsed<Trace>(
-        schedule, [](const Source& s, Diagnostics& d) { return parse_schedule(s, d); });
+    Trace trace = test::parsed_schedule(schedule);
     Status status = replay(trace, state);
     EXPECT_TRUE(status) << to_string(status.rejected());
   }

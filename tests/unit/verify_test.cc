@@ -4,29 +4,18 @@
 #include "dsl/analysis/verify.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/build.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
-
-std::optional<OwnedProgram> parsed(const std::string& text) {
-  Source source{"p", text};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_EQ(diagnostics.render(), "");
-  return program;
-}
 
 std::string problems_of(const Program& program) {
   std::vector<std::string> lines;
   for (const Illegal& problem : verify(program)) lines.push_back(cat(problem.rule, ": ", problem.message));
   return join(lines, "\n");
 }
-std::string problems_of(const std::string& text) {
-  std::optional<OwnedProgram> program = parsed(text);
-  return program ? problems_of(program->program) : "";
-}
+std::string problems_of(const std::string& text) { return problems_of(test::parsed(text).program); }
 
 TEST(Verify, AllOperatorsAreLegal) {
   for (const char* text : {"dense(M = 3, N = 4, K = 5, T = f16)", "conv2d(N = 1, H = 5, W = 5, CI = 4, CO = 4, K = 3, padding = 1, groups = 2)",
@@ -129,9 +118,8 @@ TEST_F(Broken, Types) {
 }
 
 TEST(Verify, RendersMarks) {
-  std::optional<OwnedProgram> program = parsed("program p(Y: output f32[4], Z: output f32[4]) { for i in 5 { block Y(i: S 4 = i) { Y[i] = 1.0 } } }");
-  ASSERT_TRUE(program);
-  EXPECT_EQ(render(program->program, verify(program->program)),
+  OwnedProgram program = test::parsed("program p(Y: output f32[4], Z: output f32[4]) { for i in 5 { block Y(i: S 4 = i) { Y[i] = 1.0 } } }");
+  EXPECT_EQ(render(program.program, verify(program.program)),
             "  program p(Y: output f32[4], Z: output f32[4]) {\n"
             "    for i in 5 {\n"
             ">     block Y(i: S 4 = i) {    # bindings_stay_in_the_domain: iter `i` of extent 4 is bound to [0, 4]\n"

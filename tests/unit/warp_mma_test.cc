@@ -5,8 +5,8 @@
 #include "backends/gpu_source/source.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/lower_gpu.h"
-#include "dsl/text/parse_program.h"
 #include "support/meaning.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -46,15 +46,11 @@ std::string with_threads(std::string text) {
 
 // "mma" or "loops"; whatever it becomes, the kernel computes what the program does.
 std::string form_of(const WarpNest& nest) {
-  Source source{"test", with_threads(text_of(nest))};
-  Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-  EXPECT_TRUE(program) << diagnostics.render() << source.text;
-  if (!program) return "";
+  OwnedProgram program = test::parsed(with_threads(text_of(nest)));
   Arena arena;
-  Result<LoweredGpuProgram> kernels = lower_gpu(arena, program->program, {.vector_bits = 128}, {});
+  Result<LoweredGpuProgram> kernels = lower_gpu(arena, program.program, {.vector_bits = 128}, {});
   if (!kernels) return "rejected: " + to_string(kernels.rejected());
-  EXPECT_EQ(test::difference(program->program, as_interpreted(arena, *kernels), 1), "");
+  EXPECT_EQ(test::difference(program.program, as_interpreted(arena, *kernels), 1), "");
   Result<Kernel> printed = print_device_source(*kernels, SourceLanguage::CudaC, "mm");
   if (!printed) return "rejected: " + to_string(printed.rejected());
   return printed->code.find("mma.sync") != std::string::npos ? "mma" : "loops";
