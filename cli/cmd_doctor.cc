@@ -131,12 +131,25 @@ Finding check_database() {
           "change to a folder that you may write to, or pass --database"};
 }
 
-// In the bundle a script makes the plugin; elsewhere the build does.
-std::string how_to_get_libtorch() {
+// The script that makes the plugin in the bundle, where nothing else can be built; empty elsewhere.
+std::string script_of_bundle() {
   std::error_code error;
   std::filesystem::path script = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "../torch/build_torch_plugin.sh";
-  if (!std::filesystem::exists(script, error)) return "sudo apt install libtorch-dev, then build again";
-  return cat("install PyTorch and g++, then run ", script.lexically_normal().string());
+  return std::filesystem::exists(script, error) ? script.lexically_normal().string() : "";
+}
+
+std::string how_to_get_libtorch() {
+  std::string script = script_of_bundle();
+  return script.empty() ? "sudo apt install libtorch-dev, then build again" : cat("install PyTorch and g++, then run ", script);
+}
+
+std::string how_to_get_opencl() {
+  std::string error;
+  Target target;
+  target.kind = TargetKind::OpenCl;
+  bool is_built = !worker_path(worker_options(target), error).empty();
+  return is_built ? "sudo apt install ocl-icd-libopencl1, and the OpenCL driver of your device (for processors: pocl-opencl-icd)"
+                  : "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again";
 }
 
 Finding check_libtorch() {
@@ -159,7 +172,7 @@ Finding check_peer(const std::string& library, const std::string& package) {
   PeerResult<std::unique_ptr<Peer>> peer = Peer::start(library, {});
   return {cat("bench against ", library), Need::Optional, static_cast<bool>(peer),
           peer ? peer.value->version() : peer.message,
-          package.empty() ? "" : cat("sudo apt install ", package, ", then build again")};
+          package.empty() ? "" : script_of_bundle().empty() ? cat("sudo apt install ", package, ", then build again") : cat("build from source where ", package, " is installed: the bundle has no peers")};
 }
 
 // The worker of a kind of devices lists them: drivers are not loaded into this process.
@@ -209,8 +222,7 @@ std::vector<Finding> examine() {
                                                           {"libtorch", "libtorch-dev"}};
   for (const auto& [library, package] : packages) out.push_back(check_peer(library, package));
   out.push_back(check_peer("fma", ""));
-  out.push_back(check_devices(TargetKind::OpenCl, "opencl",
-                              "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again"));
+  out.push_back(check_devices(TargetKind::OpenCl, "opencl", how_to_get_opencl()));
   out.push_back(check_nvrtc());
   out.push_back(check_emulator());
   out.push_back(check_devices(TargetKind::Cuda, "cuda driver",
