@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "backends/evaluator.h"
+#include "backends/expr_evaluator.h"
+#include "dsl/analysis/affine.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -30,23 +31,46 @@ bool covers_all(const StoreTarget& target, const Block* block) {
   return found == target.indices.size();
 }
 
+// Is each loop that repeats anything bound to an iter of its extent, and each such iter to a loop?
+bool runs_once_for_each_point(const Block* block, const std::vector<const For*>& loops) {
+  auto repeats = [](const auto& each) { return each.extent > 1; };
+  auto is_bound = [&](std::size_t i) {
+    auto binds = [&](const For* loop) { return loop->var == block->bindings[i] && loop->extent == block->iters[i].extent; };
+    return std::any_of(loops.begin(), loops.end(), binds) || (block->iters[i].extent == 1 && is_constant(block->bindings[i], 0));
+  };
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    bool is_first = std::find(block->bindings.begin(), block->bindings.begin() + i, block->bindings[i]) == block->bindings.begin() + i;
+    if (!is_bound(i) || (repeats(block->iters[i]) && !is_first)) return false;
+  }
+  auto of_loops = std::count_if(loops.begin(), loops.end(), [&](const For* loop) { return repeats(*loop); });
+  return !block->predicate && of_loops == std::count_if(block->iters.begin(), block->iters.end(), repeats);
+}
+
+bool has_targets_of(const Store* init, const Store* update) {
+  if (!init) return false;
+  auto same = [](const StoreTarget& a, const StoreTarget& b) {
+    return a.buffer == b.buffer && std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end(), same_expr);
+  };
+  return std::equal(init->targets.begin(), init->targets.end(), update->targets.begin(), update->targets.end(), same);
+}
+
 }  // namespace
 
-class ElementValues::Evaluation : Evaluator<Evaluation> {
-  friend Evaluator<Evaluation>;
+class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
+  friend ExprEvaluator<Evaluation>;
 
  public:
-  Evaluation(const Program& program, std::vector<const HostArray*> arguments) {
+  Evaluation(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps) : steps_left_(max_steps) {
     for (std::size_t i = 0; i < program.params.size(); ++i) {
       if (program.params[i].role != Role::Output) inputs_[program.params[i].buffer] = arguments[i];
     }
-    for_each<Block>(program.body, [&](const Block* block) {
-      for (const IterVar& iter : block->iters) values_.resize(std::max<std::size_t>(values_.size(), iter.var->id + 1));
-      const Store* update = as<Store>(block->body);
-      const Store* init = as<Store>(block->init);
-      if (!update || block->predicate || (block->init && (!init || init->targets.size() != update->targets.size()))) return note_writers(block, nullptr);
-      note_writers(block, update);
+    if (program.body) find_writers(program.body);
+    // Of two stores to a buffer one has to be the other's init.
+    std::unordered_map<const Buffer*, int> stores;
+    for_each<Store>(program.body, [&](const Store* store) {
+      for (const StoreTarget& target : store->targets) ++stores[target.buffer];
     });
+    std::erase_if(writers_, [&](const auto& entry) { return stores[entry.first] != (entry.second.block->init ? 2 : 1); });
   }
 
   std::optional<double> at(const Buffer* buffer, i64 position) {
@@ -62,20 +86,33 @@ class ElementValues::Evaluation : Evaluator<Evaluation> {
     const Block* block;
     std::vector<i64> positions;
     std::vector<Scalar> values;
+    bool has_begun;  // is there anything to go on with?
   };
 
-  // `update` is null where the block has another form: then what it writes has no value here.
-  void note_writers(const Block* block, const Store* update) {
-    for_each<Store>(block->body, [&](const Store* store) {
-      for (std::size_t t = 0; t < store->targets.size(); ++t) {
-        const StoreTarget& target = store->targets[t];
-        bool is_plain = update && !writers_.contains(target.buffer) && covers_all(target, block);
-        writers_[target.buffer] = is_plain ? Writer{block, update, t} : Writer{};
-      }
-    });
+  // Blocks below nothing but loops.
+  void find_writers(const Stmt* stmt) {
+    if (const For* loop = as<For>(stmt)) {
+      loops_.push_back(loop);
+      find_writers(loop->body);
+      loops_.pop_back();
+    }
+    if (const Seq* seq = as<Seq>(stmt)) {
+      for (const Stmt* child : seq->stmts) find_writers(child);
+    }
+    const Block* block = as<Block>(stmt);
+    const Store* update = block ? as<Store>(block->body) : nullptr;
+    if (!update || !runs_once_for_each_point(block, loops_) || (block->init && !has_targets_of(as<Store>(block->init), update))) return;
+    for (const IterVar& iter : block->iters) values_.resize(std::max<std::size_t>(values_.size(), iter.var->id + 1));
+    for (std::size_t t = 0; t < update->targets.size(); ++t) {
+      if (covers_all(update->targets[t], block)) writers_[update->targets[t].buffer] = {block, update, t};
+    }
   }
 
-  bool step() const { return !has_failed_; }
+  bool step() {
+    has_failed_ |= steps_left_ <= 0;
+    --steps_left_;
+    return !has_failed_;
+  }
   template <class... Parts>
   void fail(const Parts&...) {
     has_failed_ = true;
@@ -97,12 +134,14 @@ class ElementValues::Evaluation : Evaluator<Evaluation> {
     return element(n->buffer, position);
   }
 
-  const Scalar* accumulator(const Buffer* buffer, i64 position) const {
+  const Scalar* accumulator(const Buffer* buffer, i64 position) {
     if (open_.empty()) return nullptr;
     const Accumulators& now = *open_.back();
     const auto& targets = as<Store>(now.block->body)->targets;
     for (std::size_t t = 0; t < targets.size(); ++t) {
-      if (targets[t].buffer == buffer && now.positions[t] == position) return &now.values[t];
+      if (targets[t].buffer != buffer || now.positions[t] != position) continue;
+      if (!now.has_begun) fail("a sum without a beginning");
+      return &now.values[t];
     }
     return nullptr;
   }
@@ -110,7 +149,7 @@ class ElementValues::Evaluation : Evaluator<Evaluation> {
   Scalar element(const Buffer* buffer, i64 position) {
     if (auto found = known_[buffer].find(position); found != known_[buffer].end()) return found->second;
     auto writer = writers_.find(buffer);
-    if (writer == writers_.end() || !writer->second.block || open_.size() >= kDeepest) return fail("unknown"), Scalar{};
+    if (writer == writers_.end() || open_.size() >= kDeepest) return fail("unknown"), Scalar{};
     std::vector<i64> around = values_;  // of the block that asks, which may be this one
     Scalar value = compute(writer->second, buffer, position);
     values_ = std::move(around);
@@ -125,12 +164,13 @@ class ElementValues::Evaluation : Evaluator<Evaluation> {
     for (const IterVar& iter : block->iters) {
       if (iter.kind == IterKind::R) values_[iter.var->id] = 0;
     }
-    Accumulators sums{block, {}, std::vector<Scalar>(writer.update->targets.size())};
+    Accumulators sums{block, {}, std::vector<Scalar>(writer.update->targets.size()), block->init != nullptr};
     for (const StoreTarget& target : writer.update->targets) sums.positions.push_back(flat(target));
     if (const Store* init = as<Store>(block->init)) sums.values = values_of(init);
     open_.push_back(&sums);
     do {
       sums.values = values_of(writer.update);
+      sums.has_begun = true;
     } while (!has_failed_ && next_term(block));
     open_.pop_back();
     return sums.values[writer.target];
@@ -171,11 +211,13 @@ class ElementValues::Evaluation : Evaluator<Evaluation> {
   std::unordered_map<const Buffer*, std::unordered_map<i64, Scalar>> known_;
   std::vector<i64> values_;  // of iters, by the id of their variable
   std::vector<Accumulators*> open_;
+  std::vector<const For*> loops_;  // around what find_writers looks at
+  i64 steps_left_;
   bool has_failed_ = false;
 };
 
-ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments)
-    : evaluation_(std::make_unique<Evaluation>(program, std::move(arguments))) {}
+ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps)
+    : evaluation_(std::make_unique<Evaluation>(program, std::move(arguments), max_steps)) {}
 ElementValues::~ElementValues() = default;
 
 std::optional<double> ElementValues::at(const Buffer* output, i64 position) { return evaluation_->at(output, position); }

@@ -13,13 +13,15 @@ namespace tw {
 
 class ElementValues {
  public:
-  // `program` as a workload is, before any schedule: each buffer has one block that writes it, at indices which are iters of the
-  // block. `arguments`: one per parameter, in order; those of outputs are not looked at. Both must outlive this.
-  ElementValues(const Program& program, std::vector<const HostArray*> arguments);
+  // `program` as a workload is, before any schedule: loops around one block for each buffer, which runs once over its domain and writes
+  // at indices that are its iters. `arguments`: one per parameter, in order; those of outputs are not looked at. Both must outlive this.
+  // After `max_steps` expressions (1e9 take some 10 s) there are no more values.
+  ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps = 1'000'000'000);
   ~ElementValues();
 
-  // The element of the output at the flat, row-major position. Nothing if the program is not of that form, or what it computes there
-  // is an error (an index out of bounds, a division by zero). Elements of intermediate buffers are kept for the next question.
+  // The element of the output at the flat, row-major position. Nothing if the program is not of that form, if what it computes there
+  // is an error (an index out of bounds, a division by zero, a sum without a beginning), or if more than 200 elements wait for one
+  // another. Elements are kept for the next question.
   std::optional<double> at(const Buffer* output, i64 position);
 
  private:

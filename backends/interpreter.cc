@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "backends/evaluator.h"
+#include "backends/expr_evaluator.h"
 #include "backends/interpreter_memory.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/base/rng.h"
@@ -37,8 +37,8 @@ i64 points_of(const Block* block) {
   return points;
 }
 
-class Interpreter : Evaluator<Interpreter> {
-  friend Evaluator<Interpreter>;
+class Interpreter : ExprEvaluator<Interpreter> {
+  friend ExprEvaluator<Interpreter>;
 
  public:
   explicit Interpreter(const InterpretOptions& options) : options_(options), rng_(options.seed) {}
@@ -84,7 +84,7 @@ class Interpreter : Evaluator<Interpreter> {
   void set(const Var* var, i64 value) { values_[var->id] = {var, value}; }
   void unset(const Var* var) { values_[var->id] = {}; }
 
-  // ---- expressions, as the Evaluator asks for them
+  // ---- expressions, as the ExprEvaluator asks for them
 
   Scalar variable(const Var* var) {
     if (var->id >= values_.size() || values_[var->id].first != var) {

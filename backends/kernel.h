@@ -39,7 +39,7 @@ struct KernelLaunch {
   i64 dynamic_shared_bytes = 0;
 
   i64 group_count() const { return groups[0] * groups[1] * groups[2]; }
-  i64 group_size() const { return threads[0] * threads[1] * threads[2]; }  // work-items
+  i64 threads_of_group() const { return threads[0] * threads[1] * threads[2]; }
 };
 
 struct KernelManifest {

@@ -147,9 +147,16 @@ std::string how_to_get_opencl() {
   std::string error;
   Target target;
   target.kind = TargetKind::OpenCl;
-  bool is_built = !worker_path(worker_options(target), error).empty();
-  return is_built ? "sudo apt install ocl-icd-libopencl1, and the OpenCL driver of your device (for processors: pocl-opencl-icd)"
-                  : "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again";
+  if (!worker_path(worker_options(target), error).empty())
+    return "sudo apt install ocl-icd-libopencl1, and the OpenCL driver of your device (for processors: pocl-opencl-icd)";
+  if (!script_of_bundle().empty()) return "make the bundle where opencl-c-headers is installed";
+  return "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again";
+}
+
+std::string how_to_get_peer(const std::string& package) {
+  if (package.empty()) return "";
+  if (!script_of_bundle().empty()) return cat("build from source where ", package, " is installed: the bundle has no peer but fma");
+  return cat("sudo apt install ", package, ", then build again");
 }
 
 Finding check_libtorch() {
@@ -172,7 +179,7 @@ Finding check_peer(const std::string& library, const std::string& package) {
   PeerResult<std::unique_ptr<Peer>> peer = Peer::start(library, {});
   return {cat("bench against ", library), Need::Optional, static_cast<bool>(peer),
           peer ? peer.value->version() : peer.message,
-          package.empty() ? "" : script_of_bundle().empty() ? cat("sudo apt install ", package, ", then build again") : cat("build from source where ", package, " is installed: the bundle has no peers")};
+          how_to_get_peer(package)};
 }
 
 // The worker of a kind of devices lists them: drivers are not loaded into this process.

@@ -174,7 +174,7 @@ i64 launch_bound(const std::string& code, const std::string& name) {
 EmulationReport check_launches(const Kernel& kernel) {
   for (const auto* launches : {&kernel.manifest.prepack_launches, &kernel.manifest.run_launches}) {
     for (const KernelLaunch& launch : *launches) {
-      i64 threads = launch.group_size(), most = launch_bound(kernel.code, launch.name);
+      i64 threads = launch.threads_of_group(), most = launch_bound(kernel.code, launch.name);
       if (most > 0 && threads > most)
         return {.status = EmulationStatus::Launch,
                 .message = cat("kernel `", launch.name, "` is launched with ", threads,

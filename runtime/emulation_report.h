@@ -28,7 +28,7 @@ const char* name_of(EmulationStatus status);  // "ok", "race", ...
 struct EmulationOptions {
   u64 seed = 1;  // of the order of threads and groups
   int runs = 1;  // with seed, seed + 1, ...; the first finding ends it
-  // Of each launch at most so many groups run: first, last, and some drawn from the seed. What the others would have
+  // Of each launch at most so many groups run: the last, the first, and some drawn from the seed. What the others would have
   // written stays a pattern, and reading it is no finding. 0 = all.
   i64 max_groups = 0;
   // With max_groups: a launch that others follow runs whole where that takes, with those before it, at most so many seconds of

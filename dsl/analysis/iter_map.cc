@@ -116,8 +116,8 @@ class Decoder {
     Sum sum;
     bool is_known = false;
   };
-  // A place whose source is sources_[source].
-  struct Known {
+  // A place whose source is sources_[source], and whose value is known.
+  struct KnownDigit {
     std::size_t source;
     i64 lower, count, total;
   };
@@ -134,9 +134,9 @@ class Decoder {
 
   // The simplifier makes g // 294 of (256 g + t) // 75264, and leaves the other digits of 256 g + t: it is one of them.
   void see_quotients() {
-    const List<Known> places = places_;
-    for (const Known& part : places) {
-      for (const Known& whole : places) {
+    const List<KnownDigit> places = places_;
+    for (const KnownDigit& part : places) {
+      for (const KnownDigit& whole : places) {
         std::optional<i64> c = quotient_by(sources_[part.source].sum, sources_[whole.source].sum, ranges_);
         i64 total = 0;
         if (!c || __builtin_mul_overflow(part.total, *c, &total)) continue;
@@ -170,7 +170,7 @@ class Decoder {
     i64 below = 1;
     for (bool grown = true; grown;) {
       grown = false;
-      for (const Known& place : places_) {
+      for (const KnownDigit& place : places_) {
         if (place.source != source || place.lower * place.count <= below) continue;
         if (below % place.lower != 0 && !is_residue_known(sources_[source].sum, place.lower, depth)) continue;
         below = place.lower * place.count;
@@ -192,7 +192,7 @@ class Decoder {
   const VarRanges& ranges_;
   const List<const Var*>& fixed_;
   List<Source> sources_;
-  List<Known> places_;
+  List<KnownDigit> places_;
 };
 
 }  // namespace

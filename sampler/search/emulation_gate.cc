@@ -18,6 +18,8 @@
 namespace tw {
 namespace {
 
+constexpr double kFewest = 16;  // elements of a sample
+
 i64 bytes_of_params(const Program& program) {
   i64 sum = 0;
   for (const Param& param : program.params) sum += elements_of(param.buffer) * bytes_of(param.buffer->dtype);
@@ -115,6 +117,7 @@ Written written_part(const HostArray& actual, const HostArray& expected, bool is
 // About `count` of them at random.
 Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, bool is_complete, double count) {
   Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = DType::F64}};
+  std::vector<double> expected;
   double written = 0;
   for_each_written(actual, is_complete, [&](i64) { ++written; });
   Rng rng(0, static_cast<u64>(written));
@@ -123,11 +126,24 @@ Written written_sample(const HostArray& actual, ElementValues& values, const Buf
     std::optional<double> value = values.at(output, position);
     if (!value) return;
     append(out.actual, actual, position);
-    HostArray one = HostArray::zeros(DType::F64, {1});
-    one.set(0, *value);
-    append(out.expected, one, 0);
+    expected.push_back(*value);
   });
+  auto bytes = reinterpret_cast<const u8*>(expected.data());
+  out.expected.bytes.assign(bytes, bytes + expected.size() * sizeof(double));
   return out;
+}
+
+EmulationVerdict not_compared(const EmulationReport& report) {
+  return {EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
+}
+
+// Does a launch before the last one have an output among its arguments?
+bool writes_outputs_early(const KernelManifest& manifest) {
+  auto is_output = [&](const KernelLaunch::Pointer& pointer) {
+    return !pointer.is_scratch && manifest.run[static_cast<std::size_t>(pointer.at)].role == ArgumentRole::Output;
+  };
+  return std::any_of(manifest.run_launches.begin(), manifest.run_launches.end() - 1,
+                     [&](const KernelLaunch& launch) { return std::any_of(launch.pointers.begin(), launch.pointers.end(), is_output); });
 }
 
 }  // namespace
@@ -158,7 +174,7 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const
   bool is_one_wrong = !compiled && report.status == EmulationStatus::BuildError && kernels.size() > 1;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (compiled)
-      out[i] = run(*compiled, i, groups_to_run(*kernels[i]));
+      out[i] = run(*compiled, i, *kernels[i]);
     else if (is_one_wrong)
       out[i] = check(*kernels[i]);
     else
@@ -168,23 +184,27 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const
   return out;
 }
 
-// Of the launch with the fewest, which are the largest.
+// As if the launch with the fewest did all the work: no more than there is time for, and less where another one does.
 i64 EmulationGate::groups_to_run(const Kernel& kernel) const {
   if (is_small_) return 0;
   double fewest = std::numeric_limits<double>::infinity();
   for (const KernelLaunch& launch : kernel.manifest.run_launches) fewest = std::min(fewest, static_cast<double>(launch.group_count()));
-  return static_cast<i64>(std::clamp(options_.group_points / points_ * fewest, 1.0, static_cast<double>(options_.max_groups)));
+  return static_cast<i64>(std::max(1.0, std::min(options_.group_points / points_ * fewest, static_cast<double>(options_.max_groups))));
 }
 
-EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index, i64 max_groups) const {
+EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index, const Kernel& kernel) const {
   NamedArrays arrays = inputs_;
   EmulationReport report = kernels.run(index, arrays,
                                        {.seed = options_.seed,
                                         .runs = is_small_ ? options_.runs : 1,
-                                        .max_groups = max_groups,
+                                        .max_groups = groups_to_run(kernel),
                                         .chain_seconds = options_.chain_seconds,
                                         .timeout_seconds = options_.timeout_seconds});
-  if (report.status == EmulationStatus::Ok) return compare(arrays, report);
+  if (report.status == EmulationStatus::Ok) {
+    // Groups that have not run leave there what an earlier launch wrote.
+    bool is_clear = report.is_complete || !writes_outputs_early(kernel.manifest);
+    return is_clear ? compare(arrays, report) : not_compared(report);
+  }
   bool says_nothing =
       report.status == EmulationStatus::Unavailable || (report.status == EmulationStatus::Timeout && !is_small_);
   return {says_nothing ? EmulationVerdict::Unknown : EmulationVerdict::Wrong,
@@ -193,8 +213,7 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
 
 // What some groups of the last launch compute may rest on what an earlier one has left out: then nothing can be compared.
 EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report) const {
-  const EmulationVerdict nothing{EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
-  if (!report.is_chain_complete) return nothing;
+  if (!report.is_chain_complete) return not_compared(report);
   EmulationVerdict verdict{EmulationVerdict::Right, "", report};
   std::vector<const HostArray*> arguments;
   for (const Param& param : workload_.program.params) {
@@ -207,7 +226,7 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
     const Param& param = workload_.program.params[i];
     if (param.role != Role::Output) continue;
     auto reference = expected_.find(param.buffer->name);
-    double sampled = options_.sampled_points / (points_ / static_cast<double>(elements_of(param.buffer)));
+    double sampled = std::max(kFewest, options_.sampled_points / (points_ / static_cast<double>(elements_of(param.buffer))));
     Written part = reference == expected_.end() ? written_sample(*arguments[i], values, param.buffer, report.is_complete, sampled)
                                                 : written_part(*arguments[i], reference->second, report.is_complete);
     Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_);
@@ -219,7 +238,7 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
                           "` are wrong; the first one is ", result.actual, " and should be ", result.expected);
     return verdict;
   }
-  return verdict.compared > 0 ? verdict : nothing;
+  return verdict.compared > 0 ? verdict : not_compared(report);
 }
 
 EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel,

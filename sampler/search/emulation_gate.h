@@ -54,7 +54,7 @@ class EmulationGate {
 
  private:
   i64 groups_to_run(const Kernel& kernel) const;  // 0 = all
-  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index, i64 max_groups) const;
+  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index, const Kernel& kernel) const;
   EmulationVerdict compare(const NamedArrays& arrays, const EmulationReport& report) const;
 
   EmulationGateOptions options_;

@@ -239,7 +239,7 @@ class FinalistSearch {
   }
 
   FinalistFit fit_of(const KernelLaunch& launch, const cuda::Compiled& compiled) const {
-    FinalistFit out{.name = launch.name, .needs = {.threads = launch.group_size()}};
+    FinalistFit out{.name = launch.name, .needs = {.threads = launch.threads_of_group()}};
     bool is_found = false;
     for (const cuda::CubinKernel& kernel : compiled.code) {
       if (kernel.name != launch.name) continue;

@@ -142,7 +142,7 @@ std::string make_file(const OwnedProgram& program, const char* set, const char* 
     std::string text = print_trace_file({TW_VERSION, to_string(target), program, *trace});
     if (text.find(holds) != std::string::npos) return cat(ir_line(*built), *code, text);
   }
-  ADD_FAILURE() << "no draw of " << set;
+  ADD_FAILURE() << "no draw of " << set << " with `" << holds << "`";
   return "";
 }
 
@@ -247,7 +247,7 @@ TEST(Corpus, EveryTraceGivesItsProgram) {
     EXPECT_EQ(Judge(file->program.program, 1, 1e-4).difference(state.program()), "");
     expect_hashes(name, text, *file, state.program());
   });
-  EXPECT_GE(files, 70);
+  EXPECT_GE(files, 79);
 }
 
 // As the interpreter runs what comes out of lowering, or why there is nothing.
@@ -285,7 +285,9 @@ TEST(Corpus, EveryOperatorAndSetHasATrace) {
       EXPECT_TRUE(std::filesystem::exists(path_of(cat(set, "_", operator_of(trial.use))))) << set << " " << trial.use;
   }
   for (const Row& row : kRows) {
-    EXPECT_TRUE(std::filesystem::exists(path_of(cat(row.set, "_", operator_of(row.use))))) << row.set << " " << row.use;
+    std::string path = path_of(cat(row.set, "_", operator_of(row.use)));
+    ASSERT_TRUE(std::filesystem::exists(path)) << row.set << " " << row.use;
+    EXPECT_NE(test::read_file(path).find(row.holds), std::string::npos) << path << " without `" << row.holds << "`";
   }
 }
 

@@ -1,6 +1,7 @@
 // The emulator: emitted CUDA C passes under many orders of its threads, and each of many planted bugs is found.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <regex>
 
@@ -308,6 +309,14 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   EmulationVerdict of_one = judge(use, kernel, {.full_points = 1e6, .max_groups = 3, .group_points = 1e5});
   EXPECT_EQ(of_one.kind, EmulationVerdict::Right) << of_one.message;
   EXPECT_EQ(of_one.report.groups, 1) << "a group has 65,536 points";
+  EXPECT_EQ(of_one.compared, 32 * 32);
+  NamedArrays arrays;
+  for (const KernelArgument& argument : kernel.manifest.run) {
+    if (argument.role != ArgumentRole::Output) arrays[argument.name] = HostArray::zeros(argument.dtype, argument.shape);
+  }
+  ASSERT_EQ(emulate(kernel, arrays, {.max_groups = 1}).status, EmulationStatus::Ok);
+  EXPECT_EQ(arrays["C"].get(512 * 512 - 1), 0) << "the last group has run";
+  EXPECT_TRUE(std::isnan(arrays["C"].get(0))) << "and not the first one";
   EmulationGateOptions sampled{.full_points = 1e6, .max_groups = 3, .reference_points = 1e6, .sampled_points = 64 * 300};
   EmulationVerdict of_sample = judge(use, kernel, sampled);
   EXPECT_EQ(of_sample.kind, EmulationVerdict::Right) << of_sample.message;
@@ -345,6 +354,27 @@ bind(i4, "threadIdx.x")
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
   EXPECT_EQ(verdict.report.groups, 3 + 3);
   EXPECT_EQ(verdict.compared, 0);
+}
+
+// A launch of zeros, and one that adds to them: groups of the second that do not run leave the zeros.
+TEST_F(Emulator, OutputsOfSeveralLaunchesAreComparedOnlyWhole) {
+  const char* use = "matmul(M = 64, N = 64, K = 64)";
+  Kernel kernel = test::cuda_kernel(use, R"(
+c = get_block("C")
+i, j, k = get_loops(c)
+z = decompose_reduction(c, i)
+a, b = get_loops(z)
+bind(a, "blockIdx.x")
+bind(b, "threadIdx.x")
+i1, j1, k1 = get_loops(c)
+bind(i1, "blockIdx.x")
+bind(j1, "threadIdx.x")
+)");
+  ASSERT_EQ(kernel.manifest.run_launches.size(), 2u);
+  EXPECT_EQ(judge(use, kernel).kind, EmulationVerdict::Right);
+  EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e3, .max_groups = 3});
+  EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown) << verdict.message;
+  EXPECT_EQ(verdict.report.groups, 64 + 3);
 }
 
 TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {

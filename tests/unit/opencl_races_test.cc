@@ -42,7 +42,7 @@ Watched watch(const std::string& use, const std::string& set, int draws, const s
       test::write_file(folder.path() + "/launch.sim", launch_file(launch, kernel.manifest.run));
       test::Finished ran = test::run_program({"oclgrind-kernel", "--data-races", "launch.sim"}, {.folder = folder.path()});
       ++out.launches;
-      out.with_groups += launch.threads[0] * launch.threads[1] * launch.threads[2] > 1;
+      out.with_groups += launch.threads_of_group() > 1;
       if (ran.code != 0 || !ran.err.empty()) out.findings += cat(use, ", ", set, ": ", ran.err.substr(0, 2000), "\n", kernel.code);
     }
   }

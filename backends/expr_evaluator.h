@@ -10,7 +10,7 @@
 namespace tw {
 
 template <class Derived>
-class Evaluator {
+class ExprEvaluator {
  protected:
   // One lane of `e`; zero after an error.
   Scalar eval(const Expr* e, int lane = 0) {
