@@ -5,6 +5,8 @@
 
 #include "backends/expr_evaluator.h"
 #include "dsl/analysis/affine.h"
+#include "dsl/analysis/block_info.h"
+#include "dsl/analysis/points.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -31,25 +33,23 @@ bool covers_all(const StoreTarget& target, const Block* block) {
   return found == target.indices.size();
 }
 
-// Is each loop that repeats anything bound to an iter of its extent, and each such iter to a loop?
+// Are the loops around the block its iters, each with its extent, and no others that repeat it?
 bool runs_once_for_each_point(const Block* block, const std::vector<const For*>& loops) {
-  auto repeats = [](const auto& each) { return each.extent > 1; };
-  auto is_bound = [&](std::size_t i) {
-    auto binds = [&](const For* loop) { return loop->var == block->bindings[i] && loop->extent == block->iters[i].extent; };
-    return std::any_of(loops.begin(), loops.end(), binds) || (block->iters[i].extent == 1 && is_constant(block->bindings[i], 0));
-  };
-  for (std::size_t i = 0; i < block->iters.size(); ++i) {
-    bool is_first = std::find(block->bindings.begin(), block->bindings.begin() + i, block->bindings[i]) == block->bindings.begin() + i;
-    if (!is_bound(i) || (repeats(block->iters[i]) && !is_first)) return false;
+  if (block->predicate || !has_trivial_bindings(block)) return false;
+  double runs = 1;
+  for (const For* loop : loops) {
+    runs *= static_cast<double>(loop->extent);
+    for (std::size_t i = 0; i < block->iters.size(); ++i) {
+      if (block->bindings[i] == loop->var && block->iters[i].extent != loop->extent) return false;
+    }
   }
-  auto of_loops = std::count_if(loops.begin(), loops.end(), [&](const For* loop) { return repeats(*loop); });
-  return !block->predicate && of_loops == std::count_if(block->iters.begin(), block->iters.end(), repeats);
+  return runs == points_of(block);
 }
 
 bool has_targets_of(const Store* init, const Store* update) {
   if (!init) return false;
   auto same = [](const StoreTarget& a, const StoreTarget& b) {
-    return a.buffer == b.buffer && std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end(), same_expr);
+    return a.buffer == b.buffer && same_exprs(a.indices, b.indices);
   };
   return std::equal(init->targets.begin(), init->targets.end(), update->targets.begin(), update->targets.end(), same);
 }

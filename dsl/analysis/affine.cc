@@ -20,9 +20,6 @@ i64 floor_mod(i64 a, i64 b) {
 bool same_expr(const Expr* a, const Expr* b) {
   if (a == b) return true;
   if (a->kind != b->kind || a->type != b->type) return false;
-  auto same_list = [](Array<const Expr*> x, Array<const Expr*> y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same_expr);
-  };
   switch (a->kind) {
     case Kind::IntImm: return as<IntImm>(a)->value == as<IntImm>(b)->value;
     case Kind::FloatImm: return as<FloatImm>(a)->value == as<FloatImm>(b)->value;
@@ -39,11 +36,13 @@ bool same_expr(const Expr* a, const Expr* b) {
       return same_expr(x->condition, y->condition) && same_expr(x->then, y->then) && same_expr(x->otherwise, y->otherwise);
     }
     case Kind::Call:
-      return as<Call>(a)->function == as<Call>(b)->function && same_list(as<Call>(a)->arguments, as<Call>(b)->arguments);
-    case Kind::Load: return as<Load>(a)->buffer == as<Load>(b)->buffer && same_list(as<Load>(a)->indices, as<Load>(b)->indices);
+      return as<Call>(a)->function == as<Call>(b)->function && same_exprs(as<Call>(a)->arguments, as<Call>(b)->arguments);
+    case Kind::Load: return as<Load>(a)->buffer == as<Load>(b)->buffer && same_exprs(as<Load>(a)->indices, as<Load>(b)->indices);
     default: return false;  // a Var is only equal to itself
   }
 }
+
+bool same_exprs(Array<const Expr*> a, Array<const Expr*> b) { return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_expr); }
 
 // ---- Sum
 

@@ -67,5 +67,6 @@ bool assume(const Expr* condition, bool holds, VarRanges& ranges);
 
 // Are the expressions equal node by node?
 bool same_expr(const Expr* a, const Expr* b);
+bool same_exprs(Array<const Expr*> a, Array<const Expr*> b);  // as many, and each the same
 
 }  // namespace tw

@@ -119,10 +119,7 @@ std::optional<Reducer> reducer_of(const Block* block) {
   Reducer r;
   for (std::size_t i = 0; i < update->targets.size(); ++i) {
     const StoreTarget &a = init->targets[i], &b = update->targets[i];
-    if (a.buffer != b.buffer ||
-        !std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), b.indices.end(), same_expr)) {
-      return std::nullopt;
-    }
+    if (a.buffer != b.buffer || !same_exprs(a.indices, b.indices)) return std::nullopt;
     r.targets.push_back(b);
     r.identities.push_back(init->values[i]);
     r.values.push_back(update->values[i]);

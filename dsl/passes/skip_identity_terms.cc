@@ -51,7 +51,7 @@ std::optional<Guarded> guarded(const Build& build, BinaryOp op, const Expr* term
 bool loads_target(const Expr* e, const StoreTarget& target) {
   const Load* load = as<Load>(e);
   return load && load->buffer == target.buffer &&
-         std::equal(load->indices.begin(), load->indices.end(), target.indices.begin(), target.indices.end(), same_expr);
+         same_exprs(load->indices, target.indices);
 }
 
 const Stmt* skip(const Build& build, const Store* store) {

@@ -60,7 +60,7 @@ Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer
   auto meet = [&](const Buffer* accessed, const Array<const Expr*>& indices) {
     if (accessed != buffer) return;
     if (!first) first = &indices;
-    same = same && std::equal(first->begin(), first->end(), indices.begin(), indices.end(), same_expr);
+    same = same && same_exprs(*first, indices);
   };
   walk(block, [&](const Node* node) {
     if (const Load* load = as<Load>(node)) meet(load->buffer, load->indices);
