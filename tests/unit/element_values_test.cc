@@ -14,26 +14,18 @@
 namespace tw {
 namespace {
 
-struct Arrays {
-  explicit Arrays(const Program& program) {
-    for (const Param& param : program.params) {
-      bool is_output = param.role == Role::Output;
-      arrays.push_back(is_output ? HostArray::like(param.buffer) : test_data(param.buffer, {param.buffer->shape.begin(), param.buffer->shape.end()}, 1));
-    }
-  }
-  std::vector<const HostArray*> pointers() const {
-    std::vector<const HostArray*> out;
-    for (const HostArray& array : arrays) out.push_back(&array);
-    return out;
-  }
-  std::vector<HostArray> arrays;
-};
+std::vector<const HostArray*> pointers_to(const std::vector<HostArray>& arrays) {
+  std::vector<const HostArray*> out;
+  for (const HostArray& array : arrays) out.push_back(&array);
+  return out;
+}
 
 // How many elements were compared.
 i64 compare_all(const Program& program) {
-  Arrays arguments(program), expected(program);
-  EXPECT_EQ(interpret(program, expected.arrays), "");
-  ElementValues values(program, arguments.pointers());
+  const std::vector<HostArray> arguments = arguments_of(program, 1);
+  std::vector<HostArray> expected = arguments;
+  EXPECT_EQ(interpret(program, expected), "");
+  ElementValues values(program, pointers_to(arguments));
   i64 compared = 0;
   for (std::size_t i = 0; i < program.params.size(); ++i) {
     const Param& param = program.params[i];
@@ -44,7 +36,7 @@ i64 compare_all(const Program& program) {
       if (!value) return compared;
       HostArray stored = HostArray::zeros(param.buffer->dtype, {1});
       stored.set(0, *value);
-      EXPECT_EQ(stored.get(0), expected.arrays[i].get(position)) << param.buffer->name << " at " << position << "\n" << print(program);
+      EXPECT_EQ(stored.get(0), expected[i].get(position)) << param.buffer->name << " at " << position << "\n" << print(program);
     }
   }
   return compared;
@@ -102,8 +94,8 @@ TEST(ElementValues, OfOtherProgramsAreUnknown) {
            "for i in 8 { Y[i] = X[i] }",                                                                             // no block
        }) {
     OwnedProgram owned = test::parsed(cat("program p(X: input f32[8], Y: output f32[8]) {\n", body, "\n}"));
-    Arrays arguments(owned.program);
-    EXPECT_FALSE(ElementValues(owned.program, arguments.pointers()).at(owned.program.params[1].buffer, 7)) << body;
+    const std::vector<HostArray> arguments = arguments_of(owned.program, 1);
+    EXPECT_FALSE(ElementValues(owned.program, pointers_to(arguments)).at(owned.program.params[1].buffer, 7)) << body;
   }
 }
 
@@ -115,10 +107,10 @@ TEST(ElementValues, OfOtherSumsAreUnknown) {
   };
   OwnedProgram good = test::parsed(text("Y[], Z[] = 0.0, 1.0")), swapped = test::parsed(text("Z[], Y[] = 1.0, 0.0"));
   EXPECT_EQ(compare_all(good.program), 2);
-  Arrays arguments(swapped.program);
-  EXPECT_FALSE(ElementValues(swapped.program, arguments.pointers()).at(swapped.program.params[1].buffer, 0));
-  EXPECT_TRUE(ElementValues(good.program, arguments.pointers(), 1000).at(good.program.params[1].buffer, 0));
-  EXPECT_FALSE(ElementValues(good.program, arguments.pointers(), 20).at(good.program.params[1].buffer, 0));
+  const std::vector<HostArray> arguments = arguments_of(swapped.program, 1);
+  EXPECT_FALSE(ElementValues(swapped.program, pointers_to(arguments)).at(swapped.program.params[1].buffer, 0));
+  EXPECT_TRUE(ElementValues(good.program, pointers_to(arguments), 1000).at(good.program.params[1].buffer, 0));
+  EXPECT_FALSE(ElementValues(good.program, pointers_to(arguments), 20).at(good.program.params[1].buffer, 0));
 }
 
 }  // namespace

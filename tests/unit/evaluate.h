@@ -25,14 +25,20 @@ inline std::vector<double> values_of(const HostArray& array) {
   return out;
 }
 
-// The outputs of a program, in order.
-inline OutputValues outputs_of(const Program& program, u64 seed) {
+// One array per parameter, with data for inputs.
+inline std::vector<HostArray> arguments_of(const Program& program, u64 seed) {
   std::vector<HostArray> arguments;
   for (const Param& param : program.params) {
     bool is_output = param.role == Role::Output;
     std::vector<i64> shape(param.buffer->shape.begin(), param.buffer->shape.end());
     arguments.push_back(is_output ? HostArray::like(param.buffer) : test_data(param.buffer, shape, seed));
   }
+  return arguments;
+}
+
+// The outputs of a program, in order.
+inline OutputValues outputs_of(const Program& program, u64 seed) {
+  std::vector<HostArray> arguments = arguments_of(program, seed);
   EXPECT_EQ(interpret(program, arguments), "");
   OutputValues out;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
