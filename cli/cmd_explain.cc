@@ -35,6 +35,7 @@ boost::json::object to_json(const std::string& task, const SpaceExplanation& exp
                      {"applied", row.applied},
                      {"sketches", row.kept},
                      {"dropped", row.dropped},
+                     {"changed", row.added},
                      {"unmet", row.applied ? "" : row.unmet}});
   for (const RejectRow& row : explained.rejects)
     rejects.push_back({{"rule", row.rule},
@@ -56,12 +57,18 @@ std::string without_holes(const std::string& reason) {
   return std::regex_replace(reason, hole, "...");
 }
 
+// A rule may look at a block and leave it as it is.
+std::string changes_of(const RuleRow& row) {
+  if (row.added == row.kept) return "";
+  return row.added == 0 ? ", none changed" : fmt::format(", {} changed", row.added);
+}
+
 void print_explanation(const std::string& task, const SpaceExplanation& explained) {
   std::printf("# task %s\n", task.c_str());
   std::vector<std::vector<std::string>> rules, rejects;
   for (const RuleRow& row : explained.rules) {
     std::string outcome = !row.applied                ? cat("`", row.unmet, "` is false")
-                          : row.kept + row.dropped > 0 ? fmt::format("{} of {} forks kept", row.kept, row.kept + row.dropped)
+                          : row.kept + row.dropped > 0 ? fmt::format("{} of {} forks kept{}", row.kept, row.kept + row.dropped, changes_of(row))
                                                        : "every fork was rejected";
     rules.push_back({row.rule, row.block.empty() ? "(program)" : row.block, row.applied ? "yes" : "no", outcome});
   }

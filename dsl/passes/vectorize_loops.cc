@@ -68,6 +68,10 @@ class VectorBody {
   // All stores of the first chunk, then of the next one: what one store leaves in a register the next may use.
   const Stmt* by_chunk(Array<const Stmt*> stores, const std::vector<Chunk>& chunks) {
     std::vector<const Stmt*> out;
+    if (find_annotation(loop_->annotations, "horizontal")) {
+      for (const Stmt* s : stores) out.push_back(horizontal(static_cast<const Store*>(s), stores, chunks));
+      return std::find(out.begin(), out.end(), nullptr) == out.end() ? build_.seq(out) : fail(stores[0]);
+    }
     for (const Chunk& chunk : chunks) {
       for (const Stmt* s : stores) {
         auto* one = static_cast<const Store*>(s);
@@ -88,9 +92,9 @@ class VectorBody {
     return !accumulates;
   }
 
-  // C[x] = C[x] + f(j) with x free of j: the terms of the chunk are combined first. The order of the terms changes, as a loop that is
-  // annotated `horizontal` allows.
-  const Stmt* horizontal(const Store* store, const Chunk& chunk) {
+  // C[x] = C[x] + f(j) with x free of j: the terms of the chunks are combined first, vectors with vectors, then lanes with lanes. The
+  // order of the terms changes, as a loop that is annotated `horizontal` allows.
+  const Stmt* horizontal(const Store* store, Array<const Stmt*> body, const std::vector<Chunk>& chunks) {
     const StoreTarget& target = store->targets[0];
     const Binary* update = as<Binary>(store->values[0]);
     std::optional<Function> reduce = update ? reduction_by(update->op) : std::nullopt;
@@ -102,19 +106,34 @@ class VectorBody {
     };
     const Expr* own = is_own(update->a) ? update->a : is_own(update->b) ? update->b : nullptr;
     const Expr* term = own == update->a ? update->b : update->a;
-    bool reads_itself = false;
-    for_each<Load>(term, [&](const Load* load) { reads_itself |= load->buffer == target.buffer; });
-    if (!own || reads_itself || uses(own, var_)) return nullptr;
-    const Expr* terms = wide(expr(term, chunk), chunk.lanes);
-    const Expr* combined = chunk.lanes == 1 ? terms : build_.call(*reduce, arena_.list<const Expr*>({terms}));
-    return build_.store(target.buffer, target.indices, build_.binary(update->op, own, combined));
+    bool reads_sums = false;  // how far they are would show
+    for_each<Load>(term, [&](const Load* load) {
+      for (const Stmt* s : body) reads_sums |= load->buffer == static_cast<const Store*>(s)->targets[0].buffer;
+    });
+    if (!own || reads_sums || uses(own, var_)) return nullptr;
+    const Expr* value = own;
+    for (std::size_t i = 0; i < chunks.size();) {
+      std::vector<const Expr*> terms;
+      int lanes = chunks[i].lanes;
+      for (; i < chunks.size() && chunks[i].lanes == lanes; ++i) terms.push_back(wide(expr(term, chunks[i]), lanes));
+      const Expr* combined = in_tree(update->op, std::move(terms));
+      if (lanes > 1) combined = build_.call(*reduce, arena_.list<const Expr*>({combined}));
+      value = build_.binary(update->op, value, combined);
+    }
+    return build_.store(target.buffer, target.indices, value);
+  }
+
+  const Expr* in_tree(BinaryOp op, std::vector<const Expr*> terms) {
+    while (terms.size() > 1) {
+      std::vector<const Expr*> halves;
+      for (std::size_t i = 0; i + 1 < terms.size(); i += 2) halves.push_back(build_.binary(op, terms[i], terms[i + 1]));
+      if (terms.size() % 2) halves.push_back(terms.back());
+      terms = std::move(halves);
+    }
+    return terms[0];
   }
 
   const Stmt* store(const Store* store, const Chunk& chunk) {
-    if (find_annotation(loop_->annotations, "horizontal")) {
-      if (const Stmt* combined = horizontal(store, chunk)) return combined;
-      return fail(static_cast<const Stmt*>(store));
-    }
     std::vector<StoreTarget> targets;
     std::vector<const Expr*> values;
     for (const StoreTarget& target : store->targets) {

@@ -15,10 +15,11 @@ class Explainer {
     for (const RuleVisit& visit : space_.space.visits) {
       auto row = std::find_if(out_.rules.begin(), out_.rules.end(),
                               [&](const RuleRow& known) { return known.rule == visit.rule && known.block == visit.block; });
-      if (row == out_.rules.end()) row = out_.rules.insert(row, {visit.rule, visit.block, 0, 0, 0, visit.unmet});
+      if (row == out_.rules.end()) row = out_.rules.insert(row, {.rule = visit.rule, .block = visit.block, .unmet = visit.unmet});
       row->applied += visit.applied;
       row->kept += visit.kept;
       row->dropped += visit.dropped;
+      row->added += visit.added;
     }
     for (const rules::ForkReject& reject : space_.space.rejects) {
       add({reject.rule, reject.instruction, reject.pattern, reject.reason, reject.is_caught ? "try" : "building"});

@@ -22,6 +22,7 @@ struct RejectRow {
 struct RuleRow {
   std::string rule, block;
   int applied = 0, kept = 0, dropped = 0;
+  int added = 0;      // kept forks with an instruction of the rule
   std::string unmet;  // the part of `when` that was false, if it never applied
 };
 
