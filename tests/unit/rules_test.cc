@@ -223,7 +223,7 @@ TEST(RuleLanguage, ErrorsNamePlaceAndSuggestion) {
 }
 
 struct Drawn {
-  std::string reasons;  // of rejects
+  std::string reasons, unlowered;  // of rejects, in schedules and in lowering
   int draws = 0, rejected = 0, lowered = 0;
 };
 
@@ -262,7 +262,10 @@ void check_space(const OwnedProgram& made, const std::string& what, const char* 
       }
       EXPECT_TRUE(near(outputs_of(state.program(), 1), expected)) << what << "\n" << sketch.trace.with_decisions(decisions).print() << print(state.program());
       Result<LoweredProgram> lowered = lowered_for(set, arena, state.program());
-      if (!lowered) continue;
+      if (!lowered) {
+        drawn.unlowered += cat(what, ": ", to_string(lowered.rejected()), "\n");
+        continue;
+      }
       ++drawn.lowered;
       EXPECT_TRUE(near(outputs_of(*lowered, 1), expected)) << what << " lowered\n" << sketch.trace.with_decisions(decisions).print();
     }
@@ -283,6 +286,95 @@ TEST_P(EveryOperator, DrawsComputeTheSame) {
   EXPECT_GE(drawn.lowered, drawn.draws * 9 / 10) << drawn.lowered << " of " << drawn.draws;
   // The space holds next to no point that an instruction rejects.
   EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.rejected << " of " << drawn.draws << "\n" << drawn.reasons;
+}
+
+// Programs of rows that no operator of the library has: batches, a product before, a result that is no row, several outputs, a shared vector, tails.
+constexpr const char* kRows = R"(workload heads_softmax() {
+  input X: f32[2, 3, 5, 48]
+  Top[b: 2, h: 3, i: 5] = max(j: 48) X[b, h, i, j]
+  E[b: 2, h: 3, i: 5, j: 48] = exp(X[b, h, i, j] - Top[b, h, i])
+  S[b: 2, h: 3, i: 5] = sum(j: 48) E[b, h, i, j]
+  output Y: f32[b: 2, h: 3, i: 5, j: 48] = E[b, h, i, j] / S[b, h, i]
+}
+workload one_head() {
+  input X: f32[1, 1, 5, 37]
+  Top[b: 1, h: 1, i: 5] = max(j: 37) X[b, h, i, j]
+  S[b: 1, h: 1, i: 5] = sum(j: 37) exp(X[b, h, i, j] - Top[b, h, i])
+  output Y: f32[b: 1, h: 1, i: 5] = log(S[b, h, i]) + Top[b, h, i]
+}
+workload scores() {
+  input Q: f32[6, 8]
+  input W: f32[40, 8]
+  C[i: 6, j: 40] = sum(k: 8) Q[i, k] * W[j, k]
+  Top[i: 6] = max(j: 40) C[i, j]
+  E[i: 6, j: 40] = exp(C[i, j] - Top[i])
+  S[i: 6] = sum(j: 40) E[i, j]
+  output Y: f32[i: 6, j: 40] = E[i, j] / S[i]
+}
+workload activation() {
+  input Q: f32[6, 8]
+  const W: f32[32, 8]
+  C[i: 6, j: 32] = sum(k: 8) Q[i, k] * W[j, k]
+  G[i: 6, j: 32] = C[i, j] / (1.0 + exp(0.0 - C[i, j]))
+  S[i: 6] = sum(j: 32) G[i, j] * G[i, j]
+  output Y: f32[i: 6, j: 32] = G[i, j] / sqrt(S[i] / 32 + 0.00001)
+}
+workload residual() {
+  input X: f32[7, 33], R: f32[7, 33]
+  output Z: f32[i: 7, j: 33] = X[i, j] + R[i, j]
+  S[i: 7] = sum(j: 33) Z[i, j]
+  output Y: f32[i: 7, j: 33] = Z[i, j] - S[i] / 33
+}
+workload vector_product() {
+  input X: f32[9, 70], W: f32[70]
+  output Y: f32[i: 9] = sum(k: 70) X[i, k] * W[k]
+}
+workload whole() {
+  input X: f32[200]
+  output Y: f32[] = sum(k: 200) X[k] * X[k]
+})";
+
+OwnedProgram rows_program(const std::string& name) {
+  Source source{"rows.tw", kRows};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> program = instantiate(parse_workloads(source, diagnostics), name, {}, {}, diagnostics);
+  EXPECT_TRUE(program) << diagnostics.render();
+  return program ? std::move(*program) : small_matmul();
+}
+
+TEST(Rows, DrawsComputeTheSame) {
+  Drawn drawn;
+  for (const char* name : {"heads_softmax", "one_head", "scores", "activation", "residual", "vector_product", "whole"}) {
+    for (const char* set : {"cpu", "opencl"}) check_space(rows_program(name), cat(name, " ", set), set, 2, drawn);
+  }
+  EXPECT_GT(drawn.draws, 30);
+  EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
+  EXPECT_EQ(drawn.lowered, drawn.draws) << drawn.unlowered;
+}
+
+// All stages of softmax and the norms are in one loop over rows, which threads share.
+TEST(Rows, AreComputedTogether) {
+  rules::Library library = rules::Library::built_in();
+  OwnedProgram programs[] = {workload("softmax", {{"M", i64{8}}, {"N", i64{64}}}), workload("layernorm", {{"M", i64{8}}, {"N", i64{64}}}),
+                             workload("rmsnorm", {{"M", i64{8}}, {"N", i64{64}}}), rows_program("heads_softmax"), rows_program("one_head")};
+  for (const OwnedProgram& made : programs) {
+    std::string errors;
+    Space space = build_space(made.program, *library.find_set("cpu"), library, {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
+    ASSERT_EQ(space.sketches.size(), 1u) << made.program.name << errors;
+    Arena arena;
+    State state(arena, made.program);
+    Rng rng(1, 0);
+    std::vector<Decision> decisions(space.sketches[0].trace.sample_count());
+    ASSERT_TRUE(space.sketches[0].prior->draw(decisions, rng));
+    Status replayed = replay(space.sketches[0].trace, state, decisions, ReplayMode::Adapt, &rng);
+    ASSERT_TRUE(replayed) << made.program.name << to_string(replayed.rejected());
+    const For* rows = as<For>(state.program().body);
+    ASSERT_NE(rows, nullptr) << print(state.program());
+    EXPECT_EQ(rows->loop_kind, LoopKind::Parallel) << print(state.program());
+    int vectors = 0;
+    for_each<For>(rows, [&](const For* loop) { vectors += loop->loop_kind == LoopKind::Vectorize; });
+    EXPECT_GE(vectors, 3) << print(state.program());
+  }
 }
 
 // Inputs are copied into other layouts before the kernel.
