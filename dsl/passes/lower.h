@@ -34,7 +34,7 @@ struct Placement {
 // A flat function: no Block, every buffer has rank 1, every index is I64 (scalar, or a Ramp/Broadcast of it), loops are Serial or Parallel,
 // never one Parallel loop inside another. Indices of Register buffers are constant. A Select with a scalar condition evaluates the
 // chosen side only; with a vector condition both sides may be evaluated for all lanes. One buffer may be in several Allocs that do not
-// contain each other. A loop of one iteration occurs only where it carries a mark (`hide_address`).
+// contain each other. A loop of one iteration occurs only where it carries a mark (`hide_address`, `min_blocks`).
 struct LoweredFunction {
   Array<Placement> arguments;  // in the order of the kernel ABI's `buffers`
   Array<Placement> scratch;

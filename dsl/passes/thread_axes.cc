@@ -18,7 +18,8 @@ const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
   Build build{arena};
   Substitution first;
   for_each<For>(body, [&](const For* loop) {
-    if (loop->extent == 1 && loop->annotations.empty()) first.set(loop->var, build.integer(0));
+    bool is_known = loop->annotations.empty() || find_annotation(loop->annotations, kMinBlocksMark);
+    if (loop->extent == 1 && is_known) first.set(loop->var, build.integer(0));
   });
   if (!first.entries.empty()) body = simplify(arena, substitute(arena, body, first));
   return rewrite_stmts(arena, body, [&](const Stmt* s) -> const Stmt* {
@@ -28,7 +29,9 @@ const Stmt* with_device_kinds(Arena& arena, const Stmt* body) {
     if (loop->loop_kind == LoopKind::Parallel) return build.with_kind(loop, LoopKind::Serial);
     if (loop->loop_kind != LoopKind::Bind) return s;
     if (!axis_of(loop)) return build.with_kind(loop, LoopKind::Unroll);
-    return loop->extent == 1 ? build.with_kind(loop, LoopKind::Serial) : loop;
+    // Its mark is for the whole kernel.
+    bool is_kept = loop->extent > 1 || find_annotation(loop->annotations, kMinBlocksMark);
+    return is_kept ? loop : build.with_kind(loop, LoopKind::Serial);
   });
 }
 

@@ -82,6 +82,7 @@ TEST(GpuSource, ACompilerIsToldHowManyGroupsShallFit) {
   const char* use = "matmul(M = 8, N = 16, K = 8)";
   EXPECT_EQ(count_of(source(use, marked(0), SourceLanguage::CudaC), "__launch_bounds__(4) "), 1u);
   EXPECT_EQ(count_of(source(use, marked(3), SourceLanguage::CudaC), "__launch_bounds__(4, 3) "), 1u);
+  EXPECT_EQ(count_of(source("matmul(M = 4, N = 8, K = 8)", marked(3), SourceLanguage::CudaC), "__launch_bounds__(4, 3) "), 1u) << "the loop has one iteration";
   EXPECT_EQ(source(use, marked(3), SourceLanguage::OpenClC), source(use, marked(0), SourceLanguage::OpenClC));
 }
 
