@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <regex>
 
 #include "backends/cuda/toolkit.h"
@@ -41,6 +43,38 @@ TEST(CudaToolkit, NewestFirst) {
   std::vector<std::string> expected;
   for (const char* name : {"cuda", "cuda-13.0", "cuda-12.10", "cuda-12.9", "cuda-9.2"}) expected.push_back(folder.path() + "/" + name);
   EXPECT_EQ(cuda::toolkit_homes(folder.path()), expected);
+}
+
+// As in a virtual environment with PyTorch.
+TEST(CudaToolkit, LibrariesOfPythonPackages) {
+  test::TemporaryDirectory folder;
+  namespace fs = std::filesystem;
+  std::string packages = folder.path() + "/lib/python3.12/site-packages/nvidia";
+  for (const char* package : {"cu13/lib", "cudnn/lib", "empty"}) fs::create_directories(packages + "/" + package);
+  std::string path = folder.path() + "/bin";
+  auto found = [&] {
+    std::vector<std::string> out = cuda::python_library_folders("/nowhere:" + path);
+    std::erase_if(out, [&](const std::string& of) { return !of.starts_with(folder.path()); });
+    return out;
+  };
+  fs::create_directory(path);
+  EXPECT_TRUE(found().empty()) << "there is no python3";
+  std::ofstream(path + "/python3") << "";
+  EXPECT_EQ(found(), (std::vector<std::string>{packages + "/cu13/lib", packages + "/cudnn/lib"}));
+}
+
+// What the loader says of a file that is there is more than that it was not found.
+TEST(CudaToolkit, ALibraryThatCannotBeOpenedSaysWhy) {
+  test::TemporaryDirectory folder;
+  std::filesystem::create_directories(folder.path() + "/lib64");
+  std::ofstream(folder.path() + "/lib64/libtoolkit_of_a_test.so.1") << "no library";
+  const char* before = std::getenv("CUDA_PATH");
+  std::string kept = before ? before : "", path, error;
+  setenv("CUDA_PATH", folder.path().c_str(), 1);
+  EXPECT_EQ(cuda::open_toolkit_library({"libtoolkit_of_a_test.so.1"}, 2, path, error), nullptr);
+  EXPECT_NE(error.find("libtoolkit_of_a_test.so.1 cannot be used: "), std::string::npos) << error;
+  EXPECT_NE(error.find("/lib64/libtoolkit_of_a_test.so.1"), std::string::npos) << error;
+  before ? setenv("CUDA_PATH", kept.c_str(), 1) : unsetenv("CUDA_PATH");
 }
 
 class Nvrtc : public ::testing::TestWithParam<const char*> {};
