@@ -294,9 +294,7 @@ std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOp
     if (option && has_field(kind, field)) good = set_field(field, *option, target, diagnostics) && good;
   }
   const TargetOption* arch = find_option(options, "arch");
-  std::vector<std::string> archs;
-  for (const CudaArch& known : kCudaArchs) archs.push_back(known.name);
-  if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, archs, "arch", arch->span, diagnostics) && good;
+  if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, cuda_archs(), "arch", arch->span, diagnostics) && good;
   if (gpu) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
   if (!good) return std::nullopt;
   const TargetOption* shared = find_option(options, "shared_bytes");
@@ -417,6 +415,12 @@ std::optional<Target> parse_target(std::string_view text, std::size_t offset,
   std::optional<Target> target =
       resolve_target(options, {offset, offset + text.size()}, diagnostics);
   return good ? target : std::nullopt;
+}
+
+std::vector<std::string> cuda_archs() {
+  std::vector<std::string> out;
+  for (const CudaArch& known : kCudaArchs) out.push_back(known.name);
+  return out;
 }
 
 int usable_threads() {

@@ -84,6 +84,9 @@ std::string host_description();
 // CPUs that this process may run on (taskset, cgroups' cpusets); at least 1.
 int usable_threads();
 
+// What `arch` of a cuda target may be, oldest first.
+std::vector<std::string> cuda_archs();
+
 // What a backend knows about cpus. Without one, only cpus of the built-in table are accepted.
 // is_cpu: does the backend have this cpu for this triple ("" = host)? Set once, before targets are
 // parsed.

@@ -2,18 +2,12 @@
 
 #include "backends/device.h"
 #include "dsl/base/text.h"
+#include "runtime/found_device.h"
 #include "runtime/measurer.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
-
-// "sm_90" of "NVIDIA H100 (sm_90, 80 GiB, driver for CUDA 13.0)".
-std::string capability_in(const std::string& line) {
-  std::size_t begin = line.find("(sm_");
-  if (begin == std::string::npos) return "";
-  return line.substr(begin + 1, line.find_first_of(",)", begin) - begin - 1);
-}
 
 std::string why_not_this_one(const Target& target, const DeviceList& devices) {
   std::size_t index = static_cast<std::size_t>(worker_options(target).device);
@@ -23,8 +17,8 @@ std::string why_not_this_one(const Target& target, const DeviceList& devices) {
   if (std::string problem = why_unusable(devices.devices[index]); !problem.empty()) return problem;
   std::string found = capability_in(devices.devices[index]);
   if (target.kind != TargetKind::Cuda || found.empty() || runs_on(target.arch, found)) return "";
-  std::string own = found == "sm_90" || found == "sm_100" ? found + "a" : found;
-  return cat("kernels for ", target.arch, " do not run on device ", devices.devices[index], "; write `arch: ", own, "`, or choose another device by CUDA_VISIBLE_DEVICES");
+  return cat("kernels for ", target.arch, " do not run on device ", devices.devices[index], "; write `device: auto` or `arch: ",
+             found_device(devices.devices[index]).arch, "`, or choose another device by CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace
@@ -32,13 +26,6 @@ std::string why_not_this_one(const Target& target, const DeviceList& devices) {
 std::string why_unusable(const std::string& line) {
   std::size_t at = line.find(device::kCannotBeUsed);
   return at == std::string::npos ? "" : line.substr(at + std::string_view(device::kCannotBeUsed).size());
-}
-
-bool runs_on(std::string_view arch, std::string_view device) {
-  if (arch.ends_with('a')) return arch.substr(0, arch.size() - 1) == device;
-  if (arch.size() < 5 || arch.size() != device.size()) return false;
-  std::size_t minor = arch.size() - 1;
-  return arch.substr(0, minor) == device.substr(0, minor) && arch[minor] <= device[minor];
 }
 
 std::string why_no_device(const Target& target) {

@@ -13,8 +13,4 @@ std::string why_no_device(const Target& target);
 // What the line of a device in a DeviceList says against using it; "" if nothing.
 std::string why_unusable(const std::string& line);
 
-// Does machine code for `arch` (sm_80, sm_90a) run on a device of compute capability `device` (sm_86)? The major number must be the same and the minor
-// one not smaller; `a` asks for exactly that device (CUDA C++ Programming Guide, "Binary Compatibility").
-bool runs_on(std::string_view arch, std::string_view device);
-
 }  // namespace tw::cli

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "dsl/base/text.h"
+#include "runtime/found_device.h"
 #include "runtime/yaml_decode.h"
 
 namespace tw {
@@ -37,6 +38,24 @@ void decode_texts(const Item& item, std::vector<Located<std::string>>& out) {
   }
 }
 
+// `device: auto` of a cuda target is the first GPU of this machine. False if there is none.
+bool find_device(std::vector<TargetOption>& options, Diagnostics& diagnostics) {
+  auto option = [&](std::string_view key) { return std::find_if(options.begin(), options.end(), [&](const TargetOption& o) { return o.key == key; }); };
+  auto device = option("device"), kind = option("kind");
+  if (device == options.end() || device->value != "auto" || kind == options.end() || kind->value != "cuda") return true;
+  std::string error;
+  std::optional<FoundDevice> found = first_cuda_device(error);
+  if (!found) {
+    diagnostics.error(device->span, cat("there is no device to find: ", error), "name one, as in `device: h100`, or an `arch`");
+    return false;
+  }
+  TargetOption arch{"arch", found->arch, device->key_span, device->span};
+  device->value = found->gpu;
+  if (found->gpu.empty()) options.erase(device);
+  if (option("arch") == options.end()) options.push_back(arch);
+  return true;
+}
+
 void decode_target(const Item& item, Located<Target>& out) {
   const YamlNode& node = item.node;
   std::optional<Target> target;
@@ -51,7 +70,7 @@ void decode_target(const Item& item, Located<Target>& out) {
         Item{key.text, value, item.diagnostics}.expected("a word or number");
       }
     }
-    target = resolve_target(options, node.span, item.diagnostics);
+    if (find_device(options, item.diagnostics)) target = resolve_target(options, node.span, item.diagnostics);
   } else {
     item.expected("a target", "write `cpu`, or `{kind: cpu, threads: 1}`");
   }
