@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backends/cuda/nvrtc.h"
 #include "bench/gpu/conformance.h"
 #include "bench/gpu/libraries.h"
 #include "bench/gpu/sections.h"
@@ -12,15 +13,38 @@
 namespace tw::gpu_bench {
 namespace {
 
+// What is measured one after the other. A fault takes the context with it, so that nothing behind it could run: then nothing is begun any more.
+class Steps {
+ public:
+  Steps(device::Device& device, const std::string& after, const Say& say) : device_(device), after_(after), say_(say), is_behind_(after.empty()) {}
+
+  // False: an earlier process did it, or the device answers no more.
+  bool begin(const std::string& name) {
+    is_poisoned_ = is_poisoned_ || !device::Memory(device_, 16).is_there();
+    if (is_poisoned_) return false;
+    bool is_wanted = std::exchange(is_behind_, is_behind_ || name == after_);
+    if (is_wanted) say_({{"begin", name}});
+    return is_wanted;
+  }
+  bool is_poisoned() const { return is_poisoned_; }
+
+ private:
+  device::Device& device_;
+  const std::string& after_;
+  const Say& say_;
+  bool is_behind_, is_poisoned_ = false;
+};
+
 void say_ceiling(const Say& say, const std::string& name, const char* unit, double work, const Times& times, const std::string& detail) {
   if (!times.problem.empty()) return say({{"skipped", name}, {"problem", times.problem}});
   say({{"ceiling", name}, {"unit", unit}, {"value", work / times.median * 1e-9}, {"us", times.median * 1e6}, {"detail", detail}});
 }
 
-void copies(Clock& clock, const Say& say) {
+void copies(Clock& clock, Steps& steps, const Say& say) {
+  if (!steps.begin("copies")) return;
   constexpr i64 kBytes = i64{1} << 30;
   device::Memory from(clock.device(), kBytes), to(clock.device(), kBytes);
-  if (!from.is_there() || !to.is_there()) return say({{"skipped", "copy"}, {"problem", "no memory for 2 GiB"}});
+  if (!from.is_there() || !to.is_there() || !write_noise(from)) return say({{"skipped", "copy"}, {"problem", "no memory for 2 GiB"}});
   std::string error;
   const cuda::Api* api = cuda::api(error);
   Contestant copy{"copy", "", [&] { return api->copy_async(cuda::address_of(to), cuda::address_of(from), kBytes, clock.stream()); }};
@@ -36,6 +60,7 @@ struct ProductRow {
   const char* name;
 };
 constexpr ProductRow kProducts[] = {{"f32", Precision::Full, "cublas f32 (pedantic)"},
+                                    {"f32", Precision::Default, "cublas f32"},
                                     {"f32", Precision::Tf32, "cublas tf32"},
                                     {"f16", Precision::Full, "cublas f16"},
                                     {"bf16", Precision::Full, "cublas bf16"}};
@@ -53,13 +78,14 @@ std::unique_ptr<Problem> problem_of(device::Device& device, const std::string& o
   return Problem::make(device, op, args, {}, program->program, error);
 }
 
-void products(Clock& clock, const Say& say) {
+void products(Clock& clock, Steps& steps, const Say& say) {
   std::string error;
   Cublas cublas(clock.device(), error);
   if (!error.empty()) return say({{"skipped", "cublas"}, {"problem", error}});
   for (i64 size : {512, 1024, 2048, 4096, 8192}) {
     for (const ProductRow& row : kProducts) {
       std::string name = cat(row.name, " ", size, "^3"), problem_error;
+      if (!steps.begin(name)) continue;
       std::unique_ptr<Problem> problem = problem_of(clock.device(), "matmul", {{"M", size}, {"N", size}, {"K", size}}, row.type, problem_error);
       std::optional<Contestant> best = problem ? cublas.best_of(*problem, row.precision, clock, problem_error) : std::nullopt;
       if (!best) {
@@ -72,7 +98,7 @@ void products(Clock& clock, const Say& say) {
   }
 }
 
-void convolutions(Clock& clock, const Say& say) {
+void convolutions(Clock& clock, Steps& steps, const Say& say) {
   std::string error;
   Cudnn cudnn(clock.device(), error);
   if (!error.empty()) return say({{"skipped", "cudnn"}, {"problem", error}});
@@ -85,6 +111,7 @@ void convolutions(Clock& clock, const Say& say) {
                       {"cudnn softmax 8192x4096", "softmax", {{"M", 8192}, {"N", 4096}}}};
   for (const Row& row : rows) {
     std::string why;
+    if (!steps.begin(row.name)) continue;
     std::unique_ptr<Problem> problem = problem_of(clock.device(), row.op, row.args, "f32", why);
     std::optional<Contestant> best = problem ? cudnn.best_of(*problem, why) : std::nullopt;
     if (!best) {
@@ -101,6 +128,7 @@ void convolutions(Clock& clock, const Say& say) {
 
 ExitCode run_conformance(device::Device& device, const std::string& expected_file, const std::string& after, const Say& say) {
   std::string error;
+  if (!cuda::nvrtc_version(error)) return say({{"skipped", "conformance"}, {"problem", error}}), Wrong;
   std::optional<std::string> text = read_whole_file(expected_file);
   Outputs expected = text ? parse_outputs(*text, error) : emulate_cases(error);
   if (!error.empty()) return say({{"skipped", "conformance"}, {"problem", error}}), Wrong;
@@ -122,16 +150,11 @@ ExitCode run_conformance(device::Device& device, const std::string& expected_fil
   return out;
 }
 
-void run_ceilings(device::Device& device, const std::string& after, const Say& say) {
+ExitCode run_ceilings(device::Device& device, const std::string& after, const Say& say) {
+  Steps steps(device, after, say);
   Clock clock(device);
-  constexpr std::pair<const char*, void (*)(Clock&, const Say&)> kSteps[] = {{"copies", copies}, {"cublas", products}, {"cudnn", convolutions}};
-  bool is_behind = after.empty();
-  for (const auto& [name, step] : kSteps) {
-    bool is_wanted = std::exchange(is_behind, is_behind || name == after);
-    if (!is_wanted) continue;
-    say({{"begin", name}});
-    step(clock, say);
-  }
+  for (auto step : {copies, products, convolutions}) step(clock, steps, say);
+  return steps.is_poisoned() ? Poisoned : Done;
 }
 
 }  // namespace tw::gpu_bench

@@ -14,7 +14,7 @@
 namespace tw::gpu_bench {
 
 // What a product of floats is made with.
-enum class Precision : u8 { Full, Tf32 };  // f32 operands; halves are always summed in f32
+enum class Precision : u8 { Full, Default, Tf32 };  // of f32 operands: cuBLAS's pedantic mode, what it does by itself, TF32; halves are always summed in f32
 
 namespace lt {
 enum Type : int { F32 = 0, F16 = 2, BF16 = 14 };                            // cudaDataType

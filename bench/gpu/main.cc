@@ -48,7 +48,7 @@ int run_section(const Options& options) {
   device::Device device(options.device, error);
   if (!error.empty()) return say({{"skipped", options.section}, {"problem", error}}), NoDevice;
   if (options.section == "conformance") return run_conformance(device, options.expected, options.after, say);
-  if (options.section == "ceilings") return run_ceilings(device, options.after, say), Done;
+  if (options.section == "ceilings") return run_ceilings(device, options.after, say);
   TaskOptions task{.list = options.list, .task = options.section, .finalists = options.finalists, .skip = options.skip, .limit = options.seconds};
   return run_task(device, names[static_cast<std::size_t>(options.device)], task, say) ? Done : Wrong;
 }

@@ -116,6 +116,10 @@ std::vector<float> decode(const std::vector<u8>& bytes, DType dtype) {
   return out;
 }
 
+bool write_noise(device::Memory& memory) {
+  return memory.write(random_values((memory.bytes() + 3) / 4, 1).data());
+}
+
 std::vector<u8> encode(const std::vector<float>& values, DType dtype) {
   HostArray array = HostArray::zeros(dtype, {static_cast<i64>(values.size())});
   if (dtype == DType::F32) {

@@ -50,6 +50,9 @@ class Problem {
   std::vector<Array> arrays_;
 };
 
+// Normal random floats into all of the memory: a GPU moves and multiplies zeros faster.
+bool write_noise(device::Memory& memory);
+
 // `count` elements of a float type to floats, and back.
 std::vector<float> decode(const std::vector<u8>& bytes, DType dtype);
 std::vector<u8> encode(const std::vector<float>& values, DType dtype);

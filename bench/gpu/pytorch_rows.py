@@ -4,16 +4,17 @@
     python3 pytorch_rows.py [LIST] > pytorch.jsonl
     tracewright-gpu-bench --pytorch pytorch.jsonl
 
-One JSON object a line: {"task", "library", "us", "us_quartiles", "rounds"}; eager kernels, and those of torch.compile where it works. Without PyTorch
+One JSON object a line: {"task", "library", "us", "us_quartiles", "rounds", "graph"}; eager kernels, and those of torch.compile where it works. Without PyTorch
 or a GPU it says so and prints nothing.
 """
 import json
 import re
 import statistics
 import sys
+import time
 from pathlib import Path
 
-ROUNDS, WARM_UP, SAMPLE_MS = 21, 5, 1.0
+ROUNDS, WARM_UP, WARM_SECONDS, SAMPLE_MS = 21, 5, 0.2, 1.0
 TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
@@ -39,32 +40,53 @@ def operator(torch, op, m, n, kind):
     return function, x
 
 
-def microseconds(torch, function, x):
-    """Of one call, ROUNDS times: so many calls between two events that they take about SAMPLE_MS."""
+def recorded(torch, function, x, calls):
+    """So many calls as one CUDA graph, as tracewright-gpu-bench times its own; the calls themselves where they cannot be recorded."""
 
-    def between_events(calls):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+    def enqueue():
         for _ in range(calls):
             function(x)
+
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            enqueue()
+        return graph.replay, True
+    except Exception:
+        torch.cuda.synchronize()
+        return enqueue, False
+
+
+def microseconds(torch, function, x):
+    """Of one call, ROUNDS times: so many calls between two events that they take about SAMPLE_MS, behind as many untimed ones; and whether as a graph."""
+
+    def between_events(work):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        work()
+        begin.record()
+        work()
         end.record()
         end.synchronize()
-        return begin.elapsed_time(end) / calls
+        return begin.elapsed_time(end)
 
     for _ in range(WARM_UP):
-        once = between_events(1)
+        once = between_events(lambda: function(x))
     calls = max(1, min(64, int(SAMPLE_MS / max(once, 1e-4))))
-    return [between_events(calls) * 1e3 for _ in range(ROUNDS)]
+    work, is_graph = recorded(torch, function, x, calls)
+    warm = time.monotonic() + WARM_SECONDS
+    while time.monotonic() < warm:
+        between_events(work)
+    return [between_events(work) / calls * 1e3 for _ in range(ROUNDS)], is_graph
 
 
 def report(torch, name, library, function, x):
     try:
-        times = microseconds(torch, function, x)
+        times, is_graph = microseconds(torch, function, x)
     except Exception as problem:  # torch.compile needs a compiler; a GPU may lack the memory
         print(f"skipped  {name}, {library}: {str(problem).splitlines()[0] if str(problem) else type(problem).__name__}", file=sys.stderr)
         return
     lower, median, upper = statistics.quantiles(times, n=4)
-    print(json.dumps({"task": name, "library": library, "us": median, "us_quartiles": [lower, upper], "rounds": len(times)}), flush=True)
+    print(json.dumps({"task": name, "library": library, "us": median, "us_quartiles": [lower, upper], "rounds": len(times), "graph": is_graph}), flush=True)
 
 
 def main():

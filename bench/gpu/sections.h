@@ -18,8 +18,8 @@ using Say = std::function<void(const boost::json::object&)>;
 ExitCode run_conformance(device::Device& device, const std::string& expected_file, const std::string& after, const Say& say);
 
 // {"ceiling", "unit", "value", "us", "detail"} and {"skipped", "problem"}: copies in the device's memory, and products and convolutions of the
-// libraries. Without what begins before, and with, `after`.
-void run_ceilings(device::Device& device, const std::string& after, const Say& say);
+// libraries. Without what begins before, and with, `after`. Poisoned: the device answers this process no more.
+ExitCode run_ceilings(device::Device& device, const std::string& after, const Say& say);
 
 struct TaskOptions {
   std::string list, task;

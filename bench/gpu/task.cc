@@ -13,7 +13,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/device_file.h"
+#include "runtime/found_device.h"
 #include "sampler/search/finalists.h"
 
 namespace tw::gpu_bench {
@@ -21,19 +21,12 @@ namespace {
 
 // The list's target for this device: what follows from the arch, as shared memory does, is that of the device; what the list says beside it
 // stays. The description is the one whose name is part of the device's name, else any of its arch. What is wrong, or "".
-std::string set_target(Target& target, device::Device& device, const std::string& device_name) {
-  std::string arch = cuda::arch_of(device);
-  if (arch == "sm_90" || arch == "sm_100") arch += "a";
-  target.gpu.clear();
-  auto lower = [](std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-  };
-  for (const std::string& name : built_in_devices()) {
-    if (lower(device_name).find(name) != std::string::npos) target.gpu = name;
-  }
+std::string set_target(Target& target, const std::string& device_line) {
+  FoundDevice found = found_device(device_line);
+  if (found.arch.empty()) return cat("no known `arch` runs on ", device_line);
+  target.gpu = found.gpu;
   std::string text = to_string(target);  // with `-arch`, and without what follows from it
-  text.replace(text.find(target.arch), target.arch.size(), arch);
+  text.replace(text.find(target.arch), target.arch.size(), found.arch);
   Source source{"the target of this GPU", text};
   Diagnostics diagnostics(source);
   std::optional<Target> resolved = parse_target(text, 0, diagnostics);
@@ -90,9 +83,8 @@ class TaskRun {
       if (why.empty()) library_ = cudnn_->best_of(*problem_, why);
     }
     if (!library_) return say_({{"skipped", is_product ? "cublas" : "cudnn"}, {"problem", why}});
-    int code = 0;
     problem_->poison_output();
-    clock_.together(*library_, 1, code);
+    int code = clock_.run(*library_);
     std::string wrong = code == 0 ? problem_->check({}, library_error_) : device::error_text(code);
     if (wrong.empty()) library_output_ = problem_->read_output();
     if (!wrong.empty()) say_({{"skipped", library_->name}, {"problem", wrong}}), library_.reset();
@@ -112,10 +104,7 @@ class TaskRun {
     if (problem.empty()) problem = problem_->check(library_output_, error);
     if (problem.empty()) {
       int code = 0;
-      Contestant ours = contestant(*loaded);
-      std::vector<double> samples;
-      for (int i = 0; i < 3 && code == 0; ++i) samples.push_back(clock_.together(ours, 4, code) / 4);
-      seconds = median(samples);
+      seconds = clock_.median_of(contestant(*loaded), code);
       if (code != 0) problem = device::error_text(code);
     }
     say_({{"finalist", index}, {"us", seconds * 1e6}, {"predicted_us", finalist.seconds * 1e6}, {"problem", problem}});
@@ -135,7 +124,7 @@ class TaskRun {
     device::Memory from(device_, static_cast<i64>(half)), to(device_, static_cast<i64>(half));
     std::vector<Contestant> all = {contestant(*best_)};
     if (library_) all.push_back(*library_);
-    if (from.is_there() && to.is_there())
+    if (from.is_there() && to.is_there() && write_noise(from))
       all.push_back({"copy", "the operator's bytes", [&] {
                        return api->copy_async(cuda::address_of(to), cuda::address_of(from), half, clock_.stream());
                      }});
@@ -148,6 +137,7 @@ class TaskRun {
       against.push_back({{"library", all[i].name},
                          {"detail", all[i].detail},
                          {"us", times[i].median * 1e6},
+                         {"graph", times[i].in_graph},
                          {"cold_us", times[i].cold * 1e6},
                          {"ratio", times[i].ratio},
                          {"ratio_quartiles", {times[i].ratio_lower, times[i].ratio_upper}},
@@ -158,6 +148,7 @@ class TaskRun {
                             {"target", to_string(task.target)},
                             {"predicted_us", finalist.seconds * 1e6},
                             {"finalist", best_index_},
+                            {"prepacks", !finalist.source.manifest.prepack_launches.empty()},
                             {"rounds", times[0].rounds},
                             {"error", best_error_},
                             {"problem", cat(times[0].problem, times[0].problem.empty() || wrong.empty() ? "" : "; ", wrong)},
@@ -171,6 +162,7 @@ class TaskRun {
     row["us"] = ours.median * 1e6;
     row["us_quartiles"] = {ours.lower * 1e6, ours.upper * 1e6};
     row["cold_us"] = ours.cold * 1e6;
+    row["graph"] = ours.in_graph;
     row["gflops"] = problem_->shape().flops / ours.median * 1e-9;
     row["gb_per_second"] = problem_->bytes() / ours.median * 1e-9;
   }
@@ -197,7 +189,7 @@ bool run_task(device::Device& device, const std::string& device_name, const Task
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     TuneTask& task = list->tasks[i];
     if (task.name != options.task) continue;
-    if (std::string wrong = set_target(task.target, device, device_name); !wrong.empty())
+    if (std::string wrong = set_target(task.target, device_name); !wrong.empty())
       return say({{"skipped", options.task}, {"problem", wrong}}), false;
     return TaskRun(device, options, say).run(task, list->list.tasks[i], list->library, list->list.rules.value);
   }

@@ -1,7 +1,8 @@
 #include "bench/gpu/timing.h"
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
+#include <random>
 
 #include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
@@ -52,6 +53,7 @@ double Clock::between_events(Work work, int& code) {
   return code == 0 ? static_cast<double>(milliseconds) * 1e-3 : 0;
 }
 
+// Calls are recorded as a graph, where that is possible, so that what a launch costs the processor does not count.
 Clock::Recorded Clock::record(const Contestant& one, int calls) {
   Recorded out{nullptr, calls};
   cuda::Handle recorded = nullptr;
@@ -64,27 +66,66 @@ Clock::Recorded Clock::record(const Contestant& one, int calls) {
   return out;
 }
 
-double Clock::play(const Recorded& recorded, const Contestant& one, int& code) {
-  return between_events(
-      [&] {
-        if (recorded.graph) return api_.graph_launch(recorded.graph, stream_);
-        int failed = 0;
-        for (int i = 0; i < recorded.calls && failed == 0; ++i) failed = one.enqueue();
-        return failed;
-      },
-      code);
+void Clock::forget(Recorded& recorded) {
+  if (recorded.graph) api_.graph_executable_destroy(recorded.graph);
+  recorded.graph = nullptr;
 }
 
-double Clock::together(const Contestant& one, int calls, int& code) {
-  Recorded recorded = record(one, calls);
-  double seconds = play(recorded, one, code);
-  if (recorded.graph) api_.graph_executable_destroy(recorded.graph);
-  return seconds;
+int Clock::enqueue(const Recorded& recorded, const Contestant& one) {
+  if (recorded.graph) return api_.graph_launch(recorded.graph, stream_);
+  int failed = 0;
+  for (int i = 0; i < recorded.calls && failed == 0; ++i) failed = one.enqueue();
+  return failed;
+}
+
+// The same work goes first, untimed: when it ends, the timed one is already in the stream (an event on an idle stream would count its launch), and every
+// contestant finds the caches as it leaves them itself.
+double Clock::play(const Recorded& recorded, const Contestant& one, int& code) {
+  code = enqueue(recorded, one);
+  return code == 0 ? between_events([&] { return enqueue(recorded, one); }, code) : 0;
+}
+
+int Clock::run(const Contestant& one) {
+  int code = one.enqueue(), finished = api_.stream_synchronize(stream_);
+  return code != 0 ? code : finished;
+}
+
+Clock::Recorded Clock::record_sample(const Contestant& one, double seconds, int& code) {
+  Recorded single = record(one, 1);
+  double once = play(single, one, code);
+  forget(single);
+  if (code != 0) return {nullptr, 0};
+  return record(one, static_cast<int>(std::clamp(seconds / std::max(once, 1e-7), 1.0, double{kMostInGraph})));
+}
+
+double Clock::median_of(const Contestant& one, int& code) {
+  constexpr int kSamples = 5;
+  constexpr double kSampleSeconds = 1e-3, kWarmSeconds = 0.02, kBudget = 0.1;
+  Recorded recorded = record_sample(one, kSampleSeconds, code);
+  if (code == 0) warm_up({one}, {recorded}, kWarmSeconds);
+  std::vector<double> samples;
+  double begin = seconds_now();
+  for (int i = 0; i < kSamples && code == 0 && (i == 0 || seconds_now() - begin < kBudget); ++i)
+    samples.push_back(play(recorded, one, code) / recorded.calls);
+  forget(recorded);
+  return code == 0 ? median(samples) : 0;
+}
+
+void Clock::warm_up(const std::vector<Contestant>& all, const std::vector<Recorded>& recorded, double seconds) {
+  bool is_good = true;
+  for (double begin = seconds_now(); is_good && seconds_now() - begin < seconds;) {
+    is_good = false;
+    for (std::size_t i = 0; i < all.size(); ++i) is_good |= recorded[i].calls > 0 && enqueue(recorded[i], all[i]) == 0;
+    is_good &= api_.stream_synchronize(stream_) == 0;
+  }
 }
 
 double Clock::cold(const Contestant& one, int& code) {
+  Recorded single = record(one, 1);
   code = api_.set_bytes_async(cuda::address_of(flush_), 1, static_cast<std::size_t>(flush_.bytes()), stream_);
-  return code == 0 ? between_events(one.enqueue, code) : 0;
+  double seconds = code == 0 ? between_events([&] { return enqueue(single, one); }, code) : 0;
+  forget(single);
+  return seconds;
 }
 
 std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const TimingOptions& options) {
@@ -97,16 +138,17 @@ std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const T
   };
   for (std::size_t i = 0; i < all.size(); ++i) {
     int code = 0;
-    for (int warm_up = 0; warm_up < 2 && code == 0; ++warm_up) together(all[i], 1, code);
-    double once = code == 0 ? together(all[i], 1, code) : 0;
-    if (failed(i, code)) continue;
-    double calls = options.sample_seconds / std::max(once, 1e-7);
-    recorded[i] = record(all[i], static_cast<int>(std::clamp(calls, 1.0, double{kMostInGraph})));
+    recorded[i] = record_sample(all[i], options.sample_seconds, code);
+    if (!failed(i, code)) out[i].in_graph = recorded[i].graph != nullptr;
   }
+  warm_up(all, recorded, options.warm_seconds);
+  std::mt19937 order_of_turns(1);
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
   double begin = seconds_now();
   for (int round = 0; round < options.rounds && (round < 5 || seconds_now() - begin < options.budget_seconds); ++round) {
-    for (std::size_t turn = 0; turn < all.size(); ++turn) {
-      std::size_t i = (turn + static_cast<std::size_t>(round)) % all.size();
+    std::shuffle(order.begin(), order.end(), order_of_turns);
+    for (std::size_t i : order) {
       int code = 0;
       if (!out[i].problem.empty()) continue;
       double seconds = play(recorded[i], all[i], code) / recorded[i].calls;
@@ -122,7 +164,7 @@ std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const T
     }
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (recorded[i].graph) api_.graph_executable_destroy(recorded[i].graph);
+    forget(recorded[i]);
     if (!out[i].problem.empty()) continue;
     std::vector<double> ratio = ratios(hot[i], hot[0]);
     out[i].median = median(hot[i]), out[i].lower = quantile(hot[i], 0.25), out[i].upper = quantile(hot[i], 0.75);

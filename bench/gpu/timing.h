@@ -23,10 +23,12 @@ struct Times {
   double ratio = 0, ratio_lower = 0, ratio_upper = 0;
   double cold_ratio = 0;
   int rounds = 0;
-  std::string problem;  // why there is no time
+  bool in_graph = false;  // what a launch costs the processor does not count
+  std::string problem;    // why there is no time
 };
 
 struct TimingOptions {
+  double warm_seconds = 0.2;  // all contestants in turn, before anything is timed: an idle GPU needs a while for its clock rate
   int rounds = 21, cold_rounds = 9;
   double sample_seconds = 1e-3;  // calls of a sample together, at least one
   double budget_seconds = 6;     // no further rounds after so long, beyond five
@@ -41,12 +43,14 @@ class Clock {
 
   cuda::Handle stream() const { return stream_; }
   device::Device& device() { return device_; }
-  // Seconds of `calls` calls together; 0 with the driver's answer in `code`. They are recorded as a graph first, where that is possible, so
-  // that what a launch costs the processor does not count.
-  double together(const Contestant& one, int calls, int& code);
+  // Calls for a check, no time: 0, or the driver's answer.
+  int run(const Contestant& one);
+  // Seconds of one call, to choose among ways to do the same: the median of a few samples of a millisecond, fewer of long calls, after a warm-up. 0 with
+  // the driver's answer in `code`.
+  double median_of(const Contestant& one, int& code);
   // One call after the second cache was filled with other data.
   double cold(const Contestant& one, int& code);
-  // Round by round, in an order that turns. Each contestant is warmed up first.
+  // Round by round, each in a random order of its own, the same in every run.
   std::vector<Times> interleave(const std::vector<Contestant>& all, const TimingOptions& options);
 
  private:
@@ -55,7 +59,12 @@ class Clock {
     int calls = 1;
   };
   Recorded record(const Contestant& one, int calls);
+  void forget(Recorded& recorded);
+  int enqueue(const Recorded& recorded, const Contestant& one);
   double play(const Recorded& recorded, const Contestant& one, int& code);
+  // As many calls as a sample of so long has, recorded; `calls` is 0 where it fails, with the driver's answer in `code`.
+  Recorded record_sample(const Contestant& one, double seconds, int& code);
+  void warm_up(const std::vector<Contestant>& all, const std::vector<Recorded>& recorded, double seconds);
   template <class Work>
   double between_events(Work work, int& code);
 

@@ -1,12 +1,14 @@
 /* A CUDA driver without a device, for tests of what becomes of faults: it answers the calls of backends/cuda_driver, keeps "device" memory
  * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
- * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
+ * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do; with TW_STUB_SOFTMAX ("M,N") one with two pointers softmax of rows. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
  * in it to its fourth parameter: 8 bytes of length, then the data; TW_STUB_PLACE, the path of another file, keeps the place for the next process. TW_STUB_SHARED: the shared memory that
  * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
- * "wrong", "outside", "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process; with TW_STUB_ONCE, the path of a file, only
+ * "wrong", "outside", "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process, or, with TW_STUB_COUNTS,
+ * not before more than so many "loads" of modules or "copies" within the device were asked for; with TW_STUB_ONCE, the path of a file, only
  * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write. Built with
  * TW_STUB_OLD it lacks a function, as an old driver does.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +33,14 @@ static int broken = 0; /* the code that every call answers with from now on */
 static Graph* recording = NULL;
 static int is_cold = 0; /* nothing but a large write has been in the caches */
 
+static int loads = 0, copies = 0;
+
 static int has_fault(const char* name) {
   static int times = 0;
-  const char *fault = getenv("TW_STUB_FAULT"), *after = getenv("TW_STUB_AFTER"), *once = getenv("TW_STUB_ONCE");
+  const char *fault = getenv("TW_STUB_FAULT"), *after = getenv("TW_STUB_AFTER"), *once = getenv("TW_STUB_ONCE"), *counts = getenv("TW_STUB_COUNTS");
   if (!fault || strcmp(fault, name) != 0) return 0;
-  if (after && times++ < atoi(after)) return 0;
+  if (counts && (strcmp(counts, "loads") == 0 ? loads : copies) <= (after ? atoi(after) : 0)) return 0;
+  if (!counts && after && times++ < atoi(after)) return 0;
   return !once || unlink(once) == 0;
 }
 
@@ -59,6 +64,15 @@ static int write_next(const char* path, void* to) {
   return 0;
 }
 
+static void softmax(const float* x, float* y, long m, long n) {
+  for (long i = 0; i < m; ++i, x += n, y += n) {
+    float top = x[0], sum = 0;
+    for (long j = 1; j < n; ++j) top = x[j] > top ? x[j] : top;
+    for (long j = 0; j < n; ++j) sum += y[j] = expf(x[j] - top);
+    for (long j = 0; j < n; ++j) y[j] /= sum;
+  }
+}
+
 static int run(void* const* pointers) {
   const char* outputs = getenv("TW_STUB_OUTPUTS");
   if (outputs && write_next(outputs, pointers[3]) != 0) return 1;
@@ -72,6 +86,7 @@ static int run(void* const* pointers) {
   if (outputs || has_fault("idle")) return 0;
   if (is_cold && getenv("TW_STUB_COLD")) usleep((unsigned)atoi(getenv("TW_STUB_COLD")));
   is_cold = 0;
+  if (getenv("TW_STUB_SOFTMAX")) return sscanf(getenv("TW_STUB_SOFTMAX"), "%ld,%ld", &m, &n) == 2 ? softmax(pointers[0], pointers[1], m, n), 0 : 1;
   if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
   for (long i = 0; i < m; ++i) {
     for (long j = 0; j < n; ++j) {
@@ -158,21 +173,21 @@ int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream)
   return (void)stream, is_cold = bytes >= (size_t)128 << 20, cuMemsetD8_v2(to, value, bytes);
 }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
-  return (void)stream, broken ? broken : (memmove((void*)(size_t)to, (void*)(size_t)from, bytes), 0);
+  return (void)stream, ++copies, broken ? broken : (memmove((void*)(size_t)to, (void*)(size_t)from, bytes), 0);
 }
-int cuModuleLoadData(void** module, const void* image) { return *module = &broken, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200; }
+int cuModuleLoadData(void** module, const void* image) { return ++loads, *module = &broken, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200; }
 int cuModuleUnload(void* module) { return (void)module, broken; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = (void*)(size_t)name, name[0] ? broken : 500; }
 static unsigned dynamic_limit = 48 << 10; /* what the latest function with an attribute may have */
 int cuFuncSetAttribute(void* function, int attribute, int value) {
   (void)function;
-  if (attribute == 8 && value > 163 << 10) return 1;
+  if (attribute == 8 && value > 227 << 10) return 1;
   if (attribute == 8) dynamic_limit = (unsigned)value;
   return broken;
 }
 static int launch(unsigned dynamic_shared_bytes, void** parameters) {
   void* pointers[MOST_PARAMETERS];
-  int count = getenv("TW_STUB_OUTPUTS") ? MOST_PARAMETERS : 3;
+  int count = getenv("TW_STUB_OUTPUTS") ? MOST_PARAMETERS : getenv("TW_STUB_SOFTMAX") ? 2 : 3;
   const char* wanted = getenv("TW_STUB_SHARED");
   if (dynamic_shared_bytes > dynamic_limit || (wanted && dynamic_shared_bytes != (unsigned)atoi(wanted))) return 1;
   for (int i = 0; i < count; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];

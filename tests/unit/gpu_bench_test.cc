@@ -264,6 +264,22 @@ TEST_F(GpuBenchProgram, ATaskIsCheckedAndTimed) {
   EXPECT_EQ(task.at("against").as_array().back().at("library"), "copy");
 }
 
+TEST_F(GpuBenchProgram, RowsAreCheckedAndTimed) {
+  test::write_file(folder_.path() + "/list.yaml",
+                   "version: 1\ntarget: {kind: cuda, device: auto}\ntasks:\n  - {name: rows, op: softmax, args: {M: 64, N: 256}}\n");
+  // A list that leaves the device open finds that of the stub.
+  Finished finished = run({"--only", "rows", "--list", "list.yaml", "--finalists", "2"}, {"TW_STUB_SOFTMAX=64,256", "TW_STUB_ARCH=90"});
+  ASSERT_EQ(finished.code, 0) << finished.out << finished.err;
+  const boost::json::array found = rows();
+  const boost::json::object& task = found.back().as_object();
+  EXPECT_EQ(task.at("target"), "cuda -arch=sm_90a");
+  EXPECT_GT(task.at("gb_per_second").to_number<double>(), 0);
+  EXPECT_LT(task.at("error").to_number<double>(), 1e-6);
+  EXPECT_FALSE(task.at("prepacks").as_bool());
+  EXPECT_TRUE(task.at("graph").as_bool());
+  EXPECT_EQ(task.at("against").as_array().back().at("library"), "copy");
+}
+
 TEST_F(GpuBenchProgram, WrongKernelsHaveNoTime) {
   Finished finished = run_task({"TW_STUB_FAULT=wrong"});
   EXPECT_EQ(finished.code, 1);
@@ -280,10 +296,10 @@ TEST_F(GpuBenchProgram, ACrashCostsOneFinalist) {
   EXPECT_EQ(rows().back().as_object().at("task"), "mm") << all;
 }
 
-// Each finalist runs 13 times before the next one. What was measured before the end is measured again, and told once.
+// What was measured before the end is measured again, and told once.
 TEST_F(GpuBenchProgram, AnExitCostsOneFinalist) {
   test::write_file(folder_.path() + "/once", "x");
-  run_task({"TW_STUB_FAULT=exit", "TW_STUB_AFTER=20", cat("TW_STUB_ONCE=", folder_.path(), "/once")});
+  run_task({"TW_STUB_FAULT=exit", "TW_STUB_COUNTS=loads", "TW_STUB_AFTER=1", cat("TW_STUB_ONCE=", folder_.path(), "/once")});
   std::string all = boost::json::serialize(result());
   EXPECT_NE(all.find(R"({"skipped":"1","problem":"ended the process: exit code 7"})"), std::string::npos) << all;
   std::vector<i64> tried;
@@ -295,7 +311,7 @@ TEST_F(GpuBenchProgram, AnExitCostsOneFinalist) {
 
 // The finalist is right, and fails while it is timed in turn with others.
 TEST_F(GpuBenchProgram, WithoutATimeThereIsNoRate) {
-  Finished finished = run_task({"TW_STUB_FAULT=illegal", "TW_STUB_AFTER=20"}, "1");
+  Finished finished = run_task({"TW_STUB_FAULT=illegal", "TW_STUB_COUNTS=copies"}, "1");
   EXPECT_EQ(finished.code, 1) << finished.out << finished.err;
   const boost::json::array found = rows();
   const boost::json::object& task = found.back().as_object();
