@@ -186,7 +186,7 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
         EXPECT_NE(unfit.find("bytes of spill stores"), std::string::npos) << unfit;
         EXPECT_EQ(++out.spilled, 1) << unfit;
         // Where a multiprocessor need not hold more than one of them, there are registers enough.
-        std::string alone = std::regex_replace(kernel->code, std::regex(R"(__launch_bounds__\((\d+)\))"), "__launch_bounds__($1, 1)");
+        std::string alone = std::regex_replace(kernel->code, std::regex(R"(__launch_bounds__\((\d+)[^)]*\))"), "__launch_bounds__($1, 1)");
         code = cuda::compile(alone, arch, error);
         EXPECT_TRUE(code) << error;
         EXPECT_EQ(code ? cuda::why_unfit(*code) : "", "");
