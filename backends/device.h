@@ -13,6 +13,8 @@ namespace tw::device {
 
 // What kind of devices this is built for: "OpenCL", "CUDA".
 extern const char* const kKind;
+// Are times those between events of the device's own stream, which hold nothing of what happens to this process?
+extern const bool kTimesAreTheDevices;
 // In the line of a device that is there, but not as it should be: the reason follows.
 inline constexpr const char* kCannotBeUsed = ": cannot be used: ";
 // One line for each device, in the order of their numbers. Empty with a reason in `error` if there is none that can be used.
@@ -31,6 +33,8 @@ class Device {
  public:
   // On failure `error` names the devices that there are.
   Device(int index, std::string& error);
+  // Waits for all that was begun. After some errors, and not all drivers agree which, a device answers its process no more: then false.
+  bool answers() const;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();

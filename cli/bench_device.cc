@@ -13,7 +13,10 @@ std::optional<DeviceTimes> DeviceBench::measure(const TuneTask& task, const Kern
   if (!compiler) return fail(to_string(compiler.rejected()));
   BuiltKernel reference = build_reference(program, task.target, *compiler), built = loadable({kernel, ""}, task.target);
   if (!reference.kernel || !built.kernel) return fail(reference.problem + built.problem);
-  if (target_ != to_string(task.target)) worker_ = start_worker(worker_options(task.target)), target_ = to_string(task.target);
+  if (target_ != to_string(task.target)) {
+    worker_ = {};  // first: a device may take one process at a time
+    worker_ = start_worker(worker_options(task.target)), target_ = to_string(task.target);
+  }
   if (!worker_.measurer) return fail(worker_.error);
   TaskStart start = worker_.measurer->begin_task(*reference.kernel, tolerance_of(program), 1);
   if (start.task < 0) return fail(start.error);

@@ -233,7 +233,7 @@ std::vector<Finding> examine() {
   out.push_back(check_nvrtc());
   out.push_back(check_emulator());
   out.push_back(check_devices(TargetKind::Cuda, "cuda driver",
-                              "install the driver of your NVIDIA GPU (525 or newer; Debian: nvidia-driver, Ubuntu: `sudo ubuntu-drivers install`); `tune --compile-only` works without it"));
+                              "install the driver of your NVIDIA GPU (580 or newer for machine code of NVRTC 13, 525 for that of NVRTC 12; Debian: nvidia-driver, Ubuntu: `sudo ubuntu-drivers install`); `tune --compile-only` works without it"));
   return out;
 }
 

@@ -3,9 +3,11 @@
 #include <boost/json/object.hpp>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/output.h"
 #include "cli/rebuild.h"
 #include "cli/stored.h"
@@ -94,6 +96,8 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
   cuda.kind = TargetKind::Cuda;
   const std::string host = measuring_host(cuda, options.device);
   std::map<std::string, OpenWorkload> open;
+  std::map<std::string, std::size_t> left;  // of each workload
+  for (const FinalistFile& finalist : finalists) ++left[finalist.workload];
   for (const FinalistFile& finalist : finalists) {
     std::optional<TraceFile> file = read_trace(finalist, options.folder);
     if (!file) return Usage;
@@ -116,6 +120,8 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
       workload->incumbent = finalist.kernel;
     }
     rows.push_back({&finalist, measured});
+    // Its data need not be made again by a worker that replaces this one.
+    if (--left[finalist.workload] == 0 && workload->start.task >= 0) measurer.end_task(workload->start.task);
   }
   return Ok;
 }
@@ -162,6 +168,20 @@ int exit_code_of(const std::vector<Row>& rows) {
   return Ok;
 }
 
+// What is wrong with the device is found before anything is stored: it is no failure of a kernel.
+std::string why_none_runs(const std::vector<FinalistFile>& finalists, int device) {
+  std::set<std::string> asked;
+  for (const FinalistFile& finalist : finalists) {
+    if (!asked.insert(cat(finalist.target, " ", finalist.nvrtc)).second) continue;
+    Source text{"target", finalist.target};
+    Diagnostics diagnostics(text);
+    std::optional<Target> target = parse_target(text.text, 0, diagnostics);
+    if (!target) return diagnostics.render();
+    if (std::string problem = why_no_device(*target, finalist.nvrtc, device); !problem.empty()) return problem;
+  }
+  return "";
+}
+
 int run_folder(const Options& options) {
   std::string error;
   std::optional<std::vector<FinalistFile>> finalists = read_finalists(options.folder, error);
@@ -171,9 +191,8 @@ int run_folder(const Options& options) {
   cuda.kind = TargetKind::Cuda;
   WorkerOptions worker = worker_options(cuda);
   worker.device = options.device;
-  DeviceList devices = list_devices(worker);
-  if (!devices.error.empty())
-    return say(cat(devices.error, "\n`tracewright doctor` says what is missing")), Environment;
+  if (std::string problem = why_none_runs(*finalists, options.device); !problem.empty())
+    return say(cat(problem, "\n`tracewright doctor` says what is missing")), Environment;
   WorkerStart started = start_worker(worker);
   if (!started.measurer) return say(started.error), Environment;
   std::optional<Database> database =

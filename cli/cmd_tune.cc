@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/compile_only.h"
@@ -244,7 +245,9 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
 
 // Said before anything is searched.
 bool have_device(const Target& target) {
-  std::string problem = why_no_device(target);
+  std::string ignored, nvrtc;
+  if (target.kind == TargetKind::Cuda) nvrtc = cuda::nvrtc_version(ignored).value_or("");
+  std::string problem = why_no_device(target, nvrtc);
   if (problem.empty()) return true;
   if (target.kind == TargetKind::Cuda) problem += "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found elsewhere";
   return say(problem), false;

@@ -51,6 +51,7 @@ FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u
                    .program = to_hex(finalist.candidate.program),
                    .target = key.target,
                    .device = device->name,
+                   .nvrtc = cuda::nvrtc_version(errors).value_or(""),
                    .seed = seed,
                    .predicted_seconds = finalist.seconds,
                    .emulation = !finalist.is_checked ? "interrupted" : finalist.gate.not_run.empty() ? "right" : finalist.gate.not_run,

@@ -51,6 +51,7 @@ json::object to_json(const FinalistFile& finalist) {
       {"program", finalist.program},
       {"target", finalist.target},
       {"device", finalist.device},
+      {"nvrtc", finalist.nvrtc},
       {"seed", finalist.seed},
       {"predicted_us", finalist.predicted_seconds * 1e6},
       {"emulation", finalist.emulation},
@@ -85,6 +86,10 @@ class Reader {
     const json::value* found = object ? object->if_contains(key) : nullptr;
     if (object && !found) note(cat(path, ": missing"));
     return {found, path};
+  }
+  bool has(const Spot& of, const char* key) const {
+    const json::object* object = of.value ? of.value->if_object() : nullptr;
+    return object && object->contains(key);
   }
   std::vector<Spot> items(const Spot& of) {
     const json::array* array = of.value ? of.value->if_array() : nullptr;
@@ -215,6 +220,7 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
   out.program = reader.text(reader.member(at, "program"));
   out.target = reader.text(reader.member(at, "target"));
   out.device = reader.text(reader.member(at, "device"));
+  if (reader.has(at, "nvrtc")) out.nvrtc = reader.text(reader.member(at, "nvrtc"));
   out.predicted_seconds = reader.number(reader.member(at, "predicted_us")) * 1e-6;
   out.emulation = reader.text(reader.member(at, "emulation"));
   out.seed = reader.count(reader.member(at, "seed"));

@@ -1,7 +1,9 @@
 #include "runtime/found_device.h"
 
-#include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <set>
+#include <utility>
 
 #include "backends/device.h"
 #include "backends/target.h"
@@ -10,6 +12,24 @@
 #include "runtime/measurer.h"
 
 namespace tw {
+namespace {
+
+// In small letters, and each with the one behind it: "NVIDIA GeForce RTX 4090" is described as rtx4090.
+std::set<std::string> words_of(const std::string& line) {
+  std::set<std::string> out;
+  std::string word, before;
+  for (char c : line.substr(0, line.find('(')) + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c))) {
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!word.empty()) {
+      out.insert({word, before + word});
+      before = std::exchange(word, "");
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string capability_in(const std::string& line) {
   std::size_t begin = line.find("(sm_");
@@ -24,17 +44,26 @@ bool runs_on(std::string_view arch, std::string_view device) {
   return arch.substr(0, minor) == device.substr(0, minor) && arch[minor] <= device[minor];
 }
 
+int cuda_of_driver(const std::string& line) {
+  constexpr std::string_view kBefore = "driver for CUDA ";
+  std::size_t at = line.find(kBefore);
+  return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + kBefore.size());
+}
+
 FoundDevice found_device(const std::string& line) {
   FoundDevice out;
-  std::string capability = capability_in(line), name = line;
+  std::string capability = capability_in(line), errors;
   for (const std::string& arch : cuda_archs()) {
     if (runs_on(arch, capability)) out.arch = arch;
   }
-  // "NVIDIA GeForce RTX 4090" is described as rtx4090.
-  std::erase(name, ' ');
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const std::string& described : built_in_devices()) {
-    if (name.find(described) != std::string::npos) out.gpu = described;
+  std::set<std::string> words = words_of(line);
+  for (const char* smaller : {"mig", "laptop", "mobile"}) {
+    if (words.count(smaller)) return out;
+  }
+  for (const std::string& name : built_in_devices()) {
+    Target target;
+    target.kind = TargetKind::Cuda, target.gpu = name, target.arch = out.arch;
+    if (words.count(name) && device_of(target, errors)) out.gpu = name;
   }
   return out;
 }

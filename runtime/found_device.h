@@ -12,9 +12,12 @@ std::string capability_in(const std::string& line);
 // one not smaller; `a` asks for exactly that device (CUDA C++ Programming Guide, "Binary Compatibility").
 bool runs_on(std::string_view arch, std::string_view device);
 
+// 13 of the same line; 0 of one that names no driver.
+int cuda_of_driver(const std::string& line);
+
 struct FoundDevice {
   std::string arch;  // the best known one whose code runs there: sm_90a for sm_90; "" if there is none
-  std::string gpu;   // the built-in description (runtime/device_file.h) whose name is part of the device's; "" if there is none
+  std::string gpu;   // the built-in description (runtime/device_file.h) of that arch whose name is a word of the device's; "" if there is none, and of parts of a GPU
 };
 FoundDevice found_device(const std::string& line);
 

@@ -185,8 +185,8 @@ class WorkerMeasurer final : public Measurer {
         result.message = cat("the worker of the device died of signal ", signal, " (", strsignal(signal), ")");
       }
     }
-    // After a hang the worker of a device has ended itself; after a fault its context is good for nothing.
-    bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash;
+    // After a hang the worker of a device has ended itself; after a fault, or where it takes no data, its context is good for nothing.
+    bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash || result.status == MeasureStatus::WorkerLost;
     if (options_.device >= 0 && is_spoilt) worker_.reset();
     double& smallest = open.incumbent_seconds;
     if (result.incumbent_seconds > 0)
@@ -228,7 +228,7 @@ class WorkerMeasurer final : public Measurer {
   TaskStart send_task(const BeginTaskMessage& message) {
     std::string payload;
     TaskStart started;
-    double limit = 60 + options_.reference_timeout_seconds;
+    double limit = 60 + 2 * options_.reference_timeout_seconds;  // on two sets of data
     bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload,
                          limit) &&
                 decode(payload, started);

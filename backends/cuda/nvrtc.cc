@@ -32,7 +32,10 @@ struct Loading {
   std::string error, place;
 
   Loading() {
-    void* library = open_toolkit_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, RTLD_NOW | RTLD_LOCAL, place, error);
+    const char* named = std::getenv("TRACEWRIGHT_NVRTC");
+    std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+    if (named) names = {named};
+    void* library = open_toolkit_library(names, RTLD_NOW | RTLD_LOCAL, place, error);
     if (!library) {
       error = cat("NVRTC: ", error, "; it is part of the CUDA toolkit");
       return;

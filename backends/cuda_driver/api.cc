@@ -14,13 +14,8 @@ struct Loading {
   std::string error;
 
   Loading() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      error =
-          "there is no CUDA driver (libcuda.so.1); it comes with the driver of an NVIDIA GPU: sudo apt install "
-          "nvidia-driver";
-      return;
-    }
+    void* library = open_driver();
+    if (!library) return;
     load_all(library);
     if (!error.empty()) return;
     if (Code code = api.init(0); code != 0) {
@@ -33,6 +28,20 @@ struct Loading {
  private:
   // The oldest CUDA whose driver has every function.
   static constexpr const char* kNeeded = "; a driver for CUDA 12 or newer is needed";
+
+  // In the library path, and where containers, WSL and NixOS have it.
+  void* open_driver() {
+    std::string refused;
+    for (const char* folder : {"", "/usr/local/nvidia/lib64/", "/usr/lib/wsl/lib/", "/usr/lib64-nvidia/", "/run/opengl-driver/lib/"}) {
+      std::string path = cat(folder, "libcuda.so.1");
+      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      std::string why = dlerror();
+      if (why.find("No such file") == std::string::npos && refused.empty()) refused = why;
+    }
+    error = refused.empty() ? "there is no CUDA driver (libcuda.so.1); it comes with the driver of an NVIDIA GPU: sudo apt install nvidia-driver"
+                            : cat("the CUDA driver cannot be opened: ", refused);
+    return nullptr;
+  }
 
   void load_all(void* library) {
     auto load = [&](auto& function, const char* name) {

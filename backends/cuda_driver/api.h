@@ -12,7 +12,7 @@ using Handle = void*;                // of a context, stream, module, function, 
 using Address = unsigned long long;  // CUdeviceptr
 
 // Result codes that are told apart.
-enum : Code { OutOfMemory = 2, OutOfResources = 701, FirstFault = 700, LastFault = 720 };
+enum : Code { OutOfMemory = 2 };
 
 enum Attribute : int { L2Bytes = 38, ComputeMajor = 75, ComputeMinor = 76 };  // CUdevice_attribute
 enum FunctionAttribute : int { DynamicSharedBytes = 8 };        // CUfunction_attribute

@@ -13,6 +13,7 @@
 namespace tw::device {
 
 const char* const kKind = "OpenCL";
+const bool kTimesAreTheDevices = false;
 
 struct Device::State {
   std::string name;
@@ -175,6 +176,8 @@ Device::~Device() {
   if (state_->queue) cl().release_command_queue(state_->queue);
   if (state_->context) cl().release_context(state_->context);
 }
+
+bool Device::answers() const { return cl().finish(state_->queue) == CL_SUCCESS; }
 
 Memory::Memory(Device& device, i64 bytes) : bytes_(bytes) {
   cl_int code = CL_SUCCESS;

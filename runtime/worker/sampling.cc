@@ -63,7 +63,7 @@ struct Sampler {
         static_cast<double>(after.waited - before.waited) > kWaitedPart * static_cast<double>(took);
     if (returned != 0 && log.returned == 0 && &kernel == &candidate) log.returned = returned;
     Sample sample{took, calls, static_cast<std::int16_t>(pair), kind,
-                  after.preempted != before.preempted || waited};
+                  !kernel.is_undisturbed && (after.preempted != before.preempted || waited)};
     if (log.count < kMaxSamples) log.samples[log.count++] = sample;
     return sample;
   }

@@ -26,6 +26,7 @@ struct BoundKernel {
   void* pool = nullptr;
   // Runs `calls` calls and takes their time by a clock of its own; returns what `run` does. Null: one by one, by wall clock.
   std::int32_t (*timed)(void* pool, int calls, i64& nanoseconds) = nullptr;
+  bool is_undisturbed = false;  // that clock is a device's: what becomes of this process meanwhile is not in the time
   std::int32_t call() const { return run(buffers, scratch, parallel_for, pool); }
 };
 

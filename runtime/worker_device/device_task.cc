@@ -39,7 +39,23 @@ std::int32_t run_timed(void* kernel, int calls, i64& nanoseconds) {
   return static_cast<device::LoadedKernel*>(kernel)->run(calls, nanoseconds);
 }
 
-BoundKernel sampled(device::LoadedKernel& kernel) { return {.pool = &kernel, .timed = run_timed}; }
+BoundKernel sampled(device::LoadedKernel& kernel) {
+  return {.pool = &kernel, .timed = run_timed, .is_undisturbed = device::kTimesAreTheDevices};
+}
+
+// A device that has waited for the host needs a while for its clock rate: until two samples agree, or so long. 0, or the driver's answer.
+int warm_up(device::LoadedKernel& kernel) {
+  constexpr double kSeconds = 0.05, kSampleNanoseconds = 5e5, kAgree = 0.02;
+  constexpr int kMostCalls = 64;
+  i64 begin = monotonic_nanoseconds(), took = 0;
+  int code = kernel.run(1, took);
+  int calls = static_cast<int>(std::clamp(kSampleNanoseconds / static_cast<double>(std::max<i64>(took, 1)), 1.0, double{kMostCalls}));
+  for (i64 before = 0; code == 0 && static_cast<double>(monotonic_nanoseconds() - begin) < kSeconds * 1e9; before = took) {
+    code = kernel.run(calls, took);
+    if (std::abs(static_cast<double>(took - before)) < kAgree * static_cast<double>(took)) break;
+  }
+  return code;
+}
 
 bool fail_run(MeasureResult& result, int code) {
   constexpr MeasureStatus kStatus[] = {MeasureStatus::BuildError, MeasureStatus::OutOfMemory, MeasureStatus::Crash};
@@ -207,13 +223,14 @@ bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_sec
   auto log = std::make_unique<SampleLog>();
   BoundKernel timed = sampled(*candidate.kernel), other;
   if (incumbent) other = sampled(*incumbent->kernel);
+  if (int code = device::kTimesAreTheDevices ? warm_up(*candidate.kernel) : 0; code != 0) return fail_run(result, code);
   take_samples(timed, incumbent ? &other : nullptr, options, worker_.schedstat, *log);
   if (log->returned != 0) return fail_run(result, log->returned);
   std::vector<Sample> samples(log->samples, log->samples + log->count);
   evaluate_samples(samples, options, incumbent != nullptr, incumbent_seconds, result);
   for (int i = 0; i < kDeviceTimings; ++i) {
     double seconds = 0;
-    if (candidate.kernel->run(seconds) != 0) break;
+    if (int code = candidate.kernel->run(seconds); code != 0) return fail_run(result, code);
     result.device_seconds = i == 0 ? seconds : std::min(result.device_seconds, seconds);
   }
   return true;
@@ -248,15 +265,27 @@ void DeviceTask::expect(double seconds, const char* doing, double limit) {
 
 MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
                                   const MeasureOptions& options) {
-  MeasureResult result;
   i64 begin = monotonic_nanoseconds();
+  MeasureResult result = check_and_time(candidate, incumbent, incumbent_seconds, options);
+  // Whatever was found: nothing can be measured with a device that answers no more, and the next kernel shall not be blamed for it.
+  expect(options.timeout_seconds, "let go of the device", options.timeout_seconds);
+  if (result.status != MeasureStatus::WorkerLost && !worker_.gpu.answers())
+    fail(result, MeasureStatus::Crash, cat("the device answers no more", result.message.empty() ? "" : ": ", result.message));
+  worker_.watchdog.rest();
+  result.spent_seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+  return result;
+}
+
+MeasureResult DeviceTask::check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options) {
+  MeasureResult result;
   expect(kBuildSeconds, "compile", kBuildSeconds);
   std::shared_ptr<Loaded> loaded = load(candidate, result), other;
   if (loaded && incumbent && options.time) {
     MeasureResult ignored;
     other = load(*incumbent, ignored);
     // Its packed operands must hold the data that is on the device.
-    if (other && other != incumbent_ && upload(0)) other->kernel->prepack(), other->kernel->run();
+    bool is_ready = !other || other == incumbent_ || (upload(0) && other->kernel->prepack() == 0 && other->kernel->run() == 0);
+    if (!is_ready) return fail(result, MeasureStatus::WorkerLost, "the best kernel so far does not run any more"), result;
     incumbent_ = other;
   }
   if (loaded) {
@@ -268,7 +297,8 @@ MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbe
     if (good) result.status = MeasureStatus::Ok;
     if (good && options.single_call_seconds > 0 && took > options.single_call_seconds) {
       double seconds = 0;
-      good = loaded->kernel->run(seconds) == 0;
+      int code = loaded->kernel->run(seconds);
+      good = code == 0 || fail_run(result, code);
       result.seconds = result.min_seconds = result.median_seconds = result.lower_quartile = result.upper_quartile =
           result.device_seconds = seconds;
       result.pairs = 1;
@@ -286,8 +316,6 @@ MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbe
     upload(0);
     if (incumbent_ && incumbent_ == loaded) incumbent_->kernel->prepack();
   }
-  worker_.watchdog.rest();
-  result.spent_seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
   return result;
 }
 

@@ -42,6 +42,7 @@ class DeviceTask {
   TaskFailure run_reference(const Kernel& reference, double& seconds);
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
+  MeasureResult check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options);
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
   bool compare(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
   bool poison_outputs();

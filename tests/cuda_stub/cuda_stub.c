@@ -2,9 +2,10 @@
  * in the host's, runs no machine code, and says nothing about speed. A launch with three pointers computes C = A * B of the sizes in
  * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do; with TW_STUB_SOFTMAX ("M,N") one with two pointers softmax of rows. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
  * in it to its fourth parameter: 8 bytes of length, then the data; TW_STUB_PLACE, the path of another file, keeps the place for the next process. TW_STUB_SHARED: the shared memory that
- * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
+ * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_CUDA: the driver's CUDA, "12040" (13000). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
  * "wrong", "outside", "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process, or, with TW_STUB_COUNTS,
- * not before more than so many "loads" of modules or "copies" within the device were asked for; with TW_STUB_ONCE, the path of a file, only
+ * not before more than so many "loads" of modules or "copies" within the device were asked for, or only in graphs with one launch ("alone"); TW_STUB_CODE: what
+ * "illegal" answers (700); with TW_STUB_ONCE, the path of a file, only
  * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write. Built with
  * TW_STUB_OLD it lacks a function, as an old driver does.
  */
@@ -33,13 +34,13 @@ static int broken = 0; /* the code that every call answers with from now on */
 static Graph* recording = NULL;
 static int is_cold = 0; /* nothing but a large write has been in the caches */
 
-static int loads = 0, copies = 0;
+static int loads = 0, copies = 0, is_alone = 0;
 
 static int has_fault(const char* name) {
   static int times = 0;
   const char *fault = getenv("TW_STUB_FAULT"), *after = getenv("TW_STUB_AFTER"), *once = getenv("TW_STUB_ONCE"), *counts = getenv("TW_STUB_COUNTS");
   if (!fault || strcmp(fault, name) != 0) return 0;
-  if (counts && (strcmp(counts, "loads") == 0 ? loads : copies) <= (after ? atoi(after) : 0)) return 0;
+  if (counts && strcmp(counts, "alone") == 0 ? !is_alone : counts && (strcmp(counts, "loads") == 0 ? loads : copies) <= (after ? atoi(after) : 0)) return 0;
   if (!counts && after && times++ < atoi(after)) return 0;
   return !once || unlink(once) == 0;
 }
@@ -82,7 +83,7 @@ static int run(void* const* pointers) {
   float* c = pointers[2];
   if (has_fault("crash")) abort();
   if (has_fault("exit")) _exit(7);
-  if (has_fault("illegal")) return broken = 700;
+  if (has_fault("illegal")) return broken = getenv("TW_STUB_CODE") ? atoi(getenv("TW_STUB_CODE")) : 700;
   if (outputs || has_fault("idle")) return 0;
   if (is_cold && getenv("TW_STUB_COLD")) usleep((unsigned)atoi(getenv("TW_STUB_COLD")));
   is_cold = 0;
@@ -104,7 +105,7 @@ static int run(void* const* pointers) {
 int cuInit(unsigned flags) { return (void)flags, has_fault("init") ? 999 : 0; }
 /* NVRTC asks a driver that it finds for more; there is nothing. */
 int cuGetExportTable(const void** table, const void* id) { return (void)id, *table = NULL, 500; }
-int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuDriverGetVersion(int* version) { return *version = getenv("TW_STUB_CUDA") ? atoi(getenv("TW_STUB_CUDA")) : 13000, 0; }
 int cuGetErrorName(int code, const char** text) { return (void)code, *text = "CUDA_ERROR", 0; }
 int cuGetErrorString(int code, const char** text) {
   *text = code == 700 ? "an illegal memory access was encountered" : code == 2 ? "out of memory" : "unknown error";
@@ -113,9 +114,9 @@ int cuGetErrorString(int code, const char** text) {
 int cuDeviceGetCount(int* count) { return *count = has_fault("none") ? 0 : 1, 0; }
 int cuDeviceGet(int* device, int index) { return *device = index, index == 0 ? 0 : 101; }
 int cuDeviceGetName(char* name, int bytes, int device) { return (void)device, snprintf(name, (size_t)bytes, "Stub GPU"), 0; }
+static int arch(void) { return getenv("TW_STUB_ARCH") ? atoi(getenv("TW_STUB_ARCH")) : 80; }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  int arch = getenv("TW_STUB_ARCH") ? atoi(getenv("TW_STUB_ARCH")) : 80;
-  return (void)device, *value = attribute == 75 ? arch / 10 : attribute == 76 ? arch % 10 : 0, 0;
+  return (void)device, *value = attribute == 75 ? arch() / 10 : attribute == 76 ? arch() % 10 : 0, 0;
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = (size_t)1 << 30, 0; }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, *context = &broken, 0; }
@@ -147,7 +148,9 @@ int cuGraphExecDestroy(void* executable) { return free(executable), broken; }
 int cuGraphLaunch(void* executable, void* stream) {
   Graph* graph = executable;
   (void)stream;
+  is_alone = graph->count == 1;
   for (int i = 0; i < graph->count && broken == 0; ++i) run(graph->pointers[i]);
+  is_alone = 0;
   return broken;
 }
 int cuEventCreate(void** event, unsigned flags) { return (void)flags, *event = calloc(1, sizeof(struct timespec)), broken; }
@@ -181,7 +184,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) { retur
 static unsigned dynamic_limit = 48 << 10; /* what the latest function with an attribute may have */
 int cuFuncSetAttribute(void* function, int attribute, int value) {
   (void)function;
-  if (attribute == 8 && value > 227 << 10) return 1;
+  if (attribute == 8 && value > (arch() == 90 ? 227 : 163) << 10) return 1;
   if (attribute == 8) dynamic_limit = (unsigned)value;
   return broken;
 }

@@ -255,6 +255,38 @@ TEST_F(RunManifest, FaultsAreRecordedAndTheNextOneRuns) {
   }
 }
 
+// Not all codes that end a context are those of a kernel, and some come when a kernel has been checked and timed: the next one has a worker that works.
+TEST_F(RunManifest, ADeadContextIsNoFailureOfTheNextKernel) {
+  for (const char* when : {"TW_STUB_CODE=226", "TW_STUB_CODE=810", "TW_STUB_CODE=1", "TW_STUB_COUNTS=alone"}) {
+    once();
+    test::Finished finished = run({"TW_STUB_FAULT=illegal", when});
+    std::vector<std::string> found = statuses(finished);
+    ASSERT_EQ(found.size(), 3u) << when << finished.out;
+    EXPECT_EQ(found[0], "crash") << when << finished.out;
+    for (std::size_t i = 1; i < found.size(); ++i) EXPECT_TRUE(found[i] == "ok" || found[i] == "noisy") << when << ": " << found[i];
+    EXPECT_NE(finished.out.find("the device answers no more"), std::string::npos) << when << finished.out;
+  }
+}
+
+// Said before anything is stored: it is no failure of the kernels.
+TEST_F(RunManifest, ADeviceThatDoesNotRunThemIsSaidFirst) {
+  struct Row {
+    std::vector<std::string> environment, words;
+    const char* message;
+  };
+  std::filesystem::remove(folder_.path() + "/once");
+  for (const Row& row : {Row{{"TW_STUB_ARCH=90"}, {}, "kernels for sm_80 do not run on device 0 "}, Row{{}, {"--device", "3"}, "there is no CUDA device 3"},
+                         Row{{"TW_STUB_CUDA=11080"}, {}, "machine code of NVRTC 1"}}) {
+    std::vector<std::string> words = {"run-manifest", "out", "--database", "none.db"}, environment = row.environment;
+    words.insert(words.end(), row.words.begin(), row.words.end());
+    environment.insert(environment.end(), {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32"});
+    test::Finished finished = test::tracewright(words, {.folder = folder_.path(), .environment = environment});
+    EXPECT_EQ(finished.code, 3) << finished.out << finished.err;
+    EXPECT_NE(finished.err.find(row.message), std::string::npos) << finished.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/none.db"));
+  }
+}
+
 // A kernel that does nothing any more once it has run a few times: its cold calls come last and find poison in the output.
 TEST_F(RunManifest, WorkLeftOutLaterIsFound) {
   std::filesystem::remove(folder_.path() + "/once");
@@ -396,7 +428,7 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
 TEST(TuneOnCuda, AnArchThatTheDeviceDoesNotRunIsSaidFirst) {
   struct Case { const char *arch, *device, *said; };
   for (Case c : {Case{"sm_80", "90", "kernels for sm_80 do not run on device 0 "}, Case{"sm_90a", "80", "kernels for sm_90a do not run on device 0 "},
-                 Case{"sm_89", "86", "write `arch: sm_86`"}, Case{"sm_90", "80", "kernels for sm_90 do not run"}, Case{"sm_80", "90", "write `arch: sm_90a`"}}) {
+                 Case{"sm_89", "86", "`arch: sm_86`"}, Case{"sm_90", "80", "kernels for sm_90 do not run"}, Case{"sm_80", "90", "write `device: auto` or `arch: sm_90a`"}}) {
     test::TemporaryDirectory folder;
     test::write_file(folder.path() + "/list.yaml", cat("version: 1\ntarget: {kind: cuda, arch: ", c.arch, "}\ntasks:\n  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}}\n"));
     test::Finished tuned = test::tracewright({"tune", "list.yaml", "--database", "list.db"},
