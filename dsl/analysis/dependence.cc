@@ -119,25 +119,6 @@ Status carries_nothing(Arena& arena, const Program& program, const Block* block,
   return ok();
 }
 
-Status check_writes(Arena& arena, const Program& program, const For* loop, const VarRanges& around,
-                    bool private_buffers) {
-  List<const Block*> below = blocks_in(loop);
-  for (const Block* block : below) {
-    TW_TRY_STATUS(feeds_only_spatial(block, loop));
-    TW_TRY_STATUS(carries_nothing(arena, program, block, loop, around, below));
-    if (loop->extent == 1) continue;
-    for (const Buffer* buffer : buffers_written(block)) {
-      if (private_buffers && is_private_to(program, buffer, below)) continue;
-      if (writes_are_apart(arena, block, buffer, loop, around)) continue;
-      return reject("several iterations of loop `{a}` may write the same elements of `{b}`", loop->var->name,
-                    buffer->name)
-          .about_loop(loop->id.value)
-          .about_block(block->id.value);
-    }
-  }
-  return ok();
-}
-
 // Loops that run more than once and write the same elements in each iteration.
 int loops_that_repeat(const Block* writer, const Buffer* buffer, const List<const For*>& loops) {
   auto repeats = [&](const For* loop) { return loop->extent > 1 && !writes_depend_on(writer, buffer, loop); };
@@ -163,6 +144,38 @@ bool reads_own_elements(Arena& arena, const Stmt* body, const List<const Block*>
     covered = covered || covers;
   }
   return covered && all_own;
+}
+
+// Is it in registers, of which each work-item has its own, and does each iteration write what it reads before it does?
+bool is_each_items_own(Arena& arena, const Program& program, const Buffer* buffer, const For* loop, VarRanges around,
+                       const List<const Block*>& below) {
+  bool is_local = buffer->scope == Scope::Local || buffer->scope == Scope::Register;
+  if (!is_local || !is_private_to(program, buffer, below)) return false;
+  around.set_extent(loop->var, loop->extent);
+  return std::all_of(below.begin(), below.end(), [&](const Block* block) {
+    if (writes_buffer(block, buffer)) return !reads_buffer(block, buffer) && !(block->predicate && uses(block->predicate, loop->var));
+    return !reads_buffer(block, buffer) || reads_own_elements(arena, loop->body, below, block, buffer, {loop}, around, 0);
+  });
+}
+
+Status check_writes(Arena& arena, const Program& program, const For* loop, const VarRanges& around,
+                    bool private_buffers) {
+  List<const Block*> below = blocks_in(loop);
+  for (const Block* block : below) {
+    TW_TRY_STATUS(feeds_only_spatial(block, loop));
+    TW_TRY_STATUS(carries_nothing(arena, program, block, loop, around, below));
+    if (loop->extent == 1) continue;
+    for (const Buffer* buffer : buffers_written(block)) {
+      if (private_buffers && is_private_to(program, buffer, below)) continue;
+      if (writes_are_apart(arena, block, buffer, loop, around)) continue;
+      if (is_each_items_own(arena, program, buffer, loop, around, below)) continue;
+      return reject("several iterations of loop `{a}` may write the same elements of `{b}`", loop->var->name,
+                    buffer->name)
+          .about_loop(loop->id.value)
+          .about_block(block->id.value);
+    }
+  }
+  return ok();
 }
 
 // A block of several statements may hand on what it writes from point to point.

@@ -192,6 +192,61 @@ void make_rows(Case& out) {
   draw_by(drawn == 4 ? "parts_of_rows" : "rows_of_groups", out, rng);
 }
 
+// Sums that are no product of matrices: of a matrix and a vector that all rows share, of everything, and across rows.
+constexpr const char* kSums = R"(
+workload matrix_vector(M: int, N: int, T: type) {
+  input W: T[M, N], X: T[N]
+  S[i: M] = sum(k: N) f32(W[i, k]) * f32(X[k])
+  output Y: T[i: M] = T(S[i])
+}
+workload vector_matrix(M: int, N: int, T: type) {
+  input X: T[M], W: T[M, N]
+  S[j: N] = sum(k: M) f32(W[k, j]) * f32(X[k])
+  output Y: T[j: N] = T(S[j])
+}
+workload whole(M: int, N: int, T: type) {
+  input X: T[M, N]
+  S[] = sum(i: M, k: N) f32(X[i, k])
+  output Y: f32[] = max(S[], 1.0)
+}
+workload normalised(M: int, N: int, T: type) {
+  input X: T[M * N]
+  S[] = max(k: M * N) f32(X[k])
+  output Y: T[i: M * N] = T(f32(X[i]) - S[])
+}
+workload statistics(M: int, N: int, T: type) {
+  input X: T[M, N]
+  S[j: N] = sum(i: M) f32(X[i, j])
+  Q[j: N] = max(i: M) f32(X[i, j])
+  output Y: f32[j: N] = Q[j] - S[j]
+}
+)";
+
+void make_sums(Case& out) {
+  Rng rng(out.seed, 8);
+  struct Kind {
+    const char *name, *rule;
+    i64 rows, columns;  // at most
+  };
+  const Kind kinds[] = {{"matrix_vector", "rows_of_groups", 9, 700}, {"vector_matrix", "parts_of_sums", 700, 9},  {"whole", "rows_of_groups", 3, 600},
+                        {"whole", "parts_of_rows", 32, 1024},         {"normalised", "rows_of_groups", 3, 600}, {"statistics", "parts_of_sums", 700, 9}};
+  const DType types[] = {DType::F32, DType::F16, DType::BF16};
+  const Kind& kind = kinds[rng.below(6)];
+  bool is_in_parts = kind.rule == std::string_view("parts_of_rows");
+  i64 m = is_in_parts ? kind.rows : kind.rows < 100 ? 1 + rng.below(kind.rows) : 8 * (16 + rng.below(70));
+  i64 n = is_in_parts ? kind.columns : kind.columns < 100 ? 1 + rng.below(kind.columns) : rng.below(2) ? 8 * (2 + rng.below(80)) : 16 + rng.below(600);
+  WorkloadArguments arguments{{"M", m}, {"N", n}, {"T", types[rng.below(3)]}};
+  out.least_tolerance = 1e-2;
+  static const Source source{"sums", kSums};
+  Diagnostics diagnostics(source);
+  static const WorkloadModule module = parse_workloads(source, diagnostics);
+  std::optional<OwnedProgram> made = instantiate(module, kind.name, arguments, {}, diagnostics);
+  ASSERT_TRUE(made) << diagnostics.render();
+  out.use = cat(kind.name, "(M = ", m, ", N = ", n, ") by ", kind.rule);
+  out.base = std::move(*made);
+  draw_by(kind.rule, out, rng);
+}
+
 // Products and convolutions of halves, and products of bytes and of floats that may be rounded, by matrix instructions.
 void make_mma(Case& out) {
   Rng rng(out.seed, 3);
@@ -445,6 +500,14 @@ TEST_F(EmulatedSpace, RowsComputeWhatTheInterpreterSays) {
   if (is_one_case()) return;
   EXPECT_GE(count.with_barriers, count.kernels / 2);
   EXPECT_GE(count.operators.size(), 4u);
+  EXPECT_EQ(count.refused, 0);
+}
+
+TEST_F(EmulatedSpace, SumsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_sums, 30);
+  if (is_one_case()) return;
+  EXPECT_GE(count.with_barriers, count.kernels / 4);
+  EXPECT_EQ(count.operators.size(), 5u);
   EXPECT_EQ(count.refused, 0);
 }
 
