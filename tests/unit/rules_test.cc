@@ -334,8 +334,30 @@ workload whole() {
   output Y: f32[] = sum(k: 200) X[k] * X[k]
 })";
 
-OwnedProgram rows_program(const std::string& name) {
-  Source source{"rows.tw", kRows};
+// Sums across rows: with a tail of columns, of several loops, two of one input, of halves.
+constexpr const char* kColumns = R"(workload vector_matrix() {
+  input X: f32[130], W: f32[130, 37]
+  output Y: f32[j: 37] = sum(k: 130) X[k] * W[k, j]
+}
+workload statistics() {
+  input X: f32[4, 6, 8, 16]
+  S[c: 16] = sum(n: 4, h: 6, w: 8) X[n, h, w, c]
+  Q[c: 16] = sum(n: 4, h: 6, w: 8) X[n, h, w, c] * X[n, h, w, c]
+  output M: f32[c: 16] = S[c] / 192.0
+  output V: f32[c: 16] = Q[c] / 192.0 - S[c] * S[c] / 36864.0
+}
+workload gradient() {
+  input G: f16[2, 128, 40]
+  S[b: 2, j: 40] = sum(i: 128) f32(G[b, i, j])
+  output B: f16[b: 2, j: 40] = f16(S[b, j])
+}
+workload highest() {
+  input X: f32[200, 24]
+  output Y: f32[j: 24] = max(i: 200) X[i, j]
+})";
+
+OwnedProgram program_of(const char* text, const std::string& name) {
+  Source source{"sums.tw", text};
   Diagnostics diagnostics(source);
   std::optional<OwnedProgram> program = instantiate(parse_workloads(source, diagnostics), name, {}, {}, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
@@ -345,18 +367,42 @@ OwnedProgram rows_program(const std::string& name) {
 TEST(Rows, DrawsComputeTheSame) {
   Drawn drawn;
   for (const char* name : {"heads_softmax", "one_head", "scores", "activation", "residual", "vector_product", "whole"}) {
-    for (const char* set : {"cpu", "opencl"}) check_space(rows_program(name), cat(name, " ", set), set, 2, drawn);
+    for (const char* set : {"cpu", "opencl"}) check_space(program_of(kRows, name), cat(name, " ", set), set, 2, drawn);
   }
   EXPECT_GT(drawn.draws, 30);
   EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
   EXPECT_EQ(drawn.lowered, drawn.draws) << drawn.unlowered;
 }
 
+TEST(ColumnSums, DrawsComputeTheSame) {
+  Drawn drawn;
+  for (const char* name : {"vector_matrix", "statistics", "gradient", "highest"}) {
+    for (int threads : {1, 2, 3}) check_space(program_of(kColumns, name), cat(name, " for ", threads), "cpu", threads, drawn);
+  }
+  EXPECT_GT(drawn.draws, 40);
+  EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
+  EXPECT_EQ(drawn.lowered, drawn.draws) << drawn.unlowered;
+}
+
+// Both forks: all rows by one thread, and parts of them; sums are in registers, columns in vectors.
+TEST(ColumnSums, AreVectorsInRegisters) {
+  rules::Library library = rules::Library::built_in();
+  OwnedProgram made = program_of(kColumns, "vector_matrix");
+  std::string errors;
+  Space space = build_space(made.program, *library.find_set("cpu"), library, {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
+  ASSERT_EQ(space.sketches.size(), 2u) << errors;
+  for (const Sketch& sketch : space.sketches) {
+    std::string trace = sketch.trace.print();
+    EXPECT_EQ(trace.find("split_k(") != std::string::npos, &sketch == &space.sketches[1]) << trace;
+    for (const char* word : {"promote(", "vectorize(", "parallel("}) EXPECT_NE(trace.find(word), std::string::npos) << trace;
+  }
+}
+
 // All stages of softmax and the norms are in one loop over rows, which threads share.
 TEST(Rows, AreComputedTogether) {
   rules::Library library = rules::Library::built_in();
   OwnedProgram programs[] = {workload("softmax", {{"M", i64{8}}, {"N", i64{64}}}), workload("layernorm", {{"M", i64{8}}, {"N", i64{64}}}),
-                             workload("rmsnorm", {{"M", i64{8}}, {"N", i64{64}}}), rows_program("heads_softmax"), rows_program("one_head")};
+                             workload("rmsnorm", {{"M", i64{8}}, {"N", i64{64}}}), program_of(kRows, "heads_softmax"), program_of(kRows, "one_head")};
   for (const OwnedProgram& made : programs) {
     std::string errors;
     Space space = build_space(made.program, *library.find_set("cpu"), library, {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
