@@ -250,6 +250,31 @@ tasks:
   EXPECT_EQ(reject.at("count"), 1);
 }
 
+// A rule may apply and do nothing, in all forks or in some.
+TEST_F(Check, ExplainSaysWhichRulesChangeNothing) {
+  write("idle.tw", R"(rule idle(b: block)
+  when is_reduction(b)
+{
+  if extent(spatial_loops(b)[0]) > 1000 { parallel(spatial_loops(b)[0]) }
+}
+rule perhaps(b: block)
+  when is_reduction(b)
+{
+  either { skip } or { parallel(spatial_loops(b)[0]) }
+}
+rules idle_ones { idle; perhaps }
+)");
+  write("list.yaml", "version: 1\nmodules: [idle.tw]\nrules: idle_ones\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n");
+  Finished finished = run({"explain", "list.yaml", "--draws", "10"});
+  EXPECT_NE(finished.out.find("idle     Y      yes      1 of 1 forks kept, none changed\n"
+                              "perhaps  Y      yes      2 of 2 forks kept, 1 changed\n"), std::string::npos) << finished.out << finished.err;
+  boost::json::object json = json_of(run({"explain", "list.yaml", "--json"}));
+  const boost::json::array& rules = json.at("tasks").at(0).at("rules").as_array();
+  ASSERT_EQ(rules.size(), 2u) << json;
+  EXPECT_EQ(rules[0].at("changed"), 0);
+  EXPECT_EQ(rules[1].at("changed"), 1);
+}
+
 TEST_F(Check, ExplainCountsRejectedDrawsOfARule) {
   write("odd.tw", R"(rule odd(b: block)
   when is_reduction(b)
