@@ -17,6 +17,16 @@ namespace tw::cli {
 
 void say(const std::string& text) { std::fprintf(stderr, "tracewright: %s\n", text.c_str()); }
 
+namespace {
+
+// A number, perhaps with a unit: "17", "1.43 ms"; not "1 of 2 forks".
+bool is_quantity(const std::string& cell) {
+  bool begins_as_number = !cell.empty() && std::string("-0123456789").find(cell[0]) != std::string::npos;
+  return begins_as_number && std::count(cell.begin(), cell.end(), ' ') <= 1;
+}
+
+}  // namespace
+
 void print_table(const std::vector<std::string>& head,
                  const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
@@ -25,8 +35,7 @@ void print_table(const std::vector<std::string>& head,
     std::size_t width = head[column].size();
     for (const std::vector<std::string>& row : rows) width = std::max(width, row[column].size());
     widths.push_back(width);
-    numeric.push_back(!rows.empty() && !rows[0][column].empty() &&
-                      std::string("-0123456789").find(rows[0][column][0]) != std::string::npos);
+    numeric.push_back(!rows.empty() && is_quantity(rows[0][column]));
   }
   auto print_row = [&](const std::vector<std::string>& row) {
     std::string line;

@@ -266,8 +266,8 @@ rules idle_ones { idle; perhaps }
 )");
   write("list.yaml", "version: 1\nmodules: [idle.tw]\nrules: idle_ones\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n");
   Finished finished = run({"explain", "list.yaml", "--draws", "10"});
-  EXPECT_NE(finished.out.find("idle     Y      yes      1 of 1 forks kept, none changed\n"
-                              "perhaps  Y      yes      2 of 2 forks kept, 1 changed\n"), std::string::npos) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("idle     C      yes      1 of 1 forks kept, none changed\n"
+                              "perhaps  C      yes      2 of 2 forks kept, 1 changed\n"), std::string::npos) << finished.out << finished.err;
   boost::json::object json = json_of(run({"explain", "list.yaml", "--json"}));
   const boost::json::array& rules = json.at("tasks").at(0).at("rules").as_array();
   ASSERT_EQ(rules.size(), 2u) << json;
