@@ -214,6 +214,11 @@ workload normalised(M: int, N: int, T: type) {
   S[] = max(k: M * N) f32(X[k])
   output Y: T[i: M * N] = T(f32(X[i]) - S[])
 }
+workload one_row(M: int, N: int, T: type) {
+  input X: T[1, N], W: T[M, N]
+  S[i: 1, j: M] = sum(k: N) f32(X[i, k]) * f32(W[j, k])
+  output Y: T[i: 1, j: M] = T(S[i, j])
+}
 workload statistics(M: int, N: int, T: type) {
   input X: T[M, N]
   S[j: N] = sum(i: M) f32(X[i, j])
@@ -229,9 +234,10 @@ void make_sums(Case& out) {
     i64 rows, columns;  // at most
   };
   const Kind kinds[] = {{"matrix_vector", "rows_of_groups", 9, 700}, {"vector_matrix", "parts_of_sums", 700, 9},  {"whole", "rows_of_groups", 3, 600},
-                        {"whole", "parts_of_rows", 32, 1024},         {"normalised", "rows_of_groups", 3, 600}, {"statistics", "parts_of_sums", 700, 9}};
+                        {"whole", "parts_of_rows", 32, 1024},         {"normalised", "rows_of_groups", 3, 600}, {"statistics", "parts_of_sums", 700, 9},
+                        {"one_row", "rows_of_groups", 9, 700}};
   const DType types[] = {DType::F32, DType::F16, DType::BF16};
-  const Kind& kind = kinds[rng.below(6)];
+  const Kind& kind = kinds[rng.below(7)];
   bool is_in_parts = kind.rule == std::string_view("parts_of_rows");
   i64 m = is_in_parts ? kind.rows : kind.rows < 100 ? 1 + rng.below(kind.rows) : 8 * (16 + rng.below(70));
   i64 n = is_in_parts ? kind.columns : kind.columns < 100 ? 1 + rng.below(kind.columns) : rng.below(2) ? 8 * (2 + rng.below(80)) : 16 + rng.below(600);
@@ -507,7 +513,7 @@ TEST_F(EmulatedSpace, SumsComputeWhatTheInterpreterSays) {
   Count count = run_cases(make_sums, 30);
   if (is_one_case()) return;
   EXPECT_GE(count.with_barriers, count.kernels / 4);
-  EXPECT_EQ(count.operators.size(), 5u);
+  EXPECT_EQ(count.operators.size(), 6u);
   EXPECT_EQ(count.refused, 0);
 }
 
