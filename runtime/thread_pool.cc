@@ -17,6 +17,9 @@
 #define TW_SPIN_NANOSECONDS 30000
 #define TW_YIELD_AFTER_NANOSECONDS 20000
 #define TW_LINE 64
+/* Of its equal share of what is left a thread takes one in so many parts at once, and of its share of all one in so many at least. */
+#define TW_TURNS 2
+#define TW_MOST_TURNS 32
 /* Bit of `inside`: no job is open, whoever comes now leaves again. */
 #define TW_CLOSED 0x40000000u
 
@@ -64,11 +67,19 @@ static int64_t tw_now(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Some neighbouring indices at a time, fewer the fewer are left: threads that take them one by one wait for each other where
+ * pieces are short, and write to the same cache lines. */
 static void tw_take_pieces(tw_pool* pool, int64_t worker) {
+  int64_t least = pool->count / ((int64_t)pool->threads * TW_MOST_TURNS);
+  if (least < 1) least = 1;
   for (;;) {
-    int64_t index = __atomic_fetch_add(&pool->next, 1, __ATOMIC_RELAXED);
+    int64_t left = pool->count - __atomic_load_n(&pool->next, __ATOMIC_RELAXED);
+    int64_t some = left / ((int64_t)pool->threads * TW_TURNS);
+    if (some < least) some = least;
+    int64_t index = __atomic_fetch_add(&pool->next, some, __ATOMIC_RELAXED);
     if (index >= pool->count) return;
-    pool->task(pool->context, index, worker);
+    int64_t end = index + some < pool->count ? index + some : pool->count;
+    for (; index < end; ++index) pool->task(pool->context, index, worker);
   }
 }
 

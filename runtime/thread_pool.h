@@ -1,7 +1,7 @@
 /* The thread pool that kernels run on: its tw_pool_run is the `parallel_for` of the kernel ABI.
  * Used by the worker, by bench and by exported kernels, so header and source are C (they compile as
  * C++ too) and need nothing but pthreads and the futex of Linux. It deliberately does no work
- * stealing, no nesting and no priorities: a kernel has few, equal pieces. */
+ * stealing, no nesting and no priorities: pieces are equal. Threads take runs of neighbouring ones, shorter towards the end. */
 #ifndef TRACEWRIGHT_THREAD_POOL_H
 #define TRACEWRIGHT_THREAD_POOL_H
 #include "backends/kernel_abi.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <set>
@@ -37,6 +38,32 @@ TEST(ThreadPool, EveryPieceOnce) {
         EXPECT_EQ(count, 1) << threads << " threads, " << pieces << " pieces";
     }
   }
+}
+
+// Of many short pieces neighbours go to one thread, so that threads do not write side by side; the last ones are shared out finely.
+TEST(ThreadPool, NeighboursStayTogether) {
+  struct Runs {
+    std::vector<int64_t> worker_of = std::vector<int64_t>(4096, -1);
+    std::atomic<int> workers = 0;
+    static void run(void* context, int64_t index, int64_t worker) {
+      auto& runs = *static_cast<Runs*>(context);
+      runs.worker_of[static_cast<size_t>(index)] = worker;
+      runs.workers |= 1 << worker;
+      while (runs.workers != 3) sched_yield();  // until both take part
+    }
+  } runs;
+  Pool pool = make_pool(2);
+  tw_pool_run(pool.get(), 4096, Runs::run, &runs);
+  int changes = 0, longest = 0, length = 0;
+  for (size_t i = 1; i < runs.worker_of.size(); ++i) {
+    bool is_change = runs.worker_of[i] != runs.worker_of[i - 1];
+    changes += is_change;
+    length = is_change ? 0 : length + 1;
+    longest = std::max(longest, length);
+  }
+  EXPECT_GE(changes, 1);
+  EXPECT_LE(changes, 80);
+  EXPECT_GE(longest, 500);
 }
 
 TEST(ThreadPool, ManyJobsInARow) {
