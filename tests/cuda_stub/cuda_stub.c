@@ -6,8 +6,8 @@
  * "wrong", "outside", "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process, or, with TW_STUB_COUNTS,
  * not before more than so many "loads" of modules or "copies" within the device were asked for, or only in graphs with one launch ("alone"); TW_STUB_CODE: what
  * "illegal" answers (700); with TW_STUB_ONCE, the path of a file, only
- * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write. Built with
- * TW_STUB_OLD it lacks a function, as an old driver does.
+ * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write;
+ * TW_STUB_SERIAL: one of a single work-item, as the untuned program's is. Built with TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,12 +26,13 @@ typedef struct {
 
 enum { MOST_RECORDED = 256, MOST_PARAMETERS = 4 };
 typedef struct {
-  int count;
+  int count, is_serial;
   void* pointers[MOST_RECORDED][MOST_PARAMETERS];
 } Graph;
 
 static int broken = 0; /* the code that every call answers with from now on */
 static Graph* recording = NULL;
+static int is_serial = 0; /* the launch that runs has one work-item */
 static int is_cold = 0; /* nothing but a large write has been in the caches */
 
 static int loads = 0, copies = 0, is_alone = 0;
@@ -87,6 +88,7 @@ static int run(void* const* pointers) {
   if (outputs || has_fault("idle")) return 0;
   if (is_cold && getenv("TW_STUB_COLD")) usleep((unsigned)atoi(getenv("TW_STUB_COLD")));
   is_cold = 0;
+  if (is_serial && getenv("TW_STUB_SERIAL")) usleep((unsigned)atoi(getenv("TW_STUB_SERIAL")));
   if (getenv("TW_STUB_SOFTMAX")) return sscanf(getenv("TW_STUB_SOFTMAX"), "%ld,%ld", &m, &n) == 2 ? softmax(pointers[0], pointers[1], m, n), 0 : 1;
   if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
   for (long i = 0; i < m; ++i) {
@@ -149,6 +151,7 @@ int cuGraphLaunch(void* executable, void* stream) {
   Graph* graph = executable;
   (void)stream;
   is_alone = graph->count == 1;
+  is_serial = graph->is_serial;
   for (int i = 0; i < graph->count && broken == 0; ++i) run(graph->pointers[i]);
   is_alone = 0;
   return broken;
@@ -195,6 +198,7 @@ static int launch(unsigned dynamic_shared_bytes, void** parameters) {
   if (dynamic_shared_bytes > dynamic_limit || (wanted && dynamic_shared_bytes != (unsigned)atoi(wanted))) return 1;
   for (int i = 0; i < count; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
   if (!recording) return broken ? broken : run(pointers);
+  recording->is_serial = is_serial;
   if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
   return broken;
 }
@@ -205,6 +209,8 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
 }
 #ifndef TW_STUB_OLD
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
+  const unsigned *grid = config->grid, *block = config->block;
+  is_serial = grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2] == 1;
   return (void)function, (void)extra, launch(config->dynamic_shared_bytes, parameters);
 }
 #endif

@@ -307,7 +307,8 @@ TEST_F(RunManifest, TuneTimesItsBestWithColdCaches) {
   test::Finished finished = test::tracewright(
       {"tune", "list.yaml", "--json", "--model", "random"},
       {.folder = folder_.path(),
-       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32", "TW_STUB_COLD=20000"}});
+       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32", "TW_STUB_COLD=20000",
+                       "TW_STUB_SERIAL=500"}});
   ASSERT_EQ(finished.code, 0) << finished.err;
   boost::json::value task = boost::json::parse(finished.out).at("tasks").at(0);
   ASSERT_TRUE(task.as_object().contains("cold_us")) << finished.out;
