@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "dsl/base/rng.h"
+#include "dsl/base/text.h"
 
 namespace tw {
 namespace {
@@ -104,24 +105,29 @@ constexpr TypeRow kRows[kDTypes] = {
     {read_as<double, widen<double>>, write_as<double, draw_float>},
 };
 
-bool is_right(double actual, double expected, Tolerance tolerance) {
+// Elements of a block, as doubles.
+struct Block {
+  double actual[kBlock], expected[kBlock], allowed[kBlock];
+  i64 count = 0;
+};
+
+bool is_right(double actual, double expected, double allowed) {
   if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return true;
-  return std::fabs(actual - expected) <=
-             tolerance.absolute + tolerance.relative * std::fabs(expected) &&
-         std::isfinite(expected);
+  if (!std::isfinite(expected)) return false;
+  return std::isfinite(allowed) ? std::fabs(actual - expected) <= allowed : std::isfinite(actual);
 }
 
 // The slow look at a block in which something is out of the ordinary.
-void inspect(const double* actual, const double* expected, i64 begin, i64 count,
-             Tolerance tolerance, Comparison& out) {
-  for (i64 i = 0; i < count; ++i) {
-    if (is_right(actual[i], expected[i], tolerance)) continue;
+void inspect(const Block& block, i64 begin, Comparison& out) {
+  for (i64 i = 0; i < block.count; ++i) {
+    double actual = block.actual[i], expected = block.expected[i];
+    if (is_right(actual, expected, block.allowed[i])) continue;
     if (out.wrong++ == 0) {
       out.first = begin + i;
-      out.actual = actual[i];
-      out.expected = expected[i];
+      out.actual = actual;
+      out.expected = expected;
     }
-    double error = std::fabs(actual[i] - expected[i]);
+    double error = std::fabs(actual - expected);
     out.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity()
                                       : std::max(out.max_error, error);
   }
@@ -136,28 +142,44 @@ void fill_input(u64 seed, std::string_view name, int set, DType type, i64 count,
   kRows[static_cast<int>(type)].fill(rng, count, data);
 }
 
-Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance) {
+Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance, const double* variances) {
   Comparison out;
-  double a[kBlock], e[kBlock];
+  Block block;
+  double errors = 0, variance_sum = 0;  // of squares
   for (i64 begin = 0; begin < actual.count; begin += kBlock) {
-    i64 count = std::min(kBlock, actual.count - begin);
-    kRows[static_cast<int>(actual.type)].read(actual.data, begin, count, a);
-    kRows[static_cast<int>(expected.type)].read(expected.data, begin, count, e);
+    i64 count = block.count = std::min(kBlock, actual.count - begin);
+    kRows[static_cast<int>(actual.type)].read(actual.data, begin, count, block.actual);
+    kRows[static_cast<int>(expected.type)].read(expected.data, begin, count, block.expected);
     // NaN and infinities fail this test too and are looked at one by one.
     double largest = 0;
     int unusual = 0;
     for (i64 i = 0; i < count; ++i) {
-      double error = std::fabs(a[i] - e[i]);
-      unusual |= !(error <= tolerance.absolute + tolerance.relative * std::fabs(e[i]));
-      unusual |= !(std::fabs(e[i]) <= std::numeric_limits<double>::max());
+      double error = std::fabs(block.actual[i] - block.expected[i]);
+      double variance = variances ? variances[begin + i] : 0;
+      double allowed = tolerance.absolute + tolerance.relative * std::fabs(block.expected[i]) + kDeviations * std::sqrt(variance);
+      block.allowed[i] = allowed;
+      bool is_usual = error <= allowed && allowed <= std::numeric_limits<double>::max() &&
+                      std::fabs(block.expected[i]) <= std::numeric_limits<double>::max();
+      unusual |= !is_usual;
+      errors += is_usual ? error * error : 0;
+      variance_sum += is_usual ? variance : 0;
       largest = error > largest ? error : largest;
     }
     if (unusual)
-      inspect(a, e, begin, count, tolerance, out);
+      inspect(block, begin, out);
     else
       out.max_error = std::max(out.max_error, largest);
   }
+  if (variances && variance_sum > 0) {
+    out.distance = std::sqrt(errors / variance_sum);
+    out.is_too_far = out.distance > 1 + 1 / std::sqrt(static_cast<double>(actual.count));
+  }
   return out;
+}
+
+std::string difference_text(const Comparison& found, i64 count, const std::string& position) {
+  if (found.wrong == 0) return cat("all elements together are ", found.distance, " times as far from the exact values as rounding explains");
+  return cat(found.wrong, " of ", count, " elements are wrong; ", position, " is ", found.actual, ", expected ", found.expected);
 }
 
 }  // namespace tw

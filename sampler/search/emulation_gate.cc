@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "backends/element_values.h"
 #include "backends/kernel_abi.h"
 #include "dsl/analysis/points.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "dsl/passes/widen.h"
+#include "dsl/passes/rounding_error.h"
 #include "runtime/object_loader.h"
 #include "runtime/thread_pool.h"
 #include "runtime/worker/elements.h"
@@ -84,7 +85,7 @@ NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, st
 
 // Elements of an output that a kernel has written, and what is expected there.
 struct Written {
-  HostArray actual, expected;  // without a shape
+  HostArray actual, expected, variances;  // without a shape; variances: empty, or one for each element
 };
 
 Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
@@ -105,33 +106,43 @@ void append(HostArray& to, const HostArray& from, i64 position) {
   to.bytes.insert(to.bytes.end(), begin, begin + bytes_of(from.dtype));
 }
 
-Written written_part(const HostArray& actual, const HostArray& expected, bool is_complete) {
-  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = expected.dtype}};
+Written written_part(const HostArray& actual, const HostArray& expected, const HostArray* variances, bool is_complete) {
+  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = expected.dtype}, .variances = {.dtype = DType::F64}};
   for_each_written(actual, is_complete, [&](i64 position) {
     append(out.actual, actual, position);
     append(out.expected, expected, position);
+    if (variances) append(out.variances, *variances, position);
   });
   return out;
 }
 
-// About `count` of them at random.
-Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, bool is_complete, double count) {
-  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = DType::F64}};
-  std::vector<double> expected;
+void set_numbers(HostArray& array, const std::vector<double>& numbers) {
+  auto bytes = reinterpret_cast<const u8*>(numbers.data());
+  array.bytes.assign(bytes, bytes + numbers.size() * sizeof(double));
+}
+
+// About `count` of them at random. `variance`: null if the output has none.
+Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, const Buffer* variance, bool is_complete, double count) {
+  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = DType::F64}, .variances = {.dtype = DType::F64}};
+  std::vector<double> expected, variances;
   double written = 0;
   for_each_written(actual, is_complete, [&](i64) { ++written; });
   Rng rng(0, static_cast<u64>(written));
   for_each_written(actual, is_complete, [&](i64 position) {
     if (rng.uniform() * written >= count) return;
     std::optional<double> value = values.at(output, position);
-    if (!value) return;
+    std::optional<double> its_variance = value && variance ? values.at(variance, position) : std::nullopt;
+    if (!value || (variance && !its_variance)) return;
     append(out.actual, actual, position);
     expected.push_back(*value);
+    if (variance) variances.push_back(*its_variance);
   });
-  auto bytes = reinterpret_cast<const u8*>(expected.data());
-  out.expected.bytes.assign(bytes, bytes + expected.size() * sizeof(double));
+  set_numbers(out.expected, expected);
+  set_numbers(out.variances, variances);
   return out;
 }
+
+std::string variance_of(const Buffer* output) { return cat(output->name, kVarianceSuffix); }
 
 EmulationVerdict not_compared(const EmulationReport& report) {
   return {EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
@@ -150,7 +161,7 @@ bool writes_outputs_early(const KernelManifest& manifest) {
 
 EmulationGate::EmulationGate(const Program& workload, const EmulationGateOptions& options)
     : options_(options), workload_(clone(workload)), points_(points_of(workload)), tolerance_(tolerance_of(workload)) {
-  workload_.program = widen_to_f64(*workload_.arena, workload_.program);
+  workload_.program = judged_program(*workload_.arena, workload);
   is_small_ = points_ <= options.full_points;
   if (bytes_of_params(workload) > options.memory_bytes) {
     problem_ = cat("its arguments take ", bytes_of_params(workload) >> 20, " MiB, more than are emulated");
@@ -215,27 +226,35 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
 EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report) const {
   if (!report.is_chain_complete) return not_compared(report);
   EmulationVerdict verdict{EmulationVerdict::Right, "", report};
+  const Array<Param>& params = workload_.program.params;
+  std::map<std::string, const Buffer*, std::less<>> buffers;
   std::vector<const HostArray*> arguments;
-  for (const Param& param : workload_.program.params) {
-    auto found = arrays.find(param.buffer->name);
-    if (found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no argument `", param.buffer->name, "`"), report};
-    arguments.push_back(&found->second);
+  for (const Param& param : params) {
+    std::string_view name = param.buffer->name;
+    buffers[std::string(name)] = param.buffer;
+    auto found = arrays.find(name);
+    bool is_needed = !name.ends_with(kVarianceSuffix);
+    if (is_needed && found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no argument `", name, "`"), report};
+    arguments.push_back(found == arrays.end() ? nullptr : &found->second);
   }
   ElementValues values(workload_.program, arguments);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const Param& param = workload_.program.params[i];
-    if (param.role != Role::Output) continue;
-    auto reference = expected_.find(param.buffer->name);
-    double sampled = std::max(kFewest, options_.sampled_points / (points_ / static_cast<double>(elements_of(param.buffer))));
-    Written part = reference == expected_.end() ? written_sample(*arguments[i], values, param.buffer, report.is_complete, sampled)
-                                                : written_part(*arguments[i], reference->second, report.is_complete);
-    Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_);
+    const Buffer* output = params[i].buffer;
+    if (params[i].role != Role::Output || !arguments[i]) continue;
+    auto variance = buffers.find(variance_of(output));
+    auto reference = expected_.find(output->name), its_variances = expected_.find(variance_of(output));
+    double sampled = std::max(kFewest, options_.sampled_points / (points_ / static_cast<double>(elements_of(output))));
+    Written part = reference == expected_.end()
+                       ? written_sample(*arguments[i], values, output, variance == buffers.end() ? nullptr : variance->second, report.is_complete, sampled)
+                       : written_part(*arguments[i], reference->second, its_variances == expected_.end() ? nullptr : &its_variances->second,
+                                      report.is_complete);
+    const double* variances = part.variances.bytes.empty() ? nullptr : reinterpret_cast<const double*>(part.variances.bytes.data());
+    Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_, variances);
     verdict.compared += part.actual.elements();
     verdict.max_error = std::max(verdict.max_error, result.max_error);
-    if (result.wrong == 0) continue;
+    if (result.is_right()) continue;
     verdict.kind = EmulationVerdict::Wrong;
-    verdict.message = cat("wrong result: ", result.wrong, " of ", part.actual.elements(), " elements of `", param.buffer->name,
-                          "` are wrong; the first one is ", result.actual, " and should be ", result.expected);
+    verdict.message = cat("wrong result in `", output->name, "`: ", difference_text(result, part.actual.elements(), "the first one"));
     return verdict;
   }
   return verdict.compared > 0 ? verdict : not_compared(report);

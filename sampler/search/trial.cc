@@ -8,6 +8,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/rounding_error.h"
 #include "dsl/passes/widen.h"
 #include "sampler/search/reference.h"
 
@@ -23,6 +24,18 @@ BuiltKernel build_device_kernel(const Program& program, const Target& target, Bu
   if (!kernel) return {{}, to_string(kernel.rejected())};
   if (times) times->lower_seconds += seconds_now() - begin;
   return {std::move(*kernel), {}};
+}
+
+bool has_stated_tolerance(const Program& program) { return program.tolerance.absolute != 0 || program.tolerance.relative != 0; }
+
+double longest_reduction(const Program& program) {
+  double longest = 1;
+  for_each<Block>(program.body, [&](const Block* block) {
+    double length = 1;
+    for (const IterVar& iter : block->iters) length *= iter.kind == IterKind::R ? static_cast<double>(iter.extent) : 1.0;
+    longest = std::max(longest, length);
+  });
+  return longest;
 }
 
 }  // namespace
@@ -100,7 +113,7 @@ BuiltKernel loadable(BuiltKernel built, const Target& target) {
 
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {
   Arena arena(1 << 18);
-  Schedule schedule = reference_schedule(widen_to_f64(arena, program));
+  Schedule schedule = reference_schedule(judged_program(arena, program));
   return build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
 }
 
@@ -120,29 +133,21 @@ void set_result(Record& record, const MeasureResult& measured) {
   record.third_quartile = measured.upper_quartile * unit;
 }
 
+Program judged_program(Arena& arena, const Program& program) {
+  std::optional<Program> judged = has_stated_tolerance(program) ? std::nullopt : with_error_variances(arena, program);
+  return widen_to_f64(arena, judged ? *judged : program);
+}
+
 Tolerance tolerance_of(const Program& program) {
-  if (program.tolerance.absolute != 0 || program.tolerance.relative != 0) return program.tolerance;
-  double longest = 1;
-  for_each<Block>(program.body, [&](const Block* block) {
-    double length = 1;
-    for (const IterVar& iter : block->iters) length *= iter.kind == IterKind::R ? static_cast<double>(iter.extent) : 1.0;
-    longest = std::max(longest, length);
-  });
+  if (has_stated_tolerance(program)) return program.tolerance;
+  Arena arena(1 << 18);
+  if (with_error_variances(arena, program)) return {};
   double eps = 0;
   for (const Param& param : program.params) {
-    if (param.role != Role::Output) continue;
-    switch (param.buffer->dtype) {
-      case DType::F64: eps = std::max(eps, 2.2e-16); break;
-      case DType::F32: eps = std::max(eps, 1.2e-7); break;
-      case DType::F16: eps = std::max(eps, 9.8e-4); break;
-      case DType::BF16: eps = std::max(eps, 7.8e-3); break;
-      default: break;
-    }
+    if (param.role == Role::Output) eps = std::max(eps, unit_roundoff(param.buffer->dtype));
   }
-  // Summing n terms one after the other, as the workload is written, has rounding errors of about eps / 2 of each partial sum. Terms of
-  // either sign with spread 1/3 give partial sums of about sqrt(k) / 3 and n / 8 * eps in all; positive ones a relative error of
-  // sqrt(n) / 4 * eps. Allowed is four and eight times as much, and never less than for n = 1024.
-  return {.absolute = eps * std::max(16 * std::sqrt(longest), longest / 2), .relative = eps * std::max(64.0, 2 * std::sqrt(longest))};
+  double roundings = 16 * std::sqrt(longest_reduction(program));
+  return {.absolute = eps * roundings, .relative = eps * roundings};
 }
 
 }  // namespace tw

@@ -54,9 +54,11 @@ Hash128 object_hash(const Kernel& kernel);
 // Status, message and times of a measurement, in its record.
 void set_result(Record& record, const MeasureResult& measured);
 
-// What counts as equal to the reference: the workload's own tolerance, or one by type and length of the longest reduction. Inputs have
-// variance 1/3 (runtime/worker/elements.h): a sum of K products has size sqrt(K) / 3 and rounding errors about eps * K^0.5 * sqrt(K);
-// 16 of these are allowed.
+// What a result is compared with: the workload in f64 and, where it states no tolerance, the variances of rounding (dsl/passes/rounding_error.h).
+Program judged_program(Arena& arena, const Program& program);
+
+// What counts as equal to the reference beside these variances: the workload's own tolerance, 0 where there are variances, and for programs of a
+// form that has none 16 sqrt(n) roundings of the narrowest output, n being the length of the longest reduction.
 Tolerance tolerance_of(const Program& program);
 
 }  // namespace tw

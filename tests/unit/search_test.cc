@@ -205,16 +205,6 @@ TEST_F(Search, MoreIsCountedFromEachTasksOwnTrials) {
   for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.wanted == task.trials) << task.name;
 }
 
-// A sum of a million terms in program order is off by more than one of a thousand; no term may be missing all the same.
-TEST(ToleranceOf, GrowsWithTheLengthOfSums) {
-  auto tolerance = [](i64 K) { return tolerance_of(task_of("matmul", {{"M", i64{1}}, {"N", i64{1}}, {"K", K}}).program.program); };
-  EXPECT_DOUBLE_EQ(tolerance(64).relative, 64 * 1.2e-7);
-  EXPECT_DOUBLE_EQ(tolerance(64).absolute, 128 * 1.2e-7);
-  EXPECT_DOUBLE_EQ(tolerance(1024).absolute, 512 * 1.2e-7);
-  EXPECT_DOUBLE_EQ(tolerance(1000000).relative, 2000 * 1.2e-7);
-  EXPECT_LT(tolerance(1000000).absolute, 0.1);
-}
-
 // The space holds programs that differ, by a note that no code depends on, and compile to the same code.
 TEST_F(Search, NoCodeIsMeasuredTwice) {
   Database file = database("codes");

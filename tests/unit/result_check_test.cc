@@ -1,0 +1,347 @@
+// The check of results, as trials, `replay --check` and the emulator's gate have it: every operator of the library, in every float type, with small and
+// large sums. What a program computes as it is written is right; planted faults are found.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "backends/backend.h"
+#include "backends/interpreter.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/print.h"
+#include "dsl/ir/walk.h"
+#include "dsl/passes/rounding_error.h"
+#include "dsl/passes/widen.h"
+#include "dsl/text/workload.h"
+#include "runtime/object_loader.h"
+#include "runtime/worker/elements.h"
+#include "sampler/search/trial.h"
+#include "sampler/search/candidate.h"
+#include "sampler/search/emulation_gate.h"
+#include "support/drawn_kernels.h"
+#include "support/small_operators.h"
+#include "support/support.h"
+#include "tests/support/aligned.h"
+
+namespace tw {
+namespace {
+
+// Extents that make the sums of an operator 64 (small) or 4096 (large) terms long or so, with few other iterations.
+struct Case {
+  const char* workload;
+  std::vector<std::pair<const char*, i64>> small, large;
+  std::vector<std::string> epilogues = {};
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"dense", {{"M", 12}, {"N", 20}, {"K", 64}}, {{"M", 12}, {"N", 20}, {"K", 4096}}},
+      {"dense", {{"M", 12}, {"N", 20}, {"K", 64}}, {{"M", 12}, {"N", 20}, {"K", 4096}}, {"bias", "gelu"}},
+      {"dense", {{"M", 12}, {"N", 20}, {"K", 64}}, {{"M", 12}, {"N", 20}, {"K", 4096}}, {"bias", "silu"}},
+      {"matmul", {{"M", 12}, {"N", 20}, {"K", 64}}, {{"M", 12}, {"N", 20}, {"K", 4096}}},
+      {"batch_matmul", {{"B", 3}, {"M", 8}, {"N", 10}, {"K", 64}}, {{"B", 3}, {"M", 8}, {"N", 10}, {"K", 4096}}},
+      {"transpose_batch_matmul", {{"B", 2}, {"S", 8}, {"H", 3}, {"D", 64}}, {{"B", 2}, {"S", 8}, {"H", 3}, {"D", 2048}}},
+      {"conv1d", {{"N", 2}, {"L", 30}, {"CI", 16}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"L", 30}, {"CI", 1024}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
+      {"conv2d", {{"N", 2}, {"H", 8}, {"W", 8}, {"CI", 8}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"H", 8}, {"W", 8}, {"CI", 256}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {"bn", "add", "relu"}},
+      {"conv3d", {{"N", 2}, {"D", 4}, {"H", 4}, {"W", 4}, {"CI", 4}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"D", 4}, {"H", 4}, {"W", 4}, {"CI", 96}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
+      {"depthwise_conv2d", {{"N", 2}, {"H", 10}, {"W", 10}, {"C", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"H", 40}, {"W", 40}, {"C", 4}, {"K", 31}}},
+      {"conv2d_transposed", {{"N", 2}, {"H", 5}, {"W", 5}, {"CI", 8}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"H", 5}, {"W", 5}, {"CI", 256}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
+      {"avg_pool2d", {{"N", 2}, {"H", 10}, {"W", 10}, {"C", 8}, {"K", 3}, {"stride", 1}}, {{"N", 2}, {"H", 40}, {"W", 40}, {"C", 4}, {"K", 31}, {"stride", 1}}},
+      {"softmax", {{"M", 16}, {"N", 64}}, {{"M", 16}, {"N", 4096}}},
+      {"layernorm", {{"M", 16}, {"N", 64}}, {{"M", 16}, {"N", 4096}}},
+      {"rmsnorm", {{"M", 16}, {"N", 64}}, {{"M", 16}, {"N", 4096}}},
+      {"norm", {{"B", 16}, {"M", 8}, {"N", 8}}, {{"B", 16}, {"M", 64}, {"N", 64}}},
+  };
+  return all;
+}
+
+OwnedProgram program_of(const Case& c, bool is_large, DType type, std::optional<DType> sums_in = std::nullopt) {
+  WorkloadArguments arguments;
+  for (auto [name, value] : is_large ? c.large : c.small) arguments.push_back({name, value});
+  arguments.push_back({"T", type});
+  if (sums_in) arguments.push_back({"acc", *sums_in});
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> made = instantiate(operator_library(), c.workload, arguments, c.epilogues, diagnostics);
+  EXPECT_TRUE(made) << c.workload << diagnostics.render();
+  return *made;
+}
+
+using Results = std::map<std::string, HostArray>;
+
+Results run(const Kernel& kernel, u64 seed) {
+  std::string error;
+  LoadedObject loaded = load_object(kernel.code, error);
+  EXPECT_EQ(error, "");
+  std::map<std::string, Aligned<u8>> memory;
+  auto pointers_to = [&](const std::vector<KernelArgument>& arguments) {
+    std::vector<void*> pointers;
+    for (const KernelArgument& argument : arguments) {
+      auto [at, is_new] = memory.try_emplace(argument.name, static_cast<std::size_t>(argument.bytes));
+      char* data = reinterpret_cast<char*>(at->second.data());
+      bool is_drawn = argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
+      if (is_new && is_drawn) fill_input(seed, argument.name, 0, argument.dtype, argument.bytes / bytes_of(argument.dtype), data);
+      pointers.push_back(data);
+    }
+    return pointers;
+  };
+  if (!kernel.manifest.prepack.empty()) loaded.prepack(kernel.manifest.symbol)(pointers_to(kernel.manifest.prepack).data());
+  Aligned<u8> scratch(static_cast<std::size_t>(kernel.manifest.scratch_bytes(1)) + 1);
+  EXPECT_EQ(loaded.run(kernel.manifest.symbol)(pointers_to(kernel.manifest.run).data(), scratch.data(), nullptr, nullptr), 0);
+  Results out;
+  for (const KernelArgument& argument : kernel.manifest.run) {
+    if (argument.role != ArgumentRole::Output) continue;
+    HostArray array = HostArray::zeros(argument.dtype, argument.shape);
+    const u8* data = memory.at(argument.name).data();
+    std::copy(data, data + array.bytes.size(), array.bytes.begin());
+    out[argument.name] = array;
+  }
+  return out;
+}
+
+Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
+
+// A workload with its reference, as a task has it.
+class Judged {
+ public:
+  explicit Judged(const Program& program) : tolerance_(tolerance_of(program)), compiler_(LlvmCompiler::create(codegen_target(host_target()))) {
+    BuiltKernel reference = build_reference(program, host_target(), *compiler_);
+    EXPECT_TRUE(reference.kernel) << reference.problem;
+    expected_ = run(*reference.kernel, 1);
+  }
+  Results results_of(const Program& program) {
+    BuiltKernel built = build_kernel(program, host_target(), *compiler_);
+    EXPECT_TRUE(built.kernel) << built.problem;
+    return run(*built.kernel, 1);
+  }
+  Arena& arena() { return arena_; }
+  bool accepts(const Results& results) const {
+    return std::all_of(results.begin(), results.end(), [&](const auto& result) { return compared(result.first, result.second).is_right(); });
+  }
+  Comparison compared(const std::string& name, const HostArray& actual) const {
+    auto variances = expected_.find(name + std::string(kVarianceSuffix));
+    return compare(elements_in(actual), elements_in(expected_.at(name)), tolerance_,
+                   variances == expected_.end() ? nullptr : reinterpret_cast<const double*>(variances->second.bytes.data()));
+  }
+
+ private:
+  Arena arena_;
+  Tolerance tolerance_;
+  Result<LlvmCompiler> compiler_;
+  Results expected_;
+};
+
+// The last term of each sum is left out, or that in the middle of its last axis.
+Program without_a_term(Arena& arena, const Program& program, bool is_last) {
+  Build build{arena};
+  Program out = program;
+  out.body = rewrite_stmts(arena, program.body, [&](const Stmt* stmt) -> const Stmt* {
+    const Block* block = as<Block>(stmt);
+    const Store* store = block && block->init ? as<Store>(block->body) : nullptr;
+    if (!store || store->targets.size() != 1) return stmt;
+    const Expr* is_dropped = nullptr;
+    for (const IterVar& iter : block->iters) {
+      if (iter.kind == IterKind::S) continue;
+      const Expr* here = build.binary(BinaryOp::Eq, iter.var, build.integer(is_last ? iter.extent - 1 : iter.extent / 2));
+      is_dropped = is_last ? build.both(is_dropped, here) : here;
+    }
+    const Expr* same = build.load(store->targets[0].buffer, store->targets[0].indices);
+    const Stmt* changed = build.store(store->targets[0].buffer, store->targets[0].indices, build.select(is_dropped, same, store->values[0]));
+    return build.with_body(block, block->init, changed);
+  });
+  return out;
+}
+
+i64 row_bytes(const HostArray& array) { return static_cast<i64>(array.bytes.size()) / array.shape[0]; }
+
+void each_case(const std::function<void(const Case&, bool is_large, DType)>& visit) {
+  for (const Case& c : cases()) {
+    for (bool is_large : {false, true}) {
+      for (DType type : {DType::F32, DType::F16, DType::BF16}) {
+        SCOPED_TRACE(cat(c.workload, c.epilogues.empty() ? "" : " with an epilogue", is_large ? " large " : " small ", name_of(type)));
+        visit(c, is_large, type);
+      }
+    }
+  }
+}
+
+TEST(ResultCheck, AProgramAsItIsWrittenIsRightAndFarFromTheLimit) {
+  each_case([](const Case& c, bool is_large, DType type) {
+    OwnedProgram owned = program_of(c, is_large, type);
+    Judged judged(owned.program);
+    for (const auto& [name, array] : judged.results_of(owned.program)) {
+      Comparison found = judged.compared(name, array);
+      EXPECT_TRUE(found.is_right()) << found.wrong << " wrong, " << found.actual << " for " << found.expected;
+      EXPECT_LT(found.distance, 0.8);
+    }
+  });
+}
+
+TEST(ResultCheck, ZerosAndRowsThatAreMissingOrExchangedAreFound) {
+  each_case([](const Case& c, bool is_large, DType type) {
+    OwnedProgram owned = program_of(c, is_large, type);
+    Judged judged(owned.program);
+    Results right = judged.results_of(owned.program);
+    for (auto& [name, array] : right) {
+      HostArray zeros = array, tail = array, exchanged = array;
+      std::fill(zeros.bytes.begin(), zeros.bytes.end(), 0);
+      std::fill(tail.bytes.end() - row_bytes(tail), tail.bytes.end(), 0xff);
+      std::swap_ranges(exchanged.bytes.begin(), exchanged.bytes.begin() + row_bytes(exchanged), exchanged.bytes.begin() + row_bytes(exchanged));
+      EXPECT_FALSE(judged.accepts({{name, zeros}})) << "zeros";
+      EXPECT_FALSE(judged.accepts({{name, tail}})) << "a row is not written";
+      EXPECT_FALSE(judged.accepts({{name, exchanged}})) << "two rows are exchanged";
+    }
+  });
+}
+
+// What exact results with the fault differ by, relative to those without; of vectors of all outputs.
+double exact_difference(Judged& judged, const Program& right, const Program& faulty) {
+  Arena arena;
+  Results with = judged.results_of(widen_to_f64(arena, faulty)), without = judged.results_of(widen_to_f64(arena, right));
+  double difference = 0, size = 0;
+  for (const auto& [name, array] : without) {
+    for (i64 i = 0; i < array.elements(); ++i) {
+      difference += std::pow(with.at(name).get(i) - array.get(i), 2);
+      size += std::pow(array.get(i), 2);
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+// But for one of 4,096 terms of a row's sum that is below a single rounding of the result.
+TEST(ResultCheck, ATermThatIsMissingIsFound) {
+  int found = 0;
+  each_case([&](const Case& c, bool is_large, DType type) {
+    OwnedProgram owned = program_of(c, is_large, type);
+    Judged judged(owned.program);
+    Arena arena;
+    for (bool is_last : {false, true}) {
+      Program faulty = without_a_term(arena, owned.program, is_last);
+      bool is_accepted = judged.accepts(judged.results_of(faulty));
+      found += !is_accepted;
+      if (is_accepted) {
+        EXPECT_LT(exact_difference(judged, owned.program, faulty), unit_roundoff(type) / 2) << (is_last ? "the last one" : "one step");
+      }
+    }
+  });
+  EXPECT_GE(found, static_cast<int>(6 * 2 * cases().size()) - 7);
+}
+
+TEST(ResultCheck, SumsInTheNarrowTypeAreFound) {
+  int tried = 0;
+  each_case([&](const Case& c, bool is_large, DType type) {
+    std::vector<Signature> all = signatures(operator_library());
+    auto signature = std::find_if(all.begin(), all.end(), [&](const Signature& s) { return s.name == c.workload; });
+    auto is_type_of_sums = [](const Signature::Parameter& parameter) { return parameter.name == "acc"; };
+    if (type == DType::F32 || std::none_of(signature->parameters.begin(), signature->parameters.end(), is_type_of_sums)) return;
+    OwnedProgram owned = program_of(c, is_large, type), narrow = program_of(c, is_large, type, type);
+    Judged judged(owned.program);
+    ++tried;
+    EXPECT_FALSE(judged.accepts(judged.results_of(narrow.program)));
+  });
+  EXPECT_GE(tried, 40);
+}
+
+// Kernels that the search makes are right: so many draws for each case (TW_CASES).
+TEST(ResultCheck, DrawsFromTheSpaceForProcessorsAreRight) {
+  const rules::Library library = rules::Library::built_in();
+  i64 draws = test::from_environment("TW_CASES", 4), compared = 0;
+  each_case([&](const Case& c, bool is_large, DType type) {
+    OwnedProgram owned = program_of(c, is_large, type);
+    Judged judged(owned.program);
+    std::string errors;
+    CandidateSpace space = make_candidate_space(owned.program, *library.find_set("cpu"), library, host_target(), errors);
+    ASSERT_EQ(errors, "");
+    CandidateBuilder builder(space);
+    auto sketches = static_cast<i64>(space.space.sketches.size());
+    for (i64 i = 0; i < draws; ++i) {
+      Rng rng(9, static_cast<u64>(i));
+      Candidate candidate;
+      if (!builder.draw(static_cast<int>(i % sketches), candidate, rng)) continue;
+      Result<Program> program = builder.build(candidate, &rng);
+      if (!program || !can_be_lowered(judged.arena(), *program, host_target())) continue;
+      ++compared;
+      for (const auto& [name, array] : judged.results_of(*program)) {
+        Comparison found = judged.compared(name, array);
+        EXPECT_TRUE(found.is_right()) << "draw " << i << ": " << difference_text(found, array.elements(), cat(found.first));
+      }
+    }
+  });
+  EXPECT_GT(compared, 60 * draws);
+}
+
+// The same for GPUs, in the emulator, with the small sums.
+TEST(ResultCheck, DrawsFromTheSpaceForGpusAreRight) {
+  i64 draws = test::from_environment("TW_CASES", 1), compared = 0;
+  each_case([&](const Case& c, bool is_large, DType type) {
+    if (is_large || !c.epilogues.empty()) return;
+    std::string use = cat(c.workload, "(");
+    for (auto [name, value] : c.small) use += cat(name, " = ", value, ", ");
+    use += cat("T = ", name_of(type), ")");
+    test::DrawnKernels drawn = test::drawn_kernels(use, "cuda", test::cuda_target(), static_cast<int>(draws));
+    OwnedProgram owned = program_of(c, is_large, type);
+    EmulationGate gate(owned.program);
+    for (const Kernel& kernel : drawn.kernels) {
+      EmulationVerdict verdict = gate.check(kernel);
+      EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
+      compared += verdict.compared > 0;
+    }
+  });
+  EXPECT_GT(compared, 30 * draws);
+}
+
+// A block of a transformer as one workload: depth does not make the check too strict for the program as it is written.
+constexpr const char* kTransformer = R"tw(
+workload block(S: int, D: int, T: type = f32) {
+  input X: T[S, D]
+  const Wq: T[D, D], Wk: T[D, D], Wv: T[D, D], Wo: T[D, D], W1: T[D, 4 * D], W2: T[4 * D, D]
+  Mean[i: S] = sum(j: D) X[i, j]
+  Var[i: S] = sum(j: D) square(X[i, j] - Mean[i] / D)
+  L[i: S, j: D] = (X[i, j] - Mean[i] / D) * rsqrt(Var[i] / D + 1e-5)
+  Q[i: S, j: D] = sum(k: D) L[i, k] * Wq[k, j]
+  K[i: S, j: D] = sum(k: D) L[i, k] * Wk[k, j]
+  V[i: S, j: D] = sum(k: D) L[i, k] * Wv[k, j]
+  P[i: S, j: S] = sum(k: D) Q[i, k] * K[j, k]
+  Top[i: S] = max(j: S) P[i, j]
+  E[i: S, j: S] = exp((P[i, j] - Top[i]) * 0.01)
+  Sum[i: S] = sum(j: S) E[i, j]
+  A[i: S, j: D] = sum(k: S) E[i, k] * V[k, j]
+  O[i: S, j: D] = sum(k: D) A[i, k] / Sum[i] * Wo[k, j]
+  H[i: S, j: D] = O[i, j] + X[i, j]
+  Mean2[i: S] = sum(j: D) H[i, j]
+  Var2[i: S] = sum(j: D) square(H[i, j] - Mean2[i] / D)
+  L2[i: S, j: D] = (H[i, j] - Mean2[i] / D) * rsqrt(Var2[i] / D + 1e-5)
+  U[i: S, j: 4 * D] = sum(k: D) L2[i, k] * W1[k, j]
+  G[i: S, j: 4 * D] = gelu(U[i, j])
+  Z[i: S, j: D] = sum(k: 4 * D) G[i, k] * W2[k, j]
+  output Y: T[i: S, j: D] = Z[i, j] + H[i, j]
+}
+)tw";
+
+TEST(ResultCheck, ATransformerBlockIsRightAndItsFaultsAreFound) {
+  Source source{"transformer.tw", kTransformer};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  for (DType type : {DType::F32, DType::F16}) {
+    std::optional<OwnedProgram> owned = instantiate(module, "block", {{"S", i64{48}}, {"D", i64{64}}, {"T", type}}, {}, diagnostics);
+    ASSERT_TRUE(owned) << diagnostics.render();
+    Judged judged(owned->program);
+    for (const auto& [name, array] : judged.results_of(owned->program)) {
+      Comparison found = judged.compared(name, array);
+      EXPECT_TRUE(found.is_right()) << difference_text(found, array.elements(), "");
+      HostArray zeros = HostArray::zeros(array.dtype, array.shape);
+      EXPECT_FALSE(judged.accepts({{name, zeros}}));
+    }
+    EXPECT_FALSE(judged.accepts(judged.results_of(without_a_term(judged.arena(), owned->program, true)))) << name_of(type);
+  }
+}
+
+TEST(ResultCheck, EveryOperatorHasVariances) {
+  for (const test::SmallOperator& one : test::small_operators()) {
+    Arena arena;
+    EXPECT_TRUE(with_error_variances(arena, one.owned.program)) << one.name;
+  }
+}
+
+}  // namespace
+}  // namespace tw
