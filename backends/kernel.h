@@ -3,11 +3,15 @@
 #pragma once
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsl/ir/types.h"
 
 namespace tw {
+
+// Behind the name of an output of a reference kernel that holds, for each element of that output, the variance that rounding may give it (F64).
+inline constexpr std::string_view kVarianceSuffix = ".variance";
 
 enum class ArgumentRole : u8 { Input, Constant, Packed, Output };
 const char* name_of(ArgumentRole role);

@@ -173,8 +173,8 @@ class Variances {
 
 class WithVariances {
  public:
-  WithVariances(Arena& arena, const Program& program)
-      : arena_(arena), build_{arena}, program_(program), variances_(arena, program_), params_(program.params.begin(), program.params.end()),
+  WithVariances(Arena& arena, const Program& program, std::string_view suffix)
+      : suffix_(suffix), arena_(arena), build_{arena}, program_(program), variances_(arena, program_), params_(program.params.begin(), program.params.end()),
         locals_(program.locals.begin(), program.locals.end()) {}
 
   std::optional<Program> run() {
@@ -252,7 +252,7 @@ class WithVariances {
   // A nest over the iters of `block`, in their order, that stores `term` where the block stores its target.
   const Buffer* add_block(const Block* block, const StoreTarget& target, const Term& term) {
     bool is_output = !block->init && find_param(program_, target.buffer);
-    const Buffer* variance = make_buffer(target.buffer, is_output ? kVarianceSuffix : ".terms", is_output);
+    const Buffer* variance = make_buffer(target.buffer, is_output ? suffix_ : ".terms", is_output);
     Substitution map;
     std::vector<IterVar> iters(block->iters.begin(), block->iters.end());
     for (IterVar& iter : iters) {
@@ -293,7 +293,7 @@ class WithVariances {
 
   // What a reduction leaves for whoever loads it is put together for an output.
   void finish(const Buffer* output) {
-    Str name = arena_.text(cat(output->name, kVarianceSuffix));
+    Str name = arena_.text(cat(output->name, suffix_));
     if (std::any_of(params_.begin(), params_.end(), [&](const Param& param) { return param.buffer->name == name; })) return;
     std::vector<IterVar> iters;
     std::vector<const Expr*> indices;
@@ -304,10 +304,11 @@ class WithVariances {
     Array<const Expr*> at = arena_.copy(indices);
     const Expr* value = variances_.of(build_.load(output, at));
     if (!value) return;
-    const Buffer* variance = make_buffer(output, kVarianceSuffix, true);
+    const Buffer* variance = make_buffer(output, suffix_, true);
     add_nest(variance, iters, nullptr, build_.store(variance, at, value));
   }
 
+  std::string_view suffix_;
   Arena& arena_;
   Build build_;
   Program program_;
@@ -329,6 +330,8 @@ double unit_roundoff(DType type) {
   }
 }
 
-std::optional<Program> with_error_variances(Arena& arena, const Program& program) { return WithVariances(arena, program).run(); }
+std::optional<Program> with_error_variances(Arena& arena, const Program& program, std::string_view suffix) {
+  return WithVariances(arena, program, suffix).run();
+}
 
 }  // namespace tw

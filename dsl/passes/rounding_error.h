@@ -1,6 +1,6 @@
 // with_error_variances: a workload that also computes how far rounding may put each of its results from the exact ones. What judges kernels.
-// Input: a program before any schedule, in its own types. Output: the same program, and for each float output Y that rounding can change an
-// output "Y.variance" (F64, same shape) with the square of the error that is expected of an element.
+// Input: a program before any schedule, in its own types. Output: the same program, and for each float output that rounding can change an
+// output (F64, same shape, `suffix` behind its name) with the square of the error that is expected of an element.
 //
 // An error analysis of first order, in which errors are independent unless said otherwise (Higham and Mary, "A New Approach to Probabilistic Rounding Error
 // Analysis", SISC 2019). Each operation adds (u * its result)^2, where u is the unit roundoff of its type, and hands on what its operands have,
@@ -18,11 +18,8 @@ namespace tw {
 // Relative error of rounding to the nearest number of the type; 0 for integers.
 double unit_roundoff(DType type);
 
-// Behind the name of the output that it belongs to.
-inline constexpr std::string_view kVarianceSuffix = ".variance";
-
 // Nothing for programs with blocks other than one store under its loops: element by element, or a sum, product, maximum or minimum
 // (also with an index), over what is not written by itself.
-std::optional<Program> with_error_variances(Arena& arena, const Program& program);
+std::optional<Program> with_error_variances(Arena& arena, const Program& program, std::string_view suffix);
 
 }  // namespace tw

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "dsl/base/text.h"
-#include "dsl/passes/rounding_error.h"
 #include "runtime/worker/elements.h"
 
 namespace tw {

@@ -73,63 +73,145 @@ void JointPrior::find_samples() {
   }
 }
 
-// All valid assignments of a group, the index of its last sample fastest. A condition is asked as soon as the samples in it have
-// their values, so that what it excludes is not visited.
-class JointPrior::Enumeration {
+// Fills the places of a group: a condition is asked as soon as the samples in it have their values, so that what it excludes is not visited.
+class JointPrior::Table {
  public:
-  Enumeration(const JointPrior& prior, Group& group) : prior_(prior), group_(group), asked_(group.samples.size()), indices_(group.samples.size()) {}
+  Table(const JointPrior& prior, Group& group, i64 max_steps) : prior_(prior), group_(group), steps_left_(max_steps), indices_(group.samples.size()) {}
 
   void run() {
-    double size = 1;
-    for (std::size_t sample : group_.samples) size *= static_cast<double>(prior_.samples_[sample].candidates.size());
-    if (size > static_cast<double>(kMaxAssignments)) return;
-    group_.enumerated = true;
-    for (const Arg* condition : group_.conditions) asked_[last_place(*condition)].push_back({condition, false});
-    for (const Arg* preference : group_.preferences) asked_[last_place(*preference)].push_back({preference, true});
-    assign(0);
+    group_.places.resize(group_.samples.size());
+    for (const Arg* condition : group_.conditions) place_of(*condition).conditions.push_back(condition);
+    for (const Arg* preference : group_.preferences) place_of(*preference).preferences.push_back(preference);
+    group_.has_table = find_frontiers();
+    if (group_.has_table) group_.all = fill(0);
+    if (group_.has_table) return;
+    for (Place& place : group_.places) place.rests.clear();
+    for (const Arg* preference : group_.preferences) group_.largest_preference *= largest(*preference);
   }
 
  private:
-  struct Question {
-    const Arg* arg;
-    bool is_preference;
-  };
-
-  std::size_t last_place(const Arg& arg) const {
+  std::vector<std::size_t> places_in(const Arg& arg) const {
     std::vector<u32> values;
     values_of(arg, values);
-    std::size_t last = 0;
-    for (u32 value : values) last = std::max(last, prior_.samples_[prior_.sample_of_value_[value]].place);
-    return last;
+    std::vector<std::size_t> out;
+    for (u32 value : values) out.push_back(prior_.samples_[prior_.sample_of_value_[value]].place);
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+  Place& place_of(const Arg& arg) { return group_.places[places_in(arg).back()]; }
+  std::size_t candidates_at(std::size_t place) const { return prior_.samples_[group_.samples[place]].candidates.size(); }
+
+  // The frontier of a place: the ones before it that are mentioned where it, or one behind it, is the last. False if their values do not fit into a key.
+  bool find_frontiers() {
+    for (const auto* list : {&group_.conditions, &group_.preferences}) {
+      for (const Arg* arg : *list) {
+        std::vector<std::size_t> mentioned = places_in(*arg);
+        for (std::size_t earlier : mentioned) {
+          for (std::size_t place = earlier + 1; place <= mentioned.back(); ++place) group_.places[place].frontier.push_back(earlier);
+        }
+      }
+    }
+    for (Place& place : group_.places) {
+      std::sort(place.frontier.begin(), place.frontier.end());
+      place.frontier.erase(std::unique(place.frontier.begin(), place.frontier.end()), place.frontier.end());
+      double keys = 1;
+      for (std::size_t earlier : place.frontier) keys *= static_cast<double>(candidates_at(earlier));
+      if (keys >= 0x1p63) return false;
+    }
+    return true;
   }
 
-  bool is_possible(std::size_t place) const {
-    return std::all_of(asked_[place].begin(), asked_[place].end(), [&](const Question& question) {
-      i64 value = prior_.evaluate(*question.arg, indices_.data());
-      return question.is_preference ? value >= 1 : value != 0;
-    });
+  Rest fill(std::size_t place) {
+    if (place == indices_.size()) return {1, 1};
+    u64 key = prior_.key_of(group_, group_.places[place], indices_.data());
+    if (auto known = group_.places[place].rests.find(key); known != group_.places[place].rests.end()) return known->second;
+    Rest sum;
+    std::size_t count = candidates_at(place);
+    for (indices_[place] = 0; indices_[place] < count && group_.has_table; ++indices_[place]) {
+      group_.has_table = --steps_left_ >= 0;
+      double weight = prior_.weight_at(group_, place, indices_.data());
+      if (weight == 0) continue;
+      Rest rest = fill(place + 1);
+      sum.weight += weight * rest.weight;
+      sum.count += rest.count;
+    }
+    return group_.places[place].rests[key] = sum;
   }
 
-  void assign(std::size_t place) {
-    if (place == indices_.size()) {
-      group_.assignments.insert(group_.assignments.end(), indices_.begin(), indices_.end());
-      group_.cumulative.push_back(total_ += prior_.weight_of(group_, indices_.data()));
-      return;
+  // 1, so that it does not weigh, where there are too many values to try.
+  double largest(const Arg& preference) {
+    std::vector<std::size_t> places = places_in(preference);
+    double combinations = 1, most = 1;
+    for (std::size_t place : places) combinations *= static_cast<double>(candidates_at(place));
+    if (combinations > static_cast<double>(kMaxSteps)) return 1;
+    for (i64 i = 0; i < static_cast<i64>(combinations); ++i) {
+      i64 rest = i;
+      for (std::size_t place : places) {
+        auto count = static_cast<i64>(candidates_at(place));
+        indices_[place] = static_cast<Index>(rest % count);
+        rest /= count;
+      }
+      most = std::max(most, static_cast<double>(prior_.evaluate(preference, indices_.data())));
     }
-    std::size_t count = prior_.samples_[group_.samples[place]].candidates.size();
-    for (indices_[place] = 0; indices_[place] < count; ++indices_[place]) {
-      if (is_possible(place)) assign(place + 1);
-    }
+    return most;
   }
 
   const JointPrior& prior_;
   Group& group_;
-  std::vector<std::vector<Question>> asked_;  // by the place of their last sample
+  i64 steps_left_;
   std::vector<Index> indices_;
-  double total_ = 0;
 };
 
-JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(trace.value_count(), -1), factor_of_value_(trace.value_count()) {
+// The valid assignments that differ from one at a place and at so many others.
+class JointPrior::Repair {
+ public:
+  Repair(const JointPrior& prior, const Group& group, const std::vector<Index>& now, std::size_t changed)
+      : prior_(prior), group_(group), now_(now), changed_(changed), indices_(now) {}
+
+  // One of them, each as likely. Empty if there is none.
+  std::vector<Index> draw(std::size_t others, Rng& rng) {
+    found_.clear();
+    assign(0, others);
+    if (found_.empty()) return {};
+    auto size = static_cast<i64>(now_.size());
+    i64 chosen = rng.below(static_cast<i64>(found_.size()) / size);
+    return {found_.begin() + chosen * size, found_.begin() + (chosen + 1) * size};
+  }
+
+ private:
+  void assign(std::size_t place, std::size_t changes_left) {
+    if (place == indices_.size()) {
+      if (changes_left == 0) found_.insert(found_.end(), indices_.begin(), indices_.end());
+      return;
+    }
+    if (changes_left > indices_.size() - place) return;
+    std::size_t count = prior_.samples_[group_.samples[place]].candidates.size();
+    for (Index value = 0; value < count; ++value) {
+      bool is_change = value != now_[place];
+      if (place == changed_ ? !is_change : is_change && changes_left == 0) continue;
+      indices_[place] = value;
+      if (prior_.weight_at(group_, place, indices_.data()) == 0) continue;
+      if (group_.has_table && prior_.rest_of(group_, place + 1, indices_.data()).count == 0) continue;
+      assign(place + 1, changes_left - (is_change && place != changed_));
+    }
+    indices_[place] = now_[place];
+  }
+
+  const JointPrior& prior_;
+  const Group& group_;
+  const std::vector<Index>& now_;
+  std::size_t changed_;
+  std::vector<Index> indices_, found_;
+};
+
+u64 JointPrior::key_of(const Group& group, const Place& place, const Index* indices) const {
+  u64 key = 0;
+  for (std::size_t earlier : place.frontier) key = key * samples_[group.samples[earlier]].candidates.size() + indices[earlier];
+  return key;
+}
+
+JointPrior::JointPrior(const Trace& trace, i64 max_steps) : trace_(trace), sample_of_value_(trace.value_count(), -1), factor_of_value_(trace.value_count()) {
   struct Factor {
     const Arg* arg;
     bool is_preference;
@@ -175,7 +257,7 @@ JointPrior::JointPrior(const Trace& trace) : trace_(trace), sample_of_value_(tra
     samples_[i].place = members.size();
     members.push_back(i);
   }
-  for (Group& group : groups_) Enumeration(*this, group).run();
+  for (Group& group : groups_) Table(*this, group, max_steps).run();
 }
 
 // Tiles that share a condition are drawn together: groups grow by what a condition mentions.
@@ -234,11 +316,21 @@ bool JointPrior::satisfies(const Instruction& instruction) const {
   return std::string_view(instruction.kind->name) == "require" && is_over_categoricals(instruction.arguments[0]);
 }
 
-double JointPrior::weight_of(const Group& group, const Index* indices) const {
-  double weight = 1;
-  for (std::size_t i = 0; i < group.samples.size(); ++i) weight *= static_cast<double>(samples_[group.samples[i]].weights[indices[i]]);
-  for (const Arg* preference : group.preferences) weight *= static_cast<double>(evaluate(*preference, indices));
+double JointPrior::weight_at(const Group& group, std::size_t place, const Index* indices) const {
+  const Place& here = group.places[place];
+  for (const Arg* condition : here.conditions) {
+    if (evaluate(*condition, indices) == 0) return 0;
+  }
+  auto weight = static_cast<double>(samples_[group.samples[place]].weights[indices[place]]);
+  for (const Arg* preference : here.preferences) weight *= static_cast<double>(std::max<i64>(evaluate(*preference, indices), 0));
   return weight;
+}
+
+JointPrior::Rest JointPrior::rest_of(const Group& group, std::size_t place, const Index* indices) const {
+  if (place == group.samples.size()) return {1, 1};
+  const auto& rests = group.places[place].rests;
+  auto found = rests.find(key_of(group, group.places[place], indices));
+  return found == rests.end() ? Rest{} : found->second;
 }
 
 i64 JointPrior::evaluate(const Arg& arg, const Index* indices) const {
@@ -253,25 +345,51 @@ bool JointPrior::holds(const Group& group, const Index* indices) const {
          std::all_of(group.preferences.begin(), group.preferences.end(), [&](const Arg* preference) { return evaluate(*preference, indices) >= 1; });
 }
 
-bool JointPrior::draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const {
-  if (group.enumerated) {
-    if (group.assignments.empty()) return false;
-    double at = rng.uniform() * group.cumulative.back();
-    std::size_t chosen = std::upper_bound(group.cumulative.begin(), group.cumulative.end(), at) - group.cumulative.begin();
-    const Index* indices = group.assignment(std::min(chosen, group.cumulative.size() - 1));
-    for (std::size_t i = 0; i < group.samples.size(); ++i) decisions[group.samples[i]] = Decision::of(indices[i]);
-    return true;
+// One number decides, as if all assignments stood in a row, the value of the last sample changing fastest.
+void JointPrior::draw_by_table(const Group& group, std::vector<Index>& indices, Rng& rng) const {
+  double at = rng.uniform() * group.all.weight, before = 1;
+  for (std::size_t place = 0; place < indices.size(); ++place) {
+    std::size_t count = samples_[group.samples[place]].candidates.size();
+    Index chosen = 0;
+    double chosen_weight = 0;
+    for (Index value = 0; value < count; ++value) {
+      indices[place] = value;
+      double weight = weight_at(group, place, indices.data());
+      double all = weight == 0 ? 0 : before * weight * rest_of(group, place + 1, indices.data()).weight;
+      if (all == 0) continue;
+      if (chosen_weight > 0) at -= chosen_weight;  // of the value before this one
+      chosen = value;
+      chosen_weight = all;
+      if (at < all) break;
+    }
+    indices[place] = chosen;
+    before *= weight_at(group, place, indices.data());
   }
-  std::vector<Index> indices(group.samples.size());
-  for (int tries = 0; tries < 10000; ++tries) {
+}
+
+bool JointPrior::draw_by_rejection(const Group& group, std::vector<Index>& indices, Rng& rng) const {
+  constexpr int kTries = 100000;
+  for (int tries = 0; tries < kTries; ++tries) {
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      indices[i] = static_cast<Index>(rng.below(static_cast<i64>(samples_[group.samples[i]].candidates.size())));
+      const std::vector<i64>& weights = samples_[group.samples[i]].weights;
+      i64 at = rng.below(std::accumulate(weights.begin(), weights.end(), i64{0}));
+      for (indices[i] = 0; at >= weights[indices[i]]; ++indices[i]) at -= weights[indices[i]];
     }
     if (!holds(group, indices.data())) continue;
-    for (std::size_t i = 0; i < indices.size(); ++i) decisions[group.samples[i]] = Decision::of(indices[i]);
-    return true;
+    double preference = 1;
+    for (const Arg* one : group.preferences) preference *= static_cast<double>(evaluate(*one, indices.data()));
+    if (group.largest_preference <= 1 || rng.uniform() * group.largest_preference < preference) return true;
   }
   return false;
+}
+
+bool JointPrior::draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const {
+  if (group.has_table && group.all.weight == 0) return false;
+  std::vector<Index> indices(group.samples.size());
+  if (group.has_table) draw_by_table(group, indices, rng);
+  else if (!draw_by_rejection(group, indices, rng)) return false;
+  for (std::size_t i = 0; i < indices.size(); ++i) decisions[group.samples[i]] = Decision::of(indices[i]);
+  return true;
 }
 
 bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
@@ -283,7 +401,7 @@ bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
 }
 
 bool JointPrior::is_impossible() const {
-  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.enumerated && group.assignments.empty(); });
+  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.has_table && group.all.count == 0; });
 }
 
 bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const {
@@ -296,7 +414,6 @@ bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rn
     return true;
   }
   const Group& group = groups_[changed.group];
-  if (!group.enumerated) return draw_group(group, decisions, rng);
   std::vector<Index> now;
   for (std::size_t member : group.samples) now.push_back(static_cast<Index>(decisions[member].values[0]));
   // Mostly the others can stay as they are, and the assignments need not be looked through.
@@ -310,31 +427,22 @@ bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rn
     decisions[sample] = Decision::of(values[static_cast<std::size_t>(rng.below(static_cast<i64>(values.size())))]);
     return true;
   }
-  std::vector<std::size_t> nearest;
-  std::size_t fewest = group.samples.size() + 1;
-  for (std::size_t a = 0; a < group.cumulative.size(); ++a) {
-    const Index* assignment = group.assignment(a);
-    if (assignment[changed.place] == now[changed.place]) continue;
-    std::size_t differing = 0;
-    for (std::size_t i = 0; i < now.size(); ++i) differing += assignment[i] != now[i];
-    if (differing < fewest) {
-      fewest = differing;
-      nearest.clear();
-    }
-    if (differing == fewest) nearest.push_back(a);
+  Repair repair(*this, group, now, changed.place);
+  constexpr std::size_t kMostBlind = 3;
+  std::size_t most = group.has_table ? now.size() - 1 : std::min(kMostBlind, now.size() - 1);
+  for (std::size_t others = 1; others <= most; ++others) {
+    std::vector<Index> found = repair.draw(others, rng);
+    for (std::size_t i = 0; i < found.size(); ++i) decisions[group.samples[i]] = Decision::of(found[i]);
+    if (!found.empty()) return true;
   }
-  if (nearest.empty()) return false;
-  const Index* chosen = group.assignment(nearest[rng.below(static_cast<i64>(nearest.size()))]);
-  for (std::size_t i = 0; i < now.size(); ++i) decisions[group.samples[i]] = Decision::of(chosen[i]);
-  return true;
+  return false;
 }
 
 double JointPrior::log10_groups() const {
   double total = 0;
   for (const Group& group : groups_) {
-    double count = static_cast<double>(group.cumulative.size());
-    if (!group.enumerated) {
-      count = 1;
+    double count = group.has_table ? group.all.count : 1;
+    if (!group.has_table) {
       for (std::size_t sample : group.samples) count *= static_cast<double>(samples_[sample].candidates.size());
     }
     total += std::log10(std::max(1.0, count));

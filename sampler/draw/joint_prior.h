@@ -1,26 +1,32 @@
-// JointPrior: draws all constrained decisions of a sketch together. Categorical samples that are tied by `require` or `prefer` form groups; the
-// valid assignments of a group are enumerated once and drawn by weight, so that no draw is thrown away. Perfect tiles of loops whose
-// extent no draw decides are tied by `require` as well; there are too many to enumerate, so these are drawn until their conditions hold,
-// which costs no replay. All other samples are left open and are drawn where their loop's extent is known, at replay.
+// JointPrior: draws all constrained decisions of a sketch together. Categorical samples that are tied by `require` or `prefer` form groups. A group's
+// samples get their values one after the other, each in proportion to the weight of all valid assignments that go on from there, so draws have
+// exactly their prior and none is thrown away. That weight depends on the values that a later condition asks about only (variable elimination), so it is
+// tabulated once for each combination of these. Perfect tiles of loops whose extent no draw decides are tied by `require` as well; there are too many
+// to tabulate, so these are drawn until their conditions hold, which costs no replay. All other samples are left open and are drawn where their loop's
+// extent is known, at replay.
 #pragma once
+#include <unordered_map>
+
 #include "dsl/schedule/trace.h"
 
 namespace tw {
 
 class JointPrior {
  public:
-  // At most this many assignments are enumerated per group; a larger group is drawn by rejection.
-  static constexpr i64 kMaxAssignments = 200000;
+  // A group whose table would take more steps than this (some 0.1 us each) is drawn by rejection, from the same prior: a sample by its
+  // weights, the whole by its preferences. Conditions that hardly anything fulfils may then have no draw.
+  static constexpr i64 kMaxSteps = 4'000'000;
 
-  explicit JointPrior(const Trace& trace);
+  explicit JointPrior(const Trace& trace, i64 max_steps = kMaxSteps);
 
   // Sets the decisions of all groups (sample order, as in replay). False if some group has no valid assignment. Tiles for which none was
   // found stay open.
   bool draw(std::vector<Decision>& decisions, Rng& rng) const;
-  // Is it certain that draw() gives false? Of groups that are too large to enumerate nothing is known.
+  // Is it certain that draw() gives false? Of groups without a table nothing is known.
   bool is_impossible() const;
   // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the valid
-  // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none.
+  // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none, or in a group
+  // without a table none with three more changes.
   bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;
   // The candidates of a categorical sample with literal candidates; empty for other samples.
   const std::vector<i64>& candidates(std::size_t sample) const { return samples_[sample].candidates; }
@@ -41,14 +47,24 @@ class JointPrior {
     int group = -1;
     std::size_t place = 0;  // in the group
   };
+  // Of the valid ways to go on from a prefix of a group's assignment.
+  struct Rest {
+    double weight = 0, count = 0;
+  };
+  // Conditions and preferences whose last sample is at a place, and the places before it on which what comes from there on depends.
+  struct Place {
+    std::vector<const Arg*> conditions, preferences;
+    std::vector<std::size_t> frontier;
+    std::unordered_map<u64, Rest> rests;  // by the values at these
+  };
   struct Group {
     std::vector<std::size_t> samples;
     std::vector<const Arg*> conditions;   // parts of a conjunction apart
     std::vector<const Arg*> preferences;  // weights, at least 1 in a valid assignment
-    std::vector<Index> assignments;       // valid ones only: one index per sample of the group, then those of the next
-    std::vector<double> cumulative;       // weights, one per assignment
-    bool enumerated = false;
-    const Index* assignment(std::size_t i) const { return &assignments[i * samples.size()]; }
+    std::vector<Place> places;
+    Rest all;
+    bool has_table = false;
+    double largest_preference = 1;  // without a table: no assignment has a larger product of preferences
   };
   // A perfect tile of a loop whose extent is the same in every draw.
   struct Tile {
@@ -68,12 +84,19 @@ class JointPrior {
   void tie_tiles(const std::vector<const Arg*>& conditions);
   void draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const;
   bool tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const;
-  class Enumeration;
+  class Table;
+  class Repair;
   bool is_over_categoricals(const Arg& arg) const;
   // `indices`: one per sample of the group.
   bool holds(const Group& group, const Index* indices) const;
   i64 evaluate(const Arg& arg, const Index* indices) const;
-  double weight_of(const Group& group, const Index* indices) const;
+  // Of the value at a place with what is asked there: 0 = not possible.
+  double weight_at(const Group& group, std::size_t place, const Index* indices) const;
+  void draw_by_table(const Group& group, std::vector<Index>& indices, Rng& rng) const;
+  bool draw_by_rejection(const Group& group, std::vector<Index>& indices, Rng& rng) const;
+  // What can follow where the places before `place` have their values.
+  Rest rest_of(const Group& group, std::size_t place, const Index* indices) const;
+  u64 key_of(const Group& group, const Place& place, const Index* indices) const;
   bool draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const;
 
   Trace trace_;  // keeps the arguments alive

@@ -10,7 +10,6 @@
 #include "dsl/analysis/points.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "dsl/passes/rounding_error.h"
 #include "runtime/object_loader.h"
 #include "runtime/thread_pool.h"
 #include "runtime/worker/elements.h"

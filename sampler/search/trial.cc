@@ -134,14 +134,14 @@ void set_result(Record& record, const MeasureResult& measured) {
 }
 
 Program judged_program(Arena& arena, const Program& program) {
-  std::optional<Program> judged = has_stated_tolerance(program) ? std::nullopt : with_error_variances(arena, program);
+  std::optional<Program> judged = has_stated_tolerance(program) ? std::nullopt : with_error_variances(arena, program, kVarianceSuffix);
   return widen_to_f64(arena, judged ? *judged : program);
 }
 
 Tolerance tolerance_of(const Program& program) {
   if (has_stated_tolerance(program)) return program.tolerance;
   Arena arena(1 << 18);
-  if (with_error_variances(arena, program)) return {};
+  if (with_error_variances(arena, program, kVarianceSuffix)) return {};
   double eps = 0;
   for (const Param& param : program.params) {
     if (param.role == Role::Output) eps = std::max(eps, unit_roundoff(param.buffer->dtype));

@@ -339,7 +339,7 @@ TEST(ResultCheck, ATransformerBlockIsRightAndItsFaultsAreFound) {
 TEST(ResultCheck, EveryOperatorHasVariances) {
   for (const test::SmallOperator& one : test::small_operators()) {
     Arena arena;
-    EXPECT_TRUE(with_error_variances(arena, one.owned.program)) << one.name;
+    EXPECT_TRUE(with_error_variances(arena, one.owned.program, kVarianceSuffix)) << one.name;
   }
 }
 
