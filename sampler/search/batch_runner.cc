@@ -4,6 +4,7 @@
 #include <future>
 #include <limits>
 
+#include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "sampler/search/parallel_for.h"
@@ -20,6 +21,14 @@ bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) 
   record.status = Record::same_code;
   record.error = cat("as record ", known->second);
   return true;
+}
+
+// Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a tenth of what a slow core
+// does; where there is an incumbent, 20 times as long as its call.
+double slow_call(const TaskState& state) {
+  constexpr double kSlow = 2.5e9;
+  double seconds = points_of(state.task->program.program) / kSlow / std::max(1, state.task->target.threads);
+  return state.progress.best_seconds > 0 ? std::min(seconds, 20 * state.progress.best_seconds) : seconds;
 }
 
 }  // namespace
@@ -160,8 +169,10 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   double begin = seconds_now();
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
                          .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
+  options.timeout_seconds = std::max(options.timeout_seconds, slow_call(state));
   if (is_baseline) {  // may take seconds a call: one says enough
-    options.timeout_seconds = is_device(state.task->target) ? 6 : 120;
+    options.incumbent = nullptr;
+    options.timeout_seconds = std::max(options.timeout_seconds, is_device(state.task->target) ? 6.0 : 30.0);
     options.single_call_seconds = 0.25;
     options.first_pairs = options.pairs = options.max_pairs = 1;
   }

@@ -8,10 +8,12 @@ namespace tw {
 struct TaskHistory {
   double weight = 1;
   bool alive = true;
+  bool in_flight = false;    // a batch of it is being measured
   std::vector<double> best;  // best seconds after each round so far; 0 = none yet
 };
 
-// Index of the task to go on with, or -1 if none is alive. alpha weighs recent improvement against the average so far, over a window of
+// Index of the task to go on with, or -1 if none is alive. One whose last batch is not back yet only if no other is alive: what it would be
+// searched with is less. alpha weighs recent improvement against the average so far, over a window of
 // `window` rounds.
 int next_task(const std::vector<TaskHistory>& tasks, double alpha = 0.2, int window = 3);
 

@@ -29,6 +29,7 @@ void read_records(TaskState& state, Database& database, const TuneOptions& optio
       continue;
     }
     state.last_record = std::max(state.last_record, record.id);
+    state.rounds = std::max(state.rounds, record.generation + 1);  // a round of its own draws what no earlier one did
     note_object(state, record);
     skipped += !note_record(state, record);
   }

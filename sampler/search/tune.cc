@@ -38,15 +38,17 @@ class Tuner {
   TuneResult run() {
     open_tasks();
     make_cost_model();
-    // Round g is searched while the trials of round g - 1 are measured, so it knows the results up to round g - 2 only, however
-    // fast anything is: the same seed and the same measurements give the same candidates.
+    // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own results are all known when it is
+    // searched. A task alone is searched without the results of its batch in flight, however fast anything is: the same seed and the
+    // same measurements give the same candidates.
     OtherCores affinity(overlapped_);
     Batch measuring;
     std::future<void> measured;
     // A batch may give fewer trials than it has candidates: then its task goes on after it.
     while (!finished() || measured.valid()) {
-      if (finished()) {
+      if (measured.valid() && (finished() || !overlapped_)) {
         finish(measured, measuring);
+        if (!finished()) train();
         continue;
       }
       Batch next = search();
@@ -54,9 +56,9 @@ class Tuner {
       if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
       if (!states_[next.task].progress.problem.empty()) continue;  // given up while this batch was searched
       measuring = std::move(next);
-      in_flight_ = true;
+      in_flight_ = history_[measuring.task].in_flight = true;
       measured = start_beside(overlapped_, [this, &measuring, shown = progress()] { runner_->run(measuring, states_[measuring.task], shown); });
-      train();
+      if (overlapped_) train();
     }
     close_tasks();
     add_stats();
@@ -171,7 +173,7 @@ class Tuner {
     HashSet taken = state.measured;
     if (measuring_task_ == chosen) taken.insert(measuring_programs_.begin(), measuring_programs_.end());
     if (state.rounds == 0 && state.progress.trials == 0) add_first_trials(state, rng, batch, taken);
-    int count = static_cast<int>(std::min<i64>(kBatch, left) - static_cast<i64>(batch.trials.size()));
+    int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
     if (count > 0) {
       std::vector<Candidate> proposed = evolve(state.space, state.elites(evolution_.population), taken,
                                                model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
@@ -196,24 +198,24 @@ class Tuner {
     return batch;
   }
 
-  // On a device the untuned program is one work-item: some hundred million steps a second on a GPU. Beyond, it would only be waited for.
-  static bool can_run_untuned(const TuneTask& task) {
-    constexpr double kMostPoints[] = {1e12, 4e9, 1e8};  // of processors, OpenCL (which may be a processor), CUDA
-    return points_of(task.program.program) <= kMostPoints[static_cast<int>(task.target.kind)];
-  }
+  // The first batches are small, so that what they find is used early: 8, 16, then 32.
+  static i64 batch_size(i64 trials) { return trials < kFirstBatch ? kFirstBatch : trials < 3 * kFirstBatch ? 2 * kFirstBatch : kBatch; }
 
-  // The untuned program, so that tuning can never make things worse, and the best draw of the draft model: what zero trials give.
+  // The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes longer than a second or
+  // two, it would only be waited for.
+  static bool can_run_untuned(const TuneTask& task) { return points_of(task.program.program) <= 2e8; }
+
+  // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never make things worse.
   void add_first_trials(TaskState& state, const Rng& rng, Batch& batch, HashSet& taken) {
-    if (can_run_untuned(*state.task)) {
-      Trial baseline;
-      baseline.is_baseline = true;
-      baseline.candidate.program = normalized_hash(state.space.base);
-      taken.insert(baseline.candidate.program);
-      batch.trials.push_back(std::move(baseline));
-    }
+    Hash128 untuned = normalized_hash(state.space.base);
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
-    if (!first || !taken.insert(first->program).second) return;
-    batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
+    if (first && first->program != untuned && taken.insert(first->program).second) batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
+    if (!can_run_untuned(*state.task) && !batch.trials.empty()) return;
+    Trial baseline;
+    baseline.is_baseline = true;
+    baseline.candidate.program = untuned;
+    taken.insert(untuned);
+    batch.trials.push_back(std::move(baseline));
   }
 
   i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? static_cast<i64>(measuring_programs_.size()) : 0; }
@@ -224,15 +226,19 @@ class Tuner {
     double begin = seconds_now();
     measured.get();
     result_.profile.waiting += seconds_now() - begin;
-    in_flight_ = false;
+    in_flight_ = history_[batch.task].in_flight = false;
     TaskState& state = states_[batch.task];
     for (Trial& trial : batch.trials) {
       if (!trial.stored) continue;
       note_trial(state, trial.is_baseline ? nullptr : &trial.candidate, trial.candidate.program, trial.record);
       bool good = trial.record.ok();
-      if (trial.is_baseline && good) state.progress.baseline_seconds = trial.record.seconds;
-      // Its code may be that of the untuned program, the only one before it.
-      if (trial.is_constructed) state.progress.zero_trial_seconds = good ? trial.record.seconds : trial.record.is_trial() ? 0 : state.progress.baseline_seconds;
+      if (trial.is_constructed && good) state.progress.zero_trial_seconds = trial.record.seconds;
+      // Its code may be that of the zero-trial kernel, the only one before it.
+      if (trial.is_baseline) state.progress.baseline_seconds = good ? trial.record.seconds : trial.record.is_trial() ? 0 : state.progress.zero_trial_seconds;
+      if (trial.is_baseline && trial.record.status == name_of(MeasureStatus::WrongResult)) {
+        observer_.on_message(cat(state.progress.name, ": the untuned program itself is called wrong (", trial.record.error,
+                                 "): the tolerance is too tight for this workload; state one (`tolerance`)"));
+      }
       if (!trial.record.is_trial()) {
         ++result_.same_code;
         continue;
@@ -279,7 +285,7 @@ class Tuner {
 
   static constexpr std::size_t kFeatureRoom = std::size_t{128} << 20;  // bytes, of all tasks
 
-  static constexpr int kBatch = 32;         // trials per round
+  static constexpr i64 kFirstBatch = 8, kBatch = 32;  // trials per round
   static constexpr int kEnoughToLearn = 16; // measured candidates before the learned model is used
 
   const std::vector<TuneTask>& tasks_;

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
 #include "runtime/database.h"
@@ -343,9 +344,8 @@ TEST_F(Search, StopsAfterTheTrialAtHand) {
 // Times alone are not comparable on a busy machine: a candidate is timed in turn with the best one so far, also after a resume.
 TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
   struct Best {
-    std::string code;  // of the fastest candidate; empty = none was faster than the untuned program
-    double seconds = 0;
-    bool is_begun = false;
+    std::string code;  // of the fastest candidate
+    double seconds = std::numeric_limits<double>::infinity();
   };
   std::map<int, Best> bests;
   class WithIncumbent : public FakeMeasurer {
@@ -353,11 +353,11 @@ TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
     explicit WithIncumbent(std::map<int, Best>& bests) : bests_(bests) {}
     MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
       Best& best = bests_[task];
-      EXPECT_EQ(options.incumbent ? options.incumbent->code : "", best.code) << "task " << task;
       MeasureResult result = FakeMeasurer::measure(task, candidate, options);
-      bool is_untuned = !std::exchange(best.is_begun, true);
+      bool is_untuned = options.max_pairs == 1;  // timed alone, by one call
+      EXPECT_TRUE((options.incumbent ? options.incumbent->code : "") == (is_untuned ? "" : best.code)) << "call " << calls << " of task " << task;
       if (!is_untuned && result.seconds < best.seconds) best.code = candidate.code;
-      if (is_untuned || result.seconds < best.seconds) best.seconds = result.seconds;
+      if (result.seconds < best.seconds) best.seconds = result.seconds;
       return result;
     }
 
@@ -372,6 +372,58 @@ TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
   EXPECT_NE(bests[0].code, "");
   run(options(1, 1, kTrials + 20), file, &second, watcher);
   EXPECT_EQ(second.calls, 20);
+}
+
+// The zero-trial kernel, then the untuned program; small batches first; each task has one before any has a second one.
+TEST_F(Search, FirstBatchesAreSmallAndEveryTaskHasOne) {
+  tasks_ = {task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}), task_of("matmul", {{"M", i64{48}}, {"N", i64{32}}, {"K", i64{64}}}),
+            task_of("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}})};
+  for (std::size_t i = 0; i < tasks_.size(); ++i) tasks_[i].name = cat("task", i);
+  Database file = database("first");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(1, 1, 80), file, &measurer, watcher);
+  std::map<std::string, std::map<i64, i64>> sizes;
+  std::set<std::string> begun;
+  for (const Record& record : records(file)) {
+    if (record.generation == 1) {
+      EXPECT_EQ(begun.size(), tasks_.size()) << "a second batch of " << record.task << " came first";
+    }
+    if (begun.insert(record.task).second) {
+      EXPECT_NE(record.trace, "") << "the untuned program of " << record.task << " came first";
+    }
+    ++sizes[record.task][record.generation];
+  }
+  for (auto& [task, of_generation] : sizes) {
+    EXPECT_EQ(of_generation[0], 8) << task;
+    EXPECT_LE(of_generation[1], 16) << task;
+    EXPECT_LE(of_generation[2], 32) << task;
+  }
+}
+
+// Where nothing is searched while kernels are measured, the second batch depends on what the first one took; with other times it is another one.
+TEST_F(Search, WhatIsMeasuredAloneIsUsedInTheNextBatch) {
+  tasks_ = {task_of("matmul", {{"M", i64{96}}, {"N", i64{96}}, {"K", i64{96}}})};
+  tasks_[0].target.threads = 2;
+  auto batch = [](Database& file, i64 generation) {
+    std::set<std::string> programs;
+    for (const Record& record : records(file)) {
+      if (record.generation == generation) programs.insert(record.program);
+    }
+    return programs;
+  };
+  Database one = database("one"), other = database("other");
+  FakeMeasurer measurer, reversed([](const Kernel& kernel) {
+    MeasureResult result = time_of(kernel);
+    result.seconds = 1e-12 / result.seconds;
+    return result;
+  });
+  Watcher watcher;
+  run(options(1, 1, 24), one, &measurer, watcher);
+  run(options(1, 1, 24), other, &reversed, watcher);
+  EXPECT_EQ(batch(one, 0), batch(other, 0));
+  EXPECT_GE(batch(one, 1).size(), 8u);
+  EXPECT_NE(batch(one, 1), batch(other, 1));
 }
 
 TEST_F(Search, ANewBestIsBelievedIfASecondMeasurementConfirmsIt) {
@@ -610,6 +662,16 @@ TEST(TaskScheduler, EachTaskHasARoundFirst) {
   EXPECT_EQ(next_task(tasks), 2);
   tasks[2].alive = false;
   EXPECT_EQ(next_task(tasks), 1);
+}
+
+TEST(TaskScheduler, ATaskInFlightWaitsWhereOthersAreAlive) {
+  std::vector<TaskHistory> tasks(2);
+  tasks[0].in_flight = true;
+  EXPECT_EQ(next_task(tasks), 1);
+  tasks[1].best = {1e-6, 1e-6};
+  EXPECT_EQ(next_task(tasks), 1) << "with more rounds, too";
+  tasks[1].alive = false;
+  EXPECT_EQ(next_task(tasks), 0) << "rather than nothing";
 }
 
 TEST(TaskScheduler, ThenTheLargerWeightedGain) {
