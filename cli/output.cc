@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <fstream>
 #include <sstream>
 
@@ -91,13 +92,16 @@ std::string show_clock(double seconds) {
 }
 
 std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.good() && !in.bad() && text.good()) return text.str();
-  if (in.is_open() && in.peek() == std::ifstream::traits_type::eof() && errno == 0) return "";
-  say(cat("cannot read ", path, ": ", std::strerror(errno ? errno : EIO)));
-  return std::nullopt;
+  std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  auto fail = [&](const std::string& why) { return say(cat("cannot read ", path, ": ", why)), std::nullopt; };
+  if (!file) return fail(std::strerror(errno));
+  std::string text(static_cast<std::size_t>(kMostFileBytes) + 1, '\0');
+  std::size_t size = std::fread(text.data(), 1, text.size(), file.get());
+  if (std::ferror(file.get())) return fail(std::strerror(errno));
+  if (size == text.size()) return fail(cat("it has more than ", kMostFileBytes >> 20, " MiB"));
+  text.resize(size);
+  text.shrink_to_fit();
+  return text;
 }
 
 bool write_file(const std::string& path, const std::string& text) {

@@ -35,6 +35,7 @@ std::string show_gain(double before, double now);
 std::string show_clock(double seconds);
 
 // nullopt, and a message, if it cannot be read.
+inline constexpr long kMostFileBytes = 64L << 20;  // beyond, it is refused without reading on
 std::optional<std::string> read_file(const std::string& path);
 // False, and a message, if it cannot be written.
 bool write_file(const std::string& path, const std::string& text);

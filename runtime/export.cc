@@ -62,9 +62,16 @@ std::string argument_lines(const std::vector<KernelArgument>& arguments, bool is
   return out;
 }
 
+// In capitals, but for tasks whose names differ in capitals only.
+std::string macro_prefix(const ExportPlan& plan, const ExportedTask& task) {
+  auto is_alike = [&](const ExportedTask& other) { return upper(other.name) == upper(task.name); };
+  bool is_unique = std::count_if(plan.tasks.begin(), plan.tasks.end(), is_alike) == 1;
+  return cat(upper(plan.library), "_", is_unique ? upper(task.name) : task.name);
+}
+
 std::string task_declaration(const ExportPlan& plan, const ExportedTask& task) {
   const KernelManifest& manifest = task.kernel.manifest;
-  std::string name = cat(plan.library, "_", task.name), scratch = upper(name) + "_SCRATCH_BYTES";
+  std::string name = cat(plan.library, "_", task.name), scratch = macro_prefix(plan, task) + "_SCRATCH_BYTES";
   std::string out = cat("/* ", task.name, ": ", task.doc, "\n * Buffers of ", name, "_run:\n",
                         argument_lines(manifest.run, false));
   if (!manifest.prepack.empty()) {

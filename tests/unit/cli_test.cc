@@ -336,5 +336,18 @@ TEST_F(Cli, BenchComparesWithTheProbe) {
   EXPECT_EQ(rows["tracewright"], 2);
 }
 
+// A device that never ends is refused after the limit, and an empty file is read.
+TEST(Cli, FilesThatAreTooLongOrEmptyAreNamed) {
+  Finished endless = test::tracewright({"replay", "/dev/zero"});
+  EXPECT_NE(endless.code, 0);
+  EXPECT_NE(endless.err.find("cannot read /dev/zero: it has more than 64 MiB"), std::string::npos) << endless.err;
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/empty.tw", "");
+  for (const char* command : {"replay", "check"}) {
+    Finished empty = test::tracewright({command, folder.path() + "/empty.tw"});
+    EXPECT_EQ(empty.err.find("No such file"), std::string::npos) << empty.err;
+  }
+}
+
 }  // namespace
 }  // namespace tw

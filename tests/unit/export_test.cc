@@ -134,6 +134,19 @@ TEST_F(Export, TheTracesBesideTheLibraryGiveTheSameCodeAgain) {
   }
 }
 
+// A macro that is defined twice is an error of the strict compiler here.
+TEST_F(Export, TasksWhoseNamesDifferInCapitalsHaveMacrosOfTheirOwn) {
+  test::write_file(at("layers.yaml"),
+                   "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+                   "  - {name: ffn, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n"
+                   "  - {name: FFN, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
+  Finished exported = export_library();
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  test::write_file(at("both.c"), "#include \"layers.h\"\nint main(void) { return (int)(LAYERS_ffn_SCRATCH_BYTES(1) - LAYERS_FFN_SCRATCH_BYTES(1)); }\n");
+  Finished built = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", at("out"), at("both.c"), "-o", at("both")});
+  EXPECT_EQ(built.code, 0) << built.err;
+}
+
 TEST_F(Export, ATaskWithoutAKernelIsNamed) {
   test::write_file(at("layers.yaml"),
                    "version: 1\ndatabase: layers.db\ntasks:\n  - {name: other, op: matmul, args: "

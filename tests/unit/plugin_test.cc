@@ -77,13 +77,13 @@ void Outside::is_imported() {
       "import \"plugin/loops_by_stride.so\"\nrules mine { auto_inline; loops_by_stride; unroll_short_loops }\n");
   Finished finished = run({"check", "mine.tw", "--op", "dense", "--draws", "10"});
   EXPECT_EQ(finished.code, 0) << finished.err << finished.out;
-  // In the search, too: traces of its candidates (the untuned program is record 1) have what the postprocessor did, behind the marker.
+  // In the search, too: traces of its candidates (the untuned program is record 2) have what the postprocessor did, behind the marker.
   test::write_file(at("mine.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [mine.tw]\nrules: mine\ndatabase: mine.db\ntasks:\n  - {name: d, op: "
                                     "dense, args: {M: 4, N: 4, K: 4}}\n");
   Finished tuned = run({"tune", "mine.yaml", "--trials", "4"});
   EXPECT_EQ(tuned.code, 0) << tuned.err;
   std::string done;
-  for (const char* record : {"2", "3", "4"}) {  // tiles of 4, 8 and 16; only the first one is short enough
+  for (const char* record : {"1", "3", "4"}) {  // tiles of 4, 8 and 16; only the first one is short enough
     Finished trace = run({"replay", "--record", record, "--database", "mine.db", "--emit", "trace"});
     std::size_t marker = trace.out.find("enter_postproc()");
     ASSERT_NE(marker, std::string::npos) << trace.out << trace.err;

@@ -224,6 +224,7 @@ TEST(ResultCheck, ATermThatIsMissingIsFound) {
       }
     }
   });
+  std::printf("%d of %zu faults found\n", found, 6 * 2 * cases().size());
   EXPECT_GE(found, static_cast<int>(6 * 2 * cases().size()) - 7);
 }
 
@@ -267,6 +268,7 @@ TEST(ResultCheck, DrawsFromTheSpaceForProcessorsAreRight) {
       }
     }
   });
+  std::printf("%lld draws compared\n", static_cast<long long>(compared));
   EXPECT_GT(compared, 60 * draws);
 }
 
@@ -287,6 +289,7 @@ TEST(ResultCheck, DrawsFromTheSpaceForGpusAreRight) {
       compared += verdict.compared > 0;
     }
   });
+  std::printf("%lld draws compared\n", static_cast<long long>(compared));
   EXPECT_GT(compared, 30 * draws);
 }
 
