@@ -203,7 +203,7 @@ class Tuner {
 
   // The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes longer than a second or
   // two, it would only be waited for.
-  static bool can_run_untuned(const TuneTask& task) { return points_of(task.program.program) <= 2e8; }
+  static bool can_run_untuned(const TuneTask& task) { return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8); }
 
   // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never make things worse.
   void add_first_trials(TaskState& state, const Rng& rng, Batch& batch, HashSet& taken) {

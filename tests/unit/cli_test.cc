@@ -337,7 +337,7 @@ TEST_F(Cli, BenchComparesWithTheProbe) {
 }
 
 // A device that never ends is refused after the limit, and an empty file is read.
-TEST(Cli, FilesThatAreTooLongOrEmptyAreNamed) {
+TEST_F(Cli, FilesThatAreTooLongOrEmptyAreNamed) {
   Finished endless = test::tracewright({"replay", "/dev/zero"});
   EXPECT_NE(endless.code, 0);
   EXPECT_NE(endless.err.find("cannot read /dev/zero: it has more than 64 MiB"), std::string::npos) << endless.err;
