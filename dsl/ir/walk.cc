@@ -198,6 +198,17 @@ bool any_uses(Array<const Expr*> indices, const Var* var) {
   return std::any_of(indices.begin(), indices.end(), [&](const Expr* index) { return uses(index, var); });
 }
 
+int nesting_of(const Stmt* root) {
+  if (!root) return 0;
+  int below = 0;
+  if (root->kind > Kind::Store) {
+    for_each_child(root, [&](const auto* child) {
+      if constexpr (std::is_convertible_v<decltype(child), const Stmt*>) below = std::max(below, nesting_of(child));
+    });
+  }
+  return below + 1;
+}
+
 const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, const Buffer* to) {
   Build build{arena};
   auto change = [&](auto* n) {

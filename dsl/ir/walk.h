@@ -130,6 +130,9 @@ const Stmt* substitute(Arena& arena, const Stmt* node, const Substitution& map);
 bool uses(const Node* node, const Var* var);
 bool any_uses(Array<const Expr*> indices, const Var* var);
 
+// How many statements are inside of one another, at most.
+int nesting_of(const Stmt* root);
+
 // Loads and stores of one buffer now go to another, with the indices given by change(indices).
 const Stmt* replace_buffer(Arena& arena, const Stmt* node, const Buffer* from, const Buffer* to);
 

@@ -129,8 +129,15 @@ struct ApplyTraits<Result<R> (*)(S&, A...)> {
     ArgReader reader(state, arguments, draw);
     std::tuple<A...> values{reader.template read<A>()...};  // braces: evaluated from left to right
     if (reader.failed()) return reader.rejected();
+    Program before = state.program();
     auto result = std::apply([&](A... args) { return Apply(state, args...); }, values);
     if (!result) return result.rejected();
+    if constexpr (!pure) {
+      if (state.is_too_deep()) {
+        state.set_program(before);
+        return reject("the program would have more than {0} statements inside of one another", kMostNesting);
+      }
+    }
     append_result(results, *result);
     return ok();
   }

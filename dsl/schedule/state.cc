@@ -110,17 +110,19 @@ Result<Array<const For*>> State::loops_around(BlockId id) const {
 }
 
 Array<const Block*> State::blocks() const {
-  const Block* found[256];
-  std::size_t count = 0;
+  List<const Block*> found;
   Path path;
   search(program_.body, path, [&](const Stmt* s) {
-    if (const Block* block = as<Block>(s)) {
-      TW_CHECK(count < 256, "more than 256 blocks in a program");
-      found[count++] = block;
-    }
+    if (const Block* block = as<Block>(s)) found.push_back(block);
     return false;
   });
-  return arena_->copy(found, count);
+  return arena_->copy(found.data(), found.size());
+}
+
+bool State::is_too_deep() const {
+  // Each loop and block adds three statements at most: itself, a sequence and a condition.
+  bool may_be = 3 * (program_.next_loop + program_.next_block) > static_cast<u32>(kMostNesting);
+  return may_be && nesting_of(program_.body) > kMostNesting;
 }
 
 void State::replace(const Stmt* old, const Stmt* now) {

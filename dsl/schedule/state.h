@@ -7,10 +7,13 @@
 
 namespace tw {
 
-// From the outermost statement to a node, both included. At most kMax deep (a limit of schedules: 96 nested statements).
+// The most statements inside of one another that an instruction may make and a workload may have.
+inline constexpr int kMostNesting = 90;
+
+// From the outermost statement to a node, both included. At most kMax deep: instructions may nest deeper while they are applied.
 class Path {
  public:
-  static constexpr int kMax = 96;
+  static constexpr int kMax = 2 * kMostNesting;
   int size() const { return size_; }
   const Stmt* operator[](int i) const { return nodes_[i]; }
   const Stmt* back() const { return nodes_[size_ - 1]; }
@@ -62,6 +65,9 @@ class State {
   void remove_local(const Buffer* buffer);
   // Every access to `from` goes to `to`, the list of params and locals included. Same rank of indices.
   void replace_buffer_everywhere(const Buffer* from, const Buffer* to);
+
+  // Does it nest deeper than kMostNesting?
+  bool is_too_deep() const;
 
   // ---- fresh names and ids
   LoopId fresh_loop() { return {program_.next_loop++}; }
