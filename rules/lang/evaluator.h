@@ -10,22 +10,41 @@
 
 namespace tw::rules {
 
-// Where instructions go: a Schedule that records, or a bare State (postprocessing in the search).
+// Where instructions go: a Schedule that records, or a bare State (postprocessing in the search). What is rejected changes nothing.
 class Sink {
  public:
+  // Program and values of a moment; of a Schedule its trace, too.
+  struct Mark {
+    std::optional<Schedule> schedule;
+    Program program;
+    std::size_t values = 0;
+  };
+
   explicit Sink(Schedule& schedule) : schedule_(&schedule) {}
   explicit Sink(State& state) : bare_(&state) {}
   const State& state() const { return schedule_ ? schedule_->state() : *bare_; }
   Result<u32> apply(const InstructionKind& kind, Array<Arg> arguments, Array<Str> names) {
     if (schedule_) return schedule_->apply(kind, arguments, {}, names);
-    u32 first = static_cast<u32>(bare_->values().size());
+    Mark before = mark();
     Decision none;
     Status status = kind.apply(*bare_, arguments, {&none, nullptr, false}, bare_->values());
-    if (status) return first;
-    bare_->values().resize(first, Value{});
+    if (status) return static_cast<u32>(before.values);
+    restore(std::move(before));
     Reject why = status.rejected();
     why.instruction = kind.name;
     return why;
+  }
+  Mark mark() const {
+    if (schedule_) return {schedule_->fork(), {}, 0};
+    return {std::nullopt, bare_->program(), bare_->values().size()};
+  }
+  void restore(Mark mark) {
+    if (schedule_) {
+      *schedule_ = std::move(*mark.schedule);
+      return;
+    }
+    bare_->set_program(mark.program);
+    bare_->values().resize(mark.values, Value{});
   }
   bool records() const { return schedule_ != nullptr; }
   std::size_t instructions() const { return schedule_ ? schedule_->trace().instructions().size() : 0; }
@@ -70,6 +89,18 @@ class Evaluator {
   i64 steps_left() const { return steps_left_; }
 
  private:
+  // All that a statement may change, as it was before it.
+  struct Snapshot {
+    Sink::Mark sink;
+    std::unordered_set<u32> known_loops, open_loops, open_values, drawn_blocks;
+    std::size_t conditions;
+    std::vector<std::pair<std::shared_ptr<Scope>, Scope>> scopes;  // from the innermost outwards
+  };
+  Snapshot snapshot(const std::shared_ptr<Scope>& scope) const;
+  void restore(Snapshot before);
+  // Are instructions recorded whose draws may come out otherwise? Postprocessors run behind the draws: all that they see is known.
+  bool builds_space() const { return sink_.records() && !use_.rule->is_post; }
+
   bool bind_params(Scope& scope);
   // Like condition(); of `a and b` it goes into the parts and notes the first that is false.
   std::optional<bool> check_when(const ast::Expr* e, const std::shared_ptr<Scope>& scope);
@@ -132,7 +163,7 @@ class Evaluator {
   RuleValue result_of(const InstructionKind& kind, u32 first);
 
   // ---- open loops: those that an instruction with an open argument made, and those made from them
-  bool is_open(LoopId id) const { return sink_.records() && open_loops_.count(id.value); }
+  bool is_open(LoopId id) const { return builds_space() && open_loops_.count(id.value); }
   bool is_open(const Arg& arg) const;
   // What is done to a block among open loops may make more of them.
   bool block_is_open(BlockId id) const;

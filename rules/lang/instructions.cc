@@ -25,7 +25,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     }
     const Parameter& parameter = kind.parameters[index];
     bool is_number = values[i].tag == Tag::Open && (parameter.type == "i64" || parameter.type == "bool");
-    if (is_number && sink_.records() && !may_be_open(kind, parameter)) {
+    if (is_number && builds_space() && !may_be_open(kind, parameter)) {
       return error(argument.value->span, open_argument_message(kind, parameter), open_argument_note);
     }
     if (!charge(values[i].parts, argument.value->span)) return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     std::optional<std::string> wrong = mark_value ? misfit(mark->type, *mark_value) : std::nullopt;
     if (wrong) return error(n->span, wrong_mark_value(*mark, *wrong));
   }
-  if (sink_.records() && takes_out_open_units(kind, arguments)) {
+  if (builds_space() && takes_out_open_units(kind, arguments)) {
     return error(n->span, cat("`preserve_unit_iters = false` of ", kind.name, ": which variables have one value depends on a sample here"),
                  "what the loops feed would depend on a draw; leave the variables in, or take factors that are known while the space is built");
   }
@@ -167,16 +167,16 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
-  if (reject_is_fine && sink_.records()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, static_cast<bool>(first)});
+  if (reject_is_fine && builds_space()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, static_cast<bool>(first)});
   if (!first) {
     // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at the draw.
-    if (reject_is_fine && sink_.records()) return record_unchecked(kind, arguments);
+    if (reject_is_fine && builds_space()) return record_unchecked(kind, arguments);
     rejected = first.rejected();
     failed_ = true;
     return std::nullopt;
   }
   note_loops(open && !kind.pure);
-  if (sink_.records()) note_drawn_order(kind, arguments);
+  if (builds_space()) note_drawn_order(kind, arguments);
   if (kind.samples || (open && std::string_view(kind.name) == "choose")) note_drawn_handles(*first);
   return result_of(kind, *first);
 }
@@ -223,7 +223,7 @@ bool Evaluator::block_is_open(BlockId id) const {
 }
 
 void Evaluator::note_drawn_handles(u32 first) {
-  for (u32 i = first; sink_.records() && i < sink_.state().values().size(); ++i) open_values_.insert(i);
+  for (u32 i = first; builds_space() && i < sink_.state().values().size(); ++i) open_values_.insert(i);
 }
 
 namespace {
@@ -293,7 +293,7 @@ std::optional<RuleValue> Evaluator::without_drawn_order(const std::vector<RuleVa
 }
 
 void Evaluator::note_loops(bool open) {
-  if (!sink_.records()) return;
+  if (!builds_space()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) {
     if (known_loops_.insert(loop->id.value).second && open) open_loops_.insert(loop->id.value);
   });

@@ -130,24 +130,31 @@ Flow Evaluator::require(const Statement& s, const std::shared_ptr<Scope>& scope)
   return instruction(*find_kind("require"), Array<Arg>(arguments), {}, s.span, /*reject_is_fine=*/true) ? Flow::Next : failure();
 }
 
+Evaluator::Snapshot Evaluator::snapshot(const std::shared_ptr<Scope>& scope) const {
+  Snapshot now{sink_.mark(), known_loops_, open_loops_, open_values_, drawn_blocks_, conditions.size(), {}};
+  for (std::shared_ptr<Scope> each = scope; each; each = each->parent) now.scopes.emplace_back(each, *each);
+  return now;
+}
+
+void Evaluator::restore(Snapshot before) {
+  sink_.restore(std::move(before.sink));
+  known_loops_ = std::move(before.known_loops);
+  open_loops_ = std::move(before.open_loops);
+  open_values_ = std::move(before.open_values);
+  drawn_blocks_ = std::move(before.drawn_blocks);
+  conditions.erase(conditions.begin() + static_cast<std::ptrdiff_t>(before.conditions), conditions.end());
+  for (auto& [scope, names] : before.scopes) *scope = std::move(names);
+}
+
 Flow Evaluator::attempt(const Statement& s, const std::shared_ptr<Scope>& scope) {
-  if (!sink_.records()) {
-    // On a bare state a rejected instruction changes nothing, so `try` holds one instruction at a time there.
-    Flow flow = run_nested(s.body, scope);
-    if (flow != Flow::Rejected) return flow;
-    failed_ = false;
-    return run_nested(s.otherwise, scope);
-  }
   if (!charge(100, s.span)) return Flow::Error;
-  Schedule before = sink_.schedule().fork();
-  std::size_t choice = next_choice_;
+  Snapshot before = snapshot(scope);
   Flow flow = run_nested(s.body, scope);
   if (flow != Flow::Rejected) return flow;
   caught_.push_back(rejected);
   failed_ = false;
-  sink_.schedule() = std::move(before);
-  std::erase_if(conditions, [&](const RecordedCondition& condition) { return condition.step >= sink_.instructions(); });
-  next_choice_ = choice;
+  restore(std::move(before));
+  // The alternatives that the body took stay taken: those of `else` come behind them.
   return run_nested(s.otherwise, scope);
 }
 
