@@ -438,10 +438,11 @@ std::string host_description() {
       break;
     }
   }
+  auto caches = host_caches();
   utsname system{};
   uname(&system);
   return cat(model, ", ", usable_threads(), " of ", std::thread::hardware_concurrency(),
-             " cores, L3 ", host_caches().l3 >> 10, " KiB, ", system.sysname, " ", system.release);
+             " cores, L1 ", caches.l1 >> 10, " KiB, L2 ", caches.l2 >> 10, " KiB, L3 ", caches.l3 >> 10, " KiB, ", system.sysname, " ", system.release);
 }
 
 }  // namespace tw

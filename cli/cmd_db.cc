@@ -86,13 +86,15 @@ int list_best(const Options& options) {
   boost::json::array json;
   std::vector<std::vector<std::string>> rows;
   for (const TaskSummary& task : *tasks) {
-    std::optional<std::vector<Record>> best =
-        checked(database->best(task.workload, task.target, options.most));
-    if (!best) return Environment;
-    for (const Record& record : *best) {
-      json.push_back(to_json(record));
-      rows.push_back({record.task, show_times(record.seconds, record.cold), std::to_string(record.id),
-                      std::to_string(record.generation), record.target});
+    for (const MachineSummary& machine : task.machines) {
+      std::optional<std::vector<Record>> best =
+          checked(database->best(task.workload, task.target, machine.machine, options.most));
+      if (!best) return Environment;
+      for (const Record& record : *best) {
+        json.push_back(to_json(record));
+        rows.push_back({record.task, show_times(record.seconds, record.cold), std::to_string(record.id),
+                        std::to_string(record.generation), record.target});
+      }
     }
   }
   if (options.json) {
@@ -113,7 +115,7 @@ constexpr Action actions[] = {
     {"export", "records and workloads as lines of JSON, to standard output or --file", export_all},
     {"import", "add what `export` wrote, from standard input or --file; nothing is trusted",
      import_all},
-    {"best", "the fastest records of each task", list_best},
+    {"best", "the fastest records of each task on each machine", list_best},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
+#include <map>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -25,32 +26,44 @@ int show_tasks(Database& database, const Options& options) {
   if (!tasks) return options.task.empty() ? Environment : Usage;
   std::vector<std::vector<std::string>> rows;
   boost::json::array json;
+  bool all_own = true;
   for (const TaskSummary& task : *tasks) {
-    std::optional<Record> best = best_record(database, task.workload, task.target);
-    if (!best) return Environment;
-    rows.push_back({task.task, show_times(task.best_seconds, best->cold), std::to_string(task.trials),
-                    std::to_string(task.failed), best->id ? std::to_string(best->id) : "-",
-                    task.target});
-    json.push_back(with_cold({{"task", task.task},
-                              {"target", task.target},
-                              {"workload", task.workload},
-                              {"trials", task.trials},
-                              {"failed", task.failed},
-                              {"best_us", task.best_seconds * 1e6},
-                              {"best_record", best->id}},
-                             best->cold));
+    for (const MachineSummary& machine : task.machines) {
+      std::optional<Record> best = machine.best_record ? checked(database.record(machine.best_record)) : Record{};
+      if (!best) return Environment;
+      bool is_own = machine.machine == own_machine(task.target);
+      all_own = all_own && is_own;
+      rows.push_back({task.task, show_times(machine.best_seconds, best->cold), std::to_string(machine.trials),
+                      std::to_string(machine.failed), best->id ? std::to_string(best->id) : "-",
+                      task.target, is_own ? "this one" : machine.machine});
+      json.push_back(with_cold({{"task", task.task},
+                                {"target", task.target},
+                                {"workload", task.workload},
+                                {"machine", machine.machine},
+                                {"is_this_machine", is_own},
+                                {"trials", machine.trials},
+                                {"failed", machine.failed},
+                                {"best_us", machine.best_seconds * 1e6},
+                                {"best_record", best->id}},
+                               best->cold));
+    }
   }
   if (options.json) {
     print_json({{"database", database.path()}, {"tasks", json}});
   } else if (rows.empty()) {
     say(cat(database.path(), " holds no records yet; `tracewright tune` stores some"));
   } else {
-    print_table({"task", "best", "trials", "failed", "record", "target"}, rows);
+    std::vector<std::string> columns = {"task", "best", "trials", "failed", "record", "target", "machine"};
+    if (all_own) {
+      columns.pop_back();
+      for (auto& row : rows) row.pop_back();
+    }
+    print_table(columns, rows);
   }
   return Ok;
 }
 
-// The trials of each task that were faster than all before (--history), or those that failed
+// The trials of each task that were faster than all before on their machine (--history), or those that failed
 // (--failures).
 int show_trials(Database& database, const Options& options) {
   std::optional<std::vector<TaskSummary>> tasks = find_tasks(database, options.task);
@@ -60,10 +73,14 @@ int show_trials(Database& database, const Options& options) {
   for (const TaskSummary& task : *tasks) {
     std::optional<std::vector<Record>> records = checked(database.all(task.workload, task.target));
     if (!records) return Environment;
-    double best = 0;
-    i64 trial = 0;
+    struct Seen {
+      i64 trials = 0;
+      double best = 0;
+    };
+    std::map<std::string, Seen> by_machine;
     for (const Record& record : *records) {
       if (!record.is_trial()) continue;
+      auto& [trial, best] = by_machine[machine_of(record.host)];
       ++trial;
       bool is_better = record.ok() && (best == 0 || record.seconds < best);
       if (options.failures ? record.ok() : !is_better) continue;
@@ -76,6 +93,7 @@ int show_trials(Database& database, const Options& options) {
                                 {"trial", trial},
                                 {"record", record.id},
                                 {"generation", record.generation},
+                                {"machine", machine_of(record.host)},
                                 {"status", record.status},
                                 {"us", record.seconds * 1e6},
                                 {"error", record.error}},
@@ -111,7 +129,7 @@ int write_best(Database& database, const Options& options) {
   if (tasks->size() > 1)
     say(cat("`", options.best, "` names ", tasks->size(),
             " workloads or targets; this is the latest"));
-  std::optional<Record> best = best_record(database, tasks->back().workload, tasks->back().target);
+  std::optional<Record> best = best_record(database, tasks->back());
   if (!best) return Environment;
   if (!best->id)
     return say(cat("no trial of ", options.best,

@@ -52,7 +52,7 @@ void catch_interrupts() {
   signal(SIGPIPE, SIG_IGN);  // a long search goes on when nobody reads its progress any more
 }
 
-// Trials that the database holds already, per task; nothing if there is no database yet.
+// Trials of this machine that the database holds already, per task; nothing if there is no database yet.
 std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std::string& path) {
   std::vector<i64> counts(list.tasks.size(), 0);
   if (access(path.c_str(), F_OK) != 0) return counts;
@@ -60,7 +60,7 @@ std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std:
   if (!database) return std::nullopt;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     TaskKey key = key_of(list.tasks[i]);
-    std::optional<i64> count = checked(database->trials(key.workload, key.target));
+    std::optional<i64> count = checked(database->trials(key.workload, key.target, own_machine(key.target)));
     if (!count) return std::nullopt;
     counts[i] = *count;
   }

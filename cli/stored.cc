@@ -1,11 +1,13 @@
 #include "cli/stored.h"
 
 #include <boost/json/object.hpp>
+#include <map>
 
 #include "cli/loaded_list.h"
 #include "cli/output.h"
 #include "cli/rebuild.h"
 #include "dsl/base/text.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 
@@ -32,11 +34,32 @@ std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std
   return std::nullopt;
 }
 
+const std::string& own_machine(const std::string& target) {
+  static std::map<std::string, std::string> known;
+  auto [at, is_new] = known.try_emplace(target);
+  Source source{"target", target};
+  Diagnostics diagnostics(source);
+  std::optional<Target> parsed = is_new ? parse_target(target, 0, diagnostics) : std::nullopt;
+  if (parsed) at->second = machine_of(measuring_host(*parsed, worker_options(*parsed).device));
+  return at->second;
+}
+
+std::optional<Record> best_record(Database& database, const TaskSummary& task) {
+  const std::string& own = own_machine(task.target);
+  const MachineSummary* machine = task.chosen(own);
+  if (!machine) return Record{};
+  if (machine->machine != own) say(cat(task.task, ": measured on another machine (", machine->machine, "); `tracewright tune` measures it on this one"));
+  return checked(database.record(machine->best_record));
+}
+
 std::optional<Record> best_record(Database& database, const std::string& workload,
                                   const std::string& target) {
-  std::optional<std::vector<Record>> best = checked(database.best(workload, target, 1));
-  if (!best) return std::nullopt;
-  return best->empty() ? Record{} : best->front();
+  std::optional<std::vector<TaskSummary>> tasks = checked(database.tasks());
+  if (!tasks) return std::nullopt;
+  for (const TaskSummary& task : *tasks) {
+    if (task.workload == workload && task.target == target) return best_record(database, task);
+  }
+  return Record{};
 }
 
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record) {

@@ -25,8 +25,12 @@ void say_database_error(const std::string& message);
 // message, also if there is none.
 std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std::string& name);
 
-// The fastest good record of a task; an empty record (id 0) if there is none, nullopt after a
-// message.
+// This machine, as records for the target name it (machine_of).
+const std::string& own_machine(const std::string& target);
+
+// The fastest good record of a task (TaskSummary::chosen); says so if it is another machine's. An empty record (id 0) if there is none,
+// nullopt after a message.
+std::optional<Record> best_record(Database& database, const TaskSummary& task);
 std::optional<Record> best_record(Database& database, const std::string& workload,
                                   const std::string& target);
 

@@ -276,13 +276,13 @@ DatabaseResult<std::vector<Record>> Database::all(const std::string& workload,
 }
 
 DatabaseResult<std::vector<Record>> Database::best(const std::string& workload,
-                                                   const std::string& target, std::size_t n) {
+                                                   const std::string& target, const std::string& machine, std::size_t n) {
   auto slower = [](const Record& a, const Record& b) {
     return std::pair(a.seconds, a.id) < std::pair(b.seconds, b.id);
   };
   std::vector<Record> heap;  // the slowest of the best in front
   DatabaseStatus done = visit({workload, target}, [&](Record& record) {
-    if (!record.ok() || n == 0) return;
+    if (!record.ok() || n == 0 || machine_of(record.host) != machine) return;
     if (heap.size() == n) {
       if (!slower(record, heap.front())) return;
       std::pop_heap(heap.begin(), heap.end(), slower);
@@ -310,18 +310,51 @@ DatabaseResult<Record> Database::record(i64 id) {
   });
 }
 
-DatabaseResult<i64> Database::trials(const std::string& workload, const std::string& target) {
+DatabaseResult<i64> Database::trials(const std::string& workload, const std::string& target, const std::string& machine) {
   return guarded<i64>(path(), [&] {
     Statement statement(
         handle_->sql,
-        "SELECT count(*) FROM records WHERE workload = :workload AND target = :target "
-        "AND status <> :same_code");
+        "SELECT host, count(*) FROM records WHERE workload = :workload AND target = :target "
+        "AND status <> :same_code GROUP BY host");
     statement.bind(":workload", workload);
     statement.bind(":target", target);
     statement.bind(":same_code", std::string(Record::same_code));
-    statement.executeStep();
-    return static_cast<i64>(statement.getColumn(0).getInt64());
+    i64 count = 0;
+    while (statement.executeStep()) {
+      if (machine_of(statement.getColumn(0).getString()) == machine) count += statement.getColumn(1).getInt64();
+    }
+    return count;
   });
+}
+
+namespace {
+
+void add_trial(TaskSummary& task, const Record& record) {
+  std::string name = machine_of(record.host);
+  auto at = std::find_if(task.machines.begin(), task.machines.end(), [&](const MachineSummary& known) { return known.machine == name; });
+  if (at == task.machines.end()) at = task.machines.insert(at, {.machine = name});
+  MachineSummary& machine = *at;
+  ++machine.trials, ++task.trials;
+  if (!record.ok()) {
+    ++machine.failed, ++task.failed;
+    return;
+  }
+  machine.last_good = record.id;
+  if (machine.best_seconds > 0 && machine.best_seconds <= record.seconds) return;
+  machine.best_seconds = record.seconds;
+  machine.best_record = record.id;
+}
+
+}  // namespace
+
+const MachineSummary* TaskSummary::chosen(const std::string& own) const {
+  const MachineSummary* latest = nullptr;
+  for (const MachineSummary& machine : machines) {
+    if (machine.last_good == 0) continue;
+    if (machine.machine == own) return &machine;
+    if (!latest || machine.last_good > latest->last_good) latest = &machine;
+  }
+  return latest;
 }
 
 DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
@@ -332,13 +365,7 @@ DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
     if (is_new) summaries.push_back({record.workload, record.target, record.task});
     TaskSummary& summary = summaries[at->second];
     summary.task = record.task;
-    if (!record.is_trial()) return;
-    ++summary.trials;
-    if (!record.ok()) {
-      ++summary.failed;
-    } else if (summary.best_seconds == 0 || record.seconds < summary.best_seconds) {
-      summary.best_seconds = record.seconds;
-    }
+    if (record.is_trial()) add_trial(summary, record);
   });
   if (!done) return DatabaseError{done.error()};
   return summaries;

@@ -64,11 +64,22 @@ struct RecordFilter {
   i64 after = 0;  // only records with a larger id
 };
 
+// The trials of a task on one machine (machine_of).
+struct MachineSummary {
+  std::string machine;
+  i64 trials = 0, failed = 0;
+  double best_seconds = 0;            // 0 = none was ok
+  i64 best_record = 0, last_good = 0;  // ids: of the fastest and of the latest that was ok
+};
+
 // What `show` says about one task.
 struct TaskSummary {
   std::string workload, target, task;  // task: the name in the latest record
-  i64 trials = 0, failed = 0;
-  double best_seconds = 0;  // 0 = none was ok
+  i64 trials = 0, failed = 0;          // on all machines
+  std::vector<MachineSummary> machines;  // in the order of their first record; their times are not compared
+
+  // The one whose best kernel is the task's: `own`, if a trial was ok there, else that of the latest such trial. Null: none was.
+  const MachineSummary* chosen(const std::string& own) const;
 };
 
 struct Verification {
@@ -101,13 +112,13 @@ class Database {
   DatabaseStatus visit(const RecordFilter& filter, const std::function<void(Record&)>& visit);
   // All trials of a task, failed ones too: a resumed search measures none of them again.
   DatabaseResult<std::vector<Record>> all(const std::string& workload, const std::string& target, i64 after = 0);
-  // The n fastest good trials, fastest first; equal times in stored order.
+  // The n fastest good trials of a machine, fastest first; equal times in stored order.
   DatabaseResult<std::vector<Record>> best(const std::string& workload, const std::string& target,
-                                           std::size_t n);
+                                           const std::string& machine, std::size_t n);
   // By id. An id that is not there, or is damaged, is an error.
   DatabaseResult<Record> record(i64 id);
-  // How many trials a task has, failed and damaged ones too; not those whose code was known.
-  DatabaseResult<i64> trials(const std::string& workload, const std::string& target);
+  // How many trials a task has on a machine, failed and damaged ones too; not those whose code was known.
+  DatabaseResult<i64> trials(const std::string& workload, const std::string& target, const std::string& machine);
   // One line per workload and target, in the order of their first record.
   DatabaseResult<std::vector<TaskSummary>> tasks();
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <regex>
 
 #include "dsl/ir/compare.h"
 
@@ -58,6 +59,11 @@ std::size_t utf8_length(const std::string& text, std::size_t at) {
 }
 
 }  // namespace
+
+std::string machine_of(const std::string& host) {
+  static const std::regex varying("(^|, )[0-9]+ of [0-9]+ cores|, Linux [^,;]*$");
+  return std::regex_replace(host, varying, "");
+}
 
 i64 to_picoseconds(double seconds) {
   if (!(seconds > 0) || seconds > 1e6) return 0;

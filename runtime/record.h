@@ -112,6 +112,10 @@ struct StoredRun {
   }
 };
 
+// What of a host description (Record::host) says how fast it is: the device, the processor and its caches, without the cores that a process
+// may use and the release of the system. Times of two records are comparable if it is the same.
+std::string machine_of(const std::string& host);
+
 // How a time is stored. Negative, infinite and undefined times become 0.
 i64 to_picoseconds(double seconds);
 inline double from_picoseconds(i64 picoseconds) { return static_cast<double>(picoseconds) * 1e-12; }

@@ -222,12 +222,6 @@ void BatchRunner::replay_measurement(TaskState& state, const Batch& batch, Trial
   trial.stored = true;
 }
 
-const std::string& BatchRunner::host_of(const Target& target) {
-  auto [at, is_new] = hosts_.try_emplace(to_string(target));
-  if (is_new) at->second = measuring_host(target, worker_options(target).device);
-  return at->second;
-}
-
 void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& trial) {
   Record& record = trial.record;
   record.workload = state.workload_key;
@@ -237,7 +231,7 @@ void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& tri
   record.task = state.task->name;
   record.program = to_hex(trial.candidate.program);
   record.version = TW_VERSION;
-  record.host = host_of(state.task->target);
+  record.host = state.host;
   if (trial.is_baseline) return;
   Result<Trace> trace = full_trace(state.space, trial.candidate);
   TW_CHECK(trace, "a candidate that was built has no trace");

@@ -2,7 +2,6 @@
 // search goes on. Used by tune.cc.
 #pragma once
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,8 +70,6 @@ class BatchRunner {
   MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options);
   void replay_measurement(TaskState& state, const Batch& batch, Trial& trial);
   void fill_record(const TaskState& state, i64 generation, Trial& trial);
-  // Asked once for each target.
-  const std::string& host_of(const Target& target);
   void store(Trial& trial);
   void observe(const Batch& batch, const Trial& trial);
   void note(const BuildTimes& times);
@@ -88,7 +85,6 @@ class BatchRunner {
   Target compiler_target_;
   OtherTuners others_;
   std::vector<TaskProgress> progress_;
-  std::map<std::string, std::string> hosts_;
   double best_in_batch_ = 0;  // seconds; 0 = none
   std::string task_problem_, machine_error_;
 };

@@ -15,7 +15,7 @@ bool OtherTuners::look(Database& database, TaskState& state, const Record& own, 
   for (Record& record : *stored) {
     state.last_record = std::max(state.last_record, record.id);
     std::optional<Hash128> program = parse_hash(record.program);
-    if (record.id == own.id || !program) continue;
+    if (record.id == own.id || !program || !state.is_own(record)) continue;
     was_first &= record.id > own.id || record.program != own.program;
     note_object(state, record);
     programs_.insert(*program);

@@ -14,6 +14,54 @@
 namespace tw {
 namespace {
 
+std::optional<Trace> trace_of(const Record& record) {
+  Source source{cat("record ", record.id), record.trace};
+  Diagnostics diagnostics(source);
+  return parse_schedule(source, diagnostics);
+}
+
+std::optional<Candidate> candidate_of(const CandidateSpace& space, const Record& record) {
+  std::optional<Trace> trace = trace_of(record);
+  return trace ? find_candidate(space, *trace) : std::nullopt;
+}
+
+// Those of this machine if there are any, else of the machine that measured last.
+void replay_records(TaskState& state, const std::vector<Record>& records) {
+  bool any_own = std::any_of(records.begin(), records.end(), [&](const Record& record) { return state.is_own(record); });
+  if (!any_own && !records.empty()) state.host = records.back().host;
+  for (const Record& record : records) {
+    std::optional<Hash128> program = parse_hash(record.program);
+    if (program && state.is_own(record)) state.recorded[*program] = record;
+  }
+}
+
+// The fastest of each other machine, in turn.
+void read_seeds(TaskState& state, const std::vector<Record>& records, TuneObserver& observer) {
+  constexpr std::size_t kMost = 32;  // of each machine
+  std::map<std::string, std::vector<const Record*>> by_machine;
+  i64 foreign = 0;
+  for (const Record& record : records) {
+    if (state.is_own(record)) continue;
+    ++foreign;
+    if (record.ok()) by_machine[machine_of(record.host)].push_back(&record);
+  }
+  for (auto& [machine, good] : by_machine) {
+    std::stable_sort(good.begin(), good.end(), [](const Record* a, const Record* b) { return a->seconds < b->seconds; });
+    good.resize(std::min(good.size(), kMost));
+  }
+  CandidateBuilder builder(state.space);
+  HashSet programs;
+  for (std::size_t rank = 0; rank < kMost; ++rank) {
+    for (const auto& [machine, good] : by_machine) {
+      std::optional<Candidate> seed = rank < good.size() ? candidate_of(state.space, *good[rank]) : std::nullopt;
+      if (seed && builder.build(*seed, nullptr) && programs.insert(seed->program).second) state.seeds.push_back(std::move(*seed));
+    }
+  }
+  if (foreign == 0) return;
+  observer.on_message(cat(state.task->name, ": ", foreign, foreign == 1 ? " record is" : " records are",
+                          " of another machine: the best of them are measured again here, their times are not compared"));
+}
+
 void read_records(TaskState& state, Database& database, const TuneOptions& options, TuneObserver& observer) {
   auto records = database.all(state.workload_key, state.target_key);
   if (!records) {
@@ -21,13 +69,10 @@ void read_records(TaskState& state, Database& database, const TuneOptions& optio
     return;
   }
   i64 skipped = 0;
+  if (options.replay_measurements) return replay_records(state, *records);
+  read_seeds(state, *records, observer);
   for (const Record& record : *records) {
-    std::optional<Hash128> program = parse_hash(record.program);
-    if (!program) continue;
-    if (options.replay_measurements) {
-      state.recorded[*program] = record;
-      continue;
-    }
+    if (!parse_hash(record.program) || !state.is_own(record)) continue;
     state.last_record = std::max(state.last_record, record.id);
     state.rounds = std::max(state.rounds, record.generation + 1);  // a round of its own draws what no earlier one did
     note_object(state, record);
@@ -49,6 +94,14 @@ std::vector<Candidate> TaskState::elites(std::size_t most) const {
     if (best.size() < most) best.push_back(measured->candidate);
   }
   return best;
+}
+
+std::vector<Candidate> TaskState::parents(std::size_t most) const {
+  std::vector<Candidate> found = elites(most);
+  for (const Candidate& seed : seeds) {
+    if (found.size() < most && !measured.count(seed.program)) found.push_back(seed);
+  }
+  return found;
 }
 
 void note_object(TaskState& state, const Record& record) {
@@ -79,9 +132,7 @@ void note_trial(TaskState& state, const Candidate* candidate, const Hash128& pro
 bool note_record(TaskState& state, const Record& record) {
   std::optional<Hash128> program = parse_hash(record.program);
   if (!program) return true;
-  Source source{cat("record ", record.id), record.trace};
-  Diagnostics diagnostics(source);
-  std::optional<Trace> trace = parse_schedule(source, diagnostics);
+  std::optional<Trace> trace = trace_of(record);
   std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
   if (candidate) candidate->program = *program;
   note_trial(state, candidate ? &*candidate : nullptr, *program, record);
@@ -100,6 +151,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.least_flops = least_flops(task.program.program);
   state.workload_key = to_hex(structural_hash(task.program.program));
   state.target_key = to_string(task.target);
+  if (state.host.empty()) state.host = measuring_host(task.target, worker_options(task.target).device);
   const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
   if (!uses) {
     std::vector<std::string> names = library.set_names();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "costmodel/accuracy.h"
@@ -75,6 +76,7 @@ class Tuner {
     double begin = seconds_now();
     states_.resize(tasks_.size());
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      states_[i].host = host_of(tasks_[i].target);
       open_task(states_[i], tasks_[i], library_, options_, database_, observer_, [this] { return must_stop(); });
       states_[i].known.feature_room = kFeatureRoom / tasks_.size();
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
@@ -98,6 +100,13 @@ class Tuner {
                                database_.path(), "` says more"));
     }
     result_.profile.space = seconds_now() - begin;
+  }
+
+  // Asked once for each target.
+  const std::string& host_of(const Target& target) {
+    auto [at, is_new] = hosts_.try_emplace(to_string(target));
+    if (is_new) at->second = measuring_host(target, worker_options(target).device);
+    return at->second;
   }
 
   void make_cost_model() {
@@ -172,10 +181,13 @@ class Tuner {
     i64 left = state.progress.wanted - state.progress.trials - in_flight(chosen);
     HashSet taken = state.measured;
     if (measuring_task_ == chosen) taken.insert(measuring_programs_.begin(), measuring_programs_.end());
-    if (state.rounds == 0 && state.progress.trials == 0) add_first_trials(state, rng, batch, taken);
+    if (state.rounds == 0 && state.progress.trials == 0) {
+      add_first_trials(state, rng, batch, taken);
+      add_seeds(state, left, batch, taken);
+    }
     int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
     if (count > 0) {
-      std::vector<Candidate> proposed = evolve(state.space, state.elites(evolution_.population), taken,
+      std::vector<Candidate> proposed = evolve(state.space, state.parents(evolution_.population), taken,
                                                model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
@@ -216,6 +228,14 @@ class Tuner {
     baseline.candidate.program = untuned;
     taken.insert(untuned);
     batch.trials.push_back(std::move(baseline));
+  }
+
+  // The best of other machines, which may be the best here.
+  static void add_seeds(const TaskState& state, i64 left, Batch& batch, HashSet& taken) {
+    std::size_t most = static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
+    for (const Candidate& seed : state.seeds) {
+      if (batch.trials.size() < most && taken.insert(seed.program).second) batch.trials.push_back({.candidate = seed});
+    }
   }
 
   i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? static_cast<i64>(measuring_programs_.size()) : 0; }
@@ -301,6 +321,7 @@ class Tuner {
   EvolutionStats stats_;
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
+  std::map<std::string, std::string> hosts_;
   TuneResult result_;
 
   std::unique_ptr<CostModel> model_;

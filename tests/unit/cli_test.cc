@@ -249,6 +249,46 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);
 }
 
+// Records as if another machine, a thousand times as fast, had made them.
+TEST_F(Cli, RecordsOfAnotherMachineAreShownAndMeasuredAgain) {
+  write("small.yaml", test::kGemmAndRows);
+  run_json({"tune", "small.yaml"});
+  {
+    Database own = *Database::open(folder.path() + "/small.db", DatabaseMode::Read), other = *Database::open(folder.path() + "/other.db", DatabaseMode::Write);
+    for (const WorkloadText& workload : *own.workloads()) ASSERT_TRUE(other.add_workload(workload.hash, workload.text));
+    ASSERT_TRUE(own.visit({}, [&](Record& record) {
+      record.host = "elsewhere, 9 of 9 cores, Linux 1";
+      record.seconds *= 1e-3;
+      ASSERT_TRUE(other.add_record(record));
+    }));
+  }
+  boost::json::object shown = run_json({"show", "other.db"});
+  ASSERT_EQ(shown.at("tasks").as_array().size(), 2u);
+  boost::json::object gemm = shown.at("tasks").at(0).as_object();
+  EXPECT_EQ(gemm.at("machine").as_string(), "elsewhere");
+  EXPECT_FALSE(gemm.at("is_this_machine").as_bool());
+  EXPECT_NE(run({"show", "other.db"}).out.find("elsewhere"), std::string::npos);
+  EXPECT_EQ(run({"show", "small.db"}).out.find("machine"), std::string::npos) << "all is of this one";
+  const std::string said = "gemm: measured on another machine (elsewhere)";
+  Finished best = run({"show", "other.db", "--best", "gemm"});
+  EXPECT_NE(best.err.find(said), std::string::npos) << best.err;
+  EXPECT_EQ(best.out, run({"show", "small.db", "--best", "gemm"}).out);
+  Finished exported = run({"export", "small.yaml", "--database", "other.db", "--output", "lib"});
+  EXPECT_EQ(exported.code, 0);
+  EXPECT_NE(exported.err.find(said), std::string::npos) << exported.err;
+
+  EXPECT_EQ(run_json({"tune", "small.yaml", "--database", "other.db", "--dry-run"}).at("trials").as_int64(), 12);
+  boost::json::object tuned = run_json({"tune", "small.yaml", "--database", "other.db"});
+  EXPECT_EQ(tuned.at("measured").as_int64(), 12) << "none of its trials counts";
+  EXPECT_GT(tuned.at("tasks").at(0).at("best_us").as_double(), 10 * gemm.at("best_us").as_double());
+  shown = run_json({"show", "other.db"});
+  EXPECT_EQ(shown.at("tasks").as_array().size(), 4u) << "a line for each machine";
+  EXPECT_TRUE(shown.at("tasks").at(1).at("is_this_machine").as_bool());
+  best = run({"show", "other.db", "--best", "gemm"});
+  EXPECT_EQ(best.err, "");
+  EXPECT_EQ(run_json({"db", "best", "other.db", "--task", "gemm", "-n", "1"}).at("records").as_array().size(), 2u);
+}
+
 TEST_F(Cli, ADifferentDecisionIsADifferentKernelAndAnIllegalOneIsRefused) {
   std::string head = cat("tracewright 1 \"0.1.0\"\ntarget ", quote(to_string(host_target())),
                          "\nprogram p(X: input f32[64], Y: output f32[64]) {\n  for i in 64 {\n    "

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 
+#include "backends/target.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/database_exchange.h"
@@ -123,8 +124,8 @@ TEST_F(DatabaseTest, RecordsComeBackAsTheyWereStored) {
   ASSERT_EQ(all->size(), 30u);
   for (const Record& record : *all) EXPECT_EQ(record, stored[record.id]);
   EXPECT_EQ(*database.record(7), stored[7]);
-  EXPECT_EQ(*database.trials(dense, zen), 30);
-  EXPECT_EQ(*database.trials(dense, "cpu -mcpu=znver3 -threads=2"), 0);
+  EXPECT_EQ(*database.trials(dense, zen, "a machine"), 30);
+  EXPECT_EQ(*database.trials(dense, "cpu -mcpu=znver3 -threads=2", "a machine"), 0);
   EXPECT_TRUE(database.all(softmax, zen)->empty());
   EXPECT_EQ(database.damaged(), 0);
   EXPECT_TRUE(database.verify()->good());
@@ -142,11 +143,11 @@ TEST_F(DatabaseTest, BestIsSortedAndLeavesFailuresOut) {
   std::sort(expected.begin(), expected.end(), [](const Record& a, const Record& b) {
     return std::pair(a.seconds, a.id) < std::pair(b.seconds, b.id);
   });
-  EXPECT_EQ(*database.best(dense, zen, 1000), expected);
+  EXPECT_EQ(*database.best(dense, zen, "a machine", 1000), expected);
   expected.resize(3);
-  EXPECT_EQ(*database.best(dense, zen, 3), expected);
-  EXPECT_TRUE(database.best(dense, zen, 0)->empty());
-  EXPECT_TRUE(database.best(softmax, zen, 3)->empty());
+  EXPECT_EQ(*database.best(dense, zen, "a machine", 3), expected);
+  EXPECT_TRUE(database.best(dense, zen, "a machine", 0)->empty());
+  EXPECT_TRUE(database.best(softmax, zen, "a machine", 3)->empty());
 }
 
 TEST_F(DatabaseTest, StoredTextIsMadeSafeAndTimesAreRounded) {
@@ -200,9 +201,46 @@ TEST_F(DatabaseTest, WorkloadsModelsRunsAndTasks) {
   EXPECT_EQ(tasks[0].workload, dense);
   EXPECT_EQ(tasks[0].trials, 5);
   EXPECT_EQ(tasks[0].failed, 1);
-  EXPECT_EQ(tasks[0].best_seconds, (*database.best(dense, zen, 1))[0].seconds);
+  ASSERT_EQ(tasks[0].machines.size(), 1u);
+  EXPECT_EQ(tasks[0].machines[0].best_seconds, (*database.best(dense, zen, "a machine", 1))[0].seconds);
   EXPECT_EQ(tasks[1].failed, 1);
-  EXPECT_EQ(tasks[1].best_seconds, 0);
+  EXPECT_EQ(tasks[1].machines[0].best_seconds, 0);
+}
+
+TEST_F(DatabaseTest, AMachineIsItsDeviceProcessorAndCaches) {
+  EXPECT_EQ(machine_of("Xeon, 1 of 2 cores, L1 48 KiB, L3 480 KiB, Linux 6.1.0-9"), "Xeon, L1 48 KiB, L3 480 KiB");
+  EXPECT_EQ(machine_of("H100, 80 GB; Xeon, 2 of 2 cores, L3 9 KiB, Linux 5.10"), "H100, 80 GB; Xeon, L3 9 KiB");
+  EXPECT_EQ(machine_of("a machine"), "a machine");
+  EXPECT_EQ(machine_of(""), "");
+  EXPECT_NE(machine_of(host_description()).find("L2 "), std::string::npos);
+  EXPECT_EQ(machine_of(host_description()).find("Linux"), std::string::npos);
+}
+
+TEST_F(DatabaseTest, TimesOfDifferentMachinesAreNotCompared) {
+  Database database = open();
+  auto add = [&](i64 n, const std::string& host, double seconds) {
+    Record record = sample(n);
+    record.host = host, record.seconds = seconds, record.status = seconds > 0 ? "ok" : "crash";
+    return *database.add_record(record);
+  };
+  i64 slow = add(1, "slow, 1 of 1 cores, Linux 6.1", 3e-3);
+  i64 fast = add(2, "fast, 4 of 8 cores, Linux 6.1", 1e-6);
+  add(3, "slow, 1 of 1 cores, Linux 6.2", 4e-3);
+  add(5, "broken", 0);
+  EXPECT_EQ(database.best(dense, zen, "slow", 9)->size(), 2u);
+  EXPECT_EQ((*database.best(dense, zen, "slow", 9))[0].id, slow);
+  EXPECT_EQ((*database.best(dense, zen, "fast", 9))[0].id, fast);
+  EXPECT_EQ(*database.trials(dense, zen, "slow"), 2);
+  EXPECT_EQ(*database.trials(dense, zen, "broken"), 1);
+  TaskSummary task = (*database.tasks())[0];
+  ASSERT_EQ(task.machines.size(), 3u);
+  EXPECT_EQ(task.trials, 4);
+  EXPECT_EQ(task.chosen("slow")->best_record, slow);
+  EXPECT_EQ(task.chosen("fast")->best_record, fast);
+  EXPECT_EQ(task.chosen("broken")->machine, "slow") << "nothing good there: the machine of the latest good trial";
+  EXPECT_EQ(task.chosen("new")->machine, "slow");
+  task.machines = {task.machines[2]};
+  EXPECT_EQ(task.chosen("broken"), nullptr);
 }
 
 TEST_F(DatabaseTest, TwoHandlesSeeEachOther) {
@@ -243,7 +281,7 @@ TEST_F(DatabaseTest, TwoProcessesWriteAtOnce) {
   std::set<std::string> expected;
   for (i64 n = 0; n < 200; ++n) expected.insert({hash_of(n), hash_of(1000 + n)});
   EXPECT_EQ(programs, expected);
-  EXPECT_EQ(*database.trials(dense, zen), 400);
+  EXPECT_EQ(*database.trials(dense, zen, "a machine"), 400);
   EXPECT_TRUE(database.verify()->good());
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     EXPECT_EQ(entry.path().filename().string().rfind("t.db", 0), 0u);
@@ -486,11 +524,11 @@ TEST_F(DatabaseTest, AnEditedRecordIsLeftOutAndCounted) {
   sqlite3_close(raw);
   Database database = open();
   EXPECT_EQ(database.all(dense, zen)->size(), 9u);
-  EXPECT_NE((*database.best(dense, zen, 1))[0].id, 3);
+  EXPECT_NE((*database.best(dense, zen, "a machine", 1))[0].id, 3);
   EXPECT_EQ(database.damaged(), 1) << "counted once, however often it is met";
   EXPECT_NE(database.record(3).error().find("record 3 of database"), std::string::npos);
   EXPECT_EQ(database.verify()->damaged, 1);
-  EXPECT_EQ(*database.trials(dense, zen), 10) << "it was measured, so it counts for the budget";
+  EXPECT_EQ(*database.trials(dense, zen, "a machine"), 10) << "it was measured, so it counts for the budget";
 }
 
 TEST_F(DatabaseTest, ReadOnlyFileAndFolder) {

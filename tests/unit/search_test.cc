@@ -44,18 +44,21 @@ MeasureResult failure(MeasureStatus status, const std::string& message) {
 
 class FakeMeasurer : public Measurer {
  public:
-  using Answer = std::function<MeasureResult(const Kernel&)>;
-  explicit FakeMeasurer(Answer answer = time_of) : answer_(std::move(answer)) {}
+  using Answer = std::function<MeasureResult(const Kernel&, const MeasureOptions&)>;
+  FakeMeasurer() : FakeMeasurer(time_of) {}
+  explicit FakeMeasurer(std::function<MeasureResult(const Kernel&)> answer)
+      : answer_([answer = std::move(answer)](const Kernel& kernel, const MeasureOptions&) { return answer(kernel); }) {}
+  explicit FakeMeasurer(Answer answer) : answer_(std::move(answer)) {}
   TaskStart begin_task(const Kernel&, Tolerance, u64) override {
     TaskStart start;
     start.task = tasks_++;
     return start;
   }
   void end_task(int) override {}
-  MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions&) override {
+  MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
     EXPECT_LT(task, tasks_);
     ++calls;
-    return answer_(candidate);
+    return answer_(candidate, options);
   }
   int calls = 0;
 
@@ -185,6 +188,56 @@ TEST_F(Search, ResumesWhereItStopped) {
   for (const Record& record : records(file)) EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: record " << record.id;
 }
 
+// The records of one machine seem a thousand times as fast as anything here.
+TEST_F(Search, RecordsOfAnotherMachineSeedAndAreNotCompared) {
+  tasks_.pop_back();  // the space of softmax is so small that all of it is measured anyway
+  Database theirs = database("theirs"), merged = database("merged");
+  FakeMeasurer first, third;
+  Watcher watcher;
+  run(options(), theirs, &first, watcher);
+  std::vector<Record> foreign = records(theirs);
+  std::string best;
+  double least = 1;
+  for (Record& record : foreign) {
+    record.host = "another, 2 of 2 cores, Linux 1";
+    record.seconds *= 1e-3;
+    if (record.ok() && record.seconds < least) least = record.seconds, best = record.program;
+    ASSERT_TRUE(merged.add_record(record));
+  }
+  std::set<std::string> known;
+  for (const Record& record : foreign) known.insert(record.program);
+  // The incumbents are kernels that were measured here.
+  std::set<std::string> codes;
+  FakeMeasurer watched([&](const Kernel& kernel, const MeasureOptions& how) {
+    EXPECT_TRUE(!how.incumbent || codes.count(how.incumbent->code)) << "an incumbent that was not measured";
+    codes.insert(kernel.code);
+    return time_of(kernel);
+  });
+  TuneResult result = run(options(2), merged, &watched, watcher);
+  EXPECT_EQ(result.measured, kTrials) << "trials of another machine are not counted";
+  EXPECT_EQ(result.tasks[0].trials, kTrials);
+  EXPECT_GE(result.tasks[0].best_seconds, 1e-6);
+  EXPECT_NE(watcher.messages.back().find("of another machine: the best of them are measured again here"), std::string::npos) << watcher.messages.back();
+  std::vector<Record> all = records(merged);
+  std::vector<Record> own(all.begin() + static_cast<std::ptrdiff_t>(foreign.size()), all.end());
+  std::set<i64> foreign_ids;
+  for (std::size_t i = 0; i < foreign.size(); ++i) foreign_ids.insert(all[i].id);
+  bool best_in_first_batch = false;
+  std::size_t again = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (i < 8) best_in_first_batch |= own[i].program == best;
+    again += known.count(own[i].program);
+    EXPECT_EQ(own[i].host, host_description());
+    for (i64 id : foreign_ids) EXPECT_NE(own[i].error, cat("as record ", id)) << "measured elsewhere only";
+  }
+  EXPECT_TRUE(best_in_first_batch);
+  EXPECT_GE(again, 4u);
+  // A run that goes on knows both: no trial is left.
+  TuneResult nothing = run(options(2), merged, &third, watcher);
+  EXPECT_EQ(third.calls, 0);
+  EXPECT_EQ(nothing.tasks[0].best_seconds, result.tasks[0].best_seconds);
+}
+
 // Also where one task has more trials than another: dense has 12, softmax 5.
 TEST_F(Search, MoreIsCountedFromEachTasksOwnTrials) {
   Database file = database("more");
@@ -252,7 +305,7 @@ rules noted {
   for (const TaskProgress& task : second.tasks) EXPECT_EQ(task.trials, trials[task.name]);
   for (const TuneTask& task : tasks_) {
     std::string workload = to_hex(structural_hash(task.program.program));
-    EXPECT_EQ(*file.trials(workload, to_string(task.target)), trials[task.name]);
+    EXPECT_EQ(*file.trials(workload, to_string(task.target), machine_of(host_description())), trials[task.name]);
   }
 }
 
