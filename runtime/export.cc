@@ -8,7 +8,6 @@
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -223,9 +222,8 @@ int run_program(const std::vector<std::string>& words) {
 }
 
 // Joins objects and source into the libraries that are wanted.
-void make_libraries(const ExportPlan& plan, const ExportFolder& folder, ExportResult& result) {
-  std::string source = folder.at(plan.library + ".c"),
-              glue = folder.at("objects/" + plan.library + "_glue.o");
+void make_libraries(const ExportPlan& plan, ExportFolder& folder, ExportResult& result) {
+  std::string source = folder.at(plan.library + ".c"), glue_name = "objects/" + plan.library + "_glue.o", glue = folder.at(glue_name);
   int code = run_program({"cc", "-std=c99", "-O2", "-fPIC", "-c", source, "-o", glue});
   if (code == 127) {
     result.note =
@@ -233,24 +231,23 @@ void make_libraries(const ExportPlan& plan, const ExportFolder& folder, ExportRe
             plan.library, ".c and link it with objects/*.o");
     return;
   }
+  if (code == 0) folder.add(glue_name);
   std::vector<std::string> objects{glue};
   for (const ExportedTask& task : plan.tasks)
     objects.push_back(folder.at("objects/" + task.name + ".o"));
   std::string archive = cat("lib", plan.library, ".a"), shared = cat("lib", plan.library, ".so");
   if (code == 0 && plan.make_static) {
-    std::error_code ignored;
-    std::filesystem::remove(folder.at(archive), ignored);  // `ar` would add to it
     std::vector<std::string> words{"ar", "rcsD", folder.at(archive)};
     words.insert(words.end(), objects.begin(), objects.end());
     code = run_program(words);
-    if (code == 0) result.files.push_back(archive);
+    if (code == 0) folder.add(archive);
   }
   if (code == 0 && plan.make_shared) {
     std::vector<std::string> words{"cc", "-shared", "-o", folder.at(shared)};
     words.insert(words.end(), objects.begin(), objects.end());
     words.insert(words.end(), {"-lm", "-Wl,-soname," + shared});
     code = run_program(words);
-    if (code == 0) result.files.push_back(shared);
+    if (code == 0) folder.add(shared);
   }
   if (code != 0) result.error = "cc or ar failed, see above";
 }
@@ -332,7 +329,7 @@ ExportResult write_export(const ExportPlan& plan, const std::string& path) {
   TW_CHECK(!plan.tasks.empty(), "an export without tasks");
   ExportResult result;
   ExportFolder folder(path, result);
-  bool good = folder.make({"", "traces", "objects"}) && folder.write(plan.library + ".h", export_header(plan)) &&
+  bool good = folder.write(plan.library + ".h", export_header(plan)) &&
               folder.write(plan.library + ".c", export_source(plan)) &&
               folder.write("manifest.json", export_manifest(plan)) &&
               folder.write("tw_kernel_abi.h", shipped("backends/kernel_abi.h")) &&
@@ -347,9 +344,10 @@ ExportResult write_export(const ExportPlan& plan, const std::string& path) {
       !target.triple.empty() && target.triple != host_triple()) {
     result.note = cat("the kernels are for ", target.triple, ": compile ", plan.library,
                       ".c for it and link it with objects/*.o");
-    return result;
+  } else {
+    make_libraries(plan, folder, result);
   }
-  make_libraries(plan, folder, result);
+  if (result.error.empty()) folder.publish();
   return result;
 }
 

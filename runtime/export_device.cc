@@ -284,7 +284,7 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
   ExportFolder folder(path, result);
   bool is_opencl = plan.tasks[0].target.kind == TargetKind::OpenCl;
   std::vector<std::string> binaries = machine_code(plan, result.note);
-  bool good = folder.make({"", "traces", "sources"}) && folder.write("manifest.json", manifest_text(plan, binaries));
+  bool good = folder.write("manifest.json", manifest_text(plan, binaries));
   if (result.note.empty()) {
     const Host& host = is_opencl ? kOpenCl : kCuda;
     good =
@@ -298,8 +298,9 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
            folder.write(cat("sources/", task.name, is_opencl ? ".cl" : ".cu"), task.kernel.code);
     if (!task.binary.bytes.empty()) good = good && folder.write(cat("sources/", task.name, ".bin"), task.binary.bytes);
     if (!binaries[i].empty())
-      good = good && folder.make({"cubins"}) && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
+      good = good && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
   }
+  if (good) folder.publish();
   return result;
 }
 

@@ -1,5 +1,9 @@
 #include "runtime/export_files.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
@@ -13,22 +17,77 @@
 
 namespace tw {
 
-bool ExportFolder::make(std::initializer_list<const char*> parts) {
-  std::error_code error;
-  for (const char* part : parts) {
-    std::filesystem::create_directories(std::filesystem::path(path_) / part, error);
-    if (error) result_.error = cat("cannot make the folder ", path_, ": ", error.message());
+namespace {
+
+constexpr const char* kLock = ".tracewright-lock";
+constexpr const char* kUnpublished = ".tracewright-new";
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& folder, Mode mode) {
+  bool to_write = mode == Mode::Write;
+  // Some network file systems lock only files that are open for writing.
+  file_ = open(cat(folder, "/", kLock).c_str(), O_CLOEXEC | (to_write ? O_RDWR | O_CREAT : O_RDONLY), 0666);
+  if (file_ < 0 && !to_write && errno == ENOENT) return;
+  int locked = file_ < 0 ? -1 : 0;
+  while (file_ >= 0 && (locked = flock(file_, to_write ? LOCK_EX : LOCK_SH)) != 0 && errno == EINTR) {
   }
-  return result_.error.empty();
+  if (locked != 0) problem_ = cat("cannot lock ", folder, "/", kLock, ": ", std::strerror(errno));
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) close(file_);
+}
+
+ExportFolder::ExportFolder(std::string path, ExportResult& result) : path_(std::move(path)), result_(result) {
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) {
+    fail(cat("cannot make the folder ", path_), error.message());
+    return;
+  }
+  lock_.emplace(path_, FolderLock::Mode::Write);
+  result_.error = lock_->problem();
+  if (!result_.error.empty()) return;
+  std::filesystem::remove_all(at(""), error);  // of an export that was killed
+  if (error) fail(cat("cannot remove ", at("")), error.message());
+}
+
+ExportFolder::~ExportFolder() {
+  std::error_code ignored;
+  if (!is_published_) result_.files.clear();
+  if (lock_ && lock_->problem().empty()) std::filesystem::remove_all(at(""), ignored);
+}
+
+std::string ExportFolder::at(const std::string& name) const { return cat(path_, "/", kUnpublished, "/", name); }
+
+bool ExportFolder::fail(const std::string& what, const std::string& why) {
+  if (result_.error.empty()) result_.error = cat(what, ": ", why);
+  return false;
 }
 
 bool ExportFolder::write(const std::string& name, const std::string& text) {
+  if (!result_.error.empty()) return false;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path(), error);
+  if (error) return fail(cat("cannot make the folder of ", path_, "/", name), error.message());
   std::ofstream out(at(name), std::ios::binary);
   out << text;
   out.close();
-  if (!out.good()) result_.error = cat("cannot write ", at(name), ": ", std::strerror(errno));
-  if (out.good()) result_.files.push_back(name);
-  return out.good();
+  if (!out.good()) return fail(cat("cannot write ", path_, "/", name), std::strerror(errno));
+  add(name);
+  return true;
+}
+
+bool ExportFolder::publish() {
+  for (const std::string& name : result_.files) {
+    std::error_code error;
+    std::filesystem::path end = std::filesystem::path(path_) / name;
+    std::filesystem::create_directories(end.parent_path(), error);
+    if (!error) std::filesystem::rename(at(name), end, error);
+    if (error) return fail(cat("cannot write ", end.string()), error.message());
+  }
+  return is_published_ = result_.error.empty();
 }
 
 std::string embedded_file(std::string_view path) {

@@ -1,5 +1,6 @@
 #include "runtime/finalist_files.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -241,10 +242,11 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
 }
 
 // Finalists of an earlier search, which the new manifest does not name: files called as base_of() does.
-void remove_old(const std::string& folder) {
+void remove_old(const std::string& folder, const std::string& task, const std::vector<std::string>& written) {
   std::error_code ignored;
   std::vector<std::filesystem::path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(cat(folder, "/", task), ignored)) {
+    if (std::find(written.begin(), written.end(), cat(task, "/", entry.path().filename().string())) != written.end()) continue;
     std::string rank = entry.path().stem().string(), extension = entry.path().extension().string();
     bool is_rank = rank.size() >= 2 && rank.find_first_not_of("0123456789") == std::string::npos;
     if (is_rank && (extension == ".cu" || extension == ".ptx" || extension == ".cubin" || extension == ".tw")) old.push_back(entry.path());
@@ -259,23 +261,23 @@ ExportResult write_finalists(const std::vector<FinalistFile>& finalists, const s
   ExportFolder folder(path, result);
   json::array rows;
   std::set<std::string> tasks;
-  bool good = folder.make({""});
+  bool good = true;
   for (const FinalistFile& finalist : finalists) {
-    if (tasks.insert(finalist.task).second) {
-      good = good && folder.make({finalist.task.c_str()});
-      remove_old(cat(path, "/", finalist.task));
-    }
+    tasks.insert(finalist.task);
     std::string base = base_of(finalist);
     good = good && folder.write(base + ".cu", finalist.source) && folder.write(base + ".ptx", finalist.ptx) &&
            folder.write(base + ".cubin", finalist.kernel.code) && folder.write(base + ".tw", finalist.trace_file);
     rows.push_back(to_json(finalist));
   }
   json::object out{{"format", kFormat}, {"tracewright", TW_VERSION}, {"finalists", rows}};
-  if (good) folder.write(kManifest, json::serialize(out) + "\n");
+  if (!good || !folder.write(kManifest, json::serialize(out) + "\n")) return result;
+  if (!folder.publish()) return result;
+  for (const std::string& task : tasks) remove_old(path, task, result.files);
   return result;
 }
 
 std::optional<std::vector<FinalistFile>> read_finalists(const std::string& folder, std::string& error) {
+  FolderLock lock(folder, FolderLock::Mode::Read);  // where there are no locks, digests tell
   std::string path = cat(folder, "/", kManifest);
   std::optional<std::string> text = read_whole_file(path);
   if (!text)

@@ -1,14 +1,25 @@
 // An exported library as others use it: written by the real command from a database, compiled as
 // strict C99, linked without tracewright, run from two threads at once.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
 
 #include "backends/target.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
 #include "runtime/database.h"
+#include "runtime/finalist_files.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -145,6 +156,137 @@ TEST_F(Export, TasksWhoseNamesDifferInCapitalsHaveMacrosOfTheirOwn) {
   test::write_file(at("both.c"), "#include \"layers.h\"\nint main(void) { return (int)(LAYERS_ffn_SCRATCH_BYTES(1) - LAYERS_FFN_SCRATCH_BYTES(1)); }\n");
   Finished built = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", at("out"), at("both.c"), "-o", at("both")});
   EXPECT_EQ(built.code, 0) << built.err;
+}
+
+// ---- several at once
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Exports of two kinds into one folder, three processes for each, again and again. Meanwhile somebody reads: each file is whole, the one or the other, and under the
+// folder's lock all are of one export.
+void expect_whole_files(const std::string& folder, const std::vector<std::string> (&exports)[2], const std::vector<std::string>& files) {
+  std::map<std::string, std::string> whole[2];
+  for (int i = 0; i < 2; ++i) {
+    std::vector<std::string> words = exports[i];
+    words.insert(words.end(), {"--output", cat("alone", i)});
+    Finished finished = test::tracewright(words, {.folder = folder});
+    ASSERT_EQ(finished.code, 0) << finished.err;
+    for (const std::string& file : files) whole[i][file] = bytes_of(cat(folder, "/alone", i, "/", file));
+  }
+  for (const std::string& file : files) ASSERT_NE(whole[0][file], whole[1][file]) << file;
+  std::atomic<int> running = 6;
+  std::vector<std::thread> exporters;
+  for (int i = 0; i < 6; ++i) {
+    exporters.emplace_back([&, words = exports[i % 2]]() mutable {
+      words.insert(words.end(), {"--output", "out"});
+      for (int round = 0; round < 3; ++round) {
+        Finished finished = test::tracewright(words, {.folder = folder});
+        EXPECT_EQ(finished.code, 0) << finished.err;
+      }
+      --running;
+    });
+  }
+  int seen = 0;
+  while (running > 0) {
+    for (const std::string& file : files) {
+      std::string text = bytes_of(cat(folder, "/out/", file));
+      EXPECT_TRUE(text.empty() || text == whole[0][file] || text == whole[1][file]) << file << " has " << text.size() << " bytes";
+    }
+    int lock = open((folder + "/out/.tracewright-lock").c_str(), O_RDONLY | O_CLOEXEC);
+    if (lock >= 0 && flock(lock, LOCK_SH) == 0) {
+      std::map<std::string, std::string> together;
+      for (const std::string& file : files) together[file] = bytes_of(cat(folder, "/out/", file));
+      bool is_empty = std::all_of(together.begin(), together.end(), [](const auto& file) { return file.second.empty(); });
+      EXPECT_TRUE(is_empty || together == whole[0] || together == whole[1]);
+      seen += !is_empty;
+    }
+    if (lock >= 0) close(lock);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (std::thread& exporter : exporters) exporter.join();
+  EXPECT_GT(seen, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/out/.tracewright-new"));
+}
+
+TEST_F(Export, LibrariesThatAreExportedAtOnceAreNeverReadByHalves) {
+  test::write_file(at("one.yaml"), "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+                                   "  - {name: ffn, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
+  const std::vector<std::string> exports[2] = {{"export", "one.yaml", "--name", "lib"}, {"export", "layers.yaml", "--name", "lib"}};
+  expect_whole_files(folder.path(), exports, {"lib.h", "lib.c", "manifest.json", "liblib.a", "liblib.so"});
+}
+
+TEST_F(Export, KernelsForDevicesThatAreExportedAtOnceAreNeverReadByHalves) {
+  const std::string corpus = TW_SOURCE_DIR "/tests/corpus/";
+  const std::vector<std::string> exports[2] = {{"export", corpus + "opencl_dense.tw", "--name", "lib"}, {"export", corpus + "opencl_softmax.tw", "--name", "lib"}};
+  expect_whole_files(folder.path(), exports, {"lib.h", "lib.c", "manifest.json"});
+}
+
+// Digests in the manifest are those of the machine code beside it.
+TEST(Finalists, OfSearchesThatEndAtOnceAreNeverReadByHalves) {
+  test::TemporaryDirectory folder;
+  auto finalists = [](int search) {
+    FinalistFile file{.task = "t", .workload = std::string(32, 'a'), .program = std::string(32, 'b'), .target = "cuda -arch=sm_80", .device = "a100", .emulation = "right"};
+    file.kernel.code = std::string(200000, static_cast<char>('0' + search));
+    file.kernel.manifest.symbol = "f";
+    file.kernel.manifest.run_launches = {{.name = "f", .groups = {1, 1, 1}, .threads = {1, 1, 1}}};
+    file.trace_file = cat("trace ", search);
+    return std::vector{file};
+  };
+  std::vector<pid_t> writers;
+  for (int search = 0; search < 4; ++search) {
+    writers.push_back(fork());
+    if (writers.back() != 0) continue;
+    bool good = true;
+    for (int round = 0; round < 25; ++round) good &= write_finalists(finalists(search), folder.path()).error.empty();
+    _exit(good ? 0 : 1);
+  }
+  int seen = 0;
+  for (std::size_t left = writers.size(); left > 0;) {
+    int status = 0;
+    if (waitpid(-1, &status, WNOHANG) > 0) {
+      EXPECT_EQ(status, 0);
+      --left;
+    }
+    std::string error;
+    std::optional<std::vector<FinalistFile>> read = read_finalists(folder.path(), error);
+    if (!read && !std::filesystem::exists(folder.path() + "/manifest.json")) continue;  // none is there yet
+    ASSERT_TRUE(read) << error;
+    ASSERT_EQ(read->size(), 1u);
+    EXPECT_EQ((*read)[0].trace_file, cat("trace ", (*read)[0].kernel.code[0]));
+    ++seen;
+  }
+  EXPECT_GT(seen, 0);
+}
+
+TEST_F(Export, OneThatFailsChangesNothing) {
+  ASSERT_EQ(export_library({"--name", "lib"}).code, 0);
+  std::string header = bytes_of(at("out/lib.h")), library = bytes_of(at("out/liblib.so"));
+  test::write_file(at("layers.yaml"), "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+                                      "  - {name: other, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
+  std::filesystem::create_directory(at("bin"));
+  std::filesystem::create_symlink("/bin/false", at("bin/cc"));
+  std::filesystem::create_directory(at("out/.tracewright-new"));  // as an export leaves it that is killed
+  test::write_file(at("out/.tracewright-new/lib.h"), "half");
+  Finished failed = test::tracewright({"export", "layers.yaml", "--output", "out", "--name", "lib"},
+                                      {.folder = folder.path(), .environment = {cat("PATH=", at("bin"), ":", std::getenv("PATH"))}});
+  EXPECT_EQ(failed.code, 3) << failed.err;
+  EXPECT_EQ(failed.out, "");
+  EXPECT_EQ(bytes_of(at("out/lib.h")), header);
+  EXPECT_EQ(bytes_of(at("out/liblib.so")), library);
+  EXPECT_FALSE(std::filesystem::exists(at("out/traces/other.tw")));
+  EXPECT_FALSE(std::filesystem::exists(at("out/.tracewright-new")));
+  EXPECT_EQ(export_library({"--name", "lib"}).code, 0);
+  EXPECT_NE(bytes_of(at("out/lib.h")), header);
+}
+
+TEST_F(Export, AFolderThatCannotBeLockedIsSaid) {
+  std::filesystem::create_directories(at("out/.tracewright-lock"));
+  Finished finished = export_library();
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_EQ(finished.err, "tracewright: cannot lock out/.tracewright-lock: Is a directory\n");
 }
 
 TEST_F(Export, ATaskWithoutAKernelIsNamed) {
