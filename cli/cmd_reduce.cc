@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -44,33 +45,66 @@ struct Verdict {
   std::string unjudged;  // why there is none that is known
 };
 
-// In a child process, so that a crash and an endless loop are failures, too. The limit is one of processor time: on a busy machine a case is not
+struct ChildAnswer {
+  std::string text;    // what it has written
+  int exit_code = -1;  // -1: it crashed
+  bool took_too_long = false, was_started = false;
+};
+
+// Work in a child process, so that a crash and an endless loop are answers, too. The limit is one of processor time: on a busy machine a case is not
 // slower by it. One that waits instead of computing is ended after ten times as long.
-Verdict judge_in_child(const FailingCase& failing, const Target& target, int seconds) {
-  constexpr int kUnjudged = 2;  // exit code
+ChildAnswer ask_child(int seconds, const std::function<int(std::string& text)>& work) {
   int ends[2];
-  if (pipe(ends) != 0) return {"", "no process can be started"};
+  if (pipe(ends) != 0) return {};
   pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
     const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
     setitimer(ITIMER_PROF, &limit, nullptr);
     alarm(10 * static_cast<unsigned>(seconds));
-    std::string unjudged, failure = failure_of(failing, target, &unjudged);
-    const std::string& text = failure.empty() ? unjudged : failure;
+    std::string text;
+    int code = work(text);
     bool is_written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    _exit(!is_written ? 1 : failure.empty() && !unjudged.empty() ? kUnjudged : 0);
+    _exit(is_written ? code : 1);
   }
   close(ends[1]);
-  std::string text;
+  ChildAnswer answer;
   char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, n);
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) answer.text.append(buffer, n);
   close(ends[0]);
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return {"", "no process can be started"};
-  if (WIFSIGNALED(status)) return {WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF ? kTooLong : "crashes", ""};
-  if (WEXITSTATUS(status) == kUnjudged) return {"", text};
-  return {WEXITSTATUS(status) == 0 ? text : "crashes", ""};
+  answer.was_started = child > 0 && waitpid(child, &status, 0) == child;
+  if (WIFEXITED(status)) answer.exit_code = WEXITSTATUS(status);
+  answer.took_too_long = WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF);
+  return answer;
+}
+
+Verdict judge_in_child(const FailingCase& failing, const Target& target, int seconds, Question question) {
+  constexpr int kUnjudged = 2;  // exit code
+  ChildAnswer answer = ask_child(seconds, [&](std::string& text) {
+    std::string unjudged;
+    text = failure_of(failing, target, &unjudged, question);
+    if (!text.empty() || unjudged.empty()) return 0;
+    text = unjudged;
+    return kUnjudged;
+  });
+  if (!answer.was_started) return {"", "no process can be started"};
+  if (answer.took_too_long) return {kTooLong, ""};
+  if (answer.exit_code == kUnjudged) return {"", answer.text};
+  return {answer.exit_code == 0 ? answer.text : "crashes", ""};
+}
+
+// A trace that crashes is no less one while its decisions are adapted: then they stay as they are.
+Trace adapted_in_child(const FailingCase& failing, int seconds) {
+  ChildAnswer answer = ask_child(seconds, [&](std::string& text) {
+    std::vector<Decision> decisions = adapted(failing).decisions();
+    text.assign(reinterpret_cast<const char*>(decisions.data()), decisions.size() * sizeof(Decision));
+    return 0;
+  });
+  std::vector<Decision> decisions(failing.trace.sample_count());
+  if (answer.exit_code != 0 || answer.text.size() != decisions.size() * sizeof(Decision)) return failing.trace;
+  std::memcpy(decisions.data(), answer.text.data(), answer.text.size());
+  return failing.trace.with_decisions(decisions);
 }
 
 // How a file's trace fails, and how long a smaller case may take to fail in the same way.
@@ -78,27 +112,57 @@ struct Failure {
   std::string text;  // "" if there is nothing to make smaller
   std::string why_not;
   int seconds;  // of one run
+  Question question = Question::Compare;  // that it fails at
 };
+
+constexpr const char* kPasses = "does not fail: it replays and computes what its workload says";
+
+Failure unjudged(const Verdict& verdict, int limit) {
+  return {"", cat("cannot be judged: ", verdict.unjudged, "; try --check 'tracewright replay {} --check'"), limit};
+}
 
 // By what the interpreter says. `--seconds` is meant for one of thousands of runs, not for a whole trace that may be right. What exceeds a limit by far
 // takes too long by the trace's fault only if the program without the trace does not. Smaller cases get what the whole one got.
-Failure find_failure(const FailingCase& start, const Target& target, int seconds) {
+Failure compare(const FailingCase& start, const Target& target, int seconds) {
   constexpr int kTimes = 10, kLeast = 120;
   auto found = [](const Verdict& verdict, int limit) {
-    bool is_judged = verdict.unjudged.empty();
-    return Failure{verdict.failure,
-                   is_judged ? "does not fail: it replays and computes what its workload says"
-                             : cat("cannot be judged: ", verdict.unjudged, "; try --check 'tracewright replay {} --check'"),
-                   limit};
+    return verdict.unjudged.empty() ? Failure{verdict.failure, kPasses, limit} : unjudged(verdict, limit);
   };
-  Verdict whole = judge_in_child(start, target, seconds);
+  Verdict whole = judge_in_child(start, target, seconds, Question::Compare);
   if (whole.failure != kTooLong) return found(whole, seconds);
   int generous = std::max(kLeast, kTimes * seconds);
   say(cat("the interpreter takes longer than ", seconds, " s; once more, for up to ", generous, " s"));
-  whole = judge_in_child(start, target, generous);
-  if (whole.failure != kTooLong || judge_in_child({start.program, Trace{}}, target, generous).failure != kTooLong)
+  whole = judge_in_child(start, target, generous, Question::Compare);
+  if (whole.failure != kTooLong || judge_in_child({start.program, Trace{}}, target, generous, Question::Compare).failure != kTooLong)
     return found(whole, generous);
-  return found({"", cat("its program takes longer than ", generous, " s without the trace, too")}, generous);
+  return unjudged({"", cat("its program takes longer than ", generous, " s without the trace, too")}, generous);
+}
+
+// A smaller case that the interpreter finds wrong.
+std::optional<FailingCase> smaller_failure(const FailingCase& start, const Target& target, int seconds, const ReduceOptions& options) {
+  for (i64 most : {128, 64, 32, 16, 8}) {
+    std::optional<FailingCase> small = shrunk(start, most, options);
+    if (!small || !judge_in_child(*small, target, seconds, Question::Lower).failure.empty()) continue;
+    std::string failure = judge_in_child(*small, target, seconds, Question::Compare).failure;
+    if (failure.empty() || failure == kTooLong) continue;
+    say(cat("the interpreter judges a smaller program, with extents up to ", most));
+    return small;
+  }
+  return std::nullopt;
+}
+
+// The cheapest question first: what cannot be replayed is never run. A program that is too large for the interpreter gives way to a smaller one (`start`).
+Failure find_failure(FailingCase& start, const Target& target, int seconds, const ReduceOptions& options) {
+  for (Question question : {Question::Replay, Question::Lower, Question::Compile}) {
+    std::string failure = judge_in_child(start, target, seconds, question).failure;
+    if (!failure.empty()) return {failure, "", seconds, question};
+  }
+  Failure whole = compare(start, target, seconds);
+  if (!whole.text.empty() || whole.why_not == kPasses) return whole;
+  std::optional<FailingCase> small = smaller_failure(start, target, seconds, options);
+  if (!small) return whole;
+  start = std::move(*small);
+  return compare(start, target, seconds);
 }
 
 // Exit code of the user's command with `{}` replaced by a file that holds the case is not 0.
@@ -133,13 +197,14 @@ int reduce_file(const Options& options, const TraceFile& file) {
   Target target = target_of(file);
   FailingCase start{file.program, file.trace};
   Failure failure{"the command fails", "does not fail: the command's exit code is 0", options.seconds};
+  ReduceOptions reducing{.most_runs = options.runs, .adapt = [&](const FailingCase& next) { return adapted_in_child(next, options.seconds); }};
   std::string scratch = options.file + ".part.tw";
   ReduceProgress progress;
   std::function<bool(const FailingCase&)> fails;
   if (options.check.empty()) {
-    failure = find_failure(start, target, options.seconds);
+    failure = find_failure(start, target, options.seconds, reducing);
     fails = [&, kind = kind_of(failure.text)](const FailingCase& next) {
-      return progress(next, kind_of(judge_in_child(next, target, failure.seconds).failure) == kind);
+      return progress(next, kind_of(judge_in_child(next, target, failure.seconds, failure.question).failure) == kind);
     };
   } else {
     fails = [&](const FailingCase& next) {
@@ -153,17 +218,17 @@ int reduce_file(const Options& options, const TraceFile& file) {
     say(cat(options.file, " ", failure.why_not));
     return TargetMissed;
   }
-  Reduced small = reduce(start, fails, {.most_runs = options.runs});
+  Reduced small = reduce(start, fails, reducing);
   if (!options.check.empty()) std::remove(scratch.c_str());
-  std::string now = options.check.empty() ? judge_in_child(small.result, target, failure.seconds).failure : failure.text;
+  std::string now = options.check.empty() ? judge_in_child(small.result, target, failure.seconds, failure.question).failure : failure.text;
   std::string text = print_trace_file({file.version, file.target, small.result.program, small.result.trace});
-  say(cat(start.trace.instructions().size(), " instructions to ",
+  say(cat(file.trace.instructions().size(), " instructions to ",
           small.result.trace.instructions().size(), " in ", small.runs, " runs; ", now));
   if (!options.json) return write_output(options.output, text) ? Ok : Environment;
   if (!options.output.empty() && !write_output(options.output, text)) return Environment;
   print_json({{"failure", now},
               {"instructions", small.result.trace.instructions().size()},
-              {"instructions_before", start.trace.instructions().size()},
+              {"instructions_before", file.trace.instructions().size()},
               {"runs", small.runs},
               {"trace_file", text}});
   return Ok;
@@ -176,7 +241,7 @@ int run_reduce(int count, char** words) {
   auto app = make_app(
       "reduce",
       "Shrink a trace that fails, with its decisions and extents, to a few lines that fail in the "
-      "same way: it cannot be replayed or lowered,\n"
+      "same way: it cannot be replayed, lowered or compiled,\n"
       "computes something else in the interpreter, crashes, or takes far longer than its program without "
       "the trace.\nWith --check, a command of yours says what fails (its exit code is not 0).\n"
       "Exit code 1: the trace does not fail, or cannot be judged (its program is too large for the interpreter).",

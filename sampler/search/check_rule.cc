@@ -145,13 +145,14 @@ bool takes_few_steps(const Program& program, const Judge& judge) {
   return interpret(program, arrays, {.seed = 1, .max_steps = kFew}).empty();
 }
 
-// "", or the reject of replay or lowering. Nothing is run.
-Result<std::string> apply_only(Arena& arena, const Trace& trace, const Program& program, const Target& target) {
-  State state(arena, program);
-  TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
-  TW_TRY_STATUS(can_be_lowered(arena, state.program(), target));
-  return std::string();
+// "", or why there is no machine code or source.
+std::string compile_problem(const Program& scheduled, const Target& target) {
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
+  if (!compiler) return "";  // no fault of the trace
+  return build_kernel(scheduled, target, *compiler).problem;
 }
+
+std::string rejected(const Status& status) { return cat("rejected: ", to_string(status.rejected())); }
 
 void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& check) {
   int tries = check.draws % 8 == 0 ? 1 : RuleCheck::kMostTries;  // some are as the prior gives them
@@ -237,17 +238,21 @@ RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Libra
   return check;
 }
 
-std::string failure_of(const FailingCase& failing, const Target& target, std::string* unjudged) {
+std::string failure_of(const FailingCase& failing, const Target& target, std::string* unjudged, Question question) {
   const Program& program = failing.program.program;
+  Arena arena;
+  State state(arena, program);
+  if (Status replayed = replay(failing.trace, state, ReplayMode::Strict); !replayed) return rejected(replayed);
+  if (question == Question::Replay) return "";
+  if (Status lowered = can_be_lowered(arena, state.program(), target); !lowered) return rejected(lowered);
+  if (question == Question::Lower) return "";
+  if (question == Question::Compile) return compile_problem(state.program(), target);
   std::optional<Judge> judge;
   std::string problem = "gave up: there are more points of blocks than steps";
   if (!has_more_points_than_steps(program)) problem = judge.emplace(program, 1, tolerance_for_small_integers(program)).problem();
-  bool is_large = gave_up(problem);
   if (!problem.empty() && unjudged) *unjudged = cat("the program without the trace cannot be run in the interpreter: ", problem);
-  if (!problem.empty() && !is_large) return "";
-  Arena arena;
-  Result<std::string> wrong = is_large ? apply_only(arena, failing.trace, program, target)
-                                       : judge_trace(arena, failing.trace, program, *judge, target);
+  if (!problem.empty()) return "";
+  Result<std::string> wrong = judge_trace(arena, failing.trace, program, *judge, target);
   if (!wrong) return cat("rejected: ", to_string(wrong.rejected()));
   if (!gave_up(*wrong) || takes_few_steps(program, *judge)) return *wrong;
   if (unjudged) *unjudged = cat("the program with the trace is too large for the interpreter: ", *wrong);

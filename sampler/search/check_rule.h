@@ -59,8 +59,12 @@ struct RuleCheck {
 RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,
                      const Target& target, int draws, u64 seed);
 
-// "" if the trace gives a program that computes what `program` computes; else the difference or the reject. Strict. "" also where the interpreter
-// cannot compare the two by no fault of the trace: the program itself fails, or is too large; then `unjudged` says so.
-std::string failure_of(const FailingCase& failing, const Target& target, std::string* unjudged = nullptr);
+// How a trace may fail, the cheapest question first: can it be replayed, then lowered, then compiled for the target; does the interpreter find
+// that it computes what its program computes (a question that does not ask whether it can be compiled).
+enum class Question { Replay, Lower, Compile, Compare };
+
+// "" if the trace passes this question and those that it rests on; else the reject or the difference. Strict. "" also where the interpreter
+// cannot compare by no fault of the trace: the program itself fails, or is too large; then `unjudged` says so.
+std::string failure_of(const FailingCase& failing, const Target& target, std::string* unjudged = nullptr, Question question = Question::Compare);
 
 }  // namespace tw

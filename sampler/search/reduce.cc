@@ -12,16 +12,6 @@
 namespace tw {
 namespace {
 
-// Decisions that this program allows, as near as possible to those of the trace; the trace itself where replay stops anyway.
-Trace adapted(const Program& program, const Trace& trace) {
-  Arena arena;
-  State state(arena, program);
-  std::vector<Decision> decisions = trace.decisions();
-  Rng rng(1);
-  Status replayed = replay(trace, state, decisions, ReplayMode::Adapt, &rng);
-  return replayed ? trace.with_decisions(decisions) : trace;
-}
-
 // Integers of a text that are no part of a name or of a broken number: where they stand.
 struct Number {
   std::size_t begin, end;
@@ -57,16 +47,25 @@ std::string replace_numbers(const std::string& text, const std::vector<std::pair
   return out + text.substr(at);
 }
 
+// The program of a text whose numbers were changed; nullopt if it is none.
+std::optional<OwnedProgram> program_of(const std::string& text) {
+  Source source{"reduced workload", text};
+  Diagnostics diagnostics(source);
+  return parse_program(source, diagnostics);
+}
+
 class Reducer {
  public:
   Reducer(FailingCase start, const std::function<bool(const FailingCase&)>& fails, const ReduceOptions& options)
       : best_(std::move(start)), fails_(fails), options_(options) {}
 
   Reduced run() {
+    adapts_ = try_case(best_);
     try_case({best_.program, best_.trace.without_dead_code()});
+    // Extents first: they make every later run a short one.
     for (bool smaller = true; smaller && runs_ < options_.most_runs;) {
-      smaller = drop_instructions();
-      smaller |= shrink_extents();
+      smaller = shrink_extents();
+      smaller |= drop_instructions();
       smaller |= plainer_decisions();
     }
     return {std::move(best_), runs_};
@@ -76,12 +75,14 @@ class Reducer {
   bool try_case(FailingCase next) {
     if (runs_ >= options_.most_runs) return false;
     ++runs_;
+    if (adapts_) next.trace = options_.adapt(next);
     if (!fails_(next)) return false;
     best_ = std::move(next);
     return true;
   }
 
-  // Chunks of instructions with all that depends on them, from large to single ones, last ones first.
+  // Chunks of instructions with all that depends on them, from large to single ones, last ones first. Dead code goes as every other: the instruction that
+  // fails may be a pure one.
   bool drop_instructions() {
     bool smaller = false;
     for (std::size_t size = std::max<std::size_t>(1, best_.trace.instructions().size() / 2); size >= 1; size /= 2) {
@@ -89,9 +90,7 @@ class Reducer {
         std::size_t begin = end > size ? end - size : 0;
         std::vector<bool> keep(best_.trace.instructions().size(), true);
         std::fill(keep.begin() + begin, keep.begin() + std::min(end, keep.size()), false);
-        Trace shorter = best_.trace.keeping(keep).without_dead_code();
-        smaller |= shorter.instructions().size() < best_.trace.instructions().size() &&
-                   try_case({best_.program, adapted(best_.program.program, shorter)});
+        smaller |= try_case({best_.program, best_.trace.keeping(keep)});
         end = std::min(begin, best_.trace.instructions().size());
       }
     }
@@ -127,10 +126,8 @@ class Reducer {
   bool try_extents(const std::vector<std::pair<i64, i64>>& changes) {
     std::string text = workload_text(best_.program.program), changed = replace_numbers(text, changes);
     if (changed == text) return false;
-    Source source{"reduced workload", changed};
-    Diagnostics diagnostics(source);
-    std::optional<OwnedProgram> program = parse_program(source, diagnostics);
-    return program && try_case({*program, adapted(program->program, best_.trace)});
+    std::optional<OwnedProgram> program = program_of(changed);
+    return program && try_case({*program, best_.trace});
   }
 
   // Decisions with more ones in them, or the first candidate.
@@ -161,8 +158,9 @@ class Reducer {
   bool try_decision(std::size_t sample, const Decision& decision) {
     std::vector<Decision> decisions = best_.trace.decisions();
     decisions[sample] = decision;
-    Trace trace = adapted(best_.program.program, best_.trace.with_decisions(decisions));
-    return size_of(trace) < size_of(best_.trace) && try_case({best_.program, std::move(trace)});
+    FailingCase next{best_.program, best_.trace.with_decisions(decisions)};
+    if (adapts_) next.trace = options_.adapt(next);
+    return size_of(next.trace) < size_of(best_.trace) && try_case(std::move(next));
   }
 
   // How many factors are not 1: plain decisions are small. The sum breaks ties, so that every step ends.
@@ -178,9 +176,32 @@ class Reducer {
   const std::function<bool(const FailingCase&)>& fails_;
   ReduceOptions options_;
   int runs_ = 0;
+  bool adapts_ = true;
 };
 
 }  // namespace
+
+Trace adapted(const FailingCase& failing) {
+  Arena arena;
+  State state(arena, failing.program.program);
+  std::vector<Decision> decisions = failing.trace.decisions();
+  Rng rng(1);
+  (void)replay(failing.trace, state, decisions, ReplayMode::Adapt, &rng);  // up to where it stops
+  return failing.trace.with_decisions(decisions);
+}
+
+std::optional<FailingCase> shrunk(const FailingCase& failing, i64 most, const ReduceOptions& options) {
+  std::string text = workload_text(failing.program.program);
+  std::vector<std::pair<i64, i64>> changes;
+  for (const Number& number : numbers_in(text)) {
+    if (number.value > most) changes.emplace_back(number.value, most);
+  }
+  std::optional<OwnedProgram> program = program_of(replace_numbers(text, changes));
+  if (changes.empty() || !program) return std::nullopt;
+  FailingCase small{std::move(*program), failing.trace};
+  small.trace = options.adapt(small);
+  return small;
+}
 
 Reduced reduce(FailingCase start, const std::function<bool(const FailingCase&)>& fails, const ReduceOptions& options) {
   return Reducer(std::move(start), fails, options).run();

@@ -407,6 +407,73 @@ TEST_F(Check, ReduceShrinksATraceThatCannotBeReplayed) {
   EXPECT_NE(finished.out.find("for i in 1 "), std::string::npos) << finished.out;
 }
 
+// Traces that fail in all the ways there are, on workloads that no interpreter could run: 1024^3, and 3.2 billion points.
+constexpr const char* kHead = "tracewright 1 \"0.1.0\"\ntarget \"cpu -mcpu=znver3 -threads=1\"\n";
+std::string large_product(const std::string& middle) {
+  return cat(kHead,
+             "program matmul(A: input f32[1024, 1024], B: input f32[1024, 1024], C: output f32[1024, 1024]) {\n  for i in 1024 {\n    for j in 1024 {\n      for k in 1024 {\n"
+             "        block C(i: S 1024 = i, j: S 1024 = j, k: R 1024 = k) {\n          init {\n            C[i, j] = 0.0\n          }\n"
+             "          C[i, j] = C[i, j] + A[i, k] * B[k, j]\n        }\n      }\n    }\n  }\n}\n"
+             "schedule {\n  b = get_block(\"C\")\n  i, j, k = get_loops(b)\n  t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 64, 4]\n"
+             "  i_0, i_1, i_2 = split(i, [t0, t1, t2])\n  j_0, j_1 = split(j, [_, 8])\n  k_0, k_1 = split(k, [_, 4])\n  reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\n"
+             "  parallel(i_0)\n  vectorize(j_1)\n  unroll(k_1)\n  ", middle,
+             "\n  annotate(b, \"a\", 1)\n  annotate(b, \"c\", 1)\n  annotate(i_1, \"d\", 1)\n  annotate(b, \"e\", 1)\n}\n");
+}
+// A sum whose value depends on its order.
+std::string large_sum() {
+  return cat(kHead,
+             "program order(A: input f32[8, 400000000], C: output f32[8]) {\n  for i in 8 {\n    for k in 400000000 {\n      block C(i: S 8 = i, k: R 400000000 = k) {\n"
+             "        init {\n          C[i] = 0.0\n        }\n        C[i] = C[i] + (if k == 0 then 1e8 else if k == 1 then -1e8 else A[i, k])\n      }\n    }\n  }\n}\n"
+             "schedule {\n  c = get_block(\"C\")\n  i, k = get_loops(c)\n  annotate(c, \"a\", 3)\n  i0, i1 = split(i, [_, 4])\n  k0, k1 = split(k, [_, 4])\n  parallel(i0)\n"
+             "  reorder([k1, k0])\n  vectorize(i1)\n  annotate(c, \"b\", 3)\n}\n");
+}
+std::string foreign_intrinsic() {
+  std::string text = test::read_file(TW_SOURCE_DIR "/tests/corpus/reference-arm-dotprod_bytes.tw");
+  std::size_t target = text.find("target \""), end = text.find('\n', target);
+  return text.substr(0, target) + "target \"cpu -mcpu=znver3 -threads=1\"" + text.substr(end);
+}
+
+// Any instruction, with what depends on it, is needed for the failure, and what fails is the last one.
+TEST_F(Check, ReduceLeavesNoInstructionThatTheFailureDoesNotNeed) {
+  struct Failing {
+    std::string trace, kind;
+    std::size_t instructions;
+  };
+  const Failing cases[] = {{large_product("parallel(k_0)"), "rejected: parallel: loop", 4},
+                           {large_product("w = get_block(\"nothing\")"), "rejected: get_block: there is no block", 1},
+                           {large_product("u0, u1 = sample_perfect_tile(j_0, 2, max_innermost = 64) @ [5, 5]"), "rejected: sample_perfect_tile: the factors of the decision", 3},
+                           {large_product("only = get_loops(b)"), "rejected: get_loops: gave", 2},
+                           {large_product("annotate(b, \"prepack\", 1)"), "rejected: prepack: writes", 2},
+                           {foreign_intrinsic(), "intrinsic `dot_i8i8x4_neon` is for", 6},
+                           {large_sum(), "element ", 4}};
+  for (const Failing& failing : cases) {
+    SCOPED_TRACE(failing.kind);
+    write("bug.tw", failing.trace);
+    Finished finished = run({"reduce", "bug.tw"});
+    ASSERT_EQ(finished.code, 0) << finished.err;
+    Source source{"small.tw", finished.out};
+    Diagnostics diagnostics(source);
+    std::optional<TraceFile> small = parse_trace_file(source, diagnostics);
+    ASSERT_TRUE(small) << diagnostics.render();
+    Diagnostics none(source);
+    Target target = *parse_target(small->target, 0, none);
+    auto failure = [&](const Trace& trace) {
+      for (Question question : {Question::Compile, Question::Compare}) {
+        std::string why = failure_of({small->program, trace}, target, nullptr, question);
+        if (!why.empty()) return why;
+      }
+      return std::string();
+    };
+    EXPECT_TRUE(failure(small->trace).starts_with(failing.kind)) << failure(small->trace);
+    EXPECT_EQ(small->trace.instructions().size(), failing.instructions) << finished.out;
+    for (std::size_t i = 0; i < small->trace.instructions().size(); ++i) {
+      std::vector<bool> keep(small->trace.instructions().size(), true);
+      keep[i] = false;
+      EXPECT_FALSE(failure(small->trace.keeping(keep)).starts_with(failing.kind)) << "without instruction " << i << " of\n" << small->trace.print();
+    }
+  }
+}
+
 TEST_F(Check, ReduceKeepsWhatAUsersCommandNeeds) {
   write("bug.tw", long_trace("annotate(b, \"unroll_limit\", 16)"));
   // "Fails" while a loop is vectorized and the first tile has a factor 4 in front.
