@@ -13,10 +13,11 @@
 #include <sstream>
 
 #include "dsl/base/text.h"
+#include "dsl/base/utf8.h"
 
 namespace tw::cli {
 
-void say(const std::string& text) { std::fprintf(stderr, "tracewright: %s\n", text.c_str()); }
+void say(const std::string& text) { std::fprintf(stderr, "tracewright: %s\n", printable(text).c_str()); }
 
 namespace {
 
@@ -46,7 +47,7 @@ void print_table(const std::vector<std::string>& head,
                               : fmt::format("{:<{}}", row[column], widths[column]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    std::printf("%s\n", line.c_str());
+    std::printf("%s\n", printable(line).c_str());
   };
   print_row(head);
   for (const std::vector<std::string>& row : rows) print_row(row);

@@ -9,7 +9,7 @@
 
 namespace tw::cli {
 
-// A message for the person at the terminal: "tracewright: text".
+// A message for the person at the terminal: "tracewright: text". What a terminal would obey instead of showing it is escaped, here and in tables.
 void say(const std::string& text);
 
 // Columns aligned by their widest cell; those with a number in the first row are right-aligned.

@@ -67,7 +67,7 @@ std::string Progress::line_of(const std::vector<TaskProgress>& tasks) const {
 void Progress::on_message(const std::string& text) {
   std::lock_guard lock(mutex_);
   clear_line();
-  std::fprintf(stderr, "tracewright: %s\n", text.c_str());
+  say(text);
 }
 
 void Progress::finish() {

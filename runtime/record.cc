@@ -4,6 +4,7 @@
 #include <cmath>
 #include <regex>
 
+#include "dsl/base/utf8.h"
 #include "dsl/ir/compare.h"
 
 namespace tw {
@@ -36,26 +37,6 @@ std::string digest_of(const Row& row) {
   input("", row.id);
   Row::fields(row, input);
   return to_hex(hash_bytes(input.bytes));
-}
-
-// How many bytes the UTF-8 character at text[at] has; 0 = it is not one. Overlong forms and
-// surrogates are not looked for beyond what the first two bytes show.
-std::size_t utf8_length(const std::string& text, std::size_t at) {
-  auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
-  };
-  unsigned first = byte(at), second = byte(at + 1);
-  if (first < 0x80) return 1;
-  std::size_t length = first >= 0xc2 && first < 0xe0   ? 2
-                       : first >= 0xe0 && first < 0xf0 ? 3
-                       : first >= 0xf0 && first < 0xf5 ? 4
-                                                       : 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  bool surrogate = first == 0xed && second >= 0xa0, too_large = first == 0xf4 && second >= 0x90;
-  return overlong || surrogate || too_large ? 0 : length;
 }
 
 }  // namespace

@@ -3,8 +3,34 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "dsl/base/utf8.h"
 
 namespace tw {
+
+namespace {
+
+// A line as a terminal may show it, and what stands below to mark its bytes [begin, end).
+struct Excerpt {
+  std::string line, mark;
+};
+
+Excerpt excerpt(std::string_view line, std::size_t begin, std::size_t end) {
+  Excerpt out;
+  bool is_marked = false;
+  for (std::size_t at = 0; at < line.size();) {
+    Shown shown = line[at] == '\t' ? Shown{"\t", 1, 1} : shown_at(line, at);
+    out.line += shown.text;
+    at += shown.bytes;
+    if (at <= begin) out.mark += shown.text == "\t" ? "\t" : std::string(shown.columns, ' ');
+    if (at <= begin || (is_marked && at - shown.bytes >= end)) continue;
+    out.mark += (is_marked ? "~" : "^") + std::string(shown.columns - 1, '~');
+    is_marked = true;
+  }
+  if (!is_marked) out.mark += '^';
+  return out;
+}
+
+}  // namespace
 
 Position position_of(const Source& source, std::size_t offset) {
   Position at;
@@ -35,18 +61,16 @@ std::string Diagnostics::render() const {
     const std::string& text = source_->text;
     std::size_t begin = std::min(diagnostic.span.begin, text.size());
     Position at = position_of(*source_, begin);
-    out += cat(source_->name, ":", at.line, ":", at.column, ": ",
-               diagnostic.severity == Severity::Error ? "error" : "warning", ": ", diagnostic.message, "\n");
+    out += cat(printable(source_->name), ":", at.line, ":", at.column, ": ",
+               diagnostic.severity == Severity::Error ? "error" : "warning", ": ", printable(diagnostic.message), "\n");
     std::size_t line_begin = begin - (at.column - 1);
     std::size_t line_end = std::min(text.find('\n', begin), text.size());
     std::string number = std::to_string(at.line);
     std::string gutter(number.size() < 5 ? 5 - number.size() : 0, ' ');
-    out += cat(gutter, number, " | ", text.substr(line_begin, line_end - line_begin), "\n");
-    std::size_t end = std::clamp(diagnostic.span.end, begin + 1, std::max(begin + 1, line_end));
-    out += cat(std::string(gutter.size() + number.size(), ' '), " | ");
-    for (std::size_t i = line_begin; i < begin; ++i) out += text[i] == '\t' ? '\t' : ' ';
-    out += '^' + std::string(end - begin - 1, '~') + "\n";
-    if (!diagnostic.note.empty()) out += cat("note: ", diagnostic.note, "\n");
+    if (line_end > begin && text[line_end - 1] == '\r') --line_end;
+    Excerpt shown = excerpt(std::string_view(text).substr(line_begin, line_end - line_begin), begin - line_begin, std::max(diagnostic.span.end, begin) - line_begin);
+    out += cat(gutter, number, " | ", shown.line, "\n", std::string(gutter.size() + number.size(), ' '), " | ", shown.mark, "\n");
+    if (!diagnostic.note.empty()) out += cat("note: ", printable(diagnostic.note), "\n");
   }
   return out;
 }

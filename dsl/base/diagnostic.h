@@ -40,7 +40,7 @@ class Diagnostics {
   bool has_errors() const { return errors_ > 0; }
   const std::vector<Diagnostic>& all() const { return list_; }
   const Source& source() const { return *source_; }
-  // Everything as text:
+  // Everything as text for a terminal, whatever the source holds (see dsl/base/utf8.h):
   //   conv.tw:14:12: error: unknown operator `conv2`
   //      14 |   op: conv2
   //         |       ^~~~~

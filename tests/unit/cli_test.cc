@@ -377,6 +377,18 @@ TEST_F(Cli, BenchComparesWithTheProbe) {
 }
 
 // A device that never ends is refused after the limit, and an empty file is read.
+// Of a file that somebody else has written; also in the middle of a sentence.
+TEST_F(Cli, NoEscapeSequenceReachesATerminal) {
+  write("bad.tw", "rule \x1b[31mred(b: block) { skip }\n");
+  write("bad.yaml", "version: 1\ntasks:\n  - {name: \"a\\eb\", op: dense, \x1b[1m: 3}\n");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"check", "bad.tw"}, {"space", "bad.yaml"}, {"replay", "no\x1b[1m.tw"}, {"replay", "bad.tw"}}) {
+    Finished finished = run(words);
+    EXPECT_EQ(finished.code, 2) << finished.err;
+    EXPECT_FALSE(finished.err.empty());
+    EXPECT_EQ((finished.out + finished.err).find('\x1b'), std::string::npos) << finished.err;
+  }
+}
+
 TEST_F(Cli, FilesThatAreTooLongOrEmptyAreNamed) {
   Finished endless = test::tracewright({"replay", "/dev/zero"});
   EXPECT_NE(endless.code, 0);

@@ -70,6 +70,30 @@ TEST(Lexer, ReportsWithPlace) {
             "      |                          ^~~~~\n");
 }
 
+// What a terminal would obey, hide or turn around; characters of several bytes take one column.
+TEST(Diagnostics, ShowWhatAForeignFileHoldsAndMarkItsPlace) {
+  auto shown = [](const std::string& line, const std::string& marked) {
+    Source source{"a\x1b[2J.tw", "first\n" + line + "\r\nlast"};
+    Diagnostics diagnostics(source);
+    std::size_t begin = source.text.find(marked);
+    diagnostics.error({begin, begin + marked.size()}, "found `" + marked + "`", "not \x07");
+    std::string text = diagnostics.render();
+    EXPECT_TRUE(text.ends_with("note: not \\x07\n")) << text;
+    EXPECT_TRUE(text.starts_with("a\\x1b[2J.tw:2:")) << text;
+    return text.substr(text.find("    2 | "), text.find("note: ") - text.find("    2 | "));
+  };
+  EXPECT_EQ(shown("x = \x1b]0;title\x07 bad", "bad"), "    2 | x = \\x1b]0;title\\x07 bad\n      |                      ^~~\n");
+  EXPECT_EQ(shown("x = \x1b[31m y", "\x1b[31m"), "    2 | x = \\x1b[31m y\n      |     ^~~~~~~~\n");
+  EXPECT_EQ(shown("\tx\ty z", "z"), "    2 | \tx\ty z\n      | \t \t  ^\n");
+  EXPECT_EQ(shown("x = \xc3\xa4\xe2\x82\xac z", "z"), "    2 | x = \xc3\xa4\xe2\x82\xac z\n      |        ^\n");
+  EXPECT_EQ(shown("x\xe2\x80\xae\xc2\x9b\xff z", "z"), "    2 | x\\u202e\\u009b\\xff z\n      |                   ^\n");
+  EXPECT_EQ(shown("x \x7f", "\x7f"), "    2 | x \\x7f\n      |   ^~~~\n");
+  Source source{"t", "ab"};
+  Diagnostics at_the_end(source);
+  at_the_end.error({2, 2}, "more");
+  EXPECT_EQ(at_the_end.render(), "t:1:3: error: more\n    1 | ab\n      |   ^\n");
+}
+
 TEST(Lexer, StopsAtLimits) {
   Source big{"t", std::string(kMaxSourceBytes + 1, 'a')};
   Diagnostics of_big(big);
