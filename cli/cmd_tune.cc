@@ -220,7 +220,8 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
                            progress, stop_wanted);
   progress.finish();
   bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
-  if (!result.error.empty()) say(cat(result.error, "\nwhat was measured before is safe"));
+  if (std::string notice = database->take_notice(); !notice.empty()) say(notice);
+  if (!result.error.empty()) say(cat(result.error, database->is_in_place() ? "\nwhat was measured before is safe" : ""));
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }

@@ -8,17 +8,22 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "dsl/base/text.h"
 #include "runtime/database_file.h"
+#include "runtime/database_rescue.h"
 #include "runtime/sqlite_rows.h"
 
 namespace tw {
 
 struct Database::Handle {
   std::string path;
-  SQLite::Database sql;
+  std::unique_ptr<SQLite::Database> sql;
   DamagedRows damaged = {};
+  std::optional<FileIdentity> identity = {};  // of a file that is open for writing
+  std::string lost = {};                      // why nothing can be written under this name any more
+  std::string notice = {};
 };
 
 namespace {
@@ -98,6 +103,11 @@ void bring_up_to_date(Sql& sql) {
   });
 }
 
+void prepare_to_write(Sql& sql) {
+  sql.exec("PRAGMA synchronous = FULL");
+  bring_up_to_date(sql);
+}
+
 std::vector<std::string> structure_problems(Sql& sql, const char* pragma) {
   std::vector<std::string> problems;
   Statement statement(sql, cat("PRAGMA ", pragma, "(20)"));
@@ -166,6 +176,8 @@ Database::Database(Database&&) noexcept = default;
 Database& Database::operator=(Database&&) noexcept = default;
 Database::~Database() = default;
 const std::string& Database::path() const { return handle_->path; }
+bool Database::is_in_place() const { return handle_->lost.empty() && (!handle_->identity || identity_of(path()) == handle_->identity); }
+std::string Database::take_notice() { return std::exchange(handle_->notice, ""); }
 i64 Database::damaged() const { return static_cast<i64>(handle_->damaged.size()); }
 
 DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mode) {
@@ -180,16 +192,49 @@ DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mo
   }
   if (file.state == DatabaseFileState::Refused) return DatabaseError{file.problem};
   return guarded<Database>(path, [&]() -> DatabaseResult<Database> {
-    auto handle = std::make_unique<Handle>(Handle{path, connect(path, mode)});
-    harden(handle->sql);
-    std::string problem = check_schema(path, handle->sql);
+    auto handle = std::make_unique<Handle>(Handle{path, std::make_unique<Sql>(connect(path, mode))});
+    harden(*handle->sql);
+    std::string problem = check_schema(path, *handle->sql);
     if (!problem.empty()) return DatabaseError{problem};
     if (!to_write) return Database(std::move(handle));
-    std::vector<std::string> damage = structure_problems(handle->sql, "quick_check");
+    std::vector<std::string> damage = structure_problems(*handle->sql, "quick_check");
     if (!damage.empty()) return explain(path, SQLite::Exception(damage[0], SQLITE_CORRUPT));
-    handle->sql.exec("PRAGMA synchronous = FULL");
-    bring_up_to_date(handle->sql);
+    prepare_to_write(*handle->sql);
+    handle->identity = identity_of(path);
     return Database(std::move(handle));
+  });
+}
+
+// ---- writing
+// ----------------------------------------------------------------------------------------------------
+
+// "" or why nothing can be written.
+std::string Database::keep_in_place() {
+  if (is_in_place() || !handle_->lost.empty()) return handle_->lost;
+  const char* happened = identity_of(path()) ? "was replaced by another file" : "was removed or renamed";
+  Rescued rescued = rescue(*handle_->sql, path());
+  if (rescued.path == path()) {
+    auto sql = std::make_unique<Sql>(connect(path(), DatabaseMode::Write));
+    harden(*sql);
+    prepare_to_write(*sql);
+    handle_->sql = std::move(sql);
+    handle_->identity = identity_of(path());
+    handle_->notice = cat("database ", path(), " ", happened, " while it was in use; a new file of that name has all that it held");
+    return "";
+  }
+  return handle_->lost = cat("database ", path(), " ", happened, " while it was in use; ",
+                             rescued.path.empty() ? cat("what it held is lost, for no other file can be made: ", rescued.problem)
+                                                  : cat("what it held is in ", rescued.path, " (", rescued.problem, ")"));
+}
+
+template <class T, class Body>
+DatabaseResult<T> Database::written(Body&& body) {
+  return guarded<T>(path(), [&]() -> DatabaseResult<T> {
+    std::string lost = keep_in_place();
+    if (!lost.empty()) return DatabaseError{lost};
+    std::optional<T> result;
+    write_transaction(*handle_->sql, [&] { result = body(); });
+    return *result;
   });
 }
 
@@ -198,16 +243,14 @@ DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mo
 
 DatabaseStatus Database::add_workload(const std::string& hash, const std::string& text) {
   TW_CHECK(is_hash(hash), "a workload's key is a 128-bit hash");
-  return guarded<Done>(path(), [&] {
-    write_transaction(handle_->sql, [&] {
-      bool known = false;
-      scan<WorkloadText>(
-          handle_->sql, handle_->damaged, "hash = :hash",
-          [&](Statement& statement) { statement.bind(":hash", hash); },
-          [&](const WorkloadText&) { known = true; });
-      if (!known)
-        write_row(handle_->sql, WorkloadText{next_id<WorkloadText>(handle_->sql), hash, text});
-    });
+  return written<Done>([&] {
+    bool known = false;
+    scan<WorkloadText>(
+        *handle_->sql, handle_->damaged, "hash = :hash",
+        [&](Statement& statement) { statement.bind(":hash", hash); },
+        [&](const WorkloadText&) { known = true; });
+    if (!known)
+      write_row(*handle_->sql, WorkloadText{next_id<WorkloadText>(*handle_->sql), hash, text});
     return Done{};
   });
 }
@@ -216,7 +259,7 @@ DatabaseResult<std::vector<WorkloadText>> Database::workloads() {
   return guarded<std::vector<WorkloadText>>(path(), [&] {
     std::vector<WorkloadText> found;
     scan<WorkloadText>(
-        handle_->sql, handle_->damaged, "true", [](Statement&) {},
+        *handle_->sql, handle_->damaged, "true", [](Statement&) {},
         [&](const WorkloadText& row) { found.push_back(row); });
     return found;
   });
@@ -242,11 +285,9 @@ DatabaseResult<i64> Database::add_record(const Record& record) {
   Record stored = record;
   stored.error = clean_text(record.error, longest_error);
   if (stored.created == 0) stored.created = now_ms();
-  return guarded<i64>(path(), [&] {
-    write_transaction(handle_->sql, [&] {
-      stored.id = next_id<Record>(handle_->sql);
-      write_row(handle_->sql, stored);
-    });
+  return written<i64>([&] {
+    stored.id = next_id<Record>(*handle_->sql);
+    write_row(*handle_->sql, stored);
     return stored.id;
   });
 }
@@ -259,7 +300,7 @@ DatabaseStatus Database::visit(const RecordFilter& filter,
       statement.bind(":target", filter.target);
       statement.bind(":since", filter.after);
     };
-    scan<Record>(handle_->sql, handle_->damaged,
+    scan<Record>(*handle_->sql, handle_->damaged,
                  "id > :since AND (:workload = '' OR workload = :workload) AND (:target = '' OR target = :target)",
                  bind, visit);
     return Done{};
@@ -298,7 +339,7 @@ DatabaseResult<std::vector<Record>> Database::best(const std::string& workload,
 
 DatabaseResult<Record> Database::record(i64 id) {
   return guarded<Record>(path(), [&]() -> DatabaseResult<Record> {
-    Statement statement(handle_->sql, select_text<Record>(handle_->sql, "id = :id"));
+    Statement statement(*handle_->sql, select_text<Record>(*handle_->sql, "id = :id"));
     statement.bind(":id", static_cast<int64_t>(id));
     if (!statement.executeStep())
       return DatabaseError{cat("database ", path(), " has no record ", id)};
@@ -313,7 +354,7 @@ DatabaseResult<Record> Database::record(i64 id) {
 DatabaseResult<i64> Database::trials(const std::string& workload, const std::string& target, const std::string& machine) {
   return guarded<i64>(path(), [&] {
     Statement statement(
-        handle_->sql,
+        *handle_->sql,
         "SELECT host, count(*) FROM records WHERE workload = :workload AND target = :target "
         "AND status <> :same_code GROUP BY host");
     statement.bind(":workload", workload);
@@ -376,16 +417,14 @@ DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
 
 DatabaseStatus Database::save_model(const std::string& name, const std::string& target, i64 version,
                                     const std::string& data) {
-  return guarded<Done>(path(), [&] {
-    write_transaction(handle_->sql, [&] {
-      Statement find(handle_->sql, "SELECT id FROM models WHERE name = :name AND target = :target");
-      find.bind(":name", name);
-      find.bind(":target", target);
-      bool known = find.executeStep();
-      i64 id = known ? static_cast<i64>(find.getColumn(0).getInt64())
-                     : next_id<StoredModel>(handle_->sql);
-      write_row(handle_->sql, StoredModel{id, name, target, version, data}, known);
-    });
+  return written<Done>([&] {
+    Statement find(*handle_->sql, "SELECT id FROM models WHERE name = :name AND target = :target");
+    find.bind(":name", name);
+    find.bind(":target", target);
+    bool known = find.executeStep();
+    i64 id = known ? static_cast<i64>(find.getColumn(0).getInt64())
+                   : next_id<StoredModel>(*handle_->sql);
+    write_row(*handle_->sql, StoredModel{id, name, target, version, data}, known);
     return Done{};
   });
 }
@@ -399,7 +438,7 @@ DatabaseResult<StoredModel> Database::load_model(const std::string& name, const 
       statement.bind(":target", target);
       statement.bind(":version", static_cast<int64_t>(version));
     };
-    scan<StoredModel>(handle_->sql, handle_->damaged,
+    scan<StoredModel>(*handle_->sql, handle_->damaged,
                       "name = :name AND target = :target AND version = :version", bind,
                       [&](const StoredModel& row) { found = row; });
     return found;
@@ -409,27 +448,23 @@ DatabaseResult<StoredModel> Database::load_model(const std::string& name, const 
 DatabaseResult<i64> Database::begin_run(const StoredRun& run) {
   StoredRun stored = run;
   if (stored.started == 0) stored.started = now_ms();
-  return guarded<i64>(path(), [&] {
-    write_transaction(handle_->sql, [&] {
-      stored.id = next_id<StoredRun>(handle_->sql);
-      write_row(handle_->sql, stored);
-    });
+  return written<i64>([&] {
+    stored.id = next_id<StoredRun>(*handle_->sql);
+    write_row(*handle_->sql, stored);
     return stored.id;
   });
 }
 
 DatabaseStatus Database::finish_run(i64 id, const std::string& outcome) {
-  return guarded<Done>(path(), [&] {
-    write_transaction(handle_->sql, [&] {
-      auto bind = [&](Statement& statement) { statement.bind(":id", static_cast<int64_t>(id)); };
-      StoredRun run;
-      scan<StoredRun>(handle_->sql, handle_->damaged, "id = :id", bind,
-                      [&](const StoredRun& row) { run = row; });
-      if (run.id == 0) return;  // its row was damaged meanwhile: nothing to finish
-      run.finished = now_ms();
-      run.outcome = outcome;
-      write_row(handle_->sql, run, true);
-    });
+  return written<Done>([&] {
+    auto bind = [&](Statement& statement) { statement.bind(":id", static_cast<int64_t>(id)); };
+    StoredRun run;
+    scan<StoredRun>(*handle_->sql, handle_->damaged, "id = :id", bind,
+                    [&](const StoredRun& row) { run = row; });
+    if (run.id == 0) return Done{};  // its row was damaged meanwhile: nothing to finish
+    run.finished = now_ms();
+    run.outcome = outcome;
+    write_row(*handle_->sql, run, true);
     return Done{};
   });
 }
@@ -438,7 +473,7 @@ DatabaseResult<std::vector<StoredRun>> Database::runs() {
   return guarded<std::vector<StoredRun>>(path(), [&] {
     std::vector<StoredRun> found;
     scan<StoredRun>(
-        handle_->sql, handle_->damaged, "true", [](Statement&) {},
+        *handle_->sql, handle_->damaged, "true", [](Statement&) {},
         [&](const StoredRun& row) { found.push_back(row); });
     return found;
   });
@@ -459,11 +494,11 @@ DatabaseResult<Verification> Database::verify() {
     auto everything = [](Statement&) {};
     auto count = [&](const auto&) { ++verification.rows; };
     note_damage(
-        [&] { verification.problems = structure_problems(handle_->sql, "integrity_check"); });
-    note_damage([&] { scan<WorkloadText>(handle_->sql, damaged, "true", everything, count); });
-    note_damage([&] { scan<Record>(handle_->sql, damaged, "true", everything, count); });
-    note_damage([&] { scan<StoredModel>(handle_->sql, damaged, "true", everything, count); });
-    note_damage([&] { scan<StoredRun>(handle_->sql, damaged, "true", everything, count); });
+        [&] { verification.problems = structure_problems(*handle_->sql, "integrity_check"); });
+    note_damage([&] { scan<WorkloadText>(*handle_->sql, damaged, "true", everything, count); });
+    note_damage([&] { scan<Record>(*handle_->sql, damaged, "true", everything, count); });
+    note_damage([&] { scan<StoredModel>(*handle_->sql, damaged, "true", everything, count); });
+    note_damage([&] { scan<StoredRun>(*handle_->sql, damaged, "true", everything, count); });
     verification.damaged = static_cast<i64>(damaged.size());
     handle_->damaged.insert(damaged.begin(), damaged.end());
     return verification;

@@ -9,6 +9,9 @@
 // Damage to the structure of the file itself is refused when it is opened for writing; opened for
 // reading, what can be reached is returned.
 //
+// A file that is removed, renamed or replaced while it is open for writing is noticed by the next call that writes. All that the database holds is then
+// written into a new file of that name, and take_notice() says so; or, where another file has the name, beside it, which is an error of that call.
+//
 // A Database belongs to one thread at a time; open a second one for another thread. It must not be
 // used after fork().
 #pragma once
@@ -97,6 +100,10 @@ class Database {
   ~Database();
 
   const std::string& path() const;
+  // Is the open file still the one that has this name? False as well once a file had to be written beside it.
+  bool is_in_place() const;
+  // What happened to the file since the last call, for the user; "" if nothing did.
+  std::string take_notice();
 
   // Stores a workload's text unless it is there. The same hash with another text (other names)
   // keeps the first text.
@@ -142,6 +149,10 @@ class Database {
  private:
   struct Handle;
   explicit Database(std::unique_ptr<Handle> handle);
+  // Runs `body` in a transaction on the file that has the name.
+  template <class T, class Body>
+  DatabaseResult<T> written(Body&& body);
+  std::string keep_in_place();
   std::unique_ptr<Handle> handle_;
 };
 

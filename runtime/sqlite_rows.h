@@ -2,6 +2,7 @@
 // SQLite's errors as sentences. The inside of database.cc: this is where SQLiteCpp is seen, and
 // nobody else includes it.
 #pragma once
+#include <SQLiteCpp/Backup.h>
 #include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Exception.h>
 #include <SQLiteCpp/Statement.h>

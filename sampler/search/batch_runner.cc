@@ -242,6 +242,7 @@ void BatchRunner::store(Trial& trial) {
   double begin = seconds_now();
   auto id = database_.add_record(trial.record);
   profile_.database += seconds_now() - begin;
+  if (std::string notice = database_.take_notice(); !notice.empty()) observer_.on_message(notice);
   if (!id) {
     machine_error_ = id.error();
     return;

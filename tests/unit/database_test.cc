@@ -619,6 +619,64 @@ TEST_F(DatabaseTest, AFullFileSystemKeepsWhatWasStored) {
   EXPECT_GT(stored, 10u);
 }
 
+// ---- a file that goes while it is open
+
+TEST_F(DatabaseTest, ARemovedFileIsMadeAgainWithAllThatItHeld) {
+  std::map<i64, Record> stored = fill(20);
+  Database database = open();
+  EXPECT_TRUE(database.is_in_place());
+  std::filesystem::remove(file());  // and the log beside it stays
+  EXPECT_FALSE(database.is_in_place());
+  for (i64 n = 20; n < 30; ++n) {
+    Record record = sample(n);
+    auto id = database.add_record(record);
+    ASSERT_TRUE(id) << id.error();
+    record.id = *id;
+    stored[*id] = record;
+    std::string notice = database.take_notice();
+    EXPECT_EQ(notice, n > 20 ? "" : cat("database ", file(), " was removed or renamed while it was in use; a new file of that name has all that it held"));
+  }
+  EXPECT_TRUE(database.is_in_place());
+  Database again = open(DatabaseMode::Read);
+  auto all = again.all(dense, zen);
+  ASSERT_TRUE(all) << all.error();
+  ASSERT_EQ(all->size(), stored.size());
+  for (const Record& record : *all) EXPECT_EQ(record, stored[record.id]);
+  EXPECT_EQ(*again.workload_text(dense), "workload dense { }");
+  EXPECT_TRUE(again.verify()->good());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) EXPECT_EQ(entry.path().string().find("rescued"), std::string::npos) << entry.path();
+}
+
+TEST_F(DatabaseTest, OfAReplacedFileWhatItHeldIsWrittenBesideTheOther) {
+  std::map<i64, Record> stored = fill(20);
+  Database database = open();
+  std::filesystem::remove(file());
+  std::ofstream(file()) << "something else";
+  auto id = database.add_record(sample(20));
+  std::string beside = cat(file(), ".rescued-", getpid());
+  std::string problem = cat("database ", file(), " was replaced by another file while it was in use; what it held is in ", beside, " (another file has its name)");
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error(), problem);
+  EXPECT_FALSE(database.is_in_place());
+  EXPECT_EQ(database.finish_run(1, "done").error(), problem);  // and no second copy is made
+  std::ifstream other(file());
+  std::string text{std::istreambuf_iterator<char>(other), {}};
+  EXPECT_EQ(text, "something else");
+  auto rescued = Database::open(beside, DatabaseMode::Write);
+  ASSERT_TRUE(rescued) << rescued.error();
+  EXPECT_EQ(rescued->all(dense, zen)->size(), stored.size());
+  EXPECT_TRUE(rescued->verify()->good());
+}
+
+TEST_F(DatabaseTest, WhereTheFolderIsGoneItSaysWhatIsLost) {
+  fill(3);
+  Database database = open();
+  std::filesystem::remove_all(folder_);
+  auto id = database.add_record(sample(3));
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error(), cat("database ", file(), " was removed or renamed while it was in use; what it held is lost, for no other file can be made: unable to open database file"));
+}
+
 TEST_F(DatabaseTest, ExportAndImportGiveTheSameRecords) {
   std::map<i64, Record> stored = fill(30);
   std::ostringstream lines;

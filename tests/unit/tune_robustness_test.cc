@@ -334,6 +334,36 @@ TEST_F(TuneRobustness, AFullDiskEndsTheRunAndKeepsWhatIsStored) {
   expect_nothing_measured_twice(last);
 }
 
+TEST_F(TuneRobustness, ADatabaseThatIsRemovedLosesNoTrial) {
+  auto remove_it = [&](int) {
+    EXPECT_TRUE(test::wait_until([&] { return records().size() >= 3; }));
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
+  };
+  Finished finished = tune({"--trials", "24", "--json"}, {.meanwhile = remove_it});
+  EXPECT_NE(finished.err.find("tracewright: database small.db was removed or renamed while it was in use; a new file of that name has all that it held\n"), std::string::npos) << finished.err;
+  boost::json::object done = report(finished);
+  EXPECT_EQ(count_trials(records()), done.at("measured").as_int64());
+  EXPECT_GE(done.at("measured").as_int64(), 4);
+  expect_good();
+}
+
+TEST_F(TuneRobustness, ADatabaseThatIsReplacedEndsTheRunAndIsKeptBeside) {
+  auto replace_it = [&](int) {
+    EXPECT_TRUE(test::wait_until([&] { return records().size() >= 3; }));
+    write("other", "something else");
+    std::filesystem::rename(path("other"), path("small.db"));
+  };
+  int tuner = 0;
+  Finished finished = tune({"--trials", "100000"}, {.meanwhile = [&](int pid) { replace_it(tuner = pid); }});
+  EXPECT_EQ(finished.code, 3);
+  std::string beside = cat("small.db.rescued-", tuner);
+  EXPECT_NE(finished.err.find(cat("tracewright: database small.db was replaced by another file while it was in use; what it held is in ", beside, " (another file has its name)\n")), std::string::npos)
+      << finished.err;
+  EXPECT_EQ(finished.err.find("what was measured before is safe"), std::string::npos) << finished.err;
+  EXPECT_EQ(bytes("small.db"), "something else");
+  expect_good(beside);
+}
+
 TEST_F(TuneRobustness, AReadOnlyDiskIsReadAndNotWrittenTo) {
   SmallDisk disk(path("disk"), "4m");
   if (!disk.is_mounted()) GTEST_SKIP() << "mounting a small disk needs root";

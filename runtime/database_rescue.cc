@@ -1,0 +1,50 @@
+#include "runtime/database_rescue.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tw {
+namespace {
+
+constexpr const char* kBesides[] = {"-journal", "-wal", "-shm"};
+
+// "" or what went wrong.
+std::string copy_into(Sql& sql, const std::string& path) {
+  try {
+    Sql copy(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    SQLite::Backup backup(copy, sql);
+    backup.executeStep(-1);
+    return "";
+  } catch (const SQLite::Exception& problem) {
+    return problem.what();
+  }
+}
+
+}  // namespace
+
+std::optional<FileIdentity> identity_of(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return std::nullopt;
+  return FileIdentity{info.st_dev, info.st_ino};
+}
+
+Rescued rescue(Sql& sql, const std::string& path) {
+  std::string beside = cat(path, ".rescued-", getpid());
+  if (std::string problem = copy_into(sql, beside); !problem.empty()) {
+    for (const char* suffix : kBesides) unlink((beside + suffix).c_str());
+    unlink(beside.c_str());
+    return {"", problem};
+  }
+  if (identity_of(path)) return {beside, "another file has its name"};
+  // The log of a file that has lost its name; SQLite would take it for one of the new file.
+  for (const char* suffix : kBesides) unlink((path + suffix).c_str());
+  // A hard link: it fails where another process has been faster.
+  if (link(beside.c_str(), path.c_str()) != 0 && (errno == EEXIST || rename(beside.c_str(), path.c_str()) != 0)) return {beside, std::strerror(errno)};
+  unlink(beside.c_str());
+  return {path, ""};
+}
+
+}  // namespace tw
