@@ -259,7 +259,7 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   std::string error;
   std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), "kernel", error);
   if (!kernel) return say(cat(recipe.name, ": ", error)), Environment;
-  EmulationVerdict verdict = check_by_emulation(rebuilt.base.program, *kernel);
+  EmulationVerdict verdict = check_by_emulation(rebuilt.base.program, {*kernel, rebuilt.scheduled});
   const EmulationReport& report = verdict.report;
   constexpr const char* kWords[] = {"right", "wrong", "unknown"};
   json["status"] = kWords[verdict.kind];

@@ -118,8 +118,8 @@ bool keep_wrong(const TuneTask& task, const FinalistResult& result, const std::s
 }
 
 // What cannot be emulated (no compiler, too large) is not held against a kernel: `run-manifest` checks it again.
-GateVerdict ask(const EmulationGate& gate, const Kernel& source) {
-  EmulationVerdict verdict = gate.check(source);
+GateVerdict ask(const EmulationGate& gate, const ScheduledKernel& kernel) {
+  EmulationVerdict verdict = gate.check(kernel);
   if (verdict.kind == EmulationVerdict::Right) return {};
   return verdict.kind == EmulationVerdict::Wrong ? GateVerdict{verdict.message, ""} : GateVerdict{"", verdict.message};
 }
@@ -141,7 +141,7 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
     double left = static_cast<double>(list.tasks.size() - tasks.size());
     if (options.seconds > 0) search.seconds = std::max(1.0, (end - seconds_now()) / left);
     EmulationGate gate(task.program.program);
-    search.gate = [&gate](const Kernel& source) { return ask(gate, source); };
+    search.gate = [&gate](const Kernel& source, const Program& scheduled) { return ask(gate, {source, scheduled}); };
     FinalistResult result = find_finalists(task, list.library, search, stop);
     tasks.push_back(to_json(task, result));
     if (!result.problem.empty()) return say(cat(task.name, ": ", result.problem)), Environment;

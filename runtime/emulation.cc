@@ -257,7 +257,7 @@ EmulatedKernels::~EmulatedKernels() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
-EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options) const {
+EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options, EmulationWrites* writes) const {
   if (launches_[index].status != EmulationStatus::Ok) return launches_[index];
   auto unavailable = [](const std::string& why) {
     return EmulationReport{.status = EmulationStatus::Unavailable, .message = why};
@@ -295,6 +295,7 @@ EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, con
         arrays[output.name] = {argument.dtype, argument.shape, {output.bytes.begin(), output.bytes.end()}};
     }
   }
+  if (writes) *writes = std::move(answer.writes);
   return answer.report;
 }
 

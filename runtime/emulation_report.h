@@ -1,6 +1,7 @@
 // What an emulated kernel did (runtime/emulation.h). Shared by the library and the program that runs the kernel.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "dsl/base/arena.h"
 
@@ -29,7 +30,7 @@ struct EmulationOptions {
   u64 seed = 1;  // of the order of threads and groups
   int runs = 1;  // with seed, seed + 1, ...; the first finding ends it
   // Of each launch at most so many groups run: the last, the first, and some drawn from the seed. What the others would have
-  // written stays a pattern, and reading it is no finding. 0 = all.
+  // written stays a pattern, and reading it in a later launch is no finding. 0 = all.
   i64 max_groups = 0;
   // With max_groups: a launch that others follow runs whole where that takes, with those before it, at most so many seconds of
   // processor time. What some groups of the last launch compute can then be compared.
@@ -47,6 +48,18 @@ struct EmulationReport {
   // Of one group of each launch: accesses of whole warps to shared memory, asynchronous copies to it among them, and how many
   // more rounds than for conflict-free addresses the 32 banks of 4 bytes need for them.
   i64 warp_accesses = 0, bank_conflicts = 0;
+};
+
+// Who wrote each element of an output.
+enum class WrittenBy : char { None, EarlierLaunch, LastLaunch };
+
+// What the last run has written.
+struct EmulationWrites {
+  struct Output {
+    std::string name, elements;  // a WrittenBy for each element
+  };
+  std::vector<i64> last_groups;  // of the last launch, those that ran, by number (x first, then y, then z)
+  std::vector<Output> outputs;
 };
 
 }  // namespace tw

@@ -130,6 +130,11 @@ void visit(Archive& archive, M& m) {
     numbers(archive, r.status, r.is_complete, r.is_chain_complete, r.launches, r.groups, r.barriers, r.global_accesses, r.shared_accesses, r.warp_accesses, r.bank_conflicts);
     archive.text(r.message);
     archive.list(m.outputs, visit_bytes);
+    archive.list(m.writes.last_groups, [](auto& inner, auto& group) { inner.number(group); });
+    archive.list(m.writes.outputs, [](auto& inner, auto& output) {
+      inner.text(output.name);
+      inner.text(output.elements);
+    });
   } else {
     static_assert(std::is_same_v<Message, MeasureResult>);
     numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,

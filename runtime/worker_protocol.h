@@ -71,6 +71,7 @@ struct EmulateMessage {
 struct EmulatedMessage {
   EmulationReport report;
   std::vector<NamedBytes> outputs;
+  EmulationWrites writes;
 };
 
 // The bytes of a message, and back. Message: one of the above, TaskStart, MeasureResult, or int for

@@ -56,6 +56,7 @@ bool Machine::run(const Launch& launch) {
   }
   for (int t = 0; t < threads; ++t) threads_[static_cast<std::size_t>(t)].index = index_in(launch.threads, t);
   launch_epoch_ = epoch_ + 1;
+  groups_of_launch_.clear();
   ++report_.launches;
   counts_banks_ = true;
   i64 count = product(launch.groups);
@@ -67,6 +68,7 @@ bool Machine::run(const Launch& launch) {
   bool is_whole = static_cast<i64>(chosen.size()) == count || (!launch.is_last && run_others(chosen, count, begin));
   report_.is_complete = report_.is_complete && is_whole;
   report_.is_chain_complete = report_.is_chain_complete && (is_whole || launch.is_last);
+  if (!is_whole) memory_.allow_unwritten();
   return !has_finding_;
 }
 
@@ -118,6 +120,7 @@ bool Machine::run_group(i64 group) {
   warp_steps_.assign(static_cast<std::size_t>(warps), 0);
   ended_ = at_barrier_ = 0;
   ++report_.groups;
+  groups_of_launch_.push_back(group);
   if (counts_banks_) banks_.begin(warps);
   ready_.clear();
   for (int t = 0; t < count; ++t) {

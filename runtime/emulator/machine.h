@@ -31,6 +31,9 @@ class Machine {
 
   // Runs all groups, or some. False: there is a finding, in the report.
   bool run(const Launch& launch);
+  // Of the launch that ran last: its first epoch, and the groups that ran.
+  u32 launch_epoch() const { return launch_epoch_; }
+  const std::vector<i64>& groups_of_launch() const { return groups_of_launch_; }
 
   // ---- called from inside of a fiber
   void touch(u64 address, u64 bytes, Access access, u64 instruction);
@@ -90,6 +93,7 @@ class Machine {
   std::unique_ptr<Fibers> fibers_;
   const Launch* launch_ = nullptr;
   std::array<unsigned, 3> group_{};
+  std::vector<i64> groups_of_launch_;
   std::vector<Thread> threads_;
   std::vector<int> ready_;
   std::vector<u16> warp_steps_;

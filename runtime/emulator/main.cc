@@ -98,6 +98,14 @@ class Run {
     return out;
   }
 
+  EmulationWrites writes() {
+    EmulationWrites out{.last_groups = machine_->groups_of_launch()};
+    for (const KernelArgument& argument : message_.kernel.manifest.run) {
+      if (argument.role == ArgumentRole::Output) out.outputs.push_back({argument.name, memory_.writers_of(at_[argument.name], machine_->launch_epoch())});
+    }
+    return out;
+  }
+
  private:
   bool map_memory() {
     const KernelManifest& manifest = message_.kernel.manifest;
@@ -120,7 +128,6 @@ class Run {
     if (!memory_.map_global(std::move(regions))) return false;
     memory_.set_shared(library_.shared_begin, library_.shared_end, library_.shared);
     memory_.set_image(library_.image_begin, library_.image_end);
-    if (message_.options.max_groups > 0) memory_.allow_unwritten();
     for (const NamedBytes& array : message_.arrays) {
       auto found = at_.find(array.name);
       if (found == at_.end()) continue;
@@ -175,7 +182,7 @@ EmulatedMessage run_all(const EmulateMessage& message, const Library& library) {
     run->go(report);
     if (i == 0 || report.status != EmulationStatus::Ok) answer.report = report;
     if (report.status != EmulationStatus::Ok) break;
-    if (i + 1 == message.options.runs) answer.outputs = run->outputs();
+    if (i + 1 == message.options.runs) answer.outputs = run->outputs(), answer.writes = run->writes();
   }
   return answer;
 }

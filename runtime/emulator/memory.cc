@@ -66,6 +66,18 @@ bool Memory::map_global(std::vector<Region> regions) {
   return true;
 }
 
+std::string Memory::writers_of(std::size_t index, u32 last_launch) const {
+  const Region& region = global_[index];
+  u64 size = std::max<u64>(region.element_bytes, 1);
+  std::string out(region.bytes / size, static_cast<char>(WrittenBy::None));
+  for (u64 i = 0; i < out.size(); ++i) {
+    u32 oldest = ~u32{0};  // an element is written when all of its bytes are
+    for (u64 byte = i * size; byte < (i + 1) * size; byte += std::min(size, region.grain)) oldest = std::min(oldest, region.cells[byte / region.grain].written);
+    if (oldest > 0) out[i] = static_cast<char>(oldest >= last_launch ? WrittenBy::LastLaunch : WrittenBy::EarlierLaunch);
+  }
+  return out;
+}
+
 void Memory::set_shared(char* begin, char* end, std::vector<Region> arrays) {
   shared_ = std::move(arrays);
   shared_begin_ = begin, shared_end_ = end;

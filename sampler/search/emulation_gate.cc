@@ -10,6 +10,7 @@
 #include "dsl/analysis/points.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
+#include "dsl/passes/group_writes.h"
 #include "runtime/object_loader.h"
 #include "runtime/thread_pool.h"
 #include "runtime/worker/elements.h"
@@ -50,21 +51,18 @@ class AlignedBytes {
   std::vector<char> memory_;
 };
 
-// Runs the reference in this process: it is our own unscheduled program. The outputs, or why there are none in
-// `problem`.
-NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, std::string& problem) {
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
-  if (!compiler) return problem = to_string(compiler.rejected()), NamedArrays{};
-  BuiltKernel reference = build_reference(workload, host_target(), *compiler);
-  if (!reference.kernel) return problem = cat("the reference cannot be compiled: ", reference.problem), NamedArrays{};
-  LoadedObject loaded = load_object(reference.kernel->code, problem);
-  const KernelManifest& manifest = reference.kernel->manifest;
+// Runs a kernel for processors in this process: for programs of our own, that no schedule has changed. The outputs, with all bits set where
+// nothing is written; or why there are none in `problem`.
+NamedArrays run_here(const Kernel& kernel, const NamedArrays& inputs, std::string& problem) {
+  LoadedObject loaded = load_object(kernel.code, problem);
+  const KernelManifest& manifest = kernel.manifest;
   if (!problem.empty() || !manifest.prepack.empty()) return {};
   std::vector<AlignedBytes> memory;
   std::vector<void*> pointers;
   for (const KernelArgument& argument : manifest.run) {
     memory.emplace_back(argument.bytes);
     pointers.push_back(memory.back().data());
+    if (argument.role == ArgumentRole::Output) std::memset(pointers.back(), 0xff, static_cast<std::size_t>(argument.bytes));
     if (auto input = inputs.find(argument.name); input != inputs.end())
       std::memcpy(pointers.back(), input->second.bytes.data(), input->second.bytes.size());
   }
@@ -82,6 +80,78 @@ NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, st
   return out;
 }
 
+NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, std::string& problem) {
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
+  if (!compiler) return problem = to_string(compiler.rejected()), NamedArrays{};
+  BuiltKernel reference = build_reference(workload, host_target(), *compiler);
+  if (!reference.kernel) return problem = cat("the reference cannot be compiled: ", reference.problem), NamedArrays{};
+  return run_here(*reference.kernel, inputs, problem);
+}
+
+// For each element of the outputs that the last launch writes, the number of the group that does, or -1. Empty: it is not known.
+NamedArrays owners_of(const Program& scheduled) {
+  Arena arena(1 << 18);
+  std::optional<Program> numbers = group_writes(arena, scheduled);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
+  if (!numbers || !compiler) return {};
+  BuiltKernel built = build_kernel(*numbers, host_target(), *compiler);
+  std::string problem;
+  return built.kernel ? run_here(*built.kernel, {}, problem) : NamedArrays{};
+}
+
+const std::string& writers_of(const EmulationWrites& writes, std::string_view output) {
+  auto found = std::find_if(writes.outputs.begin(), writes.outputs.end(), [&](const EmulationWrites::Output& one) { return one.name == output; });
+  TW_CHECK(found != writes.outputs.end(), "an output of a kernel that was emulated is not among what it has written");
+  return found->elements;
+}
+
+// Does a launch before the last one have an output among its arguments?
+bool writes_outputs_early(const KernelManifest& manifest) {
+  auto is_output = [&](const KernelLaunch::Pointer& pointer) {
+    return !pointer.is_scratch && manifest.run[static_cast<std::size_t>(pointer.at)].role == ArgumentRole::Output;
+  };
+  return std::any_of(manifest.run_launches.begin(), manifest.run_launches.end() - 1,
+                     [&](const KernelLaunch& launch) { return std::any_of(launch.pointers.begin(), launch.pointers.end(), is_output); });
+}
+
+// What should have been written and was not, in a sentence; "" = nothing.
+std::string unwritten(const EmulationWrites& writes) {
+  for (const EmulationWrites::Output& output : writes.outputs) {
+    i64 count = std::count(output.elements.begin(), output.elements.end(), static_cast<char>(WrittenBy::None));
+    if (count > 0) return cat("nothing writes ", count, " of the ", output.elements.size(), " elements of `", output.name, "`; the first one is ",
+                              output.elements.find(static_cast<char>(WrittenBy::None)));
+  }
+  return "";
+}
+
+// The same of an output and the groups of the last launch that ran. `all_by_last`: no other launch writes to it.
+std::string left_out(const KernelLaunch& launch, const EmulationWrites& writes, const std::string& name, const HostArray& owners, bool all_by_last) {
+  struct Part {
+    i64 owned = 0, missing = 0, first = -1;
+  };
+  std::map<i64, Part> parts;
+  for (i64 group : writes.last_groups) parts[group] = {};
+  const std::string& writers = writers_of(writes, name);
+  auto numbers = reinterpret_cast<const std::int32_t*>(owners.bytes.data());
+  i64 nobodys = 0, first = -1;
+  for (i64 i = 0; i < owners.elements(); ++i) {
+    if (numbers[i] < 0 && nobodys++ == 0) first = i;
+    auto part = parts.find(numbers[i]);
+    if (part == parts.end()) continue;
+    ++part->second.owned;
+    if (writers[static_cast<std::size_t>(i)] == static_cast<char>(WrittenBy::LastLaunch)) continue;
+    if (part->second.missing++ == 0) part->second.first = i;
+  }
+  if (nobodys > 0 && all_by_last) return cat("no group writes ", nobodys, " of the ", owners.elements(), " elements of `", name, "`; the first one is ", first);
+  for (const auto& [group, part] : parts) {
+    if (part.missing == 0) continue;
+    return cat("kernel `", launch.name, "`, group (", group % launch.groups[0], ", ", group / launch.groups[0] % launch.groups[1], ", ",
+               group / launch.groups[0] / launch.groups[1], "): does not write ", part.missing, " of its ", part.owned, " elements of `", name,
+               "`; the first one is ", part.first);
+  }
+  return "";
+}
+
 // Elements of an output that a kernel has written, and what is expected there.
 struct Written {
   HostArray actual, expected, variances;  // without a shape; variances: empty, or one for each element
@@ -89,14 +159,11 @@ struct Written {
 
 Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
 
-// Calls visit(position) for each element that does not hold the pattern that outputs begin with.
+// Calls visit(position) for each element that was written.
 template <class Visit>
-void for_each_written(const HostArray& array, bool is_complete, Visit&& visit) {
-  auto size = static_cast<std::size_t>(bytes_of(array.dtype));
-  const std::string pattern(size, static_cast<char>(0xff));
-  const u8* at = array.bytes.data();
-  for (i64 i = 0; i < array.elements(); ++i, at += size) {
-    if (is_complete || std::memcmp(at, pattern.data(), size) != 0) visit(i);
+void for_each_written(const std::string& writers, Visit&& visit) {
+  for (std::size_t i = 0; i < writers.size(); ++i) {
+    if (writers[i] != static_cast<char>(WrittenBy::None)) visit(static_cast<i64>(i));
   }
 }
 
@@ -105,9 +172,9 @@ void append(HostArray& to, const HostArray& from, i64 position) {
   to.bytes.insert(to.bytes.end(), begin, begin + bytes_of(from.dtype));
 }
 
-Written written_part(const HostArray& actual, const HostArray& expected, const HostArray* variances, bool is_complete) {
+Written written_part(const HostArray& actual, const HostArray& expected, const HostArray* variances, const std::string& writers) {
   Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = expected.dtype}, .variances = {.dtype = DType::F64}};
-  for_each_written(actual, is_complete, [&](i64 position) {
+  for_each_written(writers, [&](i64 position) {
     append(out.actual, actual, position);
     append(out.expected, expected, position);
     if (variances) append(out.variances, *variances, position);
@@ -121,13 +188,14 @@ void set_numbers(HostArray& array, const std::vector<double>& numbers) {
 }
 
 // About `count` of them at random. `variance`: null if the output has none.
-Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, const Buffer* variance, bool is_complete, double count) {
+Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, const Buffer* variance, const std::string& writers,
+                       double count) {
   Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = DType::F64}, .variances = {.dtype = DType::F64}};
   std::vector<double> expected, variances;
   double written = 0;
-  for_each_written(actual, is_complete, [&](i64) { ++written; });
+  for_each_written(writers, [&](i64) { ++written; });
   Rng rng(0, static_cast<u64>(written));
-  for_each_written(actual, is_complete, [&](i64 position) {
+  for_each_written(writers, [&](i64 position) {
     if (rng.uniform() * written >= count) return;
     std::optional<double> value = values.at(output, position);
     std::optional<double> its_variance = value && variance ? values.at(variance, position) : std::nullopt;
@@ -143,17 +211,20 @@ Written written_sample(const HostArray& actual, ElementValues& values, const Buf
 
 std::string variance_of(const Buffer* output) { return cat(output->name, kVarianceSuffix); }
 
-EmulationVerdict not_compared(const EmulationReport& report) {
-  return {EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
+// The same of all outputs; nothing if it is not known what the groups have to write.
+std::optional<std::string> left_out(const ScheduledKernel& kernel, const EmulationWrites& writes) {
+  NamedArrays owners = owners_of(kernel.scheduled);
+  if (owners.empty()) return std::nullopt;
+  const KernelManifest& manifest = kernel.kernel.manifest;
+  for (const auto& [name, numbers] : owners) {
+    std::string found = left_out(manifest.run_launches.back(), writes, name, numbers, !writes_outputs_early(manifest));
+    if (!found.empty()) return found;
+  }
+  return "";
 }
 
-// Does a launch before the last one have an output among its arguments?
-bool writes_outputs_early(const KernelManifest& manifest) {
-  auto is_output = [&](const KernelLaunch::Pointer& pointer) {
-    return !pointer.is_scratch && manifest.run[static_cast<std::size_t>(pointer.at)].role == ArgumentRole::Output;
-  };
-  return std::any_of(manifest.run_launches.begin(), manifest.run_launches.end() - 1,
-                     [&](const KernelLaunch& launch) { return std::any_of(launch.pointers.begin(), launch.pointers.end(), is_output); });
+EmulationVerdict not_compared(const EmulationReport& report) {
+  return {EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
 }
 
 }  // namespace
@@ -170,23 +241,22 @@ EmulationGate::EmulationGate(const Program& workload, const EmulationGateOptions
   if (points_ <= options.reference_points) expected_ = run_reference(workload, inputs_, problem_);
 }
 
-EmulationVerdict EmulationGate::check(const Kernel& kernel) const {
-  const Kernel* one = &kernel;
-  return check(std::span<const Kernel* const>(&one, 1))[0];
-}
+EmulationVerdict EmulationGate::check(const ScheduledKernel& kernel) const { return check(std::span<const ScheduledKernel>(&kernel, 1))[0]; }
 
-std::vector<EmulationVerdict> EmulationGate::check(std::span<const Kernel* const> kernels) const {
+std::vector<EmulationVerdict> EmulationGate::check(std::span<const ScheduledKernel> kernels) const {
   std::vector<EmulationVerdict> out(kernels.size());
   for (EmulationVerdict& verdict : out) verdict.message = problem_;
   if (!problem_.empty()) return out;
   EmulationReport report;
-  std::unique_ptr<EmulatedKernels> compiled = EmulatedKernels::compile(kernels, report);
+  std::vector<const Kernel*> sources;
+  for (const ScheduledKernel& kernel : kernels) sources.push_back(&kernel.kernel);
+  std::unique_ptr<EmulatedKernels> compiled = EmulatedKernels::compile(sources, report);
   bool is_one_wrong = !compiled && report.status == EmulationStatus::BuildError && kernels.size() > 1;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (compiled)
-      out[i] = run(*compiled, i, *kernels[i]);
+      out[i] = run(*compiled, i, kernels[i]);
     else if (is_one_wrong)
-      out[i] = check(*kernels[i]);
+      out[i] = check(kernels[i]);
     else
       out[i] = {report.status == EmulationStatus::Unavailable ? EmulationVerdict::Unknown : EmulationVerdict::Wrong,
                 report.message, report};
@@ -202,18 +272,24 @@ i64 EmulationGate::groups_to_run(const Kernel& kernel) const {
   return static_cast<i64>(std::max(1.0, std::min(options_.group_points / points_ * fewest, static_cast<double>(options_.max_groups))));
 }
 
-EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index, const Kernel& kernel) const {
+EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index, const ScheduledKernel& checked) const {
+  const Kernel& kernel = checked.kernel;
   NamedArrays arrays = inputs_;
+  EmulationWrites writes;
   EmulationReport report = kernels.run(index, arrays,
                                        {.seed = options_.seed,
                                         .runs = is_small_ ? options_.runs : 1,
                                         .max_groups = groups_to_run(kernel),
                                         .chain_seconds = options_.chain_seconds,
-                                        .timeout_seconds = options_.timeout_seconds});
+                                        .timeout_seconds = options_.timeout_seconds},
+                                       &writes);
   if (report.status == EmulationStatus::Ok) {
+    std::optional<std::string> missing = report.is_complete ? unwritten(writes) : left_out(checked, writes);
+    if (!missing) return {EmulationVerdict::Unknown, "it ran without a finding, but it is not known which elements its groups have to write", report};
+    if (!missing->empty()) return {EmulationVerdict::Wrong, *missing, report};
     // Groups that have not run leave there what an earlier launch wrote.
     bool is_clear = report.is_complete || !writes_outputs_early(kernel.manifest);
-    return is_clear ? compare(arrays, report) : not_compared(report);
+    return is_clear ? compare(arrays, report, writes) : not_compared(report);
   }
   bool says_nothing =
       report.status == EmulationStatus::Unavailable || (report.status == EmulationStatus::Timeout && !is_small_);
@@ -222,7 +298,7 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
 }
 
 // What some groups of the last launch compute may rest on what an earlier one has left out: then nothing can be compared.
-EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report) const {
+EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report, const EmulationWrites& writes) const {
   if (!report.is_chain_complete) return not_compared(report);
   EmulationVerdict verdict{EmulationVerdict::Right, "", report};
   const Array<Param>& params = workload_.program.params;
@@ -242,11 +318,11 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
     if (params[i].role != Role::Output || !arguments[i]) continue;
     auto variance = buffers.find(variance_of(output));
     auto reference = expected_.find(output->name), its_variances = expected_.find(variance_of(output));
+    const std::string& writers = writers_of(writes, output->name);
     double sampled = std::max(kFewest, options_.sampled_points / (points_ / static_cast<double>(elements_of(output))));
     Written part = reference == expected_.end()
-                       ? written_sample(*arguments[i], values, output, variance == buffers.end() ? nullptr : variance->second, report.is_complete, sampled)
-                       : written_part(*arguments[i], reference->second, its_variances == expected_.end() ? nullptr : &its_variances->second,
-                                      report.is_complete);
+                       ? written_sample(*arguments[i], values, output, variance == buffers.end() ? nullptr : variance->second, writers, sampled)
+                       : written_part(*arguments[i], reference->second, its_variances == expected_.end() ? nullptr : &its_variances->second, writers);
     const double* variances = part.variances.bytes.empty() ? nullptr : reinterpret_cast<const double*>(part.variances.bytes.data());
     Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_, variances);
     verdict.compared += part.actual.elements();
@@ -259,8 +335,7 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
   return verdict.compared > 0 ? verdict : not_compared(report);
 }
 
-EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel,
-                                    const EmulationGateOptions& options) {
+EmulationVerdict check_by_emulation(const Program& workload, const ScheduledKernel& kernel, const EmulationGateOptions& options) {
   return EmulationGate(workload, options).check(kernel);
 }
 

@@ -4,8 +4,8 @@
 // One task, one gate:
 //
 //   EmulationGate gate(workload_program);              // draws inputs, computes the reference once
-//   EmulationVerdict verdict = gate.check(kernel);     // kernel: what build_kernel(program, target, compiler) gives
-//   for a cuda target if (verdict.kind == EmulationVerdict::Wrong) ...   // verdict.message says why, in one sentence
+//   EmulationVerdict verdict = gate.check({kernel, scheduled});  // kernel: what build_kernel(scheduled, target, compiler) gives for a cuda target
+//   if (verdict.kind == EmulationVerdict::Wrong) ...             // verdict.message says why, in one sentence
 #pragma once
 #include "dsl/ir/program.h"
 #include "runtime/emulation.h"
@@ -15,8 +15,8 @@ namespace tw {
 struct EmulationGateOptions {
   u64 seed = 1;  // of inputs and orders
   int runs = 2;  // orders that are tried, if all groups run
-  // Kernels of more multiply-adds than this run some groups only; the outputs are compared where those have written. Of a
-  // chain of launches (a sum in parts, packed constants) that is the last one; those before it run whole as long as
+  // Kernels of more multiply-adds than this run some groups only; the outputs are compared where those have written, which must be all
+  // that the schedule gives them to write (dsl/passes/group_writes.h). Of a chain of launches (a sum in parts, packed constants) that is the last one; those before it run whole as long as
   // chain_seconds allow it, else nothing is compared.
   double full_points = 2e7;
   i64 max_groups = 3;         // for these: the last one, the first one, and one between them,
@@ -42,20 +42,26 @@ struct EmulationVerdict {
   double max_error = 0;    // of these, largest |actual - expected|
 };
 
+// A kernel, and the program that it was made from.
+struct ScheduledKernel {
+  const Kernel& kernel;
+  const Program& scheduled;
+};
+
 class EmulationGate {
  public:
   // `workload`: the program before any schedule.
   explicit EmulationGate(const Program& workload, const EmulationGateOptions& options = {});
 
   // Compiles (about 0.1 to 0.5 s) and runs one kernel.
-  EmulationVerdict check(const Kernel& kernel) const;
+  EmulationVerdict check(const ScheduledKernel& kernel) const;
   // The same for several kernels of the workload with different symbols, compiled together, which is faster.
-  std::vector<EmulationVerdict> check(std::span<const Kernel* const> kernels) const;
+  std::vector<EmulationVerdict> check(std::span<const ScheduledKernel> kernels) const;
 
  private:
   i64 groups_to_run(const Kernel& kernel) const;  // 0 = all
-  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index, const Kernel& kernel) const;
-  EmulationVerdict compare(const NamedArrays& arrays, const EmulationReport& report) const;
+  EmulationVerdict run(const EmulatedKernels& kernels, std::size_t index, const ScheduledKernel& kernel) const;
+  EmulationVerdict compare(const NamedArrays& arrays, const EmulationReport& report, const EmulationWrites& writes) const;
 
   EmulationGateOptions options_;
   OwnedProgram workload_;  // in f64
@@ -66,7 +72,6 @@ class EmulationGate {
   std::string problem_;            // why nothing can be checked
 };
 
-EmulationVerdict check_by_emulation(const Program& workload, const Kernel& kernel,
-                                    const EmulationGateOptions& options = {});
+EmulationVerdict check_by_emulation(const Program& workload, const ScheduledKernel& kernel, const EmulationGateOptions& options = {});
 
 }  // namespace tw

@@ -175,7 +175,11 @@ class FinalistSearch {
     }
     parallel_for(static_cast<int>(best.size()), evolution_.threads, [&](int item, int) {
       Finalist& finalist = *best[static_cast<std::size_t>(item)];
-      finalist.gate = options_.gate(finalist.source);
+      CandidateBuilder builder(space_);
+      Candidate candidate = finalist.candidate;
+      Result<Program> program = builder.build(candidate, nullptr);
+      TW_CHECK(program, "a candidate that was built cannot be built again");
+      finalist.gate = options_.gate(finalist.source, *program);
       finalist.is_checked = true;
     });
     for (const Finalist* finalist : best) {

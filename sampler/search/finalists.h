@@ -29,7 +29,7 @@ struct FinalistOptions {
   std::string rules = "cuda";
   // Stands in for a run on a device: does the source compute what the workload says? Called from several threads, for
   // those only that are among the best; null = none.
-  std::function<GateVerdict(const Kernel& source)> gate;
+  std::function<GateVerdict(const Kernel& source, const Program& scheduled)> gate;
 };
 
 // One compiled kernel of a finalist.

@@ -9,16 +9,19 @@
 namespace tw::test {
 
 DrawnKernels drawn_kernels(const std::string& use, const std::string& set, const Target& target, int draws) {
+  return drawn_kernels(Scheduled(use, {}, "").program(), set, target, draws);
+}
+
+DrawnKernels drawn_kernels(const Program& workload, const std::string& set, const Target& target, int draws, i64 first) {
   static const rules::Library library = rules::Library::built_in();
-  Scheduled plain(use, {}, "");
   std::string errors;
   DrawnKernels out;
-  CandidateSpace space = make_candidate_space(plain.program(), *library.find_set(set), library, target, errors);
+  CandidateSpace space = make_candidate_space(workload, *library.find_set(set), library, target, errors);
   EXPECT_EQ(errors, "");
   CandidateBuilder builder(space);
   int sketches = static_cast<int>(space.space.sketches.size());
   for (int i = 0; i < draws; ++i) {
-    Rng rng(9, static_cast<u64>(i));
+    Rng rng(9, static_cast<u64>(first + i));
     Candidate candidate;
     Result<Program> program = reject("the prior has no draw");
     if (builder.draw(i * sketches / draws, candidate, rng)) program = builder.build(candidate, &rng);
@@ -33,8 +36,8 @@ DrawnKernels drawn_kernels(const std::string& use, const std::string& set, const
       continue;
     }
     Result<Kernel> kernel = device_source(*lowered, target, "k");
-    EXPECT_TRUE(kernel) << use;
-    if (kernel) out.kernels.push_back(*kernel);
+    EXPECT_TRUE(kernel) << workload.name;
+    if (kernel) out.kernels.push_back(*kernel), out.scheduled.push_back(clone(*program));
   }
   return out;
 }

@@ -19,12 +19,15 @@ namespace {
 constexpr const char* kUse = "matmul(M = 32, N = 32, K = 512)";
 
 // Tiles of 32 x depth and depth x 32 floats.
-Kernel kernel_with(i64 depth) {
-  Target target;
-  target.kind = TargetKind::Cuda, target.arch = "sm_80", target.shared_bytes = 163 << 10;
+test::Scheduled scheduled_with(i64 depth) {
   std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 8, .rows = 2, .columns = 4, .depth = static_cast<int>(depth)});
   schedule.erase(schedule.find("unroll(k1)\n"), std::string("unroll(k1)\n").size());
-  test::Scheduled scheduled(kUse, {}, schedule);
+  return test::Scheduled(kUse, {}, schedule);
+}
+
+Kernel kernel_of(const test::Scheduled& scheduled) {
+  Target target;
+  target.kind = TargetKind::Cuda, target.arch = "sm_80", target.shared_bytes = 163 << 10;
   Arena arena;
   Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
   EXPECT_TRUE(lowered);
@@ -36,14 +39,14 @@ Kernel kernel_with(i64 depth) {
 const KernelLaunch& launch_of(const Kernel& kernel) { return kernel.manifest.run_launches.at(0); }
 
 TEST(DynamicShared, WhatFitsIsDeclaredWithItsSize) {
-  Kernel kernel = kernel_with(128);  // 32 KiB
+  Kernel kernel = kernel_of(scheduled_with(128));  // 32 KiB
   EXPECT_EQ(launch_of(kernel).dynamic_shared_bytes, 0);
   EXPECT_EQ(kernel.code.find("tw_dynamic"), std::string::npos);
   EXPECT_NE(kernel.code.find("__shared__ float"), std::string::npos) << kernel.code;
 }
 
 TEST(DynamicShared, ALargerOneIsGivenAtTheLaunch) {
-  Kernel kernel = kernel_with(256);  // 64 KiB
+  Kernel kernel = kernel_of(scheduled_with(256));  // 64 KiB
   i64 bytes = launch_of(kernel).dynamic_shared_bytes;
   EXPECT_EQ(bytes, 64 << 10);
   std::vector<i64> starts;
@@ -54,12 +57,12 @@ TEST(DynamicShared, ALargerOneIsGivenAtTheLaunch) {
 }
 
 TEST(DynamicShared, TheEmulatorRunsIt) {
-  test::Scheduled plain(kUse, {}, "");
-  Kernel kernel = kernel_with(256);
-  EmulationVerdict verdict = check_by_emulation(plain.program(), kernel, {.runs = 3});
+  test::Scheduled scheduled = scheduled_with(256);
+  Kernel kernel = kernel_of(scheduled);
+  EmulationVerdict verdict = check_by_emulation(scheduled.base().program, {kernel, scheduled.program()}, {.runs = 3});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
   kernel.manifest.run_launches[0].dynamic_shared_bytes -= 128;
-  verdict = check_by_emulation(plain.program(), kernel);
+  verdict = check_by_emulation(scheduled.base().program, {kernel, scheduled.program()});
   EXPECT_EQ(verdict.report.status, EmulationStatus::Launch);
   EXPECT_NE(verdict.message.find("the launch gives 65408 bytes of shared memory, and the kernel uses 65536"), std::string::npos)
       << verdict.message;
@@ -71,7 +74,7 @@ class DynamicSharedNvrtc : public ::testing::TestWithParam<const char*> {};
 TEST_P(DynamicSharedNvrtc, Compiles) {
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   std::string error;
-  std::optional<cuda::Compiled> compiled = cuda::compile(kernel_with(256).code, GetParam(), error);
+  std::optional<cuda::Compiled> compiled = cuda::compile(kernel_of(scheduled_with(256)).code, GetParam(), error);
   ASSERT_TRUE(compiled) << error;
   EXPECT_EQ(cuda::why_unfit(*compiled), "");
   ASSERT_EQ(compiled->code.size(), 1u);

@@ -16,8 +16,9 @@ namespace {
 
 using test::count_of, test::cuda_kernel, test::parsed;
 
-std::string verdict(const Program& program, const Kernel& kernel) {
-  EmulationVerdict found = check_by_emulation(program, kernel, {.runs = 6});
+// `kernel`: of the scheduled program.
+std::string verdict(const Program& workload, const Program& scheduled, const Kernel& kernel) {
+  EmulationVerdict found = check_by_emulation(workload, {kernel, scheduled}, {.runs = 6});
   return found.kind == EmulationVerdict::Right ? "right" : cat(found.message, "\n", kernel.code);
 }
 
@@ -34,8 +35,8 @@ TEST_F(EmulatedCopies, ArriveForAllStagesAndTails) {
     for (int k : {8, 32, 30}) {
       for (const char* async : {"make_async(c0)\nmake_async(c1)\n", "make_async(c1)\n", ""}) {
         std::string use = cat("matmul(M = 8, N = 16, K = ", k, ")");
-        Kernel kernel = cuda_kernel(use, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", async));
-        EXPECT_EQ(verdict(test::Scheduled(use, {}, "").program(), kernel), "right") << use << ", " << stages << " stages, " << async;
+        test::Scheduled scheduled(use, {}, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", async));
+        EXPECT_EQ(verdict(scheduled.base().program, scheduled.program(), cuda_kernel(scheduled.program())), "right") << use << ", " << stages << " stages, " << async;
       }
     }
   }
@@ -85,7 +86,7 @@ TEST_F(EmulatedCopies, VersionsHaveNamesOfTheirOwn) {
   }
 }
 )", versions));
-    EXPECT_EQ(verdict(program.program, cuda_kernel(program.program)), "right");
+    EXPECT_EQ(verdict(program.program, program.program, cuda_kernel(program.program)), "right");
   }
 }
 
@@ -108,7 +109,7 @@ TEST_F(EmulatedCopies, OfALoopWithoutWorkItemsAreThere) {
   }
 }
 )", versions));
-    EXPECT_EQ(verdict(program.program, cuda_kernel(program.program)), "right");
+    EXPECT_EQ(verdict(program.program, program.program, cuda_kernel(program.program)), "right");
   }
 }
 
@@ -144,7 +145,7 @@ TEST_F(EmulatedCopies, OfALoopInsideOfAnotherAreThere) {
   }
 }
 )", versions));
-    EXPECT_EQ(verdict(program.program, cuda_kernel(program.program)), "right");
+    EXPECT_EQ(verdict(program.program, program.program, cuda_kernel(program.program)), "right");
   }
 }
 

@@ -133,7 +133,6 @@ unroll(jp)
 
 TEST_F(EmulatorBanks, PaddingAndExchangedPiecesFreeReadsOfMatrices) {
   const char* use = "matmul(M = 64, N = 32, K = 128, T = f16)";
-  test::Scheduled plain(use, {}, "");
   struct Row {
     const char* layout;
     bool are_reads_free;
@@ -143,9 +142,10 @@ TEST_F(EmulatorBanks, PaddingAndExchangedPiecesFreeReadsOfMatrices) {
   // 4 quarters of 16 accesses.
   for (const Row& row : {Row{"", false}, {"storage_align(X, 0, -2, 16, 8)", true, 4 * 16}, {"set_layout(X, 0, \"xor\", 3)", true},
                          {"set_layout(X, 0, \"xor\", 1)", false}}) {
-    Kernel kernel = test::cuda_kernel(use, mma_schedule(row.layout));
+    test::Scheduled scheduled(use, {}, mma_schedule(row.layout));
+    Kernel kernel = test::cuda_kernel(scheduled.program());
     ASSERT_NE(kernel.code.find("tw_ldmatrix_x4_trans("), std::string::npos) << kernel.code;
-    EmulationVerdict verdict = check_by_emulation(plain.program(), kernel, {});
+    EmulationVerdict verdict = check_by_emulation(scheduled.base().program, {kernel, scheduled.program()});
     EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << row.layout << verdict.message;
     // Two warps read 2 x 4 times 16 x 16 of A and 2 x 4 times 16 x 16 of B in each of two passes; 512 bytes are copied at once.
     EXPECT_EQ(verdict.report.warp_accesses, 2 * (8 + 8) * 2 + (64 * 128 + 128 * 32) * 2 / 512) << row.layout << kernel.code;

@@ -27,9 +27,11 @@ const Kernel& tiled_product() {
   return kernel;
 }
 
-EmulationVerdict judge(const std::string& use, const Kernel& kernel, const EmulationGateOptions& options = {}) {
-  test::Scheduled plain(use, {}, "");
-  return check_by_emulation(plain.program(), kernel, options);
+// `schedule`: that of the kernel.
+EmulationVerdict judge(const std::string& use, const Kernel& kernel, const EmulationGateOptions& options = {},
+                       const std::string& schedule = test::gpu_gemm_schedule({})) {
+  test::Scheduled scheduled(use, {}, schedule);
+  return check_by_emulation(scheduled.base().program, {kernel, scheduled.program()}, options);
 }
 
 // The n-th occurrence of `from`, counted from 0, becomes `to`.
@@ -56,8 +58,8 @@ TEST_F(Emulator, TiledProductsAreRightInEveryOrder) {
   EXPECT_EQ(verdict.report.barriers, 15 * 3 * 2);
   EXPECT_EQ(verdict.report.global_accesses, 18 * 12 * 3 + 12 * 24 * 5 + 18 * 24 / 4);
   const char* use = "matmul(M = 20, N = 24, K = 12)";
-  verdict = judge(use, test::cuda_kernel(use, test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5})),
-                  {.runs = 100});
+  std::string schedule = test::gpu_gemm_schedule({.ty = 3, .tx = 2, .rows = 2, .columns = 4, .depth = 5});
+  verdict = judge(use, test::cuda_kernel(use, schedule), {.runs = 100}, schedule);
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
 }
 
@@ -136,12 +138,8 @@ TEST_P(PlantedBug, IsFoundInEveryOrder) {
   Kernel kernel = tiled_product();
   exchange(kernel.code, GetParam().from, GetParam().to, GetParam().n);
   double seconds = std::string(GetParam().name) == "EndlessLoop" ? 0.3 : 20;
-  const Kernel* one = &kernel;
-  EmulationReport report;
-  test::Scheduled plain(kUse, {}, "");
   for (u64 seed = 1; seed <= (seconds < 1 ? 1 : 4); ++seed) {
-    EmulationVerdict verdict =
-        check_by_emulation(plain.program(), *one, {.seed = seed, .runs = 1, .timeout_seconds = seconds});
+    EmulationVerdict verdict = judge(kUse, kernel, {.seed = seed, .runs = 1, .timeout_seconds = seconds});
     EXPECT_EQ(verdict.kind, EmulationVerdict::Wrong);
     const auto& statuses = GetParam().found_as;
     EXPECT_NE(std::find(statuses.begin(), statuses.end(), verdict.report.status), statuses.end())
@@ -269,7 +267,7 @@ TEST_F(Emulator, BytesOfOneWordAreApart) {
 // A row of the input is copied once for two readers; of two readers of a row of results, one reads where it was made, one its copy.
 TEST_F(Emulator, CopiesOfSeveralReadersAreRight) {
   const char* use = "softmax(M = 5, N = 40)";
-  Kernel kernel = test::cuda_kernel(use, R"(t = get_block("Top")
+  const char* schedule = R"(t = get_block("Top")
 e = get_block("E")
 s = get_block("S")
 y = get_block("Y")
@@ -289,9 +287,10 @@ i1, j1 = get_loops(x)
 bind(j1, "threadIdx.x")
 i2, j2 = get_loops(e)
 bind(j2, "threadIdx.x")
-)");
+)";
+  Kernel kernel = test::cuda_kernel(use, schedule);
   for (const char* name : {"X_shared", "E_shared"}) ASSERT_NE(kernel.code.find(name), std::string::npos) << kernel.code;
-  EmulationVerdict verdict = judge(use, kernel, {.runs = 20});
+  EmulationVerdict verdict = judge(use, kernel, {.runs = 20}, schedule);
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message << kernel.code;
   EXPECT_EQ(verdict.report.groups, 5);
 }
@@ -300,13 +299,14 @@ bind(j2, "threadIdx.x")
 
 TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   const char* use = "matmul(M = 512, N = 512, K = 64)";
-  Kernel kernel = test::cuda_kernel(use, test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8}));
-  EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e6, .max_groups = 3});
+  std::string schedule = test::gpu_gemm_schedule({.ty = 8, .tx = 8, .rows = 4, .columns = 4, .depth = 8});
+  Kernel kernel = test::cuda_kernel(use, schedule);
+  EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e6, .max_groups = 3}, schedule);
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message;
   EXPECT_FALSE(verdict.report.is_complete);
   EXPECT_EQ(verdict.report.groups, 3);
   EXPECT_EQ(verdict.compared, 3 * 32 * 32);
-  EmulationVerdict of_one = judge(use, kernel, {.full_points = 1e6, .max_groups = 3, .group_points = 1e5});
+  EmulationVerdict of_one = judge(use, kernel, {.full_points = 1e6, .max_groups = 3, .group_points = 1e5}, schedule);
   EXPECT_EQ(of_one.kind, EmulationVerdict::Right) << of_one.message;
   EXPECT_EQ(of_one.report.groups, 1) << "a group has 65,536 points";
   EXPECT_EQ(of_one.compared, 32 * 32);
@@ -318,19 +318,19 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   EXPECT_EQ(arrays["C"].get(512 * 512 - 1), 0) << "the last group has run";
   EXPECT_TRUE(std::isnan(arrays["C"].get(0))) << "and not the first one";
   EmulationGateOptions sampled{.full_points = 1e6, .max_groups = 3, .reference_points = 1e6, .sampled_points = 64 * 300};
-  EmulationVerdict of_sample = judge(use, kernel, sampled);
+  EmulationVerdict of_sample = judge(use, kernel, sampled, schedule);
   EXPECT_EQ(of_sample.kind, EmulationVerdict::Right) << of_sample.message;
   EXPECT_NEAR(of_sample.compared, 300, 100) << "without a reference of all, some elements";
   EXPECT_LE(of_sample.max_error, verdict.max_error);
   exchange(kernel.code, "C_register_0 = t0;", "C_register_0 = 1;", 0);
   for (const EmulationGateOptions& options : {EmulationGateOptions{.full_points = 1e6, .max_groups = 3}, sampled})
-    EXPECT_EQ(judge(use, kernel, options).kind, EmulationVerdict::Wrong);
+    EXPECT_EQ(judge(use, kernel, options, schedule).kind, EmulationVerdict::Wrong);
 }
 
 // A sum in parts: the launch that adds them up can be judged only where all that it reads has been computed.
 TEST_F(Emulator, LaunchesBeforeTheLastRunWholeWhereThereIsTime) {
   const char* use = "matmul(M = 64, N = 64, K = 256)";
-  Kernel kernel = test::cuda_kernel(use, R"(
+  const char* schedule = R"(
 c = get_block("C")
 i, j, k = get_loops(c)
 p = split_k(k, 4)
@@ -343,14 +343,15 @@ ij = fuse([i2, j2])
 i3, i4 = split(ij, [_, 128])
 bind(i3, "blockIdx.x")
 bind(i4, "threadIdx.x")
-)");
+)";
+  Kernel kernel = test::cuda_kernel(use, schedule);
   EmulationGateOptions part{.full_points = 1e3, .max_groups = 3};
-  EmulationVerdict verdict = judge(use, kernel, part);
+  EmulationVerdict verdict = judge(use, kernel, part, schedule);
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message << kernel.code;
   EXPECT_EQ(verdict.report.groups, 4 * 64 + 3);
   EXPECT_EQ(verdict.compared, 3 * 128);
   part.chain_seconds = 0;
-  verdict = judge(use, kernel, part);
+  verdict = judge(use, kernel, part, schedule);
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
   EXPECT_EQ(verdict.report.groups, 3 + 3);
   EXPECT_EQ(verdict.compared, 0);
@@ -359,7 +360,7 @@ bind(i4, "threadIdx.x")
 // A launch of zeros, and one that adds to them: groups of the second that do not run leave the zeros.
 TEST_F(Emulator, OutputsOfSeveralLaunchesAreComparedOnlyWhole) {
   const char* use = "matmul(M = 64, N = 64, K = 64)";
-  Kernel kernel = test::cuda_kernel(use, R"(
+  const char* schedule = R"(
 c = get_block("C")
 i, j, k = get_loops(c)
 z = decompose_reduction(c, i)
@@ -369,16 +370,17 @@ bind(b, "threadIdx.x")
 i1, j1, k1 = get_loops(c)
 bind(i1, "blockIdx.x")
 bind(j1, "threadIdx.x")
-)");
+)";
+  Kernel kernel = test::cuda_kernel(use, schedule);
   ASSERT_EQ(kernel.manifest.run_launches.size(), 2u);
-  EXPECT_EQ(judge(use, kernel).kind, EmulationVerdict::Right);
-  EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e3, .max_groups = 3});
+  EXPECT_EQ(judge(use, kernel, {}, schedule).kind, EmulationVerdict::Right);
+  EmulationVerdict verdict = judge(use, kernel, {.full_points = 1e3, .max_groups = 3}, schedule);
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown) << verdict.message;
   EXPECT_EQ(verdict.report.groups, 64 + 3);
 }
 
 TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {
-  test::Scheduled plain(kUse, {}, "");
+  test::Scheduled scheduled(kUse, {}, test::gpu_gemm_schedule({}));
   Kernel right = tiled_product(), wrong = tiled_product();
   auto rename = [](Kernel& kernel, const std::string& name) {
     exchange(kernel.code, "kernel_run_0", name, 0);
@@ -386,14 +388,15 @@ TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {
   };
   rename(right, "first"), rename(wrong, "second");
   exchange(wrong.code, "((k_j_0 / 2) * 24)", "((k_j_0 / 2) * 23)", 0);
-  const Kernel* both[] = {&right, &wrong};
-  std::vector<EmulationVerdict> verdicts = EmulationGate(plain.program()).check(both);
+  const ScheduledKernel both[] = {{right, scheduled.program()}, {wrong, scheduled.program()}};
+  EmulationGate gate(scheduled.base().program);
+  std::vector<EmulationVerdict> verdicts = gate.check(both);
   ASSERT_EQ(verdicts.size(), 2u);
   EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
   EXPECT_EQ(verdicts[1].kind, EmulationVerdict::Wrong);
   EXPECT_NE(verdicts[1].message.find("`C`: 432 of 432 elements are wrong"), std::string::npos) << verdicts[1].message;
   exchange(wrong.code, "float4", "float5", 0);
-  verdicts = EmulationGate(plain.program()).check(both);
+  verdicts = gate.check(both);
   EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
   EXPECT_EQ(verdicts[1].report.status, EmulationStatus::BuildError) << "one that is no C++ does not take the others with it";
 }

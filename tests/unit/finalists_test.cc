@@ -141,7 +141,7 @@ TEST_F(Finalists, TheGateHasTheLastWord) {
   std::mutex mutex;
   int asked = 0;
   auto uses_shared = [](const Kernel& source) { return source.code.find("__shared__") != std::string::npos; };
-  FinalistResult result = search(task, {.count = 2, .rounds = 2, .gate = [&](const Kernel& source) {
+  FinalistResult result = search(task, {.count = 2, .rounds = 2, .gate = [&](const Kernel& source, const Program&) {
                                           std::lock_guard lock(mutex);
                                           ++asked;
                                           return GateVerdict{uses_shared(source) ? "a race" : "", ""};

@@ -138,7 +138,7 @@ TEST_P(IntermediateResults, AreComputedAsWideAsTheyAre) {
   EXPECT_EQ(contains(kernel.code, "const long long t = "), GetParam().is_wide) << kernel.code;
   std::string error;
   ASSERT_NE(emulation_compiler(error), "") << error << ": these tests were compiled, so there is a compiler";
-  EmulationVerdict verdict = check_by_emulation(program.program, kernel, {});
+  EmulationVerdict verdict = check_by_emulation(program.program, {kernel, program.program});
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message << "\n" << kernel.code;
 }
 

@@ -1,0 +1,14 @@
+// Which group of a device writes which element of an output? Used by the emulator's gate, which runs some groups of a large kernel only and has
+// to know what these should have written. It goes by the domains of the blocks that store and by the loops around them; how lowering then
+// cuts these loops, and the text of the kernel, have no part in it.
+#pragma once
+#include "dsl/passes/lower_gpu.h"
+
+namespace tw {
+
+// A program without inputs: for each output that the last kernel of a scheduled program writes, an output of the same name and shape (I32),
+// of which each element gets the number of the group that writes it (x first, then y, then z). What no group writes stays as it is. Of several groups
+// one of them. Nothing where what is written depends on data, or where the program cannot be lowered for a device.
+std::optional<Program> group_writes(Arena& arena, const Program& scheduled);
+
+}  // namespace tw
