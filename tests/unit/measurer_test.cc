@@ -10,7 +10,10 @@
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "runtime/fma_probe.h"
+#include "sampler/search/trial.h"
+#include "support/parsed.h"
 #include "support/processes.h"
+#include "support/scheduled.h"
 #include "tests/unit/test_kernels.h"
 
 namespace tw {
@@ -39,13 +42,23 @@ class MeasurerTest : public testing::Test {
     measurer_ = std::move(started.measurer);
   }
 
-  int begin(const Kernel& reference, Tolerance tolerance = {1e-5, 1e-5}) {
+  int begin(const Kernel& reference, Tolerance tolerance) {
     TaskStart started = measurer_->begin_task(reference, tolerance, 7);
     EXPECT_GE(started.task, 0) << started.error;
     return started.task;
   }
-  int begin_matmul() { return begin(matmul_kernel("honest", "matmul_f64", DType::F64)); }
-  int begin_vector() { return begin(vector_kernel("honest", "add_one")); }
+  // With the reference and the bound of every task.
+  int begin(const Program& program) {
+    Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
+    BuiltKernel reference = build_reference(program, host_target(), *compiler);
+    EXPECT_TRUE(reference.kernel) << reference.problem;
+    return begin(*reference.kernel, tolerance_of(program));
+  }
+  int begin_matmul() { return begin(test::Scheduled(cat("matmul(M = ", test::kSide, ", N = ", test::kSide, ", K = ", test::kSide, ")"), {}, "").program()); }
+  int begin_vector() {
+    return begin(test::parsed("program add_one(X: input f32[1003], Y: output f32[1003]) {\n"
+                              "  for i in 1003 { block Y(i: S 1003 = i) { Y[i] = X[i] + 1.0 } }\n}\n").program);
+  }
 
   std::unique_ptr<Measurer> measurer_;
 };
@@ -126,7 +139,7 @@ TEST_F(MeasurerTest, OnlyOneCallIfItTakesLong) {
 }
 
 TEST_F(MeasurerTest, Relocations) {
-  int task = begin(vector_kernel("honest", "relocations"));
+  int task = begin(vector_kernel("honest", "relocations"), {});
   MeasureResult result = measurer_->measure(task, vector_kernel("honest", "relocations"), {});
   EXPECT_TRUE(is_measured(result)) << show(result);
 }
