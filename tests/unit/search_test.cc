@@ -454,6 +454,39 @@ TEST_F(Search, FirstBatchesAreSmallAndEveryTaskHasOne) {
   }
 }
 
+// A tolerance that the program as it is written does not keep is the workload's fault, not that of every candidate.
+TEST_F(Search, ThatTheUntunedProgramIsWrongIsSaidOnce) {
+  class Strict : public FakeMeasurer {
+   public:
+    explicit Strict(bool is_untuned_wrong) : is_untuned_wrong_(is_untuned_wrong) {}
+    MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
+      MeasureResult result = FakeMeasurer::measure(task, candidate, options);
+      bool is_untuned = options.max_pairs == 1;  // timed alone, by one call
+      return task == 0 && is_untuned == is_untuned_wrong_ ? failure(MeasureStatus::WrongResult, "element [3] is off") : result;
+    }
+
+   private:
+    bool is_untuned_wrong_;
+  };
+  auto said = [](const Watcher& watcher) {
+    std::vector<std::string> out;
+    for (const std::string& message : watcher.messages) {
+      if (message.find("untuned") != std::string::npos) out.push_back(message);
+    }
+    return out;
+  };
+  Database file = database("strict"), other = database("candidates");
+  Watcher first, resumed, watcher;
+  Strict strict(true), candidates(false);
+  run(options(), file, &strict, first);
+  EXPECT_EQ(said(first), std::vector<std::string>{cat(tasks_[0].name, ": the untuned program itself is called wrong (element [3] is off): the tolerance is too tight "
+                                                                      "for this workload; state one (`tolerance`)")});
+  run(options(1, 1, kTrials + 8), file, &strict, resumed);
+  EXPECT_EQ(said(resumed), std::vector<std::string>{}) << "it was measured, and is not again";
+  run(options(), other, &candidates, watcher);
+  EXPECT_EQ(said(watcher), std::vector<std::string>{}) << "of candidates that are wrong nothing is said of it";
+}
+
 // Where nothing is searched while kernels are measured, the second batch depends on what the first one took; with other times it is another one.
 TEST_F(Search, WhatIsMeasuredAloneIsUsedInTheNextBatch) {
   tasks_ = {task_of("matmul", {{"M", i64{96}}, {"N", i64{96}}, {"K", i64{96}}})};
