@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <thread>
 
 #include "backends/cpu_table.h"
 #include "backends/kernel.h"
+#include "backends/topology.h"
 #include "dsl/base/text.h"
 
 namespace tw {
@@ -105,44 +104,15 @@ Target with_derived(Target target) {
   return target;
 }
 
-// A file of one number such as "48K", as sysfs writes it; 0 if it is not there.
-i64 read_size(const std::string& path) {
-  std::ifstream file(path);
-  i64 value = 0;
-  char unit = 0;
-  file >> value >> unit;
-  return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : value;
-}
-
-struct Caches {
-  i64 l1 = 0, l2 = 0, l3 = 0, line = 0;
-};
-
-Caches host_caches() {
-  Caches caches;
-  for (int index = 0; index < 8; ++index) {
-    std::string folder = cat("/sys/devices/system/cpu/cpu0/cache/index", index, "/");
-    std::ifstream type_file(folder + "type");
-    std::string type;
-    type_file >> type;
-    if (type.empty() || type == "Instruction") continue;
-    i64 level = read_size(folder + "level"), size = read_size(folder + "size");
-    if (level == 1) caches.l1 = size, caches.line = read_size(folder + "coherency_line_size");
-    if (level == 2) caches.l2 = size;
-    if (level == 3) caches.l3 = size;
-  }
-  return caches;
-}
-
 Target detect_host() {
   Target target;
   target.cpu = host_cpu().name;
   target.threads = usable_threads();
   target = with_derived(target);
-  Caches caches = host_caches();
-  if (caches.l1 > 0) target.l1_bytes = caches.l1;
-  if (caches.l2 > 0) target.l2_bytes = caches.l2;
-  if (caches.line > 0) target.cache_line = static_cast<int>(caches.line);
+  const Topology& machine = topology();
+  if (machine.l1_bytes > 0) target.l1_bytes = machine.l1_bytes;
+  if (machine.l2_bytes > 0) target.l2_bytes = machine.l2_bytes;
+  if (machine.cache_line > 0) target.cache_line = machine.cache_line;
   // The third level differs between products of one model and between virtual machines on one host;
   // as a part of the key it would hide good records, and no rule looks that far. So it stays the
   // model's nominal value.
@@ -425,24 +395,19 @@ std::vector<std::string> cuda_archs() {
 
 int usable_threads() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : topology().cpus;
+  // A thread more than a quota pays for is stopped in the middle of a measurement.
+  static const double quota = cgroup_cpus();
+  if (quota > 0) count = std::min(count, static_cast<int>(quota));
+  return std::max(1, count);
 }
 
 std::string host_description() {
-  std::string model = "unknown cpu";
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) {
-      model = line.substr(std::min(line.find(':') + 2, line.size()));
-      break;
-    }
-  }
-  auto caches = host_caches();
+  const Topology& machine = topology();
   utsname system{};
   uname(&system);
-  return cat(model, ", ", usable_threads(), " of ", std::thread::hardware_concurrency(),
-             " cores, L1 ", caches.l1 >> 10, " KiB, L2 ", caches.l2 >> 10, " KiB, L3 ", caches.l3 >> 10, " KiB, ", system.sysname, " ", system.release);
+  return cat(machine.cpu_model.empty() ? "unknown cpu" : machine.cpu_model, ", ", usable_threads(), " of ", machine.cpus,
+             " cores, L1 ", machine.l1_bytes >> 10, " KiB, L2 ", machine.l2_bytes >> 10, " KiB, L3 ", machine.l3_bytes >> 10, " KiB, ", system.sysname, " ", system.release);
 }
 
 }  // namespace tw

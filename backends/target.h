@@ -81,7 +81,7 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
 // "AMD EPYC, 2 of 2 cores, L3 32 MiB, Linux 6.1": for people, stored with records; never compared.
 std::string host_description();
 
-// CPUs that this process may run on (taskset, cgroups' cpusets); at least 1.
+// CPUs that this process may run on (taskset, cgroups' sets and quotas); at least 1.
 int usable_threads();
 
 // What `arch` of a cuda target may be, oldest first.

@@ -16,6 +16,7 @@
 
 #include "backends/backend.h"
 #include "backends/cuda/nvrtc.h"
+#include "backends/topology.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
@@ -50,6 +51,23 @@ Finding check_cpu() {
           cat(host_description(), "; ", host.cpu, ", vectors of ", host.vector_bits, " bits, ",
               host.vector_registers, " registers, ", caches),
           ""};
+}
+
+std::string counted(int count, const char* one, const char* many) { return cat(count, " ", count == 1 ? one : many); }
+
+Finding check_cores() {
+  const Topology& machine = topology();
+  if (machine.cores == 0) return {"cores", Need::Optional, false, "hwloc finds none", "the caches and cores of the target can be given in the task list"};
+  std::string detail = cat(counted(machine.cores, "core", "cores"), " with ", counted(machine.cpus, "thread", "threads"), " in all, ",
+                           counted(machine.numa_nodes, "memory node", "memory nodes"));
+  if (machine.l3_cores > 0) detail += cat(", L3 shared by ", machine.l3_cores);
+  detail += cat("; this process may use ", usable_threads());
+  double quota = cgroup_cpus();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", quota);
+  detail += quota > 0 ? cat(" (a control group allows the time of ", text, ")") : ", no control group limits their time";
+  bool is_whole = quota == 0 || quota >= 1;
+  return {"cores", Need::Optional, is_whole, detail, "a kernel is stopped in the middle of its measurement: allow the container one CPU or more"};
 }
 
 Finding check_governor() {
@@ -220,9 +238,8 @@ Finding check_emulator() {
 }
 
 std::vector<Finding> examine() {
-  std::vector<Finding> out{check_cpu(),      check_governor(), check_llvm(),
-                           check_worker(),   check_seccomp(),  check_landlock(),
-                           check_database(), check_libtorch(), check_compiler()};
+  std::vector<Finding> out{check_cpu(),      check_cores(),    check_governor(), check_llvm(),    check_worker(),
+                           check_seccomp(),  check_landlock(), check_database(), check_libtorch(), check_compiler()};
   const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
                                                           {"blis", "libblis-dev"},
                                                           {"onednn", "libdnnl-dev"},

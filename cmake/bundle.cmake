@@ -32,7 +32,7 @@ install(FILES costmodel/mlp_abi.h DESTINATION torch/costmodel ${in_bundle})
 install(FILES dsl/base/rng.h dsl/base/arena.h DESTINATION torch/dsl/base ${in_bundle})
 
 # Terms of what is linked in or lies beside.
-foreach(package llvm-19-dev libsqlite3-0 libsqlitecpp-dev libyaml-cpp0.7 libfmt9 libxxhash0 libseccomp2 zlib1g libzstd1 libboost1.81-dev libcli11-dev)
+foreach(package llvm-19-dev libsqlite3-0 libsqlitecpp-dev libyaml-cpp0.7 libfmt9 libxxhash0 libhwloc15 libudev1 libseccomp2 zlib1g libzstd1 libboost1.81-dev libcli11-dev)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/licenses RENAME ${package} OPTIONAL ${in_bundle})
 endforeach()
 

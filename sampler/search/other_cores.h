@@ -2,20 +2,44 @@
 #pragma once
 #include <sched.h>
 
+#include "backends/topology.h"
+
 namespace tw {
 
-// Keeps this thread, and those that it starts, off the core on which the worker measures (the last one); gives it back in the end.
+// Of the CPUs that a process may use, those that the search may use while the worker measures on the last one: not that one, and none that shares its
+// core, for two threads of a core slow each other down. Where nothing else is left, the siblings, and at last all.
+inline cpu_set_t cpus_of_search(const cpu_set_t& usable, const Topology& machine) {
+  int last = CPU_SETSIZE - 1;
+  while (last >= 0 && !CPU_ISSET(last, &usable)) --last;
+  if (last < 0) return usable;
+  cpu_set_t alone, core = with_siblings(machine, last);
+  CPU_ZERO(&alone);
+  CPU_SET(last, &alone);
+  for (const cpu_set_t& left_out : {core, alone}) {
+    cpu_set_t others = usable;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &left_out)) CPU_CLR(cpu, &others);
+    }
+    if (CPU_COUNT(&others) > 0) return others;
+  }
+  return usable;
+}
+
+// How many of this process's CPUs these are.
+inline int count_cpus_of_search() {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof usable, &usable) != 0) return 1;
+  cpu_set_t others = cpus_of_search(usable, topology());
+  return CPU_COUNT(&others);
+}
+
+// Keeps this thread, and those that it starts, to these CPUs, and gives the others back in the end.
 class OtherCores {
  public:
   explicit OtherCores(bool wanted) : active_(wanted && sched_getaffinity(0, sizeof before_, &before_) == 0) {
     if (!active_) return;
-    cpu_set_t others = before_;
-    for (int core = CPU_SETSIZE - 1; core >= 0; --core) {
-      if (!CPU_ISSET(core, &others)) continue;
-      CPU_CLR(core, &others);
-      break;
-    }
-    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+    cpu_set_t others = cpus_of_search(before_, topology());
+    sched_setaffinity(0, sizeof others, &others);
   }
   ~OtherCores() {
     if (active_) sched_setaffinity(0, sizeof before_, &before_);

@@ -94,6 +94,8 @@ const std::vector<Row> kSdkTable = {
     {"sqlite3.h", {"runtime/sqlite_rows.h", "tests"}},
     {"yaml-cpp", {"runtime/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
+    {"hwloc.h", {"backends/topology.cc"}},
+    {"hwloc", {"backends/topology.cc"}},
     {"boost/dll", {"rules/lang/load_plugin.cc"}},
     {"CL", {"backends/opencl", "runtime/opencl_launcher.h", "bench/clblast_bench.cc", "tests"}},  // the launcher is shipped, not compiled here
     {"cuda.h", {"runtime/cuda_launcher.h"}},                   // likewise

@@ -1,0 +1,34 @@
+// What this machine is made of: cores, threads, caches, memory nodes, and how much of them a process may use. The only file that knows hwloc. Used for
+// the default target, the description of the host, and to keep the search off the core that measures.
+#pragma once
+#include <sched.h>
+
+#include <string>
+#include <vector>
+
+#include "dsl/base/arena.h"
+
+namespace tw {
+
+struct Topology {
+  std::string cpu_model;  // "" = not known
+  int packages = 0, cores = 0, numa_nodes = 0;
+  int cpus = 0;           // threads of all cores
+  // Of one cache; 0 = none or not known.
+  i64 l1_bytes = 0, l2_bytes = 0, l3_bytes = 0;
+  int cache_line = 0;
+  int l3_cores = 0;       // that share one
+  std::vector<cpu_set_t> of_core;  // the CPUs of each core
+};
+
+// Read once.
+const Topology& topology();
+
+// The CPUs that share a core with `cpu`, that included.
+cpu_set_t with_siblings(const Topology& machine, int cpu);
+
+// How many CPUs' worth of time the control groups of this process allow it; 0 = no limit. hwloc knows their sets of CPUs, not their quotas.
+// `membership` is a file in the form of /proc/self/cgroup, `root` where the groups are mounted.
+double cgroup_cpus(const std::string& membership = "/proc/self/cgroup", const std::string& root = "/sys/fs/cgroup");
+
+}  // namespace tw
