@@ -26,17 +26,14 @@ struct Halves {
 };
 
 void add_task(const TaskState& state, int group, double share, bool interleaved, Halves& out) {
-  CandidateBuilder builder(state.space);
-  std::size_t learned = static_cast<std::size_t>(static_cast<double>(state.history.size()) * share);
-  for (std::size_t i = 0; i < state.history.size(); ++i) {
-    Candidate copy = state.history[i].candidate;
-    std::vector<float> rows;
-    if (!builder.build(copy, nullptr, &rows)) continue;
+  std::size_t learned = static_cast<std::size_t>(static_cast<double>(state.sample.size()) * share), i = 0;
+  state.sample.each([&](const auto& entry) {
     Dataset& half = (interleaved ? i % 2 == 0 : i < learned) ? out.learned : out.ranked;
-    half.features.add(rows);
-    half.seconds.push_back(state.history[i].seconds);
+    half.features.add(entry.value.features);
+    half.seconds.push_back(entry.seconds);
     half.group.push_back(group);
-  }
+    ++i;
+  });
 }
 
 Halves read(const cli::LoadedList& list, Database& database, double share, bool interleaved) {
@@ -47,7 +44,7 @@ Halves read(const cli::LoadedList& list, Database& database, double share, bool 
     TaskState state;
     open_task(state, list.tasks[i], list.library, {.trials = 0, .rules = list.list.rules.value}, database, quiet);
     add_task(state, static_cast<int>(i), share, interleaved, out);
-    std::printf("%s: %zu records\n", list.tasks[i].name.c_str(), state.history.size());
+    std::printf("%s: %zu records\n", list.tasks[i].name.c_str(), state.sample.size());
   }
   return out;
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "bench/candidate_cost.h"
+#include "bench/simulated.h"
 #include "cli/loaded_list.h"
 #include "costmodel/make_model.h"
 #include "sampler/search/task_state.h"
@@ -29,26 +30,6 @@ class Quiet : public TuneObserver {
  public:
   void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record&) override {}
   void on_message(const std::string& text) override { std::fprintf(stderr, "%s\n", text.c_str()); }
-};
-
-// 10 to 11 us, by the bytes of the kernel.
-class CodeMeasurer : public Measurer {
- public:
-  TaskStart begin_task(const Kernel&, Tolerance, u64) override {
-    return {.task = tasks_++, .error = "", .reference_seconds = 0};
-  }
-  void end_task(int) override {}
-  MeasureResult measure(int, const Kernel& candidate, const MeasureOptions&) override {
-    u64 hash = 0;
-    for (unsigned char byte : candidate.code) hash = mix64(hash ^ byte);
-    MeasureResult result;
-    result.status = MeasureStatus::Ok;
-    result.seconds = result.min_seconds = result.median_seconds = 1e-5 + 1e-12 * static_cast<double>(hash % 1000000);
-    return result;
-  }
-
- private:
-  int tasks_ = 0;
 };
 
 std::string temporary_database() {
@@ -127,7 +108,7 @@ void print_tune(const TuneResult& result) {
 int run_tune(const cli::LoadedList& list, const Options& options, Database& database) {
   WorkerStart worker;
   if (options.synthetic)
-    worker.measurer = std::make_unique<CodeMeasurer>();
+    worker.measurer = std::make_unique<SimulatedMeasurer>();
   else
     worker = start_worker();
   if (!worker.measurer) return std::fprintf(stderr, "%s\n", worker.error.c_str()), 1;

@@ -267,8 +267,6 @@ int tune_list(const Options& options) {
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
-  std::optional<std::vector<i64>> stored = options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
-  if (!stored) return Environment;
   TuneOptions tuning{.trials = options.trials > 0 ? options.trials : given.trials.value,
                      .more = options.more,
                      .seconds = options.seconds > 0 ? options.seconds : given.seconds.value,
@@ -279,7 +277,10 @@ int tune_list(const Options& options) {
                      .replay_measurements = options.replay_measurements};
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
-  if (options.dry_run) return dry_run(*list, *stored, tuning, options.json);
+  if (options.dry_run) {
+    std::optional<std::vector<i64>> stored = options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
+    return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
+  }
   if (!options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
   return run_search(*list, tuning, path, options);
 }

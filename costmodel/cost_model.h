@@ -33,7 +33,7 @@ struct FeatureBatch {
   void add(const FeatureBatch& other, int index);
 };
 
-// Measured candidates. Oldest first: models take the order as the order of measuring.
+// Measured candidates. Those of a group oldest first: models take the order as the order of measuring.
 struct Dataset {
   FeatureBatch features;
   std::vector<double> seconds;  // per candidate, > 0; infinity = failed

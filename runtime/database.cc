@@ -302,7 +302,11 @@ DatabaseStatus Database::visit(const RecordFilter& filter,
     };
     scan<Record>(*handle_->sql, handle_->damaged,
                  "id > :since AND (:workload = '' OR workload = :workload) AND (:target = '' OR target = :target)",
-                 bind, visit);
+                 bind, [&](Record& record) {
+                   if (filter.stop && filter.stop()) return false;
+                   visit(record);
+                   return true;
+                 });
     return Done{};
   });
 }
@@ -410,6 +414,10 @@ DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
   });
   if (!done) return DatabaseError{done.error()};
   return summaries;
+}
+
+DatabaseResult<i64> Database::latest_record() {
+  return guarded<i64>(path(), [&] { return next_id<Record>(handle_->sql) - 1; });
 }
 
 // ---- models and runs

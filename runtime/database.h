@@ -65,6 +65,7 @@ enum class DatabaseMode { Read, Write };  // Write makes the file if there is no
 struct RecordFilter {
   std::string workload, target;
   i64 after = 0;  // only records with a larger id
+  std::function<bool()> stop = {};  // asked before each record: once true, no further one is read
 };
 
 // The trials of a task on one machine (machine_of).
@@ -128,6 +129,8 @@ class Database {
   DatabaseResult<i64> trials(const std::string& workload, const std::string& target, const std::string& machine);
   // One line per workload and target, in the order of their first record.
   DatabaseResult<std::vector<TaskSummary>> tasks();
+  // The id of the latest record, whoever stored it; 0 = there is none.
+  DatabaseResult<i64> latest_record();
 
   // One model per name and target; saving replaces it. Loading gives an empty `data` if there is
   // none of that version.

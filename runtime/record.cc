@@ -43,7 +43,9 @@ std::string digest_of(const Row& row) {
 
 std::string machine_of(const std::string& host) {
   static const std::regex varying("(^|, )[0-9]+ of [0-9]+ cores|, Linux [^,;]*$");
-  return std::regex_replace(host, varying, "");
+  thread_local std::string last_host, last_machine;  // most records follow one of the same machine
+  if (host != last_host) last_machine = std::regex_replace(host, varying, ""), last_host = host;
+  return last_machine;
 }
 
 i64 to_picoseconds(double seconds) {

@@ -174,7 +174,7 @@ void write_row(Sql& sql, const Row& row, bool replace = false) {
 }
 
 // Calls use(row) for every good row that fits `condition` (whose parameters `bind` sets), by rising
-// id. Where the file's structure is damaged it goes on behind the damage, id by id. Throws if
+// id, until it returns false if it returns something. Where the file's structure is damaged it goes on behind the damage, id by id. Throws if
 // nothing at all can be reached.
 template <class Row, class Bind, class Use>
 void scan(Sql& sql, DamagedRows& damaged, const std::string& condition, Bind&& bind, Use&& use) {
@@ -200,7 +200,12 @@ void scan(Sql& sql, DamagedRows& damaged, const std::string& condition, Bind&& b
           after = row.id;
           failures = 0;
           any = true;
-          if (statement.getColumn(statement.getColumnCount() - 1).getInt() != 0) use(row);
+          if (statement.getColumn(statement.getColumnCount() - 1).getInt() == 0) continue;
+          if constexpr (std::is_same_v<decltype(use(row)), bool>) {
+            if (!use(row)) return;
+          } else {
+            use(row);
+          }
         }
       }
       return;

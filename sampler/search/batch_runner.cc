@@ -1,8 +1,8 @@
 #include "sampler/search/batch_runner.h"
 
 #include <algorithm>
-#include <future>
 #include <limits>
+#include <numeric>
 
 #include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
@@ -31,62 +31,105 @@ double slow_call(const TaskState& state) {
   return state.progress.best_seconds > 0 ? std::min(seconds, 20 * state.progress.best_seconds) : seconds;
 }
 
+// What the worker needs for the data of a task: two sets, and as many layouts to run kernels in.
+i64 bytes_in_worker(const Kernel& reference) {
+  i64 bytes = 0;
+  for (const KernelArgument& argument : reference.manifest.run) bytes += 4 * argument.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
   progress_ = std::move(progress);
   best_in_batch_ = 0;
-  if (!options_.replay_measurements && !start_worker_task(state)) return;
-  std::future<BuiltKernel> ahead;
-  std::vector<Trial*> order;
-  for (Trial& trial : batch.trials) order.push_back(&trial);
-  // NVRTC takes a good part of a second a kernel, and measuring on a device leaves the processor idle.
-  if (!options_.replay_measurements && state.task->target.kind == TargetKind::Cuda) build_all(state, batch);
+  if (options_.replay_measurements) {
+    for (Trial& trial : batch.trials) {
+      if (how_.must_stop()) return;
+      replay_measurement(state, batch, trial);
+      observe(batch, trial);
+    }
+    return;
+  }
+  if (!start_worker_task(state)) return;
+  std::vector<BuildTimes> times(batch.trials.size());
+  {
+    BuildsAhead<BuiltKernel> builds(batch.trials.size(), how_.threads, [&](std::size_t item, int thread) {
+      return build(state, batch.trials[item], compilers_[static_cast<std::size_t>(thread)], times[item]);
+    });
+    if (!how_.beside_the_search) builds.finish(how_.must_stop);
+    measure_all(batch, state, builds);
+  }
+  for (const BuildTimes& one : times) note(one);
+}
+
+void BatchRunner::measure_all(Batch& batch, TaskState& state, BuildsAhead<BuiltKernel>& builds) {
+  std::vector<std::size_t> order(batch.trials.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (!machine_error_.empty() || how_.must_stop()) return;
-    Trial& trial = *order[i];
-    if (options_.replay_measurements) {
-      replay_measurement(state, batch, trial);
-    } else {
-      BuiltKernel built = trial.built ? std::move(*trial.built) : ahead.valid() ? ahead.get() : build(state, trial);
-      if (i + 1 < order.size() && !order[i + 1]->built) {
-        ahead = start_beside(how_.builds_ahead, [this, &state, &next = *order[i + 1]] { return build(state, next); });
-      }
-      if (others_.has_measured(trial.candidate.program)) continue;
-      run_trial(state, batch, trial, built);
-    }
+    Trial& trial = batch.trials[order[i]];
+    if (others_.has_measured(trial.candidate.program)) continue;
+    BuiltKernel built = builds.take(order[i]);
+    run_trial(state, batch, trial, built);
     if (!trial.stored) return;
     observe(batch, trial);
-    if (options_.replay_measurements || !others_.look(database_, state, trial.record, machine_error_)) continue;
-    if (i + 2 < order.size()) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i) + 2, order.end());
+    if (others_.look(database_, state, trial.record, machine_error_)) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i) + 1, order.end());
   }
 }
 
-// ---- the task's compiler, worker and incumbent
+// ---- the task's compilers, worker and incumbent
 
 bool BatchRunner::start_worker_task(TaskState& state) {
   const TuneTask& task = *state.task;
-  if (!compiler_for(task.target)) return false;
-  if (state.worker_task >= 0) return true;
-  BuiltKernel reference = build_reference(task.program.program, task.target, *compiler_);
+  if (!compilers_for(task.target)) return false;
+  if (state.worker_task >= 0) {
+    auto found = std::find_if(open_.begin(), open_.end(), [&](const OpenTask& open) { return open.state == &state; });
+    std::rotate(found, found + 1, open_.end());
+    return true;
+  }
+  BuiltKernel reference = build_reference(task.program.program, task.target, compilers_[0]);
   if (!reference.kernel) {
     task_problem_ = cat("the reference program cannot be compiled: ", reference.problem);
     return false;
   }
+  i64 bytes = bytes_in_worker(*reference.kernel);
+  close_until_there_is_room(bytes);
   TaskStart start = measurer_->begin_task(*reference.kernel, state.tolerance, options_.seed);
   if (start.task < 0) task_problem_ = cat("the reference program cannot be run: ", start.error);
   state.worker_task = start.task;
+  if (start.task >= 0) open_.push_back({&state, bytes});
   return start.task >= 0 && restore_incumbent(state);
 }
 
-bool BatchRunner::compiler_for(const Target& target) {
-  if (compiler_ && compiler_target_ == target) return true;
-  Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(target));
-  if (!made) {
-    task_problem_ = to_string(made.rejected());
-    return false;
+void BatchRunner::close(TaskState& state) {
+  if (state.worker_task < 0) return;
+  measurer_->end_task(state.worker_task);
+  state.worker_task = -1;
+  std::erase_if(open_, [&](const OpenTask& open) { return open.state == &state; });
+}
+
+// Those that were measured longest ago first. Such a task is begun again at its next batch.
+void BatchRunner::close_until_there_is_room(i64 bytes) {
+  for (const OpenTask& open : open_) bytes += open.bytes;
+  while (bytes > options_.limits.open_bytes && !open_.empty()) {
+    bytes -= open_[0].bytes;
+    close(*open_[0].state);
   }
-  compiler_ = std::make_unique<LlvmCompiler>(std::move(*made));
+}
+
+bool BatchRunner::compilers_for(const Target& target) {
+  if (!compilers_.empty() && compiler_target_ == target) return true;
+  compilers_.clear();
+  for (int i = 0; i < std::max(1, how_.threads); ++i) {
+    Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(target));
+    if (!made) {
+      task_problem_ = to_string(made.rejected());
+      compilers_.clear();
+      return false;
+    }
+    compilers_.push_back(std::move(*made));
+  }
   compiler_target_ = target;
   return true;
 }
@@ -99,41 +142,23 @@ bool BatchRunner::restore_incumbent(TaskState& state) {
   CandidateBuilder builder(state.space);
   Result<Program> program = builder.build(best[0], nullptr);
   if (!program) return true;
-  BuiltKernel built = loadable(build_kernel(*program, state.task->target, *compiler_), state.task->target);
+  BuiltKernel built = loadable(build_kernel(*program, state.task->target, compilers_[0]), state.task->target);
   if (built.kernel) state.incumbent = std::move(*built.kernel);
   return true;
 }
 
 // ---- building
 
-// All of a batch for a device: these need no compiler of ours, so several threads may.
-void BatchRunner::build_all(const TaskState& state, Batch& batch) {
-  std::vector<BuildTimes> times(batch.trials.size());
-  parallel_for(static_cast<int>(times.size()), how_.threads, [&](int item, int) {
-    auto i = static_cast<std::size_t>(item);
-    batch.trials[i].built = build(state, batch.trials[i], times[i]);
-  });
-  for (const BuildTimes& one : times) note(one);
-}
-
-// One at a time: the compiler is not shared between threads.
-BuiltKernel BatchRunner::build(const TaskState& state, const Trial& trial) {
-  BuildTimes times;
-  BuiltKernel built = build(state, trial, times);
-  note(times);
-  return built;
-}
-
-BuiltKernel BatchRunner::build(const TaskState& state, const Trial& trial, BuildTimes& times) {
+BuiltKernel BatchRunner::build(const TaskState& state, const Trial& trial, LlvmCompiler& compiler, BuildTimes& times) {
   BuiltKernel built;
   if (trial.is_baseline) {
-    built = build_kernel(state.space.base, state.task->target, *compiler_, &times);
+    built = build_kernel(state.space.base, state.task->target, compiler, &times);
   } else {
     CandidateBuilder builder(state.space);
     Candidate copy = trial.candidate;
     Result<Program> program = builder.build(copy, nullptr);
     TW_CHECK(program, "a candidate that was built cannot be built again");
-    built = build_kernel(*program, state.task->target, *compiler_, &times);
+    built = build_kernel(*program, state.task->target, compiler, &times);
   }
   double begin = seconds_now();
   built = loadable(std::move(built), state.task->target);

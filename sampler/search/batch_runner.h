@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "sampler/search/builds_ahead.h"
 #include "sampler/search/other_tuners.h"
 #include "sampler/search/task_state.h"
 #include "sampler/search/trial.h"
@@ -21,7 +22,6 @@ struct Trial {
   bool is_constructed = false;  // the first candidate, chosen without any measurement
   bool stored = false;
   Record record;
-  std::optional<BuiltKernel> built;  // ahead of its turn
 };
 
 struct Batch {
@@ -32,8 +32,8 @@ struct Batch {
 
 // How a run measures, beside its TuneOptions.
 struct BatchOptions {
-  bool builds_ahead = false;       // the next kernel is compiled while one is measured; false where measuring needs all cores
-  int threads = 1;                 // that compile for a device
+  bool beside_the_search = false;  // kernels are compiled while others are measured; false where measuring needs all cores: before, then
+  int threads = 1;                 // that compile
   std::function<bool()> must_stop; // asked before each trial
 };
 
@@ -48,6 +48,9 @@ class BatchRunner {
   // worker, its incumbent and the object code it knows. `progress` is that of all tasks, for the observer.
   void run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress);
 
+  // Ends the task in the worker, if it is open there.
+  void close(TaskState& state);
+
   // What follows is read when no batch runs.
   // Why the task of the last batch cannot be tuned; empty = it can. Forgotten when taken.
   std::string take_task_problem() { return std::exchange(task_problem_, {}); }
@@ -58,11 +61,11 @@ class BatchRunner {
 
  private:
   bool start_worker_task(TaskState& state);
-  bool compiler_for(const Target& target);
+  bool compilers_for(const Target& target);
+  void close_until_there_is_room(i64 bytes);
   bool restore_incumbent(TaskState& state);
-  void build_all(const TaskState& state, Batch& batch);
-  BuiltKernel build(const TaskState& state, const Trial& trial);
-  BuiltKernel build(const TaskState& state, const Trial& trial, BuildTimes& times);
+  void measure_all(Batch& batch, TaskState& state, BuildsAhead<BuiltKernel>& builds);
+  BuiltKernel build(const TaskState& state, const Trial& trial, LlvmCompiler& compiler, BuildTimes& times);
   void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built);
   bool measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured);
   bool may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const;
@@ -81,8 +84,13 @@ class BatchRunner {
   Measurer* measurer_;
   TuneObserver& observer_;
   TuneProfile& profile_;
-  std::unique_ptr<LlvmCompiler> compiler_;
+  std::vector<LlvmCompiler> compilers_;  // one for each thread
   Target compiler_target_;
+  struct OpenTask {
+    TaskState* state;
+    i64 bytes;
+  };
+  std::vector<OpenTask> open_;  // in the worker, the latest measured last
   OtherTuners others_;
   std::vector<TaskProgress> progress_;
   double best_in_batch_ = 0;  // seconds; 0 = none

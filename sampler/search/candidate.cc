@@ -156,17 +156,20 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   return schedule.trace();
 }
 
-std::optional<Candidate> find_candidate(const CandidateSpace& space, const Trace& stored) {
-  Trace trace = stored.without_postproc();
-  Hash128 wanted = with_open_decisions(trace).hash();
+SketchIndex::SketchIndex(const CandidateSpace& space) {
   for (std::size_t i = 0; i < space.space.sketches.size(); ++i) {
-    if (with_open_decisions(space.space.sketches[i].trace).hash() != wanted) continue;
-    Candidate candidate;
-    candidate.sketch = static_cast<int>(i);
-    candidate.decisions = trace.decisions();
-    return candidate;
+    sketches_.emplace(with_open_decisions(space.space.sketches[i].trace).hash(), static_cast<int>(i));
   }
-  return std::nullopt;
+}
+
+std::optional<Candidate> SketchIndex::find(const Trace& stored) const {
+  Trace trace = stored.without_postproc();
+  auto sketch = sketches_.find(with_open_decisions(trace).hash());
+  if (sketch == sketches_.end()) return std::nullopt;
+  Candidate candidate;
+  candidate.sketch = sketch->second;
+  candidate.decisions = trace.decisions();
+  return candidate;
 }
 
 }  // namespace tw

@@ -1,5 +1,7 @@
 // A candidate is a sketch and decisions. CandidateBuilder turns it into a program: replay, postprocess, hash, draft score, features.
 #pragma once
+#include <map>
+
 #include "costmodel/draft_model.h"
 #include "costmodel/features.h"
 #include "costmodel/gpu_draft.h"
@@ -76,7 +78,15 @@ class CandidateBuilder {
 // in the text of a postprocessor reject, and are rendered into `errors`.
 Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors = nullptr);
 
-// The candidate that a stored trace stands for, if its sketch is in the space.
-std::optional<Candidate> find_candidate(const CandidateSpace& space, const Trace& trace);
+// Finds the candidates that stored traces stand for.
+class SketchIndex {
+ public:
+  explicit SketchIndex(const CandidateSpace& space);
+  // Nothing if its sketch is not in the space.
+  std::optional<Candidate> find(const Trace& stored) const;
+
+ private:
+  std::map<Hash128, int> sketches_;  // by the hash of their trace with open decisions
+};
 
 }  // namespace tw

@@ -51,6 +51,7 @@ class Evolution {
     stats_.draw_seconds += seconds_now() - begin;
     std::vector<int> order = by_decisions(proposals);
     parallel_for(ceil_div(static_cast<int>(order.size()), kRun), static_cast<int>(builders_.size()), [&](int run, int thread) {
+      if (must_stop()) return;
       for (std::size_t i = static_cast<std::size_t>(run) * kRun; i < std::min<std::size_t>(order.size(), (run + 1) * kRun); ++i) {
         build(proposals[order[i]], *builders_[thread]);
       }
@@ -61,6 +62,8 @@ class Evolution {
     }
     return out;
   }
+
+  bool must_stop() const { return options_.stop && options_.stop(); }
 
   std::vector<Candidate> draw(int count, u64 label) {
     int sketches = static_cast<int>(space_.space.sketches.size());
@@ -242,6 +245,7 @@ std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Can
 
   std::vector<Candidate> pool;  // everything scored that is not measured
   for (int generation = 0;; ++generation) {
+    if (evolution.must_stop()) return {};
     evolution.score(population);
     for (const Candidate& candidate : population) {
       if (!measured.count(candidate.program)) pool.push_back(candidate);
@@ -267,7 +271,7 @@ std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, 
                                    EvolutionStats& stats) {
   Evolution evolution(space, options, rng, nullptr, known, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
-  for (int generation = 0; generation < options.generations && !population.empty(); ++generation) {
+  for (int generation = 0; generation < options.generations && !population.empty() && !evolution.must_stop(); ++generation) {
     evolution.score(population);
     std::vector<Candidate> children = evolution.breed(population, options.population, 2 + static_cast<u64>(generation));
     population.insert(population.end(), children.begin(), children.end());

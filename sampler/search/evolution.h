@@ -17,6 +17,7 @@ struct EvolutionOptions {
   double epsilon = 0.05;         // share of a batch that is picked at random
   double unproven_share = 0.25;  // of a batch, for each sketch of which no elite is: what the model thinks of it is a guess
   int threads = 1;
+  std::function<bool()> stop = {};  // asked now and then: once true, what is proposed is worth nothing
 };
 
 struct EvolutionStats {

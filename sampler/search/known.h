@@ -3,6 +3,7 @@
 #pragma once
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "dsl/ir/compare.h"
@@ -20,35 +21,58 @@ struct Built {
   double draft = 0;  // seconds, by the draft model; infinity = rejected
 };
 
+// Bounded: what was added lately is remembered, what lies farther back is forgotten a half at a time.
 class KnownCandidates {
  public:
-  // Null: these decisions (see decision_key) were not built yet.
+  // Null: these decisions (see decision_key) are not known to have been built.
   const Built* find(u64 decisions) const {
-    auto at = built_.find(decisions);
-    return at == built_.end() ? nullptr : &at->second;
+    for (const Half* half : {&latest_, &earlier_}) {
+      if (auto at = half->built.find(decisions); at != half->built.end()) return &at->second;
+    }
+    return nullptr;
   }
-  void add(u64 decisions, const Built& built) { built_.emplace(decisions, built); }
-  // True if no such program was met before.
-  bool add_program(const Hash128& program) { return programs_.insert(program).second; }
+  void add(u64 decisions, const Built& built) {
+    if (latest_.built.emplace(decisions, built).second) grow(kBuiltBytes);
+  }
+  // True if no such program is remembered.
+  bool add_program(const Hash128& program) {
+    if (earlier_.programs.count(program) > 0 || !latest_.programs.insert(program).second) return false;
+    grow(kProgramBytes);
+    return true;
+  }
 
-  // Features of a program, or null if they were not kept.
+  // Features of a program, or null if they were not kept. Valid until something is added.
   const std::vector<float>* features(const Hash128& program) const {
-    auto at = features_.find(program);
-    return at == features_.end() ? nullptr : &at->second;
+    for (const Half* half : {&latest_, &earlier_}) {
+      if (auto at = half->features.find(program); at != half->features.end()) return &at->second;
+    }
+    return nullptr;
   }
-  // Forgets all others when there is no more room.
   void keep_features(const Hash128& program, std::vector<float> rows) {
-    std::size_t bytes = rows.size() * sizeof(float) + 96;
-    if (feature_bytes_ + bytes > feature_room) features_.clear(), feature_bytes_ = 0;
-    if (features_.emplace(program, std::move(rows)).second) feature_bytes_ += bytes;
+    std::size_t bytes = rows.size() * sizeof(float) + kRowsBytes;
+    if (latest_.features.emplace(program, std::move(rows)).second) grow(bytes);
   }
-  std::size_t feature_room = std::size_t{64} << 20;  // bytes
+
+  std::size_t bytes() const { return latest_.bytes + earlier_.bytes; }
+  void forget() { latest_ = earlier_ = {}; }
+  std::size_t room = std::size_t{64} << 20;  // bytes
 
  private:
-  std::unordered_map<u64, Built> built_;
-  HashSet programs_;
-  std::unordered_map<Hash128, std::vector<float>, HashOfHash> features_;
-  std::size_t feature_bytes_ = 0;
+  struct Half {
+    std::unordered_map<u64, Built> built;
+    HashSet programs;
+    std::unordered_map<Hash128, std::vector<float>, HashOfHash> features;
+    std::size_t bytes = 0;
+  };
+  // Of an entry with its place in the table, about.
+  static constexpr std::size_t kBuiltBytes = 64, kProgramBytes = 48, kRowsBytes = 96;
+
+  void grow(std::size_t bytes) {
+    latest_.bytes += bytes;
+    if (latest_.bytes > room / 2) earlier_ = std::exchange(latest_, {});
+  }
+
+  Half latest_, earlier_;
 };
 
 }  // namespace tw

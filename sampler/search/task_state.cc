@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
@@ -14,84 +15,110 @@
 namespace tw {
 namespace {
 
-std::optional<Trace> trace_of(const Record& record) {
-  Source source{cat("record ", record.id), record.trace};
+// The trace of a record, or nothing if this version cannot read it.
+std::optional<Trace> trace_of(const std::string& text) {
+  Source source{"record", text};
   Diagnostics diagnostics(source);
   return parse_schedule(source, diagnostics);
 }
 
-std::optional<Candidate> candidate_of(const CandidateSpace& space, const Record& record) {
-  std::optional<Trace> trace = trace_of(record);
-  return trace ? find_candidate(space, *trace) : std::nullopt;
+double seconds_of(const Record& record) { return record.ok() ? record.seconds : std::numeric_limits<double>::infinity(); }
+
+// A record of another machine. The best of each are candidates later.
+void note_foreign(TaskState& state, Record& record) {
+  constexpr SampleLimits kBest{.fastest = 32, .others = 0};
+  ++state.foreign_records;
+  std::optional<Hash128> program = parse_hash(record.program);
+  if (!program || !record.ok()) return;
+  state.foreign.try_emplace(machine_of(record.host), kBest).first->second.add(record.seconds, *program, std::move(record.trace));
 }
 
-// Those of this machine if there are any, else of the machine that measured last.
-void replay_records(TaskState& state, const std::vector<Record>& records) {
-  bool any_own = std::any_of(records.begin(), records.end(), [&](const Record& record) { return state.is_own(record); });
-  if (!any_own && !records.empty()) state.host = records.back().host;
-  for (const Record& record : records) {
-    std::optional<Hash128> program = parse_hash(record.program);
-    if (program && state.is_own(record)) state.recorded[*program] = record;
-  }
+// A record of an earlier run. Its trace is read later, if it is one of those that are remembered.
+void note_earlier(TaskState& state, Record& record) {
+  std::optional<Hash128> program = parse_hash(record.program);
+  if (!program) return;
+  state.rounds = std::max(state.rounds, record.generation + 1);  // a round of its own draws what no earlier one did
+  note_object(state, record);
+  note_trial(state, *program, record);
+  if (record.trace.empty() && record.ok()) state.progress.baseline_seconds = record.seconds;
+  if (record.is_trial()) state.unread.add(seconds_of(record), *program, std::move(record.trace));
+}
+
+// False: it cannot be built (any more).
+bool build_and_note(TaskState& state, CandidateBuilder& builder, Candidate candidate, double seconds) {
+  Candidate built = candidate;
+  std::vector<float> features;
+  if (!builder.build(built, nullptr, &features)) return false;
+  candidate.draft = built.draft;
+  Hash128 program = candidate.program;
+  state.sample.add(seconds, program, {std::move(candidate), std::move(features)});
+  return true;
+}
+
+// Reads the traces that are remembered.
+void read_traces(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop) {
+  SketchIndex sketches(state.space);
+  CandidateBuilder builder(state.space);
+  i64 skipped = 0;
+  auto remembered = std::exchange(state.unread, BoundedSample<std::string>());
+  remembered.each([&](const auto& entry) {
+    if (stop && stop()) return;
+    std::optional<Trace> trace = trace_of(entry.value);
+    skipped += !trace;
+    std::optional<Candidate> candidate = trace ? sketches.find(*trace) : std::nullopt;
+    if (!candidate) return;
+    candidate->program = entry.hash;
+    build_and_note(state, builder, std::move(*candidate), entry.seconds);
+  });
+  if (skipped) observer.on_message(cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
 }
 
 // The fastest of each other machine, in turn.
-void read_seeds(TaskState& state, const std::vector<Record>& records, TuneObserver& observer) {
-  constexpr std::size_t kMost = 32;  // of each machine
-  std::map<std::string, std::vector<const Record*>> by_machine;
-  i64 foreign = 0;
-  for (const Record& record : records) {
-    if (state.is_own(record)) continue;
-    ++foreign;
-    if (record.ok()) by_machine[machine_of(record.host)].push_back(&record);
-  }
-  for (auto& [machine, good] : by_machine) {
-    std::stable_sort(good.begin(), good.end(), [](const Record* a, const Record* b) { return a->seconds < b->seconds; });
-    good.resize(std::min(good.size(), kMost));
-  }
+void read_seeds(TaskState& state, TuneObserver& observer) {
   CandidateBuilder builder(state.space);
+  SketchIndex sketches(state.space);
   HashSet programs;
-  for (std::size_t rank = 0; rank < kMost; ++rank) {
-    for (const auto& [machine, good] : by_machine) {
-      std::optional<Candidate> seed = rank < good.size() ? candidate_of(state.space, *good[rank]) : std::nullopt;
+  std::size_t most = 0;
+  for (const auto& [machine, records] : state.foreign) most = std::max(most, records.size());
+  for (std::size_t rank = 0; rank < most; ++rank) {
+    for (const auto& [machine, records] : state.foreign) {
+      if (rank >= records.size()) continue;
+      std::optional<Trace> trace = trace_of(records.fastest(rank + 1).back()->value);
+      std::optional<Candidate> seed = trace ? sketches.find(*trace) : std::nullopt;
       if (seed && builder.build(*seed, nullptr) && programs.insert(seed->program).second) state.seeds.push_back(std::move(*seed));
     }
   }
-  if (foreign == 0) return;
-  observer.on_message(cat(state.task->name, ": ", foreign, foreign == 1 ? " record is" : " records are",
+  state.foreign.clear();
+  if (state.foreign_records == 0) return;
+  observer.on_message(cat(state.task->name, ": ", state.foreign_records, state.foreign_records == 1 ? " record is" : " records are",
                           " of another machine: the best of them are measured again here, their times are not compared"));
 }
 
-void read_records(TaskState& state, Database& database, const TuneOptions& options, TuneObserver& observer) {
-  auto records = database.all(state.workload_key, state.target_key);
-  if (!records) {
-    state.progress.problem = records.error();
-    return;
+// What --replay-measurements takes: records of this machine if there are any, else of the machine that measured last.
+class RecordsToReplay {
+ public:
+  void add(Record record) {
+    std::optional<Hash128> program = parse_hash(record.program);
+    if (!program) return;
+    last_ = record.host;
+    by_machine_[machine_of(record.host)][*program] = std::move(record);
   }
-  i64 skipped = 0;
-  if (options.replay_measurements) return replay_records(state, *records);
-  read_seeds(state, *records, observer);
-  for (const Record& record : *records) {
-    if (!parse_hash(record.program) || !state.is_own(record)) continue;
-    state.last_record = std::max(state.last_record, record.id);
-    state.rounds = std::max(state.rounds, record.generation + 1);  // a round of its own draws what no earlier one did
-    note_object(state, record);
-    skipped += !note_record(state, record);
+  void choose(TaskState& state) {
+    if (!by_machine_.count(state.machine)) state.host = last_, state.machine = machine_of(last_);
+    state.recorded = std::move(by_machine_[state.machine]);
   }
-  if (skipped) observer.on_message(cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
-}
+
+ private:
+  std::string last_;
+  std::map<std::string, std::map<Hash128, Record>> by_machine_;
+};
 
 }  // namespace
 
 std::vector<Candidate> TaskState::elites(std::size_t most) const {
-  std::vector<const Measured*> good;
-  for (const Measured& measured : history) {
-    if (measured.seconds < std::numeric_limits<double>::infinity()) good.push_back(&measured);
-  }
-  std::stable_sort(good.begin(), good.end(), [](const Measured* a, const Measured* b) { return a->seconds < b->seconds; });
   std::vector<Candidate> best;
-  for (const Measured* measured : good) {
-    if (best.size() < most) best.push_back(measured->candidate);
+  for (const auto* entry : sample.fastest(most)) {
+    if (entry->seconds < std::numeric_limits<double>::infinity()) best.push_back(entry->value.candidate);
   }
   return best;
 }
@@ -110,12 +137,11 @@ void note_object(TaskState& state, const Record& record) {
   if (object && is_measured) state.objects.emplace(*object, record.id);
 }
 
-void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record) {
+void note_trial(TaskState& state, const Hash128& program, const Record& record) {
   bool good = record.ok();
   state.measured.insert(program);
   if (!record.is_trial()) return;
   ++state.progress.trials;
-  if (candidate) state.history.push_back({*candidate, good ? record.seconds : std::numeric_limits<double>::infinity()});
   if (!good) {
     ++state.progress.failed;
     ++state.failures[record.status];
@@ -129,35 +155,86 @@ void note_trial(TaskState& state, const Candidate* candidate, const Hash128& pro
   }
 }
 
-bool note_record(TaskState& state, const Record& record) {
-  std::optional<Hash128> program = parse_hash(record.program);
-  if (!program) return true;
-  std::optional<Trace> trace = trace_of(record);
-  std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
-  if (candidate) candidate->program = *program;
-  note_trial(state, candidate ? &*candidate : nullptr, *program, record);
-  bool is_baseline = trace && trace->instructions().empty();
-  if (is_baseline && record.ok()) state.progress.baseline_seconds = record.seconds;
-  return trace.has_value();
+bool note_candidate(TaskState& state, Candidate candidate, double seconds) {
+  const std::vector<float>* kept = state.known.features(candidate.program);
+  if (!kept || candidate.draft == 0) {
+    CandidateBuilder builder(state.space);
+    return build_and_note(state, builder, std::move(candidate), seconds);
+  }
+  Hash128 program = candidate.program;
+  state.sample.add(seconds, program, {std::move(candidate), *kept});
+  return true;
 }
 
-void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer, const std::function<bool()>& stop) {
+bool note_record(TaskState& state, const Record& record) {
+  std::optional<Hash128> program = parse_hash(record.program);
+  if (!program) return false;
+  note_trial(state, *program, record);
+  if (record.trace.empty() && record.ok()) state.progress.baseline_seconds = record.seconds;
+  std::optional<Trace> trace = record.is_trial() ? trace_of(record.trace) : std::nullopt;
+  std::optional<Candidate> candidate = trace ? SketchIndex(state.space).find(*trace) : std::nullopt;
+  if (!candidate) return false;
+  candidate->program = *program;
+  return note_candidate(state, std::move(*candidate), seconds_of(record));
+}
+
+void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits) {
   state.task = &task;
   state.progress.name = task.name;
   state.progress.wanted = options.trials;
   state.progress.flops = count_flops(task.program.program);
-  state.tolerance = tolerance_of(task.program.program);
-  state.least_flops = least_flops(task.program.program);
   state.workload_key = to_hex(structural_hash(task.program.program));
   state.target_key = to_string(task.target);
   if (state.host.empty()) state.host = measuring_host(task.target, worker_options(task.target).device);
-  const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
-  if (!uses) {
-    std::vector<std::string> names = library.set_names();
-    state.progress.problem = cat("there is no rule set `", options.rules, "`; there are ", join(names, ", "));
-    return;
+  state.machine = machine_of(state.host);
+  state.sample = BoundedSample<Measured>(limits);
+  state.unread = BoundedSample<std::string>(limits);
+  if (library.find_set(options.rules)) return;
+  std::vector<std::string> names = library.set_names();
+  state.progress.problem = cat("there is no rule set `", options.rules, "`; there are ", join(names, ", "));
+}
+
+void read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop) {
+  auto latest = database.latest_record();
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<TaskState*>> of_key;
+  for (TaskState& state : states) of_key[{state.workload_key, state.target_key}].push_back(&state);
+  std::map<TaskState*, RecordsToReplay> replayed;
+  auto note = [&](Record& record) {
+    auto found = of_key.find({record.workload, record.target});
+    if (found == of_key.end()) return;
+    for (TaskState* state : found->second) {
+      state->last_record = std::max(state->last_record, record.id);
+      Record copy = record;
+      if (options.replay_measurements) {
+        replayed[state].add(std::move(copy));
+      } else if (state->is_own(record)) {
+        note_earlier(*state, copy);
+      } else {
+        note_foreign(*state, copy);
+      }
+    }
+  };
+  // A list of one task reads its records only.
+  RecordFilter filter{.stop = stop};
+  if (of_key.size() == 1) filter.workload = states[0].workload_key, filter.target = states[0].target_key;
+  DatabaseStatus read = latest ? database.visit(filter, note) : DatabaseError{latest.error()};
+  for (auto& [state, records] : replayed) records.choose(*state);
+  for (TaskState& state : states) {
+    if (!read) state.progress.problem = read.error();
+    // What another tuner stored meanwhile may have been read or not: it is looked at again.
+    if (read && !options.replay_measurements) state.last_record = std::max(state.last_record, *latest);
+    if (options.more > 0) state.progress.wanted = state.progress.trials + options.more;
   }
+}
+
+void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, Database& database, TuneObserver& observer,
+                const std::function<bool()>& stop) {
+  const TuneTask& task = *state.task;
+  const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
+  if (!uses) return;  // name_task has said so
+  state.is_open = true;
+  state.tolerance = tolerance_of(task.program.program);
+  state.least_flops = least_flops(task.program.program);
   if (int cores = usable_threads(); task.target.threads > cores) {
     observer.on_message(cat(task.name, ": its target has ", task.target.threads, " threads, but this process may use ", cores,
                             cores == 1 ? " core" : " cores", " only; its times will be those of threads that wait for each other"));
@@ -169,8 +246,27 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
   auto stored = database.add_workload(state.workload_key, workload_text(task.program.program));
   if (!stored) state.progress.problem = stored.error();
-  read_records(state, database, options, observer);
-  if (options.more > 0) state.progress.wanted = state.progress.trials + options.more;
+  read_traces(state, observer, stop);
+  read_seeds(state, observer);
+}
+
+void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
+               TuneObserver& observer) {
+  name_task(state, task, library, options);
+  if (!state.progress.problem.empty()) return;
+  read_records({&state, 1}, database, options);
+  open_space(state, library, options, database, observer);
+}
+
+void close_space(TaskState& state) {
+  state.space = {};
+  state.known.forget();
+  state.incumbent = {};
+  state.objects.clear();
+  state.measured.clear();
+  state.unread = BoundedSample<std::string>();
+  state.foreign.clear();
+  state.seeds.clear();
 }
 
 SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set) {

@@ -2,30 +2,36 @@
 // run resumes.
 #pragma once
 #include <map>
+#include <span>
 
+#include "sampler/search/bounded_sample.h"
 #include "sampler/search/evolution.h"
 #include "sampler/search/tune.h"
 
 namespace tw {
 
-// A measured candidate of this task, of this or an earlier run.
+// A measured candidate of this task, of this or an earlier run, and what a cost model sees of it.
 struct Measured {
   Candidate candidate;
-  double seconds = 0;  // infinity = failed
+  std::vector<float> features;
 };
 
 struct TaskState {
   const TuneTask* task = nullptr;
   CandidateSpace space;
+  bool is_open = false;                  // the space was built
   std::string workload_key, target_key;  // of the database
-  std::string host;                      // what measures (Record::host)
+  std::string host, machine;             // what measures (Record::host, machine_of)
   TaskProgress progress;
   i64 rounds = 0;
   i64 last_record = 0;                   // the latest record of the database that was read
-  HashSet measured;                      // programs, failed ones too
+  HashSet measured;                      // programs that were measured or are about to be, failed ones too
   KnownCandidates known;                 // what the search has built
-  std::vector<Measured> history;         // those whose sketch is in the space, oldest first
-  std::vector<Candidate> seeds;          // the best ones of other machines; their times say nothing about this one
+  BoundedSample<Measured> sample;        // of those whose sketch is in the space
+  BoundedSample<std::string> unread;     // traces of earlier runs' records, until the space is built
+  std::map<std::string, BoundedSample<std::string>> foreign;  // the same of the best of each other machine
+  i64 foreign_records = 0;
+  std::vector<Candidate> seeds;          // made of them; their times say nothing about this machine
   std::map<Hash128, Record> recorded;    // for --replay-measurements
   std::map<Hash128, i64> objects;        // object code that was measured, and the record of it
   std::map<std::string, i64> failures;   // by status
@@ -39,18 +45,32 @@ struct TaskState {
   std::vector<Candidate> elites(std::size_t most) const;
   // Where evolution begins: these, and then the seeds.
   std::vector<Candidate> parents(std::size_t most) const;
-  bool is_own(const Record& record) const { return machine_of(record.host) == machine_of(host); }
+  bool is_own(const Record& record) const { return machine_of(record.host) == machine; }
 };
 
-// Builds the space (until `stop` says true) and reads the records. Asks for `host` if it is empty. `problem` of the progress is set if nothing can be tuned.
+// Opening a task is done in three steps, so that a list of many is measured at once and only what is tuned costs anything. `problem` of the progress
+// is set if nothing can be tuned; once `stop` says true a step ends early.
+// 1. What is known without building anything. Asks for `host` if it is empty. At most so many measured candidates are remembered.
+void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits = {});
+// 2. The records of all tasks, in one pass over the database.
+void read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop = {});
+// 3. The space, and in it the candidates of the records that are remembered.
+void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, Database& database, TuneObserver& observer,
+                const std::function<bool()>& stop = {});
+// All three for one task.
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer, const std::function<bool()>& stop = {});
+               TuneObserver& observer);
+// Frees what only the tuning of a task needs. Its progress stays, and what cost models learn from it.
+void close_space(TaskState& state);
 
 // Remembers the object code of a trial, unless the worker was lost with it.
 void note_object(TaskState& state, const Record& record);
 
-// Adds what one trial gave, of this run or, from its record, of another. False: its trace cannot be read.
-void note_trial(TaskState& state, const Candidate* candidate, const Hash128& program, const Record& record);
+// Counts what one trial gave.
+void note_trial(TaskState& state, const Hash128& program, const Record& record);
+// Adds a measured candidate to the sample. False: its features are not known, and it cannot be built (any more).
+bool note_candidate(TaskState& state, Candidate candidate, double seconds);
+// Both for a record of another tuner. False: there was no candidate to add.
 bool note_record(TaskState& state, const Record& record);
 
 }  // namespace tw

@@ -31,8 +31,9 @@ class Tuner {
     // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
     int cores = usable_threads();
     overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) { return t.target.threads == 1 && !is_device(t.target); });
-    evolution_.threads = options.threads > 0 ? options.threads : overlapped_ ? cores - 1 : cores;
-    BatchOptions how{.builds_ahead = overlapped_, .threads = evolution_.threads, .must_stop = [this] { return stop_ || is_late(); }};
+    evolution_.threads = options.threads > 0 ? options.threads : overlapped_ ? std::min(cores - 1, count_cpus_of_search()) : cores;
+    evolution_.stop = [this] { return must_stop(); };
+    BatchOptions how{.beside_the_search = overlapped_, .threads = evolution_.threads, .must_stop = [this] { return stop_ || is_late(); }};
     runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
   }
 
@@ -55,7 +56,7 @@ class Tuner {
       Batch next = search();
       if (measured.valid()) finish(measured, measuring);
       if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
-      if (!states_[next.task].progress.problem.empty()) continue;  // given up while this batch was searched
+      if (has_ended(static_cast<std::size_t>(next.task))) continue;  // while this batch was searched
       measuring = std::move(next);
       in_flight_ = history_[measuring.task].in_flight = true;
       measured = start_beside(overlapped_, [this, &measuring, shown = progress()] { runner_->run(measuring, states_[measuring.task], shown); });
@@ -72,22 +73,21 @@ class Tuner {
  private:
   // ---- begin and end
 
+  // Spaces are built when their tasks are searched for the first time.
   void open_tasks() {
     double begin = seconds_now();
     states_.resize(tasks_.size());
+    std::size_t share = std::max(options_.limits.learned / tasks_.size(), options_.limits.learned_of_a_task) / 2;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       states_[i].host = host_of(tasks_[i].target);
-      open_task(states_[i], tasks_[i], library_, options_, database_, observer_, [this] { return must_stop(); });
-      states_[i].known.feature_room = kFeatureRoom / tasks_.size();
+      name_task(states_[i], tasks_[i], library_, options_, {share, share});
+      states_[i].known.room = options_.limits.known_bytes;
+    }
+    read_records(states_, database_, options_, [this] { return must_stop(); });
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
       if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
-    }
-    std::set<std::string> said;
-    for (const TaskState& state : states_) {
-      for (const std::string& rule : rules_without_effect(state.space.space)) {
-        if (said.insert(rule).second) observer_.on_message(rule);
-      }
     }
     std::set<std::string> unknown;
     for (const TuneTask& task : tasks_) {
@@ -99,7 +99,25 @@ class Tuner {
       observer_.on_message(cat(database_.damaged(), " damaged rows of ", database_.path(), " were left out; `tracewright db verify ",
                                database_.path(), "` says more"));
     }
-    result_.profile.space = seconds_now() - begin;
+    result_.profile.space += seconds_now() - begin;
+  }
+
+  // False: it cannot be tuned.
+  bool open(std::size_t task) {
+    TaskState& state = states_[task];
+    if (state.is_open) return true;
+    double begin = seconds_now();
+    result_.traces_read += static_cast<i64>(state.unread.size());
+    open_space(state, library_, options_, database_, observer_, [this] { return must_stop(); });
+    for (const std::string& rule : rules_without_effect(state.space.space)) {
+      if (rules_said_.insert(rule).second) observer_.on_message(rule);
+    }
+    result_.profile.space += seconds_now() - begin;
+    if (must_stop()) return false;
+    if (!state.progress.problem.empty()) return give_up(task, state.progress.problem), false;
+    learned_ += static_cast<i64>(state.sample.size());
+    if (trained_on_ == 0) train(state.sample.size() <= kFullFit ? Effort::Full : Effort::Round);
+    return true;
   }
 
   // Asked once for each target.
@@ -113,11 +131,6 @@ class Tuner {
     MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed);
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
-    dataset_.features.columns = feature_columns();
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      for (const Measured& measured : states_[i].history) add_to_dataset(static_cast<int>(i), measured.candidate, measured.seconds);
-    }
-    if (model_ && dataset_.size() >= kEnoughToLearn) model_->update(dataset_, Effort::Full), model_ready_ = true;
   }
 
   bool is_late() const { return options_.seconds > 0 && seconds_now() - begin_ >= options_.seconds; }
@@ -133,21 +146,32 @@ class Tuner {
     return all;
   }
 
+  bool has_ended(std::size_t i) const { return states_[i].progress.done || !states_[i].progress.problem.empty(); }
+
   void end_task(std::size_t i) {
     history_[i].alive = false;
     states_[i].progress.done = true;
+    close_space(states_[i]);
+    ended_.push_back(i);
   }
 
   void give_up(std::size_t i, const std::string& why) {
     history_[i].alive = false;
     states_[i].progress.problem = why;
+    close_space(states_[i]);
+    ended_.push_back(i);
     observer_.on_message(cat(tasks_[i].name, ": ", why));
+  }
+
+  // In the worker, too, which may be asked while nothing is measured only.
+  void close_ended() {
+    for (std::size_t i : std::exchange(ended_, {})) runner_->close(states_[i]);
   }
 
   void close_tasks() {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       TaskState& state = states_[i];
-      if (measurer_ && state.worker_task >= 0) measurer_->end_task(state.worker_task);
+      runner_->close(state);
       if (state.progress.trials > 0 && state.progress.failed == state.progress.trials && state.progress.problem.empty()) {
         std::vector<std::string> kinds;
         for (const auto& [status, count] : state.failures) kinds.push_back(cat(count, " ", status));
@@ -175,24 +199,25 @@ class Tuner {
     int chosen = next_task(history_);
     if (chosen < 0) return {};
     TaskState& state = states_[chosen];
+    if (!open(chosen)) return {};
     double begin = seconds_now();
     Rng rng(options_.seed, static_cast<u64>(chosen), static_cast<u64>(state.rounds));
     Batch batch{chosen, state.rounds, {}};
     i64 left = state.progress.wanted - state.progress.trials - in_flight(chosen);
-    HashSet taken = state.measured;
-    if (measuring_task_ == chosen) taken.insert(measuring_programs_.begin(), measuring_programs_.end());
     if (state.rounds == 0 && state.progress.trials == 0) {
-      add_first_trials(state, rng, batch, taken);
-      add_seeds(state, left, batch, taken);
+      add_first_trials(state, rng, batch);
+      add_seeds(state, left, batch);
     }
     int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
     if (count > 0) {
-      std::vector<Candidate> proposed = evolve(state.space, state.parents(evolution_.population), taken,
+      std::vector<Candidate> proposed = evolve(state.space, state.parents(evolution_.population), state.measured,
                                                model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
     ++state.rounds;
+    forget_others(chosen);
     result_.search_seconds += seconds_now() - begin;
+    if (must_stop()) return {};
     if (batch.trials.empty()) {
       if (left <= 0) {
         if (in_flight(chosen) == 0) end_task(chosen);
@@ -205,9 +230,21 @@ class Tuner {
     }
     if (left <= static_cast<i64>(batch.trials.size())) history_[chosen].alive = false;
     measuring_task_ = chosen;
-    measuring_programs_.clear();
-    for (const Trial& trial : batch.trials) measuring_programs_.insert(trial.candidate.program);
+    measuring_ = static_cast<i64>(batch.trials.size());
+    for (const Trial& trial : batch.trials) state.measured.insert(trial.candidate.program);
     return batch;
+  }
+
+  // What was built of the tasks that were searched longest ago is forgotten first.
+  void forget_others(int searched) {
+    std::erase(last_searched_, searched);
+    last_searched_.push_back(searched);
+    std::size_t bytes = 0;
+    for (std::size_t i = last_searched_.size(); i-- > 0;) {
+      KnownCandidates& known = states_[last_searched_[i]].known;
+      bytes += known.bytes();
+      if (bytes > options_.limits.known_bytes && last_searched_[i] != searched) known.forget();
+    }
   }
 
   // The first batches are small, so that what they find is used early: 8, 16, then 32.
@@ -218,27 +255,27 @@ class Tuner {
   static bool can_run_untuned(const TuneTask& task) { return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8); }
 
   // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never make things worse.
-  void add_first_trials(TaskState& state, const Rng& rng, Batch& batch, HashSet& taken) {
+  void add_first_trials(TaskState& state, const Rng& rng, Batch& batch) {
     Hash128 untuned = normalized_hash(state.space.base);
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
-    if (first && first->program != untuned && taken.insert(first->program).second) batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
+    if (first && first->program != untuned && state.measured.insert(first->program).second) batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
     if (!can_run_untuned(*state.task) && !batch.trials.empty()) return;
     Trial baseline;
     baseline.is_baseline = true;
     baseline.candidate.program = untuned;
-    taken.insert(untuned);
+    state.measured.insert(untuned);
     batch.trials.push_back(std::move(baseline));
   }
 
   // The best of other machines, which may be the best here.
-  static void add_seeds(const TaskState& state, i64 left, Batch& batch, HashSet& taken) {
+  static void add_seeds(TaskState& state, i64 left, Batch& batch) {
     std::size_t most = static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
     for (const Candidate& seed : state.seeds) {
-      if (batch.trials.size() < most && taken.insert(seed.program).second) batch.trials.push_back({.candidate = seed});
+      if (batch.trials.size() < most && state.measured.insert(seed.program).second) batch.trials.push_back({.candidate = seed});
     }
   }
 
-  i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? static_cast<i64>(measuring_programs_.size()) : 0; }
+  i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? measuring_ : 0; }
 
   // ---- after a batch
 
@@ -250,7 +287,7 @@ class Tuner {
     TaskState& state = states_[batch.task];
     for (Trial& trial : batch.trials) {
       if (!trial.stored) continue;
-      note_trial(state, trial.is_baseline ? nullptr : &trial.candidate, trial.candidate.program, trial.record);
+      note_trial(state, trial.candidate.program, trial.record);
       bool good = trial.record.ok();
       if (trial.is_constructed && good) state.progress.zero_trial_seconds = trial.record.seconds;
       // Its code may be that of the zero-trial kernel, the only one before it.
@@ -265,46 +302,45 @@ class Tuner {
       }
       ++result_.measured;
       double seconds = good ? trial.record.seconds : std::numeric_limits<double>::infinity();
-      if (!trial.is_baseline) add_to_dataset(batch.task, trial.candidate, seconds);
+      if (!trial.is_baseline) learned_ += note_candidate(state, std::move(trial.candidate), seconds);
     }
-    for (const Record& record : runner_->take_others()) {
-      std::size_t known = state.history.size();
-      note_record(state, record);
-      if (state.history.size() > known) add_to_dataset(batch.task, state.history.back().candidate, state.history.back().seconds);
-    }
+    for (const Record& record : runner_->take_others()) learned_ += note_record(state, record);
     history_[batch.task].best.push_back(state.progress.best_seconds);
     if (std::string problem = runner_->take_task_problem(); !problem.empty()) give_up(batch.task, problem);
     if (!runner_->machine_error().empty()) result_.error = runner_->machine_error();
     if (state.progress.trials >= state.progress.wanted) end_task(batch.task);
     else if (state.progress.problem.empty()) history_[batch.task].alive = true;
+    close_ended();
     batch = {};
   }
 
-  void add_to_dataset(int task, const Candidate& candidate, double seconds) {
-    std::vector<float> rows;
-    const std::vector<float>* kept = states_[task].known.features(candidate.program);
-    if (!kept) {
-      CandidateBuilder builder(states_[task].space);
-      Candidate copy = candidate;
-      if (!builder.build(copy, nullptr, &rows)) return;
+  // Of every task the same share, oldest first.
+  Dataset dataset() const {
+    Dataset data;
+    data.features.columns = feature_columns();
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      states_[i].sample.each([&](const auto& entry) {
+        data.features.add(entry.value.features);
+        data.seconds.push_back(entry.seconds);
+        data.group.push_back(static_cast<i32>(i));
+      });
     }
-    dataset_.features.add(kept ? *kept : rows);
-    dataset_.seconds.push_back(seconds);
-    dataset_.group.push_back(task);
+    return data;
   }
 
-  void train() {
-    if (!model_ || dataset_.size() < kEnoughToLearn || dataset_.size() == trained_on_) return;
+  void train(Effort effort = Effort::Round) {
+    if (!model_ || learned_ < kEnoughToLearn || learned_ == trained_on_) return;
     double begin = seconds_now();
-    TrainReport report = model_->update(dataset_, Effort::Round);
+    Dataset data = dataset();
+    result_.most_learned = std::max(result_.most_learned, static_cast<i64>(data.size()));
+    TrainReport report = model_->update(data, effort);
     if (!report.problem.empty()) observer_.on_message(cat("cost model: ", report.problem));
     model_ready_ = report.problem.empty() || model_ready_;
-    trained_on_ = dataset_.size();
+    trained_on_ = learned_;
     result_.profile.training += seconds_now() - begin;
   }
 
-  static constexpr std::size_t kFeatureRoom = std::size_t{128} << 20;  // bytes, of all tasks
-
+  static constexpr std::size_t kFullFit = 1024;  // of so many candidates a run's first fit may take its time
   static constexpr i64 kFirstBatch = 8, kBatch = 32;  // trials per round
   static constexpr int kEnoughToLearn = 16; // measured candidates before the learned model is used
 
@@ -326,12 +362,14 @@ class Tuner {
 
   std::unique_ptr<CostModel> model_;
   bool model_ready_ = false;
-  Dataset dataset_;
-  int trained_on_ = 0;
+  i64 learned_ = 0, trained_on_ = 0;  // measured candidates so far, and when the model was trained last
 
   int measuring_task_ = -1;
   bool in_flight_ = false;
-  HashSet measuring_programs_;
+  i64 measuring_ = 0;                 // trials of the batch in flight
+  std::vector<int> last_searched_;    // tasks, the latest last
+  std::vector<std::size_t> ended_;    // that the worker still has, maybe
+  std::set<std::string> rules_said_;
   std::optional<BatchRunner> runner_;
 };
 

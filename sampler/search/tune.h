@@ -23,6 +23,15 @@ struct TuneTask {
   std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
 };
 
+// What a run remembers, however long it is and however many tasks it has, so that its memory and the time of a round stay level. Of each trial it
+// keeps some hundred bytes beyond these, for nothing is measured twice.
+struct TuneLimits {
+  std::size_t learned = 8192;       // measured candidates that the cost model learns from, of all tasks
+  std::size_t learned_of_a_task = 64;  // of each task at least
+  std::size_t known_bytes = std::size_t{192} << 20;  // candidates that the search has built, with their features
+  i64 open_bytes = i64{2} << 30;    // data of the tasks that are open in the measurer at once
+};
+
 struct TuneOptions {
   i64 trials = 512;            // per task, those of earlier runs included
   i64 more = 0;                // > 0: in place of `trials`, so many of each task beyond those that are stored
@@ -32,6 +41,7 @@ struct TuneOptions {
   std::string rules = "cpu";   // name of a set in the library
   std::string cost_model = "auto";
   bool replay_measurements = false;  // take results from the database instead of measuring; what is not there counts as failed
+  TuneLimits limits = {};
 };
 
 // Where one task stands. Times are seconds of one kernel call.
@@ -66,9 +76,11 @@ struct TuneResult {
   std::vector<TaskProgress> tasks;
   i64 measured = 0;               // trials of this run
   i64 same_code = 0;              // candidates that compiled to the code of an earlier trial: not measured, no trial
-  i64 candidates = 0;             // different ones that were replayed, postprocessed and scored
-  i64 repeats = 0;                // draws and mutations that gave what was there before
+  i64 candidates = 0;             // different ones, as far as the run remembers, that were replayed, postprocessed and scored
+  i64 repeats = 0;                // draws and mutations that gave what it remembers
   i64 rejected = 0;               // draws and mutations that an instruction rejected
+  i64 most_learned = 0;           // measured candidates that the cost model learned from at once
+  i64 traces_read = 0;            // of records of earlier runs
   double search_seconds = 0;      // wall time of drawing, evolving and scoring
   double seconds = 0;             // wall time of the run
   double trials_per_second() const { return seconds > 0 ? static_cast<double>(measured) / seconds : 0; }

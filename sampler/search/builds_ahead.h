@@ -1,0 +1,71 @@
+// BuildsAhead: pieces of work that are done by a few threads in order, while the caller takes the results in whatever order it wants. Where the
+// system gives no thread, the caller does the work when it asks. Used for the kernels of a batch.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tw {
+
+template <class T>
+class BuildsAhead {
+ public:
+  // build(item, thread) with thread < threads; calls with the same thread come one after the other.
+  BuildsAhead(std::size_t count, int threads, std::function<T(std::size_t, int)> build) : build_(std::move(build)), results_(count) {
+    try {
+      for (int thread = 0; thread < threads && static_cast<std::size_t>(thread) < count; ++thread) {
+        threads_.emplace_back([this, thread] { work(thread); });
+      }
+    } catch (const std::system_error&) {  // no more threads: those that are there do it
+    }
+  }
+  // What was not begun is left undone.
+  ~BuildsAhead() {
+    stopped_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  BuildsAhead(const BuildsAhead&) = delete;
+
+  // Waits until all are done, or until `stop` says true.
+  void finish(const std::function<bool()>& stop) {
+    std::unique_lock lock(mutex_);
+    while (!threads_.empty() && done_ < results_.size() && !stop()) changed_.wait_for(lock, std::chrono::milliseconds(20));
+  }
+
+  // Each once. Waits for it.
+  T take(std::size_t item) {
+    if (threads_.empty()) return build_(item, 0);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return results_[item].has_value(); });
+    return std::move(*results_[item]);
+  }
+
+ private:
+  void work(int thread) {
+    for (std::size_t item = next_++; item < results_.size() && !stopped_; item = next_++) {
+      T result = build_(item, thread);
+      std::lock_guard lock(mutex_);
+      results_[item] = std::move(result);
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::function<T(std::size_t, int)> build_;
+  std::vector<std::optional<T>> results_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t done_ = 0;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> stopped_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tw

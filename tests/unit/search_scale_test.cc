@@ -1,0 +1,286 @@
+// A long run stays level: what it remembers, opens and reads is bounded, and counted here. Seconds are bench/search_scale's.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "bench/simulated.h"
+#include "dsl/base/rng.h"
+#include "dsl/base/text.h"
+#include "sampler/search/bounded_sample.h"
+#include "sampler/search/builds_ahead.h"
+#include "sampler/search/known.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+// ---- the parts
+
+struct Thing {
+  double seconds;
+  Hash128 hash;
+  int number;
+};
+
+std::vector<Thing> some_things(int count, u64 seed) {
+  Rng rng(seed);
+  std::vector<Thing> things;
+  for (int i = 0; i < count; ++i) {
+    double seconds = i % 7 == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(1 + rng.below(50));
+    things.push_back({seconds, hash_bytes(cat(seed, " ", i)), i});
+  }
+  return things;
+}
+
+std::vector<int> kept(const std::vector<Thing>& things, SampleLimits limits) {
+  BoundedSample<int> sample(limits);
+  for (const Thing& thing : things) sample.add(thing.seconds, thing.hash, thing.number);
+  std::vector<int> numbers;
+  sample.each([&](const auto& entry) { numbers.push_back(entry.value); });
+  EXPECT_EQ(numbers.size(), sample.size());
+  return numbers;
+}
+
+// The fastest, and of all others those with the smallest hashes: by sorting everything.
+TEST(BoundedSample, KeepsTheFastestAndAUniformSampleOfTheOthers) {
+  for (u64 seed = 1; seed <= 20; ++seed) {
+    for (SampleLimits limits : {SampleLimits{10, 30}, SampleLimits{0, 5}, SampleLimits{7, 0}, SampleLimits{}}) {
+      std::vector<Thing> things = some_things(200, seed);
+      std::vector<int> found = kept(things, limits);
+      EXPECT_TRUE(std::is_sorted(found.begin(), found.end())) << "not in the order in which they were added";
+      std::stable_sort(things.begin(), things.end(), [](const Thing& a, const Thing& b) { return a.seconds < b.seconds; });
+      auto rest = things.begin() + static_cast<std::ptrdiff_t>(std::min(limits.fastest, things.size()));
+      std::sort(rest, things.end(), [](const Thing& a, const Thing& b) { return a.hash.low < b.hash.low; });
+      std::set<int> wanted;
+      for (auto thing = things.begin(); thing != things.end(); ++thing) {
+        if (thing < rest || thing - rest < static_cast<std::ptrdiff_t>(std::min(limits.others, things.size()))) wanted.insert(thing->number);
+      }
+      EXPECT_EQ(std::set<int>(found.begin(), found.end()), wanted);
+    }
+  }
+}
+
+TEST(BoundedSample, FastestFirstAndOfEqualOnesTheOlder) {
+  BoundedSample<int> sample({2, 8});
+  for (auto [number, seconds] : {std::pair(0, 5.0), {1, 3.0}, {2, 5.0}, {3, 1.0}, {4, 3.0}}) sample.add(seconds, hash_bytes(cat(number)), number);
+  std::vector<int> order;
+  for (const auto* entry : sample.fastest(4)) order.push_back(entry->value);
+  EXPECT_EQ(order, (std::vector<int>{3, 1, 4, 0}));
+}
+
+TEST(KnownCandidates, ForgetsWhatLiesFarBackAndKeepsWhatWasAddedLately) {
+  KnownCandidates known;
+  known.room = 1 << 20;
+  constexpr u64 count = 100000;
+  for (u64 i = 1; i <= count; ++i) {
+    known.add(i, {hash_bytes(cat(i)), 1});
+    EXPECT_TRUE(known.add_program(hash_bytes(cat(i))));
+    known.keep_features(hash_bytes(cat(i)), std::vector<float>(64, static_cast<float>(i)));
+    ASSERT_LE(known.bytes(), known.room) << i;
+  }
+  for (u64 i = count; i > count - 1000; --i) {  // half of the room holds 1,200
+    ASSERT_TRUE(known.find(i)) << i;
+    ASSERT_TRUE(known.features(hash_bytes(cat(i)))) << i;
+    EXPECT_EQ((*known.features(hash_bytes(cat(i))))[0], static_cast<float>(i));
+    EXPECT_FALSE(known.add_program(hash_bytes(cat(i))));
+  }
+  EXPECT_FALSE(known.find(1));
+  known.forget();
+  EXPECT_EQ(known.bytes(), 0u);
+  EXPECT_FALSE(known.find(count));
+}
+
+TEST(BuildsAhead, GivesEveryResultInAnyOrder) {
+  for (int threads : {0, 1, 4}) {
+    std::array<std::atomic<int>, 4> at_work{};
+    BuildsAhead<int> builds(100, threads, [&](std::size_t item, int thread) {
+      EXPECT_EQ(at_work[static_cast<std::size_t>(thread)]++, 0) << "two at once with one thread's tools";
+      int result = static_cast<int>(item * item);
+      --at_work[static_cast<std::size_t>(thread)];
+      return result;
+    });
+    if (threads == 4) builds.finish([] { return false; });
+    for (int item : {99, 0, 50}) EXPECT_EQ(builds.take(static_cast<std::size_t>(item)), item * item);
+    for (int item = 1; item < 50; ++item) EXPECT_EQ(builds.take(static_cast<std::size_t>(item)), item * item);
+  }
+}
+
+TEST(BuildsAhead, WhatWasNotBegunIsLeftUndone) {
+  std::atomic<int> begun{0};
+  std::atomic<bool> may_end{false};
+  std::thread end;
+  {
+    BuildsAhead<int> builds(1000, 2, [&](std::size_t, int) {
+      ++begun;
+      while (!may_end) std::this_thread::yield();
+      return 0;
+    });
+    builds.finish([&] { return begun == 2; });
+    end = std::thread([&] { std::this_thread::sleep_for(std::chrono::milliseconds(20)), may_end = true; });
+  }
+  end.join();
+  EXPECT_LT(begun, 1000);
+}
+
+// ---- whole runs
+
+class Watcher : public TuneObserver {
+ public:
+  void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record& last) override {
+    ++trials;
+    EXPECT_TRUE(programs.insert(cat(last.workload, last.program)).second) << "measured twice";
+    if (at_trial) at_trial(trials);
+  }
+  void on_message(const std::string& text) override { messages.push_back(text); }
+  i64 trials = 0;
+  std::function<void(i64)> at_trial;
+  std::set<std::string> programs;
+  std::vector<std::string> messages;
+};
+
+class Scale : public testing::Test {
+ protected:
+  Database database(const std::string& name) const {
+    auto opened = Database::open(directory_.path() + "/" + name, DatabaseMode::Write);
+    EXPECT_TRUE(opened) << opened.error();
+    return std::move(opened).operator*();
+  }
+  static TuneOptions options(i64 trials, TuneLimits limits = {}) {
+    return {.trials = trials, .seed = 1, .threads = 1, .rules = "cpu", .cost_model = "tree", .limits = limits};
+  }
+  TuneResult run(const std::vector<TuneTask>& tasks, const TuneOptions& options, Database& database) {
+    return tune(tasks, library_, options, database, &measurer_, watcher_, stop_);
+  }
+
+  const rules::Library library_ = rules::Library::built_in();
+  test::TemporaryDirectory directory_;
+  bench::SimulatedMeasurer measurer_;
+  Watcher watcher_;
+  std::atomic<bool> stop_{false};
+};
+
+std::size_t live_bytes() {
+  struct mallinfo2 heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
+// The heap while a kernel is measured and nothing is searched beside it (its target has two threads), over the second half of a run.
+class LevelMemory : public Scale {
+ protected:
+  double growth_of_a_trial(TuneLimits limits) {
+    constexpr i64 half = 320;
+    std::vector<TuneTask> tasks = {bench::simulated_large_task()};
+    tasks[0].target.threads = 2;
+    Database file = database(cat("level", limits.learned));
+    std::size_t middle = 0, end = 0;
+    watcher_ = {};
+    watcher_.at_trial = [&](i64 trials) {
+      if (trials == half) middle = live_bytes();
+      if (trials == 2 * half) end = live_bytes();
+    };
+    TuneResult result = run(tasks, options(2 * half, limits), file);
+    EXPECT_EQ(result.measured, 2 * half);
+    EXPECT_LE(result.most_learned, static_cast<i64>(std::min<std::size_t>(limits.learned, 2 * half)));
+    return (static_cast<double>(end) - static_cast<double>(middle)) / half;
+  }
+};
+
+TEST_F(LevelMemory, AnotherTrialCostsSomeHundredBytes) {
+  double bounded = growth_of_a_trial({.learned = 128, .learned_of_a_task = 16, .known_bytes = 4 << 20});
+  double free = growth_of_a_trial({});
+  std::printf("bytes of a trial: %.0f with small limits, %.0f where the run is below its limits\n", bounded, free);
+  EXPECT_LT(bounded, 1000);  // its program, its object code and its record's number; the test itself keeps 150
+  EXPECT_GT(free, 10 * 1000) << "else the limits are not what makes it level";
+}
+
+TEST_F(Scale, TasksAreOpenedLateAndEndedWhenTheyAreDone) {
+  constexpr int count = 12, most_open = 3;
+  std::vector<TuneTask> tasks = bench::simulated_tasks(count);
+  i64 largest = 0;
+  for (const TuneTask& task : tasks) {
+    i64 bytes = 0;
+    for (const Param& param : task.program.program.params) bytes += 4 * 3 * bytes_of(param.buffer);  // doubles and their variances at most
+    largest = std::max(largest, bytes);
+  }
+  watcher_.at_trial = [&](i64 trials) { EXPECT_LE(measurer_.begun(), 1 + trials) << "before its first trial"; };
+  Database file = database("many");
+  TuneResult result = run(tasks, options(24, {.learned = 200, .learned_of_a_task = 8, .open_bytes = most_open * largest}), file);
+  for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.problem.empty() && task.trials == 24) << task.name << " " << task.problem;
+  EXPECT_GT(measurer_.begun(), count) << "no task had to make room: the test tests nothing";
+  EXPECT_GE(measurer_.most_open(), static_cast<std::size_t>(most_open));
+  EXPECT_LT(measurer_.most_open(), static_cast<std::size_t>(count));
+  EXPECT_EQ(measurer_.open(), 0u);
+  EXPECT_LE(result.most_learned, 200);
+  EXPECT_GE(result.most_learned, 180);
+}
+
+// Without the limit each is begun once, and ended as soon as it has its trials: not at the end of the run.
+TEST_F(Scale, ATaskThatIsDoneIsEndedBeforeTheOthersAre) {
+  std::vector<TuneTask> tasks = bench::simulated_tasks(4);
+  std::size_t last_open = 9;
+  watcher_.at_trial = [&](i64) { last_open = measurer_.open(); };
+  Database file = database("few");
+  run(tasks, options(24), file);
+  EXPECT_EQ(measurer_.begun(), 4);
+  EXPECT_LE(last_open, 2u);
+  EXPECT_EQ(measurer_.open(), 0u);
+}
+
+TEST_F(Scale, OfManyRecordsAFewAreReadAndNoneIsMeasuredAgain) {
+  constexpr i64 stored = 2000;
+  std::vector<TuneTask> tasks = bench::simulated_tasks(2);
+  tasks[0] = bench::simulated_large_task();
+  tasks[1].name = "other";
+  Database file = database("records");
+  ASSERT_EQ(bench::store_simulated_records(file, {tasks[0]}, library_, stored), "");
+  std::set<std::string> programs;
+  double best = 1;
+  ASSERT_TRUE(file.visit({}, [&](Record& record) { programs.insert(record.program), best = std::min(best, record.seconds); }));
+  ASSERT_EQ(programs.size(), static_cast<std::size_t>(stored));
+  TuneOptions more = options(0, {.learned = 200});
+  more.more = 40;
+  TuneResult result = run(tasks, more, file);
+  EXPECT_EQ(result.traces_read, 100);
+  EXPECT_EQ(result.tasks[0].trials, stored + 40);
+  EXPECT_LE(result.tasks[0].best_seconds, best);
+  EXPECT_EQ(result.tasks[1].trials, 40);
+  std::size_t again = 0;
+  ASSERT_TRUE(file.visit({.after = stored}, [&](Record& record) { again += record.task == tasks[0].name && programs.count(record.program); }));
+  EXPECT_EQ(again, 0u);
+}
+
+// A task that has its trials costs its records only: no space is built, no worker has it, nothing is read of its traces.
+TEST_F(Scale, WhatIsDoneIsNotOpened) {
+  std::vector<TuneTask> tasks = bench::simulated_tasks(6);
+  Database file = database("done");
+  ASSERT_EQ(bench::store_simulated_records(file, {tasks.begin(), tasks.begin() + 5}, library_, 5 * 40), "");
+  TuneResult result = run(tasks, options(40), file);
+  EXPECT_EQ(result.measured, 40);
+  EXPECT_EQ(result.traces_read, 0);
+  EXPECT_EQ(measurer_.begun(), 1);
+  for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.trials == 40) << task.name;
+}
+
+TEST_F(Scale, ReadingRecordsHearsTheStop) {
+  std::vector<TuneTask> tasks = {bench::simulated_large_task()};
+  Database file = database("stopped");
+  ASSERT_EQ(bench::store_simulated_records(file, tasks, library_, 200), "");
+  i64 asked = 0, seen = 0;
+  ASSERT_TRUE(file.visit({.stop = [&] { return ++asked > 5; }}, [&](Record&) { ++seen; }));
+  EXPECT_EQ(seen, 5);
+  stop_ = true;
+  TuneResult result = run(tasks, options(1000), file);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.measured, 0);
+  EXPECT_EQ(result.tasks[0].trials, 0) << "records were read after the stop";
+  EXPECT_EQ(result.traces_read, 0);
+}
+
+}  // namespace
+}  // namespace tw
