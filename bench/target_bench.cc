@@ -57,9 +57,7 @@ class Side {
     BuiltKernel built = loadable(build_kernel(*program, task_->target, *compiler_), task_->target);
     if (!built.kernel) return built.problem;
     kernel_ = std::move(*built.kernel);
-    BuiltKernel reference = build_reference(task_->program.program, task_->target, *compiler_);
-    if (!reference.kernel) return reference.problem;
-    TaskStart begun = measurer_->begin_task(*reference.kernel, tolerance_of(task_->program.program), 1);
+    TaskStart begun = begin_judged_task(*measurer_, task_->program.program, task_->target, *compiler_, 1);
     handle_ = begun.task;
     return begun.error;
   }

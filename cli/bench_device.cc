@@ -11,14 +11,14 @@ std::optional<DeviceTimes> DeviceBench::measure(const TuneTask& task, const Kern
   const Program& program = task.program.program;
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
   if (!compiler) return fail(to_string(compiler.rejected()));
-  BuiltKernel reference = build_reference(program, task.target, *compiler), built = loadable({kernel, ""}, task.target);
-  if (!reference.kernel || !built.kernel) return fail(reference.problem + built.problem);
+  BuiltKernel built = loadable({kernel, ""}, task.target);
+  if (!built.kernel) return fail(built.problem);
   if (target_ != to_string(task.target)) {
     worker_ = {};  // first: a device may take one process at a time
     worker_ = start_worker(worker_options(task.target)), target_ = to_string(task.target);
   }
   if (!worker_.measurer) return fail(worker_.error);
-  TaskStart start = worker_.measurer->begin_task(*reference.kernel, tolerance_of(program), 1);
+  TaskStart start = begin_judged_task(*worker_.measurer, program, task.target, *compiler, 1);
   if (start.task < 0) return fail(start.error);
   MeasureOptions options{.timeout_seconds = 20, .pairs = samples, .max_pairs = 2 * samples, .budget_seconds = 5, .cold_samples = kColdSamples};
   MeasureResult measured = worker_.measurer->measure(start.task, *built.kernel, options);

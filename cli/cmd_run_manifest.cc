@@ -52,11 +52,8 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
     return say(cat(finalist.task, ": the trace file is not for the workload of the manifest")), nullptr;
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_of(file)));
   if (!compiler) return say(to_string(compiler.rejected())), nullptr;
-  BuiltKernel reference = build_reference(program, target_of(file), *compiler);
-  if (!reference.kernel)
-    return say(cat(finalist.task, ": the reference cannot be compiled: ", reference.problem)), nullptr;
-  TaskStart start = measurer.begin_task(*reference.kernel, tolerance_of(program), finalist.seed);
-  if (start.task < 0) say(cat(finalist.task, ": the reference cannot be run: ", start.error));
+  TaskStart start = begin_judged_task(measurer, program, target_of(file), *compiler, finalist.seed);
+  if (start.task < 0) say(cat(finalist.task, ": ", start.error));
   at->second.start = start;
   at->second.least_flops = least_flops(program);
   at->second.text = workload_text(program);
@@ -86,7 +83,7 @@ MeasureResult not_begun(const TaskStart& start) {
   MeasureResult out;
   out.status = start.status;
   out.was_tried = true;
-  out.message = cat("the reference cannot be run: ", start.error);
+  out.message = start.error;
   return out;
 }
 

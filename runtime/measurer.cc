@@ -1,6 +1,7 @@
 #include "runtime/measurer.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -19,8 +20,10 @@
 #include <vector>
 
 #include "dsl/base/check.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
+#include "runtime/machine_memory.h"
 #include "runtime/worker_protocol.h"
 
 namespace tw {
@@ -131,20 +134,23 @@ class WorkerMeasurer final : public Measurer {
   // Starts the worker if there is none, with all open tasks but `except`. It may be killed while it
   // starts, too: some attempts.
   bool ensure_worker(std::string& error, int except = -1) {
-    for (int attempt = 0; attempt < kStartAttempts && !worker_; ++attempt) start(error, except);
+    is_given_up_ = was_stopped_ = false;
+    for (int attempt = 0; attempt < kStartAttempts && !worker_ && !is_given_up_; ++attempt) start(error, except);
     return worker_.has_value();
   }
 
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
-    int id = next_task_++, attempt = 0;
-    tasks_[id].begin = {id, reference, tolerance, seed};
-    TaskStart started;
-    do {
-      if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
-    } while (!worker_ && ++attempt < kStartAttempts);
-    if (started.task < 0) tasks_.erase(id);
-    return started;
+    return begin({0, reference, tolerance, seed, {}});
   }
+
+  bool takes_samples() const override { return true; }
+  TaskStart begin_sampled_task(const SampledReference& reference, Tolerance tolerance, u64 seed) override {
+    BeginTaskMessage message{0, {}, tolerance, seed, reference.samples};
+    message.reference.manifest.run = reference.arguments;
+    return begin(std::move(message));
+  }
+
+  void stop_when(std::function<bool()> is_wanted) override { is_stop_wanted_ = std::move(is_wanted); }
 
   void end_task(int task) override {
     if (tasks_.erase(task) == 0 || !worker_) return;
@@ -156,6 +162,7 @@ class WorkerMeasurer final : public Measurer {
     TW_CHECK(found != tasks_.end(), "measure for a task that is not open");
     MeasureResult result;
     result.was_tried = ensure_worker(result.message);
+    result.was_stopped = was_stopped_;
     if (!result.was_tried) return result;
     OpenTask& open = found->second;
     MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0};
@@ -173,18 +180,9 @@ class WorkerMeasurer final : public Measurer {
     // Load, check, timing (three attempts), second check.
     double limit = (options_.device < 0 ? 30 : 150) + 40 * options.timeout_seconds;
     bool good =
-        exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit) &&
+        exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit, kStopSeconds) &&
         decode(payload, result);
-    if (!good) {
-      int signal = options_.device >= 0 ? worker_->ending_signal() : 0;
-      worker_.reset();
-      result = {};
-      result.message = "the worker process was lost during this measurement";
-      if (signal != 0) {
-        result.status = MeasureStatus::Crash;
-        result.message = cat("the worker of the device died of signal ", signal, " (", strsignal(signal), ")");
-      }
-    }
+    if (!good) result = lost_in_measurement();
     // After a hang the worker of a device has ended itself; after a fault, or where it takes no data, its context is good for nothing.
     bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash || result.status == MeasureStatus::WorkerLost;
     if (options_.device >= 0 && is_spoilt) worker_.reset();
@@ -203,9 +201,42 @@ class WorkerMeasurer final : public Measurer {
     double incumbent_seconds = 0;  // smallest so far
   };
 
+  TaskStart begin(BeginTaskMessage message) {
+    int id = next_task_++, attempt = 0;
+    message.task = id;
+    tasks_[id].begin = std::move(message);
+    TaskStart started;
+    do {
+      if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+    } while (!worker_ && !is_given_up_ && ++attempt < kStartAttempts);
+    started.was_stopped = was_stopped_;
+    if (started.task < 0) tasks_.erase(id);
+    return started;
+  }
+
+  MeasureResult lost_in_measurement() {
+    MeasureResult result;
+    int signal = was_stopped_ ? 0 : worker_->ending_signal();
+    result.was_stopped = was_stopped_;
+    result.message = "the worker process was lost during this measurement";
+    if (was_killed_for_memory(signal)) {
+      result.status = MeasureStatus::OutOfMemory;
+      result.message = cat(kKilledForMemory, " during this measurement");
+    } else if (options_.device >= 0 && signal != 0) {
+      result.status = MeasureStatus::Crash;
+      result.message = cat("the worker of the device died of signal ", signal, " (", strsignal(signal), ")");
+    }
+    worker_.reset();
+    return result;
+  }
+
+  // By the system, not by somebody who wants it gone: then the same would come of trying again.
+  bool was_killed_for_memory(int signal) const { return signal == SIGKILL && processes_killed_for_memory() > killed_before_; }
+
   void start(std::string& error, int except) {
     error.clear();
-    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.reference_timeout_seconds};
+    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.data_bytes, options_.reference_timeout_seconds};
+    if (hello.data_bytes == 0) hello.data_bytes = free_memory_bytes() / 10 * 9;
     {
       AllCores affinity(cores_);
       worker_.emplace(executable_, hello, error);
@@ -218,11 +249,28 @@ class WorkerMeasurer final : public Measurer {
     if (!error.empty()) worker_.reset();
   }
 
+  // `stop_seconds`: so long it is waited for the answer once nobody wants it any more.
   bool exchange(MessageKind kind, const std::string& request, MessageKind wanted,
-                std::string& answer, double limit_seconds) {
+                std::string& answer, double limit_seconds, double stop_seconds) {
     MessageKind got{};
-    return send_frame(worker_->socket(), kind, request) &&
+    killed_before_ = processes_killed_for_memory();
+    return send_frame(worker_->socket(), kind, request) && wait_for_answer(limit_seconds, stop_seconds) &&
            receive_frame(worker_->socket(), got, answer, limit_seconds) && got == wanted;
+  }
+
+  bool wait_for_answer(double limit_seconds, double stop_seconds) {
+    constexpr int kAskMilliseconds = 50;
+    double begin = seconds_now(), stopped = 0;
+    was_stopped_ = false;
+    for (;;) {
+      pollfd waiting{worker_->socket(), POLLIN, 0};
+      int ready = poll(&waiting, 1, kAskMilliseconds);
+      if (ready > 0 || (ready < 0 && errno != EINTR)) return ready > 0;
+      double now = seconds_now();
+      if (stopped == 0 && is_stop_wanted_ && is_stop_wanted_()) stopped = now;
+      was_stopped_ = stopped > 0 && now - stopped >= stop_seconds;
+      if (was_stopped_ || now - begin > limit_seconds) return false;
+    }
   }
 
   TaskStart send_task(const BeginTaskMessage& message) {
@@ -230,14 +278,19 @@ class WorkerMeasurer final : public Measurer {
     TaskStart started;
     double limit = 60 + 2 * options_.reference_timeout_seconds;  // on two sets of data
     bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload,
-                         limit) &&
+                         limit, 0) &&
                 decode(payload, started);
     if (good) return started;
+    bool is_for_memory = !was_stopped_ && was_killed_for_memory(worker_->ending_signal());
+    is_given_up_ = was_stopped_ || is_for_memory;
     worker_.reset();
+    if (is_for_memory) return {.status = MeasureStatus::OutOfMemory, .error = cat(kKilledForMemory, " while it ran the reference")};
     return {.error = "the worker process was lost while it ran the reference"};
   }
 
   static constexpr int kStartAttempts = 3;
+  static constexpr double kStopSeconds = 0.5;
+  static constexpr const char* kKilledForMemory = "the system killed the worker for want of memory";
 
   std::string executable_;
   WorkerOptions options_;
@@ -245,6 +298,10 @@ class WorkerMeasurer final : public Measurer {
   std::optional<WorkerProcess> worker_;
   std::map<int, OpenTask> tasks_;
   int next_task_ = 0;
+  std::function<bool()> is_stop_wanted_;
+  bool was_stopped_ = false;  // the last exchange
+  bool is_given_up_ = false;  // a new worker would fare no better
+  i64 killed_before_ = 0;     // processes_killed_for_memory
 };
 
 }  // namespace
@@ -310,6 +367,12 @@ DeviceList list_devices(const WorkerOptions& options) {
   DeviceList out;
   out.devices = ask_worker(options, "--list", out.error);
   return out;
+}
+
+i64 device_memory_bytes(const WorkerOptions& options) {
+  std::string error;
+  std::vector<std::string> lines = ask_worker(options, cat("--memory ", options.device), error);
+  return lines.empty() ? 0 : std::atoll(lines.back().c_str());  // drivers may print before
 }
 
 DeviceBinary make_device_binary(const WorkerOptions& options, const std::string& source) {

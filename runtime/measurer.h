@@ -3,6 +3,8 @@
 // or deceive the caller: whatever a kernel does is a MeasureResult. It does not compile, does not
 // choose and does not store.
 #pragma once
+#include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +51,9 @@ struct MeasureOptions {
   // > 0: a kernel whose first checked call takes longer is timed by that call alone, and its result
   // compared once. For our own untuned program; a candidate could cheat.
   double single_call_seconds = 0;
+  // > 0: a kernel whose two checked calls both take longer is timed by these, which have different data and are
+  // compared: minutes of repetition would say little more of calls that long.
+  double checked_call_seconds = 0;
 
   // How the time is taken: see runtime/worker/sampling.h. A pair is one sample of the candidate and
   // one of the incumbent; a sample repeats the kernel for sample_seconds, or calls it once.
@@ -86,6 +91,23 @@ struct MeasureResult {
   // data through the caches.
   double cold_seconds = 0;
   double spent_seconds = 0;  // wall time of the whole measurement
+  bool was_stopped = false;  // Measurer::stop_when ended it: nothing is known of the kernel
+};
+
+inline constexpr int kSets = 2;  // sets of random inputs, for each task
+
+// What is expected of some elements of an output.
+struct OutputSample {
+  std::string name;
+  i64 count = 0;  // of all elements of the output
+  std::vector<i64> positions;  // row-major
+  std::vector<double> expected, variances;  // one for each; variances: none where rounding changes nothing
+};
+
+// In place of a reference kernel, where all results would take too long to compute.
+struct SampledReference {
+  std::vector<KernelArgument> arguments;  // inputs, constants and outputs of the workload
+  std::array<std::vector<OutputSample>, kSets> samples;  // of each set, one for each output
 };
 
 // A workload with its data and reference outputs, held by the worker.
@@ -94,6 +116,7 @@ struct TaskStart {
   MeasureStatus status = MeasureStatus::WorkerLost;  // what became of the reference: Ok with a task
   std::string error;             // why it failed; one sentence
   double reference_seconds = 0;  // one call of the reference
+  bool was_stopped = false;      // Measurer::stop_when ended it
 };
 
 // The wall between the search and processes, clocks and devices; tests of the search use a fake
@@ -106,10 +129,20 @@ class Measurer {
   // have the same inputs, constants and outputs by name; outputs may have another element type.
   // Tasks may be begun while others are open; each keeps its data in the worker's memory.
   virtual TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) = 0;
+  // The same with a sample for a reference, if takes_samples(): kernels are compared at its positions only, and must have written something
+  // everywhere (see Task::check). The sample must be that of the data that `seed` gives.
+  virtual bool takes_samples() const { return false; }
+  virtual TaskStart begin_sampled_task(const SampledReference& reference, Tolerance tolerance, u64 seed) {
+    (void)reference, (void)tolerance, (void)seed;
+    return {.error = "this measurer takes no samples"};
+  }
   virtual void end_task(int task) = 0;
   // Runs, checks and times one kernel.
   virtual MeasureResult measure(int task, const Kernel& candidate,
                                 const MeasureOptions& options) = 0;
+  // Asked while one of these waits for an answer: as soon as it is true, a task is not begun, and within half a second, so
+  // that short kernels are measured to their end, a measurement is given up.
+  virtual void stop_when(std::function<bool()> is_wanted) { (void)is_wanted; }
 };
 
 struct WorkerOptions {
@@ -125,6 +158,8 @@ struct WorkerOptions {
   int core = -1;
   // For the buffers of one measurement, and for address space beyond what the worker has.
   i64 memory_bytes = i64{8} << 30;
+  // For the data of all open tasks together (inputs, results, references); 0 = nine tenths of what is free when the worker starts.
+  i64 data_bytes = 0;
   double reference_timeout_seconds = 120;
 };
 
@@ -141,6 +176,8 @@ struct DeviceList {
   std::string error;
 };
 DeviceList list_devices(const WorkerOptions& options);
+// The bytes of memory that options.device has, asked in the same way; 0 if nobody says.
+i64 device_memory_bytes(const WorkerOptions& options);
 // What the driver of a device makes of source text (backends/device.h), asked in the same way: `error` says why it is empty.
 struct DeviceBinary {
   std::string bytes, device, driver;

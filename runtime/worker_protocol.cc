@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -30,6 +31,11 @@ struct Writer {
     number<u64>(values.size());
     for (const T& value : values) each(*this, value);
   }
+  template <class T>
+  void array(const std::vector<T>& values) {
+    number<u64>(values.size());
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
 };
 
 struct Reader {
@@ -55,6 +61,15 @@ struct Reader {
     if (count > bytes.size()) return fail();  // every element takes at least a byte
     values.clear();
     for (u64 i = 0; i < count && good; ++i) each(*this, values.emplace_back());
+  }
+  template <class T>
+  void array(std::vector<T>& values) {
+    u64 count = 0;
+    number(count);
+    if (count > bytes.size() / sizeof(T)) return fail();
+    values.resize(count);
+    std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+    bytes.remove_prefix(count * sizeof(T));
   }
   void fail() {
     good = false;
@@ -96,6 +111,14 @@ auto visit_bytes = [](auto& archive, auto& array) {
   archive.text(array.bytes);
 };
 
+auto visit_sample = [](auto& archive, auto& sample) {
+  archive.text(sample.name);
+  archive.number(sample.count);
+  archive.array(sample.positions);
+  archive.array(sample.expected);
+  archive.array(sample.variances);
+};
+
 // The fields of each message; `M` is the message, const when it is written.
 template <class Archive, class M>
 void visit(Archive& archive, M& m) {
@@ -103,17 +126,18 @@ void visit(Archive& archive, M& m) {
   if constexpr (std::is_same_v<Message, int>) {
     archive.number(m);
   } else if constexpr (std::is_same_v<Message, HelloMessage>) {
-    numbers(archive, m.core, m.device, m.memory_bytes, m.reference_timeout_seconds);
+    numbers(archive, m.core, m.device, m.memory_bytes, m.data_bytes, m.reference_timeout_seconds);
   } else if constexpr (std::is_same_v<Message, BeginTaskMessage>) {
     archive.number(m.task);
     visit_kernel(archive, m.reference);
     numbers(archive, m.tolerance.absolute, m.tolerance.relative, m.seed);
+    for (auto& set : m.samples) archive.list(set, visit_sample);
   } else if constexpr (std::is_same_v<Message, MeasureMessage>) {
     auto& o = m.options;
     archive.number(m.task);
     visit_kernel(archive, m.candidate);
     numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds,
-            o.single_call_seconds, o.sample_seconds,
+            o.single_call_seconds, o.checked_call_seconds, o.sample_seconds,
             o.first_pairs, o.pairs, o.max_pairs, o.drop_ratio, o.close_ratio, o.precision,
             o.budget_seconds, o.cold_samples, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
@@ -175,7 +199,18 @@ bool is_valid(const Kernel& kernel) {
 }
 bool is_valid(int) { return true; }
 bool is_valid(const HelloMessage&) { return true; }
-bool is_valid(const BeginTaskMessage& message) { return is_valid(message.reference); }
+bool is_valid(const OutputSample& sample) {
+  std::size_t size = sample.positions.size();
+  auto is_inside = [&](i64 position) { return position >= 0 && position < sample.count; };
+  return sample.expected.size() == size && (sample.variances.empty() || sample.variances.size() == size) &&
+         std::all_of(sample.positions.begin(), sample.positions.end(), is_inside);
+}
+bool is_valid(const BeginTaskMessage& message) {
+  auto are_good = [](const std::vector<OutputSample>& samples) {
+    return std::all_of(samples.begin(), samples.end(), [](const OutputSample& sample) { return is_valid(sample); });
+  };
+  return is_valid(message.reference) && std::all_of(message.samples.begin(), message.samples.end(), are_good);
+}
 bool is_valid(MeasureStatus status) { return static_cast<int>(status) < kMeasureStatuses; }
 bool is_valid(const TaskStart& message) { return is_valid(message.status); }
 bool is_valid(const MeasureResult& message) { return is_valid(message.status); }

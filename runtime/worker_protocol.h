@@ -2,6 +2,7 @@
 // followed by the encoded message. Both ends are the same build on the same machine, so numbers
 // travel as they lie in memory; the reader still trusts no length.
 #pragma once
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,16 +36,17 @@ struct FrameHeader {
 // Tuner to worker, first of all; no answer.
 struct HelloMessage {
   int core = -1, device = -1;
-  i64 memory_bytes = 0;
+  i64 memory_bytes = 0, data_bytes = 0;
   double reference_timeout_seconds = 0;
 };
 
 // Answered by TaskStarted with a TaskStart whose `task` is this `task`, or -1 with a status that says why.
 struct BeginTaskMessage {
   int task = 0;
-  Kernel reference;
+  Kernel reference;  // without code, if there are samples
   Tolerance tolerance;
   u64 seed = 0;
+  std::array<std::vector<OutputSample>, kSets> samples;
 };
 
 // Answered by Measured with a MeasureResult. The worker remembers one incumbent per task.
@@ -102,6 +104,8 @@ int serve_requests(int socket, Server& server) {
                 : kind == MessageKind::BeginTask ? hand(BeginTaskMessage{}, &Server::begin_task)
                 : kind == MessageKind::EndTask   ? hand(int{}, &Server::end_task)
                                                  : kind == MessageKind::Measure && hand(MeasureMessage{}, &Server::measure);
+    // A child has a copy of what is left in memory: samples are none of its business.
+    explicit_bzero(payload.data(), payload.size());
     if (!good) return 1;
   }
   return 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "backends/kernel_abi.h"
 #include "dsl/base/text.h"
@@ -23,12 +24,26 @@ bool all_are(const char* begin, const char* end, u8 byte) {
   return std::all_of(begin, end, [&](char c) { return static_cast<u8>(c) == byte; });
 }
 
+i64 memory_limit = std::numeric_limits<i64>::max(), memory_taken = 0;
+
+bool take_memory(i64 bytes) {
+  if (bytes > memory_limit - memory_taken) return false;
+  memory_taken += bytes;
+  return true;
+}
+
 }  // namespace
 
+void limit_memory(i64 bytes) { memory_limit = bytes; }
+
 PrivateMemory::PrivateMemory(i64 bytes) : bytes_(bytes) {
+  if (!take_memory(bytes)) return;
   std::size_t size = static_cast<std::size_t>(std::max<i64>(bytes, 1));
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;
+  if (memory == MAP_FAILED) {
+    memory_taken -= bytes;
+    return;
+  }
   madvise(memory, size, MADV_DONTFORK);
   data_ = static_cast<char*>(memory);
 }
@@ -40,7 +55,9 @@ PrivateMemory& PrivateMemory::operator=(PrivateMemory&& other) noexcept {
 }
 
 PrivateMemory::~PrivateMemory() {
-  if (data_) munmap(data_, static_cast<std::size_t>(std::max<i64>(bytes_, 1)));
+  if (!data_) return;
+  munmap(data_, static_cast<std::size_t>(std::max<i64>(bytes_, 1)));
+  memory_taken -= bytes_;
 }
 
 GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
@@ -49,6 +66,8 @@ GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
       page_bytes_(round_up(std::max<i64>(bytes, 1), kPage)),
       use_(use) {
   offset_ = edge == Edge::End ? page_bytes_ - round_up(bytes, TW_ALIGNMENT) : 0;
+  has_memory_ = take_memory(page_bytes_);
+  if (!has_memory_) return;
   int file = memfd_create("buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return;
   if (ftruncate(file, page_bytes_) == 0) {
@@ -77,6 +96,7 @@ GuardedBuffer::View GuardedBuffer::map(int file, int protection) {
 }
 
 GuardedBuffer::~GuardedBuffer() {
+  if (has_memory_) memory_taken -= page_bytes_;
   std::size_t all = static_cast<std::size_t>(page_bytes_ + 2 * kGuardBytes);
   if (kernel_.pages && kernel_.pages != writable_.pages) munmap(kernel_.pages - kGuardBytes, all);
   if (writable_.pages) munmap(writable_.pages - kGuardBytes, all);

@@ -34,7 +34,7 @@ struct ChildReport {
   // Where the code of the candidate was loaded.
   u64 code_begin = 0, code_end = 0, data_end = 0;
   double prepack_seconds = 0;          // smallest of all
-  double call_seconds[kLayouts] = {};  // of the last checked call in each layout
+  double call_seconds[kLayouts] = {}, pack_seconds[kLayouts] = {};  // of the last checked call in each layout and its prepack
   bool only_one_call = false;          // the first one took longer than single_call_seconds
   SampleLog log;
 };

@@ -135,11 +135,50 @@ void inspect(const Block& block, i64 begin, Comparison& out) {
 
 }  // namespace
 
-void fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data) {
+bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data, const std::function<bool()>& stop) {
   u64 label = 0;  // std::hash is another one in each library
   for (char c : name) label = mix64(label ^ static_cast<unsigned char>(c));
   Rng rng(seed, label, static_cast<u64>(set));
-  kRows[static_cast<int>(type)].fill(rng, count, data);
+  constexpr i64 kPiece = 1 << 18;
+  for (i64 begin = 0; begin < count; begin += kPiece) {
+    if (stop && stop()) return false;
+    kRows[static_cast<int>(type)].fill(rng, std::min(kPiece, count - begin), data + begin * bytes_of(type));
+  }
+  return true;
+}
+
+std::string gather(const Elements& all, std::span<const i64> positions) {
+  auto size = static_cast<std::size_t>(bytes_of(all.type));
+  std::string out;
+  out.reserve(positions.size() * size);
+  for (i64 position : positions) out.append(all.data + position * bytes_of(all.type), size);
+  return out;
+}
+
+i64 find_filled(const Elements& all, u8 byte) {
+  i64 size = bytes_of(all.type), bytes = all.count * size;
+  // Long runs of it are rare, so the search for its first byte takes the time.
+  for (i64 at = 0; at < bytes;) {
+    const void* found = std::memchr(all.data + at, byte, static_cast<std::size_t>(bytes - at));
+    if (!found) return -1;
+    i64 element = (static_cast<const char*>(found) - all.data) / size;
+    const char* begin = all.data + element * size;
+    if (std::all_of(begin, begin + size, [&](char c) { return static_cast<u8>(c) == byte; })) return element;
+    at = (element + 1) * size;
+  }
+  return -1;
+}
+
+i64 find_not_a_number(const Elements& all) {
+  if (!is_float(all.type)) return -1;
+  double values[kBlock];
+  for (i64 begin = 0; begin < all.count; begin += kBlock) {
+    i64 count = std::min(kBlock, all.count - begin);
+    kRows[static_cast<int>(all.type)].read(all.data, begin, count, values);
+    auto found = std::find_if(values, values + count, [](double value) { return std::isnan(value); });
+    if (found != values + count) return begin + (found - values);
+  }
+  return -1;
 }
 
 Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance, const double* variances) {

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -99,9 +100,14 @@ int create_landlock() {
   return -1;
 }
 
+// Where `ulimit` allows less, that is the limit.
 bool set_limit(int resource, u64 limit) {
-  rlimit value{limit, limit};
-  return setrlimit(static_cast<__rlimit_resource_t>(resource), &value) == 0;
+  auto which = static_cast<__rlimit_resource_t>(resource);
+  rlimit value{};
+  if (getrlimit(which, &value) != 0) return false;
+  limit = std::min<u64>(limit, value.rlim_max);
+  value = {limit, limit};
+  return setrlimit(which, &value) == 0;
 }
 
 u64 address_space_bytes() {

@@ -1,6 +1,7 @@
 #include "runtime/worker/server.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -45,6 +46,7 @@ int Server::serve() {
 bool Server::hello(HelloMessage& message) {
   worker_.cpus = usable_cpus(message.core);
   worker_.memory_bytes = message.memory_bytes;
+  limit_memory(message.data_bytes);
   worker_.reference_timeout_seconds = message.reference_timeout_seconds;
   worker_.schedstat = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
   // Beside the child, so that handing over does not need a second CPU: the tuner compiles on the
@@ -60,8 +62,12 @@ bool Server::hello(HelloMessage& message) {
 bool Server::begin_task(BeginTaskMessage& message) {
   TaskStart started;
   TaskFailure failure;
-  auto task = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, failure);
-  if (failure.status == MeasureStatus::Ok)
+  auto is_tuner_gone = [this] {
+    pollfd tuner{worker_.tuner, POLLRDHUP, 0};
+    return poll(&tuner, 1, 0) > 0 && (tuner.revents & (POLLRDHUP | POLLHUP)) != 0;
+  };
+  auto task = std::make_unique<Task>(message, is_tuner_gone, failure);
+  if (failure.status == MeasureStatus::Ok && !task->is_sampled())
     failure = run_reference(worker_, *task, message.reference, started.reference_seconds);
   started.status = failure.status, started.error = failure.message;
   if (started.status == MeasureStatus::Ok) {

@@ -36,17 +36,23 @@ GuardedBuffer* add_buffer(BufferList& list, const std::string& name, i64 bytes, 
 
 }  // namespace
 
-Task::Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, TaskFailure& failure)
-    : tolerance_(tolerance) {
+Task::Task(BeginTaskMessage& message, const std::function<bool()>& stop, TaskFailure& failure)
+    : tolerance_(message.tolerance), is_sampled_(!message.samples[0].empty()) {
+  const KernelManifest& reference = message.reference.manifest;
   for (const auto* list : {&reference.run, &reference.prepack}) {
     for (const KernelArgument& argument : *list) {
-      if (is_data(argument) && !draw_input(argument, seed, failure)) return;
+      if (is_data(argument) && !draw_input(argument, message.seed, stop, failure)) return;
+    }
+  }
+  for (int set = 0; set < kSets; ++set) {
+    for (OutputSample& sample : message.samples[set]) {
+      if (!keep_sample(sets_[set], sample, failure)) return;
     }
   }
   for (int layout = 0; layout < kLayouts; ++layout) place(layout, layout);
 }
 
-bool Task::draw_input(const KernelArgument& argument, u64 seed, TaskFailure& failure) {
+bool Task::draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop, TaskFailure& failure) {
   if (sets_[0].inputs.count(argument.name)) return true;
   i64 count = argument.bytes / bytes_of(argument.dtype);
   for (int set = 0; set < kSets; ++set) {
@@ -55,7 +61,10 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, TaskFailure& fai
       failure = no_memory_for(argument.name, argument.bytes);
       return false;
     }
-    fill_input(seed, argument.name, set, argument.dtype, count, data.data());
+    if (!fill_input(seed, argument.name, set, argument.dtype, count, data.data(), stop)) {
+      failure = {MeasureStatus::WorkerLost, "the tuner is gone"};
+      return false;
+    }
     sets_[set].inputs[argument.name] = std::move(data);
   }
   for (int layout = 0; layout < kLayouts; ++layout) {
@@ -154,12 +163,47 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailu
     std::memcpy(data.data(), find(layout, argument)->kernel_view(),
                 static_cast<std::size_t>(argument.bytes));
     set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype),
-                                  std::move(data)};
+                                  std::move(data), {}};
   }
   return true;
 }
 
-std::string Task::check(int layout, const KernelManifest& kernel, double& max_error) const {
+namespace {
+
+// Moves numbers to where a child does not have them.
+template <class T>
+bool hide(std::vector<T>& numbers, PrivateMemory& out) {
+  auto bytes = static_cast<i64>(numbers.size() * sizeof(T));
+  out = PrivateMemory(bytes);
+  if (!out.data()) return false;
+  std::memcpy(out.data(), numbers.data(), static_cast<std::size_t>(bytes));
+  explicit_bzero(numbers.data(), static_cast<std::size_t>(bytes));
+  return true;
+}
+
+// An element that was not computed; -1: none is known. In floats 0xff is no number, as is what comes of other memory that was not written; in integers it
+// is -1. Other bytes are unlikely enough as values of wide types only.
+i64 find_not_computed(const Elements& all, u8 poison, bool has_numbers_only) {
+  i64 found = poison != 0xff && bytes_of(all.type) >= 4 ? find_filled(all, poison) : -1;
+  return found < 0 && has_numbers_only ? find_not_a_number(all) : found;
+}
+
+}  // namespace
+
+bool Task::keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure) {
+  Output& out = set.outputs[sample.name];
+  out.dtype = DType::F64, out.count = sample.count;
+  bool good = hide(sample.positions, out.positions) && hide(sample.expected, out.data);
+  if (good && !sample.variances.empty()) {
+    Output& variances = set.outputs[sample.name + std::string(kVarianceSuffix)];
+    variances.dtype = DType::F64, variances.count = sample.count;
+    good = hide(sample.variances, variances.data);
+  }
+  if (!good) failure = no_memory_for(sample.name, static_cast<i64>(sample.expected.size() * sizeof(double)));
+  return good;
+}
+
+std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const {
   const DataSet& set = sets_[layouts_[layout].set];
   std::size_t compared = 0;
   for (const KernelArgument& argument : kernel.run) {
@@ -174,12 +218,23 @@ std::string Task::check(int layout, const KernelManifest& kernel, double& max_er
     ++compared;
     if (variances != set.outputs.end()) ++compared;
     Elements actual{find(layout, argument)->kernel_view(), argument.dtype, count};
+    std::span<const i64> sampled = expected->second.sampled();
+    std::string picked;
+    if (!sampled.empty()) {
+      bool has_numbers_only = find_not_a_number({expected->second.data.data(), DType::F64, static_cast<i64>(sampled.size())}) < 0;
+      i64 missing = find_not_computed(actual, poison, has_numbers_only);
+      if (missing >= 0) return cat("output `", argument.name, "`: ", position_text(argument.shape, missing), " was not written, or is no number");
+      picked = gather(actual, sampled);
+      actual = {picked.data(), argument.dtype, static_cast<i64>(sampled.size())};
+    }
     Comparison found =
-        compare(actual, {expected->second.data.data(), expected->second.dtype, count}, tolerance_,
+        compare(actual, {expected->second.data.data(), expected->second.dtype, actual.count}, tolerance_,
                 variances == set.outputs.end() ? nullptr : reinterpret_cast<const double*>(variances->second.data.data()));
     max_error = std::max(max_error, found.max_error);
     if (found.is_right()) continue;
-    return cat("output `", argument.name, "`: ", difference_text(found, count, position_text(argument.shape, found.first)));
+    i64 first = sampled.empty() || found.first < 0 ? found.first : sampled[static_cast<std::size_t>(found.first)];
+    return cat("output `", argument.name, "`: ", difference_text(found, actual.count, position_text(argument.shape, first)),
+               sampled.empty() ? "" : " (of a sample)");
   }
   return compared == set.outputs.size()
              ? ""

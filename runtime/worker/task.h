@@ -1,9 +1,12 @@
 // Task: the data of one workload in the worker: two sets of random inputs with the reference's
 // outputs, and two layouts of buffers to run kernels in. The sets are in private memory, which a
-// child does not have; a layout holds a copy of one of them at a time.
+// child does not have; a layout holds a copy of one of them at a time. Where a whole reference would take too long, a set has some
+// elements of each output instead, at places that a kernel cannot know.
 #pragma once
 #include <array>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "runtime/worker/buffers.h"
@@ -11,8 +14,6 @@
 #include "runtime/worker_protocol.h"
 
 namespace tw {
-
-inline constexpr int kSets = 2;
 
 // Why a task or a kernel's buffers could not be made: OutOfMemory, or what is wrong with the kernel. Ok: they could.
 struct TaskFailure {
@@ -22,8 +23,10 @@ struct TaskFailure {
 
 class Task {
  public:
-  // Draws the inputs. On failure `failure` says why.
-  Task(const KernelManifest& reference, Tolerance tolerance, u64 seed, TaskFailure& failure);
+  // Draws the inputs, until `stop` says true. On failure `failure` says why. Samples are taken out of the message.
+  Task(BeginTaskMessage& message, const std::function<bool()>& stop, TaskFailure& failure);
+  // Then it needs no reference results.
+  bool is_sampled() const { return is_sampled_; }
 
   // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`;
   // outputs are shared by all kernels with the same ones. False: `failure` names the argument that
@@ -41,17 +44,24 @@ class Task {
   // Keeps the outputs that the reference has left in the layout as those of the set that it holds.
   bool keep_reference(int layout, const KernelManifest& reference, TaskFailure& failure);
   // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence;
-  // raises max_error.
-  std::string check(int layout, const KernelManifest& kernel, double& max_error) const;
+  // raises max_error. Where there is a sample, all other elements are only looked at for what no kernel computes: `poison`, the byte that outputs were
+  // filled with, and, if the sample has none, NaNs.
+  std::string check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const;
 
+  // The task's own buffer of an input, constant or output; null: there is none yet.
+  GuardedBuffer* find(int layout, const KernelArgument& argument) const;
   // Every buffer of a layout that kernels share.
   const BufferList& buffers(int layout) const { return layouts_[layout].buffers; }
 
  private:
   struct Output {
     DType dtype;
-    i64 count;
+    i64 count;  // of the whole output
     PrivateMemory data;
+    PrivateMemory positions;  // of the elements in `data`, i64; empty: all
+    std::span<const i64> sampled() const {
+      return {reinterpret_cast<const i64*>(positions.data()), static_cast<std::size_t>(positions.bytes()) / sizeof(i64)};
+    }
   };
   struct DataSet {
     std::map<std::string, PrivateMemory> inputs;
@@ -61,12 +71,13 @@ class Task {
     BufferList buffers;
     int set = -1;
   };
-  GuardedBuffer* find(int layout, const KernelArgument& argument) const;
-  bool draw_input(const KernelArgument& argument, u64 seed, TaskFailure& failure);
+  bool draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop, TaskFailure& failure);
+  bool keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure);
   GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own,
                             TaskFailure& failure);
 
   Tolerance tolerance_;
+  bool is_sampled_ = false;
   std::array<DataSet, kSets> sets_;
   std::array<Layout, kLayouts> layouts_;
 };

@@ -66,14 +66,31 @@ bool fail_run(MeasureResult& result, int code) {
 
 }  // namespace
 
-DeviceTask::DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds,
+DeviceTask::DeviceTask(DeviceWorker& worker, BeginTaskMessage& message, double& reference_seconds,
                        TaskFailure& failure)
     : worker_(worker) {
-  data_ = std::make_unique<Task>(message.reference.manifest, message.tolerance, message.seed, failure);
-  if (failure.status == MeasureStatus::Ok) failure = run_reference(message.reference, reference_seconds);
+  data_ = std::make_unique<Task>(message, [] { return false; }, failure);
+  if (failure.status == MeasureStatus::Ok) failure = bring_inputs(message.reference.manifest);
+  if (failure.status == MeasureStatus::Ok && !data_->is_sampled()) failure = run_reference(message.reference, reference_seconds);
 }
 
-// Our own code for a program without a schedule: run in this process. Layout i holds set i from here on.
+// Layout i holds set i from here on.
+TaskFailure DeviceTask::bring_inputs(const KernelManifest& reference) {
+  for (int layout = 0; layout < kLayouts; ++layout) {
+    for (const auto* list : {&reference.run, &reference.prepack}) {
+      for (const KernelArgument& argument : *list) {
+        if (!is_data(argument)) continue;
+        host_inputs_[layout][argument.name] = data_->find(layout, argument)->kernel_view();
+        std::unique_ptr<device::Memory>& memory = inputs_[argument.name];
+        if (!memory) memory = std::make_unique<device::Memory>(worker_.gpu, argument.bytes);
+        if (!memory->is_there()) return {MeasureStatus::OutOfMemory, no_memory_for(argument)};
+      }
+    }
+  }
+  return {};
+}
+
+// Our own code for a program without a schedule: run in this process.
 TaskFailure DeviceTask::run_reference(const Kernel& reference, double& seconds) {
   std::string error;
   LoadedObject object = load_object(reference.code, error);
@@ -93,18 +110,6 @@ TaskFailure DeviceTask::run_reference(const Kernel& reference, double& seconds) 
     run(binding.run.data(), binding.scratch, pool ? tw_pool_run : nullptr, pool.get());
     seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
     if (!data_->keep_reference(layout, manifest, failure)) return failure;
-    for (const auto* list : {&manifest.run, &manifest.prepack}) {
-      const std::vector<void*>& pointers = list == &manifest.run ? binding.run : binding.prepack;
-      for (std::size_t i = 0; i < list->size(); ++i) {
-        const KernelArgument& argument = (*list)[i];
-        if (!is_data(argument)) continue;
-        host_inputs_[layout][argument.name] = static_cast<const char*>(pointers[i]);
-        std::unique_ptr<device::Memory>& memory = inputs_[argument.name];
-        if (!memory) memory = std::make_unique<device::Memory>(worker_.gpu, argument.bytes);
-        if (!memory->is_there())
-          return {MeasureStatus::OutOfMemory, no_memory_for(argument)};
-      }
-    }
   }
   return {};
 }
@@ -202,7 +207,7 @@ bool DeviceTask::compare(const Kernel& candidate, Loaded& loaded, int set, const
     if (argument.role == ArgumentRole::Output && !memory_for(argument, loaded, error)->read(binding.run[i]))
       return fail(result, MeasureStatus::WorkerLost, "the device does not give its results");
   }
-  std::string wrong = data_->check(set, candidate.manifest, result.max_error);
+  std::string wrong = data_->check(set, candidate.manifest, kPoison, result.max_error);
   return wrong.empty() || fail(result, MeasureStatus::WrongResult, cat(wrong, when));
 }
 

@@ -25,8 +25,8 @@ struct DeviceWorker {
 
 class DeviceTask {
  public:
-  // Draws the data and runs the reference, on the host. On failure `failure` says why.
-  DeviceTask(DeviceWorker& worker, const BeginTaskMessage& message, double& reference_seconds, TaskFailure& failure);
+  // Draws the data and, if there is no sample, runs the reference, on the host. On failure `failure` says why.
+  DeviceTask(DeviceWorker& worker, BeginTaskMessage& message, double& reference_seconds, TaskFailure& failure);
 
   MeasureResult measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
                         const MeasureOptions& options);
@@ -40,6 +40,7 @@ class DeviceTask {
     std::unique_ptr<device::LoadedKernel> kernel;
   };
   TaskFailure run_reference(const Kernel& reference, double& seconds);
+  TaskFailure bring_inputs(const KernelManifest& reference);
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   MeasureResult check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options);

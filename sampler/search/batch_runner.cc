@@ -1,6 +1,7 @@
 #include "sampler/search/batch_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -8,6 +9,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "sampler/search/parallel_for.h"
+#include "sampler/search/task_memory.h"
 
 namespace tw {
 namespace {
@@ -24,19 +26,15 @@ bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) 
 }
 
 // Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a tenth of what a slow core
-// does; where there is an incumbent, 20 times as long as its call.
-double slow_call(const TaskState& state) {
+// does; where there is a best kernel, three times its calls.
+double slow_calls(const TaskState& state, double best) {
   constexpr double kSlow = 2.5e9;
   double seconds = points_of(state.task->program.program) / kSlow / std::max(1, state.task->target.threads);
-  return state.progress.best_seconds > 0 ? std::min(seconds, 20 * state.progress.best_seconds) : seconds;
+  return std::min(seconds, 6 * best);
 }
 
-// What the worker needs for the data of a task: two sets, and as many layouts to run kernels in.
-i64 bytes_in_worker(const Kernel& reference) {
-  i64 bytes = 0;
-  for (const KernelArgument& argument : reference.manifest.run) bytes += 4 * argument.bytes;
-  return bytes;
-}
+// Calls that take longer are not repeated: see MeasureOptions::checked_call_seconds.
+constexpr double kLongCall = 0.25;
 
 }  // namespace
 
@@ -88,15 +86,10 @@ bool BatchRunner::start_worker_task(TaskState& state) {
     std::rotate(found, found + 1, open_.end());
     return true;
   }
-  BuiltKernel reference = build_reference(task.program.program, task.target, compilers_[0]);
-  if (!reference.kernel) {
-    task_problem_ = cat("the reference program cannot be compiled: ", reference.problem);
-    return false;
-  }
-  i64 bytes = bytes_in_worker(*reference.kernel);
+  double bytes = memory_of(task.program.program, task.target).host;
   close_until_there_is_room(bytes);
-  TaskStart start = measurer_->begin_task(*reference.kernel, state.tolerance, options_.seed);
-  if (start.task < 0) task_problem_ = cat("the reference program cannot be run: ", start.error);
+  TaskStart start = begin_judged_task(*measurer_, task.program.program, task.target, compilers_[0], options_.seed, how_.must_stop);
+  if (start.task < 0 && !start.was_stopped) task_problem_ = start.error;
   state.worker_task = start.task;
   if (start.task >= 0) open_.push_back({&state, bytes});
   return start.task >= 0 && restore_incumbent(state);
@@ -110,9 +103,9 @@ void BatchRunner::close(TaskState& state) {
 }
 
 // Those that were measured longest ago first. Such a task is begun again at its next batch.
-void BatchRunner::close_until_there_is_room(i64 bytes) {
+void BatchRunner::close_until_there_is_room(double bytes) {
   for (const OpenTask& open : open_) bytes += open.bytes;
-  while (bytes > options_.limits.open_bytes && !open_.empty()) {
+  while (bytes > static_cast<double>(options_.limits.open_bytes) && !open_.empty()) {
     bytes -= open_[0].bytes;
     close(*open_[0].state);
   }
@@ -189,12 +182,18 @@ void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, 
   }
 }
 
-// False: it cannot be measured any more, and machine_error_ says why.
+// False: it was stopped, or it cannot be measured any more, and machine_error_ says why.
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
                          .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
-  options.timeout_seconds = std::max(options.timeout_seconds, slow_call(state));
+  double best = best_so_far(state);
+  options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
+  options.checked_call_seconds = kLongCall;
+  if (best > kLongCall && std::isfinite(best)) {
+    options.incumbent = nullptr;
+    options.single_call_seconds = 1.3 * best;  // which can be no best one
+  }
   if (is_baseline) {  // may take seconds a call: one says enough
     options.incumbent = nullptr;
     options.timeout_seconds = std::max(options.timeout_seconds, is_device(state.task->target) ? 6.0 : 30.0);
@@ -206,6 +205,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
   if (may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
   profile_.measure += seconds_now() - begin;
+  if (measured.was_stopped) return false;
   bool is_lost = measured.status == MeasureStatus::WorkerLost && !measured.was_tried;
   if (is_lost) machine_error_ = cat("kernels cannot be measured any more: ", measured.message);
   return !is_lost;
@@ -232,7 +232,8 @@ void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureO
 // Once more if the worker was lost: somebody may have killed it. A kernel that kills it twice is a failed one.
 MeasureResult BatchRunner::measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options) {
   MeasureResult measured = measurer_->measure(state.worker_task, kernel, options);
-  if (measured.status == MeasureStatus::WorkerLost) measured = measurer_->measure(state.worker_task, kernel, options);
+  bool is_again = measured.status == MeasureStatus::WorkerLost && !measured.was_stopped;
+  if (is_again) measured = measurer_->measure(state.worker_task, kernel, options);
   return measured;
 }
 

@@ -62,7 +62,7 @@ class BatchRunner {
  private:
   bool start_worker_task(TaskState& state);
   bool compilers_for(const Target& target);
-  void close_until_there_is_room(i64 bytes);
+  void close_until_there_is_room(double bytes);
   bool restore_incumbent(TaskState& state);
   void measure_all(Batch& batch, TaskState& state, BuildsAhead<BuiltKernel>& builds);
   BuiltKernel build(const TaskState& state, const Trial& trial, LlvmCompiler& compiler, BuildTimes& times);
@@ -88,7 +88,7 @@ class BatchRunner {
   Target compiler_target_;
   struct OpenTask {
     TaskState* state;
-    i64 bytes;
+    double bytes;
   };
   std::vector<OpenTask> open_;  // in the worker, the latest measured last
   OtherTuners others_;

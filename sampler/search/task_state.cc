@@ -233,7 +233,6 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
   if (!uses) return;  // name_task has said so
   state.is_open = true;
-  state.tolerance = tolerance_of(task.program.program);
   state.least_flops = least_flops(task.program.program);
   if (int cores = usable_threads(); task.target.threads > cores) {
     observer.on_message(cat(task.name, ": its target has ", task.target.threads, " threads, but this process may use ", cores,

@@ -38,7 +38,6 @@ struct TaskState {
   std::string example_failure;
   int worker_task = -1;
   Kernel incumbent;                      // best kernel so far; empty code = none
-  Tolerance tolerance;
   double least_flops = 0;                // see least_flops.h
 
   // Measured candidates that were right, fastest first.

@@ -5,12 +5,14 @@
 
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
+#include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/rounding_error.h"
 #include "dsl/passes/widen.h"
 #include "sampler/search/reference.h"
+#include "sampler/search/sampled_reference.h"
 
 namespace tw {
 namespace {
@@ -115,6 +117,24 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
   Arena arena(1 << 18);
   Schedule schedule = reference_schedule(judged_program(arena, program));
   return build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
+}
+
+TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler, u64 seed,
+                            const std::function<bool()>& stop) {
+  TaskStart start;
+  std::optional<SampledReference> sample;
+  if (points_of(program) > kReferencePoints && measurer.takes_samples()) sample = sample_reference(program, seed, stop);
+  if (sample) {
+    start = measurer.begin_sampled_task(*sample, tolerance_of(program), seed);
+  } else if (stop && stop()) {
+    start.was_stopped = true;
+  } else {
+    BuiltKernel reference = build_reference(program, target, compiler);
+    if (!reference.kernel) return {.status = MeasureStatus::BuildError, .error = cat("the reference program cannot be compiled: ", reference.problem)};
+    start = measurer.begin_task(*reference.kernel, tolerance_of(program), seed);
+  }
+  if (start.task < 0) start.error = cat("the reference program cannot be run: ", start.error);
+  return start;
 }
 
 Hash128 object_hash(const Kernel& kernel) { return hash_bytes(kernel.code); }

@@ -34,6 +34,7 @@ class Tuner {
     evolution_.threads = options.threads > 0 ? options.threads : overlapped_ ? std::min(cores - 1, count_cpus_of_search()) : cores;
     evolution_.stop = [this] { return must_stop(); };
     BatchOptions how{.beside_the_search = overlapped_, .threads = evolution_.threads, .must_stop = [this] { return stop_ || is_late(); }};
+    if (measurer_) measurer_->stop_when([this] { return stop_ || is_late(); });
     runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
   }
 
@@ -63,6 +64,7 @@ class Tuner {
       if (overlapped_) train();
     }
     close_tasks();
+    if (measurer_) measurer_->stop_when({});
     add_stats();
     result_.seconds = seconds_now() - begin_;
     result_.interrupted = stop_;
@@ -172,6 +174,8 @@ class Tuner {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       TaskState& state = states_[i];
       runner_->close(state);
+      if (state.progress.trials == 0 && state.progress.problem.empty() && is_late())
+        give_up(i, cat("no trial was done within ", options_.seconds, " s; this task needs a larger `seconds`"));
       if (state.progress.trials > 0 && state.progress.failed == state.progress.trials && state.progress.problem.empty()) {
         std::vector<std::string> kinds;
         for (const auto& [status, count] : state.failures) kinds.push_back(cat(count, " ", status));

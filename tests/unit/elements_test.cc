@@ -91,6 +91,38 @@ TEST(FillInput, NarrowFloatsAreTheWideOnesTruncated) {
   }
 }
 
+// Data is drawn in pieces, between which it may be stopped.
+TEST(FillInput, LongDataBeginsAsShortDataDoes) {
+  constexpr i64 kLong = 600'000, kShort = 1000;
+  std::vector<float> all(kLong), beginning(kShort);
+  EXPECT_TRUE(fill_input(1, "A", 0, DType::F32, kLong, reinterpret_cast<char*>(all.data())));
+  EXPECT_TRUE(fill_input(1, "A", 0, DType::F32, kShort, reinterpret_cast<char*>(beginning.data())));
+  EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), all.begin()));
+  EXPECT_NE(all.back(), 0);
+  int asked = 0;
+  EXPECT_FALSE(fill_input(1, "A", 0, DType::F32, kLong, reinterpret_cast<char*>(all.data()), [&] { return ++asked == 2; }));
+}
+
+TEST(Elements, WhatWasNotComputed) {
+  std::vector<float> values(5000, 1.5F);
+  Elements all{reinterpret_cast<const char*>(values.data()), DType::F32, 5000};
+  EXPECT_EQ(find_filled(all, 0xff), -1);
+  EXPECT_EQ(find_not_a_number(all), -1);
+  std::memset(&values[4321], 0xa5, sizeof(float));
+  reinterpret_cast<char*>(&values[17])[1] = static_cast<char>(0xa5);  // a part of one is not enough
+  EXPECT_EQ(find_filled(all, 0xa5), 4321);
+  values[2000] = std::nanf("");
+  EXPECT_EQ(find_not_a_number(all), 2000);
+  const std::vector<i64> positions{4999, 0, 2000};
+  std::string picked = gather(all, positions);
+  ASSERT_EQ(picked.size(), 3 * sizeof(float));
+  float first = 0, last = 0;
+  std::memcpy(&first, picked.data(), sizeof first), std::memcpy(&last, picked.data() + 8, sizeof last);
+  EXPECT_EQ(first, 1.5F);
+  EXPECT_TRUE(std::isnan(last));
+  EXPECT_EQ(find_not_a_number({reinterpret_cast<const char*>(values.data()), DType::I32, 5000}), -1);
+}
+
 TEST(FillInput, IntegersAreUniformAndSmall) {
   std::vector<int> counts(16);
   for (std::int8_t value : draw<std::int8_t>(DType::I8)) ++counts.at(static_cast<std::size_t>(value + 8));

@@ -10,6 +10,7 @@
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "runtime/fma_probe.h"
+#include "runtime/worker/elements.h"
 #include "sampler/search/trial.h"
 #include "support/parsed.h"
 #include "support/processes.h"
@@ -276,6 +277,51 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return std::string(info.param.symbol); });
 
+// The same against a sample of 256 of the 4,096 results, but for `wrong_later`, which is wrong in one place.
+class SampledCheatTest : public CheatTest {};
+TEST_P(SampledCheatTest, IsRejected) {
+  SampledReference reference;
+  Kernel honest = matmul_kernel("honest", "matmul");
+  reference.arguments = honest.manifest.run;
+  for (int set = 0; set < kSets; ++set) {
+    std::vector<float> a(test::kSide * test::kSide), b(a);
+    fill_input(7, "A", set, DType::F32, test::kSide * test::kSide, reinterpret_cast<char*>(a.data()));
+    fill_input(7, "B", set, DType::F32, test::kSide * test::kSide, reinterpret_cast<char*>(b.data()));
+    OutputSample& sample = reference.samples[static_cast<std::size_t>(set)].emplace_back(OutputSample{.name = "C", .count = test::kSide * test::kSide});
+    for (i64 position = 3 + set; position < sample.count; position += 16) {
+      double sum = 0;
+      for (i64 k = 0; k < test::kSide; ++k) {
+        auto row = static_cast<std::size_t>(position / test::kSide * test::kSide + k), column = static_cast<std::size_t>(k * test::kSide + position % test::kSide);
+        sum += static_cast<double>(a[row]) * b[column];
+      }
+      sample.positions.push_back(position);
+      sample.expected.push_back(sum);
+    }
+  }
+  TaskStart started = measurer_->begin_sampled_task(reference, {1e-5, 1e-5}, 7);
+  ASSERT_GE(started.task, 0) << started.error;
+  MeasureResult right = measurer_->measure(started.task, honest, {});
+  EXPECT_TRUE(is_measured(right)) << show(right);
+  MeasureOptions options;
+  options.incumbent = &honest;
+  MeasureResult result = measurer_->measure(started.task, matmul_kernel("cheats", GetParam().symbol), options);
+  EXPECT_EQ(result.status, GetParam().status) << show(result);
+  EXPECT_NE(result.message.find(GetParam().message), std::string::npos) << show(result);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Cheats, SampledCheatTest,
+    testing::ValuesIn(std::vector<Expected>{
+        {"no_write", MeasureStatus::WrongResult, "output `C`: [0, 0] was not written, or is no number"},
+        {"constant", MeasureStatus::WrongResult, "256 of 256 elements are wrong; [0, "},
+        {"stale_output", MeasureStatus::WrongResult, "(of a sample), in a second check after timing"},
+        {"pointer_cache", MeasureStatus::WrongResult, "in a second check after timing"},
+        {"writes_input", MeasureStatus::Cheat, "wrote to `A` at byte 12, which is read-only, in run"},
+        {"writes_beyond", MeasureStatus::OutOfBounds, "wrote to `C`, 4095 bytes after its end"},
+        {"half_precision", MeasureStatus::WrongResult, "elements are wrong"},
+        {"not_a_number", MeasureStatus::WrongResult, "[0, 0] was not written, or is no number"},
+    }),
+    [](const auto& info) { return std::string(info.param.symbol); });
+
 // All of C fits into the slack that new data get, so that the other checks pass. The same kernel without the cheat is as fast as an
 // honest one can be, and is not refused.
 TEST_F(MeasurerTest, FasterThanTheMachine) {
@@ -321,6 +367,67 @@ TEST_F(MeasurerTest, KilledWorkerTakesItsChildAlong) {
   EXPECT_EQ(lost.status, MeasureStatus::WorkerLost) << show(lost);
   // Reaped by whoever inherits it.
   EXPECT_TRUE(test::wait_until([&] { return !test::is_alive(child); }));
+}
+
+// Neither waits for the limit of what runs, which is minutes.
+TEST_F(MeasurerTest, WhatNobodyWantsAnyMoreEnds) {
+  int task = begin_vector(), asked = 0;
+  measurer_->stop_when([&] { return ++asked > 2; });
+  TaskStart started = measurer_->begin_task(vector_kernel("faulty", "endless"), {}, 1);
+  EXPECT_TRUE(started.was_stopped) << started.error;
+  EXPECT_EQ(started.task, -1);
+  asked = 0;
+  MeasureOptions options;
+  options.timeout_seconds = 100;
+  MeasureResult result = measurer_->measure(task, vector_kernel("faulty", "endless"), options);
+  EXPECT_TRUE(result.was_stopped) << show(result);
+  // What takes no longer than half a second is measured to its end.
+  measurer_->stop_when({});
+  ASSERT_TRUE(is_measured(measurer_->measure(task, vector_kernel("honest", "add_one"), {})));
+  measurer_->stop_when([] { return true; });
+  options = {};
+  options.time = false;
+  result = measurer_->measure(task, vector_kernel("honest", "add_one"), options);
+  EXPECT_TRUE(is_measured(result)) << show(result);
+  EXPECT_FALSE(result.was_stopped);
+}
+
+TEST_F(MeasurerTest, LongCallsAreTimedByTheirChecks) {
+  MeasureOptions options;
+  options.checked_call_seconds = 1e-9;
+  int task = begin_matmul();
+  MeasureResult result = measurer_->measure(task, matmul_kernel("honest", "matmul_slow"), options);
+  EXPECT_EQ(result.status, MeasureStatus::Ok) << show(result);
+  EXPECT_EQ(result.pairs, 2);
+  EXPECT_GT(result.seconds, 1e-6);
+  EXPECT_GE(result.median_seconds, result.seconds);
+  EXPECT_EQ(result.ratio, 0);
+  MeasureResult wrong = measurer_->measure(task, matmul_kernel("cheats", "half_precision"), options);
+  EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << show(wrong);
+  options.checked_call_seconds = 100;
+  MeasureResult usual = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  EXPECT_TRUE(is_measured(usual)) << show(usual);
+  EXPECT_GT(usual.pairs, 2);
+}
+
+// More data than is allowed is refused by the worker, which goes on.
+TEST(MeasurerMemory, IsLimited) {
+  WorkerOptions options;
+  options.data_bytes = 1 << 20;
+  WorkerStart started = start_worker(options);
+  ASSERT_TRUE(started.measurer) << started.error;
+  Kernel reference = vector_kernel("honest", "add_one");
+  reference.manifest.run[0].bytes = 1 << 20;
+  TaskStart large = started.measurer->begin_task(reference, {}, 1);
+  EXPECT_EQ(large.status, MeasureStatus::OutOfMemory);
+  EXPECT_EQ(large.error, "there is no memory for `X` with 1048576 bytes");
+  // What was taken is given back.
+  for (int i = 0; i < 20; ++i) {
+    TaskStart small = started.measurer->begin_task(vector_kernel("honest", "add_one"), {1e-5, 1e-5}, 1);
+    ASSERT_GE(small.task, 0) << small.error;
+    EXPECT_TRUE(is_measured(started.measurer->measure(small.task, vector_kernel("honest", "add_one"), {})));
+    started.measurer->end_task(small.task);
+  }
 }
 
 TEST_F(MeasurerTest, NothingIsLeftBehind) {

@@ -21,6 +21,7 @@
 #include "sampler/search/emulation_gate.h"
 #include "support/drawn_kernels.h"
 #include "support/opencl_device.h"
+#include "support/planted_faults.h"
 #include "support/scheduled.h"
 #include "support/small_operators.h"
 #include "support/support.h"
@@ -133,27 +134,6 @@ class Judged {
   Results expected_;
 };
 
-// The last term of each sum is left out, or that in the middle of its last axis.
-Program without_a_term(Arena& arena, const Program& program, bool is_last) {
-  Build build{arena};
-  Program out = program;
-  out.body = rewrite_stmts(arena, program.body, [&](const Stmt* stmt) -> const Stmt* {
-    const Block* block = as<Block>(stmt);
-    const Store* store = block && block->init ? as<Store>(block->body) : nullptr;
-    if (!store || store->targets.size() != 1) return stmt;
-    const Expr* is_dropped = nullptr;
-    for (const IterVar& iter : block->iters) {
-      if (iter.kind == IterKind::S) continue;
-      const Expr* here = build.binary(BinaryOp::Eq, iter.var, build.integer(is_last ? iter.extent - 1 : iter.extent / 2));
-      is_dropped = is_last ? build.both(is_dropped, here) : here;
-    }
-    const Expr* same = build.load(store->targets[0].buffer, store->targets[0].indices);
-    const Stmt* changed = build.store(store->targets[0].buffer, store->targets[0].indices, build.select(is_dropped, same, store->values[0]));
-    return build.with_body(block, block->init, changed);
-  });
-  return out;
-}
-
 i64 row_bytes(const HostArray& array) { return static_cast<i64>(array.bytes.size()) / array.shape[0]; }
 
 void each_case(const std::function<void(const Case&, bool is_large, DType)>& visit) {
@@ -218,7 +198,7 @@ TEST(ResultCheck, ATermThatIsMissingIsFound) {
     Judged judged(owned.program);
     Arena arena;
     for (bool is_last : {false, true}) {
-      Program faulty = without_a_term(arena, owned.program, is_last);
+      Program faulty = test::without_a_term(arena, owned.program, is_last);
       bool is_accepted = judged.accepts(judged.results_of(faulty));
       found += !is_accepted;
       if (is_accepted) {

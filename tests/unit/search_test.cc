@@ -353,6 +353,52 @@ TEST_F(Search, SaysOnceThatAReferenceFails) {
   EXPECT_EQ(watcher.messages.size(), result.tasks.size()) << "one message for each task";
 }
 
+// What a measurer was told to give up is no trial, and no error.
+TEST_F(Search, AMeasurementThatWasStoppedLeavesNothing) {
+  Database file = database("stopped");
+  Watcher watcher;
+  FakeMeasurer measurer([&](const Kernel& kernel) {
+    MeasureResult result = time_of(kernel);
+    if (measurer.calls < 5) return result;
+    watcher.stop = true;
+    result = {};
+    result.was_stopped = true;
+    return result;
+  });
+  TuneResult result = run(options(), file, &measurer, watcher);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.measured, 4);
+  EXPECT_EQ(trials(file).size(), 4u);
+  for (const TaskProgress& task : result.tasks) EXPECT_EQ(task.problem, "") << task.name;
+}
+
+// So is a task whose reference was.
+TEST_F(Search, AReferenceThatWasStoppedIsNoProblem) {
+  class Stopped : public FakeMeasurer {
+   public:
+    explicit Stopped(std::atomic<bool>& stop) : stop_(stop) {}
+    void stop_when(std::function<bool()> is_wanted) override { is_wanted_ = std::move(is_wanted); }
+    TaskStart begin_task(const Kernel&, Tolerance, u64) override {
+      EXPECT_FALSE(is_wanted_());
+      stop_ = true;
+      EXPECT_TRUE(is_wanted_());
+      return {.was_stopped = true};
+    }
+
+   private:
+    std::atomic<bool>& stop_;
+    std::function<bool()> is_wanted_;
+  };
+  Database file = database("reference");
+  Watcher watcher;
+  Stopped measurer(watcher.stop);
+  TuneResult result = run(options(), file, &measurer, watcher);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(measurer.calls, 0);
+  for (const TaskProgress& task : result.tasks) EXPECT_EQ(task.problem, "") << task.name;
+}
+
 TEST_F(Search, StoresFailuresAndGoesOn) {
   Database file = database("failures");
   FakeMeasurer measurer([](const Kernel& kernel) {

@@ -544,5 +544,25 @@ tasks:
   EXPECT_GT(result.at("tasks").at(2).at("best_us").as_double(), 0);
 }
 
+// A worker takes no more than there is, and needs no more than its data.
+TEST_F(TuneRobustness, UnderLimitsOfAddressSpaceAndOfProcessorTime) {
+  if (TW_SANITIZED) GTEST_SKIP() << "sanitizers reserve more address space than that";
+  RunOptions options{.folder = folder_.path()};
+  Finished finished = test::run_program(
+      {"/bin/sh", "-c", "ulimit -v 3000000 && ulimit -t 600 && exec \"$0\" tune small.yaml --model tree --json", TW_BINARY_DIR "/tracewright"}, options);
+  boost::json::object result = report(finished);
+  for (const boost::json::value& task : result.at("tasks").as_array()) {
+    EXPECT_EQ(task.at("problem").as_string(), "");
+    EXPECT_GT(task.at("best_us").as_double(), 0);
+  }
+}
+
+// Where the time is over before a kernel was measured, that is said.
+TEST_F(TuneRobustness, ABudgetThatIsTooShortForOneTrialIsCalledSo) {
+  Finished finished = tune({"--json", "--seconds", "0.001"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.err.find("no trial was done within 0.001 s; this task needs a larger `seconds`"), std::string::npos) << finished.err;
+}
+
 }  // namespace
 }  // namespace tw

@@ -59,6 +59,25 @@ TEST(WorkerProtocol, TasksThatCannotBeginSayWhy) {
   EXPECT_FALSE(decode(encode(wrote), read));
 }
 
+TEST(WorkerProtocol, SamplesAreReadAndMustFit) {
+  BeginTaskMessage wrote, read;
+  wrote.samples[0] = {{"C", 10, {3, 9, 0}, {1, 2, 3}, {}}};
+  wrote.samples[1] = {{"C", 10, {4}, {1}, {0.5}}, {"D", 1, {}, {}, {}}};
+  std::string bytes = encode(wrote);
+  ASSERT_TRUE(decode(bytes, read));
+  EXPECT_EQ(read.samples[0][0].positions, wrote.samples[0][0].positions);
+  EXPECT_EQ(read.samples[1][0].variances, wrote.samples[1][0].variances);
+  EXPECT_EQ(encode(read), bytes);
+  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(decode(std::string_view(bytes).substr(0, size), read)) << size;
+  using Change = void (*)(OutputSample&);
+  for (Change change : {Change([](OutputSample& s) { s.positions[1] = 10; }), Change([](OutputSample& s) { s.positions[1] = -1; }),
+                        Change([](OutputSample& s) { s.expected.pop_back(); }), Change([](OutputSample& s) { s.variances.push_back(1); })}) {
+    BeginTaskMessage bad = wrote;
+    change(bad.samples[0][0]);
+    EXPECT_FALSE(decode(encode(bad), read));
+  }
+}
+
 TEST(WorkerProtocol, RefusesEveryShorterMessage) {
   MeasureMessage wrote = message();
   wrote.candidate.code = "code";
