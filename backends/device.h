@@ -35,6 +35,7 @@ class Device {
   Device(int index, std::string& error);
   // Waits for all that was begun. After some errors, and not all drivers agree which, a device answers its process no more: then false.
   bool answers() const;
+  i64 memory_bytes() const;  // of all its memory; 0 if the driver does not say
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();

@@ -24,6 +24,7 @@
 #include "runtime/measurer.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/least_flops.h"
+#include "sampler/search/task_memory.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -208,14 +209,8 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   if (!kernel || !compiler)
     return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error + built.problem)),
            Environment;
-  BuiltKernel reference = build_reference(rebuilt.base.program, target, *compiler);
-  if (!reference.kernel)
-    return say(cat(recipe.name, ": the reference cannot be compiled: ", reference.problem)),
-           Environment;
-  TaskStart start =
-      measurer.begin_task(*reference.kernel, tolerance_of(rebuilt.base.program), /*seed=*/1);
-  if (start.task < 0)
-    return say(cat(recipe.name, ": the reference cannot be run: ", start.error)), Environment;
+  TaskStart start = begin_judged_task(measurer, rebuilt.base.program, target, *compiler, /*seed=*/1);
+  if (start.task < 0) return say(cat(recipe.name, ": ", start.error)), Environment;
   MeasureOptions how{.threads = target.threads,
                      .least_flops = least_flops(rebuilt.base.program),
                      .timeout_seconds = 120};
@@ -335,6 +330,12 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   bool is_measured = options.check || options.run || (!printer && !options.hash);
   WorkerStart worker;
   MissingGpus is_emulated;
+  for (const Recipe& recipe : recipes) {
+    Target target = target_of(recipe.file);
+    if (!is_measured || is_emulated(recipe)) continue;
+    std::string why = why_too_large(recipe.file.program.program, target, is_device(target) ? device_memory_bytes(worker_options(target)) : 0);
+    if (!why.empty()) return say(cat(recipe.name, ": the workload ", why)), Usage;
+  }
   auto first = is_measured ? std::find_if_not(recipes.begin(), recipes.end(), std::ref(is_emulated)) : recipes.end();
   if (first != recipes.end()) {
     worker = start_worker(worker_options(target_of(first->file)));

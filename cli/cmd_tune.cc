@@ -277,6 +277,7 @@ int tune_list(const Options& options) {
                      .replay_measurements = options.replay_measurements};
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
+  if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
   if (options.dry_run) {
     std::optional<std::vector<i64>> stored = options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;

@@ -10,6 +10,8 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
+#include "sampler/search/task_memory.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
@@ -262,7 +264,7 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
   if (!text) return std::nullopt;
   Source source{path, *text};
   Diagnostics diagnostics(source);
-  LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in()};
+  LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in(), source};
   if (!rules.empty()) out.list.rules.value = rules;
   else if (!out.list.rules.given && is_device(out.list.target.value)) out.list.rules.value = name_of(out.list.target.value.kind);
   check_tasks(out.list, operator_signatures(), diagnostics);
@@ -283,6 +285,22 @@ std::optional<LoadedList> load_list(const std::string& path, const std::string& 
   bool has_set = out.library.find_set(out.list.rules.value);
   bool is_whole = has_set && !diagnostics.has_errors() && out.tasks.size() == out.list.tasks.size();
   return is_whole ? std::optional<LoadedList>(std::move(out)) : std::nullopt;
+}
+
+bool fits_in_memory(const LoadedList& list, const std::string& only) {
+  Diagnostics diagnostics(list.source);
+  std::map<std::string, i64> device_bytes;
+  for (std::size_t i = 0; i < list.tasks.size(); ++i) {
+    const TuneTask& task = list.tasks[i];
+    if (!only.empty() && task.name != only) continue;
+    auto [bytes, is_new] = device_bytes.try_emplace(to_string(task.target), 0);
+    if (is_new && is_device(task.target)) bytes->second = device_memory_bytes(worker_options(task.target));
+    std::string why = why_too_large(task.program.program, task.target, bytes->second);
+    const TaskEntry& entry = list.list.tasks[i];
+    if (!why.empty()) diagnostics.error(entry.name.given ? entry.name.span : entry.op.span, cat("the task ", why));
+  }
+  std::fputs(diagnostics.render().c_str(), stderr);
+  return !diagnostics.has_errors();
 }
 
 TaskKey key_of(const TuneTask& task) {

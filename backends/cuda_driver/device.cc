@@ -123,6 +123,11 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
     error = cat("the CUDA device ", found[static_cast<std::size_t>(index)], " cannot be used: ", error_text(code));
 }
 
+i64 Device::memory_bytes() const {
+  std::size_t bytes = 0;
+  return driver().device_memory(&bytes, state_->device) == 0 ? static_cast<i64>(bytes) : 0;
+}
+
 Device::~Device() {
   if (!state_->context) return;
   for (cuda::Handle event : {state_->begin, state_->end}) {

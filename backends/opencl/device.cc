@@ -172,6 +172,11 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
   if (!state_->queue) error = cat("the OpenCL device ", state_->name, " cannot be used: error ", code);
 }
 
+i64 Device::memory_bytes() const {
+  cl_ulong bytes = 0;
+  return cl().get_device_info(state_->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes, &bytes, nullptr) == CL_SUCCESS ? static_cast<i64>(bytes) : 0;
+}
+
 Device::~Device() {
   if (state_->queue) cl().release_command_queue(state_->queue);
   if (state_->context) cl().release_context(state_->context);

@@ -1,6 +1,6 @@
 // tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer (runtime/measurer.h), which speaks
 // runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
-// devices; `--binary DEVICE SOURCE OUT` writes what the driver makes of a source file, and prints its device and the driver, a line each. It never forks: drivers do not survive that.
+// devices; `--memory DEVICE` the bytes that one has; `--binary DEVICE SOURCE OUT` writes what the driver makes of a source file, and prints its device and the driver, a line each. It never forks: drivers do not survive that.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -29,6 +29,7 @@ class DeviceServer {
   // Requests of the tuner; see serve_requests.
   bool hello(HelloMessage& message) {
     hello_ = message;
+    limit_memory(message.data_bytes);
     gpu_ = std::make_unique<device::Device>(message.device, error_);
     if (error_.empty()) {
       worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*gpu_, watchdog_, message.memory_bytes,
@@ -85,6 +86,14 @@ int print_devices() {
   return error.empty() ? 0 : 1;
 }
 
+int print_memory(int index) {
+  std::string error;
+  device::Device device(index, error);
+  if (!error.empty()) return std::printf("%s\n", error.c_str()), 1;
+  std::printf("%lld\n", static_cast<long long>(device.memory_bytes()));
+  return 0;
+}
+
 constexpr unsigned kBinarySeconds = 120;  // then a driver hangs
 
 int write_binary(int index, const char* source, const char* out) {
@@ -107,6 +116,7 @@ int write_binary(int index, const char* source, const char* out) {
 
 int main(int count, char** words) {
   if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::print_devices();
+  if (count == 3 && std::strcmp(words[1], "--memory") == 0) return tw::print_memory(std::atoi(words[2]));
   if (count == 5 && std::strcmp(words[1], "--binary") == 0) return tw::write_binary(std::atoi(words[2]), words[3], words[4]);
   struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {

@@ -401,5 +401,45 @@ TEST_F(Cli, FilesThatAreTooLongOrEmptyAreNamed) {
   }
 }
 
+constexpr const char* kTooLarge = R"yaml(version: 1
+target: {kind: cpu, threads: 1}
+database: large.db
+tasks:
+  - {name: small, op: dense, args: {M: 8, N: 8, K: 8}}
+  - {name: large, op: dense, args: {M: 2000000, N: 2000000, K: 8}}
+)yaml";
+
+// 4e12 results of 4 bytes in two layouts, and the inputs.
+TEST_F(Cli, TasksThatNoMemoryHoldsAreRefusedWhereTheyStand) {
+  write("large.yaml", kTooLarge);
+  for (std::vector<std::string> words : {std::vector<std::string>{"tune", "large.yaml"}, {"tune", "large.yaml", "--dry-run"}, {"bench", "large.yaml"}}) {
+    Finished finished = run(words);
+    EXPECT_EQ(finished.code, 2) << words[0];
+    EXPECT_NE(finished.err.find("large.yaml:6:12: error: the task takes 32000.6 GB of memory to be measured "
+                                "(two sets of its data in two layouts, and what is expected), but "),
+              std::string::npos)
+        << finished.err;
+    EXPECT_EQ(finished.err.find("large.yaml:5:"), std::string::npos) << finished.err;
+    EXPECT_FALSE(exists("large.db"));
+  }
+  write("large.tw", R"tw(tracewright 1 "0.1.0"
+target "cpu"
+program large(X: input f32[4000000000, 4000], Y: output f32[4000000000, 4000]) {
+  for i in 4000000000 {
+    for j in 4000 {
+      block Y(i: S 4000000000 = i, j: S 4000 = j) {
+        Y[i, j] = X[i, j] + 1.0
+      }
+    }
+  }
+}
+schedule {
+}
+)tw");
+  Finished replayed = run({"replay", "large.tw", "--check"});
+  EXPECT_EQ(replayed.code, 2);
+  EXPECT_NE(replayed.err.find(": the workload takes "), std::string::npos) << replayed.err;
+}
+
 }  // namespace
 }  // namespace tw

@@ -1,0 +1,61 @@
+#include "sampler/search/task_memory.h"
+
+#include <cmath>
+
+#include "dsl/analysis/points.h"
+#include "dsl/base/text.h"
+#include "runtime/machine_memory.h"
+#include "runtime/measurer.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+namespace {
+
+double bytes_in(const Buffer* buffer) {
+  double bytes = bytes_of(buffer->dtype);
+  for (i64 extent : buffer->shape) bytes *= static_cast<double>(extent);
+  return bytes;
+}
+
+struct Sizes {
+  double inputs = 0, outputs = 0, locals = 0;
+};
+Sizes sizes_of(const Program& program) {
+  Sizes out;
+  for (const Param& param : program.params) (param.role == Role::Output ? out.outputs : out.inputs) += bytes_in(param.buffer);
+  for (const Buffer* local : program.locals) out.locals += bytes_in(local);
+  return out;
+}
+
+std::string gigabytes(double bytes) { return cat(std::round(bytes * 1e-8) / 10, " GB"); }
+
+}  // namespace
+
+TaskMemory memory_of(const Program& program, const Target& target) {
+  Sizes own = sizes_of(program);
+  // Each set of inputs, and the copy of one in each layout; there, too, what kernels write.
+  double host = kSets * own.inputs + kSets * (own.inputs + own.outputs);
+  if (points_of(program) > kReferencePoints) {
+    host += own.inputs;  // of the search, which computes the sample
+  } else {
+    // The reference writes its results in each layout; what it wrote is kept for each set.
+    Arena arena(1 << 18);
+    Sizes judged = sizes_of(judged_program(arena, program));
+    host += kSets * (2 * judged.outputs + judged.locals);
+  }
+  return {host, is_device(target) ? own.inputs + own.outputs : 0};
+}
+
+std::string why_too_large(const Program& program, const Target& target, i64 device_bytes) {
+  TaskMemory needed = memory_of(program, target);
+  double free = static_cast<double>(free_memory_bytes()), on_device = static_cast<double>(device_bytes);
+  if (needed.host > free) {
+    return cat("takes ", gigabytes(needed.host), " of memory to be measured (two sets of its data in two layouts, and what is expected), but ",
+               gigabytes(free), " are free");
+  }
+  if (device_bytes > 0 && needed.device > on_device)
+    return cat("takes ", gigabytes(needed.device), " of the device's memory, which has ", gigabytes(on_device));
+  return "";
+}
+
+}  // namespace tw

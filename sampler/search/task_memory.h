@@ -1,0 +1,20 @@
+// How much memory it takes to measure kernels of a workload: known before anything starts, so that what cannot be is refused in words.
+#pragma once
+#include <string>
+
+#include "backends/target.h"
+#include "dsl/ir/program.h"
+
+namespace tw {
+
+// Bytes, as doubles: large workloads need more than an i64 holds.
+struct TaskMemory {
+  double host = 0;    // of the worker: two sets of data, two layouts of buffers (runtime/worker/task.h), and the reference
+  double device = 0;  // inputs and results; 0 for processors
+};
+TaskMemory memory_of(const Program& program, const Target& target);
+
+// What speaks against measuring the workload here, in one sentence; "" if nothing. `device_bytes`: what the target's device has; 0 = not known.
+std::string why_too_large(const Program& program, const Target& target, i64 device_bytes);
+
+}  // namespace tw
