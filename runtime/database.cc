@@ -417,7 +417,7 @@ DatabaseResult<std::vector<TaskSummary>> Database::tasks() {
 }
 
 DatabaseResult<i64> Database::latest_record() {
-  return guarded<i64>(path(), [&] { return next_id<Record>(handle_->sql) - 1; });
+  return guarded<i64>(path(), [&] { return next_id<Record>(*handle_->sql) - 1; });
 }
 
 // ---- models and runs
