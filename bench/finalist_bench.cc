@@ -20,7 +20,7 @@ struct Workload {
 };
 
 // Rounds of evolution as a search without a device makes them, for three seconds or until the space is used up.
-void print_candidates(const CandidateSpace& space) {
+void print_candidates(CandidateSpace& space) {
   EvolutionOptions options;
   options.threads = usable_threads();
   KnownCandidates known;

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -48,7 +49,9 @@ boost::json::object to_json(const std::string& task, const SpaceExplanation& exp
           {"rules", rules},
           {"rejects", rejects},
           {"draws", explained.draws},
-          {"rejected", explained.rejected}};
+          {"rejected", explained.rejected},
+          {"followed", explained.followed},
+          {"log10_sketches", std::log10(std::max(1.0, explained.sketches))}};
 }
 
 // A reason without its numbers and names: "..." for each hole.
@@ -84,6 +87,8 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
     std::printf("\n");
     print_table({"rule", "instruction", "while", "rejected", "reason", "example"}, rejects);
   }
+  if (explained.sketches > static_cast<double>(explained.followed))
+    fmt::print("\nall of this is of {} sketches, of about 10^{:.1f}\n", explained.followed, std::log10(explained.sketches));
   std::printf("\n%lld of %lld draws rejected\n\n", static_cast<long long>(explained.rejected),
               static_cast<long long>(explained.draws));
 }

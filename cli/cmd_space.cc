@@ -1,8 +1,10 @@
 // tracewright space: which sketches the rules give for each task of a list.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/arguments.h"
@@ -50,7 +52,9 @@ int run_space(int count, char** words) {
     SpaceSummary space = summarize_space(task, loaded->library, loaded->list.rules.value);
     std::fputs(space.errors.c_str(), stderr);  // of rules that are left out
     boost::json::array sketches;
-    if (!json) std::printf("# task %s: %zu sketches\n", task.name.c_str(), space.sketches.size());
+    bool is_whole = space.count <= static_cast<double>(space.sketches.size());
+    std::string all = is_whole ? std::to_string(space.sketches.size()) : fmt::format("{} of about 10^{:.1f}", space.sketches.size(), std::log10(space.count));
+    if (!json) std::printf("# task %s: %s sketches\n", task.name.c_str(), all.c_str());
     for (const SpaceSummary::Row& row : space.sketches) {
       boost::json::array names(row.rules.begin(), row.rules.end());
       sketches.push_back(
@@ -60,7 +64,7 @@ int run_space(int count, char** words) {
                     join(row.rules, ", ").c_str(), row.trace.c_str());
     }
     if (!json) std::printf("\n");
-    tasks.push_back({{"name", task.name}, {"sketches", sketches}});
+    tasks.push_back({{"name", task.name}, {"sketches", sketches}, {"log10_sketches", std::log10(std::max(1.0, space.count))}});
   }
   if (json) print_json({{"tasks", tasks}});
   return Ok;

@@ -6,6 +6,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -88,6 +89,8 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
       rows.push_back(
           {task.name, fmt::format("10^{:.1f}", row.log10_points), join(row.rules, ", ")});
     }
+    if (space.count > static_cast<double>(space.sketches.size()))
+      rows.push_back({task.name, "...", fmt::format("and others, about 10^{:.1f} sketches in all", std::log10(space.count))});
     tasks.push_back({{"name", task.name},
                      {"target", to_string(task.target)},
                      {"flops", count_flops(task.program.program)},

@@ -105,10 +105,11 @@ RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block
 }  // namespace
 
 RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block, const TargetFacts& target,
-                       const Limits& limits, Diagnostics& diagnostics) {
+                       const Limits& limits, Diagnostics& diagnostics, const std::vector<Choice>* only) {
   if (use.rule->native) return apply_native(use, base, block, target, limits, diagnostics);
   RuleOutcome outcome;
-  std::vector<Evaluator::Choice> choices;
+  std::vector<Choice> choices;
+  if (only) choices = *only;
   std::unordered_set<u32> open = open_loops_of(base);
   for (int forks = 0;; ++forks) {
     if (forks == limits.forks_per_block) {
@@ -132,9 +133,11 @@ RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Sched
     if (flow == Flow::Rejected) note(evaluator.rejected, false);
     if (flow == Flow::Next || flow == Flow::Skip) {
       outcome.schedules.push_back(std::move(schedule));
+      outcome.choices.push_back(evaluator.taken());
       outcome.conditions.push_back(std::move(evaluator.conditions));
     }
     outcome.dropped += flow == Flow::Drop && evaluator.applied();
+    if (only) return outcome;
     choices = evaluator.choices;
     while (!choices.empty() && choices.back().taken + 1 == choices.back().count) choices.pop_back();
     if (choices.empty()) return outcome;

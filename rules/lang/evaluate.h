@@ -18,7 +18,6 @@ struct Limits {
   int call_depth = 64;           // functions inside functions
   int nesting = 600;             // expressions inside expressions, through calls
   int forks_per_block = 256;
-  int sketches = 4096;           // per task
   int instructions = 2000;       // per trace
 };
 
@@ -51,8 +50,15 @@ struct RecordedCondition {
   bool holds = false;    // for the draw at hand
 };
 
+// What a run of a rule took at one `either`: the alternative, of those that were open there.
+struct Choice {
+  int taken = 0, count = 0;
+  bool operator==(const Choice&) const = default;
+};
+
 struct RuleOutcome {
   std::vector<Schedule> schedules;   // one per fork that was kept
+  std::vector<std::vector<Choice>> choices;  // that led to each of them; rules of plugins tell of none
   std::vector<std::vector<RecordedCondition>> conditions;  // of each of them, those that this rule added
   std::vector<ForkReject> rejects;   // instructions that were rejected
   bool applied = false;              // `when` held
@@ -62,8 +68,9 @@ struct RuleOutcome {
 };
 
 // Runs one rule on one block (or the program) of `base`. Errors of the rule's text go to `diagnostics`; then the outcome is empty.
+// With `only`, of the forks of a rule in text that one to which these choices lead.
 RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block,
-                       const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics);
+                       const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics, const std::vector<Choice>* only = nullptr);
 
 // Runs a postprocessor on a concrete program, without recording. A Reject rejects the candidate.
 Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics);

@@ -69,9 +69,6 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
 
   // Alternatives to take at the next `either`s; grows with those that are met.
-  struct Choice {
-    int taken, count;
-  };
   std::vector<Choice> choices;
   Reject rejected;
   std::vector<RecordedCondition> conditions;
@@ -84,6 +81,8 @@ class Evaluator {
   // Did `when` hold? If not, which part of it is false.
   bool applied() const { return applied_; }
   const std::string& unmet() const { return unmet_; }
+  // The alternatives that were taken.
+  std::vector<Choice> taken() const { return {choices.begin(), choices.begin() + static_cast<std::ptrdiff_t>(next_choice_)}; }
   // Rejects inside `try`, which went on.
   const std::vector<Reject>& caught() const { return caught_; }
   i64 steps_left() const { return steps_left_; }

@@ -114,8 +114,11 @@ Flow Evaluator::either(const Statement& s, const std::shared_ptr<Scope>& scope) 
     }
   }
   if (open.empty()) return Flow::Drop;
-  if (next_choice_ == choices.size()) choices.push_back({0, static_cast<int>(open.size())});
-  auto& [alternative, item] = open[choices[next_choice_++].taken];
+  if (next_choice_ == choices.size()) choices.push_back({});
+  Choice& choice = choices[next_choice_++];
+  choice.count = static_cast<int>(open.size());
+  choice.taken = std::min(choice.taken, choice.count - 1);  // where it was made, more may have been open
+  auto& [alternative, item] = open[static_cast<std::size_t>(choice.taken)];
   // Like `if`: names assigned inside are seen behind.
   if (item) scope->set(alternative->variable, *item);
   return run(alternative->body, scope);

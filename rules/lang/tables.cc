@@ -71,7 +71,6 @@ Table limits() {
            {"nested expressions", number(limits.nesting),
             "Expressions inside expressions, through calls."},
            {"open values", number(limits.open_parts), "Samples, numbers and operators in one open value."},
-           {"sketches", number(limits.sketches), "Sketches of a task."},
            {"steps", number(limits.steps),
             "Steps of a rule on one block, all its forks; an instruction takes 100, an element of "
             "a list 4."},

@@ -8,6 +8,7 @@
 
 #include "dsl/base/clock.h"
 #include "runtime/device_file.h"
+#include "sampler/search/other_sketches.h"
 
 namespace tw {
 namespace {
@@ -39,8 +40,6 @@ FeatureTarget feature_target_of(const Target& target) {
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
 }
 
-Trace with_open_decisions(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
-
 }  // namespace
 
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
@@ -71,7 +70,12 @@ BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
 CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
     : space_(space), arena_(1 << 18), replay_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
   if (space.gpu) gpu_draft_.emplace(*space.gpu);
-  for (const Sketch& sketch : space.space.sketches) decided_.push_back(decided_after(sketch));
+}
+
+std::size_t CandidateBuilder::decided(int sketch) {
+  auto number = static_cast<std::size_t>(sketch);
+  while (decided_.size() <= number) decided_.push_back(decided_after(space_.space.sketches[decided_.size()]));
+  return decided_[number];
 }
 
 bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
@@ -83,7 +87,7 @@ bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
 
 Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
   Laps laps;
-  Status status = replay_.replay(space_.space.sketches[candidate.sketch].trace, candidate.decisions, rng, decided_[candidate.sketch]);
+  Status status = replay_.replay(sketch_of(candidate).trace, candidate.decisions, rng, decided(candidate.sketch));
   laps.lap(seconds_.replay);
   return status;
 }
@@ -91,8 +95,7 @@ Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
 Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows) {
   Laps laps;
   State& state = replay_.state();
-  Status replayed = replay(space_.space.sketches[candidate.sketch].trace, state, candidate.decisions, ReplayMode::Adapt, nullptr,
-                           decided_[candidate.sketch]);
+  Status replayed = replay(sketch_of(candidate).trace, state, candidate.decisions, ReplayMode::Adapt, nullptr, decided(candidate.sketch));
   laps.lap(seconds_.replay);
   TW_TRY_STATUS(std::move(replayed));
   for (const rules::RuleUse& post : space_.posts) {
@@ -156,18 +159,12 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   return schedule.trace();
 }
 
-SketchIndex::SketchIndex(const CandidateSpace& space) {
-  for (std::size_t i = 0; i < space.space.sketches.size(); ++i) {
-    sketches_.emplace(with_open_decisions(space.space.sketches[i].trace).hash(), static_cast<int>(i));
-  }
-}
-
-std::optional<Candidate> SketchIndex::find(const Trace& stored) const {
+std::optional<Candidate> find_candidate(CandidateSpace& space, const Trace& stored) {
   Trace trace = stored.without_postproc();
-  auto sketch = sketches_.find(with_open_decisions(trace).hash());
-  if (sketch == sketches_.end()) return std::nullopt;
+  int sketch = find_sketch(space, trace);
+  if (sketch < 0) return std::nullopt;
   Candidate candidate;
-  candidate.sketch = sketch->second;
+  candidate.sketch = sketch;
   candidate.decisions = trace.decisions();
   return candidate;
 }

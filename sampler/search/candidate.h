@@ -1,6 +1,7 @@
 // A candidate is a sketch and decisions. CandidateBuilder turns it into a program: replay, postprocess, hash, draft score, features.
 #pragma once
 #include <map>
+#include <tuple>
 
 #include "costmodel/draft_model.h"
 #include "costmodel/features.h"
@@ -18,7 +19,7 @@ struct Candidate {
   float score = 0;                  // by the learned model; higher is faster
 };
 
-// What all candidates of a task share. Read only.
+// What all candidates of a task share. Only sketches are added to it.
 struct CandidateSpace {
   Program base;
   Space space;
@@ -27,6 +28,8 @@ struct CandidateSpace {
   rules::TargetFacts facts;
   FeatureTarget feature_target;
   std::optional<GpuDevice> gpu;  // then drafts are those of its analytic model
+  // What with_fork() found: sketch, fork and the way taken there; -1 = none.
+  std::map<std::tuple<int, std::size_t, int>, int> ways;
 };
 
 // The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there is no
@@ -64,10 +67,14 @@ class CandidateBuilder {
   const BuildSeconds& seconds() const { return seconds_; }
 
  private:
+  const Sketch& sketch_of(const Candidate& candidate) const { return space_.space.sketches[static_cast<std::size_t>(candidate.sketch)]; }
+  // The number of instructions that decide() replays.
+  std::size_t decided(int sketch);
+
   const CandidateSpace& space_;
   Arena arena_;
   PrefixReplay replay_;
-  std::vector<std::size_t> decided_;  // by sketch: number of instructions that decide() replays
+  std::vector<std::size_t> decided_;  // by sketch, as far as they were asked for: see decided()
   FeatureExtractor extractor_;
   DraftModel draft_;
   std::optional<GpuDraft> gpu_draft_;
@@ -78,15 +85,7 @@ class CandidateBuilder {
 // in the text of a postprocessor reject, and are rendered into `errors`.
 Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate, std::string* errors = nullptr);
 
-// Finds the candidates that stored traces stand for.
-class SketchIndex {
- public:
-  explicit SketchIndex(const CandidateSpace& space);
-  // Nothing if its sketch is not in the space.
-  std::optional<Candidate> find(const Trace& stored) const;
-
- private:
-  std::map<Hash128, int> sketches_;  // by the hash of their trace with open decisions
-};
+// The candidate that a stored trace stands for, if its sketch is in the space.
+std::optional<Candidate> find_candidate(CandidateSpace& space, const Trace& trace);
 
 }  // namespace tw

@@ -8,6 +8,7 @@
 
 #include "dsl/base/clock.h"
 #include "sampler/draw/mutator.h"
+#include "sampler/search/other_sketches.h"
 #include "sampler/search/parallel_for.h"
 
 namespace tw {
@@ -23,7 +24,7 @@ struct Proposal {
 
 class Evolution {
  public:
-  Evolution(const CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, const CostModel* model, KnownCandidates& known,
+  Evolution(CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, const CostModel* model, KnownCandidates& known,
             EvolutionStats& stats)
       : space_(space), options_(options), rng_(rng), model_(model), known_(known), stats_(stats) {
     for (int i = 0; i < std::max(1, options.threads); ++i) builders_.push_back(std::make_unique<CandidateBuilder>(space));
@@ -96,6 +97,7 @@ class Evolution {
   // One generation: children of parents drawn by score, more than wanted, the best drafts of which survive.
   std::vector<Candidate> breed(const std::vector<Candidate>& parents, int wanted, u64 label) {
     std::vector<double> cumulative = weights(parents);
+    int new_sketches = options_.new_sketches;
     std::vector<Candidate> children = build_all(2 * wanted, label, [&](int, Candidate& child, Rng& rng) {
       if (rng.uniform() > options_.mutate_probability) {
         return builders_[0]->draw(static_cast<int>(rng.below(static_cast<i64>(space_.space.sketches.size()))), child, rng);
@@ -103,6 +105,7 @@ class Evolution {
       double at = rng.uniform() * cumulative.back();
       std::size_t parent = std::upper_bound(cumulative.begin(), cumulative.end(), at) - cumulative.begin();
       child = parents[std::min(parent, parents.size() - 1)];
+      if (rng.uniform() < options_.fork_probability && change_fork(child, new_sketches, rng)) return true;
       const Sketch& sketch = space_.space.sketches[child.sketch];
       return mutate(sketch.trace, *sketch.prior, child.decisions, rng);
     });
@@ -123,6 +126,19 @@ class Evolution {
   }
 
  private:
+  // Another way at one fork. `new_sketches` is how many may still be built, which takes as long as many replays.
+  bool change_fork(Candidate& child, int& new_sketches, Rng& rng) {
+    const Sketch& sketch = space_.space.sketches[child.sketch];
+    if (sketch.forks.empty()) return false;
+    auto fork = static_cast<std::size_t>(rng.below(static_cast<i64>(sketch.forks.size())));
+    int taken = static_cast<int>(rng.below(sketch.forks[fork].count - 1));
+    if (taken >= sketch.forks[fork].taken) ++taken;
+    bool is_known = space_.ways.contains({child.sketch, fork, taken});
+    if (!is_known && new_sketches-- <= 0) return false;
+    int other = with_fork(space_, child.sketch, fork, taken);
+    return other >= 0 && other != child.sketch && move_to_sketch(space_, child, other, rng);
+  }
+
   static constexpr int kRun = 32;  // proposals in a row that one thread builds
   static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
@@ -202,7 +218,7 @@ class Evolution {
     return cumulative;
   }
 
-  const CandidateSpace& space_;
+  CandidateSpace& space_;
   const EvolutionOptions& options_;
   const Rng& rng_;
   const CostModel* model_;  // null = the draft model alone
@@ -233,7 +249,7 @@ void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& el
 
 }  // namespace
 
-std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
+std::vector<Candidate> evolve(CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
                               const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                               EvolutionStats& stats) {
   Evolution evolution(space, options, rng, model, known, stats);
@@ -267,7 +283,7 @@ std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Can
   return batch;
 }
 
-std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
+std::optional<Candidate> construct(CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                                    EvolutionStats& stats) {
   Evolution evolution(space, options, rng, nullptr, known, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);

@@ -14,6 +14,8 @@ struct EvolutionOptions {
   double measured_ratio = 0.2;   // share of the population that measured candidates may take
   int generations = 4;
   double mutate_probability = 0.85;
+  double fork_probability = 0.1;  // of mutations: another way at a fork, all other decisions kept
+  int new_sketches = 16;          // that forks may add to a space in a generation
   double epsilon = 0.05;         // share of a batch that is picked at random
   double unproven_share = 0.25;  // of a batch, for each sketch of which no elite is: what the model thinks of it is a guess
   int threads = 1;
@@ -30,14 +32,15 @@ struct EvolutionStats {
 };
 
 // Proposes at most `count` candidates that are not in `measured`, best first, with about epsilon * count random ones at the end.
-// `elites` are measured candidates, fastest first. model: null = the draft model alone. `known` collects what was built for this task. The
+// `elites` are measured candidates, fastest first. model: null = the draft model alone. `known` collects what was built for this task, the
+// space the sketches that are new. The
 // result depends on the arguments and `rng` only, not on the number of threads.
-std::vector<Candidate> evolve(const CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
+std::vector<Candidate> evolve(CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
                               const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                               EvolutionStats& stats);
 
 // The best of many draws by the draft model alone: the zero-trial candidate. Nothing if no draw is valid.
-std::optional<Candidate> construct(const CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
+std::optional<Candidate> construct(CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
                                    EvolutionStats& stats);
 
 }  // namespace tw

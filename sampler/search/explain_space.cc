@@ -12,6 +12,8 @@ class Explainer {
   Explainer(const CandidateSpace& space, const Target& target) : space_(space), target_(target) {}
 
   void note_building() {
+    out_.followed = space_.space.sketches.size();
+    out_.sketches = space_.space.count;
     for (const RuleVisit& visit : space_.space.visits) {
       auto row = std::find_if(out_.rules.begin(), out_.rules.end(),
                               [&](const RuleRow& known) { return known.rule == visit.rule && known.block == visit.block; });

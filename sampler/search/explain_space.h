@@ -30,6 +30,8 @@ struct SpaceExplanation {
   std::vector<RuleRow> rules;      // in the order of the set
   std::vector<RejectRow> rejects;  // most frequent first
   i64 draws = 0, rejected = 0;
+  std::size_t followed = 0;        // sketches to which all of this belongs
+  double sketches = 0;             // that there are; more than followed: about so many
 };
 
 // `draws` random candidates in all, in turn from every sketch.

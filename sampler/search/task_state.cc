@@ -57,7 +57,6 @@ bool build_and_note(TaskState& state, CandidateBuilder& builder, Candidate candi
 
 // Reads the traces that are remembered.
 void read_traces(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop) {
-  SketchIndex sketches(state.space);
   CandidateBuilder builder(state.space);
   i64 skipped = 0;
   auto remembered = std::exchange(state.unread, BoundedSample<std::string>());
@@ -65,7 +64,7 @@ void read_traces(TaskState& state, TuneObserver& observer, const std::function<b
     if (stop && stop()) return;
     std::optional<Trace> trace = trace_of(entry.value);
     skipped += !trace;
-    std::optional<Candidate> candidate = trace ? sketches.find(*trace) : std::nullopt;
+    std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
     if (!candidate) return;
     candidate->program = entry.hash;
     build_and_note(state, builder, std::move(*candidate), entry.seconds);
@@ -76,7 +75,6 @@ void read_traces(TaskState& state, TuneObserver& observer, const std::function<b
 // The fastest of each other machine, in turn.
 void read_seeds(TaskState& state, TuneObserver& observer) {
   CandidateBuilder builder(state.space);
-  SketchIndex sketches(state.space);
   HashSet programs;
   std::size_t most = 0;
   for (const auto& [machine, records] : state.foreign) most = std::max(most, records.size());
@@ -84,7 +82,7 @@ void read_seeds(TaskState& state, TuneObserver& observer) {
     for (const auto& [machine, records] : state.foreign) {
       if (rank >= records.size()) continue;
       std::optional<Trace> trace = trace_of(records.fastest(rank + 1).back()->value);
-      std::optional<Candidate> seed = trace ? sketches.find(*trace) : std::nullopt;
+      std::optional<Candidate> seed = trace ? find_candidate(state.space, *trace) : std::nullopt;
       if (seed && builder.build(*seed, nullptr) && programs.insert(seed->program).second) state.seeds.push_back(std::move(*seed));
     }
   }
@@ -172,7 +170,7 @@ bool note_record(TaskState& state, const Record& record) {
   note_trial(state, *program, record);
   if (record.trace.empty() && record.ok()) state.progress.baseline_seconds = record.seconds;
   std::optional<Trace> trace = record.is_trial() ? trace_of(record.trace) : std::nullopt;
-  std::optional<Candidate> candidate = trace ? SketchIndex(state.space).find(*trace) : std::nullopt;
+  std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
   if (!candidate) return false;
   candidate->program = *program;
   return note_candidate(state, std::move(*candidate), seconds_of(record));
@@ -277,6 +275,7 @@ SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library
   }
   Space space = build_space(task.program.program, *uses, library, facts_of(task.target), summary.errors);
   for (const Trace& trace : task.templates) add_template(space, trace);
+  summary.count = space.count;
   for (const Sketch& sketch : space.sketches) {
     Trace open = sketch.trace.with_decisions(std::vector<Decision>(sketch.trace.sample_count()));
     summary.sketches.push_back({open.print(0), log10_points(sketch), sketch.rules});

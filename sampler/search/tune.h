@@ -112,6 +112,7 @@ struct SpaceSummary {
     std::vector<std::string> rules;
   };
   std::vector<Row> sketches;
+  double count = 0;  // of all sketches; more than there are rows: about so many
   std::string errors;
 };
 SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set);

@@ -1,6 +1,8 @@
 // The commands check, explain and reduce, as the real program, and what they stand on.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <boost/json/src.hpp>
 #include <filesystem>
 
@@ -364,7 +366,8 @@ TEST_F(Check, SpaceAsJsonHasTracesPointsAndRulesAndNothingElse) {
   EXPECT_EQ(keys(json), std::vector<std::string>{"tasks"});
   ASSERT_EQ(json.at("tasks").as_array().size(), 2u);
   for (const boost::json::value& task : json.at("tasks").as_array()) {
-    EXPECT_EQ(keys(task), (std::vector<std::string>{"name", "sketches"}));
+    EXPECT_EQ(keys(task), (std::vector<std::string>{"name", "sketches", "log10_sketches"}));
+    EXPECT_NEAR(task.at("log10_sketches").as_double(), std::log10(task.at("sketches").as_array().size()), 1e-9);
     for (const boost::json::value& sketch : task.at("sketches").as_array()) {
       EXPECT_EQ(keys(sketch), (std::vector<std::string>{"trace", "log10_points", "rules"}));
       std::string text(sketch.at("trace").as_string());

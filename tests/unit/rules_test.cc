@@ -110,7 +110,7 @@ TEST(RuleLanguage, AForkThatNoDrawSatisfiesIsNoSketch) {
                             "rules s { never; good }\n",
                         program.program);
     EXPECT_EQ(built.errors, "");
-    return built.space;
+    return std::move(built.space);
   };
   for (const char* conditions : {"  require v > 100\n", "  require v > 1\n  require v < 2\n", "  require v > 1\n  prefer(v - 4)\n"}) {
     Space space = never(conditions);

@@ -665,7 +665,7 @@ TEST_F(Search, LearnsFromWhatItMeasured) {
 class Evolve : public testing::Test {
  protected:
   std::vector<Candidate> run(EvolutionOptions options, int count, const std::vector<Candidate>& elites = {}, const CostModel* model = nullptr,
-                             u64 seed = 3) const {
+                             u64 seed = 3) {
     KnownCandidates known;
     EvolutionStats stats;
     HashSet measured;
