@@ -365,7 +365,7 @@ TEST(ResultCheck, ATransformerBlockIsRightAndItsFaultsAreFound) {
       HostArray zeros = HostArray::zeros(array.dtype, array.shape);
       EXPECT_FALSE(judged.accepts({{name, zeros}}));
     }
-    EXPECT_FALSE(judged.accepts(judged.results_of(without_a_term(judged.arena(), owned->program, true)))) << name_of(type);
+    EXPECT_FALSE(judged.accepts(judged.results_of(test::without_a_term(judged.arena(), owned->program, true)))) << name_of(type);
   }
 }
 
