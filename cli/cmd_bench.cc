@@ -19,6 +19,7 @@
 #include "dsl/base/text.h"
 #include "runtime/bench.h"
 #include "runtime/worker/elements.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
@@ -60,13 +61,17 @@ PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
 std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, const TuneTask& task) {
   std::optional<StoredKernel> stored = best_kernel(database, task, "kernel");
   if (!stored) return std::nullopt;
-  BenchTask out{task.name,
-                std::move(stored->kernel),
-                task.target.threads,
-                task.target.vector_bits,
-                count_flops(task.program.program),
-                {},
-                {}};
+  BenchTask out{.name = task.name,
+                .kernel = std::move(stored->kernel),
+                .threads = task.target.threads,
+                .vector_bits = task.target.vector_bits,
+                .flops = count_flops(task.program.program)};
+  if (is_device(task.target)) return out;
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
+  if (!compiler) return say(cat(task.name, ": ", to_string(compiler.rejected()))), std::nullopt;
+  BuiltKernel reference = build_reference(task.program.program, task.target, *compiler);
+  if (!reference.kernel) return say(cat(task.name, ": the reference cannot be compiled: ", reference.problem)), std::nullopt;
+  out.reference = std::move(*reference.kernel), out.tolerance = tolerance_of(task.program.program);
   for (const Param& param : task.program.program.params) {
     if (param.role != Role::Output)
       out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer)});
@@ -127,7 +132,7 @@ struct Report {
       return;
     }
     double gflops = row.seconds > 0 ? task.flops / row.seconds * 1e-9 : 0;
-    const char* verdict = is_own ? "own" : name_of(row.verdict);
+    const char* verdict = is_own && row.verdict != Verdict::Wrong ? "own" : name_of(row.verdict);
     is_wrong |= row.verdict == Verdict::Wrong;
     rows.push_back({{"task", task.name},
                     {"threads", task.threads},
@@ -147,7 +152,7 @@ struct Report {
     table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds),
                      show_number(gflops),
                      row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-",
-                     ratio, is_own ? "" : verdict,
+                     ratio, is_own && row.verdict != Verdict::Wrong ? "" : verdict,
                      row.verdict == Verdict::Wrong ? row.detail : ""});
   }
 };

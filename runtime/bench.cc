@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/target.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
+#include "runtime/worker/elements.h"
 
 namespace tw {
 namespace {
 
 constexpr double sample_nanoseconds = 2e6;  // a sample repeats a kernel for about so long
-constexpr double agreement = 1e-3;          // of the largest element
 
 // How many calls make one sample. `sample` gives the nanoseconds of so many calls, or nothing. The
 // first ones may be slow: cold caches, threads that wake up.
@@ -99,27 +100,56 @@ struct Race {
   }
 };
 
-// "" if the results are the same but for rounding.
-std::string difference(const KernelProcess& ours, Rival& rival) {
-  PeerResult<std::vector<float>> theirs = rival.peer->output();
-  if (!theirs) return theirs.message;
-  i64 count = ours.output_bytes() / static_cast<i64>(sizeof(float));
-  if (static_cast<i64>(theirs.value.size()) != count)
-    return cat("has ", theirs.value.size(), " elements of output, ours has ", count);
-  const float* mine = reinterpret_cast<const float*>(ours.output());
-  double largest = 0, worst = 0;
-  for (i64 i = 0; i < count; ++i) {
-    largest = std::max(largest, std::fabs(static_cast<double>(theirs.value[i])));
-    worst = std::max(
-        worst, std::fabs(static_cast<double>(mine[i]) - static_cast<double>(theirs.value[i])));
-    if (std::isnan(mine[i]) != std::isnan(theirs.value[i])) worst = INFINITY;
+// What a task's reference gives.
+class Reference {
+ public:
+  // Runs it once; why that failed in `problem`.
+  Reference(const BenchTask& task, std::string& problem) : tolerance_(task.tolerance) {
+    process_ = KernelProcess::start(task.reference, task.inputs, usable_threads(), problem);
+    if (process_ && !process_->sample(0)) problem = process_->error();
+    if (!problem.empty()) problem = cat("the reference: ", problem);
   }
-  return worst <= agreement * largest
-             ? ""
-             : cat("results differ by ", worst, ", the largest element is ", largest);
+
+  // "" if an output is right but for rounding, else what is wrong.
+  std::string difference(const std::string& output, const Elements& actual) const {
+    const KernelProcess::Output *expected = find(output), *variances = find(output + std::string(kVarianceSuffix));
+    if (!expected) return cat("the reference has no output `", output, "`");
+    Elements right{expected->data, expected->dtype, expected->bytes / bytes_of(expected->dtype)};
+    if (actual.count != right.count) return cat("has ", actual.count, " elements of output, the reference has ", right.count);
+    Comparison found = compare(actual, right, tolerance_, variances ? reinterpret_cast<const double*>(variances->data) : nullptr);
+    return found.is_right() ? "" : cat("output `", output, "`: ", difference_text(found, actual.count, "the first one"));
+  }
+
+ private:
+  const KernelProcess::Output* find(const std::string& name) const {
+    for (const KernelProcess::Output& output : process_->outputs()) {
+      if (output.name == name) return &output;
+    }
+    return nullptr;
+  }
+
+  Tolerance tolerance_;
+  std::unique_ptr<KernelProcess> process_;
+};
+
+// Of ours, all outputs.
+std::string difference(const KernelProcess& ours, const Reference& reference) {
+  for (const KernelProcess::Output& output : ours.outputs()) {
+    std::string wrong = reference.difference(output.name, {output.data, output.dtype, output.bytes / bytes_of(output.dtype)});
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
 }
 
-BenchRow row_of(Rival& rival, const KernelProcess& ours) {
+// Libraries have one output.
+std::string difference(Rival& rival, const KernelProcess& ours, const Reference& reference) {
+  PeerResult<std::vector<float>> theirs = rival.peer->output();
+  if (!theirs) return theirs.message;
+  return reference.difference(ours.outputs()[0].name,
+                              {reinterpret_cast<const char*>(theirs.value.data()), DType::F32, static_cast<i64>(theirs.value.size())});
+}
+
+BenchRow row_of(Rival& rival, const KernelProcess& ours, const Reference& reference) {
   BenchRow row{.library = rival.library,
                .seconds = quantile(rival.times, 0.5),
                .ratio = quantile(rival.ratios, 0.5),
@@ -128,7 +158,7 @@ BenchRow row_of(Rival& rival, const KernelProcess& ours) {
                .pairs = static_cast<int>(rival.ratios.size()),
                .verdict = Verdict::Same,
                .detail = rival.kernel.detail};
-  std::string wrong = rival.alive() ? difference(ours, rival) : "";
+  std::string wrong = rival.alive() ? difference(rival, ours, reference) : "";
   if (!rival.alive())
     row.verdict = rival.is_unsupported ? Verdict::Unsupported : Verdict::Failed,
     row.detail = rival.problem;
@@ -172,6 +202,8 @@ const char* name_of(Verdict verdict) {
 BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries,
                        int pairs) {
   BenchResult result;
+  const Reference reference(task, result.error);
+  if (!result.error.empty()) return result;
   std::unique_ptr<KernelProcess> ours =
       KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
   if (!ours) return result;
@@ -191,8 +223,10 @@ BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& li
   double fma_seconds = quantile(fma.times, 0.5);
   result.fma_gflops = fma_seconds > 0 ? fma.kernel.flops / fma_seconds * 1e-9 : 0;
   result.rows.push_back(own_row(task, race, fma));
+  if (std::string wrong = difference(*ours, reference); !wrong.empty())
+    result.rows[0].verdict = Verdict::Wrong, result.rows[0].detail = wrong;
   for (std::size_t i = 1; i < rivals.size(); ++i) {
-    BenchRow row = row_of(rivals[i], *ours);
+    BenchRow row = row_of(rivals[i], *ours, reference);
     if (row.seconds > 0 && result.fma_gflops > 0)
       row.peak_share = task.flops / row.seconds * 1e-9 / result.fma_gflops;
     result.rows.push_back(std::move(row));

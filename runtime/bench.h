@@ -32,9 +32,14 @@ class KernelProcess {
   // Nanoseconds for all of `calls` calls together, after one call outside the time. nullopt: it
   // crashed or hung, see error().
   std::optional<double> sample(i64 calls);
-  // The first output after the latest call.
-  const char* output() const { return output_; }
-  i64 output_bytes() const { return output_bytes_; }
+  // After the latest call. All bits of them are set before each sample.
+  struct Output {
+    std::string name;
+    DType dtype;
+    i64 bytes;
+    char* data;  // shared with the process
+  };
+  const std::vector<Output>& outputs() const { return outputs_; }
   const std::string& error() const { return error_; }
 
  private:
@@ -42,8 +47,7 @@ class KernelProcess {
   bool ask(i64 calls, i64& answer);
 
   int pid_ = -1, socket_ = -1;
-  char* output_ = nullptr;  // shared with the process
-  i64 output_bytes_ = 0;
+  std::vector<Output> outputs_;
   std::string error_;
 };
 
@@ -54,13 +58,16 @@ struct BenchTask {
   int vector_bits = 256;  // of the target: peers get no wider ones if it is 256
   double flops = 0;       // of one call
   std::vector<KernelProcess::Input> inputs;
+  // What results are compared with, as in trials: `build_reference` and `tolerance_of` in sampler/search/trial.h.
+  Kernel reference;
+  Tolerance tolerance;
   // The same task for the libraries; its inputs point into `inputs`. Empty op: no library is asked.
   PeerProblem problem;
 };
 
 // Is tracewright faster than the library? By the quartiles of the ratios: both above 1, or both
-// below, or around it. Wrong: results differ. Failed: the library broke down. Unsupported: it
-// cannot do this task.
+// below, or around it. Wrong: results differ from the reference. Failed: the library broke down.
+// Unsupported: it cannot do this task.
 enum class Verdict : u8 { Faster, Slower, Same, Wrong, Failed, Unsupported };
 const char* name_of(Verdict verdict);
 
@@ -82,8 +89,8 @@ struct BenchResult {
   std::string error;           // ours could not be run
 };
 
-// At least `pairs` pairs with the FMA probe and with each library. Results must agree within 1e-3
-// of the largest element.
+// At least `pairs` pairs with the FMA probe and with each library. All outputs of ours, and the one
+// of the library, are compared with the reference; a row whose results differ is Wrong.
 BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries, int pairs);
 
 // The FMA probe alone: GFLOP/s, median of 20 samples; 0 if it is not there.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -48,11 +49,11 @@ void* allocate(i64 bytes) {
 class Child {
  public:
   Child(const Kernel& kernel, const std::vector<KernelProcess::Input>& inputs, LoadedObject object,
-        char* shared, int threads)
+        const std::vector<KernelProcess::Output>& outputs, int threads)
       : manifest_(kernel.manifest),
         inputs_(inputs),
         object_(std::move(object)),
-        shared_(shared),
+        outputs_(outputs),
         threads_(threads) {}
 
   [[noreturn]] void serve(int socket) {
@@ -62,7 +63,8 @@ class Child {
     bind();
     for (i64 calls = 0; read(socket, &calls, sizeof calls) == sizeof calls;) {
       i64 nanoseconds = sample(calls);
-      std::memcpy(shared_, output_, static_cast<std::size_t>(output_bytes_));
+      for (const KernelProcess::Output& output : outputs_)
+        std::memcpy(output.data, buffers_[output.name], static_cast<std::size_t>(output.bytes));
       if (write(socket, &nanoseconds, sizeof nanoseconds) != sizeof nanoseconds) break;
     }
     _exit(0);
@@ -95,12 +97,7 @@ class Child {
   void bind() {
     std::vector<void*> prepack;
     for (const KernelArgument& argument : manifest_.prepack) prepack.push_back(buffer_of(argument));
-    for (const KernelArgument& argument : manifest_.run) {
-      run_.push_back(buffer_of(argument));
-      if (argument.role != ArgumentRole::Output || output_) continue;
-      output_ = static_cast<char*>(run_.back());
-      output_bytes_ = argument.bytes;
-    }
+    for (const KernelArgument& argument : manifest_.run) run_.push_back(buffer_of(argument));
     scratch_ = allocate(manifest_.scratch_bytes(threads_));
     if (!prepack.empty()) object_.prepack(manifest_.symbol)(prepack.data());
     entry_ = object_.run(manifest_.symbol);
@@ -108,6 +105,8 @@ class Child {
 
   i64 sample(i64 calls) {
     auto call = [&] { entry_(run_.data(), scratch_, pool_ ? tw_pool_run : nullptr, pool_); };
+    for (const KernelProcess::Output& output : outputs_)
+      std::memset(buffers_[output.name], 0xff, static_cast<std::size_t>(output.bytes));
     call();
     auto begin = std::chrono::steady_clock::now();
     for (i64 i = 0; i < calls; ++i) call();
@@ -117,23 +116,14 @@ class Child {
   const KernelManifest& manifest_;
   const std::vector<KernelProcess::Input>& inputs_;
   LoadedObject object_;
-  char* shared_;
+  const std::vector<KernelProcess::Output>& outputs_;
   int threads_;
   tw_pool* pool_ = nullptr;
   std::map<std::string, void*> buffers_;
   std::vector<void*> run_;
   void* scratch_ = nullptr;
-  char* output_ = nullptr;
-  i64 output_bytes_ = 0;
   tw_run_function entry_ = nullptr;
 };
-
-const KernelArgument* first_output(const Kernel& kernel) {
-  for (const KernelArgument& argument : kernel.manifest.run) {
-    if (argument.role == ArgumentRole::Output) return &argument;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -142,25 +132,25 @@ std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel,
                                                     std::string& error) {
   LoadedObject object = load_object(kernel.code, error);
   if (!error.empty()) return nullptr;
-  const KernelArgument* output = first_output(kernel);
   bool has_entries = object.run(kernel.manifest.symbol) &&
                      (kernel.manifest.prepack.empty() || object.prepack(kernel.manifest.symbol));
-  if (!output || !has_entries)
-    return error = "the kernel lacks an entry point or an output", nullptr;
+  if (!has_entries) return error = "the kernel lacks an entry point", nullptr;
   std::unique_ptr<KernelProcess> process(new KernelProcess);
-  process->output_bytes_ = output->bytes;
-  void* shared = mmap(nullptr, static_cast<std::size_t>(output->bytes), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int ends[2];
-  if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return error = cat("no memory or socket for the kernel's process: ", std::strerror(errno)),
-           nullptr;
+  for (const KernelArgument& argument : kernel.manifest.run) {
+    if (argument.role != ArgumentRole::Output) continue;
+    void* shared = mmap(nullptr, static_cast<std::size_t>(std::max<i64>(argument.bytes, 1)), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+      return error = cat("no memory for the kernel's outputs: ", std::strerror(errno)), nullptr;
+    process->outputs_.push_back({argument.name, argument.dtype, argument.bytes, static_cast<char*>(shared)});
   }
-  process->output_ = static_cast<char*>(shared);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return error = cat("no socket for the kernel's process: ", std::strerror(errno)), nullptr;
   process->pid_ = fork();
   if (process->pid_ == 0) {
     close(ends[0]);
-    Child(kernel, inputs, std::move(object), process->output_, threads).serve(ends[1]);
+    Child(kernel, inputs, std::move(object), process->outputs_, threads).serve(ends[1]);
   }
   close(ends[1]);
   process->socket_ = ends[0];
@@ -176,7 +166,7 @@ KernelProcess::~KernelProcess() {
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
-  if (output_) munmap(output_, static_cast<std::size_t>(output_bytes_));
+  for (const Output& output : outputs_) munmap(output.data, static_cast<std::size_t>(std::max<i64>(output.bytes, 1)));
 }
 
 bool KernelProcess::ask(i64 calls, i64& answer) {

@@ -140,6 +140,7 @@ std::vector<std::string> messages() {
   emulate.arrays = {{"A", "1234"}};
   EmulatedMessage emulated;
   emulated.outputs = {{"C", "1234"}};
+  emulated.writes = {.last_groups = {0, 3}, .outputs = {{"C", "1"}}};
   return {'\0' + encode(HelloMessage{}), '\1' + encode(BeginTaskMessage{.task = 1, .reference = kernel, .tolerance = {}, .seed = 1}), '\2' + encode(TaskStart{}),
           '\3' + encode(measure), '\4' + encode(MeasureResult{}), '\5' + encode(emulate), '\6' + encode(emulated)};
 }
