@@ -4,6 +4,7 @@
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
 #include "rules/lang/plugin.h"
+#include "rules/lang/try_in_child.h"
 
 namespace tw::rules {
 
@@ -87,10 +88,22 @@ std::unordered_set<u32> open_loops_of(const Schedule& schedule) {
 
 namespace {
 
+constexpr int kNativeSeconds = 10;  // for one block
+
 RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block, const TargetFacts& target, const Limits& limits,
                          Diagnostics& diagnostics) {
   RuleOutcome outcome;
   const NativeRule& rule = *use.rule->native;
+  // Its result cannot come from there: schedules are memory of this process.
+  std::string wrong = try_in_child("the rule", kNativeSeconds, [&] {
+    std::vector<Reject> ignored;
+    if (rule.unmet(base.state(), *base.state().find_block(block), target).empty()) rule.apply(base, block, target, ignored);
+    return std::string();
+  });
+  if (!wrong.empty()) {
+    diagnostics.error(use.rule->span, wrong);
+    return outcome;
+  }
   outcome.unmet = rule.unmet(base.state(), *base.state().find_block(block), target);
   outcome.applied = outcome.unmet.empty();
   if (!outcome.applied) return outcome;
@@ -146,6 +159,16 @@ RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Sched
 }
 
 namespace {
+
+// There is no child for it as there is for a rule: it is called for every candidate.
+Status run_native_post(const RuleUse& use, Schedule& schedule, const TargetFacts& target) {
+  try {
+    return use.rule->native_post->apply(schedule, target);
+  } catch (...) {
+    return reject("postprocessor `{a}` throws an exception", Str(use.rule->name));
+  }
+}
+
 Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
   static const Limits limits;
   Evaluator evaluator(use, declared, sink, target, limits, diagnostics, limits.steps);
@@ -160,7 +183,7 @@ Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const T
 Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
   if (use.rule->native_post) {
     Schedule schedule(state);
-    TW_TRY_STATUS(use.rule->native_post->apply(schedule, target));
+    TW_TRY_STATUS(run_native_post(use, schedule, target));
     state.set_program(schedule.program());
     return ok();
   }
@@ -169,7 +192,7 @@ Status apply_post(const RuleUse& use, const Declared& declared, State& state, co
 
 Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics) {
-  if (use.rule->native_post) return use.rule->native_post->apply(schedule, target);
+  if (use.rule->native_post) return run_native_post(use, schedule, target);
   return run_post(use, declared, Sink(schedule), target, diagnostics);
 }
 

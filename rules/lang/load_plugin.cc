@@ -1,8 +1,5 @@
 #include "rules/lang/load_plugin.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -12,6 +9,7 @@
 
 #include "dsl/base/text.h"
 #include "rules/lang/plugin.h"
+#include "rules/lang/try_in_child.h"
 
 namespace tw::rules {
 namespace {
@@ -62,38 +60,14 @@ std::vector<std::shared_ptr<const NativePost>> posts_of(const PluginEntry& entry
   return entry.make_posts ? entry.make_posts() : std::vector<std::shared_ptr<const NativePost>>{};
 }
 
-// In the child: opens the plugin, makes its rules, and writes what is wrong. An exception of the
-// plugin must end it here.
-[[noreturn]] void probe_here(const std::string& path, int to, int seconds) noexcept {
-  alarm(static_cast<unsigned>(seconds));
-  Opened opened;
-  std::string wrong = open(path, opened);
-  if (wrong.empty() && rules_of(*opened.entry).empty() && posts_of(*opened.entry).empty()) wrong = "it has no rules";
-  bool is_written = write(to, wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
-  _exit(is_written ? 0 : 1);
-}
-
 // "" if the plugin survives being loaded, else what is wrong.
 std::string probe(const std::string& path, int seconds) {
-  int ends[2];
-  if (pipe(ends) != 0) return cat("no pipe to a process that tries it: ", std::strerror(errno));
-  pid_t child = fork();
-  if (child == 0) probe_here(path, ends[1], seconds);
-  close(ends[1]);
-  std::string wrong;
-  char buffer[512];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
-    wrong.append(buffer, static_cast<std::size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child)
-    return "the process that tries it could not be started";
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-    return cat("its entry point takes longer than ", seconds, " seconds");
-  if (WIFSIGNALED(status)) return cat("its entry point crashes: ", strsignal(WTERMSIG(status)));
-  if (wrong.empty() && WEXITSTATUS(status) != 0)
-    return cat("its entry point ends the process with code ", WEXITSTATUS(status));
-  return wrong;
+  return try_in_child("its entry point", seconds, [&] {
+    Opened opened;
+    std::string wrong = open(path, opened);
+    if (wrong.empty() && rules_of(*opened.entry).empty() && posts_of(*opened.entry).empty()) wrong = "it has no rules";
+    return wrong;
+  });
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ class Outside : public testing::Test {
   void is_checked();
   void is_placed();
   void is_imported();
+  void rules_cost_themselves();
   test::TemporaryDirectory folder;
 };
 
@@ -92,6 +93,19 @@ void Outside::is_imported() {
   EXPECT_NE(done.find("unroll("), std::string::npos) << done;
 }
 
+// The rules of a plugin that crash, end the process or throw are left out; all else goes on.
+void Outside::rules_cost_themselves() {
+  test::write_file(at("own.tw"), "import \"wrong/rules.so\"\nrules own { auto_inline; crashing; exiting; throwing }\nrules with_post { throwing_post }\n");
+  test::write_file(at("own.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [own.tw]\nrules: own\ntasks:\n"
+                                   "  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
+  Finished finished = run({"tune", "own.yaml", "--trials", "1"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  for (const char* wrong : {"the rule crashes: Segmentation fault", "the rule ends the process with code 3", "the rule crashes: Aborted"})
+    EXPECT_NE(finished.err.find(wrong), std::string::npos) << wrong << "\n" << finished.err;
+  Finished checked = run({"check", "own.tw", "--op", "matmul", "--draws", "2", "--rule", "with_post"});
+  EXPECT_NE((checked.out + checked.err).find("postprocessor `throwing_post` throws an exception"), std::string::npos) << checked.out << checked.err;
+}
+
 TEST_F(Outside, ARuleInCppIsCheckedPlacedAndImportedLikeOneOfTheLanguage) {
   ASSERT_NO_FATAL_FAILURE(build("examples/plugin", "plugin"));
   is_checked();
@@ -131,6 +145,7 @@ TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
                               "crashes: Segmentation fault\n"),
             std::string::npos)
       << finished.err;
+  rules_cost_themselves();
 }
 
 TEST_F(Outside, TheExamplesOfTheCppApiRun) {
