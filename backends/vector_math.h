@@ -1,5 +1,6 @@
-// Coefficients and constants of our own exp, log, tanh, erf and sigmoid for f32, shared by every backend so that all of them
-// compute the same function. The formulas stand beside the tables; backends/llvm/vector_functions.cc is the model to follow.
+// Coefficients and constants of our own exp, log, tanh, erf and sigmoid for f32 on processors, where no library has them for vectors. The
+// formulas stand beside the tables, the code in backends/llvm/vector_functions.cc. Kernels for devices call the functions of their language
+// (backends/gpu_source/language.cc), which drivers bring and which round in their own way.
 // The polynomials are minimax fits (Remez exchange, weighted for relative error of the whole function), highest degree first.
 //
 // Largest errors against double libm on 17 million floats spread evenly over all bit patterns, in units in the last place, on a machine

@@ -27,6 +27,7 @@ namespace {
 
 constexpr const char* kLibrary = "kernels";
 constexpr double kCompileSeconds = 600;  // a minute of work on a machine that is busy with other things
+constexpr int kCannotCompile = 127;      // exit code of the emulator where it cannot become the compiler
 
 // What makes the compiler tell us of every access and every wrong index. Without optimization, so that an access of the
 // text is one access of the code. Linked with nothing: the emulator has what is called.
@@ -50,6 +51,12 @@ constexpr const char* kFlags[] = {"-x",
 
 bool is_program(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path);
+}
+
+std::string emulator_path(std::string& error) {
+  std::string path = worker_path({.program = "tracewright-emulator", .device = 0}, error);
+  if (path.empty()) error = "the program tracewright-emulator was not found beside the library or in its ../bin";
+  return path;
 }
 
 std::string device_functions() { return std::string(embedded_text("runtime/emulator/device_functions.h").value_or("")); }
@@ -128,7 +135,8 @@ class Child {
   int problem_ = 0;
 };
 
-// What came of compiling a text: Ok; BuildError if the compiler says no; Unavailable if it could not be asked.
+// What came of compiling a text: Ok; BuildError if the compiler says no; Unavailable if it could not be asked. The emulator sets limits and
+// becomes the compiler.
 EmulationReport compile_text(const std::string& compiler, const std::string& text, const std::string& folder, const std::string& name) {
   std::string path = cat(folder, "/", name, ".cc"), said = cat(folder, "/", name, ".errors");
   auto unavailable = [](const std::string& why) { return EmulationReport{.status = EmulationStatus::Unavailable, .message = why}; };
@@ -136,7 +144,9 @@ EmulationReport compile_text(const std::string& compiler, const std::string& tex
   file << text;
   file.close();
   if (!file) return unavailable(cat("cannot write ", path, ": ", std::strerror(errno)));
-  std::vector<std::string> words = {compiler};
+  std::string error, emulator = emulator_path(error);
+  if (emulator.empty()) return unavailable(error);
+  std::vector<std::string> words = {emulator, "--compile", folder, compiler};
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
   words.insert(words.end(), {path, "-o", cat(folder, "/", name, ".so")});
   int errors = open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -147,6 +157,7 @@ EmulationReport compile_text(const std::string& compiler, const std::string& tex
   if (child.problem() != 0) return unavailable(cat(compiler, " does not start: ", std::strerror(child.problem())));
   if (status < 0) return unavailable(cat(compiler, " has not ended after ", kCompileSeconds, " s"));
   if (WIFSIGNALED(status)) return unavailable(cat(compiler, " was ended by: ", strsignal(WTERMSIG(status))));
+  if (WEXITSTATUS(status) == kCannotCompile) return unavailable(read_whole_file(said).value_or(""));
   return {.status = EmulationStatus::BuildError,
           .message = cat(compiler, " does not compile the text: ", read_whole_file(said).value_or("").substr(0, 600))};
 }
@@ -262,9 +273,8 @@ EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, con
   auto unavailable = [](const std::string& why) {
     return EmulationReport{.status = EmulationStatus::Unavailable, .message = why};
   };
-  std::string error, program = worker_path({.program = "tracewright-emulator", .device = 0}, error);
-  if (program.empty())
-    return unavailable("the program tracewright-emulator was not found beside the library or in its ../bin");
+  std::string error, program = emulator_path(error);
+  if (program.empty()) return unavailable(error);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return unavailable(cat("no socket for the emulator: ", std::strerror(errno)));

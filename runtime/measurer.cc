@@ -210,6 +210,8 @@ class WorkerMeasurer final : public Measurer {
       if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
     } while (!worker_ && !is_given_up_ && ++attempt < kStartAttempts);
     started.was_stopped = was_stopped_;
+    // Its worker ends itself, as after a measurement that hangs, and must be gone before the next one begins.
+    if (options_.device >= 0 && started.status == MeasureStatus::Timeout) worker_.reset();
     if (started.task < 0) tasks_.erase(id);
     return started;
   }

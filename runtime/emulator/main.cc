@@ -1,21 +1,24 @@
 // tracewright-emulator: runs one compiled CUDA kernel on the emulated device, answers, and ends. Started by
-// runtime/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other.
+// runtime/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other. With `--compile FOLDER` and
+// the words of a compiler's command it becomes that compiler, which may write into the folder only.
 #include <setjmp.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
 #include "dsl/base/text.h"
 #include "runtime/emulator/library.h"
 #include "runtime/emulator/machine.h"
+#include "runtime/worker/confine.h"
 #include "runtime/worker_protocol.h"
 
 namespace tw::emulator {
@@ -187,6 +190,21 @@ EmulatedMessage run_all(const EmulateMessage& message, const Library& library) {
   return answer;
 }
 
+// What it may fill: the message and its arrays again, 16 bytes of what is known for each byte that is written, and stacks.
+i64 data_bytes_for(const EmulateMessage& message) {
+  i64 bytes = message.kernel.manifest.scratch_shared_bytes;
+  for (const auto* list : {&message.kernel.manifest.run, &message.kernel.manifest.prepack}) {
+    for (const KernelArgument& argument : *list) bytes += argument.bytes;
+  }
+  return (i64{1} << 30) + 24 * bytes;
+}
+
+// From here on the kernel's code runs: no file, no other process, no more than this.
+std::string enter_emulation(const EmulateMessage& message) {
+  std::string refused = confine({.data_bytes = data_bytes_for(message), .cpu_seconds = static_cast<int>(message.options.timeout_seconds) + 60, .reads_files = false});
+  return refused.empty() && !forbid_all_but_answering() ? "no filter of system calls" : refused;
+}
+
 EmulatedMessage answer_to(const EmulateMessage& message) {
   EmulatedMessage answer;
   Library library;
@@ -194,6 +212,10 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
     // A function that nobody has is the text's mistake. All else (a file cut short, no memory) is this machine's.
     bool is_unknown = answer.report.message.find("undefined symbol") != std::string::npos;
     answer.report.status = is_unknown ? EmulationStatus::BuildError : EmulationStatus::Unavailable;
+    return answer;
+  }
+  if (std::string refused = enter_emulation(message); !refused.empty()) {
+    answer.report = {.status = EmulationStatus::Unavailable, .message = cat("the emulator is not let confine itself: ", refused)};
     return answer;
   }
   if (sigsetjmp(after_signal, 1) == 0) {
@@ -210,10 +232,24 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
   return answer;
 }
 
+constexpr int kCannotCompile = 127;  // as shells have it
+
+// Does not come back. What a compiler needs for one text: half a GiB and some seconds; this is for slow and strange ones.
+int become_compiler(const char* folder, char** words) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setenv("TMPDIR", folder, 1);
+  setenv("CCACHE_DISABLE", "1", 1);  // it would write elsewhere
+  std::string refused = confine({.data_bytes = i64{8} << 30, .cpu_seconds = 600, .file_bytes = i64{1} << 30, .writable = {folder, "/dev"}});
+  if (refused.empty()) execv(words[0], words);
+  std::fprintf(stderr, "%s\n", refused.empty() ? cat(words[0], " does not start: ", std::strerror(errno)).c_str() : refused.c_str());
+  return kCannotCompile;
+}
+
 }  // namespace
 }  // namespace tw::emulator
 
-int main() {
+int main(int count, char** words) {
+  if (count > 3 && std::strcmp(words[1], "--compile") == 0) return tw::emulator::become_compiler(words[2], words + 3);
   struct stat about {};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
     std::fprintf(stderr, "tracewright-emulator: started by hand; tracewright starts it to check CUDA kernels\n");
@@ -221,8 +257,6 @@ int main() {
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);
-  rlimit no_core{0, 0};
-  setrlimit(RLIMIT_CORE, &no_core);
   tw::MessageKind kind{};
   std::string payload;
   tw::EmulateMessage message;

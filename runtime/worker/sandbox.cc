@@ -90,14 +90,12 @@ constexpr LandlockVersion kLandlockVersions[] = {
 };
 constexpr long kLandlockCreate = 444, kLandlockRestrict = 446;
 
-int create_landlock() {
+const LandlockVersion* landlock_version() {
   long version = syscall(kLandlockCreate, nullptr, 0, 1u /* LANDLOCK_CREATE_RULESET_VERSION */);
   for (const LandlockVersion& row : kLandlockVersions) {
-    if (version < row.version) continue;
-    LandlockRules rules{row.files, row.network, row.scopes};
-    return static_cast<int>(syscall(kLandlockCreate, &rules, row.bytes, 0u));
+    if (version >= row.version) return &row;
   }
-  return -1;
+  return nullptr;
 }
 
 // Where `ulimit` allows less, that is the limit.
@@ -121,6 +119,19 @@ u64 address_space_bytes() {
 
 }  // namespace
 
+u64 landlock_rights(u64 files) {
+  const LandlockVersion* known = landlock_version();
+  return known ? known->files & files : 0;
+}
+
+int create_landlock(u64 files) {
+  const LandlockVersion* known = landlock_version();
+  if (!known) return -1;
+  // Only who may open no file at all needs no socket or signal of others.
+  LandlockRules rules{known->files & files, known->network, files == ~u64{0} ? known->scopes : 0};
+  return static_cast<int>(syscall(kLandlockCreate, &rules, known->bytes, 0u));
+}
+
 bool Sandbox::prepare(std::string& error) {
   loading_ = build_filter(allow_loading);
   running_ = build_filter(allow_running);
@@ -128,7 +139,7 @@ bool Sandbox::prepare(std::string& error) {
     error = "the seccomp filters cannot be built";
     return false;
   }
-  landlock_ = create_landlock();
+  landlock_ = create_landlock(~u64{0});
   return true;
 }
 

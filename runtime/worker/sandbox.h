@@ -17,6 +17,10 @@ inline constexpr int kChildCommands = 10;   // reads one byte per phase
 inline constexpr int kChildEvents = 11;     // writes one byte when the phase is done
 inline constexpr int kChildSchedstat = 12;  // may be missing
 
+// Rights to files (LANDLOCK_ACCESS_FS_*) that this system knows, and a ruleset that takes them, and TCP, away; -1: the system has no Landlock.
+u64 landlock_rights(u64 files);
+int create_landlock(u64 files);
+
 class Sandbox {
  public:
   // In the worker, once: builds the filters and the Landlock rules so that a child only installs

@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
+#include "runtime/worker/confine.h"
 #include "runtime/worker_device/device_task.h"
 
 namespace tw {
@@ -94,6 +96,30 @@ int print_memory(int index) {
   return 0;
 }
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Before the driver is opened, whose threads inherit it. Drivers open what they like, so files may be read, and written where drivers keep
+// compiled kernels and talk to devices. Memory: CUDA reserves terabytes of address space and pins what it shares with the device, so neither RLIMIT_AS nor RLIMIT_DATA can be
+// set for a driver. Listing devices is not confined: it runs nobody's code, and NVIDIA's driver may start a set-user-id program then
+// that makes its device files.
+std::string confine_driver(const std::string& output_folder) {
+  std::vector<std::string> writable = {"/dev", "/tmp", "/var/tmp", "/proc/self", variable("TMPDIR"), output_folder, variable("CUDA_MPS_PIPE_DIRECTORY"),
+                                       variable("CUDA_MPS_LOG_DIRECTORY")};
+  // A driver could not make them any more.
+  std::vector<std::string> caches = {variable("XDG_CACHE_HOME"), variable("POCL_CACHE_DIR"), variable("CUDA_CACHE_PATH")};
+  if (std::string home = variable("HOME"); !home.empty()) caches.push_back(home + (std::strcmp(device::kKind, "CUDA") == 0 ? "/.nv" : "/.cache"));
+  for (const std::string& folder : caches) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    writable.push_back(folder);
+  }
+  std::string refused = confine({.file_bytes = i64{4} << 30, .writable = writable});
+  return refused.empty() && !forbid_changes_of_system() ? "no filter of system calls" : refused;
+}
+
 constexpr unsigned kBinarySeconds = 120;  // then a driver hangs
 
 int write_binary(int index, const char* source, const char* out) {
@@ -101,6 +127,7 @@ int write_binary(int index, const char* source, const char* out) {
   std::string error;
   std::optional<std::string> text = read_whole_file(source);
   if (!text) error = cat(source, " cannot be read");
+  if (error.empty()) error = confine_driver(std::filesystem::path(out).parent_path().string());
   std::optional<device::Device> device;
   if (error.empty()) device.emplace(index, error);
   device::Binary binary;
@@ -126,6 +153,10 @@ int main(int count, char** words) {
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the tuner, which lets the trial at hand finish
+  if (std::string refused = tw::confine_driver(""); !refused.empty()) {
+    std::fprintf(stderr, "%s: cannot confine itself: %s\n", words[0], refused.c_str());
+    return 1;
+  }
   tw::DeviceServer server;
   return tw::serve_requests(tw::kWorkerSocket, server);
 }

@@ -72,7 +72,7 @@ const std::vector<Row> kTable = {
     {"runtime/worker_device",
      {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
       "runtime/worker", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
-    {"runtime/emulator", {"dsl/base", "runtime/emulation_report.h", "runtime/worker_protocol.h", "backends/kernel.h"}},
+    {"runtime/emulator", {"dsl/base", "runtime/emulation_report.h", "runtime/worker_protocol.h", "runtime/worker/confine.h", "backends/kernel.h"}},
     {"sampler/search", kRuntime},
     {"cli", kAll},
     {"bench", kAll},

@@ -1,8 +1,10 @@
 // The OpenCL worker on a real device (PoCL on machines without a GPU), with a fresh cache of compiled kernels. Skipped
 // where there is none.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <regex>
 
 #include "backends/gpu_source/source.h"
 #include "runtime/measurer.h"
@@ -10,8 +12,10 @@
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"
+#include "support/processes.h"
 #include "support/scheduled.h"
 #include "support/support.h"
+#include "tests/unit/test_kernels.h"
 
 namespace tw {
 namespace {
@@ -168,9 +172,35 @@ TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
     MeasureResult result = measurer_->measure(task, changed(row.from, row.to),
                                               {.timeout_seconds = row.status == MeasureStatus::Timeout ? 0.3 : 5});
     EXPECT_EQ(name_of(result.status), name_of(row.status)) << row.to << "\n" << result.message;
+    // A worker that has hung or crashed is gone, and with it its context, before the next kernel runs.
+    bool is_spoilt = row.status == MeasureStatus::Timeout || row.status == MeasureStatus::Crash;
+    EXPECT_EQ(test::children_of(getpid()).size(), is_spoilt ? 0u : 1u) << row.to;
     result = measurer_->measure(task, kernel(kUse, test::gpu_gemm_schedule({})), {.time = false});
     EXPECT_EQ(name_of(result.status), name_of(MeasureStatus::Ok)) << "after " << row.to << "\n" << result.message;
   }
+}
+
+// The driver and its kernels have no more than they need: no core files, no new rights, some system calls and files to write fewer.
+TEST_F(OpenCl, TheWorkerIsConfined) {
+  ASSERT_GE(begin(kUse), 0) << error_;
+  std::vector<pid_t> workers = test::children_of(getpid());
+  ASSERT_EQ(workers.size(), 1u);
+  std::string status = test::read_file(cat("/proc/", workers[0], "/status")), limits = test::read_file(cat("/proc/", workers[0], "/limits"));
+  for (const char* wanted : {"NoNewPrivs:\t1\n", "Seccomp:\t2\n"}) EXPECT_NE(status.find(wanted), std::string::npos) << wanted << status;
+  EXPECT_TRUE(std::regex_search(limits, std::regex("Max core file size +0 +0"))) << limits;
+  EXPECT_TRUE(std::regex_search(limits, std::regex("Max file size +4294967296 +4294967296"))) << limits;
+}
+
+// A reference that takes too long: its worker is gone, too.
+TEST_F(OpenCl, AWorkerWhoseReferenceHangsIsGone) {
+  WorkerOptions options = worker_options(target());
+  options.reference_timeout_seconds = 1e-6;
+  measurer_ = start_worker(options).measurer;
+  ASSERT_TRUE(measurer_);
+  Kernel reference = test::test_kernel("faulty", "endless", {test::argument("X", ArgumentRole::Input, {test::kOdd}), test::argument("Y", ArgumentRole::Output, {test::kOdd})});
+  TaskStart started = measurer_->begin_task(reference, {}, 1);
+  EXPECT_EQ(started.status, MeasureStatus::Timeout) << started.error;
+  EXPECT_TRUE(test::children_of(getpid()).empty());
 }
 
 TEST_F(OpenCl, ADeviceThatIsNotThereIsNamed) {
