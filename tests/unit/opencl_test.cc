@@ -189,6 +189,12 @@ TEST_F(OpenCl, TheWorkerIsConfined) {
   for (const char* wanted : {"NoNewPrivs:\t1\n", "Seccomp:\t2\n"}) EXPECT_NE(status.find(wanted), std::string::npos) << wanted << status;
   EXPECT_TRUE(std::regex_search(limits, std::regex("Max core file size +0 +0"))) << limits;
   EXPECT_TRUE(std::regex_search(limits, std::regex("Max file size +4294967296 +4294967296"))) << limits;
+  setenv("TRACEWRIGHT_UNCONFINED", "1", 1);
+  measurer_ = start_worker(worker_options(target())).measurer;
+  EXPECT_GE(begin(kUse), 0) << error_;
+  unsetenv("TRACEWRIGHT_UNCONFINED");
+  std::string unconfined = test::read_file(cat("/proc/", test::children_of(getpid()).at(0), "/status"));
+  EXPECT_NE(unconfined.find("Seccomp:\t0\n"), std::string::npos) << unconfined;
 }
 
 // A reference that takes too long: its worker is gone, too.
