@@ -29,7 +29,8 @@ namespace {
 
 struct Options {
   std::string file, database, rules, model = "auto", output;
-  i64 more = 0, trials = 0;
+  i64 more = 0, trials = 0, total_trials = 0;
+  std::optional<double> min_gain;
   double seconds = 0;
   int threads = 0;
   std::optional<u64> seed;
@@ -75,13 +76,14 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
   constexpr double usual_rate = 20;  // trials a second for kernels below 1 ms
   boost::json::array tasks;
   std::vector<std::vector<std::string>> rows;
-  i64 missing = 0;
+  i64 missing = 0, made = 0;
   for (std::size_t i = 0; i < list.tasks.size(); ++i) {
     const TuneTask& task = list.tasks[i];
     SpaceSummary space = summarize_space(task, list.library, tuning.rules);
     std::fputs(space.errors.c_str(), stderr);  // of rules that are left out
     i64 wanted = tuning.more > 0 ? tuning.more : std::max<i64>(0, tuning.trials - stored[i]);
     missing += wanted;
+    made += stored[i];
     boost::json::array sketches;
     for (const SpaceSummary::Row& row : space.sketches) {
       boost::json::array rules(row.rules.begin(), row.rules.end());
@@ -98,6 +100,7 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
                      {"to_measure", wanted},
                      {"sketches", sketches}});
   }
+  if (tuning.total_trials > 0) missing = std::min(missing, std::max<i64>(0, tuning.total_trials - made));
   double estimate = static_cast<double>(missing) / usual_rate;
   if (tuning.seconds > 0) estimate = std::min(estimate, tuning.seconds);
   if (is_json) {
@@ -116,6 +119,20 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
 
 // ---- what came of it
 
+// Why a task has no more trials, for people.
+std::string ending_of(const TaskProgress& task) {
+  switch (task.ended) {
+    case Ended::No: return "out of time";
+    case Ended::Trials: return "all its trials";
+    case Ended::TotalTrials: return "all trials of the list";
+    case Ended::Space: return "all of its space";
+    case Ended::Bound: return fmt::format("{:.0f} % of {}", 100 * task.bound.seconds / task.best_seconds, task.bound.what);
+    case Ended::MinGain: return fmt::format("{:.1f} % to gain", 100 * task.expected_gain);
+    case Ended::Problem: break;
+  }
+  return "a problem";
+}
+
 void print_results(const TuneResult& result) {
   std::vector<std::vector<std::string>> rows;
   for (const TaskProgress& task : result.tasks) {
@@ -123,9 +140,10 @@ void print_results(const TuneResult& result) {
     rows.push_back({task.name, show_times(task.best_seconds, task.best_cold_seconds), show_number(gflops),
                     show_gain(task.baseline_seconds, task.best_seconds),
                     show_gain(task.zero_trial_seconds, task.best_seconds),
-                    std::to_string(task.trials), std::to_string(task.failed)});
+                    std::to_string(task.trials), std::to_string(task.failed),
+                    result.interrupted && task.ended == Ended::No ? "interrupted" : ending_of(task)});
   }
-  print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed"},
+  print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed", "ended with"},
               rows);
   std::printf("\n%lld trials in %s (%.1f a second), %lld candidates (%.0f a second)\n",
               static_cast<long long>(result.measured), show_clock(result.seconds).c_str(),
@@ -141,7 +159,9 @@ boost::json::object to_json(const TuneProfile& profile) {
       {"space", profile.space},       {"draw", profile.draw},        {"replay", profile.replay},     {"postprocess", profile.postprocess},
       {"hash", profile.hash},         {"draft", profile.draft},      {"features", profile.features}, {"model", profile.model},
       {"training", profile.training}, {"waiting", profile.waiting},  {"lower", profile.lower},       {"compile", profile.compile},
-      {"measure", profile.measure},   {"database", profile.database}};
+      {"measure", profile.measure},   {"database", profile.database}, {"reference", profile.reference},
+      {"measure_buffers", profile.parts.buffers}, {"measure_start", profile.parts.start}, {"measure_run", profile.parts.run},
+      {"measure_compare", profile.parts.compare}, {"measure_timing", profile.parts.timing}};
 }
 
 boost::json::object to_json(const TuneResult& result) {
@@ -156,6 +176,9 @@ boost::json::object to_json(const TuneResult& result) {
                                {"trials", task.trials},
                                {"failed", task.failed},
                                {"record", task.best_record},
+                               {"ended", name_of(task.ended)},
+                               {"bound_us", task.bound.seconds * 1e6},
+                               {"expected_gain", task.expected_gain},
                                {"problem", task.problem}},
                               task.best_cold_seconds));
   }
@@ -169,6 +192,8 @@ boost::json::object to_json(const TuneResult& result) {
           {"rejected", result.rejected},
           {"seconds", result.seconds},
           {"search_seconds", result.search_seconds},
+          {"measurements", result.profile.measurements},
+          {"pairs", result.profile.pairs},
           {"interrupted", result.interrupted},
           {"error", result.error},
           {"profile_seconds", to_json(result.profile)}};
@@ -218,7 +243,7 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
   if (!run) return Environment;
   std::vector<std::string> names;
   for (const TuneTask& task : list.tasks) names.push_back(task.name);
-  Progress progress(names, tuning.seconds);
+  Progress progress(names, tuning.seconds, tuning.total_trials);
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
@@ -270,7 +295,11 @@ int tune_list(const Options& options) {
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
-  TuneOptions tuning{.trials = options.trials > 0 ? options.trials : given.trials.value,
+  i64 total = options.total_trials > 0 ? options.total_trials : options.trials > 0 || options.more > 0 ? 0 : given.total_trials.value;
+  bool has_total_alone = total > 0 && options.trials == 0 && !given.trials.given;
+  TuneOptions tuning{.trials = options.trials > 0 ? options.trials : has_total_alone ? total : given.trials.value,
+                     .total_trials = total,
+                     .min_gain = options.min_gain.value_or(given.min_gain.value),
                      .more = options.more,
                      .seconds = options.seconds > 0 ? options.seconds : given.seconds.value,
                      .seed = options.seed.value_or(given.seed.value),
@@ -307,6 +336,12 @@ int run_tune(int count, char** words) {
   app->add_option("--trials", options.trials,
                   "trials for each task, those of earlier runs included")
       ->check(CLI::Range(1, 1000000000));
+  app->add_option("--total-trials", options.total_trials,
+                  "trials of all tasks together, those of earlier runs included; tasks that gain more get more of them")
+      ->check(CLI::Range(1, 1000000000));
+  app->add_option("--min-gain", options.min_gain,
+                  "a task ends when another batch is expected to lower its time by a smaller part; 0 = never early")
+      ->check(CLI::Range(0.0, 0.999));
   app->add_option("--more", options.more, "so many trials for each task beyond what is stored")
       ->check(CLI::Range(1, 1000000000));
   app->add_option("--seconds", options.seconds, "limit of this run")->check(CLI::PositiveNumber);

@@ -25,9 +25,10 @@ std::size_t terminal_width() {
 
 }  // namespace
 
-Progress::Progress(std::vector<std::string> names, double seconds)
+Progress::Progress(std::vector<std::string> names, double seconds, i64 total_trials)
     : names_(std::move(names)),
       seconds_(seconds),
+      total_trials_(total_trials),
       terminal_(isatty(STDERR_FILENO) != 0),
       begin_(Clock::now()) {}
 
@@ -53,10 +54,12 @@ std::string Progress::line_of(const std::vector<TaskProgress>& tasks) const {
     const TaskProgress& task = tasks[i];
     trials += task.trials;
     failed += task.failed;
-    wanted += task.wanted;
-    left += std::max<i64>(0, task.wanted - task.trials);
+    i64 missing = task.done ? 0 : std::max<i64>(0, task.wanted - task.trials);
+    wanted += task.trials + missing;
+    left += missing;
     best += fmt::format("  {} {}", names_[i], show_time(task.best_seconds));
   }
+  if (total_trials_ > 0) wanted = std::min(wanted, total_trials_), left = std::min(left, std::max<i64>(0, total_trials_ - trials));
   double time_left = rate > 0 ? static_cast<double>(left) / rate : 0;
   if (seconds_ > 0) time_left = std::min(time_left, std::max(0.0, seconds_ - passed));
   return fmt::format("{}  {}/{} trials  {:.1f}/s  {} failed  {} left |{}", show_clock(passed),

@@ -10,8 +10,8 @@ namespace tw::cli {
 
 class Progress final : public TuneObserver {
  public:
-  // names: of the tasks; seconds: of the run, 0 = no limit.
-  Progress(std::vector<std::string> names, double seconds);
+  // names: of the tasks; seconds, total_trials: limits of the run, 0 = none.
+  Progress(std::vector<std::string> names, double seconds, i64 total_trials);
   void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task,
                 const Record& last) override;
   void on_message(const std::string& text) override;
@@ -24,6 +24,7 @@ class Progress final : public TuneObserver {
 
   std::vector<std::string> names_;
   double seconds_;
+  i64 total_trials_;
   bool terminal_;
   bool line_open_ = false;
   i64 measured_ = 0;  // in this run

@@ -65,11 +65,11 @@ const std::vector<FmaVariant>& fma_variants() {
   return all;
 }
 
-double measure_fma_peak(double seconds) {
+double measure_fma_peak(double seconds, int vector_bits) {
   constexpr i64 rounds = 3000;  // some ten microseconds
   double best = 0;
   for (const FmaVariant& variant : fma_variants()) {
-    if (!variant.is_present()) continue;
+    if (!variant.is_present() || variant.bits > vector_bits) continue;
     double begin = now(), end = begin;
     while (end - begin < seconds) {
       double before = end;

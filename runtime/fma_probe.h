@@ -19,7 +19,7 @@ struct FmaVariant {
 const std::vector<FmaVariant>& fma_variants();
 
 // f32 operations a second of the CPU that this thread runs on: the fastest of short samples, taken for `seconds` with each variant
-// that is present. 0 if none is. A busy machine makes it smaller, never larger.
-double measure_fma_peak(double seconds);
+// that is present and not wider than `vector_bits`. 0 if none is. A busy machine makes it smaller, never larger.
+double measure_fma_peak(double seconds, int vector_bits = 512);
 
 }  // namespace tw

@@ -24,6 +24,7 @@
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "runtime/machine_memory.h"
+#include "runtime/worker/slower_test.h"
 #include "runtime/worker_protocol.h"
 
 namespace tw {
@@ -175,6 +176,7 @@ class WorkerMeasurer final : public Measurer {
       if (!open.incumbent_sent) message.new_incumbent = {open.incumbent};
       open.incumbent_sent = true;
       message.incumbent_seconds = open.incumbent_seconds;
+      message.options.noise = open.noise.noise();
     }
     std::string payload;
     // Load, check, timing (three attempts), second check.
@@ -190,6 +192,7 @@ class WorkerMeasurer final : public Measurer {
     if (result.incumbent_seconds > 0)
       smallest =
           smallest == 0 ? result.incumbent_seconds : std::min(smallest, result.incumbent_seconds);
+    open.noise.add(result.noise);
     return result;
   }
 
@@ -199,6 +202,7 @@ class WorkerMeasurer final : public Measurer {
     Kernel incumbent;
     bool incumbent_sent = false;   // to the worker that runs now
     double incumbent_seconds = 0;  // smallest so far
+    NoiseHistory noise;
   };
 
   TaskStart begin(BeginTaskMessage message) {

@@ -58,16 +58,27 @@ struct MeasureOptions {
   // How the time is taken: see runtime/worker/sampling.h. A pair is one sample of the candidate and
   // one of the incumbent; a sample repeats the kernel for sample_seconds, or calls it once.
   double sample_seconds = 0.3e-3;
-  int first_pairs = 3;  // then a candidate slower than drop_ratio x incumbent is dropped
-  int pairs = 10;       // then one slower than close_ratio x incumbent is done
-  int max_pairs = 24;   // for the others, unless they are precise enough before
-  double drop_ratio = 1.3, close_ratio = 1.1;
-  // Enough when (quartile distance) / sqrt(pairs) is below this part of the median.
+  int first_pairs = 3;  // enough once timing took budget_seconds
+  int pairs = 10;       // enough for one that is precise
+  int max_pairs = 24;
+  // A candidate that is slower than the incumbent by a sequential test needs no more pairs: how many of those that are not slower may be
+  // lost by it (runtime/worker/slower_test.h). `noise` of a pair: the measurer knows it from its last measurements; 0 = not known.
+  double lost = 1e-3, noise = 0;
+  // Precise: (quartile distance) / sqrt(pairs) is below this part of the median.
   double precision = 0.01;
   double budget_seconds = 0.1;  // no further pairs after the first ones once timing took so long
   // Devices: so many single calls more, each after other data went through the caches; five, if
   // these take budget_seconds. What they compute is compared once more. 0 = none.
   int cold_samples = 0;
+};
+
+// Where the time of a measurement went.
+struct MeasureSeconds {
+  double buffers = 0;  // made, poisoned, filled with other data
+  double start = 0;    // fork, sandbox, loader
+  double run = 0;      // calls that are checked
+  double compare = 0;
+  double timing = 0;
 };
 
 struct MeasureResult {
@@ -90,7 +101,10 @@ struct MeasureResult {
   // The same with cold caches, median of cold_samples; 0 = not asked for, or no memory to push other
   // data through the caches.
   double cold_seconds = 0;
-  double spent_seconds = 0;  // wall time of the whole measurement
+  bool is_slower = false;     // by the sequential test: few pairs were taken, and results were compared after timing, but not again
+  double noise = 0;           // of the incumbent's samples; 0 = not known
+  double spent_seconds = 0;   // wall time of the whole measurement, and its parts in the worker
+  MeasureSeconds parts;
   bool was_stopped = false;  // Measurer::stop_when ended it: nothing is known of the kernel
 };
 

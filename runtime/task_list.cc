@@ -91,6 +91,12 @@ void decode_name(const Item& item, Located<std::string>& out) {
   out = {item.node.text, item.node.span, true};
 }
 
+void decode_part(const Item& item, Located<double>& out) {
+  std::optional<double> part = number<double>(item.node);
+  if (!part || !(*part >= 0 && *part < 1)) return item.expected("a number from 0 to below 1, such as 0.005 for half a percent");
+  out = {*part, item.node.span, true};
+}
+
 void decode_layout(const Item& item, Located<TaskLayout>& out) {
   bool free = item.node.text == "free";
   if (item.node.kind != YamlKind::Word || (!free && item.node.text != "fixed"))
@@ -113,7 +119,10 @@ const std::vector<Key<TaskList>>& budget_keys() {
   static const std::vector<Key<TaskList>> keys = {
       {"trials", [](const Item& item,
                     TaskList& list) { decode_integer<i64>(item, 1, most_trials, list.trials); }},
+      {"total_trials", [](const Item& item,
+                          TaskList& list) { decode_integer<i64>(item, 1, most_trials, list.total_trials); }},
       {"seconds", [](const Item& item, TaskList& list) { decode_positive(item, list.seconds); }},
+      {"min_gain", [](const Item& item, TaskList& list) { decode_part(item, list.min_gain); }},
   };
   return keys;
 }
@@ -385,7 +394,7 @@ std::string to_json(const TaskList& list) {
   }
   json::object object{{"version", list.version.value},
                       {"target", to_string(list.target.value)},
-                      {"budget", {{"trials", list.trials.value}, {"seconds", list.seconds.value}}},
+                      {"budget", {{"trials", list.trials.value}, {"total_trials", list.total_trials.value}, {"seconds", list.seconds.value}, {"min_gain", list.min_gain.value}}},
                       {"database", list.database.value},
                       {"modules", std::move(modules)},
                       {"rules", list.rules.value},

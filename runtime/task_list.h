@@ -53,7 +53,9 @@ struct TaskList {
   Located<i64> version{1};
   Located<Target> target;                      // default: this machine
   Located<i64> trials{512};                    // for each task, those of earlier runs included
-  Located<double> seconds{0};                  // for this run; 0 = no limit
+  Located<i64> total_trials{0};                // of all tasks together, those of earlier runs included; 0 = no limit
+  Located<double> seconds{0};                  // for this run, all tasks together; 0 = no limit
+  Located<double> min_gain{0.005};             // a task ends when another batch is expected to gain a smaller part; 0 = never early
   Located<std::string> database{"tuning.db"};  // path as written
   std::vector<ModuleEntry> modules;
   Located<std::string> rules{"cpu"};           // name of a rule set

@@ -138,7 +138,7 @@ void visit(Archive& archive, M& m) {
     visit_kernel(archive, m.candidate);
     numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds,
             o.single_call_seconds, o.checked_call_seconds, o.sample_seconds,
-            o.first_pairs, o.pairs, o.max_pairs, o.drop_ratio, o.close_ratio, o.precision,
+            o.first_pairs, o.pairs, o.max_pairs, o.lost, o.noise, o.precision,
             o.budget_seconds, o.cold_samples, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
   } else if constexpr (std::is_same_v<Message, TaskStart>) {
@@ -163,7 +163,8 @@ void visit(Archive& archive, M& m) {
     static_assert(std::is_same_v<Message, MeasureResult>);
     numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,
             m.min_seconds, m.median_seconds, m.incumbent_seconds, m.pairs, m.disturbed, m.max_error,
-            m.prepack_seconds, m.device_seconds, m.cold_seconds, m.spent_seconds);
+            m.prepack_seconds, m.device_seconds, m.cold_seconds, m.is_slower, m.noise, m.spent_seconds,
+            m.parts.buffers, m.parts.start, m.parts.run, m.parts.compare, m.parts.timing);
     archive.text(m.message);
   }
 }

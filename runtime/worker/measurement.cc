@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <new>
 
 #include "dsl/base/text.h"
@@ -45,6 +46,18 @@ class SharedReport {
   ChildReport* report_;
 };
 
+// Adds the time that passes while it lives.
+class Lap {
+ public:
+  explicit Lap(double& total) : total_(total) {}
+  Lap(const Lap&) = delete;
+  ~Lap() { total_ += static_cast<double>(monotonic_nanoseconds() - begin_) * 1e-9; }
+
+ private:
+  double& total_;
+  i64 begin_ = monotonic_nanoseconds();
+};
+
 class Measurement {
  public:
   Measurement(WorkerState& worker, Task& task, const Kernel& candidate,
@@ -63,16 +76,19 @@ class Measurement {
     job_.report = shared_.get();
   }
 
+  ~Measurement() {
+    child_.reset();  // it has the buffers, too
+    std::move(incumbent_own_.begin(), incumbent_own_.end(), std::back_inserter(own_[0]));
+    for (int layout = 0; layout < kLayouts; ++layout) task_.keep_spare(layout, std::move(own_[layout]));
+  }
+  Measurement(const Measurement&) = delete;
+
   // Binds, forks and runs the checked calls; true if the child is alive and has done them.
   bool begin() {
     if (!job_.report)
       return fail(MeasureStatus::OutOfMemory, "there is no memory for the report of the child");
-    if (!bind()) return false;
-    poison(0), poison(1);
-    child_.emplace(job_, worker_.sandbox, worker_.tuner);
-    if (!child_->is_running()) return fail(MeasureStatus::WorkerLost, "the worker could not fork");
-    return run_phase(Phase::Load, kLoadSeconds) &&
-           run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
+    if (!prepare()) return false;
+    return start() && run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
   }
 
   bool check(const char* when) { return check(0, when) && check(1, when); }
@@ -89,14 +105,13 @@ class Measurement {
   // After timing; repeated while the kernel looks slow with new data, which a busy machine may
   // cause.
   bool recheck() {
-    if (!check(0, ", after timing")) return false;
+    // A slower one is no best kernel, whatever it does with new data.
+    if (!check(0, ", after timing") || result.is_slower) return false;
     double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds +
                                 static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
     if (job_.options.threads > static_cast<int>(worker_.cpus.size())) allowed += kSharedCoreSeconds;
     for (int attempt = 0; attempt < kFreshAttempts; ++attempt) {
-      for (int layout = 0; layout < kLayouts; ++layout)
-        task_.place(layout, kSets - 1 - task_.set_in(layout));
-      poison(1);
+      exchange_data();
       if (!run_phase(Phase::Check, job_.options.timeout_seconds) || !has_returned_zero() ||
           !check(", in a second check after timing"))
         return false;
@@ -188,6 +203,7 @@ class Measurement {
   }
 
   bool check(int layout, const char* when) {
+    Lap lap(result.parts.compare);
     if (!slack_intact(layout)) return false;
     std::string wrong = task_.check(layout, candidate_.manifest, kPoison[layout], result.max_error);
     return wrong.empty() || fail(MeasureStatus::WrongResult, cat(wrong, when));
@@ -245,7 +261,32 @@ class Measurement {
     return true;
   }
 
+  bool prepare() {
+    Lap lap(result.parts.buffers);
+    if (!bind()) return false;
+    poison(0), poison(1);
+    return true;
+  }
+
+  void exchange_data() {
+    Lap lap(result.parts.buffers);
+    for (int layout = 0; layout < kLayouts; ++layout) task_.place(layout, kSets - 1 - task_.set_in(layout));
+    poison(1);
+  }
+
+  bool start() {
+    Lap lap(result.parts.start);
+    child_.emplace(job_, worker_.sandbox, worker_.tuner);
+    if (!child_->is_running()) return fail(MeasureStatus::WorkerLost, "the worker could not fork");
+    return end_phase(Phase::Load, kLoadSeconds);
+  }
+
   bool run_phase(Phase phase, double limit_seconds) {
+    Lap lap(phase == Phase::Time ? result.parts.timing : result.parts.run);
+    return end_phase(phase, limit_seconds);
+  }
+
+  bool end_phase(Phase phase, double limit_seconds) {
     switch (child_->run_phase(phase, limit_seconds)) {
       case PhaseEnd::Done:
         return true;
@@ -298,7 +339,7 @@ class Measurement {
   SharedReport shared_;
   BufferList own_[kLayouts], incumbent_own_;  // packed operands and scratch
   ChildJob job_;
-  std::optional<ChildProcess> child_;  // ends before the buffers go
+  std::optional<ChildProcess> child_;
 };
 
 }  // namespace

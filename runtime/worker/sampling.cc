@@ -7,14 +7,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "dsl/base/quantile.h"
+#include "runtime/worker/slower_test.h"
 
 namespace tw {
 namespace {
 
 constexpr int kRetries = 6;
 constexpr double kWaitedPart = 0.01;  // of a sample
+constexpr double kLongSample = 2;     // of sample_seconds: a call that takes longer is called once to warm up
 constexpr double kBusy = 1.25;        // median of samples that so exceeds their smallest says that others use the cores
 
 struct Spread {
@@ -34,6 +37,8 @@ struct Sampler {
   const MeasureOptions& options;
   int schedstat;
   SampleLog& log;
+  SlowerTest slower;
+  int candidates_from = 0;  // in the log: behind the incumbent's warm-up
 
   // Preemptions and waits of this process so far. Both are cheap system calls that stay allowed.
   struct Disturbances {
@@ -70,9 +75,9 @@ struct Sampler {
 
   // Calls per sample.
   int warm_up(const BoundKernel& kernel) {
-    double budget = options.budget_seconds * 1e9, wanted = options.sample_seconds * 1e9;
+    double wanted = options.sample_seconds * 1e9;
     i64 took = take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds;
-    if (static_cast<double>(took) < budget / 4)
+    if (static_cast<double>(took) < kLongSample * wanted)
       took = std::min(took, take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds);
     // A call of a few nanoseconds is mostly clock: look again with more of them.
     if (static_cast<double>(took) < wanted / 20)
@@ -91,29 +96,37 @@ struct Sampler {
       if (!first.disturbed && !second.disturbed) break;
     }
     double time = static_cast<double>(second.nanoseconds) / second.calls;
-    return incumbent ? time * first.calls / static_cast<double>(std::max<i64>(first.nanoseconds, 1))
-                     : time;
+    if (!incumbent) return time;
+    double ratio = time * first.calls / static_cast<double>(std::max<i64>(first.nanoseconds, 1));
+    if (!first.disturbed && !second.disturbed) slower.add(ratio);
+    return ratio;
+  }
+
+  // By all calls so far, warm-up included.
+  bool takes_twice_as_long() const {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (int i = 0; i < log.count; ++i) {
+      const Sample& sample = log.samples[i];
+      double time = static_cast<double>(sample.nanoseconds) / sample.calls;
+      bool is_candidate = sample.kind == SampleKind::Candidate || (sample.kind == SampleKind::WarmUp && i >= candidates_from);
+      if (is_candidate) least = std::min(least, time);
+      else most = std::max(most, time);
+    }
+    return incumbent && least > 2 * most;
   }
 
   bool is_enough(const std::vector<double>& values, double elapsed) const {
     int count = static_cast<int>(values.size());
-    Spread spread = spread_of(values);
-    double ratio = incumbent ? spread.median : 0;
-    if (elapsed > options.budget_seconds &&
-        (ratio > options.drop_ratio || count >= options.first_pairs))
-      return true;
-    if (count < options.first_pairs) return false;
-    if (ratio > options.drop_ratio || count >= options.max_pairs ||
-        log.count + 2 * kRetries + 2 > kMaxSamples)
-      return true;
-    if (count < options.pairs) return false;
-    return ratio > options.close_ratio || spread.precision(values.size()) < options.precision;
+    if (slower.is_slower() || count >= options.max_pairs || log.count + 2 * kRetries + 2 > kMaxSamples) return true;
+    if (elapsed > options.budget_seconds && (count >= options.first_pairs || takes_twice_as_long())) return true;
+    return count >= std::max(options.pairs, options.first_pairs) && spread_of(values).precision(values.size()) < options.precision;
   }
 
   void run() {
     log.count = 0;
     i64 begin = monotonic_nanoseconds();
     int incumbent_calls = incumbent ? warm_up(*incumbent) : 0;
+    candidates_from = log.count;
     int candidate_calls = warm_up(candidate);
     std::vector<double> values;
     do {
@@ -143,7 +156,7 @@ i64 read_run_delay(int schedstat) {
 
 void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
                   const MeasureOptions& options, int schedstat, SampleLog& log) {
-  Sampler{candidate, incumbent, options, schedstat, log}.run();
+  Sampler{candidate, incumbent, options, schedstat, log, SlowerTest(options.lost, options.noise)}.run();
 }
 
 void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
@@ -153,6 +166,7 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   };
   std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios, incumbent_times;
   const Sample* partner = nullptr;  // the incumbent's sample just before
+  SlowerTest slower(options.lost, options.noise);
   for (const Sample& sample : samples) {
     if (sample.kind == SampleKind::WarmUp) continue;
     result.disturbed += sample.disturbed;
@@ -166,7 +180,9 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
     if (!disturbed) undisturbed_times.push_back(times.back());
     if (!partner) continue;
     ratios.push_back(times.back() / per_call(*partner));
-    if (!disturbed) undisturbed_ratios.push_back(ratios.back());
+    if (disturbed) continue;
+    undisturbed_ratios.push_back(ratios.back());
+    slower.add(ratios.back());
   }
   std::size_t wanted = has_incumbent ? 1 : static_cast<std::size_t>(options.first_pairs);
   bool noisy = undisturbed_times.size() < std::min(wanted, times.size());
@@ -177,6 +193,8 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   double best_incumbent = quantile(incumbent_times, 0);
   result.incumbent_seconds = best_incumbent;
   result.pairs = static_cast<int>(times.size());
+  result.is_slower = slower.is_slower();
+  result.noise = noise_of(incumbent_times);
   result.ratio = has_incumbent ? ratio.median : 0;
   // Nobody says when others take a core from the second thread of a kernel. Then the incumbent's samples spread, and kernels with fewer
   // threads look better beside it than they are: the smallest times are compared.

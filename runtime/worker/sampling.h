@@ -1,13 +1,12 @@
-// How the time of a kernel is taken . The child takes the samples; the worker, which does
+// How the time of a kernel is taken. The child takes the samples; the worker, which does
 // not trust it, checks them against its own clock and computes the score.
-//   warm up      two calls of candidate and incumbent (one, if a call is long)
+//   warm up      two calls of candidate and incumbent (one, if it takes longer than two samples)
 //   sample       as many calls as fill sample_seconds, at least one; wall clock
 //   pair         a sample of the incumbent, then one of the candidate; a pair in which the thread
 //   was preempted or waited for the
 //                CPU is repeated, six times at most
-//   stop         after first_pairs if slower than drop_ratio; after `pairs` if slower than
-//   close_ratio or precise enough;
-//                after max_pairs; after budget_seconds as soon as there are first_pairs
+//   stop         when the candidate is slower by the sequential test (slower_test.h); after `pairs` if precise enough; after max_pairs;
+//                after budget_seconds as soon as there are first_pairs, or every call of it took twice as long as any of the incumbent
 // Without incumbent a pair is a sample of the candidate alone.
 #pragma once
 #include <vector>

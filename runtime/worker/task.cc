@@ -1,5 +1,6 @@
 #include "runtime/worker/task.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dsl/base/text.h"
@@ -86,16 +87,26 @@ GuardedBuffer* Task::find(int layout, const KernelArgument& argument) const {
   return nullptr;
 }
 
+GuardedBuffer* Task::own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own, TaskFailure& failure) {
+  BufferList& spare = spare_[layout];
+  auto fits = [&](const auto& buffer) { return buffer->name() == name && buffer->bytes() == bytes && buffer->use() == use; };
+  if (auto at = std::find_if(spare.begin(), spare.end(), fits); at != spare.end()) {
+    own.push_back(std::move(*at));
+    spare.erase(at);
+    return own.back().get();
+  }
+  GuardedBuffer* made = add_buffer(own, name, bytes, use, edge_of(layout), failure);
+  if (made && use == Use::Packed) made->fill(0xff);
+  return made;
+}
+
 GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own,
                                 TaskFailure& failure) {
   if (argument.role == ArgumentRole::Packed) {
     for (const auto& buffer : own) {
       if (buffer->use() == Use::Packed && buffer->name() == argument.name) return buffer.get();
     }
-    GuardedBuffer* made =
-        add_buffer(own, argument.name, argument.bytes, Use::Packed, edge_of(layout), failure);
-    if (made) made->fill(0xff);
-    return made;
+    return own_buffer(layout, argument.name, argument.bytes, Use::Packed, own, failure);
   }
   if (GuardedBuffer* found = find(layout, argument)) return found;
   if (is_data(argument)) {
@@ -122,8 +133,7 @@ bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferLis
   }
   i64 scratch_bytes = kernel.scratch_bytes(threads);
   if (scratch_bytes == 0) return true;
-  GuardedBuffer* scratch =
-      add_buffer(own, "scratch", scratch_bytes, Use::Written, edge_of(layout), failure);
+  GuardedBuffer* scratch = own_buffer(layout, "scratch", scratch_bytes, Use::Written, own, failure);
   if (!scratch) return false;
   binding.scratch = scratch->kernel_view();
   return true;

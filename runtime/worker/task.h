@@ -28,11 +28,13 @@ class Task {
   // Then it needs no reference results.
   bool is_sampled() const { return is_sampled_; }
 
-  // The pointers for a kernel in a layout. Packed operands and scratch are made anew in `own`;
+  // The pointers for a kernel in a layout. Packed operands and scratch are put into `own`, spare ones where they fit: what is in them is not said;
   // outputs are shared by all kernels with the same ones. False: `failure` names the argument that
   // the task does not have (BuildError), or the memory that there is not.
   bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
             KernelBinding& binding, TaskFailure& failure);
+  // Keeps the buffers that a kernel owned in a layout for the next kernel, in place of those kept before: new pages cost more than the kernel's time.
+  void keep_spare(int layout, BufferList own) { spare_[layout] = std::move(own); }
   // Inputs, constants and outputs of one layout.
   i64 data_bytes() const;
 
@@ -71,6 +73,8 @@ class Task {
     BufferList buffers;
     int set = -1;
   };
+  GuardedBuffer* find(int layout, const KernelArgument& argument) const;
+  GuardedBuffer* own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own, TaskFailure& failure);
   bool draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop, TaskFailure& failure);
   bool keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure);
   GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own,
@@ -80,6 +84,7 @@ class Task {
   bool is_sampled_ = false;
   std::array<DataSet, kSets> sets_;
   std::array<Layout, kLayouts> layouts_;
+  std::array<BufferList, kLayouts> spare_;
 };
 
 }  // namespace tw

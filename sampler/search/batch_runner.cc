@@ -25,6 +25,9 @@ bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) 
   return true;
 }
 
+// A kernel that is faster by less is no new best: to confirm it would cost more than it gains.
+constexpr double kTie = 2e-3;
+
 // Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a tenth of what a slow core
 // does; where there is a best kernel, three times its calls.
 double slow_calls(const TaskState& state, double best) {
@@ -88,7 +91,9 @@ bool BatchRunner::start_worker_task(TaskState& state) {
   }
   double bytes = memory_of(task.program.program, task.target).host;
   close_until_there_is_room(bytes);
+  double begin = seconds_now();
   TaskStart start = begin_judged_task(*measurer_, task.program.program, task.target, compilers_[0], options_.seed, how_.must_stop);
+  profile_.reference += seconds_now() - begin;
   if (start.task < 0 && !start.was_stopped) task_problem_ = start.error;
   state.worker_task = start.task;
   if (start.task >= 0) open_.push_back({&state, bytes});
@@ -186,7 +191,7 @@ void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, 
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                         .least_flops = state.least_flops, .pairs = 6, .max_pairs = 16, .budget_seconds = 0.04};
+                         .least_flops = state.least_flops, .pairs = 6, .max_pairs = 12, .budget_seconds = 0.04};
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
@@ -203,7 +208,9 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   measured = measure_kernel(state, kernel, options);
   // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
   if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
-  if (may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
+  bool is_tie = !is_device(state.task->target) && measured.ratio >= 1 - kTie && measured.ratio < 1;
+  if (is_tie) measured.seconds = std::max(measured.seconds, best_so_far(state));
+  else if (may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
   profile_.measure += seconds_now() - begin;
   if (measured.was_stopped) return false;
   bool is_lost = measured.status == MeasureStatus::WorkerLost && !measured.was_tried;
@@ -223,7 +230,7 @@ bool BatchRunner::may_be_best(const TaskState& state, const MeasureResult& measu
 // that one is the median of 20 and more wherever a call takes less than 25 ms, it comes with a time for cold caches, and it is what counts.
 void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured) {
   bool on_device = is_device(state.task->target);
-  options.pairs = 20, options.max_pairs = 32, options.budget_seconds = on_device ? 1 : 0.25;
+  options.pairs = on_device ? 20 : 12, options.max_pairs = 32, options.budget_seconds = on_device ? 1 : 0.25;
   if (on_device) options.cold_samples = kColdSamples;
   MeasureResult again = measure_kernel(state, kernel, options);
   if (on_device || again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
@@ -234,6 +241,10 @@ MeasureResult BatchRunner::measure_kernel(const TaskState& state, const Kernel& 
   MeasureResult measured = measurer_->measure(state.worker_task, kernel, options);
   bool is_again = measured.status == MeasureStatus::WorkerLost && !measured.was_stopped;
   if (is_again) measured = measurer_->measure(state.worker_task, kernel, options);
+  ++profile_.measurements;
+  profile_.pairs += measured.pairs;
+  for (double MeasureSeconds::*part : {&MeasureSeconds::buffers, &MeasureSeconds::start, &MeasureSeconds::run, &MeasureSeconds::compare, &MeasureSeconds::timing})
+    profile_.parts.*part += measured.parts.*part;
   return measured;
 }
 

@@ -138,8 +138,10 @@ void note_object(TaskState& state, const Record& record) {
 void note_trial(TaskState& state, const Hash128& program, const Record& record) {
   bool good = record.ok();
   state.measured.insert(program);
+  bool is_baseline = record.trace.empty();
   if (!record.is_trial()) return;
   ++state.progress.trials;
+  if (!is_baseline) state.trial_seconds.push_back(good ? record.seconds : std::numeric_limits<double>::infinity());
   if (!good) {
     ++state.progress.failed;
     ++state.failures[record.status];
@@ -179,7 +181,7 @@ bool note_record(TaskState& state, const Record& record) {
 void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits) {
   state.task = &task;
   state.progress.name = task.name;
-  state.progress.wanted = options.trials;
+  state.progress.wanted = options.total_trials > 0 ? std::min(options.trials, options.total_trials) : options.trials;
   state.progress.flops = count_flops(task.program.program);
   state.workload_key = to_hex(structural_hash(task.program.program));
   state.target_key = to_string(task.target);

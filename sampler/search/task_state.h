@@ -29,6 +29,7 @@ struct TaskState {
   KnownCandidates known;                 // what the search has built
   BoundedSample<Measured> sample;        // of those whose sketch is in the space
   BoundedSample<std::string> unread;     // traces of earlier runs' records, until the space is built
+  std::vector<double> trial_seconds;     // of all that candidates had, oldest first; infinite where they failed
   std::map<std::string, BoundedSample<std::string>> foreign;  // the same of the best of each other machine
   i64 foreign_records = 0;
   std::vector<Candidate> seeds;          // made of them; their times say nothing about this machine

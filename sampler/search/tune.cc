@@ -15,6 +15,8 @@
 #include "dsl/text/workload.h"
 #include "runtime/device_file.h"
 #include "sampler/search/batch_runner.h"
+#include "sampler/search/expected_gain.h"
+#include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
@@ -89,7 +91,7 @@ class Tuner {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
-      if (states_[i].progress.trials >= states_[i].progress.wanted) end_task(i);
+      end_if_enough(i);
     }
     std::set<std::string> unknown;
     for (const TuneTask& task : tasks_) {
@@ -139,7 +141,7 @@ class Tuner {
   bool must_stop() const { return stop_ || !result_.error.empty() || is_late(); }
 
   bool finished() const {
-    return must_stop() || std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
+    return must_stop() || trials_left(false) == 0 || std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
   }
 
   std::vector<TaskProgress> progress() const {
@@ -150,16 +152,52 @@ class Tuner {
 
   bool has_ended(std::size_t i) const { return states_[i].progress.done || !states_[i].progress.problem.empty(); }
 
-  void end_task(std::size_t i) {
+  void end_task(std::size_t i, Ended why) {
     history_[i].alive = false;
     states_[i].progress.done = true;
+    states_[i].progress.ended = why;
     close_space(states_[i]);
     ended_.push_back(i);
+  }
+
+  // Trials that all tasks together may still have; those in flight count where `in_flight` says so.
+  i64 trials_left(bool with_flight) const {
+    if (options_.total_trials == 0) return std::numeric_limits<i64>::max();
+    i64 made = with_flight && in_flight_ ? measuring_ : 0;
+    for (const TaskState& state : states_) made += state.progress.trials;
+    return std::max<i64>(0, options_.total_trials - made);
+  }
+
+  // Ends a task that has its trials, or of which nothing is left to gain.
+  void end_if_enough(std::size_t i) {
+    TaskProgress& progress = states_[i].progress;
+    if (!progress.problem.empty()) return;
+    if (progress.trials >= progress.wanted) return end_task(i, Ended::Trials);
+    progress.expected_gain = expected_gain(states_[i].trial_seconds);
+    if (options_.min_gain == 0 || options_.more > 0 || progress.best_seconds == 0) return;
+    if (progress.expected_gain < options_.min_gain) return end_task(i, Ended::MinGain);
+    if (is_at_bound(i)) end_task(i, Ended::Bound);
+  }
+
+  // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured now.
+  bool is_at_bound(std::size_t i) {
+    if (options_.replay_measurements) return false;
+    TaskProgress& progress = states_[i].progress;
+    auto measure = [&] {
+      Bound now = options_.bound ? options_.bound(tasks_[i]) : machine_.of(tasks_[i]);
+      if (progress.bound.seconds == 0 || (now.seconds > 0 && now.seconds < progress.bound.seconds)) progress.bound = now;
+    };
+    auto is_near = [&] { return progress.best_seconds <= kNearBound * progress.bound.seconds; };
+    if (progress.bound.seconds == 0) measure();
+    if (!is_near()) return false;
+    measure();
+    return is_near();
   }
 
   void give_up(std::size_t i, const std::string& why) {
     history_[i].alive = false;
     states_[i].progress.problem = why;
+    states_[i].progress.ended = Ended::Problem;
     close_space(states_[i]);
     ended_.push_back(i);
     observer_.on_message(cat(tasks_[i].name, ": ", why));
@@ -174,6 +212,7 @@ class Tuner {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       TaskState& state = states_[i];
       runner_->close(state);
+      if (!state.progress.done && state.progress.problem.empty() && trials_left(false) == 0) end_task(i, Ended::TotalTrials);
       if (state.progress.trials == 0 && state.progress.problem.empty() && is_late())
         give_up(i, cat("no trial was done within ", options_.seconds, " s; this task needs a larger `seconds`"));
       if (state.progress.trials > 0 && state.progress.failed == state.progress.trials && state.progress.problem.empty()) {
@@ -207,7 +246,8 @@ class Tuner {
     double begin = seconds_now();
     Rng rng(options_.seed, static_cast<u64>(chosen), static_cast<u64>(state.rounds));
     Batch batch{chosen, state.rounds, {}};
-    i64 left = state.progress.wanted - state.progress.trials - in_flight(chosen);
+    if (trials_left(true) == 0) return {};  // but some of those in flight may be none
+    i64 left = std::min(state.progress.wanted - state.progress.trials - in_flight(chosen), trials_left(true));
     if (state.rounds == 0 && state.progress.trials == 0) {
       add_first_trials(state, rng, batch);
       add_seeds(state, left, batch);
@@ -224,15 +264,15 @@ class Tuner {
     if (must_stop()) return {};
     if (batch.trials.empty()) {
       if (left <= 0) {
-        if (in_flight(chosen) == 0) end_task(chosen);
+        if (in_flight(chosen) == 0) end_task(chosen, Ended::Trials);
         else history_[chosen].alive = false;
       } else if (in_flight(chosen) == 0) {
         observer_.on_message(cat(tasks_[chosen].name, ": the space holds no further candidate"));
-        end_task(chosen);
+        end_task(chosen, Ended::Space);
       }
       return batch;
     }
-    if (left <= static_cast<i64>(batch.trials.size())) history_[chosen].alive = false;
+    if (state.progress.wanted - state.progress.trials - in_flight(chosen) <= static_cast<i64>(batch.trials.size())) history_[chosen].alive = false;
     measuring_task_ = chosen;
     measuring_ = static_cast<i64>(batch.trials.size());
     for (const Trial& trial : batch.trials) state.measured.insert(trial.candidate.program);
@@ -251,8 +291,12 @@ class Tuner {
     }
   }
 
-  // The first batches are small, so that what they find is used early: 8, 16, then 32.
-  static i64 batch_size(i64 trials) { return trials < kFirstBatch ? kFirstBatch : trials < 3 * kFirstBatch ? 2 * kFirstBatch : kBatch; }
+  // The first batches are small, so that what they find is used early: 8, 16, then 32. Of a small total each task gets its part first.
+  i64 batch_size(i64 trials) const {
+    if (trials >= kFirstBatch) return trials < 3 * kFirstBatch ? 2 * kFirstBatch : kBatch;
+    i64 part = options_.total_trials > 0 ? options_.total_trials / static_cast<i64>(tasks_.size()) : kFirstBatch;
+    return std::clamp<i64>(part, 1, kFirstBatch);
+  }
 
   // The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes longer than a second or
   // two, it would only be waited for.
@@ -312,8 +356,8 @@ class Tuner {
     history_[batch.task].best.push_back(state.progress.best_seconds);
     if (std::string problem = runner_->take_task_problem(); !problem.empty()) give_up(batch.task, problem);
     if (!runner_->machine_error().empty()) result_.error = runner_->machine_error();
-    if (state.progress.trials >= state.progress.wanted) end_task(batch.task);
-    else if (state.progress.problem.empty()) history_[batch.task].alive = true;
+    if (state.progress.problem.empty()) history_[batch.task].alive = true;
+    end_if_enough(static_cast<std::size_t>(batch.task));
     close_ended();
     batch = {};
   }
@@ -346,6 +390,7 @@ class Tuner {
 
   static constexpr std::size_t kFullFit = 1024;  // of so many candidates a run's first fit may take its time
   static constexpr i64 kFirstBatch = 8, kBatch = 32;  // trials per round
+  static constexpr double kNearBound = 1.02;
   static constexpr int kEnoughToLearn = 16; // measured candidates before the learned model is used
 
   const std::vector<TuneTask>& tasks_;
@@ -362,6 +407,7 @@ class Tuner {
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
   std::map<std::string, std::string> hosts_;
+  MachineBound machine_;
   TuneResult result_;
 
   std::unique_ptr<CostModel> model_;
@@ -378,6 +424,11 @@ class Tuner {
 };
 
 }  // namespace
+
+const char* name_of(Ended ended) {
+  constexpr const char* kNames[] = {"", "trials", "total_trials", "space", "bound", "min_gain", "problem"};
+  return kNames[static_cast<int>(ended)];
+}
 
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options, Database& database,
                 Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {

@@ -2,6 +2,7 @@
 // this; progress is told to a TuneObserver, results are in the database.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,8 +33,19 @@ struct TuneLimits {
   i64 open_bytes = i64{2} << 30;    // data of the tasks that are open in the measurer at once
 };
 
+// The least time that any kernel of a task can take on a machine; 0 = not known.
+struct Bound {
+  double seconds = 0;
+  std::string what;  // that sets it: "the FMA peak", "the bandwidth"
+};
+
 struct TuneOptions {
   i64 trials = 512;            // per task, those of earlier runs included
+  i64 total_trials = 0;        // > 0: of all tasks together, those of earlier runs included; the scheduler divides them
+  // A task ends early when the next batch is expected to lower its best time by a smaller part (expected_gain.h), or its best is within
+  // 2 % of the bound. 0 = never.
+  double min_gain = 0;
+  std::function<Bound(const TuneTask&)> bound;  // empty: measured (machine_bound.h)
   i64 more = 0;                // > 0: in place of `trials`, so many of each task beyond those that are stored
   double seconds = 0;          // of this run; 0 = no limit
   u64 seed = 0;
@@ -43,6 +55,10 @@ struct TuneOptions {
   bool replay_measurements = false;  // take results from the database instead of measuring; what is not there counts as failed
   TuneLimits limits = {};
 };
+
+// Why no further trials of a task are made.
+enum class Ended : u8 { No, Trials, TotalTrials, Space, Bound, MinGain, Problem };
+const char* name_of(Ended ended);  // "", "trials", "total_trials", "space", "bound", "min_gain", "problem"
 
 // Where one task stands. Times are seconds of one kernel call.
 struct TaskProgress {
@@ -56,6 +72,9 @@ struct TaskProgress {
   double flops = 0;                 // arithmetic operations of one call, as the workload states them
   i64 best_record = 0;              // id in the database
   bool done = false;
+  Ended ended = Ended::No;
+  Bound bound;                      // as far as it was measured
+  double expected_gain = 1;         // of another batch, a part of the best time; 1 = there are too few trials to say
   std::string problem;              // why nothing can be tuned, if so
 };
 
@@ -70,6 +89,10 @@ struct TuneProfile {
   // Of the measuring thread and the one that compiles ahead of it, which work beside the search
   // where cores allow.
   double lower = 0, compile = 0, measure = 0, database = 0;
+  double reference = 0;   // of the measuring thread: data and reference results of tasks
+  MeasureSeconds parts;   // of `measure`, in the worker
+  i64 pairs = 0;          // of samples
+  i64 measurements = 0;   // a trial that may be the best has two or more
 };
 
 struct TuneResult {

@@ -24,7 +24,7 @@ struct RunOptions {
 // A task list of two small kernels and few trials.
 inline constexpr const char* kGemmAndRows = R"yaml(version: 1
 target: {kind: cpu, threads: 1}
-budget: {trials: 6}
+budget: {trials: 6, min_gain: 0}
 database: small.db
 tasks:
   - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}

@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+
+#include "dsl/base/rng.h"
+#include "runtime/worker/slower_test.h"
+
 namespace tw {
 namespace {
 
@@ -41,6 +47,136 @@ TEST(Samples, ADisturbedRatioMakesNoKernelFasterThanItWasSeen) {
   evaluate_samples(pairs({{9000, 1500}, {8000, 1600}, {1000, 1400}}, true), {}, true, 1000e-9, result);
   EXPECT_EQ(result.status, MeasureStatus::Noisy);
   EXPECT_DOUBLE_EQ(result.seconds, 1400e-9);
+}
+
+// ---- the sequential test
+
+double normal(Rng& rng) { return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(6.283185307179586 * rng.uniform()); }
+double exponential(Rng& rng) { return -std::log(1 - rng.uniform()); }
+
+// A machine: by what factor the next sample takes longer than it should.
+using Machine = std::function<double(Rng&)>;
+struct NamedMachine {
+  std::string name;
+  std::function<Machine()> make;
+};
+
+const std::vector<NamedMachine>& machines() {
+  auto quiet = [](double part) { return [part] { return [part](Rng& rng) { return std::exp(part * normal(rng)); }; }; };
+  static const std::vector<NamedMachine> all = {
+      {"normal, 0.3 %", quiet(0.003)},
+      {"normal, 1 %", quiet(0.01)},
+      {"normal, 4 %", quiet(0.04)},
+      {"exponential tails, 1 %", [] { return [](Rng& rng) { return 1 + 0.01 * exponential(rng); }; }},
+      {"Student's t with 2 degrees of freedom, 0.4 %",
+       [] { return [](Rng& rng) { return std::exp(0.004 * normal(rng) / std::sqrt(std::max(exponential(rng), 1e-6))); }; }},
+      {"one sample in 20 an outlier, 50 % on average",
+       [] { return [](Rng& rng) { return std::exp(0.004 * normal(rng)) * (rng.uniform() < 0.05 ? 1 + 0.5 * exponential(rng) : 1); }; }},
+      {"drift, 0.3 % a sample",
+       [] { return [at = 0.0](Rng& rng) mutable { return std::exp((at += 0.003 * normal(rng)) + 0.003 * normal(rng)); }; }},
+      {"two clock rates, 12 % apart",
+       [] { return [slow = false](Rng& rng) mutable { return slow ^= rng.uniform() < 0.05, std::exp(0.003 * normal(rng)) * (slow ? 1.12 : 1); }; }},
+      {"bursts of work by others, half as fast",
+       [] { return [busy = false](Rng& rng) mutable { return busy = rng.uniform() < (busy ? 0.75 : 0.02), std::exp(0.004 * normal(rng)) * (busy ? 2 : 1); }; }},
+  };
+  return all;
+}
+
+constexpr int kMostPairs = 32;
+
+// Whether the test finds a kernel that takes `factor` times as long as the incumbent slower, and after how many pairs. `is_slower` looks at each
+// ratio; the noise of the machine is known from earlier measurements.
+template <class IsSlower>
+bool is_dropped(const Machine& machine, double factor, Rng& rng, int& taken, IsSlower make_test) {
+  NoiseHistory history;
+  for (int measurement = 0; measurement < 6; ++measurement) {
+    std::vector<double> times;
+    for (int i = 0; i < 6; ++i) times.push_back(machine(rng)), machine(rng);
+    history.add(noise_of(times));
+  }
+  auto test = make_test(history.noise());
+  for (taken = 1; taken <= kMostPairs; ++taken) {
+    double incumbent = machine(rng), candidate = factor * machine(rng);
+    test.add(candidate / incumbent);
+    if (test.is_slower()) return true;
+  }
+  return false;
+}
+
+auto sequential(double noise) { return SlowerTest(1e-3, noise); }
+
+TEST(SlowerTest, WinsNothingOnAverageWhereThereIsNoDifference) {
+  double shares = 0, mean = 0;
+  for (const SlowerTest::Band& band : SlowerTest::kBands) shares += band.share, mean += band.share * band.factor;
+  EXPECT_NEAR(shares, 1, 1e-12);
+  EXPECT_LE(mean, 1);
+}
+
+// Of 1,000 kernels that are 1 % to 10 % faster at most one.
+TEST(SlowerTest, LosesOneOfAThousandBetterKernelsAtMost) {
+  for (const NamedMachine& named : machines()) {
+    constexpr int kKernels = 20000;
+    int lost = 0, taken = 0;
+    for (int i = 0; i < kKernels; ++i) {
+      Rng rng(7, static_cast<u64>(i));
+      constexpr double kFactors[] = {0.99, 0.98, 0.95, 0.9};
+      lost += is_dropped(named.make(), kFactors[i % 4], rng, taken, sequential);
+    }
+    EXPECT_LE(lost, kKernels / 1000) << named.name;
+    RecordProperty(named.name, lost);
+  }
+}
+
+TEST(SlowerTest, EndsAfterFewPairsWhereTheKernelIsClearlySlower) {
+  for (const NamedMachine& named : machines()) {
+    if (named.name == "normal, 4 %") continue;
+    for (auto [factor, most] : {std::pair{1.5, 5.0}, std::pair{1.2, 6.5}}) {
+      constexpr int kKernels = 2000;
+      double pairs = 0;
+      int taken = 0, found = 0;
+      for (int i = 0; i < kKernels; ++i) {
+        Rng rng(8, static_cast<u64>(i));
+        found += is_dropped(named.make(), factor, rng, taken, sequential);
+        pairs += std::min(taken, kMostPairs);
+      }
+      EXPECT_LE(pairs / kKernels, most) << named.name << ", " << factor;
+      EXPECT_GE(found, kKernels * 99 / 100) << named.name << ", " << factor;
+    }
+  }
+}
+
+// The simulation can tell: a candidate that is dropped as soon as its median is 5 % above the incumbent's is lost more often.
+TEST(SlowerTest, AThresholdWouldLoseMore) {
+  struct Threshold {
+    std::vector<double> ratios;
+    void add(double ratio) { ratios.push_back(ratio); }
+    bool is_slower() const { return ratios.size() >= 3 && median(ratios) > 1.05; }
+  };
+  int most = 0;
+  for (const NamedMachine& named : machines()) {
+    int lost = 0, taken = 0;
+    for (int i = 0; i < 20000; ++i) {
+      Rng rng(7, static_cast<u64>(i));
+      lost += is_dropped(named.make(), 0.99, rng, taken, [](double) { return Threshold{}; });
+    }
+    most = std::max(most, lost);
+  }
+  EXPECT_GT(most, 20);
+}
+
+// What the worker makes of samples: few pairs, far apart, are enough; near ones are not.
+TEST(SlowerTest, TheWorkerComesToTheSameResult) {
+  MeasureOptions options;
+  options.noise = 0.005;
+  MeasureResult far, near;
+  evaluate_samples(pairs({{1000, 1400}, {1003, 1390}, {1001, 1420}}, false), options, true, 0, far);
+  EXPECT_TRUE(far.is_slower);
+  EXPECT_NEAR(far.noise, std::log(1003.0 / 1000) / 2 + std::log(1003.0 / 1001) / 2, 1e-9);
+  evaluate_samples(pairs({{1000, 1010}, {1003, 1015}, {1001, 1009}}, false), options, true, 0, near);
+  EXPECT_FALSE(near.is_slower);
+  MeasureResult disturbed;
+  evaluate_samples(pairs({{1000, 1400}, {1003, 1390}, {1001, 1420}}, true), options, true, 0, disturbed);
+  EXPECT_FALSE(disturbed.is_slower);
 }
 
 }  // namespace

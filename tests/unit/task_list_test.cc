@@ -93,7 +93,7 @@ tasks:
   EXPECT_EQ(at(list.seed.span), "18446744073709551615");
   EXPECT_EQ(
       to_json(list),
-      R"json({"version":1,"target":"cpu -mcpu=znver3 -threads=2","budget":{"trials":200,"seconds":9.05E1},)json"
+      R"json({"version":1,"target":"cpu -mcpu=znver3 -threads=2","budget":{"trials":200,"total_trials":0,"seconds":9.05E1,"min_gain":5E-3},)json"
       R"json("database":"out/tuning.db","modules":["my_rules.tw"],"rules":"reference-cpu","seed":18446744073709551615,"tasks":[)json"
       R"json({"name":"ffn1","op":"dense","args":{"M":128,"N":3072,"K":768,"T":"bf16"},"epilogue":["bias","gelu"],)json"
       R"json("weight":1.2E1,"layout":"fixed","target":"cpu -mcpu=znver3 -threads=2"},)json"
@@ -101,6 +101,19 @@ tasks:
       R"json("epilogue":[],"weight":1E0,"layout":"free","tolerance":[0E0,2.5E-2],"target":"cpu -mcpu=znver3 -threads=2"},)json"
       R"json({"name":"own","workload":"my_workloads.tw","use":"banded(M = 512, B = 16)","weight":1E0,"layout":"fixed",)json"
       R"json("target":"cpu -triple=aarch64-linux-gnu -mcpu=cortex-a72 -threads=4"}]})json");
+}
+
+TEST(TaskList, ABudgetHasATotalAndALeastGain) {
+  EXPECT_EQ(parse("version: 1\nbudget: {trials: 4, total_trials: 0, min_gain: 1}\ntasks: [{name: a, op: dense, args: {M: 1, N: 1, K: 1}}]\n").errors,
+            R"yaml(tasks.yaml:2:35: error: expected `total_trials` to be an integer from 1 to 1000000000, found `0`
+    2 | budget: {trials: 4, total_trials: 0, min_gain: 1}
+      |                                   ^
+tasks.yaml:2:48: error: expected `min_gain` to be a number from 0 to below 1, such as 0.005 for half a percent, found `1`
+    2 | budget: {trials: 4, total_trials: 0, min_gain: 1}
+      |                                                ^
+)yaml");
+  for (const char* wrong : {"-0.1", "nan", "inf", "little", "[0.1]"})
+    EXPECT_NE(parse(cat("version: 1\nbudget: {min_gain: ", wrong, "}\ntasks: []\n")).errors.find("expected `min_gain`"), std::string::npos) << wrong;
 }
 
 TEST(TaskList, AToleranceIsTwoNumbers) {
@@ -249,7 +262,7 @@ note: its keys: version, target, budget, database, modules, rules, seed, tasks
             R"yaml(tasks.yaml:2:9: error: expected `budget` to be a mapping, found `512`
     2 | budget: 512
       |         ^~~
-note: its keys: trials, seconds
+note: its keys: trials, total_trials, seconds, min_gain
 tasks.yaml:3:8: error: expected `tasks` to be a list of at least one task, found a mapping
     3 | tasks: {name: a}
       |        ^
