@@ -187,6 +187,24 @@ RUN(wrong_later) {
   return 0;
 }
 
+/* Hopes that the kernel before it has left the packed operand and writes none. */
+int32_t packed_before_prepack(void* const* buffers) {
+  (void)buffers;
+  return 0;
+}
+RUN(packed_before) {
+  const float *a = buffers[0], *packed = buffers[1];
+  float* c = buffers[2];
+  for (int64_t i = 0; i < SIDE; ++i) {
+    for (int64_t j = 0; j < SIDE; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < SIDE; ++k) sum += a[i * SIDE + k] * packed[j * SIDE + k];
+      c[i * SIDE + j] = sum;
+    }
+  }
+  return 0;
+}
+
 /* Looks up the stack for what can be the time at which the sample began (nanoseconds since the
  * machine started: within a second of the time it is told by the cycle counter of the last call),
  * and puts it later. */

@@ -84,8 +84,15 @@ TEST_F(MeasurerTest, SlowerThanTheIncumbent) {
   EXPECT_TRUE(is_measured(slow)) << show(slow);
   EXPECT_GT(slow.ratio, 2) << show(slow);
   EXPECT_LT(slow.ratio, 4) << show(slow);
+  // That is clear after a few pairs, and of the incumbent itself it never is.
+  EXPECT_TRUE(slow.is_slower) << show(slow);
+  EXPECT_LE(slow.pairs, 8) << show(slow);
+  EXPECT_GT(slow.parts.timing, 0);
+  EXPECT_LT(slow.parts.timing + slow.parts.run + slow.parts.compare + slow.parts.start + slow.parts.buffers, slow.spent_seconds);
   MeasureResult same = measurer_->measure(task, incumbent, options);
   EXPECT_TRUE(is_measured(same)) << show(same);
+  EXPECT_FALSE(same.is_slower) << show(same);
+  EXPECT_GT(same.pairs, 8) << show(same);
   EXPECT_GT(same.ratio, 0.7) << show(same);
   EXPECT_LT(same.ratio, 1.4) << show(same);
 }
@@ -99,6 +106,17 @@ TEST_F(MeasurerTest, PrepackedConstant) {
   options.incumbent = &incumbent;
   result = measurer_->measure(begin_matmul(), matmul_kernel("honest", "matmul"), options);
   EXPECT_TRUE(is_measured(result)) << show(result);
+}
+
+// The second kernel gets the buffers of the first, without what is in them.
+TEST_F(MeasurerTest, BuffersOfTheKernelBeforeAreUsedAgainAndPoisoned) {
+  int task = begin_matmul();
+  for (int i = 0; i < 2; ++i) {
+    MeasureResult honest = measurer_->measure(task, test::packed_matmul(), {});
+    EXPECT_TRUE(is_measured(honest)) << show(honest);
+    MeasureResult cheat = measurer_->measure(task, test::packed_matmul("cheats", "packed_before"), {});
+    EXPECT_EQ(cheat.status, MeasureStatus::WrongResult) << show(cheat);
+  }
 }
 
 TEST_F(MeasurerTest, ParallelWithScratchOfEachWorker) {

@@ -45,8 +45,8 @@ inline Kernel vector_kernel(const std::string& file, const std::string& symbol) 
       {argument("X", ArgumentRole::Input, {kOdd}), argument("Y", ArgumentRole::Output, {kOdd})});
 }
 
-inline Kernel packed_matmul() {
-  Kernel kernel = matmul_kernel("honest", "matmul_packed");
+inline Kernel packed_matmul(const std::string& file = "honest", const std::string& symbol = "matmul_packed") {
+  Kernel kernel = matmul_kernel(file, symbol);
   KernelArgument packed = argument("B.packed", ArgumentRole::Packed, {kSide, kSide});
   kernel.manifest.prepack = {kernel.manifest.run[1], packed};
   kernel.manifest.run[1] = packed;
