@@ -73,7 +73,6 @@ class Task {
     BufferList buffers;
     int set = -1;
   };
-  GuardedBuffer* find(int layout, const KernelArgument& argument) const;
   GuardedBuffer* own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own, TaskFailure& failure);
   bool draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop, TaskFailure& failure);
   bool keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure);
