@@ -7,7 +7,7 @@
 
 namespace tw {
 
-// Bytes, as doubles: large workloads need more than an i64 holds.
+// In bytes.
 struct TaskMemory {
   double host = 0;    // of the worker: two sets of data, two layouts of buffers (runtime/worker/task.h), and the reference
   double device = 0;  // inputs and results; 0 for processors

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <thread>
 
 #include "dsl/base/sanitizer.h"
@@ -426,6 +428,49 @@ TEST_F(MeasurerTest, LongCallsAreTimedByTheirChecks) {
   MeasureResult usual = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
   EXPECT_TRUE(is_measured(usual)) << show(usual);
   EXPECT_GT(usual.pairs, 2);
+}
+
+// A control group of memory for processes of ours, where the system lets us make one.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(i64 bytes) {
+    for (auto [root, limit] : {std::pair("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), std::pair("/sys/fs/cgroup", "memory.max")}) {
+      folder_ = cat(root, "/tracewright-test-", getpid());
+      if (mkdir(folder_.c_str(), 0755) != 0) continue;
+      is_there_ = write(limit, bytes);
+      if (is_there_) return;
+      rmdir(folder_.c_str());
+    }
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  ~MemoryGroup() {
+    if (is_there_) test::wait_until([&] { return rmdir(folder_.c_str()) == 0; });
+  }
+  bool is_there() const { return is_there_; }
+  bool add(pid_t process) const { return write("cgroup.procs", process); }
+
+ private:
+  bool write(const char* name, i64 number) const {
+    std::ofstream file(cat(folder_, "/", name));
+    return static_cast<bool>(file << number << std::flush);
+  }
+  std::string folder_;
+  bool is_there_ = false;
+};
+
+// A worker that the system kills for memory is not started again for the same data, as one is that somebody has killed.
+TEST_F(MeasurerTest, WhatIsKilledForMemoryIsNotTriedAgain) {
+  begin_vector();
+  MemoryGroup group(80 << 20);
+  if (!group.is_there() || !group.add(test::children_of(getpid()).at(0))) GTEST_SKIP() << "no control group for memory can be made here";
+  Kernel reference = vector_kernel("honest", "add_one");
+  reference.manifest.run[0].bytes = 256 << 20;
+  TaskStart started = measurer_->begin_task(reference, {}, 1);
+  EXPECT_EQ(started.status, MeasureStatus::OutOfMemory);
+  EXPECT_EQ(started.error, "the system killed the worker for want of memory while it ran the reference");
+  EXPECT_TRUE(test::children_of(getpid()).empty());
+  begin_vector();  // in a new worker
 }
 
 // More data than is allowed is refused by the worker, which goes on.

@@ -1,0 +1,80 @@
+// What measuring takes of memory is known before anything starts, and what there is not is refused in words.
+#include "sampler/search/task_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dsl/base/sanitizer.h"
+#include "dsl/text/workload.h"
+#include "runtime/machine_memory.h"
+#include "runtime/measurer.h"
+#include "sampler/search/trial.h"
+#include "support/opencl_device.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+OwnedProgram matmul(i64 m, i64 n, i64 k) {
+  Diagnostics diagnostics(*operator_library().source);
+  std::optional<OwnedProgram> made = instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, {}, diagnostics);
+  EXPECT_TRUE(made) << diagnostics.render();
+  return *made;
+}
+
+Target opencl() {
+  Target target = host_target();
+  target.kind = TargetKind::OpenCl;
+  return target;
+}
+
+// Two sets of inputs; inputs and results in two layouts; in each layout and of each set the results and their variances, in f64, and in each layout
+// the sums that variances are made of.
+TEST(TaskMemory, OfASmallProduct) {
+  constexpr double kInputs = (10 * 30 + 30 * 20) * 4, kResults = 10 * 20;
+  double reference = 2 * (2 * kResults * 16 + kResults * 8);
+  TaskMemory memory = memory_of(matmul(10, 20, 30).program, host_target());
+  EXPECT_EQ(memory.host, 2 * kInputs + 2 * (kInputs + kResults * 4) + reference);
+  EXPECT_EQ(memory.device, 0);
+  EXPECT_EQ(memory_of(matmul(10, 20, 30).program, opencl()).device, kInputs + kResults * 4);
+}
+
+// One that is judged by a sample keeps no results.
+TEST(TaskMemory, OfALargeProduct) {
+  constexpr double kMatrix = 8192.0 * 8192.0 * 4;
+  EXPECT_EQ(memory_of(matmul(8192, 8192, 8192).program, host_target()).host, 2 * 2 * kMatrix + 2 * 3 * kMatrix + 2 * kMatrix);
+}
+
+TEST(TaskMemory, WhatIsNotThereIsRefused) {
+  EXPECT_EQ(why_too_large(matmul(10, 20, 30).program, host_target(), 0), "");
+  EXPECT_EQ(why_too_large(matmul(10, 20, 30).program, opencl(), 0), "");
+  EXPECT_EQ(why_too_large(matmul(1000, 1000, 10).program, opencl(), i64{1} << 30), "");
+  EXPECT_EQ(why_too_large(matmul(10000, 5000, 1).program, opencl(), 100'000'000), "takes 0.2 GB of the device's memory, which has 0.1 GB");
+  EXPECT_EQ(why_too_large(matmul(1 << 22, 1 << 22, 1).program, host_target(), 0).find("takes 140738 GB of memory"), 0u);
+}
+
+TEST(TaskMemory, DevicesSayWhatTheyHave) {
+  if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
+  EXPECT_GT(device_memory_bytes({.program = "tracewright-worker-opencl", .device = 0}), 1 << 20);
+  EXPECT_EQ(device_memory_bytes({.program = "tracewright-worker-opencl", .device = 1000}), 0);
+}
+
+TEST(TaskMemory, UlimitIsHeeded) {
+  i64 free = free_memory_bytes();
+  EXPECT_GT(free, 1 << 20);
+  EXPECT_GE(processes_killed_for_memory(), 0);
+  if (TW_SANITIZED) GTEST_SKIP() << "sanitizers reserve more address space than that";
+  pid_t child = fork();
+  if (child == 0) {
+    rlimit limit{static_cast<rlim_t>(free), static_cast<rlim_t>(free)};
+    _exit(setrlimit(RLIMIT_AS, &limit) == 0 && free_memory_bytes() == free / 2 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace tw
