@@ -58,6 +58,7 @@ class Interpreter : ExprEvaluator<Interpreter> {
     });
     if (options_.exact_coverage) expect_coverage(body);
     stmt(body);
+    if (options_.steps_taken) *options_.steps_taken = steps_;
     if (error_.empty()) check_coverage();
     return error_;
   }
@@ -378,8 +379,20 @@ void HostArray::set(i64 position, double value) {
   write_element(dtype, convert_scalar(dtype, DType::F64, {0, value}), bytes.data() + position * bytes_of(dtype));
 }
 
+i64 bytes_of(const Program& program) {
+  i64 bytes = 0;
+  for (const Param& param : program.params) bytes += bytes_of(param.buffer);
+  for (const Buffer* local : program.locals) bytes += bytes_of(local);
+  return bytes;
+}
+
+std::string too_large(i64 bytes, const InterpretOptions& options) {
+  return bytes <= options.max_bytes ? "" : cat("gave up: its arrays have ", bytes, " bytes, more than ", options.max_bytes);
+}
+
 std::string interpret(const Program& program, std::vector<HostArray>& arguments, const InterpretOptions& options) {
   if (arguments.size() != program.params.size()) return cat("expected ", program.params.size(), " arrays, found ", arguments.size());
+  if (std::string large = too_large(bytes_of(program), options); !large.empty()) return large;
   Interpreter interpreter(options);
   std::vector<Memory*> memories;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -406,6 +419,9 @@ std::string interpret(const LoweredProgram& program, EntryPoint entry, std::vect
   const LoweredFunction& function = entry == EntryPoint::Run ? program.run : program.prepack;
   Array<LoweredArgument> wanted = entry == EntryPoint::Run ? program.run_arguments : program.prepack_arguments;
   if (arguments.size() != wanted.size()) return cat("expected ", wanted.size(), " arrays, found ", arguments.size());
+  i64 bytes = program.scratch_shared_bytes + program.scratch_worker_bytes;
+  for (const HostArray& argument : arguments) bytes += static_cast<i64>(argument.bytes.size());
+  if (std::string large = too_large(bytes, options); !large.empty()) return large;
   Interpreter interpreter(options);
   std::vector<Memory*> memories;
   for (std::size_t i = 0; i < arguments.size(); ++i) {

@@ -37,7 +37,14 @@ struct InterpretOptions {
   // Each point of the domain of each block must run exactly once, blocks inside blocks apart. Not so for programs in which a block
   // was moved under another one's loops: those compute what is needed there, possibly twice or not at all.
   bool exact_coverage = false;
+  i64 max_bytes = 32 << 20;       // of all arrays; marks take sixteen times as much
+  i64* steps_taken = nullptr;     // gets how many it were, where that is asked
 };
+
+// Of all parameters and locals.
+i64 bytes_of(const Program& program);
+// "" or that the interpreter does not take so many.
+std::string too_large(i64 bytes, const InterpretOptions& options = {});
 
 // Runs the program on one array per parameter, in order; outputs are poisoned before and written. "" or the error.
 std::string interpret(const Program& program, std::vector<HostArray>& arguments, const InterpretOptions& options = {});

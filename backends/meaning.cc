@@ -1,5 +1,6 @@
 #include "backends/meaning.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -30,14 +31,14 @@ std::vector<HostArray> arguments_of(const Program& program, u64 seed) {
 }
 
 // Runs one entry point; arrays are found by name, outputs are added.
-std::string run(const LoweredProgram& program, EntryPoint entry, Array<LoweredArgument> arguments, Arrays& arrays, u64 seed) {
+std::string run(const LoweredProgram& program, EntryPoint entry, Array<LoweredArgument> arguments, Arrays& arrays, const InterpretOptions& options) {
   std::vector<HostArray> list;
   for (const LoweredArgument& argument : arguments) {
     auto known = arrays.find(std::string_view(argument.name));
     bool given = known != arrays.end() && !argument.is_output;
     list.push_back(given ? known->second : HostArray::zeros(argument.dtype, {argument.shape.begin(), argument.shape.end()}));
   }
-  std::string error = interpret(program, entry, list, {.seed = seed});
+  std::string error = interpret(program, entry, list, options);
   for (std::size_t i = 0; i < arguments.size(); ++i) arrays[std::string(arguments[i].name)] = list[i];
   return error;
 }
@@ -50,8 +51,14 @@ bool is_near(double want, double got, double tolerance) {
 }  // namespace
 
 Judge::Judge(const Program& before, u64 seed, double tolerance)
-    : before_(before), seed_(seed), tolerance_(tolerance), inputs_(arguments_of(before, seed)), want_(inputs_) {
-  problem_ = interpret(before_, want_, {.seed = seed_});
+    : before_(before), seed_(seed), tolerance_(tolerance), problem_(too_large(bytes_of(before))) {
+  if (!problem_.empty()) return;
+  inputs_ = arguments_of(before, seed);
+  want_ = inputs_;
+  i64 steps = 0;
+  problem_ = interpret(before_, want_, {.seed = seed_, .steps_taken = &steps});
+  constexpr i64 kTimes = 100, kLeast = 5'000'000;
+  max_steps_ = std::clamp(kTimes * steps, kLeast, InterpretOptions{}.max_steps);
 }
 
 std::string Judge::compare(const std::vector<HostArray>& got) const {
@@ -68,7 +75,7 @@ std::string Judge::difference(const Program& after) const {
   if (!problem_.empty()) return "the program before: " + problem_;
   if (std::vector<Illegal> problems = verify(after); !problems.empty()) return "illegal IR:\n" + render(after, problems);
   std::vector<HostArray> got = inputs_;
-  if (std::string error = interpret(after, got, {.seed = seed_}); !error.empty()) return error;
+  if (std::string error = interpret(after, got, {.seed = seed_, .max_steps = max_steps_}); !error.empty()) return error;
   return compare(got);
 }
 
@@ -76,8 +83,9 @@ std::string Judge::difference(const LoweredProgram& after) const {
   if (!problem_.empty()) return "the program before: " + problem_;
   Arrays arrays;
   for (std::size_t p = 0; p < inputs_.size(); ++p) arrays[std::string(before_.params[p].buffer->name)] = inputs_[p];
-  std::string error = after.prepack.body ? run(after, EntryPoint::Prepack, after.prepack_arguments, arrays, seed_) : "";
-  if (error.empty()) error = run(after, EntryPoint::Run, after.run_arguments, arrays, seed_);
+  const InterpretOptions options{.seed = seed_, .max_steps = max_steps_};
+  std::string error = after.prepack.body ? run(after, EntryPoint::Prepack, after.prepack_arguments, arrays, options) : "";
+  if (error.empty()) error = run(after, EntryPoint::Run, after.run_arguments, arrays, options);
   if (!error.empty()) return "lowered: " + error;
   std::vector<HostArray> got;
   for (const Param& param : before_.params) {

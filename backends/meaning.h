@@ -8,7 +8,7 @@
 
 namespace tw {
 
-// Knows what one program computes, and compares others with it. They must have the same parameters in the same order.
+// Knows what one program computes, and compares others with it. They must have the same parameters in the same order, and may take a hundred times as many steps.
 class Judge {
  public:
   // `tolerance`: difference allowed beside 1 + |value|; 0 = the same bits.
@@ -30,6 +30,7 @@ class Judge {
   double tolerance_;
   std::vector<HostArray> inputs_, want_;
   std::string problem_;
+  i64 max_steps_ = 0;  // of other programs
 };
 
 // 0 where small integers keep every step exact (sums, products, maxima), else what is allowed for rounding in another order.

@@ -16,6 +16,7 @@
 #include "dsl/analysis/reducer.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
+#include "dsl/schedule/nest.h"
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;
@@ -53,6 +54,7 @@ Result<List<i64>> padded_extents(const Block* block, Ints padding) {
   List<i64> extents;
   for (std::size_t i = 0; i < padding.size(); ++i) {
     if (padding[i] < 1) return reject("padding {0} is not positive", padding[i]);
+    if (padding[i] > kMaxIterations) return reject("padding {0} is more than {1}", padding[i], kMaxIterations);
     extents.push_back((block->iters[i].extent + padding[i] - 1) / padding[i] * padding[i]);
   }
   return extents;

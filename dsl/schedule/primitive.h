@@ -133,9 +133,9 @@ struct ApplyTraits<Result<R> (*)(S&, A...)> {
     auto result = std::apply([&](A... args) { return Apply(state, args...); }, values);
     if (!result) return result.rejected();
     if constexpr (!pure) {
-      if (state.is_too_deep()) {
+      if (Status within = state.within_limits(); !within) {
         state.set_program(before);
-        return reject("the program would have more than {0} statements inside of one another", kMostNesting);
+        return within;
       }
     }
     append_result(results, *result);

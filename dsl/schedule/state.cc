@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/limits.h"
 #include "dsl/ir/print.h"
 
 namespace tw {
@@ -119,10 +120,19 @@ Array<const Block*> State::blocks() const {
   return arena_->copy(found.data(), found.size());
 }
 
-bool State::is_too_deep() const {
+Status State::within_limits() const {
   // Each loop and block adds three statements at most: itself, a sequence and a condition.
-  bool may_be = 3 * (program_.next_loop + program_.next_block) > static_cast<u32>(kMostNesting);
-  return may_be && nesting_of(program_.body) > kMostNesting;
+  bool may_be_deep = 3 * (program_.next_loop + program_.next_block) > static_cast<u32>(kMostNesting);
+  if (may_be_deep && nesting_of(program_.body) > kMostNesting)
+    return reject("the program would have more than {0} statements inside of one another", kMostNesting);
+  for (const Buffer* local : program_.locals) {
+    i64 elements = 1;
+    for (i64 extent : local->shape) {
+      if (__builtin_mul_overflow(elements, extent, &elements) || elements > kMostElements)
+        return reject("`{a}` would have more than {0} elements", local->name, kMostElements);
+    }
+  }
+  return ok();
 }
 
 void State::replace(const Stmt* old, const Stmt* now) {

@@ -66,8 +66,8 @@ class State {
   // Every access to `from` goes to `to`, the list of params and locals included. Same rank of indices.
   void replace_buffer_everywhere(const Buffer* from, const Buffer* to);
 
-  // Does it nest deeper than kMostNesting?
-  bool is_too_deep() const;
+  // Rejects a program that nests deeper than kMostNesting or has a local buffer of more than kMostElements.
+  Status within_limits() const;
 
   // ---- fresh names and ids
   LoopId fresh_loop() { return {program_.next_loop++}; }

@@ -4,6 +4,7 @@
 
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/limits.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
 #include "dsl/text/lower_value.h"
@@ -18,7 +19,6 @@ using ast::Require, ast::StageText, ast::Statement, ast::ToleranceSetting, ast::
 using namespace instantiation;
 
 constexpr i64 kMaxExtent = i64{1} << 40;
-constexpr i64 kMaxElements = i64{1} << 45;
 constexpr std::size_t kMaxDimensions = 16;
 
 // The names of integers in a condition with their values: "CI = 3, groups = 2".
@@ -138,7 +138,7 @@ class Instantiation {
   bool fits(const std::vector<i64>& shape, const NamePlace& name) {
     i64 elements = 1;
     for (i64 extent : shape) {
-      if (__builtin_mul_overflow(elements, extent, &elements) || elements > kMaxElements) {
+      if (__builtin_mul_overflow(elements, extent, &elements) || elements > kMostElements) {
         errors_(name.span, cat("`", name.name, "` has more than 2^45 elements"));
         return false;
       }

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/limits.h"
 #include "dsl/text/program_expr.h"
 
 namespace tw {
 namespace {
 
 constexpr i64 kMaxExtent = i64{1} << 40;
-constexpr i64 kMaxElements = i64{1} << 45;
 
 struct LoopWord {
   std::string_view word;
@@ -123,7 +123,7 @@ class ProgramParser {
       std::optional<i64> value = extent("a dimension");
       if (!value) return false;
       shape.push_back(*value);
-      if (__builtin_mul_overflow(elements, *value, &elements) || elements > kMaxElements) {
+      if (__builtin_mul_overflow(elements, *value, &elements) || elements > kMostElements) {
         p_.error(p_.peek().span, "this buffer has more than 2^45 elements");
         return false;
       }

@@ -115,6 +115,9 @@ Result<Trace> draw_trace(Arena& arena, const Trial& trial, int tries, Rng& rng, 
   return full_trace(*trial.space, best, &check.errors);
 }
 
+// The interpreter has limits of its own, by which large programs end.
+bool gave_up(const std::string& problem) { return problem.find("gave up") != std::string::npos; }
+
 // "" or what is wrong with what the trace gives; nothing if it cannot be replayed or lowered.
 Result<LoweredProgram> lowered_for_interpreter(Arena& arena, const Program& program, const Target& target) {
   if (!is_device(target)) return lower(arena, program, lowering_options(target));
@@ -131,9 +134,6 @@ Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program&
   TW_TRY(LoweredProgram lowered, lowered_for_interpreter(arena, state.program(), target));
   return judge.difference(lowered);
 }
-
-// The interpreter has a limit of its own, by which large programs end.
-bool gave_up(const std::string& problem) { return problem.find("gave up") != std::string::npos; }
 
 // Then running it is in vain: each point of a block takes several steps.
 bool has_more_points_than_steps(const Program& program) { return points_of(program) > static_cast<double>(InterpretOptions{}.max_steps); }
@@ -160,9 +160,10 @@ void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& che
   Arena arena;
   Result<Trace> trace = draw_trace(arena, trial, tries, rng, check);
   Result<std::string> wrong = trace ? judge_trace(arena, *trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
-  if (!wrong) {
+  if (!wrong || gave_up(*wrong)) {
     ++check.rejected;
-    ++check.draw_rejects[to_string(wrong.rejected())];
+    check.given_up += static_cast<bool>(wrong);
+    ++check.draw_rejects[wrong ? cat("the interpreter cannot compare: ", *wrong) : to_string(wrong.rejected())];
     return;
   }
   note_tiles(*trace, check);
@@ -230,7 +231,7 @@ RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Libra
   check.adds_nothing = trials.empty() && check.programs > 0;
   if (trials.empty()) return check;
   // Draws that are rejected prove nothing: others are made in their place, within reason.
-  for (int i = 0; check.draws - check.rejected < draws && check.draws < 3 * draws; ++i) {
+  for (int i = 0; check.draws - check.rejected < draws && check.draws < 3 * draws && check.given_up < RuleCheck::kMostGivenUp; ++i) {
     Rng rng(seed, static_cast<u64>(i));
     run_draw(trials[i % trials.size()], target, rng, check);
     if (!check.errors.empty()) return check;

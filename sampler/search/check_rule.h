@@ -49,6 +49,8 @@ struct RuleCheck {
   Level all_tile_levels() const;
   Level rarest_tile_level() const;                          // that is above 1 in the smallest share of the draws
   std::map<std::string, int> draw_rejects;
+  int given_up = 0;                                         // of the rejected ones: the interpreter cannot compare them
+  static constexpr int kMostGivenUp = 30;                   // each takes long; then the check ends
   std::optional<Counterexample> counterexample;             // the first one
   std::string errors;                                       // of the rule's text, found while it ran
 };
