@@ -1,11 +1,14 @@
 #include "costmodel/flat_program.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "dsl/base/check.h"
+#include "dsl/passes/skip_identity_terms.h"
 #include "dsl/passes/stage_copies.h"
 #include "dsl/passes/thread_axes.h"
 #include "dsl/passes/warp_mma.h"
+#include "dsl/schedule/nest.h"
 
 namespace tw {
 namespace {
@@ -164,7 +167,10 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   flat_.chain.insert(flat_.chain.end(), open_.begin(), open_.end());
   flat_.reduces.insert(flat_.reduces.end(), reducing_.begin(), reducing_.end());
   for (const StoreTarget& target : node->targets) add_access(target.buffer, target.indices, true, store);
+  store.skip_bounds = 1;
+  skipped_ = skipped_term(node);
   for (const Expr* value : node->values) visit_value(value, store);
+  if (skipped_) note_skipped(skipped_, store);
   store.accesses = static_cast<u32>(flat_.accesses.size()) - store.first_access;
   group_by_buffer(store);
   flat_.stores.push_back(store);
@@ -191,8 +197,12 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
     case Kind::Select: {
       if (!has_load(value)) return;
       auto* select = static_cast<const Select*>(value);
+      OpCounts before = store.ops;
       at(store.ops, Op::Select) += 1;
       visit_value(select->condition, store);
+      if (select == skipped_) {
+        for (int op = 0; op < kOps; ++op) store.skip_ops[op] = store.ops[op] - before[op];
+      }
       visit_value(select->then, store);
       return visit_value(select->otherwise, store);
     }
@@ -204,6 +214,24 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
       return;
     }
     default: return;
+  }
+}
+
+void FlatReader::note_skipped(const Select* select, FlatStore& store) {
+  int depth = static_cast<int>(store.depth);
+  for (const Expr* part : conjuncts_of(select->condition)) {
+    FlatRemainder remainder{.share = scope_.share(part, depth)};
+    for_each<Binary>(part, [&](const Binary* binary) {
+      if (binary->op != BinaryOp::FloorMod) return;
+      scope_.evaluate(binary->a, depth, scratch_);
+      auto divisor = static_cast<float>(constant_of(binary->b).value_or(0));
+      for (int d = 0; d < depth; ++d) {
+        bool stays = divisor > 0 && std::fmod(scratch_.coefficient[d], divisor) == 0;  // steps of whole periods
+        if (scratch_.span[d] > 0 && !stays) remainder.moves.set(static_cast<std::size_t>(d));
+      }
+    });
+    if (remainder.moves.any() && store.remainders < store.skip_remainders.size()) store.skip_remainders[store.remainders++] = remainder;
+    else store.skip_bounds *= remainder.share;
   }
 }
 

@@ -2,6 +2,8 @@
 // them, and for every access how each loop moves it. Read once per candidate; a FlatReader keeps its memory, so that reading
 // allocates nothing after some calls. Not a general analysis: // and % are estimated (linear_index.h).
 #pragma once
+#include <array>
+#include <bitset>
 #include <vector>
 
 #include "costmodel/linear_index.h"
@@ -59,6 +61,12 @@ struct FlatAccess {
   Array<const Expr*> indices;
 };
 
+// A condition on a remainder, as of the phases of a transposed convolution.
+struct FlatRemainder {
+  double share = 1;                  // of the iterations that it lets through
+  std::bitset<kMaxLoopDepth> moves;  // by loops of the chain
+};
+
 // One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out.
 struct FlatStore {
   const Store* node;
@@ -70,6 +78,12 @@ struct FlatStore {
   double math_ops;                 // per execution: function calls, in simple vector operations
   double iterations;               // product of the extents
   double share;                    // of the iterations that predicates and conditions let through, estimated
+  // Of a condition that lowering for processors takes out of the body (skip_identity_terms.h): its part of `ops`, the iterations that its bounds let
+  // through, and its remainders.
+  OpCounts skip_ops;
+  double skip_bounds;
+  std::array<FlatRemainder, 4> skip_remainders;
+  u32 remainders;
   bool is_constant;                // stores literals only
   bool is_prepack, is_init;
 };
@@ -108,6 +122,7 @@ class FlatReader {
   void visit_block(const Block* block, const Surroundings& around);
   void visit_store(const Store* store, const Surroundings& around);
   void visit_value(const Expr* value, FlatStore& store);
+  void note_skipped(const Select* select, FlatStore& store);
   void add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store);
   void group_by_buffer(const FlatStore& store);
   u32 buffer_index(const Buffer* buffer);
@@ -120,6 +135,7 @@ class FlatReader {
   LinearIndex scratch_;
   std::vector<u32> open_;       // loops around
   std::vector<bool> reducing_;  // beside open_
+  const Select* skipped_ = nullptr;  // of the store at hand
   std::vector<const Block*> open_blocks_;
   std::vector<int> index_of_buffer_;  // by id; -1 = not met
   std::vector<std::size_t> dim_numbers_;  // beside dims: where its numbers start

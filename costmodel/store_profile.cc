@@ -10,6 +10,7 @@ constexpr double kFmaLatency = 4, kMemoryChainLatency = 11;  // of a sum in a re
 // The loads of real tiles: tiles that need 1.1 loads per multiply-add reach 70 % of the peak.
 constexpr double kLoadsPerCycle = 1.5;
 constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
+constexpr double kScatteredStore = 4;     // of one element, in cycles, where vectors are stored element by element
 constexpr double kDivision = 8;           // in simple vector operations
 constexpr double kLoopStep = 3;            // instructions of one step of a loop
 constexpr double kLoopEntry = 4;          // cycles around a run of the innermost loop
@@ -51,13 +52,13 @@ void StoreProfiler::start(const FlatProgram& program) {
 StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
   StoreProfile out;
   find_roles(program, store, uses);
+  count_grid(program, store, uses, out);
   shape_body(program, store, uses, out);
   count_operands(program, store, uses, out);
   count_instructions(store, out);
   count_cycles(store, uses.front(), out);
   count_traffic(program, store, uses, out);
   share_between_threads(program, store, out);
-  count_grid(program, store, uses, out);
   return out;
 }
 
@@ -152,7 +153,8 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
     if (is_scalar && inner_ >= 0) is_contiguous = use.stride[inner_] == 1;
     double accesses = use.accesses - (use.is_write && use.is_read ? 1 : 0);
     double vectors = use.is_irregular ? out.lanes : is_single ? 1 : is_contiguous ? out.vectors : out.lanes;
-    if (use.is_write && !in_register) out.stores += distinct * vectors;
+    bool is_scattered = use.is_irregular || (!is_single && !is_contiguous);
+    if (use.is_write && !in_register) out.stores += distinct * vectors * (is_scattered ? kScatteredStore : 1);
     if (use.is_read && !use.is_write) {
       if (use.is_irregular) ++out.by_data;
       else if (is_contiguous && !(is_scalar && !use.moved[inner_])) ++out.contiguous;
@@ -162,7 +164,7 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
     if (!use.is_read || in_register) continue;
     bool is_hoisted = !use.is_write && inner_ >= 0 && !use.moved[inner_];
     double loads = is_hoisted ? 0 : distinct * vectors * std::max(1.0, accesses);
-    if (use.is_irregular || (!is_single && !is_contiguous)) out.element_loads += loads;
+    if (is_scattered) out.element_loads += loads;
     else if (is_single && !is_scalar) out.broadcasts += loads;
     else out.vector_loads += loads;
     if (use.is_write) continue;
@@ -184,7 +186,13 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
 }
 
 void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out) const {
-  const OpCounts& ops = store.ops;
+  OpCounts ops = store.ops;
+  if (!out.is_bound) {
+    // Lowering moves the test outwards and cuts loops at its bounds; only a remainder that tells the rows of a body apart stays in it.
+    double tested = 0;
+    for (int op = 0; op < kOps; ++op) ops[op] -= store.skip_ops[op], tested += store.skip_ops[op];
+    if (has_tests(store)) out.tests = tested * out.instances / out.vectors;
+  }
   double sums = at(ops, Op::FloatAddSub), products = at(ops, Op::FloatMul), fma = std::min(sums, products);
   double simple = sums + products - 2 * fma + at(ops, Op::FloatCmp) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) +
                   at(ops, Op::IntCmp) + at(ops, Op::Bool) + at(ops, Op::Select);
@@ -195,13 +203,28 @@ void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out
   out.element_loads += at(store.index_ops, Op::IntDivMod) > 0 && out.lanes == 1 ? 2 * out.instances : 0;
 }
 
+bool StoreProfiler::is_in_body(const FlatRemainder& remainder) const {
+  for (std::size_t p = 0; p < roles_.size(); ++p) {
+    if (roles_[p] == LoopRole::Unrolled && remainder.moves[p]) return true;
+  }
+  return false;
+}
+
+bool StoreProfiler::has_tests(const FlatStore& store) const {
+  return std::any_of(store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders, [&](const FlatRemainder& r) { return is_in_body(r); });
+}
+
 void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const {
   // Tails become code of their own, which runs fewer iterations, but less well.
-  double runs = out.body_runs * (0.5 + 0.5 * store.share);
+  double runs = out.body_runs * (0.5 + 0.5 * store.share * (out.is_bound ? 1 : store.skip_bounds));
+  for (u32 i = 0; i < store.remainders && !out.is_bound; ++i) {
+    const FlatRemainder& remainder = store.skip_remainders[i];
+    runs *= is_in_body(remainder) ? 0.5 + 0.5 * remainder.share : remainder.share;
+  }
   if (store.is_init) runs = out.body_runs * store.share;
   double loads = out.vector_loads + out.broadcasts + 1.5 * out.element_loads;
   double arithmetic = (out.fma + out.other) / kFmaPerCycle;
-  double all = (out.fma + out.other + loads + out.stores + kLoopStep) / kIssuePerCycle;
+  double all = (out.fma + out.other + loads + out.stores + out.tests + kLoopStep) / kIssuePerCycle;
   double body = std::max({arithmetic, loads / kLoadsPerCycle, out.stores / kStoresPerCycle, all});
   if (out.registers_over > 0) body *= 1.65 + 0.08 * std::min(out.registers_over, 20.0);
   double operations = out.fma + out.other + loads + out.stores;

@@ -25,6 +25,7 @@ struct StoreProfile {
   double vector_loads = 0, broadcasts = 0, element_loads = 0, stores = 0;  // instructions in one body
   double lane_use = 1;           // share of the vector lanes that hold something
   double waste = 0;              // share of iterations that predicates keep out
+  double tests = 0;              // instructions in one body of a test that stands in it
   // Cycles.
   double compute = 0, latency = 0, overhead = 0;
   double streamed = 0, strided = 0;  // waiting for memory: read ahead by the hardware or not
@@ -66,6 +67,8 @@ class StoreProfiler {
   void shape_body(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_instructions(const FlatStore& store, StoreProfile& out) const;
+  bool is_in_body(const FlatRemainder& remainder) const;
+  bool has_tests(const FlatStore& store) const;
   void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
   void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
   void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out);

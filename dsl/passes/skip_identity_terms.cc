@@ -31,21 +31,27 @@ bool is_identity(BinaryOp op, const Expr* e) {
   }
 }
 
+// The Select in a term that makes it the identity where its condition does not hold.
+const Select* guard_of(BinaryOp op, const Expr* term) {
+  if (const Select* select = as<Select>(term)) return is_identity(op, select->otherwise) ? select : nullptr;
+  if (const Cast* cast = as<Cast>(term)) return op == BinaryOp::Add ? guard_of(op, cast->value) : nullptr;
+  const Binary* product = as<Binary>(term);
+  if (!product || product->op != BinaryOp::Mul || op != BinaryOp::Add) return nullptr;
+  const Select* first = guard_of(op, product->a);
+  return first ? first : guard_of(op, product->b);
+}
+
 std::optional<Guarded> guarded(const Build& build, BinaryOp op, const Expr* term) {
-  if (const Select* select = as<Select>(term)) {
-    if (is_identity(op, select->otherwise)) return Guarded{select->condition, select->then};
-    return std::nullopt;
-  }
+  if (!guard_of(op, term)) return std::nullopt;
+  if (const Select* select = as<Select>(term)) return Guarded{select->condition, select->then};
   if (const Cast* cast = as<Cast>(term)) {
     std::optional<Guarded> inner = guarded(build, op, cast->value);
-    if (inner && op == BinaryOp::Add) return Guarded{inner->condition, build.cast(cast->type.dtype, inner->value)};
-    return std::nullopt;
+    return Guarded{inner->condition, build.cast(cast->type.dtype, inner->value)};
   }
   const Binary* product = as<Binary>(term);
-  if (!product || product->op != BinaryOp::Mul || op != BinaryOp::Add) return std::nullopt;
   if (auto a = guarded(build, op, product->a)) return Guarded{a->condition, build.mul(a->value, product->b)};
-  if (auto b = guarded(build, op, product->b)) return Guarded{b->condition, build.mul(product->a, b->value)};
-  return std::nullopt;
+  std::optional<Guarded> b = guarded(build, op, product->b);
+  return Guarded{b->condition, build.mul(product->a, b->value)};
 }
 
 bool loads_target(const Expr* e, const StoreTarget& target) {
@@ -54,20 +60,31 @@ bool loads_target(const Expr* e, const StoreTarget& target) {
          same_exprs(load->indices, target.indices);
 }
 
-const Stmt* skip(const Build& build, const Store* store) {
+// What a store combines with its target; null if it does nothing of the kind.
+const Expr* term_of(const Store* store) {
   const Binary* update = store->targets.size() == 1 ? as<Binary>(store->values[0]) : nullptr;
-  if (!update) return store;
-  const StoreTarget& target = store->targets[0];
-  bool target_first = loads_target(update->a, target);
-  if (!target_first && !loads_target(update->b, target)) return store;
-  std::optional<Guarded> term = guarded(build, update->op, target_first ? update->b : update->a);
+  if (!update) return nullptr;
+  if (loads_target(update->a, store->targets[0])) return update->b;
+  return loads_target(update->b, store->targets[0]) ? update->a : nullptr;
+}
+
+const Stmt* skip(const Build& build, const Store* store) {
+  const Expr* whole = term_of(store);
+  const Binary* update = as<Binary>(store->values[0]);
+  std::optional<Guarded> term = whole ? guarded(build, update->op, whole) : std::nullopt;
   if (!term) return store;
-  const Expr* a = target_first ? update->a : term->value;
-  const Expr* b = target_first ? term->value : update->b;
+  const StoreTarget& target = store->targets[0];
+  const Expr* a = whole == update->b ? update->a : term->value;
+  const Expr* b = whole == update->b ? term->value : update->b;
   return build.if_then(term->condition, build.store(target.buffer, target.indices, build.binary(update->op, a, b)));
 }
 
 }  // namespace
+
+const Select* skipped_term(const Store* store) {
+  const Expr* term = term_of(store);
+  return term ? guard_of(static_cast<const Binary*>(store->values[0])->op, term) : nullptr;
+}
 
 Program skip_identity_terms(Arena& arena, Program program) {
   Build build{arena};
