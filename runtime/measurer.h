@@ -101,7 +101,7 @@ struct MeasureResult {
   // The same with cold caches, median of cold_samples; 0 = not asked for, or no memory to push other
   // data through the caches.
   double cold_seconds = 0;
-  bool is_slower = false;     // by the sequential test: few pairs were taken, and results were compared after timing, but not again
+  bool is_slower = false;     // by the sequential test: few pairs were taken
   double noise = 0;           // of the incumbent's samples; 0 = not known
   double spent_seconds = 0;   // wall time of the whole measurement, and its parts in the worker
   MeasureSeconds parts;

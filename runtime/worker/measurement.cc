@@ -105,8 +105,9 @@ class Measurement {
   // After timing; repeated while the kernel looks slow with new data, which a busy machine may
   // cause.
   bool recheck() {
-    // A slower one is no best kernel, whatever it does with new data.
-    if (!check(0, ", after timing") || result.is_slower) return false;
+    if (!check(0, ", after timing")) return false;
+    // What is not faster than the incumbent is no best kernel, whatever it does with new data.
+    if (result.ratio >= 1) return true;
     double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds +
                                 static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
     if (job_.options.threads > static_cast<int>(worker_.cpus.size())) allowed += kSharedCoreSeconds;

@@ -7,7 +7,7 @@
 //   recheck   the data of the layouts are swapped in place; in layout 0 outputs and scratch keep
 //   what timing left there, in layout 1
 //             they are poisoned; both run again and are compared. With new data the kernel must be
-//             about as fast as when it was timed. Left out for one that is slower than the incumbent (SlowerTest)
+//             about as fast as when it was timed. Left out for one that is not faster than the incumbent
 // So neither results kept from an earlier call nor ones that only look computed pass.
 #pragma once
 #include <vector>

@@ -191,7 +191,7 @@ void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, 
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                         .least_flops = state.least_flops, .pairs = 6, .max_pairs = 12, .budget_seconds = 0.04};
+                         .least_flops = state.least_flops, .pairs = 6, .max_pairs = 10, .budget_seconds = 0.04};
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
@@ -208,8 +208,9 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   measured = measure_kernel(state, kernel, options);
   // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
   if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
-  bool is_tie = !is_device(state.task->target) && measured.ratio >= 1 - kTie && measured.ratio < 1;
-  if (is_tie) measured.seconds = std::max(measured.seconds, best_so_far(state));
+  // Beside the incumbent it is not faster; then it is no best kernel either, though the incumbent's own record may be older and slower.
+  bool is_not_faster = !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
+  if (is_not_faster) measured.seconds = std::max(measured.seconds, best_so_far(state));
   else if (may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
   profile_.measure += seconds_now() - begin;
   if (measured.was_stopped) return false;
