@@ -355,6 +355,11 @@ bind(i4, "threadIdx.x")
   EXPECT_EQ(verdict.kind, EmulationVerdict::Unknown);
   EXPECT_EQ(verdict.report.groups, 3 + 3);
   EXPECT_EQ(verdict.compared, 0);
+  // What a launch that ran whole leaves out is no work of groups that did not run.
+  exchange(kernel.code, "const int j = threadIdx.x;", "const int j = threadIdx.x; if (j == 63) return;", 0);
+  part.chain_seconds = EmulationGateOptions().chain_seconds;
+  verdict = judge(use, kernel, part, schedule);
+  EXPECT_EQ(verdict.report.status, EmulationStatus::Uninitialised) << verdict.message;
 }
 
 // A launch of zeros, and one that adds to them: groups of the second that do not run leave the zeros.

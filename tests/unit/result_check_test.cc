@@ -226,6 +226,16 @@ TEST(ResultCheck, SumsInTheNarrowTypeAreFound) {
   EXPECT_GE(tried, 40);
 }
 
+// How often stores run, conditions aside.
+double stores_of(const Node* node) {
+  if (node->kind == Kind::Store) return 1;
+  double sum = 0;
+  for_each_child(node, [&](const Node* child) { sum += child->kind >= Kind::Store ? stores_of(child) : 0; });
+  const For* loop = as<For>(node);
+  return loop ? static_cast<double>(loop->extent) * sum : sum;
+}
+constexpr double kMostAgain = 100;
+
 // Kernels that the search makes are right: TW_CASES draws for each case, from TW_FIRST on.
 TEST(ResultCheck, DrawsFromTheSpacesForProcessorsAreRight) {
   const rules::Library library = rules::Library::built_in();
@@ -246,7 +256,8 @@ TEST(ResultCheck, DrawsFromTheSpacesForProcessorsAreRight) {
         Candidate candidate;
         if (!builder.draw(static_cast<int>(i % sketches), candidate, rng)) continue;
         Result<Program> program = builder.build(candidate, &rng);
-        if (!program || !can_be_lowered(judged.arena(), *program, host_target())) continue;
+        // A stage that is computed again inside of the loops that read it may take hours; a trial would be stopped.
+        if (!program || stores_of(program->body) > kMostAgain * stores_of(owned.program.body) || !can_be_lowered(judged.arena(), *program, host_target())) continue;
         ++compared;
         for (const auto& [name, array] : judged.results_of(*program)) {
           Comparison found = judged.compared(name, array);
@@ -271,9 +282,12 @@ TEST(ResultCheck, DrawsFromTheSpacesForGpusAreRight) {
   const test::Seeds seeds = test::seeds_from_environment(1);
   auto draws = static_cast<int>(seeds.end - seeds.first);
   i64 compared = 0, in_part = 0;
-  each_small_case([&](const Program& workload, DType) {
+  each_small_case([&](const Program& workload, DType type) {
     EmulationGate gate(workload), in_part_gate(workload, {.runs = 1, .full_points = 0, .max_groups = 2});
-    for (const char* set : {"cuda", "reference-cuda"}) {
+    // Tensor cores take halves.
+    bool has_tensor_cores = workload.name == Str("matmul") && type != DType::F32;
+    for (const char* set : {"cuda", "reference-cuda", "reference-cuda-tensorcore"}) {
+      if (set == std::string_view("reference-cuda-tensorcore") && !has_tensor_cores) continue;
       test::DrawnKernels drawn = test::drawn_kernels(workload, set, test::cuda_target(), draws, seeds.first);
       for (std::size_t i = 0; i < drawn.kernels.size(); ++i) {
         EmulationVerdict verdict = gate.check({drawn.kernels[i], drawn.scheduled[i].program});
@@ -288,7 +302,7 @@ TEST(ResultCheck, DrawsFromTheSpacesForGpusAreRight) {
   });
   std::printf("%lld draws compared, %lld of them in part, too\n", static_cast<long long>(compared), static_cast<long long>(in_part));
   EXPECT_GT(compared, 40 * draws);
-  EXPECT_GT(in_part, 20 * draws);
+  EXPECT_GT(in_part, 8 * draws);  // the others have one or two groups
 }
 
 // Products whose factors are rounded to tf32, under the smallest tolerance that lets them be.
