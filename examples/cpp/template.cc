@@ -50,8 +50,8 @@ vectorize(j1)
   // The set `untuned` has no choices: all trials but one are of the schedule by hand.
   tw::tune(tasks, tw::rules::Library::built_in(), {.trials = 4, .rules = "untuned"}, *database, worker.measurer.get(), quiet, stop);
 
-  std::string workload = tw::to_hex(tw::structural_hash(program->program)), machine = tw::to_string(target);
-  auto best = database->best(workload, machine, 10);
+  std::string workload = tw::to_hex(tw::structural_hash(program->program)), target_text = tw::to_string(target);
+  auto best = database->best(workload, target_text, tw::machine_of(tw::host_description()), 10);
   if (!best || best->empty()) return std::cerr << "no records\n", 1;
   for (const tw::Record& record : *best) std::cout << record.id << " " << record.status << " " << record.seconds * 1e6 << " us\n";
 
@@ -68,7 +68,7 @@ vectorize(j1)
   auto kernel = compiler->compile(*lowered, tw::kernel_symbol("mine", "product"));
   if (!kernel) return std::cerr << tw::to_string(kernel.rejected()), 1;
   tw::ExportPlan plan{"mine", {{"product", "16 x 8 times 8 x 32", *kernel, target, best->front().seconds, best->front().id,
-                                tw::print_trace_file({TW_VERSION, machine, *program, *trace})}}};
+                                tw::print_trace_file({TW_VERSION, target_text, *program, *trace})}}};
   tw::ExportResult result = tw::write_export(plan, folder);
   std::cout << result.error << result.files.size() << " files\n";
   return result.error.empty() ? 0 : 1;
