@@ -155,9 +155,16 @@ class VectorBody {
     return index->type.lanes == 1 || index->kind == Kind::Ramp || index->kind == Kind::Broadcast ? index : fail(index);
   }
 
+  // An integer that is no place but a value, as the index that argmax keeps.
+  static bool is_data(const Expr* e) {
+    bool loads = e->kind == Kind::Cast || e->kind == Kind::Select;
+    for_each<Load>(e, [&](const Load*) { loads = true; });
+    return loads;
+  }
+
   // The expression for all iterations of the chunk: a scalar where they agree.
   const Expr* expr(const Expr* e, const Chunk& chunk) {
-    if (e->type == Type{DType::I64, 1} && e->kind != Kind::Load && e->kind != Kind::Cast) return index(e, chunk);
+    if (e->type == Type{DType::I64, 1} && !is_data(e)) return index(e, chunk);
     switch (e->kind) {
       case Kind::Cast: {
         auto* n = static_cast<const Cast*>(e);

@@ -289,24 +289,92 @@ i64 steps_of(const Expr* atom, const Var* var, i64 extent) {
   return rest && rest->op == BinaryOp::FloorMod && rest->a == var ? constant_of(rest->b).value_or(0) : 0;
 }
 
+// The iter that a loop alone moves; null = none.
+const Var* iter_of(const Block* block, const For* loop) {
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    if (block->bindings[i] == loop->var) return block->iters[i].var;
+  }
+  return nullptr;
+}
+
+// The block and the iter of a loop with a fixed extent that alone moves one; nulls if it has none.
+struct Asked {
+  const Block* block = nullptr;
+  const For* loop = nullptr;
+  const Var* iter = nullptr;
+  std::string error;
+};
+
+Asked asked(const Context& c, const RuleValue& block, const RuleValue& loop) {
+  Asked out{.block = block_of(c, block), .loop = loop.tag == Tag::Loop ? c.state.find_loop(loop.loop()) : nullptr};
+  out.error = !out.block ? "expected a block that exists" : !out.loop ? "expected a loop that exists" : "";
+  if (out.error.empty() && !c.is_open_loop(out.loop->id)) out.iter = iter_of(out.block, out.loop);
+  return out;
+}
+
+FunctionResult none_or(i64 value, const For* loop) {
+  return {value > 1 && value < loop->extent ? RuleValue::of(value) : RuleValue::none(), {}};
+}
+
 }  // namespace
+
+FunctionResult cut_map(const Context& c, const Values& v) {
+  Asked of = asked(c, v[0], v[1]);
+  if (!of.error.empty()) return fail(of.error);
+  bool is_fixed = v[2].tag == Tag::Int && v[2].integer > 0;
+  Array<const Expr*> indices = write_of(of.block).indices;
+  Arena& arena = c.state.arena();
+  std::vector<Arg> results;
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    Arg param{.tag = Arg::Tag::Param, .integer = static_cast<i64>(d)};
+    if (!is_fixed || !of.iter || indices[d] != of.iter) {
+      results.push_back(param);
+      continue;
+    }
+    for (BinaryOp op : {BinaryOp::FloorDiv, BinaryOp::FloorMod})
+      results.push_back({.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({param, Arg::of_int(v[2].integer)})});
+  }
+  if (results.size() != indices.size() + 1) return {RuleValue::none(), {}};
+  return {RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}), {}};
+}
+
+FunctionResult group_size(const Context& c, const Values& v) {
+  Asked of = asked(c, v[0], v[1]);
+  if (!of.error.empty()) return fail(of.error);
+  i64 size = 0;
+  for (const Load* operand : operands_of(of.block)) {
+    for (const Expr* index : operand->indices) {
+      i64 own = of.iter ? values_at_once(index, of.iter) : 0;
+      if (own > 1) size = std::gcd(size, own);
+    }
+  }
+  return none_or(size, of.loop);
+}
+
+FunctionResult phases(const Context& c, const Values& v) {
+  Asked of = asked(c, v[0], v[1]);
+  if (!of.error.empty()) return fail(of.error);
+  i64 all = 0;
+  for_each<Select>(of.block->body, [&](const Select* select) {
+    for_each<Binary>(select->condition, [&](const Binary* rest) {
+      std::optional<LinearForm> sum = of.iter && rest->op == BinaryOp::FloorMod ? linear_form(rest->a) : std::nullopt;
+      if (sum && sum->coefficient(of.iter) == 1) all = std::gcd(all, constant_of(rest->b).value_or(1));
+    });
+  });
+  return none_or(all, of.loop);
+}
 
 // How many iterations of a loop, from multiples of that number on, read consecutive elements of an operand which begin at multiples of it,
 // too; 1 if that is not understood.
 FunctionResult consecutive(const Context& c, const Values& v) {
-  const Block* block = block_of(c, v[0]);
-  const For* loop = v[2].tag == Tag::Loop ? c.state.find_loop(v[2].loop()) : nullptr;
-  if (!block) return fail("expected a block that exists");
-  if (!loop) return fail("expected a loop that exists");
-  const Load* operand = operand_of(block, v[1]);
+  Asked of = asked(c, v[0], v[2]);
+  if (!of.error.empty()) return fail(of.error);
+  const Load* operand = operand_of(of.block, v[1]);
   if (!operand) return fail("expected the index of an operand");
-  const Var* var = nullptr;
-  for (std::size_t i = 0; i < block->iters.size(); ++i) {
-    if (block->bindings[i] == loop->var) var = block->iters[i].var;
-  }
+  const Var* var = of.iter;
   FunctionResult unknown{RuleValue::of(i64{1}), {}};
-  if (!var || c.is_open_loop(loop->id)) return unknown;
-  i64 run = loop->extent;
+  if (!var) return unknown;
+  i64 run = of.loop->extent;
   bool steps = false;
   for (std::size_t d = 0; d < operand->indices.size(); ++d) {
     Sum sum = sum_of(operand->indices[d]);
@@ -316,7 +384,7 @@ FunctionResult consecutive(const Context& c, const Values& v) {
     if (is_last) run = std::gcd(run, sum.constant);
     if (is_last && d > 0) run = std::gcd(run, operand->buffer->shape[d]);
     for (const Sum::Term& term : sum.terms) {
-      i64 own = is_last && term.coefficient == 1 ? steps_of(term.atom, var, loop->extent) : 0;
+      i64 own = is_last && term.coefficient == 1 ? steps_of(term.atom, var, of.loop->extent) : 0;
       if (own > 0 && steps) return unknown;
       steps |= own > 0;
       run = std::gcd(run, own > 0 ? own : values_at_once(term.atom, var));

@@ -8,6 +8,8 @@ namespace tw::rules {
 FunctionResult calls(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult consecutive(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult contiguous_loops(const FunctionContext& c, const std::vector<RuleValue>& v);
+FunctionResult cut_map(const FunctionContext& c, const std::vector<RuleValue>& v);
+FunctionResult group_size(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_direct(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_injective(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_ordered(const FunctionContext& c, const std::vector<RuleValue>& v);
@@ -15,6 +17,7 @@ FunctionResult is_prepackable(const FunctionContext& c, const std::vector<RuleVa
 FunctionResult loop_order_map(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult n_elements(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult n_writes(const FunctionContext& c, const std::vector<RuleValue>& v);
+FunctionResult phases(const FunctionContext& c, const std::vector<RuleValue>& v);
 
 // The block that a value is a handle of, and that is still there; else null.
 const Block* block_of(const FunctionContext& c, const RuleValue& v);
