@@ -26,6 +26,7 @@
 #include "dsl/text/workload.h"
 #include "runtime/database.h"
 #include "runtime/emulation.h"
+#include "runtime/machine_probe.h"
 #include "runtime/measurer.h"
 #include "runtime/peer.h"
 #include "sampler/search/trial.h"
@@ -68,6 +69,14 @@ Finding check_cores() {
   detail += quota > 0 ? cat(" (a control group allows the time of ", text, ")") : ", no control group limits their time";
   bool is_whole = quota == 0 || quota >= 1;
   return {"cores", Need::Optional, is_whole, detail, "a kernel is stopped in the middle of its measurement: allow the container one CPU or more"};
+}
+
+Finding check_memory() {
+  MachineFigures figures = measure_machine(usable_threads());
+  char text[128];
+  std::snprintf(text, sizeof text, "one thread reads %.1f GB/s, all together %.1f GB/s; threads start in %.1f us", 1e-9 * figures.bandwidth,
+                1e-9 * figures.all_bandwidth, 1e6 * figures.start_seconds);
+  return {"memory", Need::Optional, true, text, ""};
 }
 
 Finding check_governor() {
@@ -238,7 +247,7 @@ Finding check_emulator() {
 }
 
 std::vector<Finding> examine() {
-  std::vector<Finding> out{check_cpu(),      check_cores(),    check_governor(), check_llvm(),    check_worker(),
+  std::vector<Finding> out{check_cpu(),      check_cores(),    check_memory(),   check_governor(), check_llvm(),    check_worker(),
                            check_seccomp(),  check_landlock(), check_database(), check_libtorch(), check_compiler()};
   const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
                                                           {"blis", "libblis-dev"},

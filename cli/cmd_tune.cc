@@ -21,6 +21,7 @@
 #include "cli/stored.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
+#include "runtime/machine_probe.h"
 #include "runtime/measurer.h"
 #include "sampler/search/trial.h"
 
@@ -225,7 +226,7 @@ bool have_one_worker(const LoadedList& list) {
   return true;
 }
 
-int run_search(const LoadedList& list, const TuneOptions& tuning, const std::string& path,
+int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path,
                const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
@@ -241,6 +242,11 @@ int run_search(const LoadedList& list, const TuneOptions& tuning, const std::str
                                                         .version = TW_VERSION,
                                                         .host = host_description()}));
   if (!run) return Environment;
+  if (!is_device(list.tasks[0].target)) {
+    std::optional<MachineRates> rates = checked(machine_rates(*database, /*may_measure=*/!tuning.replay_measurements));
+    if (!rates) return Environment;
+    tuning.rates = *rates;
+  }
   std::vector<std::string> names;
   for (const TuneTask& task : list.tasks) names.push_back(task.name);
   Progress progress(names, tuning.seconds, tuning.total_trials);

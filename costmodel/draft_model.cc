@@ -7,15 +7,14 @@ namespace {
 
 constexpr double kClock = 3.2e9;      // Hz; scales all drafts alike
 constexpr double kCall = 2e-8;        // seconds of calling the kernel
-constexpr double kMemorySpeedUp = 1.7;  // what threads gain at most while they wait for memory
 
 }  // namespace
 
-double seconds_of(const StoreProfile& profile) {
+double seconds_of(const StoreProfile& profile, const MachineRates& rates) {
   double cycles = profile.cycles();
   double waiting = std::max(0.0, cycles - std::max(profile.compute, profile.latency) - profile.overhead);
   bool from_memory = profile.traffic[2] > 0;
-  double waiting_speed_up = from_memory ? std::min(profile.speed_up, kMemorySpeedUp) : profile.speed_up;
+  double waiting_speed_up = from_memory ? std::min(profile.speed_up, rates.memory_speed_up) : profile.speed_up;
   return ((cycles - waiting) / profile.speed_up + waiting / waiting_speed_up) / kClock;
 }
 
@@ -26,14 +25,14 @@ void DraftSum::start() {
 
 void DraftSum::add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile) {
   if (store.is_prepack) return;
-  seconds_ += seconds_of(profile);
+  seconds_ += seconds_of(profile, rates_);
   if (profile.starts == 0) return;
   u32 p = 0;
   while (program.loop_of(store, p).kind != LoopKind::Parallel) ++p;
   u32 loop = program.chain[store.first_loop + p];
   if (std::find(started_.begin(), started_.end(), loop) != started_.end()) return;
   started_.push_back(loop);
-  seconds_ += profile.starts * kParallelStart;
+  seconds_ += profile.starts * rates_.parallel_start / kClock;
 }
 
 double DraftModel::seconds(const Program& program) {

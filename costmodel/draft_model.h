@@ -1,5 +1,6 @@
 // The draft model: an analytic estimate of a scheduled program's run time on a CPU. The search uses it as its first filter and to
-// choose the candidate that needs no trial. It orders candidates of one task; its seconds are rough. It never sees a measurement.
+// choose the candidate that needs no trial. It orders candidates of one task; its seconds are rough. It sees no measurement of
+// a kernel, only the machine's rates.
 #pragma once
 #include "costmodel/flat_program.h"
 #include "costmodel/store_profile.h"
@@ -9,11 +10,13 @@ namespace tw {
 // The draft of a program, store by store in program order; for who has their profiles anyway.
 class DraftSum {
  public:
+  explicit DraftSum(const MachineRates& rates) : rates_(rates) {}
   void start();
   void add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile);
   double seconds() const { return seconds_; }
 
  private:
+  MachineRates rates_;
   double seconds_ = 0;
   std::vector<u32> started_;  // parallel loops
 };
@@ -21,7 +24,7 @@ class DraftSum {
 // Reuses its memory between calls: one per thread. The result depends on the program and the target only.
 class DraftModel {
  public:
-  explicit DraftModel(const FeatureTarget& target) : profiler_(target) {}
+  explicit DraftModel(const FeatureTarget& target) : profiler_(target), sum_(target.rates) {}
   // Estimated seconds of one kernel call, > 0. What `prepack` blocks do is outside of the call and costs nothing.
   double seconds(const Program& program);
 
@@ -33,9 +36,7 @@ class DraftModel {
 };
 
 // Seconds of one store, starting threads excluded.
-double seconds_of(const StoreProfile& profile);
-// Seconds for starting and joining the threads of a parallel loop once.
-inline constexpr double kParallelStart = 2e-6;
+double seconds_of(const StoreProfile& profile, const MachineRates& rates);
 
 double draft_seconds(const Program& program, const FeatureTarget& target);
 

@@ -20,7 +20,7 @@ const std::vector<std::string>& feature_names();
 // Reuses its memory between calls: one per thread. Rows depend on the program's structure and the target only, not on names.
 class FeatureExtractor {
  public:
-  explicit FeatureExtractor(const FeatureTarget& target) : target_(target), profiler_(target) {}
+  explicit FeatureExtractor(const FeatureTarget& target) : target_(target), profiler_(target), draft_(target.rates) {}
   // Replaces `rows` by the program's, feature_columns() floats each, all finite. Stores of literals have no row, nor have `prepack`
   // blocks: they run before the kernel is called. A program may have no rows.
   void extract(const Program& program, std::vector<float>& rows);

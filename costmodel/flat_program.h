@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/linear_index.h"
+#include "costmodel/machine_rates.h"
 #include "dsl/ir/program.h"
 
 namespace tw {
@@ -20,6 +21,7 @@ struct FeatureTarget {
   i64 l2_bytes = 512 << 10;
   i64 l3_bytes = 16 << 20;  // 0 = none
   int cache_line = 64;
+  MachineRates rates = {};
 };
 
 struct FlatLoop {

@@ -15,8 +15,8 @@ constexpr double kDivision = 8;           // in simple vector operations
 constexpr double kLoopStep = 3;            // instructions of one step of a loop
 constexpr double kLoopEntry = 4;          // cycles around a run of the innermost loop
 constexpr double kLargeBody = 300;        // vector operations
-// Per line of 64 bytes that comes from L2, L3, memory, in cycles: when the hardware reads ahead, and when it cannot.
-constexpr std::array<double, 3> kStreamedLine = {2.0, 2.7, 9.0};
+// Per line of 64 bytes that comes from L2, L3, memory, in cycles: when the hardware reads ahead (from memory: MachineRates), and when it cannot.
+constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
 constexpr double kUsableShare = 0.8;      // of a cache
 constexpr double kFarStep = 2048;         // bytes; the hardware does not read ahead over steps as large
@@ -260,6 +260,7 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
                                   StoreProfile& out) {
   const std::array<double, 3> sizes = {static_cast<double>(target_.l1_bytes), static_cast<double>(target_.l2_bytes),
                                        static_cast<double>(target_.l3_bytes)};
+  const std::array<double, 3> streamed_line = {kStreamedFromL2, kStreamedFromL3, target_.rates.memory_line};
   set_bytes_.assign(store.depth + 1, 0);
   for (const Use& use : uses) {
     const FlatBuffer& buffer = program.buffers[use.buffer];
@@ -291,7 +292,8 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       }
       out.traffic[cache] += moved_lines * target_.cache_line;
       bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read);
-      (is_strided ? out.strided : out.streamed) += moved_lines * (is_strided ? kStridedLine : kStreamedLine)[cache];
+      // What waits for single lines waits for the memory's rate at least.
+      (is_strided ? out.strided : out.streamed) += moved_lines * (is_strided ? std::max(kStridedLine[cache], streamed_line[cache]) : streamed_line[cache]);
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "backends/target.h"
 #include "costmodel/cost_model.h"
+#include "costmodel/machine_rates.h"
 #include "dsl/ir/program.h"
 #include "rules/lang/library.h"
 #include "runtime/database.h"
@@ -28,7 +29,7 @@ struct TuneTask {
 // keeps some hundred bytes beyond these, for nothing is measured twice.
 struct TuneLimits {
   std::size_t learned = 8192;       // measured candidates that the cost model learns from, of all tasks
-  std::size_t learned_of_a_task = 64;  // of each task at least
+  std::size_t learned_of_a_task = 32;  // of each task at least
   std::size_t known_bytes = std::size_t{192} << 20;  // candidates that the search has built, with their features
   i64 open_bytes = i64{2} << 30;    // data of the tasks that are open in the measurer at once
 };
@@ -54,6 +55,7 @@ struct TuneOptions {
   std::string cost_model = "auto";
   bool replay_measurements = false;  // take results from the database instead of measuring; what is not there counts as failed
   TuneLimits limits = {};
+  MachineRates rates = {};     // of the machine that measures, for the draft model
 };
 
 // Why no further trials of a task are made.

@@ -98,6 +98,26 @@ TEST(DraftModel, Threads) {
   EXPECT_NEAR(tile_draft(uneven, serial, two) / tile_draft(uneven, parallel, two), 1.5, 0.1);
 }
 
+// What streams through memory takes as long as the memory does, and threads gain there what they gain together.
+TEST(DraftModel, RatesOfTheMachine) {
+  const char* streams = "dense(M = 8192, N = 4096, K = 1)";  // 128 MiB of results, a multiply for each
+  std::string rows = "b = get_block(\"Y\")\ni, j, k = get_loops(b)\na, v = split(j, [_, 8])\nvectorize(v)\n", shared = rows + "parallel(i)\n";
+  FeatureTarget usual{.threads = 2}, slow = usual, wide = usual, lazy = usual;
+  slow.rates.memory_line *= 3;
+  wide.rates.memory_speed_up = 2;
+  lazy.rates.parallel_start *= 100;
+  EXPECT_GT(draft(streams, rows, slow), 2 * draft(streams, rows, usual));
+  EXPECT_LT(draft(streams, shared, wide), 0.9 * draft(streams, shared, usual));
+  EXPECT_EQ(draft(streams, rows, wide), draft(streams, rows, usual)) << "one thread gains nothing";
+  // A product in the first cache knows nothing of memory.
+  EXPECT_EQ(tile_draft("dense(M = 48, N = 48, K = 48)", TileOptions{}, slow), tile_draft("dense(M = 48, N = 48, K = 48)", TileOptions{}, usual));
+  // Threads that start slowly do not pay for what they pay for elsewhere.
+  TileOptions serial, parallel{.parallel = true};
+  const char* small = "dense(M = 96, N = 96, K = 96)";
+  EXPECT_LT(tile_draft(small, parallel, usual), tile_draft(small, serial, usual));
+  EXPECT_GT(tile_draft(small, parallel, lazy), tile_draft(small, serial, lazy));
+}
+
 std::string conv_schedule(i64 columns, i64 rows, bool pack) {
   std::string text = "b = get_block(\"Y\")\nn, y, x, co, ky, kx, ci = get_loops(b)\nx0, xr = split(x, [_, " + std::to_string(rows) +
                      "])\nc0, cv = split(co, [_, " + std::to_string(columns) + "])\nreorder([n, c0, y, x0, ky, kx, ci, xr, cv])\n";
