@@ -96,7 +96,7 @@ void Outside::is_imported() {
 // The rules of a plugin that crash, end the process or throw are left out; all else goes on.
 void Outside::rules_cost_themselves() {
   test::write_file(at("own.tw"), "import \"wrong/rules.so\"\nrules own { auto_inline; crashing; exiting; throwing }\nrules with_post { throwing_post }\n");
-  test::write_file(at("own.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [own.tw]\nrules: own\ntasks:\n"
+  test::write_file(at("own.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [own.tw]\nrules: own\ndatabase: own.db\ntasks:\n"
                                    "  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
   Finished finished = run({"tune", "own.yaml", "--trials", "1"});
   EXPECT_EQ(finished.code, 0) << finished.err;
