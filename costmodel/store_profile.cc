@@ -1,7 +1,10 @@
 #include "costmodel/store_profile.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+
+#include "dsl/ir/walk.h"
 
 namespace tw {
 namespace {
@@ -24,6 +27,29 @@ constexpr double kFewRows = 64;           // as many far rows are within reach o
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
   return static_cast<double>(program.loop_of(store, position).extent);
+}
+
+// What the iter of the innermost block counts that the vectorized loops move; 0 = none, or several do.
+template <class IsVector>
+double columns_of(const FlatProgram& program, const FlatStore& store, IsVector is_vector) {
+  if (store.blocks == 0) return 0;
+  const Block* block = program.blocks[store.first_block + store.blocks - 1];
+  double columns = 0;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) {
+    bool moves = false;
+    for (u32 p = 0; p < store.depth; ++p) moves |= is_vector(p) && uses(block->bindings[i], program.loop_of(store, p).var);
+    if (moves && columns > 0) return 0;
+    if (moves) columns = static_cast<double>(block->iters[i].extent);
+  }
+  return columns;
+}
+
+// Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is done in narrower ones, as 15 lanes by
+// 8, 4, 2 and 1.
+double vectors_of(double lanes, double columns, double full) {
+  auto vectors = [&](double n) { return std::floor(n / full) + std::popcount(static_cast<u64>(std::fmod(n, full))); };
+  double tiles = columns > 0 ? std::ceil(columns / lanes) : 1;
+  return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
 }  // namespace
@@ -121,7 +147,7 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   double full = target_.vector_bits / (8 * value_bytes);
   if (out.lanes > 1) {
     // A sum over the lanes themselves is done one by one.
-    out.vectors = target_moves_in_vector ? std::ceil(out.lanes / full) : out.lanes;
+    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; }), full) : out.lanes;
     out.lane_use = out.lanes / (out.vectors * full);
   } else {
     out.lane_use = 1 / full;

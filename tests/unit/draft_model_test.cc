@@ -67,6 +67,11 @@ TEST(DraftModel, RowsThatDivideBeatRowsThatDoNot) {
   EXPECT_LT(tile_draft(use, {.rows = 5}), tile_draft(use, {.rows = 4}));
 }
 
+// The last of three tiles of 47 columns has 15: vectors of eight, four, two lanes and one.
+TEST(DraftModel, ColumnsThatFillNoVectorCost) {
+  EXPECT_LT(1.1 * tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16}), tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16}));
+}
+
 TEST(DraftModel, FromProgramOrderToTheTile) {
   std::string vectors = "b = get_block(\"Y\")\ni, j, k = get_loops(b)\nj0, jv = split(j, [_, 8])\n";
   double plain = draft(kLarge, "");
