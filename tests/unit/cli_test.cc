@@ -181,6 +181,8 @@ TEST_F(Cli, TuneResumeShowReplay) {
     EXPECT_EQ(task.at("failed").as_int64(), 0) << task;
   }
   EXPECT_EQ(first.at("tasks").at(0).at("trials").as_int64(), 6);
+  EXPECT_EQ(first.at("tasks").at(0).at("ended").as_string(), "trials");
+  EXPECT_GE(first.at("measurements").as_int64(), first.at("measured").as_int64());
   EXPECT_GT(first.at("trials_per_second").as_double(), 0);
   EXPECT_GT(first.at("candidates_per_second").as_double(), 0);
 
@@ -197,6 +199,17 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_EQ(more.at("measured").as_int64(), 4);
   EXPECT_EQ(more.at("tasks").at(0).at("trials").as_int64(), 11);
   EXPECT_EQ(more.at("tasks").at(1).at("trials").as_int64(), 8);
+
+  // Of a total of 23 four are left; the table says with what each task ended.
+  EXPECT_EQ(run_json({"tune", "small.yaml", "--trials", "50", "--total-trials", "23", "--dry-run"}).at("trials").as_int64(), 4);
+  boost::json::object total = run_json({"tune", "small.yaml", "--total-trials", "23", "--database", "total.db", "--min-gain", "0"});
+  EXPECT_EQ(total.at("measured").as_int64(), 12) << "the list's 6 for each task come first";
+  Finished table = run({"tune", "small.yaml", "--total-trials", "12", "--database", "total.db"});
+  EXPECT_NE(table.out.find("ended with"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("all its trials"), std::string::npos) << table.out;
+  Finished wrong = run({"tune", "small.yaml", "--min-gain", "2"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("--min-gain"), std::string::npos) << wrong.err;
 
   boost::json::object shown = run_json({"show", "small.db"});
   ASSERT_EQ(shown.at("tasks").as_array().size(), 2u);
