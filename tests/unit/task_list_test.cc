@@ -427,8 +427,8 @@ TEST(TaskList, TextThatIsNotYaml) {
 )yaml");
   EXPECT_EQ(parse("\xef\xbb\xbfverson: 1\ntasks: 3\n").errors,
             R"yaml(tasks.yaml:1:4: error: unknown key `verson` in the task list
-    1 | ﻿verson: 1
-      |    ^~~~~~
+    1 | \ufeffverson: 1
+      |       ^~~~~~
 note: did you mean `version`?
 tasks.yaml:2:8: error: expected `tasks` to be a list of at least one task, found `3`
     2 | tasks: 3
