@@ -9,6 +9,7 @@
 #include "backends/gpu_source/source.h"
 #include "runtime/measurer.h"
 #include "sampler/search/candidate.h"
+#include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"
@@ -178,6 +179,23 @@ TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
     result = measurer_->measure(task, kernel(kUse, test::gpu_gemm_schedule({})), {.time = false});
     EXPECT_EQ(name_of(result.status), name_of(MeasureStatus::Ok)) << "after " << row.to << "\n" << result.message;
   }
+}
+
+// What is right passes; wrong values in a part of the rows are found, and what was not written.
+TEST_F(OpenCl, ComparesWithASample) {
+  test::Scheduled plain(kUse, {}, "");
+  std::optional<SampledReference> sample = sample_reference(plain.program(), 1, {});
+  ASSERT_TRUE(sample);
+  TaskStart start = measurer_->begin_sampled_task(*sample, tolerance_of(plain.program()), 1);
+  ASSERT_GE(start.task, 0) << start.error;
+  MeasureResult right = measurer_->measure(start.task, kernel(kUse, test::gpu_gemm_schedule({})), {});
+  EXPECT_TRUE(right.status == MeasureStatus::Ok || right.status == MeasureStatus::Noisy) << right.message;
+  MeasureResult wrong = measurer_->measure(start.task, changed("(float4)(0.0f)", "(float4)(1.0f)"), {});
+  EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << wrong.message;
+  EXPECT_NE(wrong.message.find("elements are wrong; "), std::string::npos) << wrong.message;
+  MeasureResult missing = measurer_->measure(start.task, changed("float4 C_register_0;", "float4 C_register_0; if (get_group_id(0) == 1) return;"), {});
+  EXPECT_EQ(missing.status, MeasureStatus::WrongResult) << missing.message;
+  EXPECT_NE(missing.message.find("was not written, or is no number"), std::string::npos) << missing.message;
 }
 
 // The driver and its kernels have no more than they need: no core files, no new rights, some system calls and files to write fewer.
