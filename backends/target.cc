@@ -394,8 +394,8 @@ std::vector<std::string> cuda_archs() {
 }
 
 int usable_threads() {
-  cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : topology().cpus;
+  cpu_set_t own = cpus_of_thread();
+  int count = CPU_COUNT(&own) > 0 ? CPU_COUNT(&own) : topology().cpus;
   // A thread more than a quota pays for is stopped in the middle of a measurement.
   static const double quota = cgroup_cpus();
   if (quota > 0) count = std::min(count, static_cast<int>(quota));

@@ -69,6 +69,13 @@ const Topology& topology() {
   return found;
 }
 
+cpu_set_t cpus_of_thread() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) CPU_ZERO(&cpus);
+  return cpus;
+}
+
 cpu_set_t with_siblings(const Topology& machine, int cpu) {
   for (const cpu_set_t& core : machine.of_core) {
     if (CPU_ISSET(cpu, &core)) return core;

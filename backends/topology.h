@@ -24,6 +24,9 @@ struct Topology {
 // Read once.
 const Topology& topology();
 
+// The CPUs that the calling thread, and what it starts, may use; none if the system does not say.
+cpu_set_t cpus_of_thread();
+
 // The CPUs that share a core with `cpu`, that included.
 cpu_set_t with_siblings(const Topology& machine, int cpu);
 

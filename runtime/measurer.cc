@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "backends/topology.h"
 #include "dsl/base/check.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/files.h"
@@ -33,13 +34,6 @@ namespace {
 // Where this code lies, to find the worker beside it.
 const int kAnchor = 0;
 
-cpu_set_t usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof cores, &cores);
-  return cores;
-}
-
 // A process that is started inherits the cores of the calling thread, which may be the few that the
 // search keeps to while another core measures. While this lives, it has these.
 class AllCores {
@@ -50,7 +44,7 @@ class AllCores {
   AllCores& operator=(const AllCores&) = delete;
 
  private:
-  cpu_set_t before_ = usable_cores();
+  cpu_set_t before_ = cpus_of_thread();
 };
 
 // The worker process at the other end of a socket.
@@ -300,7 +294,7 @@ class WorkerMeasurer final : public Measurer {
 
   std::string executable_;
   WorkerOptions options_;
-  cpu_set_t cores_ = usable_cores();
+  cpu_set_t cores_ = cpus_of_thread();
   std::optional<WorkerProcess> worker_;
   std::map<int, OpenTask> tasks_;
   int next_task_ = 0;

@@ -28,16 +28,6 @@ struct __attribute__((packed)) PathRule {
   int folder;
 };
 
-// The smaller one of the limit and what is allowed already.
-bool lower_limit(int resource, u64 limit) {
-  auto which = static_cast<__rlimit_resource_t>(resource);
-  rlimit value{};
-  if (getrlimit(which, &value) != 0) return false;
-  limit = std::min<u64>(limit, value.rlim_max);
-  value = {limit, limit};
-  return setrlimit(which, &value) == 0;
-}
-
 // Of VmData in /proc/self/status: what counts against RLIMIT_DATA.
 u64 data_bytes_now() {
   u64 kilobytes = 0;

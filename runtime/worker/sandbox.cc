@@ -98,16 +98,6 @@ const LandlockVersion* landlock_version() {
   return nullptr;
 }
 
-// Where `ulimit` allows less, that is the limit.
-bool set_limit(int resource, u64 limit) {
-  auto which = static_cast<__rlimit_resource_t>(resource);
-  rlimit value{};
-  if (getrlimit(which, &value) != 0) return false;
-  limit = std::min<u64>(limit, value.rlim_max);
-  value = {limit, limit};
-  return setrlimit(which, &value) == 0;
-}
-
 u64 address_space_bytes() {
   u64 pages = 0;
   FILE* file = std::fopen("/proc/self/statm", "re");
@@ -118,6 +108,15 @@ u64 address_space_bytes() {
 }
 
 }  // namespace
+
+bool lower_limit(int resource, u64 limit) {
+  auto which = static_cast<__rlimit_resource_t>(resource);
+  rlimit value{};
+  if (getrlimit(which, &value) != 0) return false;
+  limit = std::min<u64>(limit, value.rlim_max);
+  value = {limit, limit};
+  return setrlimit(which, &value) == 0;
+}
 
 u64 landlock_rights(u64 files) {
   const LandlockVersion* known = landlock_version();
@@ -146,15 +145,15 @@ bool Sandbox::prepare(std::string& error) {
 bool Sandbox::limit_resources(i64 memory_bytes, int cpu_seconds) const {
   u64 space = address_space_bytes() + static_cast<u64>(memory_bytes);
   return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && prctl(PR_SET_DUMPABLE, 0) == 0 &&
-         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && set_limit(RLIMIT_CORE, 0) &&
-         set_limit(RLIMIT_CPU, static_cast<u64>(cpu_seconds)) && set_limit(RLIMIT_FSIZE, 0) &&
-         set_limit(RLIMIT_AS, space);
+         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && lower_limit(RLIMIT_CORE, 0) &&
+         lower_limit(RLIMIT_CPU, static_cast<u64>(cpu_seconds)) && lower_limit(RLIMIT_FSIZE, 0) &&
+         lower_limit(RLIMIT_AS, space);
 }
 
 bool Sandbox::forbid_files() const {
   bool restricted = landlock_ < 0 || syscall(kLandlockRestrict, landlock_, 0u) == 0;
   // After the descriptors were opened: no more than these.
-  return restricted && set_limit(RLIMIT_NOFILE, kChildSchedstat + 1);
+  return restricted && lower_limit(RLIMIT_NOFILE, kChildSchedstat + 1);
 }
 
 bool Sandbox::enter_loading() const { return install(loading_, 0); }

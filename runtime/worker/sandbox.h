@@ -21,6 +21,9 @@ inline constexpr int kChildSchedstat = 12;  // may be missing
 u64 landlock_rights(u64 files);
 int create_landlock(u64 files);
 
+// The smaller one of the limit and of what `ulimit` allows; false if the system refuses.
+bool lower_limit(int resource, u64 limit);
+
 class Sandbox {
  public:
   // In the worker, once: builds the filters and the Landlock rules so that a child only installs

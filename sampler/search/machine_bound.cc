@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "backends/topology.h"
 #include "dsl/ir/walk.h"
 #include "runtime/fma_probe.h"
 #include "runtime/stream_probe.h"
@@ -60,10 +61,8 @@ LeastBytes least_bytes(const Program& program) {
 }
 
 MachineBound::MachineBound() {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
+  cpu_set_t usable = cpus_of_thread();
   CPU_ZERO(&core_);
-  if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;
   for (int core = CPU_SETSIZE - 1; core >= 0; --core) {
     if (!CPU_ISSET(core, &usable)) continue;
     CPU_SET(core, &core_);

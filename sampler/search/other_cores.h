@@ -2,6 +2,8 @@
 #pragma once
 #include <sched.h>
 
+#include <algorithm>
+
 #include "backends/topology.h"
 
 namespace tw {
@@ -27,16 +29,14 @@ inline cpu_set_t cpus_of_search(const cpu_set_t& usable, const Topology& machine
 
 // How many of this process's CPUs these are.
 inline int count_cpus_of_search() {
-  cpu_set_t usable;
-  if (sched_getaffinity(0, sizeof usable, &usable) != 0) return 1;
-  cpu_set_t others = cpus_of_search(usable, topology());
-  return CPU_COUNT(&others);
+  cpu_set_t others = cpus_of_search(cpus_of_thread(), topology());
+  return std::max(1, CPU_COUNT(&others));
 }
 
 // Keeps this thread, and those that it starts, to these CPUs, and gives the others back in the end.
 class OtherCores {
  public:
-  explicit OtherCores(bool wanted) : active_(wanted && sched_getaffinity(0, sizeof before_, &before_) == 0) {
+  explicit OtherCores(bool wanted) : before_(cpus_of_thread()), active_(wanted && CPU_COUNT(&before_) > 0) {
     if (!active_) return;
     cpu_set_t others = cpus_of_search(before_, topology());
     sched_setaffinity(0, sizeof others, &others);

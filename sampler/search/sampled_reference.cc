@@ -8,6 +8,7 @@
 
 #include "backends/element_values.h"
 #include "backends/target.h"
+#include "backends/topology.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
@@ -23,15 +24,8 @@ constexpr i64 kFewest = 256, kMost = 4096, kFewestRows = 8;
 constexpr i64 kSteps = 1'000'000'000;         // of a row; some 10 s
 constexpr i64 kNearEnd = 16;
 
-cpu_set_t cores_of_this_thread() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof cores, &cores);
-  return cores;
-}
-
 // The caller may have left a core to the worker, which waits for us now.
-const cpu_set_t cores_at_start = cores_of_this_thread();
+const cpu_set_t cores_at_start = cpus_of_thread();
 
 class Sampler {
  public:
@@ -140,7 +134,7 @@ class Sampler {
 }  // namespace
 
 std::optional<SampledReference> sample_reference(const Program& program, u64 seed, const std::function<bool()>& stop) {
-  cpu_set_t before = cores_of_this_thread();
+  cpu_set_t before = cpus_of_thread();
   sched_setaffinity(0, sizeof cores_at_start, &cores_at_start);
   std::optional<SampledReference> out = Sampler(program, seed, stop).run();
   sched_setaffinity(0, sizeof before, &before);
