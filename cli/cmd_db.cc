@@ -135,7 +135,7 @@ int run_db(int count, char** words) {
   app->add_option("DATABASE", options.database, "the database")->required();
   app->add_option("--file", options.file, "file to write or read instead of the standard streams");
   app->add_option("--task", options.task, "best: only the task of this name");
-  app->add_option("-n,--most", options.most, "best: how many records of each task");
+  app->add_option("-n,--most", options.most, "best: how many records of each task on each machine");
   app->add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
   for (const Action& action : actions) {

@@ -142,7 +142,7 @@ void print_results(const TuneResult& result) {
                     show_gain(task.baseline_seconds, task.best_seconds),
                     show_gain(task.zero_trial_seconds, task.best_seconds),
                     std::to_string(task.trials), std::to_string(task.failed),
-                    result.interrupted && task.ended == Ended::No ? "interrupted" : ending_of(task)});
+                    task.ended != Ended::No ? ending_of(task) : result.interrupted ? "interrupted" : !result.error.empty() ? "an error" : ending_of(task)});
   }
   print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed", "ended with"},
               rows);

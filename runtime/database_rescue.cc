@@ -16,8 +16,7 @@ std::string copy_into(Sql& sql, const std::string& path) {
   try {
     Sql copy(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     SQLite::Backup backup(copy, sql);
-    backup.executeStep(-1);
-    return "";
+    return backup.executeStep(-1) == SQLITE_DONE ? "" : "the database is locked";
   } catch (const SQLite::Exception& problem) {
     return problem.what();
   }

@@ -8,6 +8,7 @@
 #include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
+#include "dsl/text/workload.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_memory.h"
 
@@ -44,6 +45,7 @@ constexpr double kLongCall = 0.25;
 void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
   progress_ = std::move(progress);
   best_in_batch_ = 0;
+  if (!store_workload(state)) return;
   if (options_.replay_measurements) {
     for (Trial& trial : batch.trials) {
       if (how_.must_stop()) return;
@@ -80,6 +82,14 @@ void BatchRunner::measure_all(Batch& batch, TaskState& state, BuildsAhead<BuiltK
 }
 
 // ---- the task's compilers, worker and incumbent
+
+// Records name it by its hash. Not where the space is built: that is another thread, and a database belongs to one.
+bool BatchRunner::store_workload(TaskState& state) {
+  if (state.is_stored) return true;
+  DatabaseStatus stored = database_.add_workload(state.workload_key, workload_text(state.task->program.program));
+  if (!stored) task_problem_ = stored.error();
+  return state.is_stored = static_cast<bool>(stored);
+}
 
 bool BatchRunner::start_worker_task(TaskState& state) {
   const TuneTask& task = *state.task;

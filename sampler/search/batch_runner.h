@@ -60,6 +60,7 @@ class BatchRunner {
   std::vector<Record> take_others() { return others_.take(); }
 
  private:
+  bool store_workload(TaskState& state);
   bool start_worker_task(TaskState& state);
   bool compilers_for(const Target& target);
   void close_until_there_is_room(double bytes);

@@ -153,7 +153,7 @@ int with_fork(CandidateSpace& space, int sketch, std::size_t fork, int taken) {
 
 int find_sketch(CandidateSpace& space, const Trace& trace) {
   int known = space.space.sketches.find(trace);
-  if (known >= 0 || space.space.is_whole()) return known;
+  if (known >= 0 || space.space.is_whole) return known;
   std::optional<Sketch> made = walk_to(space, trace);
   return made ? space.space.sketches.add(std::move(*made)) : -1;
 }

@@ -96,12 +96,13 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   }
   if (!by_hand.empty() && !walk.has_rules()) partials.clear();
   std::move(by_hand.begin(), by_hand.end(), std::back_inserter(partials));
+  space.is_whole = most == kAllSketches;
   for (Partial& partial : partials) {
     double weight = partial.weight;
     Sketch sketch = finished(std::move(partial));
     bool is_known = space.sketches.find(sketch.trace) >= 0;
     if (!is_known) space.sketches.add(std::move(sketch));
-    if (!is_known || most == kFirstSketches) space.count += weight;
+    if (!is_known || !space.is_whole) space.count += weight;
   }
   return space;
 }

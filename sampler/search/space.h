@@ -75,7 +75,7 @@ struct Space {
   std::vector<rules::ForkReject> rejects;  // instructions that were rejected while the space was built
   std::vector<RuleVisit> visits;
 
-  bool is_whole() const { return count <= static_cast<double>(sketches.size()); }
+  bool is_whole = true;                    // the list has all of them
 };
 
 // Rules of the user's that fit somewhere and whose every try was rejected: most likely they are wrong. One line each, with the

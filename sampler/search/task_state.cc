@@ -227,7 +227,7 @@ void read_records(std::span<TaskState> states, Database& database, const TuneOpt
   }
 }
 
-void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, Database& database, TuneObserver& observer,
+void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,
                 const std::function<bool()>& stop) {
   const TuneTask& task = *state.task;
   const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
@@ -244,8 +244,6 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   if (!errors.empty()) observer.on_message(errors);
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
-  auto stored = database.add_workload(state.workload_key, workload_text(task.program.program));
-  if (!stored) state.progress.problem = stored.error();
   read_traces(state, observer, stop);
   read_seeds(state, observer);
 }
@@ -255,7 +253,7 @@ void open_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   name_task(state, task, library, options);
   if (!state.progress.problem.empty()) return;
   read_records({&state, 1}, database, options);
-  open_space(state, library, options, database, observer);
+  open_space(state, library, options, observer);
 }
 
 void close_space(TaskState& state) {

@@ -20,6 +20,7 @@ struct TaskState {
   const TuneTask* task = nullptr;
   CandidateSpace space;
   bool is_open = false;                  // the space was built
+  bool is_stored = false;                // the database has the workload
   std::string workload_key, target_key;  // of the database
   std::string host, machine;             // what measures (Record::host, machine_of)
   TaskProgress progress;
@@ -54,8 +55,8 @@ struct TaskState {
 void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits = {});
 // 2. The records of all tasks, in one pass over the database.
 void read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop = {});
-// 3. The space, and in it the candidates of the records that are remembered.
-void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, Database& database, TuneObserver& observer,
+// 3. The space, and in it the candidates of the records that are remembered. It does not touch the database, which a batch that is measured meanwhile writes to.
+void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,
                 const std::function<bool()>& stop = {});
 // All three for one task.
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,

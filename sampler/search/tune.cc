@@ -87,11 +87,11 @@ class Tuner {
       name_task(states_[i], tasks_[i], library_, options_, {share, share});
       states_[i].known.room = options_.limits.known_bytes;
     }
-    read_records(states_, database_, options_, [this] { return must_stop(); });
+    read_records(states_, database_, options_, [this] { return stop_.load(); });  // what is known is said, however little time there is
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
-      end_if_enough(i);
+      if (!must_stop()) end_if_enough(i);
     }
     std::set<std::string> unknown;
     for (const TuneTask& task : tasks_) {
@@ -112,7 +112,7 @@ class Tuner {
     if (state.is_open) return true;
     double begin = seconds_now();
     result_.traces_read += static_cast<i64>(state.unread.size());
-    open_space(state, library_, options_, database_, observer_, [this] { return must_stop(); });
+    open_space(state, library_, options_, observer_, [this] { return must_stop(); });
     for (const std::string& rule : rules_without_effect(state.space.space)) {
       if (rules_said_.insert(rule).second) observer_.on_message(rule);
     }
@@ -172,7 +172,7 @@ class Tuner {
   void end_if_enough(std::size_t i) {
     TaskProgress& progress = states_[i].progress;
     if (!progress.problem.empty()) return;
-    if (progress.trials >= progress.wanted) return end_task(i, Ended::Trials);
+    if (progress.trials >= progress.wanted) return end_task(i, progress.wanted == options_.total_trials ? Ended::TotalTrials : Ended::Trials);
     progress.expected_gain = expected_gain(states_[i].trial_seconds);
     if (options_.min_gain == 0 || options_.more > 0 || progress.best_seconds == 0) return;
     if (progress.expected_gain < options_.min_gain) return end_task(i, Ended::MinGain);
@@ -249,7 +249,7 @@ class Tuner {
     if (trials_left(true) == 0) return {};  // but some of those in flight may be none
     i64 left = std::min(state.progress.wanted - state.progress.trials - in_flight(chosen), trials_left(true));
     if (state.rounds == 0 && state.progress.trials == 0) {
-      add_first_trials(state, rng, batch);
+      add_first_trials(state, rng, left, batch);
       add_seeds(state, left, batch);
     }
     int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
@@ -303,11 +303,11 @@ class Tuner {
   static bool can_run_untuned(const TuneTask& task) { return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8); }
 
   // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never make things worse.
-  void add_first_trials(TaskState& state, const Rng& rng, Batch& batch) {
+  void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch) {
     Hash128 untuned = normalized_hash(state.space.base);
     std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
     if (first && first->program != untuned && state.measured.insert(first->program).second) batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
-    if (!can_run_untuned(*state.task) && !batch.trials.empty()) return;
+    if (!batch.trials.empty() && (left < 2 || !can_run_untuned(*state.task))) return;
     Trial baseline;
     baseline.is_baseline = true;
     baseline.candidate.program = untuned;

@@ -68,7 +68,7 @@ Hash128 hash_of(const Sketch& sketch) { return sketch.trace.with_decisions(std::
 TEST_F(OtherSketches, ASmallSpaceHasAllOfThem) {
   CandidateSpace space = forks(4);
   ASSERT_EQ(space.space.sketches.size(), 64u);
-  EXPECT_TRUE(space.space.is_whole());
+  EXPECT_TRUE(space.space.is_whole);
   std::set<std::vector<int>> all;
   for (const Sketch& sketch : space.space.sketches) all.insert(taken(sketch));
   EXPECT_EQ(all.size(), 64u);
@@ -90,7 +90,7 @@ TEST_F(OtherSketches, ASmallSpaceHasAllOfThem) {
 TEST_F(OtherSketches, OfALargeOneTheNumberIsKnownAndTheFirstWaysAreThere) {
   CandidateSpace space = forks(30);
   EXPECT_EQ(space.space.sketches.size(), static_cast<std::size_t>(kFirstSketches));
-  EXPECT_FALSE(space.space.is_whole());
+  EXPECT_FALSE(space.space.is_whole);
   EXPECT_NEAR(space.space.count, 30 * 30 * 30, 1e-6 * 27000) << "the forks do not depend on each other";
   EXPECT_EQ(taken(space.space.sketches[0]), (std::vector<int>{0, 0, 0}));
   std::set<std::vector<int>> all;

@@ -145,8 +145,9 @@ TEST_F(SampledReferenceTest, NoTwoSamplesAreAtTheSamePlaces) {
 TEST_F(SampledReferenceTest, ItEndsWhereNobodyWantsItAnyMore) {
   OwnedProgram owned = program_of(cases()[0]);
   EXPECT_FALSE(sample_reference(owned.program, kSeed, [] { return true; }));
-  TaskStart start = begin_judged_task(*measurer_, owned.program, host_target(), *compiler_, kSeed);
-  EXPECT_GE(start.task, 0) << start.error;
+  TaskStart start = begin_judged_task(*measurer_, owned.program, host_target(), *compiler_, kSeed, [] { return true; });
+  EXPECT_TRUE(start.was_stopped);
+  EXPECT_LT(start.task, 0);
 }
 
 }  // namespace
