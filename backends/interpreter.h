@@ -37,13 +37,13 @@ struct InterpretOptions {
   // Each point of the domain of each block must run exactly once, blocks inside blocks apart. Not so for programs in which a block
   // was moved under another one's loops: those compute what is needed there, possibly twice or not at all.
   bool exact_coverage = false;
-  i64 max_bytes = 32 << 20;       // of all arrays; marks take sixteen times as much
-  i64* steps_taken = nullptr;     // gets how many it were, where that is asked
+  i64 max_bytes = 32 << 20;       // all arrays together; the marks of each element (written, read, by whom) take sixteen times as much
+  i64* steps_taken = nullptr;     // if not null: receives the number of steps that the run took
 };
 
-// Of all parameters and locals.
+// The size of all parameters and local buffers of a program together.
 i64 bytes_of(const Program& program);
-// "" or that the interpreter does not take so many.
+// "" if the interpreter accepts arrays of so many bytes (InterpretOptions::max_bytes), else the message that it gave up.
 std::string too_large(i64 bytes, const InterpretOptions& options = {});
 
 // Runs the program on one array per parameter, in order; outputs are poisoned before and written. "" or the error.

@@ -14,20 +14,20 @@ struct Topology {
   std::string cpu_model;  // "" = not known
   int packages = 0, cores = 0, numa_nodes = 0;
   int cpus = 0;           // threads of all cores
-  // Of one cache; 0 = none or not known.
+  // The size of one cache of each level; 0 = there is none, or it is not known.
   i64 l1_bytes = 0, l2_bytes = 0, l3_bytes = 0;
   int cache_line = 0;
-  int l3_cores = 0;       // that share one
+  int l3_cores = 0;       // how many cores share one third-level cache
   std::vector<cpu_set_t> of_core;  // the CPUs of each core
 };
 
-// Read once.
+// The machine is asked once; later calls return the same.
 const Topology& topology();
 
 // The CPUs that the calling thread, and what it starts, may use; none if the system does not say.
 cpu_set_t cpus_of_thread();
 
-// The CPUs that share a core with `cpu`, that included.
+// `cpu` and the other CPUs (threads) of its core.
 cpu_set_t with_siblings(const Topology& machine, int cpu);
 
 // How many CPUs' worth of time the control groups of this process allow it; 0 = no limit. hwloc knows their sets of CPUs, not their quotas.

@@ -1,9 +1,9 @@
-// Does a run stay level? Tunes simulated tasks (bench/simulated.h) and prints, every so many trials, what a round took, the memory of the process
-// and the tasks that are open in the measurer.
+// Does a long run keep its memory and its time per round? Tunes simulated tasks (bench/simulated.h). Every `--every` trials it prints the time of a round,
+// the memory of the process, and how many tasks are open in the measurer.
 //   search_scale [--tasks 1] [--trials 50000] [--seconds 0] [--every 1000] [--model tree] [--threads 0] [--database FILE]
 //                [--records 0] [--more 0] [--stop 0]
-// --tasks 1 is a task with a space of millions. --records: the database is filled with so many trials first, then the run resumes, and the time to
-// its first measurement is said. --stop: Ctrl-C after so many seconds; the time until the run has ended is said.
+// --tasks 1 is one task with a space of millions of candidates. --records N stores N trials in the database first; the run then resumes on them, and the time
+// until its first measurement is printed. --stop S stops the run after S seconds, as Ctrl-C does, and prints how long it took to end.
 #include <CLI/CLI.hpp>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -121,17 +121,17 @@ int run(const Options& options) {
 
 int main(int count, char** words) {
   tw::bench::Options options;
-  CLI::App app("Does a run stay level?");
-  app.add_option("--tasks", options.tasks, "how many; 1 = one with a space of millions")->check(CLI::Range(1, 288));
+  CLI::App app("Does a long run keep its memory and its time per round?");
+  app.add_option("--tasks", options.tasks, "number of tasks; 1 = one task with a space of millions of candidates")->check(CLI::Range(1, 288));
   app.add_option("--trials", options.trials, "for each task");
-  app.add_option("--more", options.more, "so many for each task beyond what is stored");
+  app.add_option("--more", options.more, "trials of each task, beyond those that are stored");
   app.add_option("--seconds", options.seconds, "limit of the run");
   app.add_option("--every", options.every, "trials between two rows")->check(CLI::PositiveNumber);
   app.add_option("--model", options.model, "cost model: " + tw::model_names());
   app.add_option("--threads", options.threads, "of the search");
-  app.add_option("--database", options.database, "kept, and resumed from; default: a new one");
-  app.add_option("--records", options.records, "fill the database with so many trials first");
-  app.add_option("--stop", options.stop, "Ctrl-C after so many seconds");
+  app.add_option("--database", options.database, "a file that is kept and resumed from; default: a new one");
+  app.add_option("--records", options.records, "number of trials that are stored in the database before the run");
+  app.add_option("--stop", options.stop, "stop the run after this many seconds, as Ctrl-C does");
   CLI11_PARSE(app, count, words);
   return tw::bench::run(options);
 }

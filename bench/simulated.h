@@ -1,5 +1,5 @@
-// A search without a machine: tasks, a measurer whose times follow from a kernel's code alone, and databases of many records. For what is said
-// about the size of a run: its memory, its work per round. Used by search_scale, search_profile and search_scale_test.
+// A search that measures nothing: tasks, a measurer that computes a time from a kernel's code, and databases of many records. It shows how much memory
+// a run takes and how much work a round is. Used by search_scale, search_profile and search_scale_test.
 #pragma once
 #include <set>
 
@@ -9,8 +9,8 @@
 
 namespace tw::bench {
 
-// Compiled kernels are not run. The time of one follows from its object code: long code is slow code, which a cost model can learn, and 5 % of it
-// are noise.
+// Compiled kernels are not run. The time of one follows from its object code: longer code counts as slower, which a cost model can learn, with
+// 5 % of noise.
 class SimulatedMeasurer : public Measurer {
  public:
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override;
@@ -30,7 +30,7 @@ class SimulatedMeasurer : public Measurer {
 
 // Products of different small shapes for one thread of a processor that is the same everywhere, named product_0, product_1, ...
 std::vector<TuneTask> simulated_tasks(int count);
-// One product with a space of millions.
+// One product whose space has millions of candidates.
 TuneTask simulated_large_task();
 
 // Stores `count` trials, spread evenly over the tasks: draws from their spaces with the traces that a search would store, timed by the draft model.

@@ -1,10 +1,10 @@
-// Limits of programs, whether a text says them or instructions make them.
+// Limits of programs. They hold for programs in text and for what instructions make of them.
 #pragma once
 #include "dsl/base/arena.h"
 
 namespace tw {
 
-// Of a buffer. Sizes in bytes and products with extents stay far from the end of i64.
+// The most elements of a buffer: sizes in bytes and products with extents then fit into an i64.
 inline constexpr i64 kMostElements = i64{1} << 45;
 
 }  // namespace tw

@@ -130,7 +130,7 @@ const Stmt* substitute(Arena& arena, const Stmt* node, const Substitution& map);
 bool uses(const Node* node, const Var* var);
 bool any_uses(Array<const Expr*> indices, const Var* var);
 
-// How many statements are inside of one another, at most.
+// The depth of the deepest statement: 1 for a statement without statements inside.
 int nesting_of(const Stmt* root);
 
 // Loads and stores of one buffer now go to another, with the indices given by change(indices).

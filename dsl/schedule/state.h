@@ -7,7 +7,7 @@
 
 namespace tw {
 
-// The most statements inside of one another that an instruction may make and a workload may have.
+// How deep statements may be nested, in a workload and after an instruction.
 inline constexpr int kMostNesting = 90;
 
 // From the outermost statement to a node, both included. At most kMax deep: instructions may nest deeper while they are applied.

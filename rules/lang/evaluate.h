@@ -50,7 +50,7 @@ struct RecordedCondition {
   bool holds = false;    // for the draw at hand
 };
 
-// What a run of a rule took at one `either`: the alternative, of those that were open there.
+// Which alternative a run of a rule took at one `either`, and how many there were.
 struct Choice {
   int taken = 0, count = 0;
   bool operator==(const Choice&) const = default;
@@ -68,7 +68,7 @@ struct RuleOutcome {
 };
 
 // Runs one rule on one block (or the program) of `base`. Errors of the rule's text go to `diagnostics`; then the outcome is empty.
-// With `only`, of the forks of a rule in text that one to which these choices lead.
+// With `only`, a rule in text follows these choices alone and gives that one fork.
 RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block,
                        const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics, const std::vector<Choice>* only = nullptr);
 

@@ -13,7 +13,7 @@ namespace tw::rules {
 // Where instructions go: a Schedule that records, or a bare State (postprocessing in the search). What is rejected changes nothing.
 class Sink {
  public:
-  // Program and values of a moment; of a Schedule its trace, too.
+  // The state to return to: program and values, and the trace where instructions are recorded.
   struct Mark {
     std::optional<Schedule> schedule;
     Program program;
@@ -81,14 +81,14 @@ class Evaluator {
   // Did `when` hold? If not, which part of it is false.
   bool applied() const { return applied_; }
   const std::string& unmet() const { return unmet_; }
-  // The alternatives that were taken.
+  // The choices of this run without those that it did not reach.
   std::vector<Choice> taken() const { return {choices.begin(), choices.begin() + static_cast<std::ptrdiff_t>(next_choice_)}; }
   // Rejects inside `try`, which went on.
   const std::vector<Reject>& caught() const { return caught_; }
   i64 steps_left() const { return steps_left_; }
 
  private:
-  // All that a statement may change, as it was before it.
+  // A copy of everything that a statement may change.
   struct Snapshot {
     Sink::Mark sink;
     std::unordered_set<u32> known_loops, open_loops, open_values, drawn_blocks;
@@ -97,7 +97,7 @@ class Evaluator {
   };
   Snapshot snapshot(const std::shared_ptr<Scope>& scope) const;
   void restore(Snapshot before);
-  // Are instructions recorded whose draws may come out otherwise? Postprocessors run behind the draws: all that they see is known.
+  // True while a rule is recorded: values that depend on a sample are open then. False in postprocessors, which run after all draws.
   bool builds_space() const { return sink_.records() && !use_.rule->is_post; }
 
   bool bind_params(Scope& scope);
