@@ -32,7 +32,7 @@ class KernelProcess {
   // Nanoseconds for all of `calls` calls together, after one call outside the time. nullopt: it
   // crashed or hung, see error().
   std::optional<double> sample(i64 calls);
-  // After the latest call. All bits of them are set before each sample.
+  // The outputs after the latest call. They are filled with ones before each sample.
   struct Output {
     std::string name;
     DType dtype;
@@ -58,7 +58,7 @@ struct BenchTask {
   int vector_bits = 256;  // of the target: peers get no wider ones if it is 256
   double flops = 0;       // of one call
   std::vector<KernelProcess::Input> inputs;
-  // What results are compared with, as in trials: `build_reference` and `tolerance_of` in sampler/search/trial.h.
+  // The reference and the tolerance, as for trials: build_reference() and tolerance_of() of sampler/search/trial.h.
   Kernel reference;
   Tolerance tolerance;
   // The same task for the libraries; its inputs point into `inputs`. Empty op: no library is asked.

@@ -82,7 +82,7 @@ struct TaskSummary {
   i64 trials = 0, failed = 0;          // on all machines
   std::vector<MachineSummary> machines;  // in the order of their first record; their times are not compared
 
-  // The one whose best kernel is the task's: `own`, if a trial was ok there, else that of the latest such trial. Null: none was.
+  // The machine whose best kernel is taken: `own` if it has a good trial, else the machine of the latest good trial. Null if there is none.
   const MachineSummary* chosen(const std::string& own) const;
 };
 
@@ -101,7 +101,7 @@ class Database {
   ~Database();
 
   const std::string& path() const;
-  // Is the open file still the one that has this name? False as well once a file had to be written beside it.
+  // True while the file of this name is the one that is open; false once a file had to be written beside it.
   bool is_in_place() const;
   // What happened to the file since the last call, for the user; "" if nothing did.
   std::string take_notice();

@@ -1,4 +1,4 @@
-// What becomes of a database whose file was removed, renamed or replaced while it is open. The inside of database.cc.
+// Saves a database whose file was removed, renamed or replaced while it is open. For database.cc only.
 #pragma once
 #include <sys/types.h>
 
@@ -9,7 +9,7 @@
 
 namespace tw {
 
-// Which file it is, whatever it is called.
+// Tells files apart whatever their names are: device and inode.
 struct FileIdentity {
   dev_t device;
   ino_t number;
@@ -17,7 +17,7 @@ struct FileIdentity {
 };
 std::optional<FileIdentity> identity_of(const std::string& path);
 
-// All that the open database holds, in a new file: `path` if nothing has that name, else one beside it.
+// Writes all that the open database holds into a new file: at `path` if there is no file of that name, else beside it.
 struct Rescued {
   std::string path;     // "" if no file could be made
   std::string problem;  // why it is not called `path`; a part of a sentence

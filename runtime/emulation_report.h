@@ -53,7 +53,7 @@ struct EmulationReport {
 // Who wrote each element of an output.
 enum class WrittenBy : char { None, EarlierLaunch, LastLaunch };
 
-// What the last run has written.
+// What was written in the last run.
 struct EmulationWrites {
   struct Output {
     std::string name, elements;  // a WrittenBy for each element

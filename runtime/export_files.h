@@ -11,12 +11,12 @@
 
 namespace tw {
 
-// Keeps the folder of an export as it is (Read), or for oneself (Write), against other processes; waits for those that have it. A file in the folder is
-// what they lock, and it stays there: `flock -s FOLDER/.tracewright-lock COMMAND` reads under the same lock.
+// A lock of an export's folder, against other processes: Read shares it with other readers, Write has it alone. Waits until it can be had. The lock is on a file
+// in the folder, which stays there: `flock -s FOLDER/.tracewright-lock COMMAND` reads under the same lock.
 class FolderLock {
  public:
   enum class Mode { Read, Write };
-  // To read, a folder without that file needs none.
+  // A folder without that file is read without a lock.
   FolderLock(const std::string& folder, Mode mode);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -29,7 +29,7 @@ class FolderLock {
 };
 
 // The files of an export. They are made beside those that are there, and publish() moves them to their names, so that nobody reads half a file, and an export
-// that fails changes nothing. One process at a time. Files, or the first failure, are noted in the result.
+// that fails changes nothing. It holds the lock. The result gets the names of the files, or the first failure.
 class ExportFolder {
  public:
   // Makes the folder and waits for other exports into it.
@@ -37,11 +37,11 @@ class ExportFolder {
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
   ~ExportFolder();
-  // Folders in the name are made. False after a failure, here or before.
+  // Makes the folders in the name. False if this or an earlier call failed.
   bool write(const std::string& name, const std::string& text);
-  // Notes a file that another program has made at at(name).
+  // Adds a file that another program wrote to at(name).
   void add(const std::string& name) { result_.files.push_back(name); }
-  // Where a file is until it is published.
+  // The path of a file before publish().
   std::string at(const std::string& name) const;
   bool publish();
 

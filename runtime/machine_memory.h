@@ -1,4 +1,4 @@
-// What memory of this machine a process may have: asked before data is made, for what the system kills for want of memory says nothing.
+// How much memory a process may take. It is asked beforehand, because a process that the system kills when memory runs out cannot say so.
 #pragma once
 #include "dsl/base/arena.h"
 
@@ -8,7 +8,7 @@ namespace tw {
 // `ulimit -v` (of which it gets half, for the worker maps its data twice).
 i64 free_memory_bytes();
 
-// How many processes the system has killed so far for want of memory; 0 where it does not say.
+// How many processes the system has killed so far because memory ran out; 0 where that is not known.
 i64 processes_killed_for_memory();
 
 }  // namespace tw

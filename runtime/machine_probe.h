@@ -16,16 +16,16 @@ struct MachineFigures {
   double start_seconds = 0;   // of a parallel loop with nothing to do; 0 with one thread
 };
 
-// Takes some tenths of a second and 128 MiB.
+// Measures for some tenths of a second, with 128 MiB of memory.
 MachineFigures measure_machine(int threads);
-// In the units of the draft model, within what machines can have.
+// The figures in the units of the draft model, limited to what real machines have.
 MachineRates rates_of(const MachineFigures& figures, int threads);
 
-// As text, and back; nothing if it is not such a text.
+// The rates as text for the database, and back; nullopt if the text is not of that form.
 std::string to_text(const MachineRates& rates);
 std::optional<MachineRates> parse_rates(const std::string& text);
 
-// Those of this machine: from the database, else measured and stored there. `may_measure` false: else the defaults.
+// The rates of this machine: those in the database, else measured now and stored there, or the defaults if `may_measure` is false.
 DatabaseResult<MachineRates> machine_rates(Database& database, bool may_measure);
 
 }  // namespace tw

@@ -51,8 +51,7 @@ struct MeasureOptions {
   // > 0: a kernel whose first checked call takes longer is timed by that call alone, and its result
   // compared once. For our own untuned program; a candidate could cheat.
   double single_call_seconds = 0;
-  // > 0: a kernel whose two checked calls both take longer is timed by these, which have different data and are
-  // compared: minutes of repetition would say little more of calls that long.
+  // > 0: where both checked calls take longer than this, they are the measurement, since repeating such calls takes minutes and says little more.
   double checked_call_seconds = 0;
 
   // How the time is taken: see runtime/worker/sampling.h. A pair is one sample of the candidate and
@@ -61,8 +60,8 @@ struct MeasureOptions {
   int first_pairs = 3;  // enough once timing took budget_seconds
   int pairs = 10;       // enough for one that is precise
   int max_pairs = 24;
-  // A candidate that is slower than the incumbent by a sequential test needs no more pairs: how many of those that are not slower may be
-  // lost by it (runtime/worker/slower_test.h). `noise` of a pair: the measurer knows it from its last measurements; 0 = not known.
+  // The error of the sequential test that ends the timing of a slower candidate: the probability that it does so to one that is not slower
+  // (runtime/worker/slower_test.h). `noise` of a pair is set by the measurer, from its last measurements; 0 = not known.
   double lost = 1e-3, noise = 0;
   // Precise: (quartile distance) / sqrt(pairs) is below this part of the median.
   double precision = 0.01;
@@ -110,7 +109,7 @@ struct MeasureResult {
 
 inline constexpr int kSets = 2;  // sets of random inputs, for each task
 
-// What is expected of some elements of an output.
+// Some elements of an output with their expected values.
 struct OutputSample {
   std::string name;
   i64 count = 0;  // of all elements of the output
@@ -118,7 +117,7 @@ struct OutputSample {
   std::vector<double> expected, variances;  // one for each; variances: none where rounding changes nothing
 };
 
-// In place of a reference kernel, where all results would take too long to compute.
+// Used instead of a reference kernel where computing all results would take too long.
 struct SampledReference {
   std::vector<KernelArgument> arguments;  // inputs, constants and outputs of the workload
   std::array<std::vector<OutputSample>, kSets> samples;  // of each set, one for each output
@@ -143,8 +142,8 @@ class Measurer {
   // have the same inputs, constants and outputs by name; outputs may have another element type.
   // Tasks may be begun while others are open; each keeps its data in the worker's memory.
   virtual TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) = 0;
-  // The same with a sample for a reference, if takes_samples(): kernels are compared at its positions only, and must have written something
-  // everywhere (see Task::check). The sample must be that of the data that `seed` gives.
+  // The same with a sample instead of a reference kernel; only if takes_samples(). Results are compared at the sample's positions, and every element must have
+  // been written (see Task::check). The sample must be that of the data that `seed` gives.
   virtual bool takes_samples() const { return false; }
   virtual TaskStart begin_sampled_task(const SampledReference& reference, Tolerance tolerance, u64 seed) {
     (void)reference, (void)tolerance, (void)seed;
@@ -154,8 +153,8 @@ class Measurer {
   // Runs, checks and times one kernel.
   virtual MeasureResult measure(int task, const Kernel& candidate,
                                 const MeasureOptions& options) = 0;
-  // Asked while one of these waits for an answer: as soon as it is true, a task is not begun, and within half a second, so
-  // that short kernels are measured to their end, a measurement is given up.
+  // `is_wanted` is asked while the calls above wait for the worker. Once it is true, a task that is being begun is given up at once, and a measurement after half a
+  // second, in which short kernels come to their end.
   virtual void stop_when(std::function<bool()> is_wanted) { (void)is_wanted; }
 };
 
@@ -172,7 +171,7 @@ struct WorkerOptions {
   int core = -1;
   // For the buffers of one measurement, and for address space beyond what the worker has.
   i64 memory_bytes = i64{8} << 30;
-  // For the data of all open tasks together (inputs, results, references); 0 = nine tenths of what is free when the worker starts.
+  // The most memory for the data of all open tasks (inputs, results, references); 0 = nine tenths of what is free when the worker starts.
   i64 data_bytes = 0;
   double reference_timeout_seconds = 120;
 };
@@ -190,7 +189,7 @@ struct DeviceList {
   std::string error;
 };
 DeviceList list_devices(const WorkerOptions& options);
-// The bytes of memory that options.device has, asked in the same way; 0 if nobody says.
+// The bytes of memory of options.device, asked in the same way; 0 if they are not known.
 i64 device_memory_bytes(const WorkerOptions& options);
 // What the driver of a device makes of source text (backends/device.h), asked in the same way: `error` says why it is empty.
 struct DeviceBinary {

@@ -112,8 +112,8 @@ struct StoredRun {
   }
 };
 
-// What of a host description (Record::host) says how fast it is: the device, the processor and its caches, without the cores that a process
-// may use and the release of the system. Times of two records are comparable if it is the same.
+// The part of a host description (Record::host) on which times depend: device, processor and caches, without the number of usable cores and the release of the
+// system. Times of two records may be compared if it is the same.
 std::string machine_of(const std::string& host);
 
 // How a time is stored. Negative, infinite and undefined times become 0.

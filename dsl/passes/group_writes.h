@@ -7,8 +7,8 @@
 namespace tw {
 
 // A program without inputs: for each output that the last kernel of a scheduled program writes, an output of the same name and shape (I32),
-// of which each element gets the number of the group that writes it (x first, then y, then z). What no group writes stays as it is. Of several groups
-// one of them. Nothing where what is written depends on data, or where the program cannot be lowered for a device.
+// of which each element gets the number of the group that writes it (x first, then y, then z). An element that several groups write gets the number of one of
+// them; one that no group writes is left as it was. The result is empty where what is written depends on data, or where the program cannot be lowered for a device.
 std::optional<Program> group_writes(Arena& arena, const Program& scheduled);
 
 }  // namespace tw

@@ -10,7 +10,7 @@ namespace tw {
 
 Program skip_identity_terms(Arena& arena, Program program);
 
-// The Select whose condition becomes the test of a store; null: the store stays as it is.
+// The Select whose condition the pass turns into a test around the store; null if it leaves the store as it is.
 const Select* skipped_term(const Store* store);
 
 }  // namespace tw

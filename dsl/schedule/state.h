@@ -10,7 +10,7 @@ namespace tw {
 // How deep statements may be nested, in a workload and after an instruction.
 inline constexpr int kMostNesting = 90;
 
-// From the outermost statement to a node, both included. At most kMax deep: instructions may nest deeper while they are applied.
+// The statements from the outermost one to a node, both included. It has room for twice kMostNesting, since an instruction may nest deeper while it is applied.
 class Path {
  public:
   static constexpr int kMax = 2 * kMostNesting;

@@ -31,7 +31,7 @@ class Machine {
 
   // Runs all groups, or some. False: there is a finding, in the report.
   bool run(const Launch& launch);
-  // Of the launch that ran last: its first epoch, and the groups that ran.
+  // The first epoch of the latest launch, and the groups that ran in it.
   u32 launch_epoch() const { return launch_epoch_; }
   const std::vector<i64>& groups_of_launch() const { return groups_of_launch_; }
 

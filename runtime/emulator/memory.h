@@ -62,11 +62,11 @@ class Memory {
   void set_image(u64 begin, u64 end) { image_begin_ = begin, image_end_ = end; }
 
   Region& global(std::size_t index) { return global_[index]; }
-  // Who wrote each element of a region, a WrittenBy for each; `last_launch` is the first epoch of the last one.
+  // For each element of a region, who wrote it (WrittenBy). `last_launch` is the first epoch of the last launch.
   std::string writers_of(std::size_t index, u32 last_launch) const;
   // Shared arrays hold patterns again, written by nobody.
   void clear_shared();
-  // From now on, reading what was never written is no finding: not all groups of a launch have run.
+  // After a launch of which only some groups ran: reading what was never written is no finding any more.
   void allow_unwritten() { unwritten_allowed_ = true; }
 
   // Where an address lies; null in none of the kernel's memory.

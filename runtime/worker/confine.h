@@ -9,15 +9,15 @@
 namespace tw {
 
 struct Confinement {
-  i64 data_bytes = 0;                  // of memory that is its own and may be written, beyond what it has; 0 = as much as there is
-  int cpu_seconds = 0;                 // beyond what it has used; 0 = no limit
-  i64 file_bytes = 0;                  // of the largest file that it writes
+  i64 data_bytes = 0;                  // private memory beyond what the process has already; 0 = no limit
+  int cpu_seconds = 0;                 // processor time beyond what the process has used already; 0 = no limit
+  i64 file_bytes = 0;                  // the largest file that it may write
   std::vector<std::string> writable;   // folders in which files may be written, made and removed; those that are not there are left out
-  bool reads_files = true;             // else none at all is opened any more
+  bool reads_files = true;             // false: no file may be opened any more
 };
 
-// No core files, no more rights than now (set-user-id programs get none), no TCP, the above. Call it before there are threads. Where the system has no Landlock,
-// files stay open to it. "" or what the system refuses.
+// Applies these limits to this process for good, and forbids core files, new rights (set-user-id programs get none) and TCP. Call it before starting threads. Without
+// Landlock files are not limited. Returns "" or what the system refused.
 std::string confine(const Confinement& confinement);
 
 // Of a worker of a device: system calls that change the machine or other processes are refused (EPERM); drivers need none of them.

@@ -20,7 +20,7 @@ namespace tw {
 // Normal, because what bits toggle in a device's multipliers decides how fast it may run: zeros, for
 // one, are 13 % faster. Variance 1/3, that of uniform numbers in [-1, 1), because exp
 // stays far from where halves overflow (65504): no element is larger than exp(4) = 55.
-// False: `stop`, which is asked every few milliseconds, has ended it.
+// Returns false if `stop`, which it asks every few milliseconds, was true.
 bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data, const std::function<bool()>& stop = {});
 
 struct Elements {
@@ -48,7 +48,7 @@ struct Comparison {
 // `variances`: one for each element, or null. Where one is no finite number, nothing is known of the element and
 // only its being finite is compared.
 Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance, const double* variances = nullptr);
-// Those at `positions`, one behind the other.
+// The elements at `positions`, one behind the other.
 std::string gather(const Elements& all, std::span<const i64> positions);
 // The first element whose bytes are all `byte`, and the first that is no number; -1: there is none.
 i64 find_filled(const Elements& all, u8 byte);

@@ -17,11 +17,11 @@ inline constexpr int kChildCommands = 10;   // reads one byte per phase
 inline constexpr int kChildEvents = 11;     // writes one byte when the phase is done
 inline constexpr int kChildSchedstat = 12;  // may be missing
 
-// Rights to files (LANDLOCK_ACCESS_FS_*) that this system knows, and a ruleset that takes them, and TCP, away; -1: the system has no Landlock.
+// The given rights to files (LANDLOCK_ACCESS_FS_*) that this system knows; and a Landlock ruleset that takes them and TCP away, -1 where there is no Landlock.
 u64 landlock_rights(u64 files);
 int create_landlock(u64 files);
 
-// The smaller one of the limit and of what `ulimit` allows; false if the system refuses.
+// Sets a resource limit, or keeps the present one if that is lower. False if the system refuses.
 bool lower_limit(int resource, u64 limit);
 
 class Sandbox {

@@ -25,7 +25,7 @@ class Task {
  public:
   // Draws the inputs, until `stop` says true. On failure `failure` says why. Samples are taken out of the message.
   Task(BeginTaskMessage& message, const std::function<bool()>& stop, TaskFailure& failure);
-  // Then it needs no reference results.
+  // True if results are compared with a sample, so that no reference is run.
   bool is_sampled() const { return is_sampled_; }
 
   // The pointers for a kernel in a layout. Packed operands and scratch are put into `own`, spare ones where they fit: what is in them is not said;
