@@ -104,7 +104,7 @@ int serve_requests(int socket, Server& server) {
                 : kind == MessageKind::BeginTask ? hand(BeginTaskMessage{}, &Server::begin_task)
                 : kind == MessageKind::EndTask   ? hand(int{}, &Server::end_task)
                                                  : kind == MessageKind::Measure && hand(MeasureMessage{}, &Server::measure);
-    // A child has a copy of what is left in memory: samples are none of its business.
+    // The process of a kernel gets a copy of this memory, and must not find samples there.
     explicit_bzero(payload.data(), payload.size());
     if (!good) return 1;
   }

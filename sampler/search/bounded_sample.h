@@ -1,5 +1,5 @@
-// BoundedSample: what a run remembers of the things that it measured, however many they are: the fastest, and of all others a uniform sample. Which
-// those are depends on what was measured, not on its order: the others with the smallest hashes stay. Used for what cost models learn from, for the
+// BoundedSample keeps a bounded number of measured things: the fastest, and a uniform sample of the others. The sample is those with the smallest hashes, so it
+// does not depend on the order in which they were added. Used for what cost models learn from, for the
 // parents of the search, and for the records of earlier runs, whose traces are read for these only.
 #pragma once
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tw {
 
-// How many may stay.
+// How many are kept.
 struct SampleLimits {
   std::size_t fastest = SIZE_MAX, others = SIZE_MAX;
 };

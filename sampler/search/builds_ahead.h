@@ -1,5 +1,5 @@
-// BuildsAhead: pieces of work that are done by a few threads in order, while the caller takes the results in whatever order it wants. Where the
-// system gives no thread, the caller does the work when it asks. Used for the kernels of a batch.
+// BuildsAhead: a few threads do pieces of work in order, while the caller takes the results in any order. Where no thread can be started, the
+// caller does a piece of work when it asks for it. Used for the kernels of a batch.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -26,7 +26,7 @@ class BuildsAhead {
     } catch (const std::system_error&) {  // no more threads: those that are there do it
     }
   }
-  // What was not begun is left undone.
+  // Waits for what has begun; the rest is left undone.
   ~BuildsAhead() {
     stopped_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -39,7 +39,7 @@ class BuildsAhead {
     while (!threads_.empty() && done_ < results_.size() && !stop()) changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
 
-  // Each once. Waits for it.
+  // The result of one piece; waits for it. Each may be taken once.
   T take(std::size_t item) {
     if (threads_.empty()) return build_(item, 0);
     std::unique_lock lock(mutex_);

@@ -19,7 +19,7 @@ struct Candidate {
   float score = 0;                  // by the learned model; higher is faster
 };
 
-// What all candidates of a task share. Only sketches are added to it.
+// What all candidates of a task share. It does not change while a task is tuned, except that sketches are added.
 struct CandidateSpace {
   Program base;
   Space space;
@@ -28,7 +28,7 @@ struct CandidateSpace {
   rules::TargetFacts facts;
   FeatureTarget feature_target;
   std::optional<GpuDevice> gpu;  // then drafts are those of its analytic model
-  // What with_fork() found: sketch, fork and the way taken there; -1 = none.
+  // Results of with_fork() by sketch, fork and alternative; -1 = there is no such sketch.
   std::map<std::tuple<int, std::size_t, int>, int> ways;
 };
 
@@ -68,7 +68,7 @@ class CandidateBuilder {
 
  private:
   const Sketch& sketch_of(const Candidate& candidate) const { return space_.space.sketches[static_cast<std::size_t>(candidate.sketch)]; }
-  // The number of instructions that decide() replays.
+  // How many instructions of a sketch decide() replays.
   std::size_t decided(int sketch);
 
   const CandidateSpace& space_;

@@ -1,4 +1,4 @@
-// What another batch of trials is expected to gain, from those that were made. Used by tune.cc to end a task.
+// How much another batch of trials is expected to gain, judging by the trials so far. tune.cc ends tasks by it.
 #pragma once
 #include <vector>
 

@@ -21,10 +21,10 @@ struct Built {
   double draft = 0;  // seconds, by the draft model; infinity = rejected
 };
 
-// Bounded: what was added lately is remembered, what lies farther back is forgotten a half at a time.
+// Its size is bounded: when it is full, the older half is forgotten.
 class KnownCandidates {
  public:
-  // Null: these decisions (see decision_key) are not known to have been built.
+  // What was built of these decisions (decision_key); null if nothing is known.
   const Built* find(u64 decisions) const {
     for (const Half* half : {&latest_, &earlier_}) {
       if (auto at = half->built.find(decisions); at != half->built.end()) return &at->second;
@@ -64,7 +64,7 @@ class KnownCandidates {
     std::unordered_map<Hash128, std::vector<float>, HashOfHash> features;
     std::size_t bytes = 0;
   };
-  // Of an entry with its place in the table, about.
+  // About how many bytes an entry takes, with its place in the table.
   static constexpr std::size_t kBuiltBytes = 64, kProgramBytes = 48, kRowsBytes = 96;
 
   void grow(std::size_t bytes) {

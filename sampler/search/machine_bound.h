@@ -1,5 +1,5 @@
 // MachineBound: the least time that any kernel of a task can take on this machine, from what the machine was measured to do: FMAs, and reading all inputs
-// and writing all outputs once. The search ends a task that has come so far.
+// and writing all outputs once. The search ends a task whose best kernel reaches it.
 #pragma once
 #include <sched.h>
 

@@ -8,8 +8,8 @@
 
 namespace tw {
 
-// Of the CPUs that a process may use, those that the search may use while the worker measures on the last one: not that one, and none that shares its
-// core, for two threads of a core slow each other down. Where nothing else is left, the siblings, and at last all.
+// The worker measures on the last CPU that the process may use. The search takes the others, without those of the same core, since two threads of a core slow
+// each other down. If none is left, it takes the others of that core; if there are none either, all.
 inline cpu_set_t cpus_of_search(const cpu_set_t& usable, const Topology& machine) {
   int last = CPU_SETSIZE - 1;
   while (last >= 0 && !CPU_ISSET(last, &usable)) --last;
@@ -27,13 +27,13 @@ inline cpu_set_t cpus_of_search(const cpu_set_t& usable, const Topology& machine
   return usable;
 }
 
-// How many of this process's CPUs these are.
+// The number of CPUs that the search takes.
 inline int count_cpus_of_search() {
   cpu_set_t others = cpus_of_search(cpus_of_thread(), topology());
   return std::max(1, CPU_COUNT(&others));
 }
 
-// Keeps this thread, and those that it starts, to these CPUs, and gives the others back in the end.
+// While it lives, this thread and those that it starts run on the CPUs of the search.
 class OtherCores {
  public:
   explicit OtherCores(bool wanted) : before_(cpus_of_thread()), active_(wanted && CPU_COUNT(&before_) > 0) {

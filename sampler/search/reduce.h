@@ -20,7 +20,7 @@ Trace adapted(const FailingCase& failing);
 
 struct ReduceOptions {
   int most_runs = 3000;  // of the test
-  // Whoever cannot rely on a replay that comes back has it done by a child process.
+  // Adapts the decisions of a case. A caller whose traces may crash or hang replays them in a child process.
   std::function<Trace(const FailingCase&)> adapt = adapted;
 };
 

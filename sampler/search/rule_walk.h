@@ -1,5 +1,5 @@
-// Applies the rules of a set to a program, one place (a rule at a block) after the other: along all ways that the rules leave, or along some
-// of them. What is being made is a list of partial sketches. Private to space.cc and other_sketches.cc.
+// Applies the rules of a set to a program, place after place; a place is one rule at one block. Forks of rules multiply the list of partial sketches, of which a caller
+// may keep some (Ways). For space.cc and other_sketches.cc only.
 #pragma once
 #include "sampler/search/space.h"
 
@@ -15,26 +15,26 @@ struct Partial {
   double weight = 1;                // how many sketches it stands for, since others were left out
 };
 
-// What rules are applied to and what they may know.
+// The program, the rules at hand, and the target.
 struct RuleSetting {
   const Program& program;
   const rules::Library& library;
   const rules::TargetFacts& target;
 };
 
-// Which ways a walk goes.
+// Which forks a walk follows.
 struct Ways {
-  // Leaves those partial sketches that go on behind a place.
+  // Called after each place: removes the partial sketches that are not to be followed.
   std::function<void(int place, std::vector<Partial>& partials)> keep;
-  // The one fork that is wanted of a place; null = all of them. All are looked at as well where it is not there.
+  // The one fork that is wanted at a place, or null for all. If the place does not have it, all are followed.
   std::function<const Fork*(int place)> only;
-  // Once it says true, no further place is visited.
+  // Asked before each place; true ends the walk.
   std::function<bool()> stop;
 };
 
 class RuleWalk {
  public:
-  // Rejects and visits are noted in `notes`.
+  // Rejects and visits are added to `notes`.
   RuleWalk(const RuleSetting& setting, const std::vector<rules::RuleUse>& uses, Space& notes) : setting_(setting), uses_(uses), notes_(notes) {}
 
   // The sketches of all rules of the set. An error in the text of a rule ends the walk.
@@ -42,7 +42,7 @@ class RuleWalk {
   // The sketches that a schedule by hand makes of the untouched program.
   std::vector<Partial> run_schedule(const rules::RuleUse& use, u64 seed, Diagnostics& diagnostics);
 
-  // After an error: which rule, and what is to be said.
+  // After an error: the rule, and the message.
   const rules::RuleUse* failed() const { return failed_; }
   const std::string& error() const { return error_; }
   bool has_rules() const;
@@ -61,7 +61,7 @@ class RuleWalk {
   std::string error_;
 };
 
-// A partial sketch is done: without dead code.
+// The sketch of a partial one after the last place, without dead code.
 Sketch finished(Partial partial);
 Sketch make_sketch(Trace trace, std::vector<std::string> rules);
 Reject impossible_at(Str condition);

@@ -12,7 +12,7 @@
 
 namespace tw {
 
-// Where a rule left several ways on, and which of them a sketch took.
+// A place where a rule gave several results, and which of them a sketch has.
 struct Fork {
   int place = 0;                        // which rule at which block: a number that all sketches of a space share
   int taken = 0, count = 1;
@@ -32,7 +32,7 @@ struct Sketch {
 // Why nothing can be drawn from it. Valid as long as the sketch is.
 Reject no_draw(const Sketch& sketch);
 
-// Sketches by number. Those that are there stay where they are, so that they may be read while one is added.
+// Sketches by number. Adding one does not move the others, so other threads may read them meanwhile.
 class SketchList {
   using Pointers = std::vector<std::shared_ptr<const Sketch>>;
 
@@ -82,14 +82,14 @@ struct Space {
 // first reason.
 std::vector<std::string> rules_without_effect(const Space& space);
 
-// A space of no more sketches has all of them from the beginning.
+// A space of at most this many sketches is built whole.
 inline constexpr int kAllSketches = 64;
-// Of a larger one there are so many: that of all first alternatives, and others at random.
+// Of a larger space this many are built first: the one with all first alternatives, and others at random.
 inline constexpr int kFirstSketches = 16;
 
 // Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the
 // program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
-// Forks of different blocks multiply; of more than kAllSketches only some are built here, others where they are asked for (other_sketches.h).
+// Forks of different blocks multiply: of a space of more than kAllSketches some sketches are built here and others on demand (other_sketches.h).
 // Schedules by hand of the set make sketches of their own, of programs of their workload; without rules the set has only these.
 // `seed` is for the draws at which sketches are built; the sketches do not depend on it.
 // A fork whose conditions no decisions satisfy is no sketch; `rejects` says so.

@@ -1,4 +1,4 @@
-// How much memory it takes to measure kernels of a workload: known before anything starts, so that what cannot be is refused in words.
+// How much memory it takes to measure kernels of a workload. It is computed before anything starts, so that what does not fit is refused with a message.
 #pragma once
 #include <string>
 
@@ -14,7 +14,7 @@ struct TaskMemory {
 };
 TaskMemory memory_of(const Program& program, const Target& target);
 
-// What speaks against measuring the workload here, in one sentence; "" if nothing. `device_bytes`: what the target's device has; 0 = not known.
+// Why the workload cannot be measured here, in one sentence; "" if it can. `device_bytes`: what the target's device has; 0 = not known.
 std::string why_too_large(const Program& program, const Target& target, i64 device_bytes);
 
 }  // namespace tw

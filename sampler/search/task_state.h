@@ -10,7 +10,7 @@
 
 namespace tw {
 
-// A measured candidate of this task, of this or an earlier run, and what a cost model sees of it.
+// A measured candidate of this or an earlier run, with its features.
 struct Measured {
   Candidate candidate;
   std::vector<float> features;
@@ -44,13 +44,13 @@ struct TaskState {
 
   // Measured candidates that were right, fastest first.
   std::vector<Candidate> elites(std::size_t most) const;
-  // Where evolution begins: these, and then the seeds.
+  // The parents of evolution: the elites, and after them the seeds.
   std::vector<Candidate> parents(std::size_t most) const;
   bool is_own(const Record& record) const { return machine_of(record.host) == machine; }
 };
 
-// Opening a task is done in three steps, so that a list of many is measured at once and only what is tuned costs anything. `problem` of the progress
-// is set if nothing can be tuned; once `stop` says true a step ends early.
+// A task is opened in three steps, so that a long list begins at once and a task that is not tuned costs little. They set `problem` of the progress if the task
+// cannot be tuned, and end early once `stop` is true.
 // 1. What is known without building anything. Asks for `host` if it is empty. At most so many measured candidates are remembered.
 void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits = {});
 // 2. The records of all tasks, in one pass over the database.
@@ -61,17 +61,17 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
 // All three for one task.
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
                TuneObserver& observer);
-// Frees what only the tuning of a task needs. Its progress stays, and what cost models learn from it.
+// Frees what is needed only while the task is tuned. Its progress and the sample for cost models stay.
 void close_space(TaskState& state);
 
 // Remembers the object code of a trial, unless the worker was lost with it.
 void note_object(TaskState& state, const Record& record);
 
-// Counts what one trial gave.
+// Counts one trial in the progress.
 void note_trial(TaskState& state, const Hash128& program, const Record& record);
-// Adds a measured candidate to the sample. False: its features are not known, and it cannot be built (any more).
+// Adds a measured candidate to the sample. False if its features are not known and it cannot be built.
 bool note_candidate(TaskState& state, Candidate candidate, double seconds);
-// Both for a record of another tuner. False: there was no candidate to add.
+// Does both for a record of another tuner. False if its trace is none of the space.
 bool note_record(TaskState& state, const Record& record);
 
 }  // namespace tw

@@ -49,7 +49,7 @@ BuiltKernel loadable(BuiltKernel built, const Target& target);
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler);
 
 // Opens a task of the measurer, whose data is drawn from `seed`, with the results of the reference kernel; with more points than these, and where the
-// measurer takes them, with a sample of the results (sampled_reference.h). `stop` ends that in a moment, as the measurer's own ends what it does. On failure
+// measurer takes them, with a sample of the results (sampled_reference.h). Once `stop` is true it ends within a moment. On failure
 // the error is a sentence about the reference.
 inline constexpr double kReferencePoints = 1.5e9;  // a few seconds of one core
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler, u64 seed,

@@ -25,8 +25,8 @@ struct TuneTask {
   std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
 };
 
-// What a run remembers, however long it is and however many tasks it has, so that its memory and the time of a round stay level. Of each trial it
-// keeps some hundred bytes beyond these, for nothing is measured twice.
+// Bounds of what a run keeps in memory, so that memory and the time of a round do not grow with its length. Beside these it keeps some hundred bytes of each trial, in
+// order to measure nothing twice.
 struct TuneLimits {
   std::size_t learned = 8192;       // measured candidates that the cost model learns from, of all tasks
   std::size_t learned_of_a_task = 32;  // of each task at least
@@ -58,7 +58,7 @@ struct TuneOptions {
   MachineRates rates = {};     // of the machine that measures, for the draft model
 };
 
-// Why no further trials of a task are made.
+// Why a task has no further trials.
 enum class Ended : u8 { No, Trials, TotalTrials, Space, Bound, MinGain, Problem };
 const char* name_of(Ended ended);  // "", "trials", "total_trials", "space", "bound", "min_gain", "problem"
 
