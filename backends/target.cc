@@ -396,7 +396,7 @@ std::vector<std::string> cuda_archs() {
 int usable_threads() {
   cpu_set_t own = cpus_of_thread();
   int count = CPU_COUNT(&own) > 0 ? CPU_COUNT(&own) : topology().cpus;
-  // A thread more than a quota pays for is stopped in the middle of a measurement.
+  // With more threads than the quota allows, the system would stop them in the middle of a measurement.
   static const double quota = cgroup_cpus();
   if (quota > 0) count = std::min(count, static_cast<int>(quota));
   return std::max(1, count);

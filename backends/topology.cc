@@ -12,7 +12,7 @@ namespace {
 
 int count_of(hwloc_topology_t machine, hwloc_obj_type_t type) { return std::max(0, hwloc_get_nbobjs_by_type(machine, type)); }
 
-// The first cache of a kind: on processors with cores of two sizes, the first core's.
+// The first cache of a level; on processors with two kinds of cores that of the first core.
 hwloc_obj_t cache_of(hwloc_topology_t machine, hwloc_obj_type_t type) { return hwloc_get_obj_by_type(machine, type, 0); }
 
 i64 bytes_of(hwloc_obj_t cache) { return cache ? static_cast<i64>(cache->attr->cache.size) : 0; }
@@ -45,7 +45,7 @@ Topology read(hwloc_topology_t machine) {
 Topology read() {
   hwloc_topology_t machine;
   if (hwloc_topology_init(&machine) != 0) return {};
-  // What a control group hides is counted, too: how much of it may be used is asked when it is needed.
+  // CPUs that the control group does not allow are counted as well; which may be used is asked when it is needed (cpus_of_thread).
   hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   Topology found;
   if (hwloc_topology_load(machine) == 0) found = read(machine);
@@ -53,7 +53,7 @@ Topology read() {
   return found;
 }
 
-// The quotient of two numbers in files of the first control groups, or in one file of the second ones; 0 = no limit.
+// Quota divided by period, from two files (control groups version 1) or one file (version 2); 0 = no limit.
 double quota_in(const std::filesystem::path& group) {
   double quota = 0, period = 0;
   if (std::ifstream file(group / "cpu.max"); file >> quota >> period && period > 0) return quota / period;  // else "max"
@@ -97,7 +97,7 @@ double cgroup_cpus(const std::string& membership, const std::string& root) {
     bool has_cpu = controllers.empty() || ("," + controllers + ",").find(",cpu,") != std::string::npos;
     if (!has_cpu) continue;
     std::filesystem::path top = std::filesystem::path(root) / (controllers.empty() ? "" : "cpu");
-    // A group has at most what the groups around it have. Inside a container its own path may not exist: there the top is its own.
+    // Groups around this one limit it, too. Inside a container the path may not exist; then the top folder is its group.
     std::filesystem::path inner = std::filesystem::path(line.substr(second + 1)).relative_path();
     for (std::filesystem::path group = inner;; group = group.parent_path()) {
       double quota = quota_in(top / group);

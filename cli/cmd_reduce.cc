@@ -94,7 +94,7 @@ Verdict judge_in_child(const FailingCase& failing, const Target& target, int sec
   return {answer.exit_code == 0 ? answer.text : "crashes", ""};
 }
 
-// A trace that crashes is no less one while its decisions are adapted: then they stay as they are.
+// Adapts decisions in a child process too, because replaying a faulty trace may crash; then the decisions stay as they are.
 Trace adapted_in_child(const FailingCase& failing, int seconds) {
   ChildAnswer answer = ask_child(seconds, [&](std::string& text) {
     std::vector<Decision> decisions = adapted(failing).decisions();
@@ -138,7 +138,7 @@ Failure compare(const FailingCase& start, const Target& target, int seconds) {
   return unjudged({"", cat("its program takes longer than ", generous, " s without the trace, too")}, generous);
 }
 
-// A smaller case that the interpreter finds wrong.
+// A case with smaller extents that the interpreter finds wrong, if there is one.
 std::optional<FailingCase> smaller_failure(const FailingCase& start, const Target& target, int seconds, const ReduceOptions& options) {
   for (i64 most : {128, 64, 32, 16, 8}) {
     std::optional<FailingCase> small = shrunk(start, most, options);
@@ -151,7 +151,7 @@ std::optional<FailingCase> smaller_failure(const FailingCase& start, const Targe
   return std::nullopt;
 }
 
-// The cheapest question first: what cannot be replayed is never run. A program that is too large for the interpreter gives way to a smaller one (`start`).
+// Asks the cheapest question first; a trace that cannot be replayed is never run. A program that is too large for the interpreter is replaced in `start` by a smaller one.
 Failure find_failure(FailingCase& start, const Target& target, int seconds, const ReduceOptions& options) {
   for (Question question : {Question::Replay, Question::Lower, Question::Compile}) {
     std::string failure = judge_in_child(start, target, seconds, question).failure;

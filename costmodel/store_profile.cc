@@ -18,7 +18,7 @@ constexpr double kDivision = 8;           // in simple vector operations
 constexpr double kLoopStep = 3;            // instructions of one step of a loop
 constexpr double kLoopEntry = 4;          // cycles around a run of the innermost loop
 constexpr double kLargeBody = 300;        // vector operations
-// Per line of 64 bytes that comes from L2, L3, memory, in cycles: when the hardware reads ahead (from memory: MachineRates), and when it cannot.
+// Cycles for a line of 64 bytes from L2, L3 and memory: with hardware prefetching (from memory: MachineRates), and without.
 constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
 constexpr double kUsableShare = 0.8;      // of a cache
@@ -318,7 +318,7 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       }
       out.traffic[cache] += moved_lines * target_.cache_line;
       bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read);
-      // What waits for single lines waits for the memory's rate at least.
+      // Single lines do not come faster than streamed ones.
       (is_strided ? out.strided : out.streamed) += moved_lines * (is_strided ? std::max(kStridedLine[cache], streamed_line[cache]) : streamed_line[cache]);
     }
   }

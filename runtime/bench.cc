@@ -100,17 +100,17 @@ struct Race {
   }
 };
 
-// What a task's reference gives.
+// The results of a task's reference kernel.
 class Reference {
  public:
-  // Runs it once; why that failed in `problem`.
+  // Runs it once; `problem` says why that failed.
   Reference(const BenchTask& task, std::string& problem) : tolerance_(task.tolerance) {
     process_ = KernelProcess::start(task.reference, task.inputs, usable_threads(), problem);
     if (process_ && !process_->sample(0)) problem = process_->error();
     if (!problem.empty()) problem = cat("the reference: ", problem);
   }
 
-  // "" if an output is right but for rounding, else what is wrong.
+  // "" if an output is right within rounding, else a description of the difference.
   std::string difference(const std::string& output, const Elements& actual) const {
     const KernelProcess::Output *expected = find(output), *variances = find(output + std::string(kVarianceSuffix));
     if (!expected) return cat("the reference has no output `", output, "`");
@@ -132,7 +132,7 @@ class Reference {
   std::unique_ptr<KernelProcess> process_;
 };
 
-// Of ours, all outputs.
+// Compares all outputs of our kernel.
 std::string difference(const KernelProcess& ours, const Reference& reference) {
   for (const KernelProcess::Output& output : ours.outputs()) {
     std::string wrong = reference.difference(output.name, {output.data, output.dtype, output.bytes / bytes_of(output.dtype)});
@@ -141,7 +141,7 @@ std::string difference(const KernelProcess& ours, const Reference& reference) {
   return "";
 }
 
-// Libraries have one output.
+// Compares the one output of a library.
 std::string difference(Rival& rival, const KernelProcess& ours, const Reference& reference) {
   PeerResult<std::vector<float>> theirs = rival.peer->output();
   if (!theirs) return theirs.message;

@@ -38,9 +38,9 @@ Rescued rescue(Sql& sql, const std::string& path) {
     return {"", problem};
   }
   if (identity_of(path)) return {beside, "another file has its name"};
-  // The log of a file that has lost its name; SQLite would take it for one of the new file.
+  // Removes the journal of the old file, which SQLite would apply to the new one.
   for (const char* suffix : kBesides) unlink((path + suffix).c_str());
-  // A hard link: it fails where another process has been faster.
+  // A hard link, because it fails if another process has made the file meanwhile.
   if (link(beside.c_str(), path.c_str()) != 0 && (errno == EEXIST || rename(beside.c_str(), path.c_str()) != 0)) return {beside, std::strerror(errno)};
   unlink(beside.c_str());
   return {path, ""};

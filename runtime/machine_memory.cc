@@ -27,21 +27,21 @@ i64 number_in(const std::string& path, const std::string& name) {
   return -1;
 }
 
-// Of a file that holds one number; "max" and what is not there are unlimited.
+// The number in a file; a missing file and "max" mean no limit.
 i64 limit_in(const std::string& path) {
   std::ifstream file(path);
   i64 number = 0;
   return file >> number ? number : kUnlimited;
 }
 
-// Of a control group, less what it uses and could not give back.
+// What a control group may still take: its limit less what it uses and cannot give back.
 i64 free_in_group(const std::string& folder, const char* limit, const char* usage) {
   i64 most = limit_in(folder + limit), used = limit_in(folder + usage);
   if (most == kUnlimited || used == kUnlimited) return kUnlimited;
   return most - used + std::max<i64>(number_in(folder + "memory.stat", "inactive_file"), 0);
 }
 
-// The least of the groups that this process is in, each inside of the one before.
+// The smallest limit of the groups that this process is in; groups are nested.
 i64 free_in_groups() {
   i64 least = kUnlimited;
   std::ifstream file("/proc/self/cgroup");

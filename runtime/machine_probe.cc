@@ -46,7 +46,7 @@ void read_chunk(void* context, i64 piece, i64) {
 
 void do_nothing(void*, i64, i64) {}
 
-// The sample that a quarter of all is faster than.
+// The first quartile of the samples.
 double fast_one(std::vector<double>& seconds) {
   auto at = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4);
   std::nth_element(seconds.begin(), at, seconds.end());

@@ -230,7 +230,7 @@ class WorkerMeasurer final : public Measurer {
     return result;
   }
 
-  // By the system, not by somebody who wants it gone: then the same would come of trying again.
+  // True if the system killed the worker because memory ran out; starting the same again would end in the same way.
   bool was_killed_for_memory(int signal) const { return signal == SIGKILL && processes_killed_for_memory() > killed_before_; }
 
   void start(std::string& error, int except) {
@@ -249,7 +249,7 @@ class WorkerMeasurer final : public Measurer {
     if (!error.empty()) worker_.reset();
   }
 
-  // `stop_seconds`: so long it is waited for the answer once nobody wants it any more.
+  // `stop_seconds`: how long to wait for the answer after a stop was asked for.
   bool exchange(MessageKind kind, const std::string& request, MessageKind wanted,
                 std::string& answer, double limit_seconds, double stop_seconds) {
     MessageKind got{};

@@ -88,7 +88,7 @@ double measure_stream_seconds(i64 read_bytes, i64 written_bytes, int vector_bits
     if (way.bits > vector_bits || !way.is_present() || (!way.reads_all && read > written)) continue;
     double begin = seconds_now(), end = begin;
     for (int run = 0; run < 3 || end - begin < seconds; ++run) {
-      // Many short runs to one look at the clock.
+      // The clock is read once for many short runs.
       i64 repeats = std::max<i64>(1, (i64{1} << 18) / std::max<i64>(read + written, 1));
       double before = seconds_now();
       for (i64 i = 0; i < repeats; ++i) way.run(streams);

@@ -14,7 +14,7 @@
 namespace tw {
 namespace {
 
-// Those of a device decide whether a program is a kernel, not who writes what.
+// The limits of the device do not matter here: they decide whether a program is a kernel, not which group writes what.
 constexpr GpuLimits kNoLimits{.threads = std::numeric_limits<i64>::max(), .threads_z = std::numeric_limits<i64>::max()};
 
 // The last nest that becomes a kernel, as lower_gpu has it, with its loops bound to the axes of the grid; without a body if there is none.
@@ -77,7 +77,7 @@ class Writes {
     }
     const Stmt* body = stmt(loop->body, group);
     if (!body) return nullptr;
-    // Most of the work is in loops along sums, of which nothing is left.
+    // Loops along sums, most of the work, are dropped.
     bool is_used = false;
     for_each<Var>(body, [&](const Var* var) { is_used |= var == loop->var; });
     return is_used ? build_.loop(loop->id, loop->var, loop->extent, body) : body;

@@ -155,7 +155,7 @@ class VectorBody {
     return index->type.lanes == 1 || index->kind == Kind::Ramp || index->kind == Kind::Broadcast ? index : fail(index);
   }
 
-  // An integer that is no place but a value, as the index that argmax keeps.
+  // This integer is a value, such as the index that argmax computes, not an index into a buffer.
   static bool is_data(const Expr* e) {
     bool loads = e->kind == Kind::Cast || e->kind == Kind::Select;
     for_each<Load>(e, [&](const Load*) { loads = true; });

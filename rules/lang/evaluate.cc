@@ -94,7 +94,7 @@ RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block
                          Diagnostics& diagnostics) {
   RuleOutcome outcome;
   const NativeRule& rule = *use.rule->native;
-  // Its result cannot come from there: schedules are memory of this process.
+  // The child's result cannot be used, because schedules live in the memory of this process.
   std::string wrong = try_in_child("the rule", kNativeSeconds, [&] {
     std::vector<Reject> ignored;
     if (rule.unmet(base.state(), *base.state().find_block(block), target).empty()) rule.apply(base, block, target, ignored);

@@ -157,7 +157,7 @@ Flow Evaluator::attempt(const Statement& s, const std::shared_ptr<Scope>& scope)
   caught_.push_back(rejected);
   failed_ = false;
   restore(std::move(before));
-  // The alternatives that the body took stay taken: those of `else` come behind them.
+  // Choices made in the body stay in the list; those of `else` follow them.
   return run_nested(s.otherwise, scope);
 }
 

@@ -190,7 +190,7 @@ EmulatedMessage run_all(const EmulateMessage& message, const Library& library) {
   return answer;
 }
 
-// What it may fill: the message and its arrays again, 16 bytes of what is known for each byte that is written, and stacks.
+// The memory it may take: the message and its arrays once more, 16 bytes of shadow memory for each byte written, and stacks.
 i64 data_bytes_for(const EmulateMessage& message) {
   i64 bytes = message.kernel.manifest.scratch_shared_bytes;
   for (const auto* list : {&message.kernel.manifest.run, &message.kernel.manifest.prepack}) {
@@ -199,7 +199,7 @@ i64 data_bytes_for(const EmulateMessage& message) {
   return (i64{1} << 30) + 24 * bytes;
 }
 
-// From here on the kernel's code runs: no file, no other process, no more than this.
+// The kernel's code runs after this: it may open no file, start no process, and take no more memory than this.
 std::string enter_emulation(const EmulateMessage& message) {
   std::string refused = confine({.data_bytes = data_bytes_for(message), .cpu_seconds = static_cast<int>(message.options.timeout_seconds) + 60, .reads_files = false});
   return refused.empty() && !forbid_all_but_answering() ? "no filter of system calls" : refused;
@@ -234,7 +234,7 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
 
 constexpr int kCannotCompile = 127;  // as shells have it
 
-// Does not come back. What a compiler needs for one text: half a GiB and some seconds; this is for slow and strange ones.
+// Does not return. A compiler needs half a GiB and some seconds for one text; the limits leave room for slow compilers.
 int become_compiler(const char* folder, char** words) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setenv("TMPDIR", folder, 1);

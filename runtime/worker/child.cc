@@ -85,7 +85,7 @@ void reserve_heap() {
   std::free(std::malloc(kBytes));
 }
 
-// Where memory runs out, the system ends this process and not one that somebody misses.
+// If memory runs out, the system is to kill this process first.
 void die_first_for_memory() {
   int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (file < 0) return;

@@ -28,7 +28,7 @@ struct __attribute__((packed)) PathRule {
   int folder;
 };
 
-// Of VmData in /proc/self/status: what counts against RLIMIT_DATA.
+// VmData of /proc/self/status, which RLIMIT_DATA limits.
 u64 data_bytes_now() {
   u64 kilobytes = 0;
   FILE* file = std::fopen("/proc/self/status", "re");

@@ -157,7 +157,7 @@ std::string gather(const Elements& all, std::span<const i64> positions) {
 
 i64 find_filled(const Elements& all, u8 byte) {
   i64 size = bytes_of(all.type), bytes = all.count * size;
-  // Long runs of it are rare, so the search for its first byte takes the time.
+  // Long runs of the byte are rare, so most of the time goes into the search for its first one.
   for (i64 at = 0; at < bytes;) {
     const void* found = std::memchr(all.data + at, byte, static_cast<std::size_t>(bytes - at));
     if (!found) return -1;

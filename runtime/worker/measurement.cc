@@ -46,7 +46,7 @@ class SharedReport {
   ChildReport* report_;
 };
 
-// Adds the time that passes while it lives.
+// Adds its lifetime to a sum of seconds.
 class Lap {
  public:
   explicit Lap(double& total) : total_(total) {}
@@ -108,7 +108,7 @@ class Measurement {
   // cause.
   bool recheck() {
     if (!check(0, ", after timing")) return false;
-    // What is not faster than the incumbent is no best kernel, whatever it does with new data.
+    // A kernel that is not faster than the incumbent cannot become the best, so the check with new data is left out.
     if (result.ratio >= 1) return true;
     double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds +
                                 static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
@@ -135,7 +135,7 @@ class Measurement {
     return clock_agrees(result.seconds + report().pack_seconds[0]);
   }
 
-  // Instead of time and recheck, where each of the two checked calls took long: they had different data, and were in front of this process's clock.
+  // For kernels whose checked calls took long: the two calls had different data and were timed by this process, so they take the place of time() and recheck().
   bool is_timed_by_checked_calls() const {
     const double* calls = report().call_seconds;
     double limit = job_.options.checked_call_seconds;
@@ -160,14 +160,14 @@ class Measurement {
     return false;
   }
 
-  // What the child says of the checked calls with this process's clock.
+  // Compares the times that the child reports for the checked calls with the clock of this process.
   bool clock_agrees(double told) {
     double phase = child_->phase_seconds(), waited = waited_seconds() - waited_before_check_;
     return std::abs(phase - told) <= kClockPart * phase + kClockSlackSeconds + std::max(waited, 0.0) ||
            fail(MeasureStatus::Cheat, cat("says that its checked calls took ", told, " s, while ", phase, " s passed"));
   }
 
-  // If it does not, what the machine can do is looked at once more.
+  // If the time is below the least possible one, the peak of the machine is measured once more.
   bool reaches_least_time() {
     if (result.seconds * kAbovePeak >= least_seconds()) return true;
     worker_.fma_peak = std::max(worker_.fma_peak, measure_fma_peak(kProbeAgainSeconds));

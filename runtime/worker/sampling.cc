@@ -102,7 +102,7 @@ struct Sampler {
     return ratio;
   }
 
-  // By all calls so far, warm-up included.
+  // Judged by all calls so far, warm-up included.
   bool takes_twice_as_long() const {
     double least = std::numeric_limits<double>::infinity(), most = 0;
     for (int i = 0; i < log.count; ++i) {

@@ -126,7 +126,7 @@ u64 landlock_rights(u64 files) {
 int create_landlock(u64 files) {
   const LandlockVersion* known = landlock_version();
   if (!known) return -1;
-  // Only who may open no file at all needs no socket or signal of others.
+  // Sockets and signals to others are taken away only together with all files.
   LandlockRules rules{known->files & files, known->network, files == ~u64{0} ? known->scopes : 0};
   return static_cast<int>(syscall(kLandlockCreate, &rules, known->bytes, 0u));
 }

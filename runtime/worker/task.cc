@@ -180,7 +180,7 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailu
 
 namespace {
 
-// Moves numbers to where a child does not have them.
+// Moves numbers to memory that a forked child does not get.
 template <class T>
 bool hide(std::vector<T>& numbers, PrivateMemory& out) {
   auto bytes = static_cast<i64>(numbers.size() * sizeof(T));

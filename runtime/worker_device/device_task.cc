@@ -74,7 +74,7 @@ DeviceTask::DeviceTask(DeviceWorker& worker, BeginTaskMessage& message, double& 
   if (failure.status == MeasureStatus::Ok && !data_->is_sampled()) failure = run_reference(message.reference, reference_seconds);
 }
 
-// Layout i holds set i from here on.
+// From here on layout i holds set i.
 TaskFailure DeviceTask::bring_inputs(const KernelManifest& reference) {
   for (int layout = 0; layout < kLayouts; ++layout) {
     for (const auto* list : {&reference.run, &reference.prepack}) {
@@ -90,7 +90,7 @@ TaskFailure DeviceTask::bring_inputs(const KernelManifest& reference) {
   return {};
 }
 
-// Our own code for a program without a schedule: run in this process.
+// The kernel is ours and was made without a schedule, so it runs in this process.
 TaskFailure DeviceTask::run_reference(const Kernel& reference, double& seconds) {
   std::string error;
   LoadedObject object = load_object(reference.code, error);

@@ -104,12 +104,12 @@ std::string variable(const char* name) {
 // Before the driver is opened, whose threads inherit it. Drivers open what they like, so files may be read, and written where drivers keep
 // compiled kernels and talk to devices. Memory: CUDA reserves terabytes of address space and pins what it shares with the device, so neither RLIMIT_AS nor RLIMIT_DATA can be
 // set for a driver. Listing devices is not confined: it runs nobody's code, and NVIDIA's driver may start a set-user-id program then
-// that makes its device files. TRACEWRIGHT_UNCONFINED=1 is for drivers that do not survive this; NVIDIA's has not met it yet.
+// that makes its device files. TRACEWRIGHT_UNCONFINED=1 is for drivers that do not work under this. It was tried with PoCL and a stub of CUDA's driver, not with NVIDIA's.
 std::string confine_driver(const std::string& output_folder) {
   if (variable("TRACEWRIGHT_UNCONFINED") == "1") return "";
   std::vector<std::string> writable = {"/dev", "/tmp", "/var/tmp", "/proc/self", variable("TMPDIR"), output_folder, variable("CUDA_MPS_PIPE_DIRECTORY"),
                                        variable("CUDA_MPS_LOG_DIRECTORY")};
-  // A driver could not make them any more.
+  // The confined driver could not make these folders.
   std::vector<std::string> caches = {variable("XDG_CACHE_HOME"), variable("POCL_CACHE_DIR"), variable("CUDA_CACHE_PATH")};
   if (std::string home = variable("HOME"); !home.empty()) caches.push_back(home + (std::strcmp(device::kKind, "CUDA") == 0 ? "/.nv" : "/.cache"));
   for (const std::string& folder : caches) {

@@ -26,7 +26,7 @@ bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) 
   return true;
 }
 
-// A kernel that is faster by less is no new best: to confirm it would cost more than it gains.
+// A kernel that is faster by less than this does not become the best: confirming it costs more than it gains.
 constexpr double kTie = 2e-3;
 
 // Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a tenth of what a slow core
@@ -117,7 +117,7 @@ void BatchRunner::close(TaskState& state) {
   std::erase_if(open_, [&](const OpenTask& open) { return open.state == &state; });
 }
 
-// Those that were measured longest ago first. Such a task is begun again at its next batch.
+// Closes tasks, the least recently measured first. A closed task is begun again with its next batch.
 void BatchRunner::close_until_there_is_room(double bytes) {
   for (const OpenTask& open : open_) bytes += open.bytes;
   while (bytes > static_cast<double>(options_.limits.open_bytes) && !open_.empty()) {
@@ -218,7 +218,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   measured = measure_kernel(state, kernel, options);
   // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
   if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
-  // Beside the incumbent it is not faster; then it is no best kernel either, though the incumbent's own record may be older and slower.
+  // Timed in turn with the incumbent it is not faster, so it must not become the best by comparison with the incumbent's older record.
   bool is_not_faster = !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
   if (is_not_faster) measured.seconds = std::max(measured.seconds, best_so_far(state));
   else if (may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);

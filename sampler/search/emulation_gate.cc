@@ -105,7 +105,7 @@ const std::string& writers_of(const EmulationWrites& writes, std::string_view ou
   return found->elements;
 }
 
-// Does a launch before the last one have an output among its arguments?
+// True if a launch before the last one has an output among its arguments.
 bool writes_outputs_early(const KernelManifest& manifest) {
   auto is_output = [&](const KernelLaunch::Pointer& pointer) {
     return !pointer.is_scratch && manifest.run[static_cast<std::size_t>(pointer.at)].role == ArgumentRole::Output;
@@ -114,7 +114,7 @@ bool writes_outputs_early(const KernelManifest& manifest) {
                      [&](const KernelLaunch& launch) { return std::any_of(launch.pointers.begin(), launch.pointers.end(), is_output); });
 }
 
-// What should have been written and was not, in a sentence; "" = nothing.
+// A sentence about elements that should have been written and were not; "" if there are none.
 std::string unwritten(const EmulationWrites& writes) {
   for (const EmulationWrites::Output& output : writes.outputs) {
     i64 count = std::count(output.elements.begin(), output.elements.end(), static_cast<char>(WrittenBy::None));
@@ -124,7 +124,7 @@ std::string unwritten(const EmulationWrites& writes) {
   return "";
 }
 
-// The same of an output and the groups of the last launch that ran. `all_by_last`: no other launch writes to it.
+// The same for one output and the groups of the last launch that ran. `all_by_last`: no other launch writes to the output.
 std::string left_out(const KernelLaunch& launch, const EmulationWrites& writes, const std::string& name, const HostArray& owners, bool all_by_last) {
   struct Part {
     i64 owned = 0, missing = 0, first = -1;
@@ -211,7 +211,7 @@ Written written_sample(const HostArray& actual, ElementValues& values, const Buf
 
 std::string variance_of(const Buffer* output) { return cat(output->name, kVarianceSuffix); }
 
-// The same of all outputs; nothing if it is not known what the groups have to write.
+// The same for all outputs; "" if it is not known what the groups have to write.
 std::optional<std::string> left_out(const ScheduledKernel& kernel, const EmulationWrites& writes) {
   NamedArrays owners = owners_of(kernel.scheduled);
   if (owners.empty()) return std::nullopt;

@@ -126,7 +126,7 @@ class Evolution {
   }
 
  private:
-  // Another way at one fork. `new_sketches` is how many may still be built, which takes as long as many replays.
+  // Takes another alternative at one fork. `new_sketches`: how many sketches may still be built; each takes as long as many replays.
   bool change_fork(Candidate& child, int& new_sketches, Rng& rng) {
     const Sketch& sketch = space_.space.sketches[child.sketch];
     if (sketch.forks.empty()) return false;

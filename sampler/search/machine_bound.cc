@@ -16,7 +16,7 @@ namespace {
 constexpr double kProbeSeconds = 0.02;
 constexpr double kMostBytes = 512e6;  // of the stream probe
 
-// Is every element of the buffer read where the block runs over its whole domain: each index a variable of its own, over the whole dimension?
+// True if the block reads every element of the buffer: each index is a variable of its own that runs over the whole dimension.
 bool reads_all(const Block* block, const Load* load) {
   std::set<const Var*> used;
   for (std::size_t d = 0; d < load->indices.size(); ++d) {

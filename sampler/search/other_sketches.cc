@@ -11,7 +11,7 @@ namespace {
 
 RuleSetting setting_of(const CandidateSpace& space) { return {space.base, *space.library, space.facts}; }
 
-// The one sketch to which `ways` leads; nothing after an error in the text of a rule.
+// The one sketch to which `ways` leads; nullopt after an error in the text of a rule.
 std::optional<Sketch> walked(const CandidateSpace& space, const Ways& ways) {
   Space notes;
   RuleWalk walk(setting_of(space), space.space.uses, notes);
@@ -48,8 +48,8 @@ int build_with_fork(CandidateSpace& space, const Sketch& from, std::size_t chang
 
 // ---- the sketch of a stored trace
 
-// One number for each instruction that changes the program, of all that it depends on. Traces of which one begins like the other have numbers that do,
-// whether instructions without effect were dropped or not.
+// A hash for each instruction that changes the program, over all that it depends on. If one trace begins like another, so do their hashes, whether instructions without
+// effect were dropped or not.
 class Effects {
  public:
   explicit Effects(const Trace& trace) {
@@ -80,7 +80,7 @@ class Effects {
   std::vector<u64> numbers_, values_;
 };
 
-// Follows those ways that begin like the trace. Few do so for long: what is wrong shows at the next instruction.
+// Follows the forks whose trace begins like the given one. A wrong fork shows at its first instruction, so few are followed for long.
 std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
   Effects wanted(trace);
   Ways ways;
@@ -102,7 +102,7 @@ std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
 
 // ---- decisions of one sketch for another
 
-// Apart from which values they are given.
+// Compares arguments and instructions, but not which earlier values they use.
 bool is_alike(const Arg& a, const Arg& b) {
   bool is_same = a.tag == b.tag && a.op == b.op && (a.tag == Arg::Tag::Value || a.integer == b.integer) && a.text == b.text;
   return is_same && a.items.size() == b.items.size() && std::equal(a.items.begin(), a.items.end(), b.items.begin(), is_alike);
@@ -128,7 +128,7 @@ std::vector<Site> sites_of(const Sketch& sketch) {
   return sites;
 }
 
-// For each sample of `to` that of `from` in the same place which is like it: they are taken in order, each once.
+// For each sample of `to`, the first unused sample of `from` in the same place that is alike.
 std::vector<std::optional<std::size_t>> counterparts(const Sketch& from, const Sketch& to) {
   std::vector<Site> old = sites_of(from);
   std::vector<std::optional<std::size_t>> out(to.trace.sample_count());
@@ -165,7 +165,7 @@ bool move_to_sketch(const CandidateSpace& space, Candidate& candidate, int sketc
   if (!to.prior->draw(decisions, rng)) return false;
   std::vector<Site> sites = sites_of(to);
   std::vector<std::optional<std::size_t>> same = counterparts(from, to);
-  // Place by place, since what is new in one may not go with what was decided there.
+  // Place by place: if old decisions do not satisfy the conditions with new ones of a place, only those of that place are dropped.
   for (std::size_t first = 0, last = 0; first < sites.size(); first = last) {
     std::vector<Decision> kept = decisions;
     for (; last < sites.size() && sites[last].place == sites[first].place; ++last) {

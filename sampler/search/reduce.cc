@@ -62,7 +62,7 @@ class Reducer {
   Reduced run() {
     adapts_ = try_case(best_);
     try_case({best_.program, best_.trace.without_dead_code()});
-    // Extents first: they make every later run a short one.
+    // Extents first, because small extents make every later run short.
     for (bool smaller = true; smaller && runs_ < options_.most_runs;) {
       smaller = shrink_extents();
       smaller |= drop_instructions();
@@ -81,8 +81,8 @@ class Reducer {
     return true;
   }
 
-  // Chunks of instructions with all that depends on them, from large to single ones, last ones first. Dead code goes as every other: the instruction that
-  // fails may be a pure one.
+  // Drops chunks of instructions with all that depends on them, from large chunks to single instructions, last ones first. Instructions without effect are not dropped
+  // beforehand, because the one that fails may be among them.
   bool drop_instructions() {
     bool smaller = false;
     for (std::size_t size = std::max<std::size_t>(1, best_.trace.instructions().size() / 2); size >= 1; size /= 2) {

@@ -76,7 +76,7 @@ class Sampler {
     return is_whole;
   }
 
-  // Elements of one row share what they depend on.
+  // The elements of a row share intermediate values.
   std::optional<OutputSample> sample_of(const Buffer* output) {
     OutputSample out{.name = std::string(output->name), .count = elements_of(output)};
     const Buffer* variance = nullptr;
@@ -109,7 +109,7 @@ class Sampler {
     return is_whole ? std::optional(std::move(out)) : std::nullopt;
   }
 
-  // A position, row-major.
+  // The row-major position of an element.
   i64 pick(const Buffer* output) {
     bool is_anywhere = random_.below(2) == 0;
     i64 position = 0;

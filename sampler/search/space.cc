@@ -16,11 +16,11 @@ namespace {
 
 Trace opened(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
 
-// Leaves the first and so many others at random, each in proportion to the sketches that it stands for; those that stay stand for all.
+// Keeps the first partial sketch and `others` more, drawn in proportion to their weights (how many sketches each stands for), and gives them the weight of all.
 void thin(std::vector<Partial>& partials, int others, Rng& rng) {
   double all = 0, reached = 0;
   for (std::size_t i = 1; i < partials.size(); ++i) all += partials[i].weight;
-  // One point at random in each of so many equal parts: at equal distances they would fall on the same alternative again and again.
+  // One random point in each of equal parts of the weight: points at equal distances could fall on the same alternative each time.
   double step = all / others, next = rng.uniform() * step;
   int part = 0;
   std::vector<Partial> left;

@@ -33,12 +33,12 @@ std::string gigabytes(double bytes) { return cat(std::round(bytes * 1e-8) / 10, 
 
 TaskMemory memory_of(const Program& program, const Target& target) {
   Sizes own = sizes_of(program);
-  // Each set of inputs, and the copy of one in each layout; there, too, what kernels write.
+  // The inputs of each set, a copy of one set in each layout, and the outputs in each layout.
   double host = kSets * own.inputs + kSets * (own.inputs + own.outputs);
   if (points_of(program) > kReferencePoints) {
     host += own.inputs;  // of the search, which computes the sample
   } else {
-    // The reference writes its results in each layout; what it wrote is kept for each set.
+    // The reference has outputs in each layout, and its results are kept for each set.
     Arena arena(1 << 18);
     Sizes judged = sizes_of(judged_program(arena, program));
     host += kSets * (2 * judged.outputs + judged.locals);

@@ -24,7 +24,7 @@ std::optional<Trace> trace_of(const std::string& text) {
 
 double seconds_of(const Record& record) { return record.ok() ? record.seconds : std::numeric_limits<double>::infinity(); }
 
-// A record of another machine. The best of each are candidates later.
+// Notes a record of another machine. The best records of each machine become candidates later.
 void note_foreign(TaskState& state, Record& record) {
   constexpr SampleLimits kBest{.fastest = 32, .others = 0};
   ++state.foreign_records;
@@ -33,7 +33,7 @@ void note_foreign(TaskState& state, Record& record) {
   state.foreign.try_emplace(machine_of(record.host), kBest).first->second.add(record.seconds, *program, std::move(record.trace));
 }
 
-// A record of an earlier run. Its trace is read later, if it is one of those that are remembered.
+// Notes a record of an earlier run. Its trace is parsed later, if the sample keeps it.
 void note_earlier(TaskState& state, Record& record) {
   std::optional<Hash128> program = parse_hash(record.program);
   if (!program) return;
@@ -44,7 +44,7 @@ void note_earlier(TaskState& state, Record& record) {
   if (record.is_trial()) state.unread.add(seconds_of(record), *program, std::move(record.trace));
 }
 
-// False: it cannot be built (any more).
+// False if the candidate cannot be built.
 bool build_and_note(TaskState& state, CandidateBuilder& builder, Candidate candidate, double seconds) {
   Candidate built = candidate;
   std::vector<float> features;
@@ -55,7 +55,7 @@ bool build_and_note(TaskState& state, CandidateBuilder& builder, Candidate candi
   return true;
 }
 
-// Reads the traces that are remembered.
+// Parses the traces that the sample kept.
 void read_traces(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop) {
   CandidateBuilder builder(state.space);
   i64 skipped = 0;
@@ -72,7 +72,7 @@ void read_traces(TaskState& state, TuneObserver& observer, const std::function<b
   if (skipped) observer.on_message(cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
 }
 
-// The fastest of each other machine, in turn.
+// Takes the fastest records of the other machines in turn.
 void read_seeds(TaskState& state, TuneObserver& observer) {
   CandidateBuilder builder(state.space);
   HashSet programs;
@@ -92,7 +92,7 @@ void read_seeds(TaskState& state, TuneObserver& observer) {
                           " of another machine: the best of them are measured again here, their times are not compared"));
 }
 
-// What --replay-measurements takes: records of this machine if there are any, else of the machine that measured last.
+// The records for --replay-measurements: those of this machine if there are any, else of the machine that measured last.
 class RecordsToReplay {
  public:
   void add(Record record) {
@@ -214,14 +214,14 @@ void read_records(std::span<TaskState> states, Database& database, const TuneOpt
       }
     }
   };
-  // A list of one task reads its records only.
+  // With one task, only its records are read.
   RecordFilter filter{.stop = stop};
   if (of_key.size() == 1) filter.workload = states[0].workload_key, filter.target = states[0].target_key;
   DatabaseStatus read = latest ? database.visit(filter, note) : DatabaseError{latest.error()};
   for (auto& [state, records] : replayed) records.choose(*state);
   for (TaskState& state : states) {
     if (!read) state.progress.problem = read.error();
-    // What another tuner stored meanwhile may have been read or not: it is looked at again.
+    // Records that another tuner stores during this pass may have been missed, so they are read again later.
     if (read && !options.replay_measurements) state.last_record = std::max(state.last_record, *latest);
     if (options.more > 0) state.progress.wanted = state.progress.trials + options.more;
   }

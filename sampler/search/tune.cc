@@ -106,7 +106,7 @@ class Tuner {
     result_.profile.space += seconds_now() - begin;
   }
 
-  // False: it cannot be tuned.
+  // False if the task cannot be tuned.
   bool open(std::size_t task) {
     TaskState& state = states_[task];
     if (state.is_open) return true;
@@ -203,7 +203,7 @@ class Tuner {
     observer_.on_message(cat(tasks_[i].name, ": ", why));
   }
 
-  // In the worker, too, which may be asked while nothing is measured only.
+  // Closes ended tasks in the worker. Only while nothing is measured.
   void close_ended() {
     for (std::size_t i : std::exchange(ended_, {})) runner_->close(states_[i]);
   }
@@ -279,7 +279,7 @@ class Tuner {
     return batch;
   }
 
-  // What was built of the tasks that were searched longest ago is forgotten first.
+  // Frees what was built of the least recently searched tasks first.
   void forget_others(int searched) {
     std::erase(last_searched_, searched);
     last_searched_.push_back(searched);
@@ -362,7 +362,7 @@ class Tuner {
     batch = {};
   }
 
-  // Of every task the same share, oldest first.
+  // The same number of candidates of every task, oldest first.
   Dataset dataset() const {
     Dataset data;
     data.features.columns = feature_columns();
@@ -378,7 +378,7 @@ class Tuner {
 
   void train(Effort effort = Effort::Round) {
     if (!model_ || learned_ < kEnoughToLearn || learned_ == trained_on_) return;
-    // A hundredth more says little that is new.
+    // Less than one percent of new candidates changes little.
     i64 candidates = 0;
     for (const TaskState& state : states_) candidates += static_cast<i64>(state.sample.size());
     if (trained_on_ > 0 && learned_ - trained_on_ < candidates / 100) return;
