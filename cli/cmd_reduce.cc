@@ -1,7 +1,6 @@
 // tracewright reduce: from a trace file that fails to a few lines that fail in the same way.
 #include <signal.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/rebuild.h"
+#include "dsl/base/forked.h"
 #include "dsl/base/text.h"
 #include "sampler/search/check_rule.h"
 
@@ -45,58 +45,35 @@ struct Verdict {
   std::string unjudged;  // why there is none that is known
 };
 
-struct ChildAnswer {
-  std::string text;    // what it has written
-  int exit_code = -1;  // -1: it crashed
-  bool took_too_long = false, was_started = false;
-};
-
-// Work in a child process, so that a crash and an endless loop are answers, too. The limit is one of processor time: on a busy machine a case is not
-// slower by it. One that waits instead of computing is ended after ten times as long.
-ChildAnswer ask_child(int seconds, const std::function<int(std::string& text)>& work) {
-  int ends[2];
-  if (pipe(ends) != 0) return {};
-  pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
+// A crash and an endless loop are answers, too. The limit is one of processor time: on a busy machine a case is not slower by it. Work that waits
+// instead of computing is ended after ten times as long.
+ForkedAnswer ask_child(int seconds, const std::function<int(std::string& text)>& work) {
+  return run_forked([&](std::string& text) {
     const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
     setitimer(ITIMER_PROF, &limit, nullptr);
     alarm(10 * static_cast<unsigned>(seconds));
-    std::string text;
-    int code = work(text);
-    bool is_written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    _exit(is_written ? code : 1);
-  }
-  close(ends[1]);
-  ChildAnswer answer;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) answer.text.append(buffer, n);
-  close(ends[0]);
-  int status = 0;
-  answer.was_started = child > 0 && waitpid(child, &status, 0) == child;
-  if (WIFEXITED(status)) answer.exit_code = WEXITSTATUS(status);
-  answer.took_too_long = WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF);
-  return answer;
+    return work(text);
+  });
 }
 
 Verdict judge_in_child(const FailingCase& failing, const Target& target, int seconds, Question question) {
   constexpr int kUnjudged = 2;  // exit code
-  ChildAnswer answer = ask_child(seconds, [&](std::string& text) {
+  ForkedAnswer answer = ask_child(seconds, [&](std::string& text) {
     std::string unjudged;
     text = failure_of(failing, target, &unjudged, question);
     if (!text.empty() || unjudged.empty()) return 0;
     text = unjudged;
     return kUnjudged;
   });
-  if (!answer.was_started) return {"", "no process can be started"};
-  if (answer.took_too_long) return {kTooLong, ""};
+  if (!answer.not_started.empty()) return {"", cat("no process can be started: ", answer.not_started)};
+  if (answer.signal == SIGALRM || answer.signal == SIGPROF) return {kTooLong, ""};
   if (answer.exit_code == kUnjudged) return {"", answer.text};
   return {answer.exit_code == 0 ? answer.text : "crashes", ""};
 }
 
 // Adapts decisions in a child process too, because replaying a faulty trace may crash; then the decisions stay as they are.
 Trace adapted_in_child(const FailingCase& failing, int seconds) {
-  ChildAnswer answer = ask_child(seconds, [&](std::string& text) {
+  ForkedAnswer answer = ask_child(seconds, [&](std::string& text) {
     std::vector<Decision> decisions = adapted(failing).decisions();
     text.assign(reinterpret_cast<const char*>(decisions.data()), decisions.size() * sizeof(Decision));
     return 0;
