@@ -193,15 +193,7 @@ int32_t packed_before_prepack(void* const* buffers) {
   return 0;
 }
 RUN(packed_before) {
-  const float *a = buffers[0], *packed = buffers[1];
-  float* c = buffers[2];
-  for (int64_t i = 0; i < SIDE; ++i) {
-    for (int64_t j = 0; j < SIDE; ++j) {
-      float sum = 0;
-      for (int64_t k = 0; k < SIDE; ++k) sum += a[i * SIDE + k] * packed[j * SIDE + k];
-      c[i * SIDE + j] = sum;
-    }
-  }
+  multiply_packed(buffers[0], buffers[1], buffers[2]);
   return 0;
 }
 

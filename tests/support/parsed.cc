@@ -21,5 +21,6 @@ T read(const std::string& text, std::optional<T> (*parse)(const Source&, Diagnos
 
 OwnedProgram parsed(const std::string& text) { return read<OwnedProgram>(text, parse_program, {std::make_shared<Arena>(), {}}); }
 Trace parsed_schedule(const std::string& text) { return read<Trace>(text, parse_schedule, {}); }
+TraceFile parsed_trace_file(const std::string& text) { return read<TraceFile>(text, parse_trace_file, {}); }
 
 }  // namespace tw::test

@@ -402,11 +402,8 @@ TEST_F(Check, ReduceShrinksATraceThatCannotBeReplayed) {
   write("bug.tw", long_trace("parallel(k_0)"));
   Finished finished = run({"reduce", "bug.tw"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  Source source{"small.tw", finished.out};
-  Diagnostics diagnostics(source);
-  std::optional<TraceFile> small = parse_trace_file(source, diagnostics);
-  ASSERT_TRUE(small) << diagnostics.render();
-  EXPECT_EQ(small->trace.print(0), "b = get_block(\"C\")\ni, j, k = get_loops(b)\nk_0, k_1 = split(k, [_, 4])\nparallel(k_0)\n");
+  TraceFile small = test::parsed_trace_file(finished.out);
+  EXPECT_EQ(small.trace.print(0), "b = get_block(\"C\")\ni, j, k = get_loops(b)\nk_0, k_1 = split(k, [_, 4])\nparallel(k_0)\n");
   EXPECT_NE(finished.out.find("for i in 1 "), std::string::npos) << finished.out;
 }
 
@@ -454,25 +451,23 @@ TEST_F(Check, ReduceLeavesNoInstructionThatTheFailureDoesNotNeed) {
     write("bug.tw", failing.trace);
     Finished finished = run({"reduce", "bug.tw"});
     ASSERT_EQ(finished.code, 0) << finished.err;
-    Source source{"small.tw", finished.out};
+    TraceFile small = test::parsed_trace_file(finished.out);
+    Source source{"target", small.target};
     Diagnostics diagnostics(source);
-    std::optional<TraceFile> small = parse_trace_file(source, diagnostics);
-    ASSERT_TRUE(small) << diagnostics.render();
-    Diagnostics none(source);
-    Target target = *parse_target(small->target, 0, none);
+    Target target = *parse_target(small.target, 0, diagnostics);
     auto failure = [&](const Trace& trace) {
       for (Question question : {Question::Compile, Question::Compare}) {
-        std::string why = failure_of({small->program, trace}, target, nullptr, question);
+        std::string why = failure_of({small.program, trace}, target, nullptr, question);
         if (!why.empty()) return why;
       }
       return std::string();
     };
-    EXPECT_TRUE(failure(small->trace).starts_with(failing.kind)) << failure(small->trace);
-    EXPECT_EQ(small->trace.instructions().size(), failing.instructions) << finished.out;
-    for (std::size_t i = 0; i < small->trace.instructions().size(); ++i) {
-      std::vector<bool> keep(small->trace.instructions().size(), true);
+    EXPECT_TRUE(failure(small.trace).starts_with(failing.kind)) << failure(small.trace);
+    EXPECT_EQ(small.trace.instructions().size(), failing.instructions) << finished.out;
+    for (std::size_t i = 0; i < small.trace.instructions().size(); ++i) {
+      std::vector<bool> keep(small.trace.instructions().size(), true);
       keep[i] = false;
-      EXPECT_FALSE(failure(small->trace.keeping(keep)).starts_with(failing.kind)) << "without instruction " << i << " of\n" << small->trace.print();
+      EXPECT_FALSE(failure(small.trace.keeping(keep)).starts_with(failing.kind)) << "without instruction " << i << " of\n" << small.trace.print();
     }
   }
 }
@@ -515,14 +510,11 @@ TEST_F(Check, ReduceDoesNotTakeASlowRunOfAGoodTraceForAFailure) {
 // The interpreter gives up on such a product, which is no fault of the trace and no proof that it is right.
 TEST(FailureOf, AProgramTooLargeToRunIsNotJudgedButItsTraceIsReplayedAndLowered) {
   auto judge = [](const std::string& text, std::string& unjudged) {
-    Source source{"trace", text};
-    Diagnostics diagnostics(source);
-    std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-    EXPECT_TRUE(file) << diagnostics.render();
+    TraceFile file = test::parsed_trace_file(text);
     Target target;
     target.kind = TargetKind::Cuda;
     target.arch = "sm_80";
-    return failure_of({file->program, file->trace}, target, &unjudged);
+    return failure_of({file.program, file.trace}, target, &unjudged);
   };
   std::string unjudged, wrong;
   EXPECT_EQ(judge(gpu_trace(1024, ""), unjudged), "");

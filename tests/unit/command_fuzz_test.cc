@@ -20,6 +20,7 @@
 #include "dsl/text/workload.h"
 #include "runtime/database.h"
 #include "runtime/trace_file.h"
+#include "support/parsed.h"
 #include "support/processes.h"
 #include "support/run_program.h"
 #include "support/support.h"
@@ -324,16 +325,13 @@ Case list_case(Rng& rng) {
 
 // A database whose only record holds a damaged trace.
 void make_database(const std::string& path, const std::string& trace_file, Rng& rng) {
-  Source source{"t.tw", trace_file};
-  Diagnostics diagnostics(source);
-  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-  ASSERT_TRUE(file) << diagnostics.render();
+  TraceFile file = test::parsed_trace_file(trace_file);
   fs::remove(path);
   DatabaseResult<Database> database = Database::open(path, DatabaseMode::Write);
   ASSERT_TRUE(database) << database.error();
-  std::string workload = to_hex(structural_hash(file->program.program)), trace = file->trace.print();
-  ASSERT_TRUE(database->add_workload(workload, rng.below(3) ? workload_text(file->program.program) : damaged(workload_text(file->program.program), trace, rng)));
-  ASSERT_TRUE(database->add_record({.workload = workload, .target = file->target, .status = "ok", .seconds = 1e-6, .task = "t", .program = workload, .trace = damaged(trace, trace, rng)}));
+  std::string workload = to_hex(structural_hash(file.program.program)), trace = file.trace.print();
+  ASSERT_TRUE(database->add_workload(workload, rng.below(3) ? workload_text(file.program.program) : damaged(workload_text(file.program.program), trace, rng)));
+  ASSERT_TRUE(database->add_record({.workload = workload, .target = file.target, .status = "ok", .seconds = 1e-6, .task = "t", .program = workload, .trace = damaged(trace, trace, rng)}));
 }
 
 Case database_case(Rng& rng, const std::string& folder) {

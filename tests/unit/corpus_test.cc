@@ -26,6 +26,7 @@
 #include "sampler/search/check_rule.h"
 #include "sampler/search/trial.h"
 #include "support/golden_cases.h"
+#include "support/parsed.h"
 #include "support/support.h"
 
 namespace tw {
@@ -94,14 +95,6 @@ OwnedProgram program_of(const std::string& text) {
   std::optional<OwnedProgram> program = instantiate(from, use->workload, use->arguments, {}, inner);
   TW_CHECK(program, "a workload that cannot be made");
   return std::move(*program);
-}
-
-std::optional<TraceFile> parsed(const std::string& name, const std::string& text) {
-  Source source{name, text};
-  Diagnostics diagnostics(source);
-  std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-  EXPECT_TRUE(file) << diagnostics.render();
-  return file;
 }
 
 std::string ir_line(const Program& program) { return cat("# ir ", to_hex(structural_hash(program)), "\n"); }
@@ -173,10 +166,10 @@ void for_each_file(const std::function<void(const std::string& name, const std::
 
 std::set<std::string> kinds_in_corpus() {
   std::set<std::string> kinds;
-  for_each_file([&](const std::string& name, const std::string& text) {
-    std::optional<TraceFile> file = parsed(name, text);
-    if (!file) return;
-    for (const Instruction& instruction : file->trace.instructions()) kinds.insert(instruction.kind->name);
+  for_each_file([&](const std::string&, const std::string& text) {
+    TraceFile file = test::parsed_trace_file(text);
+    if (!file.program.program.body) return;  // it could not be read
+    for (const Instruction& instruction : file.trace.instructions()) kinds.insert(instruction.kind->name);
   });
   return kinds;
 }
@@ -237,15 +230,15 @@ TEST(Corpus, EveryTraceGivesItsProgram) {
   for_each_file([&](const std::string& name, const std::string& text) {
     SCOPED_TRACE(name);
     ++files;
-    std::optional<TraceFile> file = parsed(name, text);
-    if (!file) return;
+    TraceFile file = test::parsed_trace_file(text);
+    if (!file.program.program.body) return;  // it could not be read
     Arena arena;
-    State state(arena, file->program.program);
-    Status status = replay(file->trace, state);
+    State state(arena, file.program.program);
+    Status status = replay(file.trace, state);
     ASSERT_TRUE(status) << to_string(status.rejected());
-    EXPECT_EQ(without_hashes(text), print_trace_file(*file));
-    EXPECT_EQ(Judge(file->program.program, 1, 1e-4).difference(state.program()), "");
-    expect_hashes(name, text, *file, state.program());
+    EXPECT_EQ(without_hashes(text), print_trace_file(file));
+    EXPECT_EQ(Judge(file.program.program, 1, 1e-4).difference(state.program()), "");
+    expect_hashes(name, text, file, state.program());
   });
   EXPECT_GE(files, 79);
 }
@@ -264,15 +257,15 @@ TEST(Corpus, EveryTraceIsAKernelForEveryTarget) {
   std::set<std::string> refused, expected = {"instruction_cache_inplace.tw for opencl", "instruction_cache_inplace.tw for cuda -arch=sm_80",
                                              cat("opencl_dense.tw for ", kCpu)};
   for_each_file([&](const std::string& name, const std::string& text) {
-    std::optional<TraceFile> file = parsed(name, text);
-    if (!file) return;
+    TraceFile file = test::parsed_trace_file(text);
+    if (!file.program.program.body) return;  // it could not be read
     for (const char* target : {kCpu, "opencl", kCuda}) {
       SCOPED_TRACE(cat(name, " for ", target));
       Arena arena;
-      State state(arena, file->program.program);
-      ASSERT_TRUE(replay(file->trace, state));
+      State state(arena, file.program.program);
+      ASSERT_TRUE(replay(file.trace, state));
       Result<LoweredProgram> kernel = lowered_for(arena, state.program(), target_of(target));
-      if (kernel) EXPECT_EQ(Judge(file->program.program, 1, 1e-4).difference(*kernel), "");
+      if (kernel) EXPECT_EQ(Judge(file.program.program, 1, 1e-4).difference(*kernel), "");
       else refused.insert(cat(name, " for ", target));
     }
   });

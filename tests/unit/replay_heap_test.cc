@@ -72,11 +72,8 @@ TEST(ReplayHeap, EveryTraceOfTheCorpus) {
   int traces = 0;
   for (const auto& entry : std::filesystem::directory_iterator(TW_SOURCE_DIR "/tests/corpus")) {
     std::string name = entry.path().filename().string();
-    Source source{name, test::read_file(entry.path().string())};
-    Diagnostics diagnostics(source);
-    std::optional<TraceFile> file = parse_trace_file(source, diagnostics);
-    ASSERT_TRUE(file) << diagnostics.render();
-    EXPECT_EQ(requests_of(file->program.program, file->trace), "") << name;
+    TraceFile file = test::parsed_trace_file(test::read_file(entry.path().string()));
+    EXPECT_EQ(requests_of(file.program.program, file.trace), "") << name;
     ++traces;
   }
   EXPECT_GE(traces, 70);
