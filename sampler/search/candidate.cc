@@ -26,15 +26,6 @@ class Laps {
   double last_ = seconds_now();
 };
 
-// Instructions up to the last sample or the last condition that may want samples drawn again, that included.
-std::size_t decided_after(const Sketch& sketch) {
-  const std::vector<Instruction>& instructions = sketch.trace.instructions();
-  std::size_t count = instructions.size();
-  auto decides = [&](const Instruction& i) { return i.kind->samples || (std::string_view(i.kind->name) == "require" && !sketch.prior->satisfies(i)); };
-  while (count > 0 && !decides(instructions[count - 1])) --count;
-  return count;
-}
-
 FeatureTarget feature_target_of(const Target& target) {
   return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
           .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
@@ -72,12 +63,6 @@ CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
   if (space.gpu) gpu_draft_.emplace(*space.gpu);
 }
 
-std::size_t CandidateBuilder::decided(int sketch) {
-  auto number = static_cast<std::size_t>(sketch);
-  while (decided_.size() <= number) decided_.push_back(decided_after(space_.space.sketches[decided_.size()]));
-  return decided_[number];
-}
-
 bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
   const Sketch& chosen = space_.space.sketches[sketch];
   candidate.sketch = sketch;
@@ -87,7 +72,8 @@ bool CandidateBuilder::draw(int sketch, Candidate& candidate, Rng& rng) const {
 
 Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
   Laps laps;
-  Status status = replay_.replay(sketch_of(candidate).trace, candidate.decisions, rng, decided(candidate.sketch));
+  const Sketch& sketch = sketch_of(candidate);
+  Status status = replay_.replay(sketch.trace, candidate.decisions, rng, sketch.decided);
   laps.lap(seconds_.replay);
   return status;
 }
@@ -95,7 +81,8 @@ Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
 Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows) {
   Laps laps;
   State& state = replay_.state();
-  Status replayed = replay(sketch_of(candidate).trace, state, candidate.decisions, ReplayMode::Adapt, nullptr, decided(candidate.sketch));
+  const Sketch& sketch = sketch_of(candidate);
+  Status replayed = replay(sketch.trace, state, candidate.decisions, ReplayMode::Adapt, nullptr, sketch.decided);
   laps.lap(seconds_.replay);
   TW_TRY_STATUS(std::move(replayed));
   for (const rules::RuleUse& post : space_.posts) {

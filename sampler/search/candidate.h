@@ -68,13 +68,10 @@ class CandidateBuilder {
 
  private:
   const Sketch& sketch_of(const Candidate& candidate) const { return space_.space.sketches[static_cast<std::size_t>(candidate.sketch)]; }
-  // How many instructions of a sketch decide() replays.
-  std::size_t decided(int sketch);
 
   const CandidateSpace& space_;
   Arena arena_;
   PrefixReplay replay_;
-  std::vector<std::size_t> decided_;  // by sketch, as far as they were asked for: see decided()
   FeatureExtractor extractor_;
   DraftModel draft_;
   std::optional<GpuDraft> gpu_draft_;

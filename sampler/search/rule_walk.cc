@@ -34,6 +34,15 @@ int step_to_name(const Trace& trace, const JointPrior& prior) {
   return last;
 }
 
+// See Sketch::decided.
+std::size_t decided_after(const Trace& trace, const JointPrior& prior) {
+  const std::vector<Instruction>& instructions = trace.instructions();
+  std::size_t count = instructions.size();
+  auto decides = [&](const Instruction& i) { return i.kind->samples || (std::string_view(i.kind->name) == "require" && !prior.satisfies(i)); };
+  while (count > 0 && !decides(instructions[count - 1])) --count;
+  return count;
+}
+
 // Blocks of the program at first, last one first: consumers before producers.
 std::vector<BlockId> visiting_order(const Program& program) {
   std::vector<BlockId> order;
@@ -58,9 +67,10 @@ const rules::Limits kLimits;
 Sketch make_sketch(Trace trace, std::vector<std::string> rules) {
   auto prior = std::make_shared<const JointPrior>(trace);
   int step = step_to_name(trace, *prior);
+  std::size_t decided = decided_after(trace, *prior);
   std::string condition = step < 0 ? "" : trace.print_instruction(trace.instructions()[static_cast<std::size_t>(step)]);
   return {.trace = std::move(trace), .prior = std::move(prior), .rules = std::move(rules), .makers = {}, .places = {}, .forks = {},
-          .condition_step = step, .condition = std::move(condition)};
+          .decided = decided, .condition_step = step, .condition = std::move(condition)};
 }
 
 Sketch finished(Partial partial) {

@@ -26,6 +26,7 @@ struct Sketch {
   std::vector<std::string> makers;  // the rule that made each instruction of the trace
   std::vector<int> places;          // where it made it, see Fork::place; none for schedules by hand
   std::vector<Fork> forks;          // in order; none for schedules by hand
+  std::size_t decided = 0;          // instructions up to the last sample, or to the last condition that may draw samples again
   int condition_step = -1;          // what to name if nothing can be drawn: the first `require` or `prefer` with which no decisions
   std::string condition;            // are left, as far as they can be counted, else the last one; as text
 };
