@@ -1,0 +1,171 @@
+// Evolution of candidates in one round, and which task a round goes to.
+#include <set>
+
+#include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+#include "sampler/search/evolution.h"
+#include "sampler/search/task_scheduler.h"
+#include "tests/unit/search_kit.h"
+
+namespace tw {
+namespace {
+
+class Evolve : public testing::Test {
+ protected:
+  std::vector<Candidate> run(EvolutionOptions options, int count, const std::vector<Candidate>& elites = {}, const CostModel* model = nullptr,
+                             u64 seed = 3) {
+    KnownCandidates known;
+    EvolutionStats stats;
+    HashSet measured;
+    for (const Candidate& elite : elites) measured.insert(elite.program);
+    return evolve(space_, elites, measured, model, count, Rng(seed), options, known, stats);
+  }
+  Candidate any_candidate() const {
+    Rng rng(17);
+    Candidate candidate;
+    CandidateBuilder builder(space_);
+    EXPECT_TRUE(builder.draw(0, candidate, rng));
+    EXPECT_TRUE(builder.build(candidate, &rng));
+    return candidate;
+  }
+
+  rules::Library library_ = rules::Library::built_in();
+  TuneTask task_ = task_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}});
+  CandidateSpace space_ = [this] {
+    std::string errors;
+    CandidateSpace space = make_candidate_space(task_.program.program, *library_.find_set("cpu"), library_, task_.target, errors);
+    EXPECT_EQ(errors, "");
+    return space;
+  }();
+};
+
+// What a model thinks of a sketch that it has seen nothing of is a guess: no such sketch takes a whole batch.
+TEST_F(Evolve, SketchesWithoutMeasurementsShareABatch) {
+  ASSERT_GE(space_.space.sketches.size(), 4u);
+  auto most_of_one_sketch = [](const std::vector<Candidate>& batch) {
+    std::map<int, int> counts;
+    int most = 0;
+    for (const Candidate& candidate : batch) most = std::max(most, ++counts[candidate.sketch]);
+    return most;
+  };
+  std::vector<Candidate> shared = run({.epsilon = 0}, 40), free = run({.epsilon = 0, .unproven_share = 1}, 40);
+  ASSERT_EQ(shared.size(), 40u);
+  EXPECT_LE(most_of_one_sketch(shared), 10);
+  EXPECT_GT(most_of_one_sketch(free), 10) << "else nothing is to be shared";
+  for (std::size_t i = 1; i < shared.size(); ++i) EXPECT_GE(shared[i - 1].score, shared[i].score);
+  // Of one that was measured there may be more.
+  std::vector<Candidate> more = run({.epsilon = 0}, 40, {free[0]});
+  EXPECT_GT(most_of_one_sketch(more), 10);
+}
+
+TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
+  std::vector<Candidate> best = run({.epsilon = 0, .unproven_share = 1}, 64), mixed = run({.epsilon = 0.25, .unproven_share = 1}, 64);
+  ASSERT_EQ(best.size(), 64u);
+  ASSERT_EQ(mixed.size(), 64u);
+  for (std::size_t i = 1; i < best.size(); ++i) EXPECT_GE(best[i - 1].score, best[i].score);
+  HashSet top;
+  for (const Candidate& candidate : best) top.insert(candidate.program);
+  int random = 0;
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    EXPECT_TRUE(i >= 48 || mixed[i].program == best[i].program) << i;
+    random += top.count(mixed[i].program) == 0;
+  }
+  EXPECT_GT(random, 8) << "of 16 that come from the whole pool";
+  // By the draft model the best of the search is far better than a draw.
+  EXPECT_LT(best[0].draft, any_candidate().draft);
+}
+
+TEST_F(Evolve, WhatIsMeasuredIsNotProposed) {
+  Candidate elite = any_candidate();
+  for (const Candidate& candidate : run({}, 1 << 20, {elite})) EXPECT_NE(candidate.program, elite.program);
+}
+
+TEST_F(Evolve, EveryGenerationDrawsAnew) {
+  constexpr int all = 1 << 20;
+  std::size_t one = run({.population = 128, .draws = 128, .generations = 1, .mutate_probability = 0}, all).size();
+  std::size_t four = run({.population = 128, .draws = 128, .generations = 4, .mutate_probability = 0}, all).size();
+  EXPECT_GT(four, one * 3 / 2);
+}
+
+// 1 for candidates with these features, 0 for all others.
+class OneIsGood : public CostModel {
+ public:
+  explicit OneIsGood(std::vector<float> features) : features_(std::move(features)) {}
+  const char* name() const override { return "one is good"; }
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores;
+    for (int i = 0; i < batch.size(); ++i) {
+      std::vector<float> features(batch.row(batch.first_row[i]), batch.row(batch.first_row[i + 1]));
+      scores.push_back(features == features_ ? 1.0f : 0.0f);
+    }
+    return scores;
+  }
+  TrainReport update(const Dataset&, Effort) override { return {}; }
+  std::string save() const override { return ""; }
+  Status load(std::string_view) override { return Unit{}; }
+
+ private:
+  std::vector<float> features_;
+};
+
+// One decision differs, or none.
+bool is_relative(const Candidate& a, const Candidate& b) {
+  if (a.sketch != b.sketch) return false;
+  int different = 0;
+  for (std::size_t i = 0; i < a.decisions.size(); ++i) different += !(a.decisions[i] == b.decisions[i]);
+  return different <= 1;
+}
+
+TEST_F(Evolve, GoodOnesHaveMoreChildren) {
+  Candidate elite = any_candidate();
+  std::vector<float> features;
+  CandidateBuilder builder(space_);
+  ASSERT_TRUE(builder.build(elite, nullptr, &features));
+  OneIsGood model(features);
+  constexpr int all = 1 << 20;
+  auto relatives = [&](const std::vector<Candidate>& elites) {
+    int count = 0;
+    for (u64 seed = 1; seed <= 5; ++seed) {
+      for (const Candidate& candidate : run({}, all, elites, &model, seed)) count += is_relative(candidate, elite);
+    }
+    return count;
+  };
+  EXPECT_GT(relatives({elite}), 5 + relatives({}) * 3 / 2);
+}
+
+TEST(TaskScheduler, EachTaskHasARoundFirst) {
+  std::vector<TaskHistory> tasks(3);
+  EXPECT_EQ(next_task(tasks), 0);
+  tasks[0].best = {1e-6};
+  EXPECT_EQ(next_task(tasks), 1);
+  tasks[1].best = {1.0};
+  EXPECT_EQ(next_task(tasks), 2);
+  tasks[2].alive = false;
+  EXPECT_EQ(next_task(tasks), 1);
+}
+
+TEST(TaskScheduler, ATaskInFlightWaitsWhereOthersAreAlive) {
+  std::vector<TaskHistory> tasks(2);
+  tasks[0].in_flight = true;
+  EXPECT_EQ(next_task(tasks), 1);
+  tasks[1].best = {1e-6, 1e-6};
+  EXPECT_EQ(next_task(tasks), 1) << "with more rounds, too";
+  tasks[1].alive = false;
+  EXPECT_EQ(next_task(tasks), 0) << "rather than nothing";
+}
+
+TEST(TaskScheduler, ThenTheLargerWeightedGain) {
+  std::vector<TaskHistory> tasks{{.weight = 1, .best = {1, 1}}, {.weight = 3, .best = {1, 1}}};
+  EXPECT_EQ(next_task(tasks), 1);  // same times, larger weight
+  tasks[0].weight = 4;
+  EXPECT_EQ(next_task(tasks), 0);
+  tasks = {{.weight = 1, .best = {1.2, 1}}, {.weight = 1, .best = {8, 1}}};
+  EXPECT_EQ(next_task(tasks), 1);  // same weight and time, more improvement lately
+  tasks[1].alive = false;
+  EXPECT_EQ(next_task(tasks), 0);
+  tasks[0].alive = false;
+  EXPECT_EQ(next_task(tasks), -1);
+}
+
+}  // namespace
+}  // namespace tw
