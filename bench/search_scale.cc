@@ -102,10 +102,10 @@ int run(const Options& options) {
   Table table(options.every, measurer);
   std::atomic<bool> stop{false};
   std::atomic<double> stopped{0};
-  std::thread interrupt([&] {
-    for (double from = seconds_now(); options.stop > 0 && !stop; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-      if (seconds_now() - from >= options.stop) stop = true, stopped = seconds_now();
-    }
+  std::thread interrupt([&, until = seconds_now() + options.stop] {
+    if (options.stop == 0) return;
+    while (!stop && seconds_now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!stop.exchange(true)) stopped = seconds_now();
   });
   TuneOptions tuning{.trials = options.trials, .more = options.more, .seconds = options.seconds, .seed = 1, .threads = options.threads, .rules = "cpu", .cost_model = options.model};
   TuneResult result = tune(tasks, library, tuning, *database, &measurer, table, stop);
