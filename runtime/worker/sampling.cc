@@ -18,7 +18,22 @@ namespace {
 constexpr int kRetries = 6;
 constexpr double kWaitedPart = 0.01;  // of a sample
 constexpr double kLongSample = 2;     // of sample_seconds: a call that takes longer is called once to warm up
+constexpr double kTickPart = 0.5;     // of the time between two interrupts of the system's clock: longer samples have one more often than not
 constexpr double kBusy = 1.25;        // median of samples that so exceeds their smallest says that others use the cores
+
+i64 nanoseconds(const timespec& time) { return static_cast<i64>(time.tv_sec) * 1000000000 + time.tv_nsec; }
+i64 nanoseconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return nanoseconds(now);
+}
+
+// The coarse clock moves with the interrupts of the system's clock, so its resolution is the time between two of them.
+i64 tick_period() {
+  timespec period{};
+  clock_getres(CLOCK_MONOTONIC_COARSE, &period);
+  return nanoseconds(period);
+}
 
 struct Spread {
   double lower = 0, median = 0, upper = 0;
@@ -40,14 +55,20 @@ struct Sampler {
   SlowerTest slower;
   int candidates_from = 0;  // in the log: behind the incumbent's warm-up
 
-  // Preemptions and waits of this process so far. Both are cheap system calls that stay allowed.
+  // Preemptions and waits of this process so far, by cheap system calls that stay allowed, and when the system's clock interrupted last. Such an
+  // interrupt takes 20 to 80 us in a virtual machine, which is several percent of a short sample.
   struct Disturbances {
-    i64 preempted = 0, waited = 0;
+    i64 preempted = 0, waited = 0, tick = 0;
   };
   Disturbances disturbances() const {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return {usage.ru_nivcsw, read_run_delay(schedstat)};
+    return {usage.ru_nivcsw, read_run_delay(schedstat), nanoseconds_of(CLOCK_MONOTONIC_COARSE)};
+  }
+  static bool was_disturbed(const Disturbances& before, const Disturbances& after, i64 took) {
+    double time = static_cast<double>(took);
+    return after.preempted != before.preempted || static_cast<double>(after.waited - before.waited) > kWaitedPart * time ||
+           (after.tick != before.tick && time < kTickPart * static_cast<double>(tick_period()));
   }
 
   static std::int32_t call(const BoundKernel& kernel, int calls, i64& nanoseconds) {
@@ -64,11 +85,8 @@ struct Sampler {
     i64 took = 0;
     std::int32_t returned = call(kernel, calls, took);
     Disturbances after = disturbances();
-    bool waited =
-        static_cast<double>(after.waited - before.waited) > kWaitedPart * static_cast<double>(took);
     if (returned != 0 && log.returned == 0 && &kernel == &candidate) log.returned = returned;
-    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind,
-                  !kernel.is_undisturbed && (after.preempted != before.preempted || waited)};
+    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind, !kernel.is_undisturbed && was_disturbed(before, after, took)};
     if (log.count < kMaxSamples) log.samples[log.count++] = sample;
     return sample;
   }
@@ -86,15 +104,18 @@ struct Sampler {
     return static_cast<int>(std::clamp(calls, 1.0, 1e6));
   }
 
-  // Candidate time per call, divided by the incumbent's if there is one. Disturbed only if every
-  // retry was.
+  // Disturbed only if every retry was.
+  Sample take_again_if_disturbed(const BoundKernel& kernel, int calls, SampleKind kind, int pair) {
+    Sample sample = take(kernel, calls, kind, pair);
+    for (int retry = 0; retry < kRetries && sample.disturbed; ++retry) sample = take(kernel, calls, kind, pair);
+    return sample;
+  }
+
+  // Candidate time per call, divided by the incumbent's if there is one.
   double take_pair(int pair, int candidate_calls, int incumbent_calls) {
-    Sample first, second;
-    for (int attempt = 0; attempt <= kRetries; ++attempt) {
-      if (incumbent) first = take(*incumbent, incumbent_calls, SampleKind::Incumbent, pair);
-      second = take(candidate, candidate_calls, SampleKind::Candidate, pair);
-      if (!first.disturbed && !second.disturbed) break;
-    }
+    Sample first;
+    if (incumbent) first = take_again_if_disturbed(*incumbent, incumbent_calls, SampleKind::Incumbent, pair);
+    Sample second = take_again_if_disturbed(candidate, candidate_calls, SampleKind::Candidate, pair);
     double time = static_cast<double>(second.nanoseconds) / second.calls;
     if (!incumbent) return time;
     double ratio = time * first.calls / static_cast<double>(std::max<i64>(first.nanoseconds, 1));
@@ -138,11 +159,7 @@ struct Sampler {
 
 }  // namespace
 
-i64 monotonic_nanoseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<i64>(now.tv_sec) * 1000000000 + now.tv_nsec;
-}
+i64 monotonic_nanoseconds() { return nanoseconds_of(CLOCK_MONOTONIC); }
 
 i64 read_run_delay(int schedstat) {
   char text[64];
@@ -164,7 +181,7 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   auto per_call = [](const Sample& sample) {
     return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1);
   };
-  std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios, incumbent_times;
+  std::vector<double> times, ratios, undisturbed_times, undisturbed_ratios, incumbent_times, undisturbed_incumbent;
   const Sample* partner = nullptr;  // the incumbent's sample just before
   SlowerTest slower(options.lost, options.noise);
   for (const Sample& sample : samples) {
@@ -173,6 +190,7 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
     if (sample.kind == SampleKind::Incumbent) {
       partner = &sample;
       incumbent_times.push_back(per_call(sample));
+      if (!sample.disturbed) undisturbed_incumbent.push_back(per_call(sample));
       continue;
     }
     bool disturbed = sample.disturbed || (partner && partner->disturbed);
@@ -194,7 +212,7 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   result.incumbent_seconds = best_incumbent;
   result.pairs = static_cast<int>(times.size());
   result.is_slower = slower.is_slower();
-  result.noise = noise_of(incumbent_times);
+  result.noise = noise_of(undisturbed_incumbent);
   result.ratio = has_incumbent ? ratio.median : 0;
   // Nobody says when others take a core from the second thread of a kernel. Then the incumbent's samples spread, and kernels with fewer
   // threads look better beside it than they are: the smallest times are compared.

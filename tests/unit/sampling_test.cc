@@ -2,8 +2,10 @@
 #include "runtime/worker/sampling.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "dsl/base/rng.h"
@@ -47,6 +49,44 @@ TEST(Samples, ADisturbedRatioMakesNoKernelFasterThanItWasSeen) {
   evaluate_samples(pairs({{9000, 1500}, {8000, 1600}, {1000, 1400}}, true), {}, true, 1000e-9, result);
   EXPECT_EQ(result.status, MeasureStatus::Noisy);
   EXPECT_DOUBLE_EQ(result.seconds, 1400e-9);
+}
+
+// ---- samples of a kernel that notes when the system's clock moved during its calls
+
+std::vector<bool> interrupted;
+
+i64 coarse_nanoseconds(int (*read)(clockid_t, timespec*)) {
+  timespec time{};
+  read(CLOCK_MONOTONIC_COARSE, &time);
+  return static_cast<i64>(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
+
+std::int32_t take_half_a_millisecond(void* const*, void*, tw_parallel_for, void*) {
+  i64 begin = monotonic_nanoseconds(), tick = coarse_nanoseconds(clock_gettime);
+  while (monotonic_nanoseconds() - begin < 500000) {
+  }
+  interrupted.push_back(coarse_nanoseconds(clock_gettime) != tick);
+  return 0;
+}
+
+TEST(Samples, ShortOnesThatMeetTheClockAreTakenAgain) {
+  i64 period = coarse_nanoseconds(clock_getres);
+  if (period < 2000000) GTEST_SKIP() << "the clock interrupts every " << period << " ns: all samples of this kernel would be short of that";
+  BoundKernel kernel{.run = take_half_a_millisecond};
+  MeasureOptions options{.sample_seconds = 0.1e-3, .pairs = 24, .max_pairs = 24};
+  auto log = std::make_unique<SampleLog>();
+  interrupted.clear();
+  take_samples(kernel, &kernel, options, -1, *log);
+  ASSERT_EQ(log->count, static_cast<int>(interrupted.size()));
+  int met = 0, used = 0;
+  for (int i = 0; i < log->count; ++i) {
+    const Sample& sample = log->samples[i];
+    EXPECT_TRUE(sample.disturbed || !interrupted[i] || sample.nanoseconds >= period / 2) << i;
+    met += interrupted[i];
+    used += sample.kind == SampleKind::Candidate && !sample.disturbed;
+  }
+  EXPECT_GT(met, 0);
+  EXPECT_GT(used, 18);  // of 24; on a busy machine some were disturbed each time
 }
 
 // ---- the sequential test
