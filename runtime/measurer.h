@@ -66,6 +66,13 @@ struct MeasureOptions {
   // Precise: (quartile distance) / sqrt(pairs) is below this part of the median.
   double precision = 0.01;
   double budget_seconds = 0.1;  // no further pairs after the first ones once timing took so long
+  // The fastest of many measurements is often one that was lucky: a candidate whose ratio is below `below` is timed once more, longer, in the same
+  // process, and the slower of the two timings counts. Not on devices.
+  struct Confirmation {
+    double below = 0;  // 0 = never
+    int pairs = 12, max_pairs = 32;
+    double budget_seconds = 0.25;
+  } confirmation;
   // Devices: so many single calls more, each after other data went through the caches; five, if
   // these take budget_seconds. What they compute is compared once more. 0 = none.
   int cold_samples = 0;

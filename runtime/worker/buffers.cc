@@ -109,6 +109,10 @@ void GuardedBuffer::fill(u8 byte) {
   std::memset(data + bytes_, kSlackByte, static_cast<std::size_t>(page_bytes_ - offset_ - bytes_));
 }
 
+void GuardedBuffer::make_read_only_for_children() {
+  if (use_ == Use::Packed) madvise(writable_.pages, static_cast<std::size_t>(page_bytes_), MADV_DONTFORK);
+}
+
 bool GuardedBuffer::slack_intact() const {
   const char* pages = writable_.pages;
   return all_are(pages, pages + offset_, kSlackByte) &&

@@ -60,6 +60,8 @@ class GuardedBuffer {
 
   void fill(u8 byte);  // the data; the slack gets its own pattern
   bool slack_intact() const;
+  // The children of later forks do not have the writable view of a packed operand.
+  void make_read_only_for_children();
   // "`C`, 4 bytes after its end" if `address` lies in a view or its guard pages; `inside` = within
   // the data.
   bool describe(u64 address, std::string& text, bool& inside) const;

@@ -96,7 +96,7 @@ void die_first_for_memory() {
 class Child {
  public:
   Child(const ChildJob& job, const Sandbox& sandbox)
-      : job_(job), report_(*job.report), sandbox_(sandbox) {}
+      : job_(job), report_(*job.report), sandbox_(sandbox), is_incumbent_packed_(job.is_incumbent_packed) {}
 
   [[noreturn]] void live() {
     enter();
@@ -105,7 +105,8 @@ class Child {
       char command = 0;
       if (read(kChildCommands, &command, 1) != 1) _exit(0);
       if (command == static_cast<char>(Phase::Check)) check();
-      if (command == static_cast<char>(Phase::Time)) time();
+      if (command == static_cast<char>(Phase::Time)) time(job_.options);
+      if (command == static_cast<char>(Phase::Confirm)) time(confirming(job_.options));
       finish(static_cast<Phase>(command));
     }
   }
@@ -187,7 +188,8 @@ class Child {
   }
 
   void check() {
-    if (job_.incumbent) prepack(incumbent_, *job_.incumbent, job_.incumbent_at);
+    if (job_.incumbent && !is_incumbent_packed_) prepack(incumbent_, *job_.incumbent, job_.incumbent_at);
+    is_incumbent_packed_ = true;
     for (int layout = 0; layout < kLayouts; ++layout) {
       const KernelBinding& binding = job_.candidate_at[layout];
       report_.stage = Stage::Prepack;
@@ -210,18 +212,24 @@ class Child {
     }
   }
 
-  void time() {
+  static MeasureOptions confirming(MeasureOptions options) {
+    const MeasureOptions::Confirmation& longer = options.confirmation;
+    options.pairs = longer.pairs, options.max_pairs = longer.max_pairs, options.budget_seconds = longer.budget_seconds;
+    return options;
+  }
+
+  void time(const MeasureOptions& options) {
     report_.stage = Stage::Timing;
     BoundKernel candidate = bind(candidate_, *job_.candidate, job_.candidate_at[0]);
     BoundKernel incumbent;
     if (job_.incumbent) incumbent = bind(incumbent_, *job_.incumbent, job_.incumbent_at);
-    take_samples(candidate, job_.incumbent ? &incumbent : nullptr, job_.options, schedstat_,
-                 report_.log);
+    take_samples(candidate, job_.incumbent ? &incumbent : nullptr, options, schedstat_, report_.log);
   }
 
   const ChildJob& job_;
   ChildReport& report_;
   const Sandbox& sandbox_;
+  bool is_incumbent_packed_;
   Loaded candidate_, incumbent_;
   tw_pool* pool_ = nullptr;
   int schedstat_ = -1;

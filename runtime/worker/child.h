@@ -18,6 +18,7 @@ enum class Phase : char {
   Load = 'l',   // sandbox, loader, thread pool; begins by itself
   Check = 'c',  // for each layout: prepack, then one call of run; only layout 0 if that takes long
   Time = 't',   // take_samples in layout 0
+  Confirm = 'f',  // the same, for a confirmation
 };
 
 // Where the child is, for messages.
@@ -45,11 +46,13 @@ struct KernelBinding {
   void* scratch = nullptr;
 };
 
+
 struct ChildJob {
   const Kernel* candidate = nullptr;
   const Kernel* incumbent = nullptr;        // may be null
   std::vector<KernelBinding> candidate_at;  // of each layout
   KernelBinding incumbent_at;               // of layout 0
+  bool is_incumbent_packed = false;         // by an earlier child
   MeasureOptions options;
   std::vector<int> cpus;  // of the kernel's threads; the first is the measuring one
   i64 memory_bytes = 0;

@@ -1,5 +1,8 @@
 #include "runtime/worker/elements.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -154,6 +157,8 @@ std::string gather(const Elements& all, std::span<const i64> positions) {
   for (i64 position : positions) out.append(all.data + position * bytes_of(all.type), size);
   return out;
 }
+
+u64 hash_of(std::string_view bytes, u64 seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
 
 i64 find_filled(const Elements& all, u8 byte) {
   i64 size = bytes_of(all.type), bytes = all.count * size;

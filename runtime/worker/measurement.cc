@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <new>
 
 #include "dsl/base/text.h"
@@ -61,10 +60,10 @@ class Lap {
 class Measurement {
  public:
   Measurement(WorkerState& worker, Task& task, const Kernel& candidate,
-              const Kernel* incumbent, const MeasureOptions& options)
-      : worker_(worker), task_(task), candidate_(candidate) {
+              Incumbent* incumbent, const MeasureOptions& options)
+      : worker_(worker), task_(task), candidate_(candidate), incumbent_(incumbent) {
     job_.candidate = &candidate;
-    job_.incumbent = incumbent;
+    job_.incumbent = incumbent ? &incumbent->kernel : nullptr;
     job_.options = options;
     job_.cpus = worker.cpus;
     while (static_cast<int>(job_.cpus.size()) < options.threads)
@@ -78,7 +77,6 @@ class Measurement {
 
   ~Measurement() {
     child_.reset();  // it has the buffers, too
-    std::move(incumbent_own_.begin(), incumbent_own_.end(), std::back_inserter(own_[0]));
     for (int layout = 0; layout < kLayouts; ++layout) task_.keep_spare(layout, std::move(own_[layout]));
   }
   Measurement(const Measurement&) = delete;
@@ -90,24 +88,27 @@ class Measurement {
     if (!prepare()) return false;
     if (!start()) return false;
     waited_before_check_ = waited_seconds();
-    return run_phase(Phase::Check, job_.options.timeout_seconds) && has_returned_zero();
+    if (!run_phase(Phase::Check, job_.options.timeout_seconds) || !has_returned_zero()) return false;
+    if (incumbent_ && !incumbent_->is_packed) keep_packed_incumbent();
+    return true;
   }
 
   bool check(const char* when) { return check(0, when) && check(1, when); }
 
-  // A time that the machine cannot reach is taken twice, with more looks at what the machine can, before it is refused.
   bool time(double incumbent_seconds) {
-    for (int attempt = 0; attempt < kTooFastAttempts; ++attempt) {
-      if (!take_samples(incumbent_seconds)) return false;
-      if (reaches_least_time()) return true;
-    }
-    return fail_too_fast();
+    if (!time_in(Phase::Time, incumbent_seconds)) return false;
+    bool is_wanted = result.status == MeasureStatus::Ok && result.ratio > 0 && result.ratio < job_.options.confirmation.below;
+    if (!is_wanted) return true;
+    MeasureResult first = result;
+    if (!time_in(Phase::Confirm, incumbent_seconds)) return false;
+    result = confirmed(first, std::move(result));
+    return true;
   }
 
   // After timing; repeated while the kernel looks slow with new data, which a busy machine may
   // cause.
   bool recheck() {
-    if (!check(0, ", after timing")) return false;
+    if (!is_as_before_timing() && !check(0, ", after timing")) return false;
     // A kernel that is not faster than the incumbent cannot become the best, so the check with new data is left out.
     if (result.ratio >= 1) return true;
     double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds +
@@ -154,6 +155,15 @@ class Measurement {
   MeasureResult result;
 
  private:
+  // A time that the machine cannot reach is taken twice, with more looks at what the machine can, before it is refused.
+  bool time_in(Phase phase, double incumbent_seconds) {
+    for (int attempt = 0; attempt < kTooFastAttempts; ++attempt) {
+      if (!take_samples(phase, incumbent_seconds)) return false;
+      if (reaches_least_time()) return true;
+    }
+    return fail_too_fast();
+  }
+
   bool fail(MeasureStatus status, std::string message) {
     result.status = status;
     result.message = std::move(message);
@@ -186,13 +196,13 @@ class Measurement {
   }
 
   // Runs the timing phase, again if the clocks disagree, and computes the score.
-  bool take_samples(double incumbent_seconds) {
+  bool take_samples(Phase phase, double incumbent_seconds) {
     std::vector<Sample> samples;
     bool agrees = false;
     std::string clocks;
     for (int attempt = 0; attempt < kTimingAttempts && !agrees; ++attempt) {
       double waited = waited_seconds();
-      if (!run_phase(Phase::Time, 10 * job_.options.timeout_seconds) || !has_returned_zero())
+      if (!run_phase(phase, 10 * job_.options.timeout_seconds) || !has_returned_zero())
         return false;
       waited = waited_seconds() - waited;
       const SampleLog& log = job_.report->log;
@@ -209,7 +219,15 @@ class Measurement {
     Lap lap(result.parts.compare);
     if (!slack_intact(layout)) return false;
     std::string wrong = task_.check(layout, candidate_.manifest, kPoison[layout], result.max_error);
-    return wrong.empty() || fail(MeasureStatus::WrongResult, cat(wrong, when));
+    if (!wrong.empty()) return fail(MeasureStatus::WrongResult, cat(wrong, when));
+    if (layout == 0) right_outputs_ = task_.hash_of_outputs(0, candidate_.manifest);
+    return true;
+  }
+
+  // The same bytes that were found right need not be compared again, which reads five times as many.
+  bool is_as_before_timing() {
+    Lap lap(result.parts.compare);
+    return slack_intact(0) && task_.hash_of_outputs(0, candidate_.manifest) == right_outputs_;
   }
 
   bool bind() {
@@ -222,11 +240,27 @@ class Measurement {
       if (!task_.bind(manifest, layout, threads, own_[layout], job_.candidate_at[layout], failure))
         return fail(failure.status, failure.message);
     }
-    if (job_.incumbent && !task_.bind(job_.incumbent->manifest, 0, threads, incumbent_own_,
-                                      job_.incumbent_at, failure)) {
-      return fail(failure.status, cat("the incumbent: ", failure.message));
+    return !incumbent_ || bind_incumbent();
+  }
+
+  bool bind_incumbent() {
+    TaskFailure failure;
+    if (incumbent_->threads != job_.options.threads) incumbent_->is_packed = false;  // its scratch grows with them
+    if (!incumbent_->is_packed) {
+      incumbent_->own.clear(), incumbent_->at = {}, incumbent_->threads = job_.options.threads;
+      if (!task_.bind(incumbent_->kernel.manifest, 0, job_.options.threads, incumbent_->own, incumbent_->at, failure))
+        return fail(failure.status, cat("the incumbent: ", failure.message));
+      for (const auto& buffer : incumbent_->own) buffer->fill(kPoison[0]);
     }
+    job_.incumbent_at = incumbent_->at;
+    job_.is_incumbent_packed = incumbent_->is_packed;
     return true;
+  }
+
+  // The next children need not pack its operands again, and cannot change them.
+  void keep_packed_incumbent() {
+    for (const auto& buffer : incumbent_->own) buffer->make_read_only_for_children();
+    incumbent_->is_packed = true;
   }
 
   bool within_memory(const KernelManifest& manifest, int threads) {
@@ -245,9 +279,6 @@ class Measurement {
   void poison(int layout) {
     task_.poison_outputs(layout, kPoison[layout]);
     for (const auto& buffer : own_[layout]) buffer->fill(kPoison[layout]);
-    if (layout == 0) {
-      for (const auto& buffer : incumbent_own_) buffer->fill(kPoison[0]);
-    }
   }
 
   bool slack_intact(int layout) {
@@ -284,8 +315,10 @@ class Measurement {
     return end_phase(Phase::Load, kLoadSeconds);
   }
 
+  static bool is_timing(Phase phase) { return phase == Phase::Time || phase == Phase::Confirm; }
+
   bool run_phase(Phase phase, double limit_seconds) {
-    Lap lap(phase == Phase::Time ? result.parts.timing : result.parts.run);
+    Lap lap(is_timing(phase) ? result.parts.timing : result.parts.run);
     return end_phase(phase, limit_seconds);
   }
 
@@ -297,7 +330,7 @@ class Measurement {
         return fail(MeasureStatus::WorkerLost, "the tuner is gone");
       case PhaseEnd::TimedOut:
         return fail(MeasureStatus::Timeout, cat("did not return within ", limit_seconds, " s",
-                                                phase == Phase::Time ? " of timing" : ""));
+                                                is_timing(phase) ? " of timing" : ""));
       case PhaseEnd::Died:
         explain_death(report(), child_->wait_status(), used_buffers(), result);
         return false;
@@ -313,8 +346,9 @@ class Measurement {
 
   std::vector<const GuardedBuffer*> used_buffers() const {
     std::vector<const GuardedBuffer*> out;
-    for (const BufferList* list : std::initializer_list<const BufferList*>{
-             &task_.buffers(0), &task_.buffers(1), &own_[0], &own_[1], &incumbent_own_}) {
+    std::vector<const BufferList*> lists = {&task_.buffers(0), &task_.buffers(1), &own_[0], &own_[1]};
+    if (incumbent_) lists.push_back(&incumbent_->own);
+    for (const BufferList* list : lists) {
       for (const auto& buffer : *list) out.push_back(buffer.get());
     }
     return out;
@@ -340,9 +374,11 @@ class Measurement {
   Task& task_;
   const Kernel& candidate_;
   SharedReport shared_;
-  BufferList own_[kLayouts], incumbent_own_;  // packed operands and scratch
+  Incumbent* incumbent_;
+  BufferList own_[kLayouts];  // packed operands and scratch of the candidate
   ChildJob job_;
   double waited_before_check_ = 0;
+  u64 right_outputs_ = 0;  // hash of those in layout 0 that were compared
   std::optional<ChildProcess> child_;
 };
 
@@ -366,7 +402,7 @@ TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& referen
 }
 
 MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,
-                                const Kernel* incumbent, double incumbent_seconds,
+                                Incumbent* incumbent, double incumbent_seconds,
                                 const MeasureOptions& options) {
   i64 begin = monotonic_nanoseconds();
   Measurement measurement(worker, task, candidate, options.time ? incumbent : nullptr, options);

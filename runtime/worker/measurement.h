@@ -3,7 +3,7 @@
 //   check     outputs poisoned; both layouts run with different data; outputs and slack compared
 //   time      samples; their sum must agree with this process's clock; a time that the machine
 //   cannot reach is taken again, then
-//             refused; outputs compared
+//             refused; once more, longer, where MeasureOptions::confirmation asks for it; outputs compared
 //   recheck   the data of the layouts are swapped in place; in layout 0 outputs and scratch keep
 //   what timing left there, in layout 1
 //             they are poisoned; both run again and are compared. With new data the kernel must be
@@ -28,13 +28,22 @@ struct WorkerState {
   double fma_peak = 0;    // f32 operations a second of one core, the most that was ever seen; 0 = unknown
 };
 
+// What candidates are timed in turn with. Its packed operands and scratch are bound by the first measurement and kept for the later ones.
+struct Incumbent {
+  Kernel kernel;
+  BufferList own;
+  KernelBinding at;  // of layout 0
+  int threads = 0;  // that its scratch is for
+  bool is_packed = false;
+};
+
 // Runs the reference of a new task in both layouts and keeps its outputs. Returns why it could not.
 TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference,
                           double& seconds);
 
 // `incumbent` may be null; `incumbent_seconds` is its smallest time so far, 0 = unknown.
 MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,
-                                const Kernel* incumbent, double incumbent_seconds,
+                                Incumbent* incumbent, double incumbent_seconds,
                                 const MeasureOptions& options);
 
 }  // namespace tw

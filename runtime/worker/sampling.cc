@@ -228,4 +228,11 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   if (noisy) result.message = "every sample was disturbed by other processes";
 }
 
+MeasureResult confirmed(const MeasureResult& first, MeasureResult second) {
+  if (second.status != MeasureStatus::Ok || second.seconds >= first.seconds) return second;
+  MeasureResult counts = first;
+  counts.parts = second.parts;
+  return counts;
+}
+
 }  // namespace tw

@@ -56,6 +56,9 @@ void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
 void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
                       bool has_incumbent, double incumbent_seconds, MeasureResult& result);
 
+// Of two timings of one kernel the one that counts: the slower, or the second if it is noisy.
+MeasureResult confirmed(const MeasureResult& first, MeasureResult second);
+
 // Nanoseconds this process waited for a CPU, from its schedstat file; -1 if that cannot be read.
 i64 read_run_delay(int schedstat);
 i64 monotonic_nanoseconds();

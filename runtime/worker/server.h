@@ -17,7 +17,7 @@ class Server {
  private:
   struct OpenTask {
     std::unique_ptr<Task> data;
-    Kernel incumbent;
+    Incumbent incumbent;
   };
   template <class Server>
   friend int serve_requests(int socket, Server& server);

@@ -213,6 +213,14 @@ bool Task::keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure)
   return good;
 }
 
+u64 Task::hash_of_outputs(int layout, const KernelManifest& kernel) const {
+  u64 hash = 0;
+  for (const KernelArgument& argument : kernel.run) {
+    if (argument.role == ArgumentRole::Output) hash = hash_of({find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes)}, hash);
+  }
+  return hash;
+}
+
 std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const {
   const DataSet& set = sets_[layouts_[layout].set];
   std::size_t compared = 0;

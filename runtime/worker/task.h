@@ -50,6 +50,9 @@ class Task {
   // filled with, and, if the sample has none, NaNs.
   std::string check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const;
 
+  // A hash of the outputs in the layout.
+  u64 hash_of_outputs(int layout, const KernelManifest& kernel) const;
+
   // The task's own buffer of an input, constant or output; null: there is none yet.
   GuardedBuffer* find(int layout, const KernelArgument& argument) const;
   // Every buffer of a layout that kernels share.

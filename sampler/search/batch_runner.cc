@@ -205,6 +205,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
+  options.confirmation.below = is_device(state.task->target) ? 0 : 1 - kTie;
   if (best > kLongCall && std::isfinite(best)) {
     options.incumbent = nullptr;
     options.single_call_seconds = 1.3 * best;  // which can be no best one
@@ -221,7 +222,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   // Timed in turn with the incumbent it is not faster, so it must not become the best by comparison with the incumbent's older record.
   bool is_not_faster = !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
   if (is_not_faster) measured.seconds = std::max(measured.seconds, best_so_far(state));
-  else if (may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
+  else if (is_device(state.task->target) && may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
   profile_.measure += seconds_now() - begin;
   if (measured.was_stopped) return false;
   bool is_lost = measured.status == MeasureStatus::WorkerLost && !measured.was_tried;
@@ -229,22 +230,18 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   return !is_lost;
 }
 
-// On a device also the first of all, which has nothing to be timed in turn with, and what may have been disturbed: it is the host that was.
+// On a device. Also the first of all, which has nothing to be timed in turn with, and what may have been disturbed: it is the host that was.
 bool BatchRunner::may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const {
   bool is_faster = measured.ratio > 0 && measured.ratio < 1;
-  if (!is_device(state.task->target)) return measured.status == MeasureStatus::Ok && is_faster;
   bool is_timed = measured.status == MeasureStatus::Ok || measured.status == MeasureStatus::Noisy;
   return is_timed && !is_baseline && (is_faster || measured.seconds < best_so_far(state));
 }
 
-// The fastest of many measurements is often one that was lucky: a new best is believed only if a second, longer one confirms it. On a device
-// that one is the median of 20 and more wherever a call takes less than 25 ms, it comes with a time for cold caches, and it is what counts.
+// On a device a new best is believed only if a second, longer measurement confirms it: the median of 20 and more wherever a call takes less than
+// 25 ms, with a time for cold caches. That one counts. Workers of processors do this by MeasureOptions::confirmation.
 void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured) {
-  bool on_device = is_device(state.task->target);
-  options.pairs = on_device ? 20 : 12, options.max_pairs = 32, options.budget_seconds = on_device ? 1 : 0.25;
-  if (on_device) options.cold_samples = kColdSamples;
-  MeasureResult again = measure_kernel(state, kernel, options);
-  if (on_device || again.status != MeasureStatus::Ok || again.seconds > measured.seconds) measured = std::move(again);
+  options.pairs = 20, options.max_pairs = 32, options.budget_seconds = 1, options.cold_samples = kColdSamples;
+  measured = measure_kernel(state, kernel, options);
 }
 
 // Once more if the worker was lost: somebody may have killed it. A kernel that kills it twice is a failed one.

@@ -110,6 +110,41 @@ TEST_F(MeasurerTest, PrepackedConstant) {
   EXPECT_TRUE(is_measured(result)) << show(result);
 }
 
+// Its operands are packed once; the children of later measurements find them.
+TEST_F(MeasurerTest, PackedOperandsOfTheIncumbentAreKept) {
+  int task = begin_matmul();
+  Kernel incumbent = test::packed_matmul("honest", "matmul_packed_once");
+  MeasureOptions options;
+  options.incumbent = &incumbent;
+  for (const char* candidate : {"matmul", "matmul_slow", "matmul"}) {
+    MeasureResult result = measurer_->measure(task, matmul_kernel("honest", candidate), options);
+    EXPECT_TRUE(is_measured(result)) << show(result);
+    EXPECT_GT(result.ratio, 0);
+  }
+  Kernel next = test::parallel_matmul();
+  options.incumbent = &next;
+  for (int threads : {1, 2}) {  // its scratch grows with them
+    options.threads = threads;
+    MeasureResult result = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+    EXPECT_TRUE(is_measured(result)) << show(result);
+  }
+}
+
+TEST_F(MeasurerTest, AFasterOneIsTimedAgain) {
+  int task = begin_matmul();
+  Kernel incumbent = matmul_kernel("honest", "matmul_slow");
+  MeasureOptions options;
+  options.incumbent = &incumbent;
+  options.pairs = options.max_pairs = 3;
+  options.confirmation = {.below = 0.998, .pairs = 20, .max_pairs = 20};
+  MeasureResult faster = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  EXPECT_TRUE(is_measured(faster)) << show(faster);
+  EXPECT_LT(faster.ratio, 0.7) << show(faster);
+  MeasureResult slower = measurer_->measure(task, matmul_kernel("honest", "matmul_slow"), options);
+  EXPECT_TRUE(is_measured(slower)) << show(slower);
+  EXPECT_LT(slower.parts.timing, faster.parts.timing) << "23 pairs, of which the candidate's are short, against 3";
+}
+
 // The second kernel gets the buffers of the first, without what is in them.
 TEST_F(MeasurerTest, BuffersOfTheKernelBeforeAreUsedAgainAndPoisoned) {
   int task = begin_matmul();

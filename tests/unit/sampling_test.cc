@@ -51,6 +51,18 @@ TEST(Samples, ADisturbedRatioMakesNoKernelFasterThanItWasSeen) {
   EXPECT_DOUBLE_EQ(result.seconds, 1400e-9);
 }
 
+TEST(Samples, OfTwoTimingsTheSlowerCounts) {
+  auto timing = [](double seconds, MeasureStatus status) {
+    MeasureResult result;
+    result.status = status, result.seconds = seconds;
+    return result;
+  };
+  MeasureResult first = timing(5e-6, MeasureStatus::Ok);
+  EXPECT_EQ(confirmed(first, timing(3e-6, MeasureStatus::Ok)).seconds, 5e-6);
+  EXPECT_EQ(confirmed(first, timing(9e-6, MeasureStatus::Ok)).seconds, 9e-6);
+  EXPECT_EQ(confirmed(first, timing(3e-6, MeasureStatus::Noisy)).status, MeasureStatus::Noisy);
+}
+
 // ---- samples of a kernel that notes when the system's clock moved during its calls
 
 std::vector<bool> interrupted;
