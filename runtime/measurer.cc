@@ -145,6 +145,7 @@ class WorkerMeasurer final : public Measurer {
     return begin(std::move(message));
   }
 
+  void do_meanwhile(std::function<void()> work) override { meanwhile_ = std::move(work); }
   void stop_when(std::function<bool()> is_wanted) override { is_stop_wanted_ = std::move(is_wanted); }
 
   void end_task(int task) override {
@@ -158,7 +159,10 @@ class WorkerMeasurer final : public Measurer {
     MeasureResult result;
     result.was_tried = ensure_worker(result.message);
     result.was_stopped = was_stopped_;
-    if (!result.was_tried) return result;
+    if (!result.was_tried) {
+      do_what_waits();
+      return result;
+    }
     OpenTask& open = found->second;
     MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0};
     if (options.incumbent) {
@@ -178,6 +182,7 @@ class WorkerMeasurer final : public Measurer {
     bool good =
         exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit, kStopSeconds) &&
         decode(payload, result);
+    do_what_waits();
     if (!good) result = lost_in_measurement();
     // After a hang the worker of a device has ended itself; after a fault, or where it takes no data, its context is good for nothing.
     bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash || result.status == MeasureStatus::WorkerLost;
@@ -191,6 +196,10 @@ class WorkerMeasurer final : public Measurer {
   }
 
  private:
+  void do_what_waits() {
+    if (auto work = std::exchange(meanwhile_, {})) work();
+  }
+
   struct OpenTask {
     BeginTaskMessage begin;
     Kernel incumbent;
@@ -254,7 +263,9 @@ class WorkerMeasurer final : public Measurer {
                 std::string& answer, double limit_seconds, double stop_seconds) {
     MessageKind got{};
     killed_before_ = processes_killed_for_memory();
-    return send_frame(worker_->socket(), kind, request) && wait_for_answer(limit_seconds, stop_seconds) &&
+    if (!send_frame(worker_->socket(), kind, request)) return false;
+    if (kind == MessageKind::Measure) do_what_waits();
+    return wait_for_answer(limit_seconds, stop_seconds) &&
            receive_frame(worker_->socket(), got, answer, limit_seconds) && got == wanted;
   }
 
@@ -299,6 +310,7 @@ class WorkerMeasurer final : public Measurer {
   std::map<int, OpenTask> tasks_;
   int next_task_ = 0;
   std::function<bool()> is_stop_wanted_;
+  std::function<void()> meanwhile_;
   bool was_stopped_ = false;  // the last exchange
   bool is_given_up_ = false;  // a new worker would fare no better
   i64 killed_before_ = 0;     // processes_killed_for_memory

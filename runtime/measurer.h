@@ -144,6 +144,8 @@ struct TaskStart {
 class Measurer {
  public:
   virtual ~Measurer() = default;
+  // Does `work`, once: on the calling thread, while the worker is busy with the next kernel, or right away.
+  virtual void do_meanwhile(std::function<void()> work) { work(); }
   // Makes two sets of random inputs and constants from `seed` (fill_input in
   // runtime/worker/elements.h) and runs `reference` on both in a child process. Candidates
   // have the same inputs, constants and outputs by name; outputs may have another element type.

@@ -17,9 +17,7 @@ namespace {
 
 // Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial is spent.
 bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) {
-  Hash128 object = object_hash(kernel);
-  record.object = to_hex(object);
-  auto known = state.objects.find(object);
+  auto known = state.objects.find(object_hash(kernel));
   if (known == state.objects.end()) return false;
   record.status = Record::same_code;
   record.error = cat("as record ", known->second);
@@ -45,7 +43,7 @@ constexpr double kLongCall = 0.25;
 void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
   progress_ = std::move(progress);
   best_in_batch_ = 0;
-  if (!store_workload(state)) return;
+  is_order_turned_ = false;
   if (options_.replay_measurements) {
     for (Trial& trial : batch.trials) {
       if (how_.must_stop()) return;
@@ -54,34 +52,31 @@ void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> 
     }
     return;
   }
-  if (!start_worker_task(state)) return;
-  std::vector<BuildTimes> times(batch.trials.size());
-  {
-    BuildsAhead<BuiltKernel> builds(batch.trials.size(), how_.threads, [&](std::size_t item, int thread) {
-      return build(state, batch.trials[item], compilers_[static_cast<std::size_t>(thread)], times[item]);
-    });
-    if (!how_.beside_the_search) builds.finish(how_.must_stop);
-    measure_all(batch, state, builds);
+  if (store_workload(state) && start_worker_task(state)) {
+    if (!batch.builds) begin_builds(batch, state);
+    if (!how_.beside_the_search) batch.builds->finish(how_.must_stop);
+    measure_all(batch, state);
+    store_measured(state, batch);
   }
-  for (const BuildTimes& one : times) note(one);
+  if (batch.builds) batch.builds->end();
 }
 
-void BatchRunner::measure_all(Batch& batch, TaskState& state, BuildsAhead<BuiltKernel>& builds) {
+void BatchRunner::measure_all(Batch& batch, TaskState& state) {
   std::vector<std::size_t> order(batch.trials.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (!machine_error_.empty() || how_.must_stop()) return;
+    if (std::exchange(is_order_turned_, false)) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i), order.end());
     Trial& trial = batch.trials[order[i]];
     if (others_.has_measured(trial.candidate.program)) continue;
-    BuiltKernel built = builds.take(order[i]);
-    run_trial(state, batch, trial, built);
-    if (!trial.stored) return;
-    observe(batch, trial);
-    if (others_.look(database_, state, trial.record, machine_error_)) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i) + 1, order.end());
+    BuiltTrial made = batch.builds->take(order[i]);
+    profile_.lower += made.times.lower_seconds;
+    profile_.compile += made.times.compile_seconds;
+    run_trial(state, batch, trial, made);
   }
 }
 
-// ---- the task's compilers, worker and incumbent
+// ---- the task's worker and incumbent
 
 // Records name it by its hash. Not where the space is built: that is another thread, and a database belongs to one.
 bool BatchRunner::store_workload(TaskState& state) {
@@ -93,7 +88,6 @@ bool BatchRunner::store_workload(TaskState& state) {
 
 bool BatchRunner::start_worker_task(TaskState& state) {
   const TuneTask& task = *state.task;
-  if (!compilers_for(task.target)) return false;
   if (state.worker_task >= 0) {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const OpenTask& open) { return open.state == &state; });
     std::rotate(found, found + 1, open_.end());
@@ -101,13 +95,18 @@ bool BatchRunner::start_worker_task(TaskState& state) {
   }
   double bytes = memory_of(task.program.program, task.target).host;
   close_until_there_is_room(bytes);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
+  if (!compiler) {
+    task_problem_ = to_string(compiler.rejected());
+    return false;
+  }
   double begin = seconds_now();
-  TaskStart start = begin_judged_task(*measurer_, task.program.program, task.target, compilers_[0], options_.seed, how_.must_stop);
+  TaskStart start = begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop);
   profile_.reference += seconds_now() - begin;
   if (start.task < 0 && !start.was_stopped) task_problem_ = start.error;
   state.worker_task = start.task;
   if (start.task >= 0) open_.push_back({&state, bytes});
-  return start.task >= 0 && restore_incumbent(state);
+  return start.task >= 0 && restore_incumbent(state, *compiler);
 }
 
 void BatchRunner::close(TaskState& state) {
@@ -126,75 +125,100 @@ void BatchRunner::close_until_there_is_room(double bytes) {
   }
 }
 
-bool BatchRunner::compilers_for(const Target& target) {
-  if (!compilers_.empty() && compiler_target_ == target) return true;
-  compilers_.clear();
-  for (int i = 0; i < std::max(1, how_.threads); ++i) {
-    Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(target));
-    if (!made) {
-      task_problem_ = to_string(made.rejected());
-      compilers_.clear();
-      return false;
-    }
-    compilers_.push_back(std::move(*made));
-  }
-  compiler_target_ = target;
-  return true;
-}
-
 // After a resume the incumbent is compiled again from its record.
-bool BatchRunner::restore_incumbent(TaskState& state) {
+bool BatchRunner::restore_incumbent(TaskState& state, LlvmCompiler& compiler) {
   if (!state.incumbent.code.empty()) return true;
   std::vector<Candidate> best = state.elites(1);
   if (best.empty()) return true;
   CandidateBuilder builder(state.space);
   Result<Program> program = builder.build(best[0], nullptr);
   if (!program) return true;
-  BuiltKernel built = loadable(build_kernel(*program, state.task->target, compilers_[0]), state.task->target);
+  BuiltKernel built = loadable(build_kernel(*program, state.task->target, compiler), state.task->target);
   if (built.kernel) state.incumbent = std::move(*built.kernel);
   return true;
 }
 
 // ---- building
 
-BuiltKernel BatchRunner::build(const TaskState& state, const Trial& trial, LlvmCompiler& compiler, BuildTimes& times) {
-  BuiltKernel built;
+namespace {
+
+BuiltTrial build_trial(const TaskState& state, const Trial& trial, LlvmCompiler& compiler) {
+  BuiltTrial made;
+  const Target& target = state.task->target;
   if (trial.is_baseline) {
-    built = build_kernel(state.space.base, state.task->target, compiler, &times);
+    made.built = build_kernel(state.space.base, target, compiler, &made.times);
   } else {
+    Result<Trace> trace = full_trace(state.space, trial.candidate);
+    TW_CHECK(trace, "a candidate that was built has no trace");
+    made.trace = trace->print(0);
     CandidateBuilder builder(state.space);
     Candidate copy = trial.candidate;
     Result<Program> program = builder.build(copy, nullptr);
     TW_CHECK(program, "a candidate that was built cannot be built again");
-    built = build_kernel(*program, state.task->target, compiler, &times);
+    made.built = build_kernel(*program, target, compiler, &made.times);
   }
   double begin = seconds_now();
-  built = loadable(std::move(built), state.task->target);
-  times.compile_seconds += seconds_now() - begin;
-  return built;
+  made.built = loadable(std::move(made.built), target);
+  made.times.compile_seconds += seconds_now() - begin;
+  return made;
 }
 
-void BatchRunner::note(const BuildTimes& times) {
-  profile_.lower += times.lower_seconds;
-  profile_.compile += times.compile_seconds;
+}  // namespace
+
+// Trials stay where they are when their batch is moved.
+void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
+  auto compilers = std::make_shared<std::vector<std::optional<LlvmCompiler>>>(static_cast<std::size_t>(std::max(1, how_.threads)));
+  auto build = [&state, trials = batch.trials.data(), compilers](std::size_t item, int thread) {
+    std::optional<LlvmCompiler>& compiler = (*compilers)[static_cast<std::size_t>(thread)];
+    if (!compiler) {
+      Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(state.task->target));
+      if (!made) return BuiltTrial{{{}, to_string(made.rejected())}, {}, {}};
+      compiler.emplace(std::move(*made));
+    }
+    return build_trial(state, trials[item], *compiler);
+  };
+  last_builds_ = std::make_shared<BuildsAhead<BuiltTrial>>(batch.trials.size(), how_.threads, std::move(build), last_builds_);
+  batch.builds = last_builds_;
 }
 
 // ---- measuring and storing
 
-void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built) {
-  fill_record(state, batch.generation, trial);
+void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltTrial& made) {
+  BuiltKernel& built = made.built;
   Record& record = trial.record;
-  if (built.kernel && is_same_code(state, *built.kernel, record)) return store(trial);
+  fill_record(state, batch.generation, trial);
+  record.trace = std::move(made.trace);
+  if (built.kernel) record.object = to_hex(object_hash(*built.kernel));
+  bool is_code_of_last = measured_ && !record.object.empty() && measured_->record.object == record.object;
+  if (is_code_of_last || !built.kernel || !how_.beside_the_search) store_measured(state, batch);
+  if (built.kernel && is_same_code(state, *built.kernel, record)) {
+    store_measured(state, batch);
+    store(trial);
+    return;
+  }
   MeasureResult measured{.status = MeasureStatus::BuildError, .message = built.problem};
-  if (built.kernel && !measure(state, *built.kernel, trial.is_baseline, measured)) return;
+  if (built.kernel) {
+    measurer_->do_meanwhile([&] { store_measured(state, batch); });
+    if (!measure(state, *built.kernel, trial.is_baseline, measured)) return;
+  }
   set_result(record, measured);
-  store(trial);
-  if (trial.stored) note_object(state, record);
+  measured_ = &trial;
   // The untuned program is no incumbent: timing candidates in turn with it would take its time, not theirs.
-  if (record.ok() && trial.stored && !trial.is_baseline && record.seconds < best_so_far(state)) {
+  if (record.ok() && !trial.is_baseline && record.seconds < best_so_far(state)) {
     best_in_batch_ = record.seconds;
     state.incumbent = std::move(*built.kernel);
   }
+}
+
+// Stores the trial that was measured last.
+void BatchRunner::store_measured(TaskState& state, const Batch& batch) {
+  Trial* trial = std::exchange(measured_, nullptr);
+  if (!trial) return;
+  store(*trial);
+  if (!trial->stored) return;
+  note_object(state, trial->record);
+  observe(batch, *trial);
+  is_order_turned_ |= others_.look(database_, state, trial->record, machine_error_);
 }
 
 // False: it was stopped, or it cannot be measured any more, and machine_error_ says why.
@@ -277,10 +301,6 @@ void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& tri
   record.program = to_hex(trial.candidate.program);
   record.version = TW_VERSION;
   record.host = state.host;
-  if (trial.is_baseline) return;
-  Result<Trace> trace = full_trace(state.space, trial.candidate);
-  TW_CHECK(trace, "a candidate that was built has no trace");
-  record.trace = trace->print(0);
 }
 
 void BatchRunner::store(Trial& trial) {

@@ -24,15 +24,23 @@ struct Trial {
   Record record;
 };
 
+// What is made of a trial before it is measured.
+struct BuiltTrial {
+  BuiltKernel built;
+  BuildTimes times;
+  std::string trace;  // the whole one, as text
+};
+
 struct Batch {
   int task = -1;
   i64 generation = 0;
   std::vector<Trial> trials;
+  std::shared_ptr<BuildsAhead<BuiltTrial>> builds;  // begun by BatchRunner::begin_builds; ends before its task's space does
 };
 
 // How a run measures, beside its TuneOptions.
 struct BatchOptions {
-  bool beside_the_search = false;  // kernels are compiled while others are measured; false where measuring needs all cores: before, then
+  bool beside_the_search = false;  // kernels are compiled, and trials stored, while others are measured; false where measuring needs all cores
   int threads = 1;                 // that compile
   std::function<bool()> must_stop; // asked before each trial
 };
@@ -43,6 +51,10 @@ class BatchRunner {
   BatchRunner(const TuneOptions& options, BatchOptions how, Database& database, Measurer* measurer, TuneObserver& observer,
               TuneProfile& profile)
       : options_(options), how_(std::move(how)), database_(database), measurer_(measurer), observer_(observer), profile_(profile) {}
+
+  // Begins to compile a batch, behind the batch before it. It may do so while that one is measured: on the thread that searches. Where kernels are not
+  // compiled beside the search, run() does it.
+  void begin_builds(Batch& batch, const TaskState& state);
 
   // Each trial that could be tried is `stored` afterwards, its record filled in. Touches the batch and, of `state`, the handle of its
   // worker, its incumbent and the object code it knows. `progress` is that of all tasks, for the observer.
@@ -62,21 +74,19 @@ class BatchRunner {
  private:
   bool store_workload(TaskState& state);
   bool start_worker_task(TaskState& state);
-  bool compilers_for(const Target& target);
   void close_until_there_is_room(double bytes);
-  bool restore_incumbent(TaskState& state);
-  void measure_all(Batch& batch, TaskState& state, BuildsAhead<BuiltKernel>& builds);
-  BuiltKernel build(const TaskState& state, const Trial& trial, LlvmCompiler& compiler, BuildTimes& times);
-  void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltKernel& built);
+  bool restore_incumbent(TaskState& state, LlvmCompiler& compiler);
+  void measure_all(Batch& batch, TaskState& state);
+  void run_trial(TaskState& state, const Batch& batch, Trial& trial, BuiltTrial& made);
   bool measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured);
   bool may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const;
   void confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured);
   MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options);
   void replay_measurement(TaskState& state, const Batch& batch, Trial& trial);
   void fill_record(const TaskState& state, i64 generation, Trial& trial);
+  void store_measured(TaskState& state, const Batch& batch);
   void store(Trial& trial);
   void observe(const Batch& batch, const Trial& trial);
-  void note(const BuildTimes& times);
   double best_so_far(const TaskState& state) const;
 
   const TuneOptions& options_;
@@ -85,8 +95,7 @@ class BatchRunner {
   Measurer* measurer_;
   TuneObserver& observer_;
   TuneProfile& profile_;
-  std::vector<LlvmCompiler> compilers_;  // one for each thread
-  Target compiler_target_;
+  std::shared_ptr<BuildsAhead<BuiltTrial>> last_builds_;
   struct OpenTask {
     TaskState* state;
     double bytes;
@@ -95,6 +104,8 @@ class BatchRunner {
   OtherTuners others_;
   std::vector<TaskProgress> progress_;
   double best_in_batch_ = 0;  // seconds; 0 = none
+  Trial* measured_ = nullptr;  // but not stored: that is done while the next one is measured
+  bool is_order_turned_ = false;  // of what is left of the batch: another tuner proposes the same
   std::string task_problem_, machine_error_;
 };
 

@@ -1,10 +1,11 @@
 // BuildsAhead: a few threads do pieces of work in order, while the caller takes the results in any order. Where no thread can be started, the
-// caller does a piece of work when it asks for it. Used for the kernels of a batch.
+// caller does a piece of work when it asks for it. Used for the kernels of a batch; those of the next batch come behind them.
 #pragma once
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -17,8 +18,10 @@ namespace tw {
 template <class T>
 class BuildsAhead {
  public:
-  // build(item, thread) with thread < threads; calls with the same thread come one after the other.
-  BuildsAhead(std::size_t count, int threads, std::function<T(std::size_t, int)> build) : build_(std::move(build)), results_(count) {
+  // build(item, thread) with thread < threads; calls with the same thread come one after the other. Begins when `before`, if there is one, has done
+  // its work or was ended.
+  BuildsAhead(std::size_t count, int threads, std::function<T(std::size_t, int)> build, std::shared_ptr<BuildsAhead> before = {})
+      : build_(std::move(build)), before_(std::move(before)), results_(count) {
     try {
       for (int thread = 0; thread < threads && static_cast<std::size_t>(thread) < count; ++thread) {
         threads_.emplace_back([this, thread] { work(thread); });
@@ -26,12 +29,21 @@ class BuildsAhead {
     } catch (const std::system_error&) {  // no more threads: those that are there do it
     }
   }
-  // Waits for what has begun; the rest is left undone.
-  ~BuildsAhead() {
-    stopped_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~BuildsAhead() { end(); }
   BuildsAhead(const BuildsAhead&) = delete;
+
+  // Waits for what has begun; the rest is left undone, and nothing can be taken any more.
+  void end() {
+    {
+      std::lock_guard lock(mutex_);
+      stopped_ = true;
+      changed_.notify_all();
+    }
+    if (before_) before_->wake();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    before_.reset();
+  }
 
   // Waits until all are done, or until `stop` says true.
   void finish(const std::function<bool()>& stop) {
@@ -48,7 +60,19 @@ class BuildsAhead {
   }
 
  private:
+  void wake() {
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+
+  // Until all is done, or it or the one that waits was ended.
+  void wait_until_done(const std::atomic<bool>& is_waiting_ended) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ == results_.size() || stopped_ || is_waiting_ended; });
+  }
+
   void work(int thread) {
+    if (before_) before_->wait_until_done(stopped_);
     for (std::size_t item = next_++; item < results_.size() && !stopped_; item = next_++) {
       T result = build_(item, thread);
       std::lock_guard lock(mutex_);
@@ -59,6 +83,7 @@ class BuildsAhead {
   }
 
   std::function<T(std::size_t, int)> build_;
+  std::shared_ptr<BuildsAhead> before_;
   std::vector<std::optional<T>> results_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -56,11 +56,13 @@ class Tuner {
         if (!finished()) train();
         continue;
       }
-      Batch next = search();
+      next_ = search();
+      bool is_found = !next_.trials.empty() && !must_stop();
+      if (is_found && overlapped_ && !options_.replay_measurements) runner_->begin_builds(next_, states_[next_.task]);
       if (measured.valid()) finish(measured, measuring);
-      if (next.trials.empty() || must_stop()) continue;  // the last batch of the last task is still to be measured
-      if (has_ended(static_cast<std::size_t>(next.task))) continue;  // while this batch was searched
-      measuring = std::move(next);
+      if (!is_found || must_stop()) continue;  // the last batch of the last task is still to be measured
+      if (has_ended(static_cast<std::size_t>(next_.task))) continue;  // while this batch was searched
+      measuring = std::exchange(next_, {});
       in_flight_ = history_[measuring.task].in_flight = true;
       measured = start_beside(overlapped_, [this, &measuring, shown = progress()] { runner_->run(measuring, states_[measuring.task], shown); });
       if (overlapped_) train();
@@ -156,6 +158,11 @@ class Tuner {
     history_[i].alive = false;
     states_[i].progress.done = true;
     states_[i].progress.ended = why;
+    close(i);
+  }
+
+  void close(std::size_t i) {
+    if (next_.builds && next_.task == static_cast<int>(i)) next_.builds->end();  // they are made of its space
     close_space(states_[i]);
     ended_.push_back(i);
   }
@@ -198,8 +205,7 @@ class Tuner {
     history_[i].alive = false;
     states_[i].progress.problem = why;
     states_[i].progress.ended = Ended::Problem;
-    close_space(states_[i]);
-    ended_.push_back(i);
+    close(i);
     observer_.on_message(cat(tasks_[i].name, ": ", why));
   }
 
@@ -421,6 +427,7 @@ class Tuner {
   int measuring_task_ = -1;
   bool in_flight_ = false;
   i64 measuring_ = 0;                 // trials of the batch in flight
+  Batch next_;                        // searched, and being compiled, while another one is measured
   std::vector<int> last_searched_;    // tasks, the latest last
   std::vector<std::size_t> ended_;    // that the worker still has, maybe
   std::set<std::string> rules_said_;
