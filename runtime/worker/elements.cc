@@ -120,6 +120,34 @@ bool is_right(double actual, double expected, double allowed) {
   return std::isfinite(allowed) ? std::fabs(actual - expected) <= allowed : std::isfinite(actual);
 }
 
+// Sums and maxima over a block.
+struct BlockSums {
+  double errors = 0, variances = 0;  // sum of squares, sum
+  double largest = 0;                // error
+  int unusual = 0;
+};
+
+// NaN and infinities are unusual, too, and are looked at one by one.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose functions may not run where clones are chosen
+[[gnu::target_clones("avx512f", "avx2", "default")]]
+#endif
+BlockSums compare_block(Block& block, Tolerance tolerance, const double* variances) {
+  double errors = 0, variance_sum = 0, largest = 0;
+  int unusual = 0;
+#pragma omp simd reduction(+ : errors, variance_sum) reduction(max : largest) reduction(| : unusual)
+  for (i64 i = 0; i < block.count; ++i) {
+    double expected = std::fabs(block.expected[i]), error = std::fabs(block.actual[i] - block.expected[i]);
+    double allowed = tolerance.absolute + tolerance.relative * expected + kDeviations * std::sqrt(variances[i]);
+    block.allowed[i] = allowed;
+    bool is_usual = error <= allowed && allowed <= std::numeric_limits<double>::max() && expected <= std::numeric_limits<double>::max();
+    unusual |= !is_usual;
+    errors += is_usual ? error * error : 0;
+    variance_sum += is_usual ? variances[i] : 0;
+    largest = error > largest ? error : largest;
+  }
+  return {errors, variance_sum, largest, unusual};
+}
+
 // The slow look at a block in which something is out of the ordinary.
 void inspect(const Block& block, i64 begin, Comparison& out) {
   for (i64 i = 0; i < block.count; ++i) {
@@ -190,29 +218,18 @@ Comparison compare(const Elements& actual, const Elements& expected, Tolerance t
   Comparison out;
   Block block;
   double errors = 0, variance_sum = 0;  // of squares
+  constexpr double kNone[kBlock] = {};
   for (i64 begin = 0; begin < actual.count; begin += kBlock) {
     i64 count = block.count = std::min(kBlock, actual.count - begin);
     kRows[static_cast<int>(actual.type)].read(actual.data, begin, count, block.actual);
     kRows[static_cast<int>(expected.type)].read(expected.data, begin, count, block.expected);
-    // NaN and infinities fail this test too and are looked at one by one.
-    double largest = 0;
-    int unusual = 0;
-    for (i64 i = 0; i < count; ++i) {
-      double error = std::fabs(block.actual[i] - block.expected[i]);
-      double variance = variances ? variances[begin + i] : 0;
-      double allowed = tolerance.absolute + tolerance.relative * std::fabs(block.expected[i]) + kDeviations * std::sqrt(variance);
-      block.allowed[i] = allowed;
-      bool is_usual = error <= allowed && allowed <= std::numeric_limits<double>::max() &&
-                      std::fabs(block.expected[i]) <= std::numeric_limits<double>::max();
-      unusual |= !is_usual;
-      errors += is_usual ? error * error : 0;
-      variance_sum += is_usual ? variance : 0;
-      largest = error > largest ? error : largest;
-    }
-    if (unusual)
+    BlockSums sums = compare_block(block, tolerance, variances ? variances + begin : kNone);
+    errors += sums.errors;
+    variance_sum += sums.variances;
+    if (sums.unusual)
       inspect(block, begin, out);
     else
-      out.max_error = std::max(out.max_error, largest);
+      out.max_error = std::max(out.max_error, sums.largest);
   }
   if (variances && variance_sum > 0) {
     out.distance = std::sqrt(errors / variance_sum);

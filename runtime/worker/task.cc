@@ -175,6 +175,8 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailu
     set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype),
                                   std::move(data), {}};
   }
+  // Those of the reference are wide, and each measurement would poison them.
+  std::erase_if(layouts_[layout].buffers, [](const auto& buffer) { return buffer->use() == Use::Written; });
   return true;
 }
 

@@ -43,7 +43,7 @@ class Task {
   int set_in(int layout) const { return layouts_[layout].set; }
   void poison_outputs(int layout, u8 byte);
 
-  // Keeps the outputs that the reference has left in the layout as those of the set that it holds.
+  // Keeps the outputs that the reference has left in the layout as those of the set that it holds, and frees their buffers.
   bool keep_reference(int layout, const KernelManifest& reference, TaskFailure& failure);
   // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence;
   // raises max_error. Where there is a sample, all other elements are only looked at for what no kernel computes: `poison`, the byte that outputs were

@@ -225,7 +225,7 @@ void BatchRunner::store_measured(TaskState& state, const Batch& batch) {
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                         .least_flops = state.least_flops, .pairs = 6, .max_pairs = 10, .budget_seconds = 0.04};
+                         .least_flops = state.least_flops, .pairs = 5, .max_pairs = 8, .budget_seconds = 0.04};
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
@@ -237,7 +237,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   if (is_baseline) {  // may take seconds a call: one says enough
     options.incumbent = nullptr;
     options.timeout_seconds = std::max(options.timeout_seconds, is_device(state.task->target) ? 6.0 : 30.0);
-    options.single_call_seconds = 0.25;
+    options.single_call_seconds = 0.02;
     options.first_pairs = options.pairs = options.max_pairs = 1;
   }
   measured = measure_kernel(state, kernel, options);

@@ -136,13 +136,14 @@ TEST_F(MeasurerTest, AFasterOneIsTimedAgain) {
   MeasureOptions options;
   options.incumbent = &incumbent;
   options.pairs = options.max_pairs = 3;
-  options.confirmation = {.below = 0.998, .pairs = 20, .max_pairs = 20};
-  MeasureResult faster = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
-  EXPECT_TRUE(is_measured(faster)) << show(faster);
-  EXPECT_LT(faster.ratio, 0.7) << show(faster);
-  MeasureResult slower = measurer_->measure(task, matmul_kernel("honest", "matmul_slow"), options);
-  EXPECT_TRUE(is_measured(slower)) << show(slower);
-  EXPECT_LT(slower.parts.timing, faster.parts.timing) << "23 pairs, of which the candidate's are short, against 3";
+  MeasureResult once = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  options.confirmation = {.below = 0.998, .pairs = 40, .max_pairs = 40};
+  MeasureResult twice = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  for (const MeasureResult& faster : {once, twice}) {
+    EXPECT_TRUE(is_measured(faster)) << show(faster);
+    EXPECT_LT(faster.ratio, 0.7) << show(faster);
+  }
+  EXPECT_LT(once.parts.timing, twice.parts.timing) << "3 pairs, and 43";
 }
 
 // The second kernel gets the buffers of the first, without what is in them.
