@@ -78,7 +78,7 @@ Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
   return status;
 }
 
-Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows) {
+Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows, const KnownCandidates* known) {
   Laps laps;
   State& state = replay_.state();
   const Sketch& sketch = sketch_of(candidate);
@@ -92,6 +92,11 @@ Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float
   laps.lap(seconds_.postprocess);
   candidate.program = normalized_hash(state.program());
   laps.lap(seconds_.hash);
+  const double* draft = known ? known->draft(candidate.program) : nullptr;
+  if (draft && (!rows || known->features(candidate.program))) {
+    candidate.draft = *draft;
+    return state.program();
+  }
   if (rows) {
     extractor_.extract(state.program(), *rows);
     candidate.draft = extractor_.draft_seconds();

@@ -7,6 +7,7 @@
 #include "costmodel/features.h"
 #include "costmodel/gpu_draft.h"
 #include "sampler/draw/prefix_replay.h"
+#include "sampler/search/known.h"
 #include "sampler/search/space.h"
 
 namespace tw {
@@ -60,8 +61,8 @@ class CandidateBuilder {
   // sketch with the same first decisions.
   Status decide(Candidate& candidate, Rng* rng);
   // Goes on where decide() stopped: replays the rest, postprocesses, and sets program and draft.
-  // rows: receives the features, if not null. The program lives until the next candidate.
-  Result<Program> finish(Candidate& candidate, std::vector<float>* rows = nullptr);
+  // rows: receives the features, if not null and if `known` has not the program's. The program lives until the next candidate.
+  Result<Program> finish(Candidate& candidate, std::vector<float>* rows = nullptr, const KnownCandidates* known = nullptr);
   // Both.
   Result<Program> build(Candidate& candidate, Rng* rng, std::vector<float>* rows = nullptr);
   const BuildSeconds& seconds() const { return seconds_; }

@@ -169,7 +169,7 @@ class Evolution {
     if (look_up(proposal)) return;
     proposal.fate = Proposal::Fate::Rejected;
     if (!builder.decide(proposal.candidate, &proposal.rng) || look_up(proposal)) return;
-    if (builder.finish(proposal.candidate, model_ ? &proposal.rows : nullptr)) proposal.fate = Proposal::Fate::Built;
+    if (builder.finish(proposal.candidate, model_ ? &proposal.rows : nullptr, &known_)) proposal.fate = Proposal::Fate::Built;
   }
 
   bool look_up(Proposal& proposal) const {
@@ -187,9 +187,9 @@ class Evolution {
     if (proposal.fate == Proposal::Fate::Rejected) return ++stats_.rejected, false;
     if (proposal.fate == Proposal::Fate::Built) {
       known_.add(decision_key(candidate), {candidate.program, candidate.draft});
-      if (model_) known_.keep_features(candidate.program, std::move(proposal.rows));
+      if (!proposal.rows.empty()) known_.keep_features(candidate.program, std::move(proposal.rows));
     }
-    bool is_new = known_.add_program(candidate.program);
+    bool is_new = known_.add_program(candidate.program, candidate.draft);
     ++(is_new ? stats_.candidates : stats_.repeats);
     return round_.insert(candidate.program).second;
   }

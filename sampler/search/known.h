@@ -34,11 +34,18 @@ class KnownCandidates {
   void add(u64 decisions, const Built& built) {
     if (latest_.built.emplace(decisions, built).second) grow(kBuiltBytes);
   }
-  // True if no such program is remembered.
-  bool add_program(const Hash128& program) {
-    if (earlier_.programs.count(program) > 0 || !latest_.programs.insert(program).second) return false;
+  // True if no such program is remembered. `draft`: its time by the draft model.
+  bool add_program(const Hash128& program, double draft) {
+    if (earlier_.drafts.count(program) > 0 || !latest_.drafts.emplace(program, draft).second) return false;
     grow(kProgramBytes);
     return true;
+  }
+  // Null if the program is not remembered.
+  const double* draft(const Hash128& program) const {
+    for (const Half* half : {&latest_, &earlier_}) {
+      if (auto at = half->drafts.find(program); at != half->drafts.end()) return &at->second;
+    }
+    return nullptr;
   }
 
   // Features of a program, or null if they were not kept. Valid until something is added.
@@ -60,12 +67,12 @@ class KnownCandidates {
  private:
   struct Half {
     std::unordered_map<u64, Built> built;
-    HashSet programs;
+    std::unordered_map<Hash128, double, HashOfHash> drafts;  // of programs
     std::unordered_map<Hash128, std::vector<float>, HashOfHash> features;
     std::size_t bytes = 0;
   };
   // About how many bytes an entry takes, with its place in the table.
-  static constexpr std::size_t kBuiltBytes = 64, kProgramBytes = 48, kRowsBytes = 96;
+  static constexpr std::size_t kBuiltBytes = 64, kProgramBytes = 56, kRowsBytes = 96;
 
   void grow(std::size_t bytes) {
     latest_.bytes += bytes;

@@ -80,7 +80,7 @@ TEST(KnownCandidates, ForgetsWhatLiesFarBackAndKeepsWhatWasAddedLately) {
   constexpr u64 count = 100000;
   for (u64 i = 1; i <= count; ++i) {
     known.add(i, {hash_bytes(cat(i)), 1});
-    EXPECT_TRUE(known.add_program(hash_bytes(cat(i))));
+    EXPECT_TRUE(known.add_program(hash_bytes(cat(i)), i));
     known.keep_features(hash_bytes(cat(i)), std::vector<float>(64, static_cast<float>(i)));
     ASSERT_LE(known.bytes(), known.room) << i;
   }
@@ -88,7 +88,8 @@ TEST(KnownCandidates, ForgetsWhatLiesFarBackAndKeepsWhatWasAddedLately) {
     ASSERT_TRUE(known.find(i)) << i;
     ASSERT_TRUE(known.features(hash_bytes(cat(i)))) << i;
     EXPECT_EQ((*known.features(hash_bytes(cat(i))))[0], static_cast<float>(i));
-    EXPECT_FALSE(known.add_program(hash_bytes(cat(i))));
+    EXPECT_FALSE(known.add_program(hash_bytes(cat(i)), 0));
+    EXPECT_EQ(*known.draft(hash_bytes(cat(i))), i);
   }
   EXPECT_FALSE(known.find(1));
   known.forget();
