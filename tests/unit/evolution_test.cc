@@ -39,6 +39,30 @@ class Evolve : public testing::Test {
   }();
 };
 
+// A program that other decisions gave before is not scored again, and gets the same draft.
+TEST_F(Evolve, AKnownProgramIsNotScoredAgain) {
+  KnownCandidates known;
+  CandidateBuilder first(space_), again(space_);
+  Rng rng(5);
+  int programs = 0;
+  for (int i = 0; i < 200; ++i) {
+    Candidate candidate;
+    ASSERT_TRUE(first.draw(i % static_cast<int>(space_.space.sketches.size()), candidate, rng));
+    std::vector<float> rows, more;
+    if (!first.build(candidate, &rng, &rows)) continue;
+    Candidate copy = candidate;
+    copy.draft = 0;
+    if (known.add_program(candidate.program, candidate.draft)) ++programs;
+    known.keep_features(candidate.program, rows);
+    ASSERT_TRUE(again.decide(copy, nullptr));
+    ASSERT_TRUE(again.finish(copy, &more, &known));
+    EXPECT_EQ(copy.draft, candidate.draft);
+    EXPECT_TRUE(more.empty());
+  }
+  EXPECT_GT(programs, 50);
+  EXPECT_EQ(again.seconds().features, 0);
+}
+
 // What a model thinks of a sketch that it has seen nothing of is a guess: no such sketch takes a whole batch.
 TEST_F(Evolve, SketchesWithoutMeasurementsShareABatch) {
   ASSERT_GE(space_.space.sketches.size(), 4u);
