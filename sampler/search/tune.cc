@@ -387,7 +387,7 @@ class Tuner {
     // A few percent of new candidates change little.
     i64 candidates = 0;
     for (const TaskState& state : states_) candidates += static_cast<i64>(state.sample.size());
-    if (trained_on_ > 0 && learned_ - trained_on_ < candidates * 3 / 100) return;
+    if (trained_on_ > 0 && learned_ - trained_on_ < candidates / 20) return;
     double begin = seconds_now();
     Dataset data = dataset();
     result_.most_learned = std::max(result_.most_learned, static_cast<i64>(data.size()));
