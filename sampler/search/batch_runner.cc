@@ -9,6 +9,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
+#include "runtime/machine_memory.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_memory.h"
 
@@ -102,7 +103,12 @@ bool BatchRunner::start_worker_task(TaskState& state) {
   double bytes = memory_of(task.program.program, task.target).host;
   close_until_there_is_room(bytes);
   double begin = seconds_now();
-  TaskStart start = begin_judged_task(*measurer_, task.program.program, task.target, compilers_[0], options_.seed, how_.must_stop);
+  auto start_now = [&] { return begin_judged_task(*measurer_, task.program.program, task.target, compilers_[0], options_.seed, how_.must_stop); };
+  TaskStart start = start_now();
+  if (start.status == MeasureStatus::OutOfMemory && !open_.empty()) {  // the worker has less than the machine
+    while (!open_.empty()) close(*open_[0].state);
+    start = start_now();
+  }
   profile_.reference += seconds_now() - begin;
   if (start.task < 0 && !start.was_stopped) task_problem_ = start.error;
   state.worker_task = start.task;
@@ -117,11 +123,14 @@ void BatchRunner::close(TaskState& state) {
   std::erase_if(open_, [&](const OpenTask& open) { return open.state == &state; });
 }
 
-// Closes tasks, the least recently measured first. A closed task is begun again with its next batch.
+// Closes tasks, the least recently measured first, until another has room within the limit and in the machine. A closed task is begun again with its next batch.
 void BatchRunner::close_until_there_is_room(double bytes) {
-  for (const OpenTask& open : open_) bytes += open.bytes;
-  while (bytes > static_cast<double>(options_.limits.open_bytes) && !open_.empty()) {
-    bytes -= open_[0].bytes;
+  double taken = 0;
+  for (const OpenTask& open : open_) taken += open.bytes;
+  i64 free = options_.limits.free_bytes ? options_.limits.free_bytes() : free_memory_bytes();
+  double room = std::min(static_cast<double>(options_.limits.open_bytes), taken + static_cast<double>(free));
+  while (taken + bytes > room && !open_.empty()) {
+    taken -= open_[0].bytes;
     close(*open_[0].state);
   }
 }
