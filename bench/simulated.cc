@@ -70,6 +70,7 @@ std::string store_records_of(Database& database, const TuneTask& task, const rul
 
 TaskStart SimulatedMeasurer::begin_task(const Kernel&, Tolerance, u64) {
   TaskStart start;
+  if (open_.size() >= room) return {.status = MeasureStatus::OutOfMemory, .error = "there is no memory"};
   start.task = static_cast<int>(begun_++);
   start.status = MeasureStatus::Ok;
   open_.insert(start.task);

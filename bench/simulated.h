@@ -1,6 +1,7 @@
 // A search that measures nothing: tasks, a measurer that computes a time from a kernel's code, and databases of many records. It shows how much memory
 // a run takes and how much work a round is. Used by search_scale, search_profile and search_scale_test.
 #pragma once
+#include <cstdint>
 #include <set>
 
 #include "runtime/database.h"
@@ -16,6 +17,8 @@ class SimulatedMeasurer : public Measurer {
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override;
   void end_task(int task) override;
   MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override;
+
+  std::size_t room = SIZE_MAX;  // tasks that may be open at once: of more it says that there is no memory
 
   i64 measured() const { return measured_; }
   i64 begun() const { return begun_; }                 // tasks, those that were begun again included

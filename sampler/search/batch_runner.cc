@@ -9,6 +9,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
+#include "runtime/machine_memory.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_memory.h"
 
@@ -101,7 +102,12 @@ bool BatchRunner::start_worker_task(TaskState& state) {
     return false;
   }
   double begin = seconds_now();
-  TaskStart start = begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop);
+  auto start_now = [&] { return begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop); };
+  TaskStart start = start_now();
+  if (start.status == MeasureStatus::OutOfMemory && !open_.empty()) {  // the worker has less than the machine
+    while (!open_.empty()) close(*open_[0].state);
+    start = start_now();
+  }
   profile_.reference += seconds_now() - begin;
   if (start.task < 0 && !start.was_stopped) task_problem_ = start.error;
   state.worker_task = start.task;
@@ -116,11 +122,14 @@ void BatchRunner::close(TaskState& state) {
   std::erase_if(open_, [&](const OpenTask& open) { return open.state == &state; });
 }
 
-// Closes tasks, the least recently measured first. A closed task is begun again with its next batch.
+// Closes tasks, the least recently measured first, until another has room within the limit and in the machine. A closed task is begun again with its next batch.
 void BatchRunner::close_until_there_is_room(double bytes) {
-  for (const OpenTask& open : open_) bytes += open.bytes;
-  while (bytes > static_cast<double>(options_.limits.open_bytes) && !open_.empty()) {
-    bytes -= open_[0].bytes;
+  double taken = 0;
+  for (const OpenTask& open : open_) taken += open.bytes;
+  i64 free = options_.limits.free_bytes ? options_.limits.free_bytes() : free_memory_bytes();
+  double room = std::min(static_cast<double>(options_.limits.open_bytes), taken + static_cast<double>(free));
+  while (taken + bytes > room && !open_.empty()) {
+    taken -= open_[0].bytes;
     close(*open_[0].state);
   }
 }

@@ -14,6 +14,7 @@
 #include "dsl/base/text.h"
 #include "runtime/worker/elements.h"
 #include "sampler/search/parallel_for.h"
+#include "sampler/search/sample_cost.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -22,7 +23,9 @@ namespace {
 constexpr double kSeconds = 1.5;              // of all cores, for each output and set of data
 constexpr i64 kFewest = 256, kMost = 4096, kFewestRows = 8;
 constexpr i64 kSteps = 1'000'000'000;         // of a row; some 10 s
+constexpr i64 kMostColumns = kFewest / kFewestRows;
 constexpr i64 kNearEnd = 16;
+constexpr double kKeptBytes = 64;             // of an element that ElementValues remembers
 
 // The caller may have left a core to the worker, which waits for us now.
 const cpu_set_t cores_at_start = cpus_of_thread();
@@ -35,6 +38,7 @@ class Sampler {
   }
 
   std::optional<SampledReference> run() {
+    if (!memory_of_sample(program_)) return std::nullopt;
     SampledReference out;
     for (const Param& param : program_.params) {
       const Buffer* buffer = param.buffer;
@@ -132,6 +136,12 @@ class Sampler {
 };
 
 }  // namespace
+
+std::optional<double> memory_of_sample(const Program& judged) {
+  SampleCost cost = cost_of_sample(judged, kMostColumns);
+  if (cost.steps > static_cast<double>(kSteps)) return std::nullopt;
+  return kKeptBytes * cost.kept * CPU_COUNT(&cores_at_start);
+}
 
 std::optional<SampledReference> sample_reference(const Program& program, u64 seed, const std::function<bool()>& stop) {
   cpu_set_t before = cpus_of_thread();

@@ -1,11 +1,13 @@
 #include "sampler/search/task_memory.h"
 
 #include <cmath>
+#include <set>
 
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "runtime/machine_memory.h"
 #include "runtime/measurer.h"
+#include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -27,6 +29,18 @@ Sizes sizes_of(const Program& program) {
   return out;
 }
 
+// Of the intermediate results that are sums.
+double sums_of(const Program& program) {
+  std::set<const Buffer*> sums;
+  for_each<Block>(program.body, [&](const Block* block) {
+    const Store* init = block->init ? as<Store>(block->init) : nullptr;
+    for (const StoreTarget& target : init ? init->targets : Array<StoreTarget>()) sums.insert(target.buffer);
+  });
+  double bytes = 0;
+  for (const Buffer* local : program.locals) bytes += sums.count(local) > 0 ? bytes_in(local) : 0;
+  return bytes;
+}
+
 std::string gigabytes(double bytes) { return cat(std::round(bytes * 1e-8) / 10, " GB"); }
 
 }  // namespace
@@ -35,13 +49,16 @@ TaskMemory memory_of(const Program& program, const Target& target) {
   Sizes own = sizes_of(program);
   // The inputs of each set, a copy of one set in each layout, and the outputs in each layout.
   double host = kSets * own.inputs + kSets * (own.inputs + own.outputs);
-  if (points_of(program) > kReferencePoints) {
-    host += own.inputs;  // of the search, which computes the sample
+  Arena arena(1 << 18);
+  Program judged = judged_program(arena, program);
+  std::optional<double> sample = points_of(program) > kReferencePoints ? memory_of_sample(judged) : std::nullopt;
+  if (sample) {
+    // The search has inputs of its own, of which it computes the sample. Kernels have sums in each layout; what is element-wise is mostly computed where it is read.
+    host += own.inputs + *sample + kSets * sums_of(program);
   } else {
-    // The reference has outputs in each layout, and its results are kept for each set.
-    Arena arena(1 << 18);
-    Sizes judged = sizes_of(judged_program(arena, program));
-    host += kSets * (2 * judged.outputs + judged.locals);
+    // The reference has outputs and everything between in each layout, and its results are kept for each set.
+    Sizes reference = sizes_of(judged);
+    host += kSets * (2 * reference.outputs + reference.locals);
   }
   return {host, is_device(target) ? own.inputs + own.outputs : 0};
 }

@@ -194,7 +194,7 @@ void name_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.progress.problem = cat("there is no rule set `", options.rules, "`; there are ", join(names, ", "));
 }
 
-void read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop) {
+bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop) {
   auto latest = database.latest_record();
   std::map<std::pair<std::string_view, std::string_view>, std::vector<TaskState*>> of_key;
   for (TaskState& state : states) of_key[{state.workload_key, state.target_key}].push_back(&state);
@@ -215,7 +215,8 @@ void read_records(std::span<TaskState> states, Database& database, const TuneOpt
     }
   };
   // With one task, only its records are read.
-  RecordFilter filter{.stop = stop};
+  bool is_cut = false;
+  RecordFilter filter{.stop = [&] { return is_cut = stop && stop(); }};
   if (of_key.size() == 1) filter.workload = states[0].workload_key, filter.target = states[0].target_key;
   DatabaseStatus read = latest ? database.visit(filter, note) : DatabaseError{latest.error()};
   for (auto& [state, records] : replayed) records.choose(*state);
@@ -225,6 +226,7 @@ void read_records(std::span<TaskState> states, Database& database, const TuneOpt
     if (read && !options.replay_measurements) state.last_record = std::max(state.last_record, *latest);
     if (options.more > 0) state.progress.wanted = state.progress.trials + options.more;
   }
+  return !is_cut;
 }
 
 void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,

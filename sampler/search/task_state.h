@@ -53,8 +53,8 @@ struct TaskState {
 // cannot be tuned, and end early once `stop` is true.
 // 1. What is known without building anything. Asks for `host` if it is empty. At most so many measured candidates are remembered.
 void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits = {});
-// 2. The records of all tasks, in one pass over the database.
-void read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop = {});
+// 2. The records of all tasks, in one pass over the database. False if `stop` cut it short.
+bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop = {});
 // 3. The space, and in it the candidates of the records that are remembered. It does not touch the database, which a batch that is measured meanwhile writes to.
 void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,
                 const std::function<bool()>& stop = {});

@@ -89,7 +89,10 @@ class Tuner {
       name_task(states_[i], tasks_[i], library_, options_, {share, share});
       states_[i].known.room = options_.limits.known_bytes;
     }
-    read_records(states_, database_, options_, [this] { return stop_.load(); });  // what is known is said, however little time there is
+    auto must_end = [this] { return stop_ || (is_late() && seconds_now() - begin_ >= options_.limits.reading_seconds); };
+    are_records_read_ = read_records(states_, database_, options_, must_end);
+    if (!are_records_read_ && !stop_)
+      observer_.on_message(cat("the records of earlier runs were not all read within ", options_.seconds, " s: what is said of them is a part"));
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
@@ -219,7 +222,7 @@ class Tuner {
       TaskState& state = states_[i];
       runner_->close(state);
       if (!state.progress.done && state.progress.problem.empty() && trials_left(false) == 0) end_task(i, Ended::TotalTrials);
-      if (state.progress.trials == 0 && state.progress.problem.empty() && is_late())
+      if (state.progress.trials == 0 && state.progress.problem.empty() && is_late() && are_records_read_)
         give_up(i, cat("no trial was done within ", options_.seconds, " s; this task needs a larger `seconds`"));
       if (state.progress.trials > 0 && state.progress.failed == state.progress.trials && state.progress.problem.empty()) {
         std::vector<std::string> kinds;
@@ -411,6 +414,7 @@ class Tuner {
   TuneObserver& observer_;
   const std::atomic<bool>& stop_;
   double begin_;
+  bool are_records_read_ = true;
   bool overlapped_ = false;  // searching while measuring
   EvolutionOptions evolution_;
   EvolutionStats stats_;

@@ -25,13 +25,15 @@ struct TuneTask {
   std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
 };
 
-// Bounds of what a run keeps in memory, so that memory and the time of a round do not grow with its length. Beside these it keeps some hundred bytes of each trial, in
+// Bounds of what a run keeps in memory and reads, so that memory and the time of a round do not grow with its length. Beside these it keeps some hundred bytes of each trial, in
 // order to measure nothing twice.
 struct TuneLimits {
   std::size_t learned = 8192;       // measured candidates that the cost model learns from, of all tasks
   std::size_t learned_of_a_task = 32;  // of each task at least
   std::size_t known_bytes = std::size_t{192} << 20;  // candidates that the search has built, with their features
-  i64 open_bytes = i64{2} << 30;    // data of the tasks that are open in the measurer at once
+  i64 open_bytes = i64{2} << 30;    // data of the tasks that are open in the measurer at once; one alone may have more
+  std::function<i64()> free_bytes;  // of memory, which bounds them, too; empty: of this machine (runtime/machine_memory.h)
+  double reading_seconds = 1;       // for records of earlier runs, however small the budget is: what is known is said
 };
 
 // The least time that any kernel of a task can take on a machine; 0 = not known.

@@ -1,14 +1,17 @@
-// Programs, schedules and trace files in text. What cannot be read is a failure of the test, and empty.
+// Programs, workloads, schedules and trace files in text. What cannot be read is a failure of the test, and empty.
 #pragma once
 #include <string>
 
 #include "dsl/ir/program.h"
 #include "dsl/schedule/trace.h"
+#include "dsl/text/workload.h"
 #include "runtime/trace_file.h"
 
 namespace tw::test {
 
 OwnedProgram parsed(const std::string& text);
+// A workload of a module of text, with these arguments.
+OwnedProgram workload(const std::string& text, const std::string& name, const WorkloadArguments& arguments);
 Trace parsed_schedule(const std::string& text);
 TraceFile parsed_trace_file(const std::string& text);
 

@@ -414,6 +414,25 @@ TEST_F(Cli, FilesThatAreTooLongOrEmptyAreNamed) {
   }
 }
 
+// What is between inputs and outputs counts, too: 4e12 scores.
+TEST_F(Cli, TasksWhoseIntermediateResultsNoMemoryHoldsAreRefused) {
+  write("attention.tw", R"tw(workload attention(S: int, D: int) {
+  input Q: f32[S, D], K: f32[S, D], V: f32[S, D]
+  P[i: S, j: S] = sum(k: D) Q[i, k] * K[j, k]
+  E[i: S, j: S] = exp(P[i, j])
+  Sum[i: S] = sum(j: S) E[i, j]
+  A[i: S, j: D] = sum(k: S) E[i, k] * V[k, j]
+  output Y: f32[i: S, j: D] = A[i, j] / Sum[i]
+}
+)tw");
+  write("attention.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\ndatabase: attention.db\ntasks:\n"
+                          "  - {name: attention, workload: attention.tw, use: \"attention(S = 2000000, D = 64)\"}\n");
+  Finished finished = run({"tune", "attention.yaml"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_NE(finished.err.find("attention.yaml:5:12: error: the task takes "), std::string::npos) << finished.err;
+  EXPECT_FALSE(exists("attention.db"));
+}
+
 constexpr const char* kTooLarge = R"yaml(version: 1
 target: {kind: cpu, threads: 1}
 database: large.db

@@ -223,6 +223,31 @@ TEST_F(Scale, TasksAreOpenedLateAndEndedWhenTheyAreDone) {
   EXPECT_GE(result.most_learned, 180);
 }
 
+// Whatever says that there is no memory for a further task, the others are closed for it, and each task has its trials.
+class FullMachine : public Scale {
+ protected:
+  static constexpr int kCount = 5;
+  void expect_at_most_open(std::size_t most, TuneLimits limits) {
+    std::vector<TuneTask> tasks = bench::simulated_tasks(kCount);
+    Database file = database("full");
+    TuneResult result = run(tasks, options(24, std::move(limits)), file);
+    for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.problem.empty() && task.trials == 24) << task.name << " " << task.problem;
+    EXPECT_EQ(measurer_.most_open(), most);
+    EXPECT_GT(measurer_.begun(), kCount) << "no task had to make room: the test tests nothing";
+  }
+};
+
+TEST_F(FullMachine, ATaskThatIsLargerThanTheLimitIsOpenAlone) { expect_at_most_open(1, {.open_bytes = 1}); }
+
+TEST_F(FullMachine, MemoryOfTheMachineIsHeeded) {
+  expect_at_most_open(2, {.free_bytes = [&] { return measurer_.open() < 2 ? i64{1} << 30 : 0; }});
+}
+
+TEST_F(FullMachine, AWorkerThatHasLessThanTheMachineIsHeeded) {
+  measurer_.room = 3;
+  expect_at_most_open(3, {});
+}
+
 // Without the limit each is begun once, and ended as soon as it has its trials: not at the end of the run.
 TEST_F(Scale, ATaskThatIsDoneIsEndedBeforeTheOthersAre) {
   std::vector<TuneTask> tasks = bench::simulated_tasks(4);
@@ -256,6 +281,23 @@ TEST_F(Scale, OfManyRecordsAFewAreReadAndNoneIsMeasuredAgain) {
   std::size_t again = 0;
   ASSERT_TRUE(file.visit({.after = stored}, [&](Record& record) { again += record.task == tasks[0].name && programs.count(record.program); }));
   EXPECT_EQ(again, 0u);
+}
+
+TEST_F(Scale, ReadingRecordsOutlivesNoBudgetAndThatIsSaid) {
+  std::vector<TuneTask> tasks = bench::simulated_tasks(1);
+  Database file = database("cut");
+  ASSERT_EQ(bench::store_simulated_records(file, tasks, library_, 20), "");
+  for (bool is_cut : {true, false}) {
+    watcher_ = {};
+    TuneOptions hurried = options(1000, {.reading_seconds = is_cut ? 0.0 : 60.0});
+    hurried.seconds = 1e-9;
+    TuneResult result = run(tasks, hurried, file);
+    EXPECT_EQ(result.tasks[0].trials, is_cut ? 0 : 20);
+    EXPECT_EQ(result.tasks[0].problem, "") << "for it has trials";
+    EXPECT_EQ(std::count_if(watcher_.messages.begin(), watcher_.messages.end(), [](const std::string& text) {
+      return text == "the records of earlier runs were not all read within 1e-09 s: what is said of them is a part";
+    }), is_cut) << join(watcher_.messages, "; ");
+  }
 }
 
 // A task that has its trials costs its records only: no space is built, no worker has it, nothing is read of its traces.
