@@ -381,6 +381,39 @@ TEST_F(Search, ANewBestIsBelievedIfASecondTimingConfirmsIt) {
   EXPECT_GT(with_incumbent, 10);
 }
 
+// Beside the search a trial is stored while the next one is measured, the last one of a batch behind it; none is lost, none stored twice.
+TEST_F(Search, TrialsAreStoredWhileTheNextOneIsMeasured) {
+  class Busy : public FakeMeasurer {
+   public:
+    void do_meanwhile(std::function<void()> work) override { work_ = std::move(work); }
+    MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
+      i64 before = observed;
+      std::exchange(work_, {})();
+      meanwhile += observed - before;
+      return FakeMeasurer::measure(task, candidate, options);
+    }
+    i64 observed = 0, meanwhile = 0;
+
+   private:
+    std::function<void()> work_;
+  };
+  class Counter : public Watcher {
+   public:
+    explicit Counter(Busy& measurer) : measurer_(measurer) {}
+    void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record&) override { ++measurer_.observed; }
+
+   private:
+    Busy& measurer_;
+  };
+  Database file = database("meanwhile");
+  Busy measurer;
+  Counter watcher(measurer);
+  run(options(), file, &measurer, watcher);
+  EXPECT_EQ(measurer.observed, measurer.calls);
+  EXPECT_EQ(trials(file).size(), static_cast<std::size_t>(measurer.calls));
+  EXPECT_GT(measurer.meanwhile, measurer.calls / 2);
+}
+
 TEST_F(Search, ALostWorkerIsNotTheKernelsFault) {
   Database file = database("lost");
   std::map<std::string, int> calls;  // by code
