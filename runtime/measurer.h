@@ -94,8 +94,10 @@ struct MeasureResult {
   // The score: time of one call. With an incumbent: ratio x the incumbent's smallest time so far in
   // this task; without: the smallest sample. 0 if nothing was timed.
   double seconds = 0;
-  double ratio = 0;  // median of candidate / incumbent over the pairs; 0 without incumbent
-  // Of the ratios; of the samples in seconds if there is no incumbent.
+  // Median of candidate / incumbent over the pairs, or where these disagree the lower quartile of the candidate's samples by that of the
+  // incumbent's; 0 without incumbent.
+  double ratio = 0;
+  // Of the ratios of the pairs; of the samples in seconds if there is no incumbent.
   double lower_quartile = 0, upper_quartile = 0;
   double min_seconds = 0, median_seconds = 0;  // of the candidate's samples
   double incumbent_seconds = 0;  // smallest sample of the incumbent in this measurement

@@ -19,6 +19,7 @@ constexpr int kRetries = 6;
 constexpr double kWaitedPart = 0.01;  // of a sample
 constexpr double kLongSample = 2;     // of sample_seconds: a call that takes longer is called once to warm up
 constexpr double kTickPart = 0.5;     // of the time between two interrupts of the system's clock: longer samples have one more often than not
+constexpr double kAgreeing = 0.02;  // quartile distance of the ratios of pairs, as a part of their median
 constexpr double kBusy = 1.25;        // median of samples that so exceeds their smallest says that others use the cores
 
 i64 nanoseconds(const timespec& time) { return static_cast<i64>(time.tv_sec) * 1000000000 + time.tv_nsec; }
@@ -206,6 +207,7 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   bool noisy = undisturbed_times.size() < std::min(wanted, times.size());
   if (!noisy) times = undisturbed_times, ratios = undisturbed_ratios;
   Spread time = spread_of(times), ratio = spread_of(ratios);
+  Spread incumbent = spread_of(noisy || undisturbed_incumbent.empty() ? incumbent_times : undisturbed_incumbent);
   result.min_seconds = quantile(times, 0);
   result.median_seconds = time.median;
   double best_incumbent = quantile(incumbent_times, 0);
@@ -213,7 +215,9 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   result.pairs = static_cast<int>(times.size());
   result.is_slower = slower.is_slower();
   result.noise = noise_of(undisturbed_incumbent);
-  result.ratio = has_incumbent ? ratio.median : 0;
+  // Where pairs disagree, most of what disturbed them made samples longer: then lower quartiles lie nearer to the truth than the median of the ratios.
+  bool do_agree = ratio.upper - ratio.lower < kAgreeing * ratio.median;
+  result.ratio = !has_incumbent ? 0 : do_agree ? ratio.median : time.lower / incumbent.lower;
   // Nobody says when others take a core from the second thread of a kernel. Then the incumbent's samples spread, and kernels with fewer
   // threads look better beside it than they are: the smallest times are compared.
   if (best_incumbent > 0 && spread_of(incumbent_times).median > kBusy * best_incumbent)

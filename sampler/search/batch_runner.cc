@@ -234,7 +234,7 @@ void BatchRunner::store_measured(TaskState& state, const Batch& batch) {
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
   MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                         .least_flops = state.least_flops, .pairs = 5, .max_pairs = 8, .budget_seconds = 0.04};
+                         .least_flops = state.least_flops, .pairs = 4, .max_pairs = 6, .budget_seconds = 0.04};
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
@@ -270,7 +270,7 @@ bool BatchRunner::may_be_best(const TaskState& state, const MeasureResult& measu
   return is_timed && !is_baseline && (is_faster || measured.seconds < best_so_far(state));
 }
 
-// On a device a new best is believed only if a second, longer measurement confirms it: the median of 20 and more wherever a call takes less than
+// On a device a new best is believed only if a second, longer measurement confirms it, of 20 pairs and more wherever a call takes less than
 // 25 ms, with a time for cold caches. That one counts. Workers of processors do this by MeasureOptions::confirmation.
 void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured) {
   options.pairs = 20, options.max_pairs = 32, options.budget_seconds = 1, options.cold_samples = kColdSamples;

@@ -134,6 +134,43 @@ const std::vector<NamedMachine>& machines() {
   return all;
 }
 
+// How far the ratio of two equal kernels is from 1 on a machine, in the mean: the worker's, and that by the median of the ratios.
+std::pair<double, double> errors_on(const NamedMachine& named) {
+  constexpr int kMeasurements = 4000, kPairs = 5;
+  double ours = 0, median_of_ratios = 0;
+  for (int i = 0; i < kMeasurements; ++i) {
+    Rng rng(11, static_cast<u64>(i));
+    Machine machine = named.make();
+    std::vector<std::pair<i64, i64>> samples;
+    std::vector<double> ratios;
+    for (int pair = 0; pair < kPairs; ++pair) {
+      auto incumbent = static_cast<i64>(1e6 * machine(rng)), candidate = static_cast<i64>(1e6 * machine(rng));
+      samples.emplace_back(incumbent, candidate);
+      ratios.push_back(static_cast<double>(candidate) / static_cast<double>(incumbent));
+    }
+    MeasureResult result;
+    evaluate_samples(pairs(samples, false), {}, true, 0, result);
+    ours += std::fabs(result.ratio - 1) / kMeasurements;
+    median_of_ratios += std::fabs(median(ratios) - 1) / kMeasurements;
+  }
+  return {ours, median_of_ratios};
+}
+
+TEST(Samples, TheRatioIsNearTheTruth) {
+  double sum = 0;
+  for (const NamedMachine& named : machines()) {
+    auto [ours, median_of_ratios] = errors_on(named);
+    std::printf("%s: %.3f %%, by the median of ratios %.3f %%\n", named.name.c_str(), 100 * ours, 100 * median_of_ratios);
+    EXPECT_LT(ours, 1.5 * median_of_ratios) << named.name;  // one in which bursts double the time of several samples
+    sum += std::log(ours / median_of_ratios) / static_cast<double>(machines().size());
+  }
+  EXPECT_LT(std::exp(sum), 1.1);
+  // What happens on real ones: a third of the samples takes longer, by 5 % on average.
+  NamedMachine interrupted{"interrupts", [] { return [](Rng& rng) { return std::exp(0.004 * normal(rng)) * (rng.uniform() < 0.35 ? 1 + 0.05 * exponential(rng) : 1); }; }};
+  auto [ours, median_of_ratios] = errors_on(interrupted);
+  EXPECT_LT(ours, 0.8 * median_of_ratios);
+}
+
 constexpr int kMostPairs = 32;
 
 // Whether the test finds a kernel that takes `factor` times as long as the incumbent slower, and after how many pairs. `is_slower` looks at each
