@@ -31,11 +31,31 @@ int widest_value(const Expr* e) {
   return bytes;
 }
 
+// Such a loop has no vector form.
+bool is_tested_by_lane(const For* loop) {
+  bool found = false;
+  for_each<If>(loop->body, [&](const If* branch) { found |= uses(branch->condition, loop->var); });
+  return found;
+}
+
 Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.executed * executed}; }
 
 }  // namespace
 
 i64 vectors_in(i64 extent, i64 lanes) { return extent / lanes + std::popcount(static_cast<u64>(extent % lanes)); }
+
+bool selects_register(const For* loop) {
+  bool found = false;
+  auto look = [&](const Buffer* buffer, Array<const Expr*> indices) {
+    if (buffer->scope != Scope::Register) return;
+    for (const Expr* index : indices) found |= uses(index, loop->var);
+  };
+  for_each<Load>(loop->body, [&](const Load* load) { look(load->buffer, load->indices); });
+  for_each<Store>(loop->body, [&](const Store* store) {
+    for (const StoreTarget& target : store->targets) look(target.buffer, target.indices);
+  });
+  return found;
+}
 
 int lanes_of(const Stmt* stmt, const LoweringOptions& options) {
   int bytes = 1;
@@ -73,10 +93,20 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     add(loop->body);
     if (loop->loop_kind == LoopKind::Unroll) return times(total, loop->extent, loop->extent);
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
+    if (is_tested_by_lane(loop)) return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
     i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options));
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;
+}
+
+i64 code_of_largest_nest(const Stmt* body, const LoweringOptions& options) {
+  if (const Alloc* alloc = as<Alloc>(body)) return code_of_largest_nest(alloc->body, options);
+  const Seq* seq = as<Seq>(body);
+  if (!seq) return cost_of(body, options).code;
+  i64 largest = 0;
+  for (const Stmt* nest : seq->stmts) largest = std::max(largest, code_of_largest_nest(nest, options));
+  return largest;
 }
 
 }  // namespace tw

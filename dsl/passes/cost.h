@@ -12,11 +12,18 @@ struct Cost {
 };
 Cost cost_of(const Stmt* stmt, const LoweringOptions& options);
 
+// Code of the largest nest of loops among those that run one after the other: what the caps hold for. Compilation takes time in proportion to all
+// code together, so a program of many nests may have more in all.
+i64 code_of_largest_nest(const Stmt* body, const LoweringOptions& options);
+
 // Lanes of the vectors that a vectorized loop around `stmt` becomes: as many of the widest type in it as fit.
 int lanes_of(const Stmt* stmt, const LoweringOptions& options);
 
 // A vectorized loop that becomes more vectors than this is a loop over vectors.
 inline constexpr i64 kUnrolledVectors = 8;
+
+// Does the loop's variable choose among the elements of Register buffers? Then its iterations are written out.
+bool selects_register(const For* loop);
 
 // full vectors + vectors of the remainder (powers of two, down to scalars)
 i64 vectors_in(i64 extent, i64 lanes);

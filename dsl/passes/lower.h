@@ -13,7 +13,7 @@ namespace tw {
 struct LoweringOptions {
   int vector_bits = 256;       // a loop of kind Vectorize becomes vectors of at most this width
   int vector_registers = 16;   // budget of Register buffers, in vectors; over it the candidate is rejected
-  i64 max_instructions = 2000; // cap on unrolled and partitioned code, in vector operations per function
+  i64 max_instructions = 2000; // cap on unrolled and partitioned code, in vector operations per nest of loops
   bool is_device = false;      // bound loops stay, scopes Shared and Local exist: see lower_gpu.h
   i64 vtcm_bytes = 0;          // of scope Vtcm, for all threads together; 0 = the machine has none
   int threads = 1;             // that run the kernel, each with its own buffers inside of a parallel loop

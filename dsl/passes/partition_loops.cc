@@ -123,6 +123,13 @@ class Partition {
   Partition(Arena& arena, const LoweringOptions& options, u32& next_var)
       : arena_(arena), build_{arena}, options_(options), next_var_(next_var) {}
 
+  // The outermost loops are not cut: tests inside of them choose between the bodies, of which there is one for each way a tile can be. Cut
+  // loops have one for each piece of each loop, and tiles of tiles end in two places.
+  const Stmt* guarded(const For* outermost) {
+    is_guarded_ = true;
+    return chosen_inside(outermost, true);
+  }
+
   const Stmt* stmt(const Stmt* s) {
     visits_ += s->kind == Kind::Store;
     switch (s->kind) {
@@ -241,17 +248,22 @@ class Partition {
   };
 
   // Parallel and bound loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
-  const Stmt* concurrent(const For* outermost) {
+  const Stmt* concurrent(const For* outermost) { return chosen_inside(outermost, false); }
+
+  // Serial loops that are directly inside of these as well, if `with_serial`; then loops that are parts of one are seen as one.
+  const Stmt* chosen_inside(const For* outermost, bool with_serial) {
     std::vector<const For*> nest;
     std::vector<Axis> axes;
     const Stmt* inner = outermost;
-    for (const For* loop = outermost; loop && is_concurrent(loop); loop = as<For>(inner)) {
+    auto belongs = [&](const For* loop) { return is_concurrent(loop) || (with_serial && loop->loop_kind == LoopKind::Serial && loop->annotations.empty()); };
+    for (const For* loop = outermost; loop && belongs(loop); loop = as<For>(inner)) {
       nest.push_back(loop);
       axes.push_back({loop->var, loop->extent, holds_steps(loop)});
       inner = loop->body;
     }
     Substitution digits;
     inner = name_digits(inner, axes, digits);
+    if (with_serial) inner = name_sums(inner, axes, digits);
     std::size_t known = ranges_.size();
     for (const Axis& axis : axes) ranges_.set_extent(axis.var, axis.extent);
     const Stmt* body = choose(axes, 0, inner);
@@ -285,6 +297,28 @@ class Partition {
     });
   }
 
+  // Two axes that occur only as outer * extent + inner become one, which the digits, too, are found for.
+  const Stmt* name_sums(const Stmt* body, std::vector<Axis>& axes, Substitution& digits) {
+    for (std::size_t inner = 0; inner < axes.size(); ++inner) {
+      for (std::size_t outer = 0; outer < axes.size(); ++outer) {
+        const Axis low = axes[inner], high = axes[outer];
+        if (inner == outer || low.holds_steps || high.holds_steps || !uses(body, low.var) || !uses(body, high.var)) continue;
+        const Var* whole = build_.var(next_var_, low.var->name);
+        const Expr* step = build_.mul(high.var, build_.integer(low.extent));
+        Substitution parts;
+        parts.set(low.var, build_.sub(whole, step));
+        const Stmt* merged = simplify(arena_, substitute(arena_, body, parts));
+        if (!merged || uses(merged, high.var)) continue;
+        ++next_var_;
+        body = merged;
+        digits.set(whole, build_.add(step, low.var));
+        axes.push_back({whole, (high.extent - 1) * low.extent + low.extent, false});
+        return name_sums(body, axes, digits);
+      }
+    }
+    return body;
+  }
+
   const Stmt* choose(const std::vector<Axis>& axes, std::size_t depth, const Stmt* body) {
     if (depth == axes.size()) return stmt(body);
     const Axis& axis = axes[depth];
@@ -296,17 +330,39 @@ class Partition {
     return choose(axes, depth + 1, body);
   }
 
+  // What runs seldom is not unrolled, but for the loops that index registers.
+  const Stmt* rolled(const Stmt* body) {
+    std::vector<const Var*> kept;
+    auto keep = [&](const Buffer* buffer, Array<const Expr*> indices) {
+      if (buffer->scope != Scope::Register) return;
+      for (const Expr* index : indices) for_each<Var>(index, [&](const Var* var) { kept.push_back(var); });
+    };
+    for_each<Load>(body, [&](const Load* load) { keep(load->buffer, load->indices); });
+    for_each<Store>(body, [&](const Store* store) {
+      for (const StoreTarget& target : store->targets) keep(target.buffer, target.indices);
+    });
+    return rewrite_stmts(arena_, body, [&](const Stmt* s) -> const Stmt* {
+      const For* loop = as<For>(s);
+      bool is_unrolled = loop && loop->loop_kind == LoopKind::Unroll && loop->annotations.empty();
+      return is_unrolled && std::find(kept.begin(), kept.end(), loop->var) == kept.end() ? build_.with_kind(loop, LoopKind::Serial) : s;
+    });
+  }
+
   // Barriers between steps must not stand under a condition: not every driver gets that right (PoCL 3.1 does not).
   static bool holds_steps(const For* groups) { return !is_thread_loop(groups) && holds_thread_loops(groups->body); }
 
   const Stmt* choose_piece(const std::vector<Axis>& axes, std::size_t depth, const Cuts& cuts, const Stmt* body) {
     const Axis& axis = axes[depth];
     std::vector<const Stmt*> bodies;
+    auto begin_of = [&](std::size_t piece) { return piece == 0 ? 0 : cuts.at[piece - 1]; };
+    auto end_of = [&](std::size_t piece) { return piece == cuts.at.size() ? axis.extent : cuts.at[piece]; };
+    i64 most = 0;
+    for (std::size_t i = 0; i <= cuts.at.size(); ++i) most = std::max(most, end_of(i) - begin_of(i));
     for (std::size_t i = 0; i <= cuts.at.size(); ++i) {
-      i64 begin = i == 0 ? 0 : cuts.at[i - 1], end = i == cuts.at.size() ? axis.extent : cuts.at[i];
+      i64 begin = begin_of(i), end = end_of(i);
       std::size_t known = ranges_.size();
       ranges_.set(axis.var, {begin, end - 1});
-      const Stmt* piece = choose(axes, depth + 1, body);
+      const Stmt* piece = choose(axes, depth + 1, is_guarded_ && end - begin < most ? rolled(body) : body);
       ranges_.shrink(known);
       Substitution only;
       only.set(axis.var, build_.integer(begin));
@@ -327,13 +383,33 @@ class Partition {
   VarRanges ranges_;
   u32& next_var_;
   i64 visits_ = 0;
+  bool is_guarded_ = false;  // see guarded()
 };
+
+// Each nest of loops has its own visits.
+const Stmt* partition_nests(Arena& arena, const Stmt* s, const LoweringOptions& options, u32& next_var) {
+  if (s->kind == Kind::Seq || s->kind == Kind::Alloc) {
+    struct Below {
+      Arena& arena;
+      const LoweringOptions& options;
+      u32& next_var;
+    } below{arena, options, next_var};
+    return with_children(arena, s, {&below, nullptr, [](void* context, const Stmt* child) {
+                                      auto* b = static_cast<Below*>(context);
+                                      return partition_nests(b->arena, child, b->options, b->next_var);
+                                    }});
+  }
+  const Stmt* out = Partition(arena, options, next_var).stmt(s);
+  const For* loop = as<For>(s);
+  bool is_too_much = out && cost_of(out, options).code > options.max_instructions;
+  return is_too_much && loop ? Partition(arena, options, next_var).guarded(loop) : out;
+}
 
 }  // namespace
 
 Program partition_loops(Arena& arena, Program program, const LoweringOptions& options) {
   if (!program.body) return program;
-  const Stmt* body = Partition(arena, options, program.next_var).stmt(program.body);
+  const Stmt* body = partition_nests(arena, program.body, options, program.next_var);
   program.body = body == program.body ? body : simplify(arena, body);
   return program;
 }

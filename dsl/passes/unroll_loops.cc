@@ -97,9 +97,9 @@ Status check_registers(const Stmt* body) {
 
 Result<Program> unroll_loops(Arena& arena, Program program, const LoweringOptions& options) {
   if (!program.body) return program;
-  i64 code = cost_of(program.body, options).code;
+  i64 code = code_of_largest_nest(program.body, options);
   if (code > options.max_instructions) {
-    return reject("unrolled code of `{a}` would have {0} vector operations; at most {1} are allowed", program.name, code,
+    return reject("unrolled code of a nest of loops of `{a}` would have {0} vector operations; at most {1} are allowed", program.name, code,
                   options.max_instructions);
   }
   program.body = Unrolling(arena).stmt(program.body);

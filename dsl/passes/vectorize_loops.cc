@@ -321,19 +321,6 @@ class Vectorization {
     return chunks.empty() ? counted : build_.seq({counted, body.stmt(loop->body, chunks)});
   }
 
-  static bool selects_register(const For* loop) {
-    bool found = false;
-    for_each<Load>(loop->body, [&](const Load* load) {
-      found |= load->buffer->scope == Scope::Register && uses(load->indices[0], loop->var);
-    });
-    for_each<Store>(loop->body, [&](const Store* store) {
-      for (const StoreTarget& target : store->targets) {
-        found |= target.buffer->scope == Scope::Register && uses(target.indices[0], loop->var);
-      }
-    });
-    return found;
-  }
-
   Arena& arena_;
   Build build_;
   const LoweringOptions& options_;

@@ -2,11 +2,13 @@
 //   for i0 { for k { for i1 in 4 { D[i0 * 4 + i1, k] { init { D[i] = 0 } D[i] += A[i, k] } } } }     promote(D, 0, k)
 //   ->   for i0 { for i1 { R[i1] = 0 };  for k { for i1 { R[i % 4] += A[i, k] } };  for i1 { D[i] = R[i % 4] } }
 // Applies to a reduction block that writes one buffer, and a loop that feeds only R iters, below which the block
-// touches a box of constant size that starts at a multiple of its size. If reduction loops are outside, or the init was
+// touches a box of constant size that starts at a multiple of its size; or elements with equal steps between them, as rows of one
+// phase of a transposed convolution are. If reduction loops are outside, or the init was
 // decomposed before, the tile is loaded instead of initialised, except where these loops are at their first value.
 // Tails: rows that a predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are
 // unrolled, the one along the rows of the output is vectorized; bound ones stay bound.
 #include <algorithm>
+#include <numeric>
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/bounds.h"
@@ -31,9 +33,65 @@ struct Plan {
   int at;  // index of the loop in the path
   const Buffer* buffer;
   Array<const Expr*> indices;  // of the accumulator
-  Region tile;
+  List<i64> steps;  // between the elements of the tile, for each dimension
+  Region tile;      // of the indices divided by the steps
   List<const For*> outer_reductions;
 };
+
+const Expr* divided(const Build& build, const Expr* index, i64 step) { return step == 1 ? index : build.floor_div(index, build.integer(step)); }
+
+// The largest step that all loops from the path's `at` on take along an index.
+i64 step_of(Arena& arena, const Plan& plan, const Expr* index) {
+  Substitution bindings;
+  for (std::size_t i = 0; i < plan.block->iters.size(); ++i) bindings.set(plan.block->iters[i].var, plan.block->bindings[i]);
+  std::optional<LinearForm> form = linear_form(substitute(arena, index, bindings));
+  if (!form) return 1;
+  i64 step = 0;
+  for (int i = plan.at; i < plan.path.size(); ++i) {
+    const For* loop = as<For>(plan.path[i]);
+    if (loop && loop->extent > 1) step = std::gcd(step, form->coefficient(loop->var));
+  }
+  return std::max<i64>(step, 1);
+}
+
+// Does the condition only say that an index lies inside of the buffer?
+bool is_border(Arena& arena, const Plan& plan, const Expr* condition) {
+  const Binary* less = as<Binary>(condition);
+  if (!less || less->op != BinaryOp::Lt) return false;
+  Build build{arena};
+  Substitution bindings;
+  for (std::size_t i = 0; i < plan.block->iters.size(); ++i) bindings.set(plan.block->iters[i].var, plan.block->bindings[i]);
+  for (std::size_t d = 0; d < plan.indices.size(); ++d) {
+    const Expr* room = build.sub(substitute(arena, plan.indices[d], bindings), build.integer(plan.buffer->shape[d]));
+    if (is_constant(simplify(arena, build.sub(build.sub(less->a, less->b), room), {}), 0)) return true;
+  }
+  return false;
+}
+
+// The region of the indices divided by the steps, of which `plan` has one for each dimension.
+Region divided_region(State& state, const Plan& plan, const For* loop) {
+  Arena& arena = state.arena();
+  Build build = state.build();
+  Buffer* quotient = arena.make<Buffer>(*plan.buffer);
+  List<i64> shape;
+  List<const Expr*> indices;
+  for (std::size_t d = 0; d < plan.indices.size(); ++d) {
+    shape.push_back((plan.buffer->shape[d] + plan.steps[d] - 1) / plan.steps[d]);
+    indices.push_back(divided(build, plan.indices[d], plan.steps[d]));
+  }
+  quotient->shape = arena.copy(shape);
+  const Store* store = as<Store>(plan.block->body);
+  Block* block = arena.make<Block>(*plan.block);
+  block->init = nullptr;
+  block->body = build.store(quotient, arena.copy(indices), store->values[0]);
+  List<const Expr*> conditions;
+  for (const Expr* condition : conjuncts_of(block->predicate)) {
+    if (!is_border(arena, plan, condition)) conditions.push_back(condition);
+  }
+  block->predicate = conjunction(build, conditions);
+  const Stmt* nest = rewrite_stmts(arena, loop, [&](const Stmt* s) { return s == plan.block ? block : s; });
+  return *region_of(arena, nest, quotient, AccessKind::Write, ranges_to(plan.path, plan.at), block);
+}
 
 // The tile starts at multiples of its extents, so that i % extent is the place in the tile.
 Status is_aligned(const Plan& plan, const For* loop) {
@@ -70,7 +128,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   const Block* block = static_cast<const Block*>(path.back());
   TW_TRY(const For* loop, state.loop(loop_id));
   TW_TRY_STATUS(is_below(path, loop));
-  Plan plan{path, block, path.index_of(loop), nullptr, {}, {}, {}};
+  Plan plan{path, block, path.index_of(loop), nullptr, {}, {}, {}, {}};
   List<const Buffer*> written = buffers_written(block);
   TW_TRY(plan.buffer, buffer_at(block, written, write_index, "written"));
   if (written.size() != 1) {
@@ -90,6 +148,11 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index, LoopId loop_id)
   TW_TRY(plan.indices, only_indices(block, plan.buffer));
   TW_TRY_STATUS(accumulates_alone(loop, block, plan.buffer));
   plan.tile = *region_of(state.arena(), loop, plan.buffer, AccessKind::Write, ranges_to(path, plan.at), block);
+  plan.steps = List<i64>(plan.indices.size(), 1);
+  if (!plan.tile.exact) {
+    for (std::size_t d = 0; d < plan.indices.size(); ++d) plan.steps[d] = step_of(state.arena(), plan, plan.indices[d]);
+    if (*std::max_element(plan.steps.begin(), plan.steps.end()) > 1) plan.tile = divided_region(state, plan, loop);
+  }
   TW_TRY_STATUS(is_aligned(plan, loop));
   TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, plan.at, path.size() - 1, true));
   for (int i = 0; i < path.size(); ++i) {
@@ -107,8 +170,9 @@ Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> ind
   List<const Expr*> out;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const Range& range = plan.tile.dims[d];
-    bool whole = is_whole_dimension(range, plan.buffer->shape[d]);
-    out.push_back(whole ? indices[d] : build.floor_mod(indices[d], build.integer(range.extent)));
+    bool whole = plan.steps[d] == 1 && is_whole_dimension(range, plan.buffer->shape[d]);
+    const Expr* index = divided(build, indices[d], plan.steps[d]);
+    out.push_back(whole ? index : build.floor_mod(index, build.integer(range.extent)));
   }
   return arena.copy(out);
 }
@@ -217,7 +281,7 @@ bool cover_whole_tile(State& state, const Plan& plan, const Expr* start, const M
     const Range& range = plan.tile.dims[d];
     const Expr* binding =
         (*iters)[d] < 0 ? build.integer(0) : substitute(arena, plan.block->bindings[(*iters)[d]], mirror.loops);
-    bindings.push_back(simplify(arena, build.sub(binding, range.min), around));
+    bindings.push_back(simplify(arena, build.sub(divided(build, binding, plan.steps[d]), range.min), around));
     if (!only_uses(bindings.back(), fresh)) return false;
     Str name = (*iters)[d] < 0 ? Str("a") : plan.block->iters[(*iters)[d]].var->name;
     places.push_back({state.fresh_var(name), range.extent, IterKind::S});

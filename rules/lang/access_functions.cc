@@ -318,26 +318,6 @@ FunctionResult none_or(i64 value, const For* loop) {
 
 }  // namespace
 
-FunctionResult cut_map(const Context& c, const Values& v) {
-  Asked of = asked(c, v[0], v[1]);
-  if (!of.error.empty()) return fail(of.error);
-  bool is_fixed = v[2].tag == Tag::Int && v[2].integer > 0;
-  Array<const Expr*> indices = write_of(of.block).indices;
-  Arena& arena = c.state.arena();
-  std::vector<Arg> results;
-  for (std::size_t d = 0; d < indices.size(); ++d) {
-    Arg param{.tag = Arg::Tag::Param, .integer = static_cast<i64>(d)};
-    if (!is_fixed || !of.iter || indices[d] != of.iter) {
-      results.push_back(param);
-      continue;
-    }
-    for (BinaryOp op : {BinaryOp::FloorDiv, BinaryOp::FloorMod})
-      results.push_back({.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({param, Arg::of_int(v[2].integer)})});
-  }
-  if (results.size() != indices.size() + 1) return {RuleValue::none(), {}};
-  return {RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}), {}};
-}
-
 FunctionResult group_size(const Context& c, const Values& v) {
   Asked of = asked(c, v[0], v[1]);
   if (!of.error.empty()) return fail(of.error);

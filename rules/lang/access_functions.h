@@ -8,7 +8,6 @@ namespace tw::rules {
 FunctionResult calls(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult consecutive(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult contiguous_loops(const FunctionContext& c, const std::vector<RuleValue>& v);
-FunctionResult cut_map(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult group_size(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_direct(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult is_injective(const FunctionContext& c, const std::vector<RuleValue>& v);

@@ -90,7 +90,7 @@ TEST(Lower, RejectsSayWhy) {
     ProgramMaker m;
     Result<LoweredProgram> lowered = lower(m.arena, gemm(m, {16, 64, 64, 4, 16, 64}), {.max_instructions = 500});
     ASSERT_FALSE(lowered);
-    EXPECT_EQ(to_string(lowered.rejected()), "unrolled code of `test` would have 1040 vector operations; at most 500 are allowed");
+    EXPECT_EQ(to_string(lowered.rejected()), "unrolled code of a nest of loops of `test` would have 1040 vector operations; at most 500 are allowed");
   }
   {
     ProgramMaker m;

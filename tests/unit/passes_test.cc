@@ -449,7 +449,7 @@ TEST_F(PassTest, VectorizeLoopsWidensEitherSideOfAChoice) {
 TEST_F(PassTest, UnrollLoopsHasALimit) {
   Program p = parse("X: input f32[4], Y: output f32[4]", "unroll for u in 4 {\n Y[u] = X[u]\n }");
   EXPECT_NE(body(unroll_loops(arena(), p, {.max_instructions = 4})).find("Y[3] = X[3]"), std::string::npos);
-  EXPECT_EQ(body(unroll_loops(arena(), p, {.max_instructions = 3})), "unrolled code of `p` would have 4 vector operations; at most 3 are allowed\n");
+  EXPECT_EQ(body(unroll_loops(arena(), p, {.max_instructions = 3})), "unrolled code of a nest of loops of `p` would have 4 vector operations; at most 3 are allowed\n");
 }
 
 TEST_F(PassTest, UnrollLoopsReplicates) {
