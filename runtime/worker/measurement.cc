@@ -110,7 +110,8 @@ class Measurement {
   bool recheck() {
     if (!is_as_before_timing() && !check(0, ", after timing")) return false;
     // A kernel that is not faster than the incumbent cannot become the best, so the check with new data is left out.
-    if (result.ratio >= 1) return true;
+    double below = job_.options.confirmation.below;
+    if (result.ratio >= (below > 0 ? below : 1)) return true;
     double fresh = 0, allowed = kFreshRatio * result.median_seconds + kFreshSlackSeconds +
                                 static_cast<double>(task_.data_bytes()) / kFreshBytesPerSecond;
     if (job_.options.threads > static_cast<int>(worker_.cpus.size())) allowed += kSharedCoreSeconds;

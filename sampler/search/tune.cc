@@ -263,8 +263,9 @@ class Tuner {
     }
     int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
     if (count > 0) {
-      std::vector<Candidate> proposed = evolve(state.space, state.parents(evolution_.population), state.measured,
-                                               model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
+      EvolutionOptions how = effort_for(count);
+      std::vector<Candidate> proposed = evolve(state.space, state.parents(how.population), state.measured, model_ready_ ? model_.get() : nullptr,
+                                               count, rng, how, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
     ++state.rounds;
@@ -286,6 +287,14 @@ class Tuner {
     measuring_ = static_cast<i64>(batch.trials.size());
     for (const Trial& trial : batch.trials) state.measured.insert(trial.candidate.program);
     return batch;
+  }
+
+  // A small batch is searched with a small population.
+  EvolutionOptions effort_for(int trials) const {
+    EvolutionOptions how = evolution_;
+    how.population = static_cast<int>(std::clamp<i64>(evolution_.population * trials / kBatch, evolution_.population / 4, evolution_.population));
+    how.draws = evolution_.draws * how.population / evolution_.population;
+    return how;
   }
 
   // Frees what was built of the least recently searched tasks first.
@@ -390,7 +399,7 @@ class Tuner {
     // A few percent of new candidates change little.
     i64 candidates = 0;
     for (const TaskState& state : states_) candidates += static_cast<i64>(state.sample.size());
-    if (trained_on_ > 0 && learned_ - trained_on_ < candidates / 20) return;
+    if (trained_on_ > 0 && learned_ - trained_on_ < std::max<i64>(kEnoughToLearn, candidates / 20)) return;
     double begin = seconds_now();
     Dataset data = dataset();
     result_.most_learned = std::max(result_.most_learned, static_cast<i64>(data.size()));
