@@ -13,6 +13,7 @@ namespace tw {
 namespace {
 
 constexpr int kDeepest = 200;  // elements that wait for one another
+constexpr i64 kStepsUnasked = 1 << 18;  // between two questions whether to stop
 
 // The block that computes a buffer, and which of its targets the buffer is.
 struct Writer {
@@ -60,7 +61,8 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
   friend ExprEvaluator<Evaluation>;
 
  public:
-  Evaluation(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps) : steps_left_(max_steps) {
+  Evaluation(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps, std::function<bool()> stop)
+      : steps_left_(max_steps), stop_(std::move(stop)) {
     for (std::size_t i = 0; i < program.params.size(); ++i) {
       if (program.params[i].role != Role::Output) inputs_[program.params[i].buffer] = arguments[i];
     }
@@ -110,7 +112,7 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
 
   bool step() {
     has_failed_ |= steps_left_ <= 0;
-    --steps_left_;
+    if (--steps_left_ % kStepsUnasked == 0 && stop_ && stop_()) steps_left_ = 0;
     return !has_failed_;
   }
   template <class... Parts>
@@ -213,11 +215,12 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
   std::vector<Accumulators*> open_;
   std::vector<const For*> loops_;  // around what find_writers looks at
   i64 steps_left_;
+  std::function<bool()> stop_;
   bool has_failed_ = false;
 };
 
-ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps)
-    : evaluation_(std::make_unique<Evaluation>(program, std::move(arguments), max_steps)) {}
+ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps, std::function<bool()> stop)
+    : evaluation_(std::make_unique<Evaluation>(program, std::move(arguments), max_steps, std::move(stop))) {}
 ElementValues::~ElementValues() = default;
 
 std::optional<double> ElementValues::at(const Buffer* output, i64 position) { return evaluation_->at(output, position); }

@@ -4,6 +4,7 @@
 //   ElementValues values(program, arguments);
 //   std::optional<double> value = values.at(output, position);
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -15,8 +16,8 @@ class ElementValues {
  public:
   // `program` as a workload is, before any schedule: loops around one block for each buffer, which runs once over its domain and writes
   // at indices that are its iters. `arguments`: one per parameter, in order; those of outputs are not looked at. Both must outlive this.
-  // After `max_steps` expressions (1e9 take some 10 s) there are no more values.
-  ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps = 1'000'000'000);
+  // After `max_steps` expressions (1e9 take some 10 s) there are no more values, nor once `stop` says true, which is asked every few milliseconds.
+  ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps = 1'000'000'000, std::function<bool()> stop = {});
   ~ElementValues();
 
   // The element of the output at the flat, row-major position. Nothing if the program is not of that form, if what it computes there

@@ -88,7 +88,7 @@ class Sampler {
       if (is_variance(param.buffer) && cat(output->name, kVarianceSuffix) == param.buffer->name) variance = param.buffer;
     }
     double begin = seconds_now();
-    if (!ElementValues(program_, pointers_, kSteps).at(output, pick(output))) return std::nullopt;
+    if (!ElementValues(program_, pointers_, kSteps, stop_).at(output, pick(output))) return std::nullopt;
     double in_time = kSeconds * threads_ / std::max((seconds_now() - begin) * (variance ? 2 : 1), 1e-6);
     i64 count = std::clamp(static_cast<i64>(in_time), kFewest, kMost);
     i64 rows = std::clamp(static_cast<i64>(in_time), kFewestRows, count), columns = count / rows, length = output->shape.empty() ? 1 : output->shape.back();
@@ -100,7 +100,7 @@ class Sampler {
     if (variance) out.variances.resize(out.positions.size());
     std::atomic<bool> is_whole = true;
     parallel_for(static_cast<int>(rows), threads_, [&](int row, int) {
-      ElementValues values(program_, pointers_, kSteps);
+      ElementValues values(program_, pointers_, kSteps, stop_);
       for (i64 i = row * columns; i < (row + 1) * columns && is_whole; ++i) {
         auto at = static_cast<std::size_t>(i);
         std::optional<double> value = values.at(output, out.positions[at]);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/trial.h"
@@ -148,6 +149,20 @@ TEST_F(SampledReferenceTest, ItEndsWhereNobodyWantsItAnyMore) {
   TaskStart start = begin_judged_task(*measurer_, owned.program, host_target(), *compiler_, kSeed, [] { return true; });
   EXPECT_TRUE(start.was_stopped);
   EXPECT_LT(start.task, 0);
+}
+
+// Each element of this takes more steps than there may be.
+TEST_F(SampledReferenceTest, ASingleLongElementHearsTheStop) {
+  Source source{"long.tw",
+                "workload long_sum() {\n  input A: f32[4096]\n  input B: f32[4096]\n  input C: f32[64]\n"
+                "  output Y[i: 4] = sum(a: 4096, b: 4096, c: 64) A[a] * B[b] * C[c]\n}\n"};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  std::optional<OwnedProgram> owned = instantiate(module, "long_sum", {}, {}, diagnostics);
+  ASSERT_TRUE(owned) << diagnostics.render();
+  double begin = seconds_now();
+  EXPECT_FALSE(sample_reference(owned->program, kSeed, [&] { return seconds_now() - begin > 0.2; }));
+  EXPECT_LT(seconds_now() - begin, 1.2);
 }
 
 }  // namespace
