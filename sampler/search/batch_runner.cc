@@ -157,13 +157,14 @@ BuiltTrial build_trial(const TaskState& state, const Trial& trial, LlvmCompiler&
   if (trial.is_baseline) {
     made.built = build_kernel(state.space.base, target, compiler, &made.times);
   } else {
+    // The search has built it, but postprocessors of plugins may do now what they did not then.
     Result<Trace> trace = full_trace(state.space, trial.candidate);
-    TW_CHECK(trace, "a candidate that was built has no trace");
+    if (!trace) return {{{}, to_string(trace.rejected())}, {}, {}};
     made.trace = trace->print(0);
     CandidateBuilder builder(state.space);
     Candidate copy = trial.candidate;
     Result<Program> program = builder.build(copy, nullptr);
-    TW_CHECK(program, "a candidate that was built cannot be built again");
+    if (!program) return {{{}, to_string(program.rejected())}, {}, std::move(made.trace)};
     made.built = build_kernel(*program, target, compiler, &made.times);
   }
   double begin = seconds_now();

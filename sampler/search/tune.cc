@@ -268,6 +268,7 @@ class Tuner {
                                                count, rng, how, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
+    if (std::string faults = state.space.post_faults->take(); !faults.empty()) observer_.on_message(faults);
     ++state.rounds;
     forget_others(chosen);
     result_.search_seconds += seconds_now() - begin;
