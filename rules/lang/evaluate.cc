@@ -1,8 +1,11 @@
 #include "rules/lang/evaluate.h"
 
+#include <atomic>
+
 #include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
 #include "rules/lang/evaluator.h"
+#include "rules/lang/guard_call.h"
 #include "rules/lang/plugin.h"
 #include "rules/lang/try_in_child.h"
 
@@ -88,8 +91,6 @@ std::unordered_set<u32> open_loops_of(const Schedule& schedule) {
 
 namespace {
 
-constexpr int kNativeSeconds = 10;  // for one block
-
 RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block, const TargetFacts& target, const Limits& limits,
                          Diagnostics& diagnostics) {
   RuleOutcome outcome;
@@ -160,13 +161,23 @@ RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Sched
 
 namespace {
 
-// There is no child for it as there is for a rule: it is called for every candidate.
+constexpr const char* kCrashes = "postprocessor `{a}` crashes: {b}";
+constexpr const char* kThrows = "postprocessor `{a}` throws an exception";
+constexpr const char* kTakesLong = "postprocessor `{a}` takes too long";
+
+// Processor time for one candidate. Once one has taken too long, so that others are likely to, it is less: else the search would wait for each.
+constexpr double kPostSeconds = 2, kPostSecondsThen = 0.1;
+
+// Called for every candidate, so there is no child for it as there is for a rule.
 Status run_native_post(const RuleUse& use, Schedule& schedule, const TargetFacts& target) {
-  try {
-    return use.rule->native_post->apply(schedule, target);
-  } catch (...) {
-    return reject("postprocessor `{a}` throws an exception", Str(use.rule->name));
-  }
+  static std::atomic<bool> is_one_too_long = false;
+  Status status = ok();
+  CallEnd end = guard_call(is_one_too_long ? kPostSecondsThen : kPostSeconds, [&] { status = use.rule->native_post->apply(schedule, target); });
+  Str name(use.rule->name);
+  if (end.crash) return reject(kCrashes, name, Str(end.crash));
+  if (end.has_thrown) return reject(kThrows, name);
+  if (end.is_too_long) return is_one_too_long = true, reject(kTakesLong, name);
+  return status;
 }
 
 Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
@@ -194,6 +205,11 @@ Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedu
                   Diagnostics& diagnostics) {
   if (use.rule->native_post) return run_native_post(use, schedule, target);
   return run_post(use, declared, Sink(schedule), target, diagnostics);
+}
+
+bool is_fault_of_post(const Reject& why) {
+  const std::string_view reason = why.reason;
+  return reason == kCrashes || reason == kThrows || reason == kTakesLong;
 }
 
 }  // namespace tw::rules

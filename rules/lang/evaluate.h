@@ -72,10 +72,16 @@ struct RuleOutcome {
 RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block,
                        const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics, const std::vector<Choice>* only = nullptr);
 
-// Runs a postprocessor on a concrete program, without recording. A Reject rejects the candidate.
+// How long a rule of a plugin may take for one block, and a postprocessor of one for a candidate when it is tried.
+inline constexpr int kNativeSeconds = 10;
+
+// Runs a postprocessor on a concrete program, without recording. A Reject rejects the candidate. One of a plugin that crashes, throws or takes too
+// long does that, too.
 Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics);
 // The same, recorded.
 Status apply_post(const RuleUse& use, const Declared& declared, Schedule& schedule, const TargetFacts& target,
                   Diagnostics& diagnostics);
+// Was it rejected because a postprocessor of a plugin crashed, threw an exception or took too long?
+bool is_fault_of_post(const Reject& why);
 
 }  // namespace tw::rules

@@ -1,6 +1,7 @@
 // Rules in C++, for what the rule language cannot say: what a plugin implements, and how it says which tracewright it was built for.
 // A plugin is a shared library that links libtracewright; task lists name it under `modules:` like a text module. It is no sandbox:
-// apply() runs in the process of the search. A rule is run in a child process first: if it crashes, hangs or ends the process there, the rule is left out. docs/cpp_api.md has an example.
+// apply() runs in the process of the search. A rule is run in a child process first: if it crashes, hangs or ends the process there, it is left
+// out; a postprocessor is tried so on a few draws. docs/cpp_api.md has an example.
 #pragma once
 #include <memory>
 #include <string>

@@ -41,6 +41,7 @@ CandidateSpace make_candidate_space(const Program& program, const std::vector<ru
   if (is_gpu(target)) made.gpu = device_of(target, unknown);
   made.space = build_space(program, uses, library, made.facts, errors, seed, stop);
   std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  leave_out_wrong_posts(made, errors, stop);
   return made;
 }
 
@@ -80,6 +81,7 @@ Status CandidateBuilder::decide(Candidate& candidate, Rng* rng) {
 
 Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float>* rows) {
   Laps laps;
+  if (std::optional<Reject> why = space_.post_faults->find(decision_key(candidate))) return *why;
   State& state = replay_.state();
   const Sketch& sketch = sketch_of(candidate);
   Status replayed = replay(sketch.trace, state, candidate.decisions, ReplayMode::Adapt, nullptr, sketch.decided);
@@ -87,7 +89,10 @@ Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float
   TW_TRY_STATUS(std::move(replayed));
   for (const rules::RuleUse& post : space_.posts) {
     Diagnostics diagnostics(*post.module->source);
-    TW_TRY_STATUS(apply_post(post, space_.library->declared(), state, space_.facts, diagnostics));
+    if (Status applied = apply_post(post, space_.library->declared(), state, space_.facts, diagnostics); !applied) {
+      space_.post_faults->note(decision_key(candidate), applied.rejected());
+      return applied.rejected();
+    }
   }
   laps.lap(seconds_.postprocess);
   candidate.program = normalized_hash(state.program());

@@ -7,6 +7,7 @@
 #include "costmodel/features.h"
 #include "costmodel/gpu_draft.h"
 #include "sampler/draw/prefix_replay.h"
+#include "sampler/search/native_posts.h"
 #include "sampler/search/space.h"
 
 namespace tw {
@@ -30,10 +31,11 @@ struct CandidateSpace {
   std::optional<GpuDevice> gpu;  // then drafts are those of its analytic model
   // Results of with_fork() by sketch, fork and alternative; -1 = there is no such sketch.
   std::map<std::tuple<int, std::size_t, int>, int> ways;
+  std::shared_ptr<PostFaults> post_faults = std::make_shared<PostFaults>();
 };
 
 // The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there is no
-// description of a `cuda` target's device, drafts are those for processors.
+// description of a `cuda` target's device, drafts are those for processors. Postprocessors of plugins are tried (leave_out_wrong_posts).
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
                                     const Target& target, std::string& errors, u64 seed = 1,
                                     const std::function<bool()>& stop = {});

@@ -258,6 +258,7 @@ class Tuner {
                                                model_ready_ ? model_.get() : nullptr, count, rng, evolution_, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
+    if (std::string faults = state.space.post_faults->take(); !faults.empty()) observer_.on_message(faults);
     ++state.rounds;
     forget_others(chosen);
     result_.search_seconds += seconds_now() - begin;

@@ -29,18 +29,62 @@ class Rule : public tw::rules::NativeRule {
   void (*end_)();
 };
 
+// The extent of the outermost loop.
+static tw::i64 drawn_extent(const tw::Schedule& schedule) {
+  for (const tw::Block* block : schedule.state().blocks()) {
+    for (const tw::For* loop : *schedule.state().loops_around(block->id)) return loop->extent;
+  }
+  return 0;
+}
+
+static int deeper(volatile int* outer) {
+  volatile int here[1024] = {*outer};
+  return deeper(here) + here[7];
+}
+
+static const pid_t home = getpid();
+
+// Goes wrong in many ways, by what was drawn, but never in a child process of the one that loaded the plugin.
+static void go_wrong_here(tw::Schedule& schedule) {
+  static volatile int number = 0;
+  tw::i64 extent = drawn_extent(schedule);
+  if (getpid() != home) return;
+  if (extent == 2) *reinterpret_cast<volatile int*>(8) = 1;
+  if (extent == 4) std::abort();
+  if (extent == 8) deeper(&number);
+  if (extent == 16) throw std::runtime_error("not today");
+  while (extent == 32) number = 0;
+}
+
 class Post : public tw::rules::NativePost {
  public:
-  std::string name() const override { return "throwing_post"; }
+  Post(std::string name, void (*end)(tw::Schedule&)) : name_(std::move(name)), end_(end) {}
+  std::string name() const override { return name_; }
   std::string doc() const override { return "it goes wrong"; }
-  tw::Status apply(tw::Schedule&, const tw::rules::TargetFacts&) const override { throw std::runtime_error("not today"); }
+  tw::Status apply(tw::Schedule& schedule, const tw::rules::TargetFacts&) const override { return end_(schedule), tw::ok(); }
+
+ private:
+  std::string name_;
+  void (*end_)(tw::Schedule&);
 };
 
-static Rules make() {
-  return {std::make_shared<Rule>("crashing", [] { std::raise(SIGSEGV); }), std::make_shared<Rule>("exiting", [] { std::exit(3); }),
-          std::make_shared<Rule>("throwing", [] { throw std::runtime_error("not today"); })};
+static void crash() { std::raise(SIGSEGV); }
+static void leave() { std::exit(3); }
+static void fail() { throw std::runtime_error("not today"); }
+static void hang() {
+  for (;;) sleep(1);
 }
-static Posts make_posts() { return {std::make_shared<Post>()}; }
+
+static Rules make() {
+  return {std::make_shared<Rule>("crashing", crash), std::make_shared<Rule>("exiting", leave), std::make_shared<Rule>("throwing", fail),
+          std::make_shared<Rule>("hanging", hang)};
+}
+static Posts make_posts() {
+  auto as_post = [](const char* name, auto end) { return std::make_shared<Post>(name, end); };
+  return {as_post("crashing_post", [](tw::Schedule&) { crash(); }), as_post("exiting_post", [](tw::Schedule&) { leave(); }),
+          as_post("throwing_post", [](tw::Schedule&) { fail(); }), as_post("hanging_post", [](tw::Schedule&) { hang(); }),
+          as_post("late_post", go_wrong_here)};
+}
 TW_PLUGIN(make, make_posts)
 #else
 static Rules make() {

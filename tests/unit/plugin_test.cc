@@ -2,6 +2,8 @@
 // the installed files.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "rules/lang/load_plugin.h"
@@ -42,7 +44,9 @@ class Outside : public testing::Test {
   void is_checked();
   void is_placed();
   void is_imported();
+  Finished tune_with(const std::string& names);
   void rules_cost_themselves();
+  void candidates_are_left_out();
   test::TemporaryDirectory folder;
 };
 
@@ -93,17 +97,45 @@ void Outside::is_imported() {
   EXPECT_NE(done.find("unroll("), std::string::npos) << done;
 }
 
-// The rules of a plugin that crash, end the process or throw are left out; all else goes on.
-void Outside::rules_cost_themselves() {
-  test::write_file(at("own.tw"), "import \"wrong/rules.so\"\nrules own { auto_inline; crashing; exiting; throwing }\nrules with_post { throwing_post }\n");
+// Tunes a small product with the rules of the wrong plugin that are named.
+Finished Outside::tune_with(const std::string& names) {
+  test::write_file(at("own.tw"), cat("import \"wrong/rules.so\"\n"
+                                     "rule cuts(b: block)\n  when is_reduction(b)\n"
+                                     "{ i = loops(b)[0]; o, t = split(i, [_, sample_categorical([3, 6, 12, 16, 24, 32, 48, 64, 96])]) }\n"
+                                     "rules own { cuts; ", names, " }\n"));
   test::write_file(at("own.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [own.tw]\nrules: own\ndatabase: own.db\ntasks:\n"
-                                   "  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
-  Finished finished = run({"tune", "own.yaml", "--trials", "1"});
+                                   "  - {name: g, op: matmul, args: {M: 192, N: 8, K: 8}}\n");
+  std::filesystem::remove(at("own.db"));
+  Finished finished = run({"tune", "own.yaml", "--trials", "4"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  for (const char* wrong : {"the rule crashes: Segmentation fault", "the rule ends the process with code 3", "the rule crashes: Aborted"})
-    EXPECT_NE(finished.err.find(wrong), std::string::npos) << wrong << "\n" << finished.err;
-  Finished checked = run({"check", "own.tw", "--op", "matmul", "--draws", "2", "--rule", "with_post"});
-  EXPECT_NE((checked.out + checked.err).find("postprocessor `throwing_post` throws an exception"), std::string::npos) << checked.out << checked.err;
+  EXPECT_NE(finished.out.find("4 trials in "), std::string::npos) << finished.out << finished.err;
+  return finished;
+}
+
+int times(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t i = text.find(part); i != std::string::npos; i = text.find(part, i + 1)) ++count;
+  return count;
+}
+
+// Rules and postprocessors of a plugin that crash, end the process, throw or hang are left out; all else goes on.
+void Outside::rules_cost_themselves() {
+  Finished finished = tune_with("crashing; exiting; throwing; hanging; crashing_post; exiting_post; throwing_post; hanging_post");
+  for (const char* wrong : {"the rule crashes: Segmentation fault", "the rule ends the process with code 3", "the rule crashes: Aborted",
+                            "the rule takes longer than 10 seconds", "postprocessor `crashing_post` crashes: Segmentation fault",
+                            "postprocessor `exiting_post` ends the process with code 3", "postprocessor `throwing_post` throws an exception",
+                            "postprocessor `hanging_post` takes longer than 10 seconds"})
+    EXPECT_EQ(times(finished.err, wrong), 1) << wrong << "\n" << finished.err;
+  for (const char* name : {"rule `crashing`", "rule `exiting`", "rule `throwing`", "rule `hanging`", "post `crashing_post`", "post `exiting_post`",
+                           "post `throwing_post`", "post `hanging_post`"})
+    EXPECT_EQ(times(finished.err, cat(name, " is left out")), 1) << name << "\n" << finished.err;
+}
+
+// What goes wrong later, with some candidates only, costs these.
+void Outside::candidates_are_left_out() {
+  Finished finished = tune_with("late_post");
+  for (const char* wrong : {" crashes: Segmentation fault", " crashes: Aborted", " throws an exception", " takes too long"})
+    EXPECT_EQ(times(finished.err, cat("postprocessor `late_post`", wrong)), 1) << wrong << "\n" << finished.err;
 }
 
 TEST_F(Outside, ARuleInCppIsCheckedPlacedAndImportedLikeOneOfTheLanguage) {
@@ -146,6 +178,7 @@ TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
             std::string::npos)
       << finished.err;
   rules_cost_themselves();
+  candidates_are_left_out();
 }
 
 TEST_F(Outside, TheExamplesOfTheCppApiRun) {
