@@ -60,6 +60,12 @@ struct EmulationWrites {
   };
   std::vector<i64> last_groups;  // of the last launch, those that ran, by number (x first, then y, then z)
   std::vector<Output> outputs;
+  // Bytes of scratch memory that a launch was given and has not written; of launches before the last one all groups of which ran. `launch`: counted
+  // without those that pack constants. Of very many the first ones.
+  struct Gap {
+    i64 launch = 0, begin = 0, end = 0;
+  };
+  std::vector<Gap> gaps;
 };
 
 }  // namespace tw

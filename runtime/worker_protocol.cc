@@ -155,6 +155,7 @@ void visit(Archive& archive, M& m) {
     archive.text(r.message);
     archive.list(m.outputs, visit_bytes);
     archive.list(m.writes.last_groups, [](auto& inner, auto& group) { inner.number(group); });
+    archive.list(m.writes.gaps, [](auto& inner, auto& gap) { numbers(inner, gap.launch, gap.begin, gap.end); });
     archive.list(m.writes.outputs, [](auto& inner, auto& output) {
       inner.text(output.name);
       inner.text(output.elements);

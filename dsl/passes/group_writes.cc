@@ -1,8 +1,10 @@
 #include "dsl/passes/group_writes.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "dsl/ir/walk.h"
 #include "dsl/passes/lower_blocks.h"
@@ -17,24 +19,26 @@ namespace {
 // The limits of the device do not matter here: they decide whether a program is a kernel, not which group writes what.
 constexpr GpuLimits kNoLimits{.threads = std::numeric_limits<i64>::max(), .threads_z = std::numeric_limits<i64>::max()};
 
-// The last nest that becomes a kernel, as lower_gpu has it, with its loops bound to the axes of the grid; without a body if there is none.
-Result<Program> last_kernel(Arena& arena, const Program& scheduled) {
+Result<SplitKernels> kernels_of(Arena& arena, const Program& scheduled) {
   TW_TRY(EntryPoints entries, split_entry_points(arena, scheduled));
-  TW_TRY(SplitKernels split, split_kernels(arena, skip_identity_terms(arena, entries.run)));
-  for (std::size_t i = split.kernels.size(); i-- > 0;) {
-    Program nest = lower_blocks(arena, bind_parallel_loops(arena, split.kernels[i].program));
-    if (nest.body) return bind_threads(arena, nest, kNoLimits);
-  }
-  return Program{};
+  return split_kernels(arena, skip_identity_terms(arena, entries.run));
 }
 
-// The stores to outputs with what is around them, the number of the group in place of their values.
+// A nest as lower_gpu has it, with its loops bound to the axes of the grid; without a body if it becomes no kernel.
+Result<Program> bound(Arena& arena, const Program& kernel) {
+  Program nest = lower_blocks(arena, bind_parallel_loops(arena, kernel));
+  if (!nest.body) return nest;
+  return bind_threads(arena, nest, kNoLimits);
+}
+
+// The stores to some of a kernel's buffers with what is around them, the number of the group in place of their values.
 class Writes {
  public:
-  Writes(Arena& arena, const Program& kernel, const Program& scheduled) : build_{arena}, groups_(extents_of(kernel.body).groups) {
+  Writes(Arena& arena, const Program& kernel, const std::function<bool(const Buffer*)>& is_wanted)
+      : build_{arena}, groups_(extents_of(kernel.body).groups) {
     u32 next_buffer = kernel.next_buffer;
     for (const Param& param : kernel.params) {
-      if (!is_output(scheduled, param.buffer)) continue;
+      if (!is_wanted(param.buffer)) continue;
       Buffer* numbers = arena.make<Buffer>(Buffer{.id = {next_buffer++}, .name = param.buffer->name, .dtype = DType::I32, .shape = param.buffer->shape});
       numbers_of_[param.buffer] = numbers;
     }
@@ -101,21 +105,53 @@ class Writes {
   std::vector<const Buffer*> written_;
 };
 
+std::optional<Program> numbers_of(Arena& arena, const Program& kernel, const std::function<bool(const Buffer*)>& is_wanted) {
+  std::array<i64, 3> groups = extents_of(kernel.body).groups;
+  if (static_cast<double>(groups[0]) * static_cast<double>(groups[1]) * static_cast<double>(groups[2]) > std::numeric_limits<std::int32_t>::max())
+    return std::nullopt;
+  Writes writes(arena, kernel, is_wanted);
+  Program out = kernel;
+  out.name = "writes", out.body = writes.stmt(kernel.body, Build{arena}.integer(0));
+  if (!out.body) return std::nullopt;
+  bool depends_on_data = false;
+  for_each<Load>(out.body, [&](const Load*) { depends_on_data = true; });
+  if (depends_on_data) return std::nullopt;
+  out.params = arena.copy(writes.written()), out.locals = {}, out.annotations = {};
+  return out;
+}
+
 }  // namespace
 
 std::optional<Program> group_writes(Arena& arena, const Program& scheduled) {
-  Result<Program> kernel = last_kernel(arena, scheduled);
-  if (!kernel || !kernel->body) return std::nullopt;
-  std::array<i64, 3> groups = extents_of(kernel->body).groups;
-  if (static_cast<double>(groups[0]) * static_cast<double>(groups[1]) * static_cast<double>(groups[2]) > std::numeric_limits<std::int32_t>::max())
-    return std::nullopt;
-  Writes writes(arena, *kernel, scheduled);
-  Program out = *kernel;
-  out.name = "writes", out.body = writes.stmt(kernel->body, Build{arena}.integer(0));
-  bool depends_on_data = false;
-  for_each<Load>(out.body, [&](const Load*) { depends_on_data = true; });
-  if (!out.body || depends_on_data) return std::nullopt;
-  out.params = arena.copy(writes.written()), out.locals = {}, out.annotations = {};
+  Result<SplitKernels> split = kernels_of(arena, scheduled);
+  for (std::size_t i = split ? split->kernels.size() : 0; i-- > 0;) {
+    Result<Program> kernel = bound(arena, split->kernels[i].program);
+    if (!kernel) return std::nullopt;
+    if (kernel->body) return numbers_of(arena, *kernel, [&](const Buffer* buffer) { return is_output(scheduled, buffer); });
+  }
+  return std::nullopt;
+}
+
+std::vector<ScratchWrites> scratch_writes(Arena& arena, const Program& scheduled) {
+  Result<SplitKernels> split = kernels_of(arena, scheduled);
+  std::vector<ScratchWrites> out;
+  for (std::size_t k = 0; split && k < split->kernels.size(); ++k) {
+    const SplitKernel& one = split->kernels[k];
+    Result<Program> kernel = bound(arena, one.program);
+    if (!kernel) return {};
+    if (!kernel->body) continue;
+    ScratchWrites writes;
+    std::set<const Buffer*> scratch;
+    for (std::size_t i = 0; i < one.params.size(); ++i) {
+      const Buffer* buffer = one.program.params[i].buffer;
+      if (!one.params[i].is_scratch) continue;
+      scratch.insert(buffer);
+      writes.places.push_back({buffer->name, one.params[i].at, bytes_of(buffer), bytes_of(buffer->dtype)});
+    }
+    writes.numbers = numbers_of(arena, *kernel, [&](const Buffer* buffer) { return scratch.contains(buffer); });
+    out.push_back(std::move(writes));
+  }
+  if (!out.empty()) out.pop_back();
   return out;
 }
 

@@ -47,6 +47,8 @@ void watch_signals(double seconds) {
   setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
+constexpr std::size_t kMostGaps = 4096;  // of one launch in one buffer
+
 // Parts of scratch memory that overlap are one region.
 struct Part {
   i64 begin, end;
@@ -102,7 +104,7 @@ class Run {
   }
 
   EmulationWrites writes() {
-    EmulationWrites out{.last_groups = machine_->groups_of_launch()};
+    EmulationWrites out{.last_groups = machine_->groups_of_launch(), .outputs = {}, .gaps = std::move(gaps_)};
     for (const KernelArgument& argument : message_.kernel.manifest.run) {
       if (argument.role == ArgumentRole::Output) out.outputs.push_back({argument.name, memory_.writers_of(at_[argument.name], machine_->launch_epoch())});
     }
@@ -140,11 +142,26 @@ class Run {
     return true;
   }
 
-  void* address_of(const KernelLaunch::Pointer& pointer, const std::vector<KernelArgument>& arguments) {
-    if (!pointer.is_scratch) return memory_.global(at_[arguments[static_cast<std::size_t>(pointer.at)].name]).data;
+  std::size_t part_of(const KernelLaunch::Pointer& pointer) const {
     std::size_t i = 0;
     while (pointer.at >= scratch_[i].end) ++i;
-    return memory_.global(first_scratch_ + i).data + (pointer.at - scratch_[i].begin);
+    return i;
+  }
+
+  void* address_of(const KernelLaunch::Pointer& pointer, const std::vector<KernelArgument>& arguments) {
+    if (!pointer.is_scratch) return memory_.global(at_[arguments[static_cast<std::size_t>(pointer.at)].name]).data;
+    std::size_t part = part_of(pointer);
+    return memory_.global(first_scratch_ + part).data + (pointer.at - scratch_[part].begin);
+  }
+
+  void note_gaps(const KernelLaunch& launch) {
+    for (const KernelLaunch::Pointer& pointer : launch.pointers) {
+      if (!pointer.is_scratch) continue;
+      std::size_t part = part_of(pointer);
+      i64 origin = scratch_[part].begin, begin = pointer.at - origin;
+      for (auto [first, behind] : memory_.unwritten_since(first_scratch_ + part, begin, begin + pointer.bytes, machine_->launch_epoch(), kMostGaps))
+        gaps_.push_back({&launch - message_.kernel.manifest.run_launches.data(), origin + first, origin + behind});
+    }
   }
 
   bool run_all(const std::vector<KernelLaunch>& launches, const std::vector<KernelArgument>& arguments,
@@ -162,6 +179,7 @@ class Run {
         launch.pointers.push_back(address_of(pointer, arguments));
       launch_ = launch;
       if (!machine_->run(launch_)) return false;
+      if (&launches == &message_.kernel.manifest.run_launches && !launch.is_last && report.is_chain_complete) note_gaps(from);
     }
     return true;
   }
@@ -175,6 +193,7 @@ class Run {
   std::map<std::string, std::size_t> at_;
   std::vector<Part> scratch_;
   std::size_t first_scratch_ = 0;
+  std::vector<EmulationWrites::Gap> gaps_;
 };
 
 EmulatedMessage run_all(const EmulateMessage& message, const Library& library) {

@@ -78,6 +78,20 @@ std::string Memory::writers_of(std::size_t index, u32 last_launch) const {
   return out;
 }
 
+std::vector<std::pair<i64, i64>> Memory::unwritten_since(std::size_t index, i64 begin, i64 end, u32 epoch, std::size_t most) const {
+  const Region& region = global_[index];
+  auto grain = static_cast<i64>(region.grain);
+  std::vector<std::pair<i64, i64>> out;
+  for (i64 byte = begin; byte < end; byte += grain) {
+    if (region.cells[static_cast<u64>(byte / grain)].written >= epoch) continue;
+    i64 behind = std::min(byte + grain, end);
+    if (!out.empty() && out.back().second == byte) out.back().second = behind;
+    else if (out.size() == most) break;
+    else out.push_back({byte, behind});
+  }
+  return out;
+}
+
 void Memory::set_shared(char* begin, char* end, std::vector<Region> arrays) {
   shared_ = std::move(arrays);
   shared_begin_ = begin, shared_end_ = end;

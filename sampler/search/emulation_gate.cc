@@ -88,15 +88,53 @@ NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, st
   return run_here(*reference.kernel, inputs, problem);
 }
 
-// For each element of the outputs that the last launch writes, the number of the group that does, or -1. Empty: it is not known.
-NamedArrays owners_of(const Program& scheduled) {
-  Arena arena(1 << 18);
-  std::optional<Program> numbers = group_writes(arena, scheduled);
+// For each element of the outputs of a program that group_writes.h gives, the number of the group that writes it, or -1. Empty: it is not known.
+NamedArrays owners_of(const std::optional<Program>& numbers) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!numbers || !compiler) return {};
   BuiltKernel built = build_kernel(*numbers, host_target(), *compiler);
   std::string problem;
   return built.kernel ? run_here(*built.kernel, {}, problem) : NamedArrays{};
+}
+
+// A sentence about elements of one buffer in scratch memory that a launch has to write and has not; "" if there are none. `gaps` are of this launch.
+std::string left_out(const KernelLaunch& launch, const ScratchWrites::Place& place, const HostArray& owners,
+                     std::span<const EmulationWrites::Gap> gaps) {
+  auto numbers = reinterpret_cast<const std::int32_t*>(owners.bytes.data());
+  i64 missing = 0, first = -1;
+  for (const EmulationWrites::Gap& gap : gaps) {
+    i64 begin = std::max<i64>(gap.begin - place.at, 0), end = std::min(gap.end - place.at, place.bytes);
+    for (i64 i = begin / place.element_bytes; i * place.element_bytes < end; ++i) {
+      if (numbers[i] >= 0 && missing++ == 0) first = i;
+    }
+  }
+  if (missing == 0) return "";
+  i64 owned = std::count_if(numbers, numbers + owners.elements(), [](auto number) { return number >= 0; });
+  return cat("kernel `", launch.name, "`: does not write ", missing, " of its ", owned, " elements of `", place.name,
+             "`, which are for a later kernel; the first one is ", first);
+}
+
+// The same for all launches but the last that ran whole. What is not known is not judged: a buffer whose rows are padded, or kernels that
+// are not those of the program.
+std::string left_out_for_later(const ScheduledKernel& kernel, std::span<const EmulationWrites::Gap> gaps) {
+  const std::vector<KernelLaunch>& launches = kernel.kernel.manifest.run_launches;
+  if (gaps.empty()) return "";
+  Arena arena(1 << 18);
+  std::vector<ScratchWrites> writes = scratch_writes(arena, kernel.scheduled);
+  if (writes.size() + 1 != launches.size()) return "";
+  while (!gaps.empty()) {
+    auto k = static_cast<std::size_t>(gaps[0].launch);
+    auto of_launch = static_cast<std::size_t>(std::count_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.launch == gaps[0].launch; }));
+    NamedArrays owners = owners_of(writes[k].numbers);
+    for (const ScratchWrites::Place& place : writes[k].places) {
+      auto numbers = owners.find(std::string_view(place.name));
+      if (numbers == owners.end() || numbers->second.elements() * place.element_bytes != place.bytes) continue;
+      std::string found = left_out(launches[k], place, numbers->second, gaps.first(of_launch));
+      if (!found.empty()) return found;
+    }
+    gaps = gaps.subspan(of_launch);
+  }
+  return "";
 }
 
 const std::string& writers_of(const EmulationWrites& writes, std::string_view output) {
@@ -213,14 +251,15 @@ std::string variance_of(const Buffer* output) { return cat(output->name, kVarian
 
 // The same for all outputs; "" if it is not known what the groups have to write.
 std::optional<std::string> left_out(const ScheduledKernel& kernel, const EmulationWrites& writes) {
-  NamedArrays owners = owners_of(kernel.scheduled);
+  Arena arena(1 << 18);
+  NamedArrays owners = owners_of(group_writes(arena, kernel.scheduled));
   if (owners.empty()) return std::nullopt;
   const KernelManifest& manifest = kernel.kernel.manifest;
   for (const auto& [name, numbers] : owners) {
     std::string found = left_out(manifest.run_launches.back(), writes, name, numbers, !writes_outputs_early(manifest));
     if (!found.empty()) return found;
   }
-  return "";
+  return left_out_for_later(kernel, writes.gaps);
 }
 
 EmulationVerdict not_compared(const EmulationReport& report) {

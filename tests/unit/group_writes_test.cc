@@ -80,6 +80,43 @@ void rename(Kernel& kernel, const std::string& name) {
   kernel.manifest.symbol = name;
 }
 
+// A sum in parts: groups of the last launch read parts that nobody looks at, because only one of them runs.
+TEST(LeftOutForLater, IsFoundInScratchMemory) {
+  std::string error;
+  ASSERT_NE(emulation_compiler(error), "") << error << ": these tests were compiled, so there is a compiler";
+  int tried = 0;
+  auto cases = static_cast<int>(test::from_environment("TW_CASES", 2));
+  for (const char* use : {"matmul(M = 32, N = 64, K = 512)", "norm(B = 40, M = 32, N = 32)", "softmax(M = 8, N = 4096)"}) {
+    SCOPED_TRACE(use);
+    test::DrawnKernels drawn = test::drawn_kernels(use, "cuda", test::cuda_target(), 24);
+    test::Scheduled plain(use, {}, "");
+    EmulationGate gate(plain.program(), {.runs = 1, .full_points = 0, .max_groups = 1});
+    int found = 0;
+    for (std::size_t i = 0; i < drawn.kernels.size() && found < cases; ++i) {
+      const Kernel& right = drawn.kernels[i];
+      const std::vector<KernelLaunch>& launches = right.manifest.run_launches;
+      if (launches.size() < 2 || launches.back().group_count() < 2) continue;
+      Arena arena;
+      std::vector<ScratchWrites> writes = scratch_writes(arena, drawn.scheduled[i].program);
+      ASSERT_EQ(writes.size() + 1, launches.size());
+      ASSERT_TRUE(writes[0].numbers);
+      const ScratchWrites::Place& place = writes[0].places.at(0);
+      Kernel faulty = right;
+      faulty.code = without_stores(right.code, std::string(place.name), place.element_bytes, {0, 0});
+      rename(faulty, "fault");
+      const Program& scheduled = drawn.scheduled[i].program;
+      const ScheduledKernel both[] = {{right, scheduled}, {faulty, scheduled}};
+      std::vector<EmulationVerdict> verdicts = gate.check(both);
+      EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
+      EXPECT_EQ(verdicts[1].kind, EmulationVerdict::Wrong) << faulty.code;
+      bool is_said = verdicts[1].message.find("which are for a later kernel; the first one is 0") != std::string::npos;
+      EXPECT_TRUE(is_said || verdicts[1].report.status != EmulationStatus::Ok) << verdicts[1].message;
+      ++found, tried += is_said;
+    }
+  }
+  EXPECT_GE(tried, 2);
+}
+
 class LeftOut : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LeftOut, IsFoundInKernelsThatRunInPart) {
