@@ -28,6 +28,7 @@
 #include "support/golden_cases.h"
 #include "support/parsed.h"
 #include "support/support.h"
+#include "tests/unit/byte_products.h"
 
 namespace tw {
 namespace {
@@ -61,14 +62,7 @@ const Row kRows[] = {
     {"reference-cpu-vnni", kVnni, "bytes(M = 16, N = 64, K = 32, A = u8, B = i8)"},
     {"reference-arm-dotprod", kArm, "bytes(M = 16, N = 64, K = 32, A = i8, B = i8)"},
 };
-// A product of bytes, which the library does not have.
-constexpr const char* kBytes = R"(
-workload bytes(M: int, N: int, K: int, A: type, B: type) {
-  input X: A[M, K]
-  const W: B[K, N]
-  output Y: i32[i: M, j: N] = sum(k: K) in i32 i32(X[i, k]) * i32(W[k, j])
-}
-)";
+using test::kBytes;
 
 std::string operator_of(const std::string& use) { return use.substr(0, use.find('(')); }
 

@@ -7,6 +7,7 @@
 #include "dsl/text/workload.h"
 #include "sampler/search/candidate.h"
 #include "support/parsed.h"
+#include "tests/unit/byte_products.h"
 
 namespace tw {
 namespace {
@@ -215,13 +216,7 @@ TEST(ReferenceRules, AnElementwiseProgramIsOneFusedLoopOfVectors) {
 // tiled as ever.
 TEST(ReferenceRules, DotProductsOfBytesBecomeInstructions) {
   rules::Library library = rules::Library::built_in();
-  Source source{"mine.tw", R"(
-workload bytes(M: int, N: int, K: int, A: type, B: type) {
-  input X: A[M, K]
-  const W: B[K, N]
-  output Y: i32[i: M, j: N] = sum(k: K) in i32 i32(X[i, k]) * i32(W[k, j])
-}
-)"};
+  Source source{"mine.tw", test::kBytes};
   Diagnostics diagnostics(source);
   WorkloadModule module = parse_workloads(source, diagnostics);
   struct Row {

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
+#include <span>
 
 #include "backends/backend.h"
 #include "backends/interpreter.h"
 #include "dsl/base/text.h"
+#include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/rounding_error.h"
@@ -26,6 +29,7 @@
 #include "support/small_operators.h"
 #include "support/support.h"
 #include "tests/support/aligned.h"
+#include "tests/unit/byte_products.h"
 #include "tests/unit/transformer.h"
 
 namespace tw {
@@ -103,6 +107,19 @@ Results run(const Kernel& kernel, u64 seed) {
   return out;
 }
 
+// With the loops that the marks of instructions stand for.
+Program without_instructions(Arena& arena, const Program& program) {
+  Program out = program;
+  out.body = rewrite_stmts(arena, program.body, [&](const Stmt* stmt) -> const Stmt* {
+    const Block* block = as<Block>(stmt);
+    if (!block || block->annotations.empty()) return stmt;
+    Block plain = *block;
+    plain.annotations = without_annotation(arena, block->annotations, kIntrinsicMark);
+    return arena.make<Block>(plain);
+  });
+  return out;
+}
+
 Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
 
 // A workload with its reference, as a task has it.
@@ -113,8 +130,11 @@ class Judged {
     EXPECT_TRUE(reference.kernel) << reference.problem;
     expected_ = run(*reference.kernel, 1);
   }
-  Results results_of(const Program& program) {
+  // `is_by_loops`, if not null, allows for loops in place of instructions that this processor has not, and tells whether there were any.
+  Results results_of(const Program& program, bool* is_by_loops = nullptr) {
     BuiltKernel built = build_kernel(program, host_target(), *compiler_);
+    if (is_by_loops) *is_by_loops = !built.kernel && built.problem.find("intrinsic `") != std::string::npos;
+    if (is_by_loops && *is_by_loops) built = build_kernel(without_instructions(arena_, program), host_target(), *compiler_);
     EXPECT_TRUE(built.kernel) << built.problem;
     return run(*built.kernel, 1);
   }
@@ -236,38 +256,117 @@ double stores_of(const Node* node) {
 }
 constexpr double kMostAgain = 100;
 
-// Kernels that the search makes are right: TW_CASES draws for each case, from TW_FIRST on.
+Target machine(const std::string& text) {
+  if (text.empty()) return host_target();
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(text, 0, diagnostics);
+  TW_CHECK(target, "a target that cannot be read");
+  return *target;
+}
+
+// A set for processors, and the machine that it is for ("" = this one), which decides what is drawn.
+struct SetOfProcessors {
+  const char* name;
+  const char* machine;
+  i64 every;  // of how many numbers one is drawn
+};
+constexpr const char* kRiscV = "cpu -triple=riscv64-linux-gnu -mattr=+m,+a,+f,+d,+v -threads=2 -vector-bits=128";
+constexpr const char* kArm = "cpu -triple=aarch64-linux-gnu -mcpu=cortex-a76 -threads=2";
+constexpr SetOfProcessors kSetsOfProcessors[] = {
+    {"cpu", "", 1},
+    {"untuned", "", 16},
+    {"reference-cpu", "", 4},
+    {"reference-cpu-vnni", "cpu -mcpu=cascadelake -threads=2", 8},
+    {"reference-c", "", 8},
+    {"reference-arm", kArm, 8},
+    {"reference-arm-dotprod", kArm, 8},
+    {"reference-rvv", kRiscV, 8},
+    {"reference-hexagon", "cpu -triple=hexagon-unknown-elf -mcpu=hexagonv68 -threads=4", 8},
+};
+constexpr const char* kSetsOfDevices[] = {"cuda", "reference-cuda", "reference-cuda-tensorcore", "opencl"};  // in the tests below
+struct Counts {
+  i64 compared = 0, by_loops = 0, refused = 0;
+};
+
+void compare_draws(const Program& workload, const CandidateSpace& space, std::span<const i64> numbers, Judged& judged, Counts& counts) {
+  CandidateBuilder builder(space);
+  auto sketches = static_cast<i64>(space.space.sketches.size());
+  for (i64 i : numbers) {
+    Rng rng(9, static_cast<u64>(i));
+    Candidate candidate;
+    if (!builder.draw(static_cast<int>(i % sketches), candidate, rng)) continue;
+    Result<Program> program = builder.build(candidate, &rng);
+    // A stage that is computed again inside of the loops that read it may take hours; a trial would be stopped.
+    if (!program || stores_of(program->body) > kMostAgain * stores_of(workload.body)) continue;
+    if (!can_be_lowered(judged.arena(), *program, host_target())) continue;
+    bool is_by_loops = false;
+    Results results = judged.results_of(*program, &is_by_loops);
+    ++counts.compared;
+    counts.by_loops += is_by_loops;
+    counts.refused += !judged.accepts(results);
+    for (const auto& [name, array] : results) {
+      Comparison found = judged.compared(name, array);
+      EXPECT_TRUE(found.is_right()) << "draw " << i << ": " << difference_text(found, array.elements(), cat(found.first));
+    }
+  }
+}
+
+// Each set that has draws of this case; of those that have few, other cases have others.
+void compare_draws_of_sets(const Program& workload, i64 case_number, const test::Seeds& seeds, std::map<std::string, Counts>& counts) {
+  static const rules::Library library = rules::Library::built_in();
+  Judged judged(workload);
+  for (const SetOfProcessors& set : kSetsOfProcessors) {
+    SCOPED_TRACE(set.name);
+    std::vector<i64> numbers;
+    for (i64 i = seeds.first; i < seeds.end; ++i) {
+      if ((i + case_number) % set.every == 0) numbers.push_back(i);
+    }
+    if (numbers.empty()) continue;
+    std::string errors;
+    CandidateSpace space = make_candidate_space(workload, *library.find_set(set.name), library, machine(set.machine), errors);
+    ASSERT_EQ(errors, "");
+    compare_draws(workload, space, numbers, judged, counts[set.name]);
+  }
+}
+
+// Kernels that the search makes are right: TW_CASES draws for each case, from TW_FIRST on. Sums of bytes are exact.
 TEST(ResultCheck, DrawsFromTheSpacesForProcessorsAreRight) {
-  const rules::Library library = rules::Library::built_in();
   const test::Seeds seeds = test::seeds_from_environment(4);
-  i64 compared = 0;
+  std::map<std::string, Counts> counts;
+  i64 case_number = 0;
   each_case([&](const Case& c, bool is_large, DType type) {
     OwnedProgram owned = program_of(c, is_large, type);
-    Judged judged(owned.program);
-    std::string errors;
-    for (const char* set : {"cpu", "reference-cpu"}) {
-      CandidateSpace space = make_candidate_space(owned.program, *library.find_set(set), library, host_target(), errors);
-      ASSERT_EQ(errors, "");
-      CandidateBuilder builder(space);
-      auto sketches = static_cast<i64>(space.space.sketches.size());
-      bool is_reference = set != std::string_view("cpu");
-      for (i64 i = seeds.first; i < seeds.end; i += is_reference ? 4 : 1) {
-        Rng rng(9, static_cast<u64>(i));
-        Candidate candidate;
-        if (!builder.draw(static_cast<int>(i % sketches), candidate, rng)) continue;
-        Result<Program> program = builder.build(candidate, &rng);
-        // A stage that is computed again inside of the loops that read it may take hours; a trial would be stopped.
-        if (!program || stores_of(program->body) > kMostAgain * stores_of(owned.program.body) || !can_be_lowered(judged.arena(), *program, host_target())) continue;
-        ++compared;
-        for (const auto& [name, array] : judged.results_of(*program)) {
-          Comparison found = judged.compared(name, array);
-          EXPECT_TRUE(found.is_right()) << set << ", draw " << i << ": " << difference_text(found, array.elements(), cat(found.first));
-        }
-      }
-    }
+    compare_draws_of_sets(owned.program, case_number++, seeds, counts);
   });
-  std::printf("%lld draws compared\n", static_cast<long long>(compared));
+  Source source{"bytes.tw", test::kBytes};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  for (auto [a, b] : {std::pair{DType::U8, DType::I8}, {DType::I8, DType::I8}, {DType::U8, DType::U8}}) {
+    SCOPED_TRACE(cat("bytes ", name_of(a), " ", name_of(b)));
+    for (i64 m = 8; m < 16; ++m) {
+      const WorkloadArguments arguments = {{"M", m}, {"N", i64{32}}, {"K", i64{64}}, {"A", a}, {"B", b}};
+      std::optional<OwnedProgram> owned = instantiate(module, "bytes", arguments, {}, diagnostics);
+      ASSERT_TRUE(owned) << diagnostics.render();
+      compare_draws_of_sets(owned->program, m, seeds, counts);
+    }
+  }
+  i64 compared = 0;
+  for (const auto& [set, count] : counts) {
+    std::printf("%s: %lld draws compared, %lld of them without instructions of another processor, %lld refused\n", set.c_str(),
+                static_cast<long long>(count.compared), static_cast<long long>(count.by_loops), static_cast<long long>(count.refused));
+    compared += count.compared;
+  }
+  EXPECT_EQ(counts.size(), std::size(kSetsOfProcessors));
   EXPECT_GT(compared, 60 * (seeds.end - seeds.first));
+}
+
+// No set is left out of these tests.
+TEST(ResultCheck, DrawsAreFromEverySetThereIs) {
+  std::set<std::string> all, drawn(std::begin(kSetsOfDevices), std::end(kSetsOfDevices));
+  for (const SetOfProcessors& set : kSetsOfProcessors) drawn.insert(set.name);
+  for (const std::string& name : rules::Library::built_in().set_names()) all.insert(name);
+  EXPECT_EQ(drawn, all);
 }
 
 // The cases with small sums and without epilogues, which fit emulators.
