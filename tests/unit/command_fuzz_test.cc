@@ -238,7 +238,8 @@ Use use_of(pid_t process) {
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("RssAnon:")) use.kilobytes = std::stol(line.substr(8));
   }
-  std::string text{std::istreambuf_iterator<char>(stat), {}};
+  std::string text;
+  std::getline(stat, text);  // empty if the process has ended meanwhile
   std::istringstream fields(text.substr(std::min(text.find(')') + 1, text.size())));
   std::string field;
   for (int i = 3; i <= 17 && fields >> field; ++i) {  // from the state on; 14 to 17 are times in ticks
