@@ -43,7 +43,7 @@ struct InterpretOptions {
 
 // The size of all parameters and local buffers of a program together.
 i64 bytes_of(const Program& program);
-// "" if the interpreter accepts arrays of so many bytes (InterpretOptions::max_bytes), else the message that it gave up.
+// "" if arrays of so many bytes are within InterpretOptions::max_bytes, else the message that says they are too large.
 std::string too_large(i64 bytes, const InterpretOptions& options = {});
 
 // Runs the program on one array per parameter, in order; outputs are poisoned before and written. "" or the error.

@@ -97,7 +97,7 @@ struct MeasureResult {
   // Median of candidate / incumbent over the pairs, or where these disagree the lower quartile of the candidate's samples by that of the
   // incumbent's; 0 without incumbent.
   double ratio = 0;
-  // Of the ratios of the pairs; of the samples in seconds if there is no incumbent.
+  // Quartiles of the ratios of the pairs. Without an incumbent, quartiles of the samples in seconds.
   double lower_quartile = 0, upper_quartile = 0;
   double min_seconds = 0, median_seconds = 0;  // of the candidate's samples
   double incumbent_seconds = 0;  // smallest sample of the incumbent in this measurement

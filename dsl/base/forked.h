@@ -7,7 +7,7 @@
 namespace tw {
 
 struct ForkedAnswer {
-  std::string text;          // what the work has put into it; of a child that was ended by a signal what was written until then
+  std::string text;          // what the work has put into it. If a signal ended the child, it holds what was written before
   int exit_code = -1;        // what the work returned or gave to exit(); -1 = it was ended by a signal
   int signal = 0;            // that ended it; 0 = none
   std::string not_started;   // why there is no child; "" if there was one

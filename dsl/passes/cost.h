@@ -22,7 +22,7 @@ int lanes_of(const Stmt* stmt, const LoweringOptions& options);
 // A vectorized loop that becomes more vectors than this is a loop over vectors.
 inline constexpr i64 kUnrolledVectors = 8;
 
-// Does the loop's variable choose among the elements of Register buffers? Then its iterations are written out.
+// True if the loop's variable selects elements of Register buffers. Such a loop is always unrolled.
 bool selects_register(const For* loop);
 
 // full vectors + vectors of the remainder (powers of two, down to scalars)

@@ -23,7 +23,7 @@ struct ScratchWrites {
   std::optional<Program> numbers;  // as above, with scratch buffers as outputs; nothing where it writes none or it is not known
   std::vector<Place> places;       // of these
 };
-// Of each kernel but the last; empty if it is not known.
+// The scratch memory that each kernel writes, except the last one. Empty if the pass cannot tell.
 std::vector<ScratchWrites> scratch_writes(Arena& arena, const Program& scheduled);
 
 }  // namespace tw

@@ -13,9 +13,9 @@ struct CallEnd {
   bool is_good() const { return !has_thrown && !is_too_long && !crash; }
 };
 
-// Runs call() for at most so many seconds of processor time. The first one sets handlers for the signals of crashes; what crashes outside of a
-// guarded call goes to those that were there before. Costs about a microsecond. What the call leaves on its stack is not destroyed if it crashes or
-// takes too long. Calls must not be nested.
+// Runs call() for at most `seconds` of processor time. The first use installs handlers for the signals of crashes; a crash outside of a guarded call
+// goes to the handlers that were there before. Costs about a microsecond. If the call crashes or takes too long, destructors of its stack frames do
+// not run, and locks that it held stay locked. Calls must not be nested.
 CallEnd guard_call(double seconds, const std::function<void()>& call);
 
 }  // namespace tw::rules

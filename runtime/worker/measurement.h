@@ -28,7 +28,7 @@ struct WorkerState {
   double fma_peak = 0;    // f32 operations a second of one core, the most that was ever seen; 0 = unknown
 };
 
-// What candidates are timed in turn with. Its packed operands and scratch are bound by the first measurement and kept for the later ones.
+// The kernel that candidates are timed in turn with. The first measurement allocates its packed operands and scratch; later ones use them again.
 struct Incumbent {
   Kernel kernel;
   BufferList own;

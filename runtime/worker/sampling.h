@@ -56,7 +56,7 @@ void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
 void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
                       bool has_incumbent, double incumbent_seconds, MeasureResult& result);
 
-// Of two timings of one kernel the one that counts: the slower, or the second if it is noisy.
+// Returns the timing that counts out of two of one kernel: the slower one, or the second if that is noisy.
 MeasureResult confirmed(const MeasureResult& first, MeasureResult second);
 
 // Nanoseconds this process waited for a CPU, from its schedstat file; -1 if that cannot be read.
