@@ -263,7 +263,7 @@ class Tuner {
     }
     int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
     if (count > 0) {
-      EvolutionOptions how = effort_for(count);
+      EvolutionOptions how = evolution_for(count);
       std::vector<Candidate> proposed = evolve(state.space, state.parents(how.population), state.measured, model_ready_ ? model_.get() : nullptr,
                                                count, rng, how, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
@@ -291,7 +291,7 @@ class Tuner {
   }
 
   // A small batch is searched with a small population.
-  EvolutionOptions effort_for(int trials) const {
+  EvolutionOptions evolution_for(int trials) const {
     EvolutionOptions how = evolution_;
     how.population = static_cast<int>(std::clamp<i64>(evolution_.population * trials / kBatch, evolution_.population / 4, evolution_.population));
     how.draws = evolution_.draws * how.population / evolution_.population;
