@@ -330,21 +330,12 @@ class Partition {
     return choose(axes, depth + 1, body);
   }
 
-  // What runs seldom is not unrolled, but for the loops that index registers.
+  // What runs seldom is not unrolled, but for the loops that select registers.
   const Stmt* rolled(const Stmt* body) {
-    std::vector<const Var*> kept;
-    auto keep = [&](const Buffer* buffer, Array<const Expr*> indices) {
-      if (buffer->scope != Scope::Register) return;
-      for (const Expr* index : indices) for_each<Var>(index, [&](const Var* var) { kept.push_back(var); });
-    };
-    for_each<Load>(body, [&](const Load* load) { keep(load->buffer, load->indices); });
-    for_each<Store>(body, [&](const Store* store) {
-      for (const StoreTarget& target : store->targets) keep(target.buffer, target.indices);
-    });
     return rewrite_stmts(arena_, body, [&](const Stmt* s) -> const Stmt* {
       const For* loop = as<For>(s);
       bool is_unrolled = loop && loop->loop_kind == LoopKind::Unroll && loop->annotations.empty();
-      return is_unrolled && std::find(kept.begin(), kept.end(), loop->var) == kept.end() ? build_.with_kind(loop, LoopKind::Serial) : s;
+      return is_unrolled && !selects_register(loop) ? build_.with_kind(loop, LoopKind::Serial) : s;
     });
   }
 
