@@ -38,13 +38,18 @@ struct Plan {
   List<const For*> outer_reductions;
 };
 
+// The block's iters as the loops around it give them.
+Substitution bindings_of(const Block* block) {
+  Substitution bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+  return bindings;
+}
+
 const Expr* divided(const Build& build, const Expr* index, i64 step) { return step == 1 ? index : build.floor_div(index, build.integer(step)); }
 
 // The largest step that all loops from the path's `at` on take along an index.
 i64 step_of(Arena& arena, const Plan& plan, const Expr* index) {
-  Substitution bindings;
-  for (std::size_t i = 0; i < plan.block->iters.size(); ++i) bindings.set(plan.block->iters[i].var, plan.block->bindings[i]);
-  std::optional<LinearForm> form = linear_form(substitute(arena, index, bindings));
+  std::optional<LinearForm> form = linear_form(substitute(arena, index, bindings_of(plan.block)));
   if (!form) return 1;
   i64 step = 0;
   for (int i = plan.at; i < plan.path.size(); ++i) {
@@ -59,8 +64,7 @@ bool is_border(Arena& arena, const Plan& plan, const Expr* condition) {
   const Binary* less = as<Binary>(condition);
   if (!less || less->op != BinaryOp::Lt) return false;
   Build build{arena};
-  Substitution bindings;
-  for (std::size_t i = 0; i < plan.block->iters.size(); ++i) bindings.set(plan.block->iters[i].var, plan.block->bindings[i]);
+  Substitution bindings = bindings_of(plan.block);
   for (std::size_t d = 0; d < plan.indices.size(); ++d) {
     const Expr* room = build.sub(substitute(arena, plan.indices[d], bindings), build.integer(plan.buffer->shape[d]));
     if (is_constant(simplify(arena, build.sub(build.sub(less->a, less->b), room), {}), 0)) return true;
@@ -211,9 +215,7 @@ Array<const Expr*> substituted(Arena& arena, Array<const Expr*> list, const Subs
 
 // The last index of the output as the loops of a nest give it.
 const Expr* last_index_of(Arena& arena, const Block* block, Array<const Expr*> indices) {
-  Substitution bindings;
-  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
-  return indices.empty() ? Build{arena}.integer(0) : substitute(arena, indices.back(), bindings);
+  return indices.empty() ? Build{arena}.integer(0) : substitute(arena, indices.back(), bindings_of(block));
 }
 
 Block* named_copy(State& state, const MirroredNest& mirror, Str name, const char* suffix) {
