@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -33,7 +34,7 @@ int root_of(std::vector<int>& parent, int i) {
   return i;
 }
 
-constexpr int kMaxTileDraws = 20000;  // some milliseconds
+constexpr int kMaxTileDraws = 5000;  // a millisecond
 
 template <class ValueOf>
 i64 evaluate_with(const Arg& arg, const ValueOf& value_of) {
@@ -52,25 +53,31 @@ void JointPrior::find_samples() {
     std::string_view name = instruction.kind->name;
     made_by_draws = std::min<std::size_t>(made_by_draws, instruction.first_result);
     Sample sample;
-    Tile tile;
     if (name == "sample_categorical" && is_literal_list(instruction.arguments[0])) {
       for (const Arg& item : instruction.arguments[0].items) sample.candidates.push_back(item.integer);
       for (const Arg& item : instruction.arguments[1].items) sample.weights.push_back(item.integer);
       if (sample.weights.empty()) sample.weights.assign(sample.candidates.size(), 1);
       sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
     }
-    const Arg& of = instruction.arguments[0];
-    bool is_fixed = of.tag == Arg::Tag::Value && static_cast<std::size_t>(of.integer) < made_by_draws;
-    if (name == "sample_perfect_tile" && is_fixed && !instruction.decision.open()) {
-      tile = {1, instruction.arguments[2].integer, instruction.decision.count, false};
-      for (int i = 0; i < tile.count; ++i) {
-        tile.extent *= instruction.decision.values[i];
-        factor_of_value_[instruction.first_result + static_cast<u32>(i)] = {static_cast<int>(samples_.size()), i};
-      }
-    }
+    Tile tile;
+    if (name == "sample_perfect_tile" || name == "sample_tile") tile = tile_of(instruction, made_by_draws);
+    for (int i = 0; i < tile.count; ++i) factor_of_value_[instruction.first_result + static_cast<u32>(i)] = {static_cast<int>(samples_.size()), i};
     samples_.push_back(std::move(sample));
     tiles_.push_back(tile);
   }
+}
+
+JointPrior::Tile JointPrior::tile_of(const Instruction& instruction, std::size_t made_by_draws) const {
+  const Arg &loop = instruction.arguments[0], &limit = instruction.arguments[2];
+  if (loop.tag != Arg::Tag::Value || limit.tag != Arg::Tag::Int) return {};
+  Tile tile{extents_.of(static_cast<u32>(loop.integer)), limit.integer, static_cast<int>(instruction.results),
+            std::string_view(instruction.kind->name) == "sample_perfect_tile"};
+  if (!tile.extent && tile.is_perfect && static_cast<std::size_t>(loop.integer) < made_by_draws && !instruction.decision.open()) {
+    i64 extent = 1;
+    for (int i = 0; i < instruction.decision.count; ++i) extent *= instruction.decision.values[i];
+    tile.extent = extents_.constant(extent);
+  }
+  return tile.extent && reach_of(*tile.extent) != Reach::Replay ? tile : Tile{};
 }
 
 // Fills the places of a group: a condition is asked as soon as the samples in it have their values, so that what it excludes is not visited.
@@ -211,32 +218,39 @@ u64 JointPrior::key_of(const Group& group, const Place& place, const Index* indi
   return key;
 }
 
-JointPrior::JointPrior(const Trace& trace, i64 max_steps) : trace_(trace), sample_of_value_(trace.value_count(), -1), factor_of_value_(trace.value_count()) {
+JointPrior::JointPrior(const Trace& trace, Extents extents, i64 max_steps)
+    : trace_(trace), extents_(std::move(extents)), sample_of_value_(trace.value_count(), -1), factor_of_value_(trace.value_count()) {
   struct Factor {
     const Arg* arg;
     bool is_preference;
   };
   find_samples();
-  std::vector<Factor> factors;
-  for (const Instruction& instruction : trace_.instructions()) {
-    std::string_view name = instruction.kind->name;
-    if (name == "require" || name == "prefer") factors.push_back({&instruction.arguments[0], name == "prefer"});
-  }
-  // Union the samples of each condition and weight; one over anything else is checked at replay only.
+  // Union the categorical samples of each condition and weight; one over anything else is checked at replay only.
   std::vector<int> parent(samples_.size());
   std::iota(parent.begin(), parent.end(), 0);
   std::vector<std::pair<Factor, int>> usable;
   std::vector<const Arg*> of_tiles;
-  for (const Factor& factor : factors) {
-    std::vector<u32> values;
-    values_of(*factor.arg, values);
-    auto is_of_tile = [&](u32 value) { return factor_of_value_[value].sample >= 0; };
-    bool is_of_tiles = !values.empty() && !factor.is_preference && std::all_of(values.begin(), values.end(), is_of_tile);
-    if (is_of_tiles) of_tiles.push_back(factor.arg);
-    if (!is_over_categoricals(*factor.arg)) continue;
-    int first = sample_of_value_[values[0]];
-    for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
-    usable.emplace_back(factor, first);
+  for (const Instruction& instruction : trace_.instructions()) {
+    std::string_view name = instruction.kind->name;
+    bool is_preference = name == "prefer";
+    if (name != "require" && !is_preference) continue;
+    std::vector<const Arg*> parts;
+    if (is_preference) parts = {&instruction.arguments[0]};
+    else add_parts(instruction.arguments[0], parts);
+    bool are_known = true;
+    for (const Arg* part : parts) {
+      const Arg* known = extents_.resolved(*part);
+      Reach reach = known ? reach_of(*known) : Reach::Replay;
+      are_known &= reach != Reach::Replay;
+      if (reach == Reach::Tiles && !is_preference) of_tiles.push_back(known);
+      std::vector<u32> values;
+      if (known) values_of(*known, values);
+      if (reach != Reach::Categoricals || values.empty()) continue;
+      int first = sample_of_value_[values[0]];
+      for (u32 value : values) parent[root_of(parent, sample_of_value_[value])] = root_of(parent, first);
+      usable.push_back({{known, is_preference}, first});
+    }
+    if (are_known && !is_preference) satisfied_.insert(instruction.arguments.data());
   }
   tie_tiles(of_tiles);
   std::vector<int> group_of_root(samples_.size(), -1);
@@ -247,8 +261,7 @@ JointPrior::JointPrior(const Trace& trace, i64 max_steps) : trace_(trace), sampl
       groups_.emplace_back();
     }
     Group& group = groups_[group_of_root[root]];
-    if (factor.is_preference) group.preferences.push_back(factor.arg);
-    else add_parts(*factor.arg, group.conditions);
+    (factor.is_preference ? group.preferences : group.conditions).push_back(factor.arg);
   }
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     samples_[i].group = group_of_root.empty() ? -1 : group_of_root[root_of(parent, static_cast<int>(i))];
@@ -260,60 +273,93 @@ JointPrior::JointPrior(const Trace& trace, i64 max_steps) : trace_(trace), sampl
   for (Group& group : groups_) Table(*this, group, max_steps).run();
 }
 
-// Tiles that share a condition are drawn together: groups grow by what a condition mentions.
-void JointPrior::tie_tiles(const std::vector<const Arg*>& conditions) {
-  for (const Arg* condition : conditions) {
-    TileGroup joined{{}, {condition}};
-    std::vector<u32> values;
-    values_of(*condition, values);
-    for (u32 value : values) joined.samples.push_back(static_cast<std::size_t>(factor_of_value_[value].sample));
-    auto shares = [&](const TileGroup& group) {
-      return std::any_of(group.samples.begin(), group.samples.end(), [&](std::size_t sample) {
-        return std::find(joined.samples.begin(), joined.samples.end(), sample) != joined.samples.end();
-      });
-    };
-    for (const TileGroup& group : tile_groups_) {
-      if (!shares(group)) continue;
-      joined.samples.insert(joined.samples.end(), group.samples.begin(), group.samples.end());
-      joined.conditions.insert(joined.conditions.end(), group.conditions.begin(), group.conditions.end());
-    }
-    std::erase_if(tile_groups_, shares);
-    std::sort(joined.samples.begin(), joined.samples.end());
-    joined.samples.erase(std::unique(joined.samples.begin(), joined.samples.end()), joined.samples.end());
-    for (std::size_t sample : joined.samples) tiles_[sample].is_tied = true;
-    tile_groups_.push_back(std::move(joined));
+JointPrior::Reach JointPrior::reach_of(const Arg& arg) const {
+  if (arg.tag == Arg::Tag::Int) return Reach::Categoricals;
+  if (arg.tag == Arg::Tag::Value) {
+    auto value = static_cast<std::size_t>(arg.integer);
+    return sample_of_value_[value] >= 0 ? Reach::Categoricals : factor_of_value_[value].sample >= 0 ? Reach::Tiles : Reach::Replay;
   }
+  if (arg.tag != Arg::Tag::Binary) return Reach::Replay;
+  return std::max(reach_of(arg.items[0]), reach_of(arg.items[1]));
+}
+
+// Tiles that share a condition are drawn together, and a tile with those that decide the extent of its loop.
+void JointPrior::tie_tiles(const std::vector<const Arg*>& conditions) {
+  std::vector<int> parent(tiles_.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  auto tiles_in = [&](const Arg& arg) {
+    std::vector<u32> values;
+    values_of(arg, values);
+    std::vector<int> out;
+    for (u32 value : values) {
+      if (factor_of_value_[value].sample >= 0) out.push_back(factor_of_value_[value].sample);
+    }
+    return out;
+  };
+  auto tie = [&](int tile, const Arg& arg) {
+    for (int other : tiles_in(arg)) parent[root_of(parent, other)] = root_of(parent, tile);
+  };
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    if (draws_tile(i)) tie(static_cast<int>(i), *tiles_[i].extent);
+  }
+  for (const Arg* condition : conditions) tie(tiles_in(*condition)[0], *condition);
+  std::map<int, TileGroup> groups;
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    if (draws_tile(i)) groups[root_of(parent, static_cast<int>(i))].samples.push_back(i);
+  }
+  for (const Arg* condition : conditions) groups[root_of(parent, tiles_in(*condition)[0])].conditions.push_back(condition);
+  for (auto& [root, group] : groups) tile_groups_.push_back(std::move(group));
+}
+
+i64 JointPrior::evaluate(const Arg& arg, const std::vector<Decision>& decisions) const {
+  return evaluate_with(arg, [&](i64 value) {
+    const Factor& factor = factor_of_value_[static_cast<std::size_t>(value)];
+    if (factor.sample >= 0) return decisions[static_cast<std::size_t>(factor.sample)].values[factor.part];
+    auto sample = static_cast<std::size_t>(sample_of_value_[static_cast<std::size_t>(value)]);
+    return samples_[sample].candidates[static_cast<std::size_t>(decisions[sample].values[0])];
+  });
+}
+
+// Is every decision there that the expression asks for?
+bool JointPrior::is_decided(const Arg& arg, const std::vector<Decision>& decisions) const {
+  if (arg.tag == Arg::Tag::Value) {
+    int tile = factor_of_value_[static_cast<std::size_t>(arg.integer)].sample;
+    return !decisions[static_cast<std::size_t>(tile >= 0 ? tile : sample_of_value_[static_cast<std::size_t>(arg.integer)])].open();
+  }
+  return std::all_of(arg.items.begin(), arg.items.end(), [&](const Arg& item) { return is_decided(item, decisions); });
 }
 
 bool JointPrior::tiles_hold(const TileGroup& group, const std::vector<Decision>& decisions) const {
-  auto factor = [&](i64 value) {
-    const Factor& at = factor_of_value_[static_cast<std::size_t>(value)];
-    return decisions[static_cast<std::size_t>(at.sample)].values[at.part];
-  };
-  return std::all_of(group.conditions.begin(), group.conditions.end(),
-                     [&](const Arg* condition) { return evaluate_with(*condition, factor) != 0; });
+  return std::all_of(group.conditions.begin(), group.conditions.end(), [&](const Arg* condition) {
+    return !is_decided(*condition, decisions) || evaluate(*condition, decisions) != 0;
+  });
 }
 
-void JointPrior::draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const {
+bool JointPrior::draw_tiles(const TileGroup& group, std::vector<Decision>& decisions, Rng& rng) const {
   for (int tries = 0; tries < kMaxTileDraws; ++tries) {
     for (std::size_t sample : group.samples) {
       const Tile& tile = tiles_[sample];
+      i64 extent = evaluate(*tile.extent, decisions);
+      if (extent < 1) return false;
       decisions[sample].count = static_cast<u8>(tile.count);
-      draw_perfect_tile(tile.extent, tile.count, tile.max_innermost, rng, decisions[sample].values);
+      auto draw = tile.is_perfect ? draw_perfect_tile : draw_tile;
+      draw(extent, tile.count, tile.max_innermost, rng, decisions[sample].values);
     }
-    if (tiles_hold(group, decisions)) return;
+    if (tiles_hold(group, decisions)) return true;
   }
-  for (std::size_t sample : group.samples) decisions[sample] = {};
+  return false;
 }
 
-bool JointPrior::is_over_categoricals(const Arg& arg) const {
-  std::vector<u32> values;
-  values_of(arg, values);
-  return !values.empty() && std::all_of(values.begin(), values.end(), [&](u32 value) { return sample_of_value_[value] >= 0; });
-}
-
-bool JointPrior::satisfies(const Instruction& instruction) const {
-  return std::string_view(instruction.kind->name) == "require" && is_over_categoricals(instruction.arguments[0]);
+bool JointPrior::fit(std::vector<Decision>& decisions) const {
+  for (std::size_t sample = 0; sample < tiles_.size(); ++sample) {
+    const Tile& tile = tiles_[sample];
+    Decision& decision = decisions[sample];
+    if (decision.count != tile.count || tile.count == 0 || !is_decided(*tile.extent, decisions)) continue;
+    i64 extent = evaluate(*tile.extent, decisions);
+    if (tile.is_perfect) fit_perfect_tile(extent, tile.count, decision.values);
+    else fit_tile(extent, tile.count, tile.max_innermost, decision.values);
+  }
+  return satisfied(decisions);
 }
 
 double JointPrior::weight_at(const Group& group, std::size_t place, const Index* indices) const {
@@ -367,13 +413,18 @@ void JointPrior::draw_by_table(const Group& group, std::vector<Index>& indices, 
   }
 }
 
+JointPrior::Index JointPrior::draw_index(const Sample& sample, Rng& rng) const {
+  i64 at = rng.below(std::accumulate(sample.weights.begin(), sample.weights.end(), i64{0}));
+  Index index = 0;
+  for (; at >= sample.weights[index]; ++index) at -= sample.weights[index];
+  return index;
+}
+
 bool JointPrior::draw_by_rejection(const Group& group, std::vector<Index>& indices, Rng& rng) const {
   constexpr int kTries = 100000;
   for (int tries = 0; tries < kTries; ++tries) {
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      const std::vector<i64>& weights = samples_[group.samples[i]].weights;
-      i64 at = rng.below(std::accumulate(weights.begin(), weights.end(), i64{0}));
-      for (indices[i] = 0; at >= weights[indices[i]]; ++indices[i]) at -= weights[indices[i]];
+      indices[i] = draw_index(samples_[group.samples[i]], rng);
     }
     if (!holds(group, indices.data())) continue;
     double preference = 1;
@@ -396,8 +447,10 @@ bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
   for (const Group& group : groups_) {
     if (!draw_group(group, decisions, rng)) return false;
   }
-  for (const TileGroup& group : tile_groups_) draw_tiles(group, decisions, rng);
-  return true;
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    if (samples_[i].group < 0 && !samples_[i].candidates.empty()) decisions[i] = Decision::of(draw_index(samples_[i], rng));
+  }
+  return std::all_of(tile_groups_.begin(), tile_groups_.end(), [&](const TileGroup& group) { return draw_tiles(group, decisions, rng); });
 }
 
 bool JointPrior::is_impossible() const {

@@ -32,7 +32,7 @@ bool move_factor(Decision& tile, i64 max_innermost, Rng& rng) {
   return false;
 }
 
-// Any inner factor may change; replay recomputes the outermost.
+// Any inner factor may change; the outermost becomes what is left.
 bool change_one(Decision& tile, Rng& rng) {
   int x = 1 + static_cast<int>(rng.below(tile.count - 1));
   i64 old = tile.values[x];
@@ -76,10 +76,10 @@ bool mutate_tile_size(const Trace& trace, const JointPrior& prior, std::vector<D
     }
     i64 max_innermost = sites[chosen].instruction->arguments[2].integer;
     bool divides = chosen < perfect;
-    Decision before = tile;
-    if (!(divides || rng.below(2) == 0 ? move_factor(tile, max_innermost, rng) : change_one(tile, rng))) continue;
-    if (!prior.is_tied_tile(sites[chosen].sample) || prior.satisfied(decisions)) return true;
-    tile = before;
+    std::vector<Decision> before = decisions;
+    bool has_changed = divides || rng.below(2) == 0 ? move_factor(tile, max_innermost, rng) : change_one(tile, rng);
+    if (has_changed && prior.fit(decisions) && decisions != before) return true;
+    decisions = std::move(before);
   }
   return false;
 }

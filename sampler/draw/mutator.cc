@@ -60,7 +60,9 @@ bool mutate(const Trace& trace, const JointPrior& prior, std::vector<Decision>& 
     double at = rng.uniform() * total;
     std::size_t chosen = 0;
     while (chosen + 1 < open.size() && (at -= open[chosen]->weight) >= 0) ++chosen;
-    if (open[chosen]->mutate(trace, prior, decisions, rng)) return true;
+    std::vector<Decision> before = decisions;
+    if (open[chosen]->mutate(trace, prior, decisions, rng) && prior.fit(decisions) && decisions != before) return true;
+    decisions = std::move(before);
     open.erase(open.begin() + static_cast<std::ptrdiff_t>(chosen));
   }
   return false;

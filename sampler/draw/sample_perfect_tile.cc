@@ -6,22 +6,6 @@ using namespace tw;
 
 PRIMITIVE(sample_perfect_tile, Ints(LoopId loop, i64 n, i64 max_innermost = 16))
 
-// A given decision on any extent: from the innermost outwards, a tile that does not divide what is left takes all of it.
-static bool make_legal(i64 extent, int n, i64* tile) {
-  bool was_legal = true;
-  i64 rest = extent;
-  for (int i = n - 1; i > 0; --i) {
-    if (tile[i] < 1 || rest % tile[i] != 0) {
-      tile[i] = rest;
-      was_legal = false;
-    }
-    rest /= tile[i];
-  }
-  was_legal &= tile[0] == rest;
-  tile[0] = rest;
-  return was_legal;
-}
-
 static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 max_innermost, Draw draw) {
   TW_TRY(const For* loop, state.loop(id));
   if (n < 1 || n > Decision::kMax) return reject("expected 1 to {0} parts, found {1}", Decision::kMax, n);
@@ -32,7 +16,7 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 max_innermos
     draw_perfect_tile(loop->extent, static_cast<int>(n), max_innermost, *draw.rng, decision.values);
   }
   if (decision.count != n) return reject("decision has {0} factors, expected {1}", decision.count, n);
-  if (!make_legal(loop->extent, static_cast<int>(n), decision.values) && !draw.adapt) {
+  if (!fit_perfect_tile(loop->extent, static_cast<int>(n), decision.values) && !draw.adapt) {
     return reject("the factors of the decision do not multiply to {0}, the extent of loop `{a}`", loop->var->name, loop->extent)
         .about_loop(id.value);
   }

@@ -1,6 +1,7 @@
 #include "sampler/draw/tiles.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tw {
@@ -49,6 +50,46 @@ void draw_perfect_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* fact
       }
     }
   } while (n > 1 && max_innermost >= 1 && factors[n - 1] > max_innermost);
+}
+
+bool fit_perfect_tile(i64 extent, int n, i64* factors) {
+  bool fits = true;
+  i64 rest = extent;
+  for (int i = n - 1; i > 0; --i) {
+    if (factors[i] < 1 || rest % factors[i] != 0) {
+      factors[i] = rest;
+      fits = false;
+    }
+    rest /= factors[i];
+  }
+  fits &= factors[0] == rest;
+  factors[0] = rest;
+  return fits;
+}
+
+void draw_tile(i64 extent, int n, i64 max_innermost, Rng& rng, i64* factors) {
+  if (rng.below(2) == 0) {
+    draw_perfect_tile(extent, n, max_innermost, rng, factors);
+  } else {
+    double range = std::log(static_cast<double>(extent) + 0.999);
+    for (int i = 0; i < n; ++i) factors[i] = static_cast<i64>(std::exp(rng.uniform() * range));
+  }
+  fit_tile(extent, n, max_innermost, factors);
+}
+
+bool fit_tile(i64 extent, int n, i64 max_innermost, i64* factors) {
+  bool fits = true;
+  i64 rest = extent;
+  for (int i = n - 1; i > 0; --i) {
+    i64 most = i == n - 1 && max_innermost > 0 ? std::min(rest, max_innermost) : rest;
+    i64 legal = std::clamp<i64>(factors[i], 1, most);
+    fits &= legal == factors[i];
+    factors[i] = legal;
+    rest = (rest + legal - 1) / legal;
+  }
+  fits &= factors[0] == rest;
+  factors[0] = rest;
+  return fits;
 }
 
 void draw_partitioned_tile(i64 extent, int n, int position, i64 inner, Rng& rng, i64* factors) {

@@ -169,7 +169,7 @@ class Evolution {
     if (look_up(proposal)) return;
     proposal.fate = Proposal::Fate::Rejected;
     if (!builder.decide(proposal.candidate, &proposal.rng) || look_up(proposal)) return;
-    if (builder.finish(proposal.candidate, model_ ? &proposal.rows : nullptr, &known_)) proposal.fate = Proposal::Fate::Built;
+    if (builder.finish(proposal.candidate, model_ || options_.keep_features ? &proposal.rows : nullptr, &known_)) proposal.fate = Proposal::Fate::Built;
   }
 
   bool look_up(Proposal& proposal) const {

@@ -18,6 +18,7 @@ struct EvolutionOptions {
   int new_sketches = 16;          // that forks may add to a space in a generation
   double epsilon = 0.05;         // share of a batch that is picked at random
   double unproven_share = 0.25;  // of a batch, for each sketch of which no elite is: what the model thinks of it is a guess
+  bool keep_features = false;    // of all that is built, also where there is no model yet: one will score them
   int threads = 1;
   std::function<bool()> stop = {};  // asked now and then: once true, what is proposed is worth nothing
 };

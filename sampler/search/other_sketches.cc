@@ -17,7 +17,7 @@ std::optional<Sketch> walked(const CandidateSpace& space, const Ways& ways) {
   RuleWalk walk(setting_of(space), space.space.uses, notes);
   std::vector<Partial> partials = walk.run(ways, 1);
   if (walk.failed() || partials.size() != 1) return std::nullopt;
-  return finished(std::move(partials[0]));
+  return finished(std::move(partials[0]), space.base);
 }
 
 int number_of(CandidateSpace& space, Sketch sketch) {
@@ -94,7 +94,7 @@ std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
   if (walk.failed()) return std::nullopt;
   Hash128 hash = trace.with_decisions(std::vector<Decision>(trace.sample_count())).hash();
   for (Partial& partial : partials) {
-    Sketch made = finished(std::move(partial));
+    Sketch made = finished(std::move(partial), space.base);
     if (made.trace.with_decisions(std::vector<Decision>(made.trace.sample_count())).hash() == hash) return made;
   }
   return std::nullopt;
@@ -171,7 +171,7 @@ bool move_to_sketch(const CandidateSpace& space, Candidate& candidate, int sketc
     for (; last < sites.size() && sites[last].place == sites[first].place; ++last) {
       if (same[last]) kept[last] = candidate.decisions[*same[last]];
     }
-    if (to.prior->satisfied(kept)) decisions = std::move(kept);
+    if (to.prior->fit(kept)) decisions = std::move(kept);
   }
   candidate.sketch = sketch;
   candidate.decisions = std::move(decisions);

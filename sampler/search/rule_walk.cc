@@ -64,8 +64,25 @@ const rules::Limits kLimits;
 
 }  // namespace
 
-Sketch make_sketch(Trace trace, std::vector<std::string> rules) {
-  auto prior = std::make_shared<const JointPrior>(trace);
+namespace {
+
+// For each value of the trace that a schedule recorded, without the instructions that are not live: which loop it is.
+std::vector<LoopId> loops_of_values(const Schedule& schedule, const std::vector<bool>& live) {
+  std::vector<LoopId> loops;
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    const Instruction& step = schedule.trace().instructions()[i];
+    for (u32 result = 0; live[i] && result < step.results; ++result) {
+      const Value& value = schedule.state().values()[step.first_result + result];
+      loops.push_back(value.tag == Value::Tag::Loop ? LoopId{static_cast<u32>(value.payload)} : LoopId{});
+    }
+  }
+  return loops;
+}
+
+}  // namespace
+
+Sketch make_sketch(Trace trace, std::vector<std::string> rules, Extents extents) {
+  auto prior = std::make_shared<const JointPrior>(trace, std::move(extents));
   int step = step_to_name(trace, *prior);
   std::size_t decided = decided_after(trace, *prior);
   std::string condition = step < 0 ? "" : trace.print_instruction(trace.instructions()[static_cast<std::size_t>(step)]);
@@ -73,10 +90,12 @@ Sketch make_sketch(Trace trace, std::vector<std::string> rules) {
           .decided = decided, .condition_step = step, .condition = std::move(condition)};
 }
 
-Sketch finished(Partial partial) {
+Sketch finished(Partial partial, const Program& base) {
   const Trace& whole = partial.schedule.trace();
   std::vector<bool> live = whole.live();
-  Sketch sketch = make_sketch(whole.keeping(live), std::move(partial.rules));
+  Trace trace = whole.keeping(live);
+  Extents extents(trace, base, loops_of_values(partial.schedule, live));
+  Sketch sketch = make_sketch(std::move(trace), std::move(partial.rules), std::move(extents));
   for (std::size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) continue;
     sketch.makers.push_back(std::move(partial.makers[i]));

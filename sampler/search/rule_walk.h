@@ -61,9 +61,9 @@ class RuleWalk {
   std::string error_;
 };
 
-// The sketch of a partial one after the last place, without dead code.
-Sketch finished(Partial partial);
-Sketch make_sketch(Trace trace, std::vector<std::string> rules);
+// The sketch of a partial one after the last place, without dead code. `base`: the program that the rules were given.
+Sketch finished(Partial partial, const Program& base);
+Sketch make_sketch(Trace trace, std::vector<std::string> rules, Extents extents = {});
 Reject impossible_at(Str condition);
 
 }  // namespace tw

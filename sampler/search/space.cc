@@ -99,7 +99,7 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   space.is_whole = most == kAllSketches;
   for (Partial& partial : partials) {
     double weight = partial.weight;
-    Sketch sketch = finished(std::move(partial));
+    Sketch sketch = finished(std::move(partial), program);
     bool is_known = space.sketches.find(sketch.trace) >= 0;
     if (!is_known) space.sketches.add(std::move(sketch));
     if (!is_known || !space.is_whole) space.count += weight;

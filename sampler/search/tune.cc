@@ -140,6 +140,7 @@ class Tuner {
     MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed);
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
+    evolution_.keep_features = model_ != nullptr;
   }
 
   bool is_late() const { return options_.seconds > 0 && seconds_now() - begin_ >= options_.seconds; }
@@ -324,7 +325,9 @@ class Tuner {
   // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never make things worse.
   void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch) {
     Hash128 untuned = normalized_hash(state.space.base);
-    std::optional<Candidate> first = construct(state.space, rng.fork(1), evolution_, state.known, stats_);
+    EvolutionOptions how = evolution_;
+    how.keep_features = how.keep_features && left >= kEnoughToLearn;
+    std::optional<Candidate> first = construct(state.space, rng.fork(1), how, state.known, stats_);
     if (first && first->program != untuned && state.measured.insert(first->program).second) batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
     if (!batch.trials.empty() && (left < 2 || !can_run_untuned(*state.task))) return;
     Trial baseline;

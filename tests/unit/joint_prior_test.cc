@@ -58,7 +58,7 @@ class Frequencies : public testing::TestWithParam<i64> {};
 INSTANTIATE_TEST_SUITE_P(JointPrior, Frequencies, testing::Values(JointPrior::kMaxSteps, i64{0}));
 
 TEST_P(Frequencies, AreThoseOfWeightsPreferencesAndConditions) {
-  JointPrior prior(parsed_schedule(kSmallGroup), GetParam());
+  JointPrior prior(parsed_schedule(kSmallGroup), {}, GetParam());
   std::map<std::vector<i64>, double> expected = small_prior();
   std::map<std::vector<i64>, int> seen;
   constexpr int kDraws = 40000;
@@ -79,7 +79,7 @@ TEST_P(Frequencies, AreThoseOfWeightsPreferencesAndConditions) {
 }
 
 TEST_P(Frequencies, RedrawsReachEveryValidAssignmentAndNoOther) {
-  JointPrior prior(parsed_schedule(kSmallGroup), GetParam());
+  JointPrior prior(parsed_schedule(kSmallGroup), {}, GetParam());
   std::map<std::vector<i64>, double> expected = small_prior();
   std::set<std::vector<i64>> seen;
   Rng rng(4);
