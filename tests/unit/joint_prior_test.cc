@@ -135,16 +135,108 @@ Target opencl_target() {
   return target;
 }
 
+struct SetCase {
+  std::string set;
+  Target target;
+};
+
+std::vector<SetCase> sets_with_targets(const rules::Library& library) {
+  std::vector<SetCase> cases;
+  for (const std::string& set : library.set_names()) {
+    bool is_cuda = set.find("cuda") != std::string::npos || set.find("gpu") != std::string::npos;
+    cases.push_back({set, is_cuda ? test::cuda_target() : set.find("opencl") != std::string::npos ? opencl_target() : host_target()});
+  }
+  return cases;
+}
+
+const char* const kWorkloads[] = {"matmul(M = 512, N = 512, K = 512)", "matmul(M = 512, N = 512, K = 512, T = f16)", "dense(M = 100, N = 300, K = 70, T = bf16)",
+                                  "conv2d(N = 1, H = 14, W = 14, CI = 64, CO = 64, K = 3, padding = 1)", "softmax(M = 64, N = 512)"};
+
+// What is drawn without a replay is what a replay accepts as it stands, and what is fitted is what a replay in adapting mode makes of it.
+TEST(JointPrior, TilesAreDrawnAndFittedAsReplayDoes) {
+  const rules::Library library = rules::Library::built_in();
+  i64 drawn = 0, fitted = 0;
+  for (const auto& [set, target] : sets_with_targets(library)) {
+    for (const char* use : kWorkloads) {
+      test::Scheduled plain(use, {}, "");
+      std::string errors;
+      CandidateSpace space = make_candidate_space(plain.program(), *library.find_set(set), library, target, errors);
+      ASSERT_EQ(errors, "");
+      for (const Sketch& sketch : space.space.sketches) {
+        Rng rng(8);
+        for (int draw = 0; draw < 4; ++draw) {
+          std::vector<Decision> decisions(sketch.trace.sample_count());
+          ASSERT_TRUE(sketch.prior->draw(decisions, rng)) << set << " " << use;
+          auto replayed = [&](std::vector<Decision> given, std::size_t last) {
+            Arena arena;
+            State state(arena, space.base);
+            Status status = replay(sketch.trace, state, given, ReplayMode::Adapt, &rng, 0, last);
+            EXPECT_TRUE(status || std::string_view(status.rejected().instruction) != "require" || !sketch.prior->fit(given));
+            return given;
+          };
+          std::vector<Decision> after = replayed(decisions, sketch.decided);
+          for (std::size_t sample = 0; sample < decisions.size(); ++sample) {
+            if (decisions[sample].open()) continue;
+            EXPECT_EQ(after[sample], decisions[sample]) << set << " " << use << ", sample " << sample;
+            drawn += sketch.prior->draws_tile(sample);
+          }
+          std::vector<Decision> wrong = after;
+          for (std::size_t sample = 0; sample < wrong.size(); ++sample) {
+            if (!sketch.prior->draws_tile(sample)) continue;
+            for (int part = 0; part < wrong[sample].count; ++part) wrong[sample].values[part] = 1 + rng.below(70);
+          }
+          std::vector<Decision> by_fit = wrong;
+          if (wrong == after || !sketch.prior->fit(by_fit)) continue;
+          std::vector<Decision> by_replay = replayed(wrong, sketch.decided);
+          for (std::size_t sample = 0; sample < wrong.size(); ++sample) {
+            if (!sketch.prior->draws_tile(sample)) continue;
+            EXPECT_EQ(by_fit[sample], by_replay[sample]) << set << " " << use << ", sample " << sample;
+            ++fitted;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(drawn, 1000);
+  EXPECT_GT(fitted, 1000);
+}
+
+// Different decisions of the main rule for products give different programs: a search does not build one twice.
+TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
+  const rules::Library library = rules::Library::built_in();
+  Rng shapes(17);
+  auto size = [&] { return 1 + shapes.below(40) * (1 + shapes.below(8)); };
+  int programs = 0, decisions = 0;
+  for (int workload = 0; workload < 24; ++workload) {
+    std::string use = workload % 2 ? cat("matmul(M = ", size(), ", N = ", size(), ", K = ", size(), ")")
+                                   : cat("conv2d(N = 1, H = ", 3 + shapes.below(40), ", W = ", 3 + shapes.below(40), ", CI = ", size(), ", CO = ", size(), ", K = 3)");
+    test::Scheduled plain(use, {}, "");
+    Target target = host_target();
+    target.vector_bits = workload % 4 < 2 ? 512 : 256;
+    target.threads = 1 + workload % 3;
+    std::string errors;
+    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("cpu"), library, target, errors);
+    CandidateBuilder builder(space);
+    std::unordered_set<u64> keys;
+    HashSet different;
+    Rng rng(18);
+    for (int draw = 0; draw < 400; ++draw) {
+      Candidate candidate;
+      if (!builder.draw(draw % static_cast<int>(space.space.sketches.size()), candidate, rng) || !keys.insert(decision_key(candidate)).second) continue;
+      if (builder.build(candidate, &rng)) different.insert(candidate.program), ++decisions;
+    }
+    programs += static_cast<int>(different.size());
+  }
+  EXPECT_GT(decisions, 5000);
+  EXPECT_GE(programs, decisions * 0.97);
+}
+
 // Each sketch of each set is drawn and changed, also where conditions tie nearly a million combinations (warp_mma, warp_tiling).
 TEST(JointPrior, AMutantKeepsMostDecisionsInEverySketchOfEverySet) {
   const rules::Library library = rules::Library::built_in();
-  const char* uses[] = {"matmul(M = 512, N = 512, K = 512)", "matmul(M = 512, N = 512, K = 512, T = f16)", "dense(M = 100, N = 300, K = 70, T = bf16)",
-                        "conv2d(N = 1, H = 14, W = 14, CI = 64, CO = 64, K = 3, padding = 1)", "softmax(M = 64, N = 512)"};
   i64 changes = 0;
-  for (const std::string& set : library.set_names()) {
-    bool is_cuda = set.find("cuda") != std::string::npos || set.find("gpu") != std::string::npos;
-    Target target = is_cuda ? test::cuda_target() : set.find("opencl") != std::string::npos ? opencl_target() : host_target();
-    for (const char* use : uses) {
+  for (const auto& [set, target] : sets_with_targets(library)) {
+    for (const char* use : kWorkloads) {
       test::Scheduled plain(use, {}, "");
       std::string errors;
       CandidateSpace space = make_candidate_space(plain.program(), *library.find_set(set), library, target, errors);
