@@ -1,6 +1,6 @@
 // The documentation is true: its tables are those of the code, and its examples run.
 //
-// In docs/*.md, in the order of the text:
+// In README.md and docs/*.md, in the order of the text:
 //   ```tw NAME  ```yaml NAME  ...   a file of this name beside the commands
 //   ```tw                           a workload, a schedule or a rule module: it is parsed, modules
 //   are checked by running
@@ -9,7 +9,8 @@
 //   code must be 0
 //   ```text output                  what the commands before printed; `...` stands for anything
 //   ```cpp FILE  ```cmake FILE      that file of the source, as it is
-//   skip="reason" behind the language: not run; the reason is in the text for readers, too
+//   skip="reason" behind the language: not run; the reason is in the text for readers, too. Commands
+//   are parsed: that programs, their flags and the files of the source that they name exist
 // All files of a page are written before its first command runs. So that this takes seconds, the
 // numbers of trials and draws of the text are replaced by small ones. TW_BLESS=1 rewrites the
 // tables.
@@ -18,7 +19,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "dsl/base/text.h"
@@ -34,7 +37,10 @@ namespace {
 
 using test::Finished;
 
-const std::string docs = TW_SOURCE_DIR "/docs";
+namespace fs = std::filesystem;
+
+const std::string root = TW_SOURCE_DIR;
+const std::string docs = root + "/docs";
 
 // ---- tables
 
@@ -117,7 +123,7 @@ TEST(Docs, EachCaseThatIsNamedExists) {
         titles.push_back((*at)[1]);
         continue;
       }
-      std::string file = test::read_file(cat(TW_SOURCE_DIR "/tests/golden/primitives/", (*at)[2].str(), ".tw"));
+      std::string file = test::read_file(cat(root, "/tests/golden/primitives/", (*at)[2].str(), ".tw"));
       for (const std::string& title : titles) EXPECT_NE(file.find(cat("// ---- ", title, "\n")), std::string::npos) << line;
       cases += static_cast<int>(titles.size());
       titles.clear();
@@ -186,12 +192,60 @@ bool matches(const std::string& expected, const std::string& found) {
   }
 }
 
+// ---- commands that are not run
+
+// The words of each command of a shell text, without comments.
+std::vector<std::vector<std::string>> commands_of(const std::string& text) {
+  static const std::regex separator("\\n|;|&&|\\|"), comment("(^|[ \t])#[^\n]*");
+  std::string plain = std::regex_replace(text, comment, "");
+  std::vector<std::vector<std::string>> commands;
+  for (std::sregex_token_iterator at(plain.begin(), plain.end(), separator, -1), end; at != end; ++at) {
+    std::istringstream in(at->str());
+    std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+    if (!words.empty()) commands.push_back(words);
+  }
+  return commands;
+}
+
+// What `program --help` says, or nothing if there is no such program or command.
+std::string help_of(const std::vector<std::string>& words) {
+  Finished help;
+  if (words[0] == "tracewright" && words.size() > 1)
+    help = test::tracewright({words[1], "--help"});
+  else if (words[0].starts_with("./") && fs::exists(root + "/" + words[0]))
+    help = test::run_program({root + "/" + words[0], "--help"});
+  return help.code == 0 ? help.out : "";
+}
+
+// Why these commands cannot be right, as far as that is known without running them.
+std::vector<std::string> problems_of(const std::string& text) {
+  static const std::regex built("build/release/([a-z_]+)"), flag("--[a-z-]+"), stored("(bench|examples)/.*");
+  std::vector<std::string> problems;
+  Finished parsed = test::run_program({"bash", "-n", "-c", text});
+  if (parsed.code != 0) problems.push_back(parsed.err);
+  for (const std::vector<std::string>& words : commands_of(text)) {
+    std::string help = help_of(words);
+    std::smatch match;
+    if (std::regex_match(words[0], match, built)) {
+      if (!fs::exists(cat(root, "/bench/", match[1].str(), ".cc"))) problems.push_back("no program " + words[0]);
+    } else if (help.empty()) {
+      problems.push_back("no command " + words[0] + (words.size() > 1 ? " " + words[1] : ""));
+    }
+    for (const std::string& word : words) {
+      if (std::regex_match(word, stored) && !fs::exists(root + "/" + word)) problems.push_back("no file " + word);
+      if (!help.empty() && std::regex_match(word, flag) &&
+          !std::regex_search(help, std::regex("(^|[^a-z-])" + word + "($|[^a-z-])")))
+        problems.push_back("no flag " + word + " of " + words[0]);
+    }
+  }
+  return problems;
+}
+
 class Page {
  public:
   explicit Page(const std::string& name) : name_(name) {
-    namespace fs = std::filesystem;
     for (const char* folder : {"examples", "bench", "tests", "docs"})
-      fs::create_directory_symlink(cat(TW_SOURCE_DIR "/", folder), at(folder));
+      fs::create_directory_symlink(cat(root, "/", folder), at(folder));
     fs::create_directory_symlink(TW_BINARY_DIR, at("build"));
   }
   std::string at(const std::string& file) const { return folder_.path() + "/" + file; }
@@ -201,16 +255,20 @@ class Page {
       if (block.name.empty() || block.language == "text" || block.language == "cpp" ||
           block.language == "cmake" || !block.skip.empty())
         continue;
-      std::filesystem::create_directories(std::filesystem::path(at(block.name)).parent_path());
+      fs::create_directories(fs::path(at(block.name)).parent_path());
       test::write_file(at(block.name),
                        block.language == "yaml" ? shortened(block.text) : block.text);
     }
     for (const Block& block : blocks) {
       SCOPED_TRACE(cat(name_, ":", block.line));
-      if (!block.skip.empty())
-        std::printf("%s:%d: not run: %s\n", name_.c_str(), block.line, block.skip.c_str());
-      else
+      if (block.skip.empty()) {
         run(block);
+        continue;
+      }
+      std::printf("%s:%d: not run: %s\n", name_.c_str(), block.line, block.skip.c_str());
+      if (block.language == "sh") {
+        EXPECT_EQ(problems_of(block.text), std::vector<std::string>());
+      }
     }
   }
 
@@ -224,7 +282,7 @@ class Page {
       return;
     }
     if (!block.name.empty() && (block.language == "cpp" || block.language == "cmake")) {
-      EXPECT_EQ(block.text, test::read_file(cat(TW_SOURCE_DIR "/", block.name)));
+      EXPECT_EQ(block.text, test::read_file(cat(root, "/", block.name)));
       return;
     }
     if (block.language == "yaml") return run_list(block);
@@ -253,13 +311,13 @@ class Page {
     return std::find(std::begin(words), std::end(words), word) != std::end(words);
   }
   void run_text(const std::string& text) {
-    Source source{name_, text};
-    Diagnostics diagnostics(source);
+    Source page{name_, text};
+    Diagnostics diagnostics(page);
     std::istringstream in(text);
     std::string word;
     while (in >> word && word == "#") std::getline(in, word);
     if (word == "workload" || word == "epilogue") {
-      parse_workloads(source, diagnostics);
+      parse_workloads(page, diagnostics);
     } else if (is_declaration(word)) {
       test::write_file(at("module_in_the_text.tw"), text);
       Finished finished =
@@ -267,7 +325,7 @@ class Page {
                             {.folder = folder_.path()});
       EXPECT_EQ(finished.code, 0) << text << finished.out << finished.err;
     } else {
-      parse_schedule(source, diagnostics);
+      parse_schedule(page, diagnostics);
     }
     EXPECT_EQ(diagnostics.render(), "");
   }
@@ -278,14 +336,26 @@ class Page {
 
 class Examples : public testing::TestWithParam<std::string> {};
 
+std::string path_of(const std::string& page) { return cat(page == "README" ? root : docs, "/", page, ".md"); }
+
 TEST_P(Examples, Run) {
-  std::string name = GetParam() + ".md";
-  Page(name).run(blocks_of(test::read_file(docs + "/" + name)));
+  Page(GetParam() + ".md").run(blocks_of(test::read_file(path_of(GetParam()))));
+}
+
+// Files and folders of the source that a page names: with a folder of the source in front, or as a link.
+TEST_P(Examples, FilesThatAreNamedExist) {
+  static const std::regex named(
+      "`((?:backends|bench|cli|cmake|costmodel|docs|dsl|examples|rules|runtime|sampler|tests)/[A-Za-z0-9_./-]*)`|\\]\\(([a-z][A-Za-z0-9_./-]*)\\)");
+  std::string path = path_of(GetParam()), text = test::read_file(path);
+  for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at) {
+    std::string file = (*at)[1].matched ? cat(root, "/", (*at)[1].str()) : cat(fs::path(path).parent_path().string(), "/", (*at)[2].str());
+    EXPECT_TRUE(fs::exists(file)) << (*at)[0];
+  }
 }
 
 std::vector<std::string> pages() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(docs)) {
+  std::vector<std::string> out = {"README"};
+  for (const auto& entry : fs::directory_iterator(docs)) {
     if (entry.path().extension() == ".md") out.push_back(entry.path().stem().string());
   }
   std::sort(out.begin(), out.end());
@@ -294,6 +364,37 @@ std::vector<std::string> pages() {
 
 INSTANTIATE_TEST_SUITE_P(All, Examples, testing::ValuesIn(pages()),
                          [](const auto& info) { return info.param; });
+
+// A newcomer's commands are all run or parsed: no block of the README is without a language.
+TEST(Docs, EachBlockOfTheReadmeIsTested) {
+  std::vector<Block> blocks = blocks_of(test::read_file(path_of("README")));
+  EXPECT_GE(blocks.size(), 10U);
+  for (const Block& block : blocks) EXPECT_NE(block.language, "") << "line " << block.line;
+}
+
+// design.md names files of the folder that its section is about without that folder.
+TEST(Docs, FilesOfTheDesignExist) {
+  std::set<std::string> files;
+  for (const char* folder : {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "rules", "runtime", "sampler", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(cat(root, "/", folder))) files.insert(entry.path().filename());
+  }
+  static const std::regex named("`([a-z_]+/)*([a-z_]+\\.(h|cc|tw|cmake))`");
+  std::string text = test::read_file(docs + "/design.md");
+  for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at)
+    EXPECT_TRUE(files.contains((*at)[2])) << (*at)[0];
+}
+
+TEST(Docs, CommandsThatAreNotRunAreParsed) {
+  using Problems = std::vector<std::string>;
+  EXPECT_EQ(problems_of("tracewright tune tasks.yaml --compile-only --output found   # --no-flag\n./quickstart --build-only\n"), Problems());
+  EXPECT_EQ(problems_of("build/release/clblast_bench bench/opencl_gemm.yaml --database opencl.db"), Problems());
+  EXPECT_EQ(problems_of("tracewright tune tasks.yaml --compile"), Problems{"no flag --compile of tracewright"});
+  EXPECT_EQ(problems_of("true && tracewright tun tasks.yaml"), (Problems{"no command true", "no command tracewright tun"}));
+  EXPECT_EQ(problems_of("./quickstart --fast"), Problems{"no flag --fast of ./quickstart"});
+  EXPECT_EQ(problems_of("./quick"), Problems{"no command ./quick"});
+  EXPECT_EQ(problems_of("build/release/some_bench bench/some.yaml"), (Problems{"no program build/release/some_bench", "no file bench/some.yaml"}));
+  EXPECT_EQ(problems_of("./run-tests '").size(), 1U);
+}
 
 TEST(Docs, WhatIsPrintedIsComparedWithDots) {
   EXPECT_TRUE(matches("a ... c\n", "a b c\n"));
