@@ -183,7 +183,7 @@ TEST_F(Check, AScheduleByHandIsTriedOnItsOperator) {
 
 TEST_F(Check, AScheduleByHandIsInTheSpaceOfTheTasksThatComputeItsOperator) {
   write("hand.tw", by_hand);
-  std::string tasks = "tasks:\n  - {name: g, op: dense, args: {M: 8, N: 16, K: 8}}\n  - {name: h, op: matmul, args: {M: 8, N: 8, K: 8}}\n";
+  std::string tasks = "tasks:\n  - {name: g, op: dense, args: {M: 64, N: 96, K: 8}}\n  - {name: h, op: matmul, args: {M: 64, N: 96, K: 8}}\n";
   write("list.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [hand.tw]\n" + tasks);
   auto with_columns = [&](const std::string& set) {
     boost::json::object json = json_of(run({"space", "list.yaml", "--rules", set, "--json"}));
