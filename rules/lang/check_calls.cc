@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 #include "rules/lang/type_checker.h"
 
@@ -22,9 +23,19 @@ std::string near_function(std::string_view name, const Declared& declared, const
   return near.empty() ? "" : cat("did you mean `", near, "`?");
 }
 
+namespace {
+
+bool is_built_in(const Module& module) {
+  return std::any_of(embedded_texts().begin(), embedded_texts().end(), [&](const EmbeddedText& text) { return text.path == module.source->name; });
+}
+
+}  // namespace
+
 std::optional<Unexported> unexported_function(std::string_view name, const Declared& declared) {
   auto says = [&](const auto& other, std::string_view word) {
-    return Unexported{cat("`", name, "` is a ", word, " of ", other.home->source->name, " alone"), cat("write `export ", word == "step" ? word : "fn", " ", name, "` there")};
+    std::string note = is_built_in(*other.home) ? cat("`tracewright language ", name, "` prints it: copy it")
+                                                : cat("write `export ", word == "step" ? word : "fn", " ", name, "` there");
+    return Unexported{cat("`", name, "` is a ", word, " of ", other.home->source->name, " alone"), std::move(note)};
   };
   if (auto* function = find_unexported(declared.functions, name)) return says(*function, "function");
   if (auto* step = find_unexported(declared.steps, name)) return says(*step, "step");
@@ -53,7 +64,10 @@ std::string unknown_mark(std::string_view name, const Declared& declared) {
 }
 
 std::string near_mark(std::string_view name, const Declared& declared, const Module* module) {
-  if (find_unexported(declared.marks, name)) return cat("write `export mark ", name, "` there");
+  if (auto* other = find_unexported(declared.marks, name)) {
+    return is_built_in(*other->home) ? cat("declare it here, too: `mark ", name, ": ", word_of(other->what->type), "`")
+                                     : cat("write `export mark ", name, "` there");
+  }
   std::vector<std::string> names;
   for (const auto& [home, mark] : declared.marks) {
     if (mark->is_exported || home.get() == module) names.emplace_back(mark->name);
@@ -208,7 +222,10 @@ Type TypeChecker::call_step(const Module& home, const Step& step, const std::vec
 Type TypeChecker::result_of(const Step& step, const std::vector<Type>& values) {
   steps_.push_back(&step);
   auto scope = new_scope();
-  for (std::size_t i = 0; i < step.parameters.size(); ++i) scope->names[std::string(step.parameters[i])] = i < values.size() ? values[i] : Type::any();
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    bool is_known = i < values.size() && !values[i].is(Kind::None);  // the step may ask whether it is none
+    scope->names[std::string(step.parameters[i])] = is_known ? values[i] : Type::any();
+  }
   run(step.body, scope);
   return step.result ? type_of(step.result, scope) : Type::of(Kind::None);
 }
