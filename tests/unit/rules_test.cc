@@ -152,7 +152,7 @@ TEST(RuleLanguage, NotationOfDrawsRecordsAndQuantifiers) {
   const char* notation = R"(
 rule r(b: block)
   when is_reduction(b) and all(l in loops(b): extent(l) > 1) and any((n, l) in enumerate(loops(b)): n == 2 and kind(l) == "R")
-    and all(l in []: false) and not any(l in []: true) and not any(l in loops(b): extent(l) == 1)
+    and all(l in []: false) and not any(l in []: true) and not all(l in loops(b): kind(l) == "S") and not any(l in loops(b): extent(l) == 1)
 {
   i, j, k = loops(b); tile = {rows: [1, 2], columns: {widths: [2, 4], "most": 4}}
   x, y ~ tile.rows; w ~ tile["columns"].widths
