@@ -46,6 +46,10 @@ std::string text_of(const Comprehension* e) {
   return cat("[", text_of(e->value, 0), " for ", names_of(e->names), " in ", text_of(e->over, 1), condition, "]");
 }
 
+std::string text_of(const Quantifier* e) {
+  return cat(e->is_all ? "all(" : "any(", names_of(e->names), " in ", text_of(e->over, 1), ": ", text_of(e->condition, 0), ")");
+}
+
 std::string text_of(const Binary* e, int outer) {
   int own = strength(e->op);
   bool chains = own != 4;
@@ -69,6 +73,7 @@ std::string text_of(const Expr* e, int outer) {
     case Kind::List: return cat("[", list_of(as<List>(e)->items), "]");
     case Kind::Dictionary: return text_of(as<Dictionary>(e));
     case Kind::Comprehension: return text_of(as<Comprehension>(e));
+    case Kind::Quantifier: return text_of(as<Quantifier>(e));
     case Kind::Tuple: return cat("(", list_of(as<Tuple>(e)->items), as<Tuple>(e)->items.size() == 1 ? ",)" : ")");
     case Kind::Unary: {
       auto* n = as<Unary>(e);
@@ -137,6 +142,10 @@ bool equal(const Expr* a, const Expr* b) {
     case Kind::Comprehension: {
       auto *x = as<Comprehension>(a), *y = as<Comprehension>(b);
       return equal_names(x->names, y->names) && equal(x->value, y->value) && equal(x->over, y->over) && equal(x->condition, y->condition);
+    }
+    case Kind::Quantifier: {
+      auto *x = as<Quantifier>(a), *y = as<Quantifier>(b);
+      return x->is_all == y->is_all && equal_names(x->names, y->names) && equal(x->over, y->over) && equal(x->condition, y->condition);
     }
     case Kind::Unary: return as<Unary>(a)->op == as<Unary>(b)->op && equal(as<Unary>(a)->value, as<Unary>(b)->value);
     case Kind::Binary: {

@@ -10,7 +10,7 @@
 namespace tw::ast {
 
 enum class Kind : u8 {
-  Int, Float, Bool, Text, Name, Hole, None, Call, Index, Slice, Member, List, Dictionary, Comprehension, Tuple, Unary, Binary, If, Lambda, Test,
+  Int, Float, Bool, Text, Name, Hole, None, Call, Index, Slice, Member, List, Dictionary, Comprehension, Quantifier, Tuple, Unary, Binary, If, Lambda, Test,
 };
 
 inline constexpr int kMaxHeight = 500;
@@ -75,7 +75,7 @@ struct List : Expr {  // [a, b]
   static constexpr Kind kKind = Kind::List;
   Array<const Expr*> items;
 };
-struct Dictionary : Expr {  // {"a": 1, "b": [2, 3]}; no key twice
+struct Dictionary : Expr {  // {"a": 1, b: [2, 3]}; no key twice
   static constexpr Kind kKind = Kind::Dictionary;
   Array<Str> keys;
   Array<const Expr*> values;
@@ -86,6 +86,13 @@ struct Comprehension : Expr {  // [value for x in over if condition], [value for
   Array<const Name*> names;
   const Expr* over;
   const Expr* condition;  // null = none
+};
+struct Quantifier : Expr {  // all(x in over: condition), any((x, y) in over: condition)
+  static constexpr Kind kKind = Kind::Quantifier;
+  bool is_all;
+  Array<const Name*> names;
+  const Expr* over;
+  const Expr* condition;
 };
 struct Tuple : Expr {  // (), (a,), (a, b)
   static constexpr Kind kKind = Kind::Tuple;

@@ -10,7 +10,7 @@ namespace {
 
 // Longer symbols before their prefixes.
 constexpr std::string_view kSymbols[] = {"...", "//", "<=", ">=", "==", "!=", "->", "(", ")", "[", "]", "{", "}", ",", ";",
-                                         ":",   ".",  "=",  "<",  ">",  "+",  "-",  "*", "/", "%", "@", "?", "|"};
+                                         ":",   ".",  "=",  "<",  ">",  "+",  "-",  "*", "/", "%", "@", "?", "|", "~"};
 constexpr std::string_view kReserved[] = {"if", "then", "else", "and", "or", "not", "for", "in", "none", "true", "false", "inf",
                                            "nan", "_"};
 

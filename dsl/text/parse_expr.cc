@@ -308,13 +308,14 @@ const ast::Expr* Parser::primary() {
       Str value = arena_.text(unquote(take().text));
       return make<ast::Text>(begin, {}, value);
     }
-    case TokenKind::Name: return word();
+    case TokenKind::Name: return at_quantifier() ? quantifier() : word();
     default: break;
   }
   if (at("(")) return parenthesized();
   if (at("[")) return bracketed();
   // Else a body begins where an expression is missing.
-  if (at("{") && (brackets_ > 0 || peek(1).kind == TokenKind::Text)) return dictionary();
+  bool has_key = peek(1).kind == TokenKind::Text || (peek(1).kind == TokenKind::Name && peek(2).is(":"));
+  if (at("{") && (brackets_ > 0 || has_key)) return dictionary();
   error_expected("an expression");
   return nullptr;
 }
@@ -462,7 +463,8 @@ const ast::Expr* Parser::dictionary() {
   std::vector<const ast::Expr*> values;
   while (!at("}")) {
     Span span = peek().span;
-    std::optional<Str> key = expect_text("a key in quotes");
+    bool is_name = peek().kind == TokenKind::Name && peek(1).is(":");
+    std::optional<Str> key = is_name ? std::optional(arena_.text(take().text)) : expect_text("a key in quotes");
     if (!key || !expect(":")) return nullptr;
     if (std::find(keys.begin(), keys.end(), *key) != keys.end()) {
       error(span, cat("the key ", quote(*key), " is there twice"));
@@ -489,16 +491,43 @@ const ast::Name* Parser::plain_name(std::string_view what) {
   return nullptr;
 }
 
-const ast::Expr* Parser::comprehension(std::size_t begin, const ast::Expr* value) {
-  take();
+std::vector<const ast::Name*> Parser::variables() {
   std::vector<const ast::Name*> names;
   bool parenthesis = accept("(");
   do {
     names.push_back(plain_name("the name of a variable"));
-    if (!names.back()) return nullptr;
+    if (!names.back()) return {};
   } while (accept(","));
-  if (parenthesis && !expect(")")) return nullptr;
-  if (!expect("in")) return nullptr;
+  if (parenthesis && !expect(")")) return {};
+  return names;
+}
+
+bool Parser::at_quantifier() const {
+  if ((!at("all") && !at("any")) || !peek(1).is("(")) return false;
+  if (!peek(2).is("(")) return peek(2).kind == TokenKind::Name && peek(3).is("in");
+  std::size_t next = 3;
+  while (peek(next).kind == TokenKind::Name && peek(next + 1).is(",")) next += 2;
+  return peek(next).kind == TokenKind::Name && peek(next + 1).is(")") && peek(next + 2).is("in");
+}
+
+const ast::Expr* Parser::quantifier() {
+  std::size_t begin = here();
+  bool is_all = take().text == "all";
+  Inside inside(brackets_);
+  take();
+  std::vector<const ast::Name*> names = variables();
+  if (names.empty() || !expect("in")) return nullptr;
+  const ast::Expr* over = expr();
+  if (!over || !expect(":")) return nullptr;
+  const ast::Expr* condition = expr();
+  if (!condition || !expect(")")) return nullptr;
+  return make<ast::Quantifier>(begin, {over, condition}, is_all, arena_.copy(names), over, condition);
+}
+
+const ast::Expr* Parser::comprehension(std::size_t begin, const ast::Expr* value) {
+  take();
+  std::vector<const ast::Name*> names = variables();
+  if (names.empty() || !expect("in")) return nullptr;
   const ast::Expr* over = expr();
   if (!over) return nullptr;
   const ast::Expr* condition = nullptr;

@@ -4,7 +4,8 @@
 //   expr    = "if" expr "then" expr "else" expr | name "->" expr | "(" names ")" "->" expr | binary
 //   binary  = or < and < not < comparisons (do not chain) < + - < * / // % < unary - < postfix     (all left-associative)
 //   postfix = primary { "(" arguments ")" | "[" indices "]" | "." name | "?" }
-//   primary = number | text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]"; inf and nan are Names that nothing
+//   primary = number | text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]" | "{" ... "}"
+//           | ("all" | "any") "(" names "in" expr ":" expr ")"; inf and nan are Names that nothing
 //             else can have
 //
 // Statements end where a line ends outside of brackets, or at ";". A line that begins with a binary operator other than "-"
@@ -98,6 +99,10 @@ class Parser {
   const ast::Expr* bracketed();
   const ast::Expr* dictionary();
   const ast::Expr* comprehension(std::size_t begin, const ast::Expr* value);
+  bool at_quantifier() const;  // all(x in ...
+  const ast::Expr* quantifier();
+  // x, or x, y, or (x, y): the variables of a comprehension or quantifier; empty after an error.
+  std::vector<const ast::Name*> variables();
   const ast::Expr* lambda(std::size_t begin, Array<const ast::Expr*> parameters);
   const ast::Expr* integer(bool negative, std::size_t begin);
   const ast::Name* plain_name(std::string_view what);

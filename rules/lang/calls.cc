@@ -19,9 +19,8 @@ std::optional<RuleValue> Evaluator::eval_call(const ast::Call* n, const std::sha
     if (!argument.name.empty()) return error(argument.name_span, "only instructions take named arguments");
   }
   if (RuleValue* local = scope->find(callee->name); local && local->tag == Tag::Lambda) return call_lambda(*local, values, n->span);
-  for (std::size_t i = declared_.functions.size(); i-- > 0;) {
-    if (declared_.functions[i].first == callee->name) return call_user(*declared_.functions[i].second.first, *declared_.functions[i].second.second, values, n->span);
-  }
+  if (auto* own = find_visible(declared_.functions, callee->name, module_)) return call_user(*own->home, *own->what, values, n->span);
+  if (auto* own = find_visible(declared_.steps, callee->name, module_)) return call_step(*own->home, *own->what, values, n->span);
   if (callee->name == "loops" && values.size() == 1 && values[0].tag == Tag::Block) return without_drawn_order(values, loops_of(values[0].block(), n->span, !sink_.records()), n->span);
   if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, values, n->span);
   if (const AnalysisFunction* function = find_function(callee->name)) return without_drawn_order(values, call_analysis(*function, values, n->span), n->span);
@@ -29,7 +28,8 @@ std::optional<RuleValue> Evaluator::eval_call(const ast::Call* n, const std::sha
 }
 
 std::optional<RuleValue> Evaluator::unknown_function(const ast::Name* callee) {
-  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, declared_));
+  if (std::optional<Unexported> other = unexported_function(callee->name, declared_)) return error(callee->span, other->message, other->note);
+  return error(callee->span, cat("unknown function or instruction `", callee->name, "`"), near_function(callee->name, declared_, module_));
 }
 
 std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span) {
@@ -40,9 +40,25 @@ std::optional<RuleValue> Evaluator::call_lambda(const RuleValue& lambda, const s
   auto inner = std::make_shared<Scope>();
   inner->parent = lambda.scope;
   for (std::size_t i = 0; i < values.size(); ++i) inner->set(lambda.lambda->parameters[i]->name, values[i]);
+  ++functions_;
+  auto where = [&](const Diagnostics&) { return cat("in a function of ", lambda.home->source->name, ": "); };
+  std::optional<RuleValue> value = in_module(*lambda.home, span, /*always=*/false, where, [&] { return eval(lambda.lambda->body, inner); });
+  --functions_;
+  return value;
+}
+
+std::optional<RuleValue> Evaluator::in_module(const Module& home, Span span, bool always, const std::function<std::string(const Diagnostics&)>& where,
+                                              const std::function<std::optional<RuleValue>()>& run) {
+  Diagnostics inside(*home.source), *outside = diagnostics_;
+  const Module* from = module_;
+  if (always || &outside->source() != home.source.get()) diagnostics_ = &inside;
+  module_ = &home;
   ++depth_;
-  std::optional<RuleValue> value = eval(lambda.lambda->body, inner);
+  std::optional<RuleValue> value = run();
   --depth_;
+  module_ = from;
+  diagnostics_ = outside;
+  if (inside.has_errors()) return error(span, where(inside) + inside.all()[0].message, inside.all()[0].note);
   return value;
 }
 
@@ -51,18 +67,30 @@ std::optional<RuleValue> Evaluator::call_user(const Module& home, const UserFunc
     return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size()));
   }
   if (depth_ >= limits_.call_depth) return error(span, cat("functions nested more than ", limits_.call_depth, " deep"), "does one call itself?");
-  ++depth_;
   auto inner = std::make_shared<Scope>();
   for (std::size_t i = 0; i < values.size(); ++i) inner->set(function.parameters[i], values[i]);
-  // Spans inside belong to the function's text, which may be another module's.
-  Diagnostics inside(*home.source), *outside = diagnostics_;
-  bool is_elsewhere = &outside->source() != home.source.get();
-  if (is_elsewhere) diagnostics_ = &inside;
-  std::optional<RuleValue> value = eval(function.body, inner);
-  diagnostics_ = outside;
-  --depth_;
-  if (inside.has_errors()) return error(span, cat("in `", function.name, "` of ", home.source->name, ": ", inside.all()[0].message), inside.all()[0].note);
+  ++functions_;
+  auto where = [&](const Diagnostics&) { return cat("in `", function.name, "` of ", home.source->name, ": "); };
+  std::optional<RuleValue> value = in_module(home, span, /*always=*/false, where, [&] { return eval(function.body, inner); });
+  --functions_;
   return value;
+}
+
+std::optional<RuleValue> Evaluator::call_step(const Module& home, const Step& step, const std::vector<RuleValue>& values, Span span) {
+  if (step.parameters.size() != values.size()) {
+    return error(span, cat(step.name, " takes ", step.parameters.size(), " arguments, found ", values.size()));
+  }
+  if (functions_ > 0) return error(span, step_in_function(step.name), step_in_function_note);
+  if (depth_ >= limits_.call_depth) return error(span, cat("functions nested more than ", limits_.call_depth, " deep"), "does one call itself?");
+  auto inner = std::make_shared<Scope>();
+  for (std::size_t i = 0; i < values.size(); ++i) inner->set(step.parameters[i], values[i]);
+  auto where = [&](const Diagnostics& inside) { return place_in_step(step, inside); };
+  return in_module(home, span, /*always=*/true, where, [&]() -> std::optional<RuleValue> {
+    Flow flow = run(step.body, inner);
+    if (flow == Flow::Skip || flow == Flow::Drop) ended_ = flow;
+    if (flow != Flow::Next) return std::nullopt;
+    return step.result ? eval(step.result, inner) : RuleValue::none();
+  });
 }
 
 std::optional<RuleValue> Evaluator::call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span) {
@@ -80,8 +108,8 @@ std::optional<RuleValue> Evaluator::call_analysis(const AnalysisFunction& functi
   if (static_cast<int>(values.size()) != function.arity) {
     return error(span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ", values.size()));
   }
-  if (std::string_view(function.name) == "mark" && values[1].tag == Tag::Text && !find_mark(values[1].text, declared_))
-    return error(span, unknown_mark(values[1].text), near_mark(values[1].text, declared_));
+  if (std::string_view(function.name) == "mark" && values[1].tag == Tag::Text && !find_mark(values[1].text, declared_, module_))
+    return error(span, unknown_mark(values[1].text, declared_), near_mark(values[1].text, declared_, module_));
   if (std::optional<RuleValue> drawn = open_mark(function, values)) return drawn;
   FunctionContext context{sink_.state(), target_, [&](LoopId id) { return is_open(id); }};
   FunctionResult result = function.call(context, values);

@@ -1,36 +1,77 @@
 #include <algorithm>
+#include <utility>
 
+#include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 #include "rules/lang/type_checker.h"
 
 namespace tw::rules {
 
-std::string near_function(std::string_view name, const Declared& declared) {
+std::string near_function(std::string_view name, const Declared& declared, const Module* module) {
   std::vector<std::string> names = {"loops"};
   for (const InstructionKind* kind : instruction_kinds()) names.emplace_back(kind->name);
   for (const AnalysisFunction& function : analysis_functions()) names.emplace_back(function.name);
   for (const ListFunction& function : list_functions()) names.emplace_back(function.name);
-  for (const auto& [known, function] : declared.functions) names.push_back(known);
+  auto add = [&](const auto& all) {
+    for (const auto& [home, what] : all) {
+      if (what->is_exported || home.get() == module) names.emplace_back(what->name);
+    }
+  };
+  add(declared.functions);
+  add(declared.steps);
   std::string near = closest(name, names);
   return near.empty() ? "" : cat("did you mean `", near, "`?");
+}
+
+namespace {
+
+bool is_built_in(const Module& module) {
+  return std::any_of(embedded_texts().begin(), embedded_texts().end(), [&](const EmbeddedText& text) { return text.path == module.source->name; });
+}
+
+}  // namespace
+
+std::optional<Unexported> unexported_function(std::string_view name, const Declared& declared) {
+  auto says = [&](const auto& other, std::string_view word) {
+    std::string note = is_built_in(*other.home) ? cat("`tracewright language ", name, "` prints it: copy it")
+                                                : cat("write `export ", word == "step" ? word : "fn", " ", name, "` there");
+    return Unexported{cat("`", name, "` is a ", word, " of ", other.home->source->name, " alone"), std::move(note)};
+  };
+  if (auto* function = find_unexported(declared.functions, name)) return says(*function, "function");
+  if (auto* step = find_unexported(declared.steps, name)) return says(*step, "step");
+  return std::nullopt;
+}
+
+std::string step_in_function(std::string_view name) { return cat("a function or condition cannot run the step `", name, "`"); }
+
+std::string place_in_step(const Step& step, const Diagnostics& inside) {
+  std::size_t line = position_of(inside.source(), inside.all()[0].span.begin).line;
+  return cat("in step `", step.name, "`, line ", line, " of ", inside.source().name, ": ");
 }
 
 bool takes_mark(const InstructionKind& kind) {
   return std::string_view(kind.name) == "annotate" || std::string_view(kind.name) == "unannotate";
 }
 
-const Mark* find_mark(std::string_view name, const Declared& declared) {
-  for (const auto& [module, mark] : declared.marks) {
-    if (mark->name == name) return mark;
-  }
-  return nullptr;
+const Mark* find_mark(std::string_view name, const Declared& declared, const Module* module) {
+  const Definition<Mark>* found = find_visible(declared.marks, name, module);
+  return found ? found->what : nullptr;
 }
 
-std::string unknown_mark(std::string_view name) { return cat("no module declares a mark `", name, "`"); }
+std::string unknown_mark(std::string_view name, const Declared& declared) {
+  const Definition<Mark>* other = find_unexported(declared.marks, name);
+  return other ? cat("`", name, "` is a mark of ", other->home->source->name, " alone") : cat("no module declares a mark `", name, "`");
+}
 
-std::string near_mark(std::string_view name, const Declared& declared) {
+std::string near_mark(std::string_view name, const Declared& declared, const Module* module) {
+  if (auto* other = find_unexported(declared.marks, name)) {
+    return is_built_in(*other->home) ? cat("declare it here, too: `mark ", name, ": ", word_of(other->what->type), "`")
+                                     : cat("write `export mark ", name, "` there");
+  }
   std::vector<std::string> names;
-  for (const auto& [module, mark] : declared.marks) names.emplace_back(mark->name);
+  for (const auto& [home, mark] : declared.marks) {
+    if (mark->is_exported || home.get() == module) names.emplace_back(mark->name);
+  }
   std::string near = closest(name, names);
   return near.empty() ? cat("declare it: `mark ", name, ": int \"what it says\"`, or `: text`") : cat("did you mean `", near, "`?");
 }
@@ -118,10 +159,8 @@ Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
     if (local->is(Kind::Function)) return call_lambda(*local, values, n->span);
     if (local->is(Kind::Any)) return Type::any();
   }
-  for (std::size_t i = declared_.functions.size(); i-- > 0;) {
-    if (declared_.functions[i].first == callee->name)
-      return call_user(*declared_.functions[i].second.second, values, n->span);
-  }
+  if (auto* own = find_visible(declared_.functions, callee->name, module_)) return call_user(*own->home, *own->what, values, n->span);
+  if (auto* own = find_visible(declared_.steps, callee->name, module_)) return call_step(*own->home, *own->what, values, n->span);
   if (callee->name == "loops") {
     static const AnalysisFunction loops{"loops", "(block) -> [loop]", "", 1, nullptr};
     return call_analysis(loops, n, values);
@@ -130,13 +169,15 @@ Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
     return call_list_function(*function, n, values);
   if (const AnalysisFunction* function = find_function(callee->name))
     return call_analysis(*function, n, values);
+  if (std::optional<Unexported> other = unexported_function(callee->name, declared_)) {
+    return error(callee->span, other->message, other->note), Type::any();
+  }
   error(callee->span, cat("unknown function or instruction `", callee->name, "`"),
-        near_function(callee->name, declared_));
+        near_function(callee->name, declared_, module_));
   return Type::any();
 }
 
-Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type>& values,
-                            Span span) {
+Type TypeChecker::call_user(const Module& home, const UserFunction& function, const std::vector<Type>& values, Span span) {
   if (function.parameters.size() != values.size()) {
     return error(span, cat(function.name, " takes ", function.parameters.size(),
                            " arguments, found ", values.size())),
@@ -148,12 +189,45 @@ Type TypeChecker::call_user(const UserFunction& function, const std::vector<Type
     inner->names[std::string(function.parameters[i])] = values[i];
   // What is wrong inside may be in another module's text; the evaluator names it where it runs.
   Diagnostics inside(diagnostics_.source());
-  TypeChecker checker(declared_, inside);
+  TypeChecker checker(home, declared_, inside);
   checker.depth_ = depth_ + 1;
+  checker.functions_ = 1;
   checker.work_left_ = work_left_;
   Type result = checker.type_of(function.body, inner);
   work_left_ = checker.work_left_;
   return inside.has_errors() ? Type::any() : result;
+}
+
+Type TypeChecker::call_step(const Module& home, const Step& step, const std::vector<Type>& values, Span span) {
+  if (step.parameters.size() != values.size()) {
+    return error(span, cat(step.name, " takes ", step.parameters.size(), " arguments, found ", values.size())), Type::any();
+  }
+  if (functions_ > 0) return error(span, step_in_function(step.name), step_in_function_note), Type::any();
+  if (std::find(steps_.begin(), steps_.end(), &step) != steps_.end()) {
+    return error(span, cat("step `", step.name, "` calls itself"), "steps end: they stand as if written where they are called"), Type::any();
+  }
+  Diagnostics inside(*home.source);
+  TypeChecker checker(home, declared_, inside);
+  checker.work_left_ = work_left_;
+  checker.is_post_ = is_post_;
+  checker.steps_ = steps_;
+  Type result = checker.result_of(step, values);
+  work_left_ = checker.work_left_;
+  if (!inside.has_errors()) return result;
+  // What is wrong in the step itself has been said there.
+  if (!diagnostics_.has_errors()) error(span, place_in_step(step, inside) + inside.all()[0].message, inside.all()[0].note);
+  return Type::any();
+}
+
+Type TypeChecker::result_of(const Step& step, const std::vector<Type>& values) {
+  steps_.push_back(&step);
+  auto scope = new_scope();
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    bool is_known = i < values.size() && !values[i].is(Kind::None);  // the step may ask whether it is none
+    scope->names[std::string(step.parameters[i])] = is_known ? values[i] : Type::any();
+  }
+  run(step.body, scope);
+  return step.result ? type_of(step.result, scope) : Type::of(Kind::None);
 }
 
 Type TypeChecker::call_lambda(const Type& lambda, const std::vector<Type>& values, Span span) {
@@ -167,9 +241,11 @@ Type TypeChecker::call_lambda(const Type& lambda, const std::vector<Type>& value
   inner->parent = std::const_pointer_cast<TypeScope>(lambda.scope);
   for (std::size_t i = 0; i < values.size(); ++i)
     inner->names[std::string(lambda.lambda->parameters[i]->name)] = values[i];
-  ++depth_;
+  ++depth_, ++functions_;
+  const Module* from = std::exchange(module_, lambda.home);
   Type result = type_of(lambda.lambda->body, inner);
-  --depth_;
+  module_ = from;
+  --depth_, --functions_;
   return result;
 }
 
@@ -313,12 +389,10 @@ void TypeChecker::check_factors(const ast::Expr* written) {
 void TypeChecker::check_mark(const ast::Expr* key, const ast::Expr* value, const Type& type) {
   const ast::Text* name = ast::as<ast::Text>(key);
   if (!name) return;  // the evaluator knows it
-  if (!find_mark(name->value, declared_)) return error(key->span, unknown_mark(name->value), near_mark(name->value, declared_));
-  if (!value) return;
-  for (const auto& [module, mark] : declared_.marks) {
-    std::optional<std::string> wrong = mark->name == name->value ? misfit(mark->type, type) : std::nullopt;
-    if (wrong) return error(value->span, wrong_mark_value(*mark, *wrong), cat("it is declared in ", module->source->name));
-  }
+  const Definition<Mark>* mark = find_visible(declared_.marks, name->value, module_);
+  if (!mark) return error(key->span, unknown_mark(name->value, declared_), near_mark(name->value, declared_, module_));
+  std::optional<std::string> wrong = value ? misfit(mark->what->type, type) : std::nullopt;
+  if (wrong) error(value->span, wrong_mark_value(*mark->what, *wrong), cat("it is declared in ", mark->home->source->name));
 }
 
 void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter,

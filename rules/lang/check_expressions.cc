@@ -18,7 +18,15 @@ Type TypeChecker::type_of_kind(const ast::Expr* e, const TypeScopePtr& scope) {
       return Type::of(Kind::Number);
     case ast::Kind::Dictionary: {
       auto* n = ast::as<ast::Dictionary>(e);
-      return Type::dictionary(type_of_items(n->values, scope).item());
+      std::vector<std::pair<std::string, Type>> fields;
+      Type item;
+      for (std::size_t i = 0; i < n->keys.size(); ++i) {
+        fields.emplace_back(std::string(n->keys[i]), type_of(n->values[i], scope));
+        item = i == 0 ? fields[0].second : join_types(item, fields.back().second);
+      }
+      Type type = n->keys.size() == 0 ? Type::of(Kind::Dictionary) : Type::dictionary(item);
+      type.fields = std::move(fields);
+      return type;
     }
     case ast::Kind::Bool:
       return Type::of(Kind::Bool);
@@ -39,7 +47,9 @@ Type TypeChecker::type_of_kind(const ast::Expr* e, const TypeScopePtr& scope) {
     case ast::Kind::Index:
       return type_of_index(ast::as<ast::Index>(e), scope);
     case ast::Kind::Member:
-      return type_of_member(ast::as<ast::Member>(e));
+      return type_of_member(ast::as<ast::Member>(e), scope);
+    case ast::Kind::Quantifier:
+      return type_of_quantifier(ast::as<ast::Quantifier>(e), scope);
     case ast::Kind::Unary:
       return type_of_unary(ast::as<ast::Unary>(e), scope);
     case ast::Kind::Binary:
@@ -120,10 +130,36 @@ Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) 
   return list.item();
 }
 
-Type TypeChecker::type_of_member(const ast::Member* n) {
+Type TypeChecker::type_of_quantifier(const ast::Quantifier* n, const TypeScopePtr& scope) {
+  Type over = list_of(n->over, scope);
+  auto inner = new_scope();
+  inner->parent = scope;
+  Type item = over.item();
+  bool whole = n->names.size() == 1;
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
+    item = type_error(n->over->span, cat("a list of ", n->names.size(), " in this list"), item);
+  for (const ast::Name* name : n->names)
+    inner->names[std::string(name->name)] = whole ? item : item.item();
+  check_condition(n->condition, inner);
+  return Type::of(Kind::Bool);
+}
+
+Type TypeChecker::type_of_member(const ast::Member* n, const TypeScopePtr& scope) {
   auto* base = ast::as<ast::Name>(n->value);
-  if (!base || base->name != "target")
-    return error(n->span, "only `target` has members", "`target.threads`, for example"), Type::any();
+  if (!base || base->name != "target") {
+    Type value = type_of(n->value, scope);
+    if (value.is(Kind::Any)) return value;
+    if (!value.is(Kind::Dictionary))
+      return error(n->span, only_records_have_members, cat("write `", n->name, "(", ast::to_string(n->value), ")` for a function")), Type::any();
+    if (value.fields.empty()) return value.item();
+    std::vector<std::string> keys;
+    for (const auto& [key, type] : value.fields) {
+      if (key == n->name) return type;
+      keys.push_back(key);
+    }
+    std::string near = closest(n->name, keys);
+    return error(n->span, cat("the record has no `", n->name, "`"), near.empty() ? cat("it has ", join(keys, ", ")) : cat("did you mean `", near, "`?")), Type::any();
+  }
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) names.emplace_back(member.name);
   if (std::find(names.begin(), names.end(), n->name) != names.end()) return Type::of(Kind::Int);
@@ -181,6 +217,7 @@ Type TypeChecker::type_of_lambda(const ast::Lambda* n, const TypeScopePtr& scope
   Type type = Type::of(Kind::Function);
   type.lambda = n;
   type.scope = scope;
+  type.home = module_;
   return type;
 }
 

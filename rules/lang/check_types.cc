@@ -7,22 +7,24 @@ namespace tw::rules {
 
 void check_types(const Module& module, const Declared& declared, Diagnostics& diagnostics) {
   for (const UserFunction& function : module.functions)
-    TypeChecker(declared, diagnostics).check(function);
-  for (const Rule& rule : module.rules) TypeChecker(declared, diagnostics).check(rule);
-  for (const RuleSet& set : module.sets) TypeChecker(declared, diagnostics).check(set);
+    TypeChecker(module, declared, diagnostics).check(function);
+  for (const Step& step : module.steps) TypeChecker(module, declared, diagnostics).check(step);
+  for (const Rule& rule : module.rules) TypeChecker(module, declared, diagnostics).check(rule);
+  for (const RuleSet& set : module.sets) TypeChecker(module, declared, diagnostics).check(set);
 }
 
-void check_parameter(const ast::Argument& given, const Rule& rule, const Declared& declared, Diagnostics& diagnostics) {
-  TypeChecker(declared, diagnostics).check(given, rule);
+void check_parameter(const ast::Argument& given, const Module& set_module, const Rule& rule, const Module& home, const Declared& declared,
+                     Diagnostics& diagnostics) {
+  TypeChecker(set_module, declared, diagnostics).check(given, rule, home);
 }
 
-void TypeChecker::check(const ast::Argument& given, const Rule& rule) {
+void TypeChecker::check(const ast::Argument& given, const Rule& rule, const Module& home) {
   Diagnostics elsewhere(diagnostics_.source());  // what is wrong in the rule itself is said there
   auto empty = new_scope();
   for (const RuleParam& param : rule.params) {
     if (param.name != given.name) continue;
-    Type wanted = TypeChecker(declared_, elsewhere).type_of(param.value, empty);
-    Type found = TypeChecker(declared_, elsewhere).type_of(given.value, empty);
+    Type wanted = TypeChecker(home, declared_, elsewhere).type_of(param.value, empty);
+    Type found = TypeChecker(*module_, declared_, elsewhere).type_of(given.value, empty);
     auto is_number = [](const Type& type) { return type.is(Kind::Int) || type.is(Kind::Bool); };
     auto is_anything = [](const Type& type) { return type.is(Kind::Any) || type.is(Kind::None); };
     if (is_anything(wanted) || is_anything(found) || wanted.kind == found.kind || (is_number(wanted) && is_number(found))) continue;
@@ -32,6 +34,7 @@ void TypeChecker::check(const ast::Argument& given, const Rule& rule) {
 
 void TypeChecker::check(const RuleSet& set) {
   auto empty = new_scope();
+  functions_ = 1;
   for (const SetEntry& entry : set.entries) {
     for (const ast::Argument& argument : entry.arguments) type_of(argument.value, empty);
   }
@@ -41,8 +44,11 @@ void TypeChecker::check(const RuleSet& set) {
 void TypeChecker::check(const UserFunction& function) {
   auto scope = new_scope();
   for (Str parameter : function.parameters) scope->names[std::string(parameter)] = Type::any();
+  functions_ = 1;
   type_of(function.body, scope);
 }
+
+void TypeChecker::check(const Step& step) { result_of(step, {}); }
 
 void TypeChecker::check(const Rule& rule) {
   auto scope = new_scope();
@@ -51,12 +57,14 @@ void TypeChecker::check(const Rule& rule) {
   if (!rule.is_schedule())
     scope->names[std::string(rule.argument)] =
         rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
+  functions_ = 1;
   for (const RuleParam& param : rule.params) {
     Type type = type_of(param.value, empty);
     type.size = -1;  // a set may give another one
     scope->names[std::string(param.name)] = type;
   }
   if (rule.when) check_condition(rule.when, scope);
+  functions_ = 0;
   run(rule.body, scope);
 }
 
@@ -68,6 +76,7 @@ void TypeChecker::run(const Statement& s, const TypeScopePtr& scope) {
   switch (s.kind) {
     case StatementKind::Skip:
     case StatementKind::Drop:
+    case StatementKind::Draw:  // read as assignments
       return;
     case StatementKind::Assign:
       return assign(s, scope);

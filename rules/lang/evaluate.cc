@@ -65,7 +65,7 @@ const std::vector<TargetMember>& target_members() {
 
 Evaluator::Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, const Limits& limits,
                      Diagnostics& diagnostics, i64 steps)
-    : use_(use), declared_(declared), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), steps_left_(steps) {
+    : use_(use), declared_(declared), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), module_(use.module.get()), steps_left_(steps) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) { known_loops_.insert(loop->id.value); });
 }

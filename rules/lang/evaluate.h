@@ -29,11 +29,40 @@ struct RuleUse {
   std::shared_ptr<const Module> set_module;
 };
 
-// What modules declare for each other beside rules and sets.
-struct Declared {
-  std::vector<std::pair<std::string, std::pair<std::shared_ptr<const Module>, const UserFunction*>>> functions;  // the latest definition wins
-  std::vector<std::pair<std::shared_ptr<const Module>, const Mark*>> marks;
+// A function, step or mark, and the module that has it.
+template <class T>
+struct Definition {
+  std::shared_ptr<const Module> home;
+  const T* what;
 };
+
+// What modules declare beside rules and sets.
+struct Declared {
+  std::vector<Definition<UserFunction>> functions;
+  std::vector<Definition<Step>> steps;
+  std::vector<Definition<Mark>> marks;
+};
+
+// What a module sees under a name: its own definition, else one that another module exports. Null = none.
+template <class T>
+const Definition<T>* find_visible(const std::vector<Definition<T>>& all, std::string_view name, const Module* module) {
+  const Definition<T>* exported = nullptr;
+  for (const Definition<T>& each : all) {
+    if (each.what->name != name) continue;
+    if (each.home.get() == module) return &each;
+    if (each.what->is_exported) exported = &each;
+  }
+  return exported;
+}
+
+// One of that name that its module keeps to itself. Null = none.
+template <class T>
+const Definition<T>* find_unexported(const std::vector<Definition<T>>& all, std::string_view name) {
+  for (const Definition<T>& each : all) {
+    if (each.what->name == name && !each.what->is_exported) return &each;
+  }
+  return nullptr;
+}
 
 struct ForkReject {
   std::string rule;
@@ -46,7 +75,8 @@ struct ForkReject {
 // A `require` or `prefer` that a rule recorded.
 struct RecordedCondition {
   std::size_t step = 0;  // in the trace
-  Span span;             // in the rule's text
+  Span span;             // in the text of the rule, or of a step of it
+  const Source* source = nullptr;  // of that text
   bool holds = false;    // for the draw at hand
 };
 

@@ -1,6 +1,7 @@
 // The evaluator of rules, shared by the files that implement it: statements.cc (control, forks), expressions.cc, calls.cc (functions
 // of modules and of the tables), instructions.cc (what changes the program). Private to rules/lang; others call evaluate.h.
 #pragma once
+#include <functional>
 #include <optional>
 #include <unordered_set>
 
@@ -125,10 +126,12 @@ class Evaluator {
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_dictionary(const ast::Dictionary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_entry(const RuleValue& dictionary, const ast::Index* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_quantifier(const ast::Quantifier* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
   bool bind(const std::vector<Str>& names, const RuleValue& item, Scope& scope, Span span);
   std::optional<RuleValue> eval_index(const ast::Index* n, const std::shared_ptr<Scope>& scope);
-  std::optional<RuleValue> eval_member(const ast::Member* n);
+  std::optional<RuleValue> eval_member(const ast::Member* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> entry_of(const RuleValue& dictionary, std::string_view key, Span span);
   std::optional<RuleValue> eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_binary(const ast::Binary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> combine(const ast::Binary* n, const RuleValue& a, const RuleValue& b);
@@ -140,6 +143,12 @@ class Evaluator {
   std::optional<RuleValue> unknown_function(const ast::Name* callee);
   std::optional<RuleValue> call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span);
   std::optional<RuleValue> call_user(const Module& home, const UserFunction& function, const std::vector<RuleValue>& values, Span span);
+  // Runs the statements of a step in its place: what they do to the program and to the draws is the rule's.
+  std::optional<RuleValue> call_step(const Module& home, const Step& step, const std::vector<RuleValue>& values, Span span);
+  // Calls run() with the names, and the errors, of the module `home`. An error of another module's text is reported at `span`,
+  // with what `where` says in front of it.
+  std::optional<RuleValue> in_module(const Module& home, Span span, bool always, const std::function<std::string(const Diagnostics&)>& where,
+                                     const std::function<std::optional<RuleValue>()>& run);
   std::optional<RuleValue> call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span);
   // What annotate() put there, if it depends on a sample: an open value, not what the draw at hand has put there.
   std::optional<RuleValue> open_mark(const AnalysisFunction& function, const std::vector<RuleValue>& values);
@@ -178,7 +187,7 @@ class Evaluator {
 
   // ---- small things
   Arena& arena() { return sink_.state().arena(); }
-  Flow failure() const { return failed_ ? Flow::Rejected : Flow::Error; }
+  Flow failure() const { return failed_ ? Flow::Rejected : ended_ != Flow::Next ? ended_ : Flow::Error; }
   std::nullopt_t error(Span span, std::string message, std::string note = "");
   std::nullopt_t type_error(Span span, std::string_view expected, const RuleValue& found);
   Flow wrong_type(Span span, std::string_view expected, const RuleValue& found);
@@ -189,8 +198,11 @@ class Evaluator {
   const TargetFacts& target_;
   const Limits& limits_;
   Diagnostics* diagnostics_;  // about the text that is being evaluated
+  const Module* module_;      // whose text that is
   i64 steps_left_;
   int depth_ = 0, nesting_ = 0;
+  int functions_ = 0;         // that are being evaluated: they run no steps
+  Flow ended_ = Flow::Next;   // Skip or Drop: a step that was called in an expression has ended the fork
   std::vector<std::shared_ptr<Scope>> captured_;  // by function values: they may refer to themselves
   std::size_t next_choice_ = 0;
   bool applied_ = false, failed_ = false;

@@ -58,9 +58,10 @@ std::optional<RuleValue> Evaluator::eval_kind(const ast::Expr* e, const std::sha
     case ast::Kind::Float: return RuleValue::of_number(ast::as<ast::Float>(e)->value);
     case ast::Kind::Dictionary: return eval_dictionary(ast::as<ast::Dictionary>(e), scope);
     case ast::Kind::Tuple: return eval_items(ast::as<ast::Tuple>(e)->items, scope);
+    case ast::Kind::Quantifier: return eval_quantifier(ast::as<ast::Quantifier>(e), scope);
     case ast::Kind::Comprehension: return eval_comprehension(ast::as<ast::Comprehension>(e), scope);
     case ast::Kind::Index: return eval_index(ast::as<ast::Index>(e), scope);
-    case ast::Kind::Member: return eval_member(ast::as<ast::Member>(e));
+    case ast::Kind::Member: return eval_member(ast::as<ast::Member>(e), scope);
     case ast::Kind::Unary: return eval_unary(ast::as<ast::Unary>(e), scope);
     case ast::Kind::Binary: return eval_binary(ast::as<ast::Binary>(e), scope);
     case ast::Kind::If: {
@@ -74,6 +75,7 @@ std::optional<RuleValue> Evaluator::eval_kind(const ast::Expr* e, const std::sha
       value.tag = Tag::Lambda;
       value.lambda = ast::as<ast::Lambda>(e);
       value.scope = scope;
+      value.home = module_;
       captured_.push_back(scope);
       return value;
     }
@@ -109,6 +111,23 @@ std::optional<RuleValue> Evaluator::eval_dictionary(const ast::Dictionary* n, co
   std::optional<RuleValue> values = eval_items(n->values, scope);
   if (!values) return std::nullopt;
   return RuleValue::of(std::vector<std::string>(n->keys.begin(), n->keys.end()), *values->list);
+}
+
+std::optional<RuleValue> Evaluator::eval_quantifier(const ast::Quantifier* n, const std::shared_ptr<Scope>& scope) {
+  std::optional<RuleValue> over = eval(n->over, scope);
+  if (!over) return std::nullopt;
+  if (over->tag != Tag::List) return type_error(n->over->span, "a list", *over);
+  std::vector<Str> names;
+  for (const ast::Name* name : n->names) names.push_back(name->name);
+  for (const RuleValue& item : *over->list) {
+    auto inner = std::make_shared<Scope>();
+    inner->parent = scope;
+    if (!bind(names, item, *inner, n->span)) return std::nullopt;
+    std::optional<bool> holds = condition(n->condition, inner);
+    if (!holds) return std::nullopt;
+    if (*holds != n->is_all) return RuleValue::of(!n->is_all);  // decided: the others may be meaningless
+  }
+  return RuleValue::of(n->is_all);
 }
 
 std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope) {
@@ -176,15 +195,24 @@ std::optional<RuleValue> Evaluator::eval_entry(const RuleValue& dictionary, cons
   std::optional<RuleValue> key = eval(n->indices[0], scope);
   if (!key) return std::nullopt;
   if (key->tag != Tag::Text) return type_error(n->indices[0]->span, "a text", *key);
-  auto at = std::find(dictionary.keys->begin(), dictionary.keys->end(), key->text);
-  if (at != dictionary.keys->end()) return (*dictionary.list)[static_cast<std::size_t>(at - dictionary.keys->begin())];
-  std::string near = closest(key->text, *dictionary.keys);
-  return error(n->indices[0]->span, cat("the dictionary has no key ", quote(key->text)), near.empty() ? "" : cat("did you mean ", quote(near), "?"));
+  return entry_of(dictionary, key->text, n->indices[0]->span);
 }
 
-std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n) {
+std::optional<RuleValue> Evaluator::entry_of(const RuleValue& dictionary, std::string_view key, Span span) {
+  auto at = std::find(dictionary.keys->begin(), dictionary.keys->end(), key);
+  if (at != dictionary.keys->end()) return (*dictionary.list)[static_cast<std::size_t>(at - dictionary.keys->begin())];
+  std::string near = closest(key, *dictionary.keys);
+  return error(span, cat("the dictionary has no key ", quote(key)), near.empty() ? "" : cat("did you mean ", quote(near), "?"));
+}
+
+std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n, const std::shared_ptr<Scope>& scope) {
   auto* base = ast::as<ast::Name>(n->value);
-  if (!base || base->name != "target") return error(n->span, "only `target` has members", "`target.threads`, for example");
+  if (!base || base->name != "target") {
+    std::optional<RuleValue> value = eval(n->value, scope);
+    if (!value) return std::nullopt;
+    if (value->tag == Tag::Dictionary) return entry_of(*value, n->name, n->span);
+    return error(n->span, only_records_have_members, cat("write `", n->name, "(", ast::to_string(n->value), ")` for a function"));
+  }
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) {
     if (n->name == member.name) return RuleValue::of(target_.*member.field);

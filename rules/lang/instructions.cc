@@ -38,11 +38,13 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (given[i]) continue;
     if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
-    arguments[i] = default_argument(kind.parameters[i]);
+    // A loop of one iteration stays where it is: how many loops there are does not depend on extents then.
+    bool is_kept = kind.parameters[i].name == "keep_units";
+    arguments[i] = is_kept ? Arg::of_int(1) : default_argument(kind.parameters[i]);
   }
   if (takes_mark(kind) && arguments[1].tag == Arg::Tag::Text) {
-    const Mark* mark = find_mark(arguments[1].text, declared_);
-    if (!mark) return error(n->span, unknown_mark(arguments[1].text), near_mark(arguments[1].text, declared_));
+    const Mark* mark = find_mark(arguments[1].text, declared_, module_);
+    if (!mark) return error(n->span, unknown_mark(arguments[1].text, declared_), near_mark(arguments[1].text, declared_, module_));
     std::optional<std::string> wrong = mark_value ? misfit(mark->type, *mark_value) : std::nullopt;
     if (wrong) return error(n->span, wrong_mark_value(*mark, *wrong));
   }
@@ -167,7 +169,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
-  if (reject_is_fine && builds_space()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, static_cast<bool>(first)});
+  if (reject_is_fine && builds_space()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, &diagnostics_->source(), static_cast<bool>(first)});
   if (!first) {
     // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at the draw.
     if (reject_is_fine && builds_space()) return record_unchecked(kind, arguments);

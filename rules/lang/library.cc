@@ -88,26 +88,40 @@ bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics
   return true;
 }
 
+template <class T>
+void Library::check_name(const std::shared_ptr<const Module>& module, const T& definition, Diagnostics& diagnostics) const {
+  Str name = definition.name;
+  bool is_instruction = find_kind(name), is_built_in = name == "loops" || find_function(name) || find_list_function(name);
+  auto is_taken = [&](const auto& all) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& other) {
+      return other.what->name == name && (other.home == module || (other.what->is_exported && definition.is_exported));
+    });
+  };
+  bool is_step = is_taken(declared_.steps);
+  if (!is_instruction && !is_built_in && !is_step && !is_taken(declared_.functions)) return;
+  diagnostics.error(definition.span, cat("there already is ", is_instruction ? "an instruction `" : is_step ? "a step `" : "a function `", name, "`"),
+                    "give it a name of its own");
+}
+
 void Library::add_functions(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   for (const UserFunction& function : module->functions) {
-    bool is_instruction = find_kind(function.name), is_built_in = find_function(function.name) || find_list_function(function.name);
-    bool is_known = std::any_of(declared_.functions.begin(), declared_.functions.end(), [&](const auto& row) { return row.first == function.name; });
-    if (is_instruction || is_built_in || is_known || function.name == "loops") {
-      diagnostics.error(function.span, cat("there already is ", is_instruction ? "an instruction `" : "a function `", function.name, "`"),
-                        "give it a name of its own");
-    }
-    declared_.functions.emplace_back(std::string(function.name), std::pair(module, &function));
+    check_name(module, function, diagnostics);
+    declared_.functions.push_back({module, &function});
+  }
+  for (const Step& step : module->steps) {
+    check_name(module, step, diagnostics);
+    declared_.steps.push_back({module, &step});
   }
 }
 
 void Library::add_marks(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   for (const Mark& mark : module->marks) {
-    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) { return row.second->name == mark.name && word_of(row.second->type) != word_of(mark.type); });
+    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) { return row.what->name == mark.name && word_of(row.what->type) != word_of(mark.type); });
     if (other != declared_.marks.end()) {
-      diagnostics.error(mark.span, cat("the mark `", mark.name, "` is declared as ", described(other->second->type), " already"),
-                        cat("it is declared in ", other->first->source->name));
+      diagnostics.error(mark.span, cat("the mark `", mark.name, "` is declared as ", described(other->what->type), " already"),
+                        cat("it is declared in ", other->home->source->name));
     }
-    declared_.marks.emplace_back(module, &mark);
+    declared_.marks.push_back({module, &mark});
   }
 }
 
@@ -200,7 +214,7 @@ bool Library::add_set(const std::shared_ptr<const Module>& module, const RuleSet
     }
     for (const ast::Argument& argument : entry.arguments) {
       bool known = std::any_of(rule->params.begin(), rule->params.end(), [&](const RuleParam& p) { return p.name == argument.name; });
-      if (known) check_parameter(argument, *rule, declared_, diagnostics);
+      if (known) check_parameter(argument, *module, *rule, *home, declared_, diagnostics);
       else diagnostics.error(argument.value->span, cat("rule `", rule->name, "` has no parameter `", argument.name, "`"));
     }
     uses.push_back({rule, home, entry.arguments, module});

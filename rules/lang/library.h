@@ -28,6 +28,9 @@ class Library {
  private:
   bool add_rules(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   void add_functions(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
+  // Errors where a function or step of the module is called as something that it would hide, or as another one that it sees.
+  template <class T>
+  void check_name(const std::shared_ptr<const Module>& module, const T& definition, Diagnostics& diagnostics) const;
   void add_marks(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   bool add_sets(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics);
   // Rules with `replace` go where the old ones were, in every set; those with `before` and `after` next to their anchor.

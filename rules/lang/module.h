@@ -7,10 +7,12 @@
 //   { statements }
 //   post vectorize_rest(p: program) { ... }     runs on a concrete program after replay; every value is fixed there
 //   schedule by_hand for dense { statements }   one operator by hand: sketches of its own, beside those of the rules
-//   fn half(x) = x // 2
+//   fn half(x) = x // 2                       a value, asked for in an expression
+//   step bind_rows(b, t) { statements; return g }   statements with a name, which stand as if written where it is called
 //   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
 //   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark(); also text,
 //                                             number, lists [int] and dictionaries {text} of these, and value for any of them
+//   export fn ...   export step ...   export mark ...   what other modules may use; else a name is this module's own
 //   import "more.tw"                          another module, beside this one
 //   intrinsic NAME { ... }                    an instruction of a machine for tensorize (dsl/intrinsics/intrinsic.h)
 //
@@ -18,7 +20,8 @@
 // `before NAME` or `after NAME` joins every set that has the rule NAME.
 //
 // Statements:
-//   a, b = expr       xs[i] = expr             expr (an instruction or a function)
+//   a, b = expr       xs[i] = expr             expr (an instruction, a function or a step)
+//   a, b ~ choices    draws each of them: a = sample_categorical(choices); b = ...
 //   if c { } else { }     for x in list { }    for (i, x) in list { }    require c
 //   either { } or when c { } or x in list { }  forks: each alternative is a sketch of its own
 //   maybe { }                                  either { } or { ... }
@@ -38,7 +41,7 @@ namespace tw::rules {
 class NativeRule;
 class NativePost;
 
-enum class StatementKind : u8 { Assign, Expression, If, For, Either, Require, Try, Skip, Drop };
+enum class StatementKind : u8 { Assign, Expression, If, For, Either, Require, Try, Skip, Drop, Draw };
 
 struct Statement;
 using Statements = std::vector<Statement>;
@@ -54,7 +57,7 @@ struct Alternative {
 struct Statement {
   StatementKind kind;
   Span span;
-  std::vector<const ast::Expr*> targets;  // Assign: names, or names[index]
+  std::vector<const ast::Expr*> targets;  // Assign: names, or names[index]. A Draw is read as an Assign for each name
   const ast::Expr* value = nullptr;       // Assign, Expression, Require, If (condition), For (list)
   std::vector<Str> variables;             // For: one, or several that take each element apart
   Statements body, otherwise;             // If, For, Try
@@ -98,6 +101,17 @@ struct UserFunction {
   Span span;
   std::vector<Str> parameters;
   const ast::Expr* body;
+  bool is_exported = false;
+};
+
+// Statements with a name. They see their parameters and what they assign, not the caller's names.
+struct Step {
+  Str name;
+  Span span;
+  std::vector<Str> parameters;
+  Statements body;
+  const ast::Expr* result = nullptr;  // null = none
+  bool is_exported = false;
 };
 
 // One entry of a rule set: a rule and its changed parameters.
@@ -120,6 +134,7 @@ struct Mark {
   Span span;
   Type type = {};  // Int, Text, Number, lists and dictionaries of these, or Any
   Str doc = {};
+  bool is_exported = false;
 };
 
 struct Import {
@@ -133,6 +148,7 @@ struct Module {
   std::shared_ptr<const Source> source;  // of the spans
   std::vector<Rule> rules;
   std::vector<UserFunction> functions;
+  std::vector<Step> steps;
   std::vector<RuleSet> sets;
   std::vector<Mark> marks;
   std::vector<Import> imports;

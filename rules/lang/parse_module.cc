@@ -27,8 +27,11 @@ class ModuleParser {
 
  private:
   bool declaration() {
-    if (parser_.at("fn")) return function();
-    if (parser_.at("mark")) return mark();
+    bool is_exported = parser_.accept("export");
+    if (parser_.at("fn")) return function(is_exported);
+    if (parser_.at("step")) return step(is_exported);
+    if (parser_.at("mark")) return mark(is_exported);
+    if (is_exported) return parser_.error_expected("`fn`, `step` or `mark`", "rules and sets are known to all modules"), false;
     if (parser_.at("import")) return import();
     if (parser_.at("intrinsic")) return intrinsic();
     bool replaces = parser_.accept("replace");
@@ -36,7 +39,7 @@ class ModuleParser {
     if (parser_.at("schedule")) return schedule(replaces);
     if (parser_.at("rules")) return rule_set(replaces);
     parser_.error_expected(replaces ? "`rule`, `post`, `schedule` or `rules`"
-                                    : "`rule`, `post`, `schedule`, `fn`, `rules`, `mark`, `import`, `intrinsic` or `replace`");
+                                    : "`rule`, `post`, `schedule`, `fn`, `step`, `rules`, `mark`, `export`, `import`, `intrinsic` or `replace`");
     return false;
   }
 
@@ -68,9 +71,10 @@ class ModuleParser {
     return is_list ? Type::list(*element) : Type::dictionary(*element);
   }
 
-  bool mark() {
+  bool mark(bool is_exported) {
     parser_.take();
     Mark mark;
+    mark.is_exported = is_exported;
     std::size_t begin = parser_.here();
     std::optional<Token> name = parser_.expect_name("the name of the mark");
     if (!name || !parser_.expect(":")) return false;
@@ -79,7 +83,7 @@ class ModuleParser {
     std::optional<Type> type = mark_type();
     if (!type) return false;
     mark.type = *type;
-    if (!parser_.at_statement_end()) {
+    if (!parser_.at_statement_end() || parser_.peek().kind == TokenKind::Text) {
       std::optional<Str> doc = parser_.expect_text("what the mark says, in quotes");
       if (!doc) return false;
       mark.doc = *doc;
@@ -183,21 +187,50 @@ class ModuleParser {
     return true;
   }
 
-  bool function() {
+  // NAME(a, b), of a function or a step.
+  template <class Definition>
+  bool head(Definition& out, std::string_view what) {
     parser_.take();
     std::size_t begin = parser_.here();
-    UserFunction function;
-    std::optional<Token> name = parser_.expect_name("the name of the function");
+    std::optional<Token> name = parser_.expect_name(what);
     if (!name || !parser_.expect("(")) return false;
-    function.name = text(name->text);
-    function.span = parser_.span_from(begin);
+    out.name = text(name->text);
+    out.span = parser_.span_from(begin);
     while (!parser_.at(")")) {
       std::optional<Token> parameter = parser_.expect_name("a parameter");
       if (!parameter) return false;
-      function.parameters.push_back(text(parameter->text));
+      out.parameters.push_back(text(parameter->text));
       if (!parser_.accept(",")) break;
     }
-    if (!parser_.expect(")") || !parser_.expect("=")) return false;
+    return parser_.expect(")");
+  }
+
+  bool step(bool is_exported) {
+    Step step{.is_exported = is_exported};
+    if (!head(step, "the name of the step")) return false;
+    step_ = &step;
+    bool good = block(step.body);
+    step_ = nullptr;
+    if (good) module_->steps.push_back(std::move(step));
+    return good;
+  }
+
+  // return a, b: the last line of a step.
+  bool result() {
+    std::size_t begin = parser_.here();
+    parser_.take();
+    Span span = parser_.span_from(begin);
+    const ast::Expr* value = assigned();
+    if (!value || !parser_.end_statement()) return false;
+    if (blocks_ == 1 && parser_.at("}")) return step_->result = value, true;
+    parser_.error(span, "`return` is the last line of a step", "give the value a name, and return that");
+    return false;
+  }
+
+  bool function(bool is_exported) {
+    UserFunction function;
+    function.is_exported = is_exported;
+    if (!head(function, "the name of the function") || !parser_.expect("=")) return false;
     function.body = parser_.expr();
     if (!function.body || !parser_.end_statement()) return false;
     module_->functions.push_back(function);
@@ -253,6 +286,7 @@ class ModuleParser {
     Parser::Nesting nesting(parser_);
     if (!nesting || !parser_.expect("{")) return false;
     bool good = true;
+    ++blocks_;
     while (!parser_.at("}") && !parser_.at_end()) {
       std::size_t before = parser_.here();
       if (statement(out)) continue;
@@ -260,24 +294,30 @@ class ModuleParser {
       parser_.recover();
       if (parser_.here() == before && !parser_.at("}")) parser_.take();
     }
+    --blocks_;
     return parser_.expect("}") && good;
   }
 
-  // A word with which statements begin in other languages. Here it may name a value.
+  // Is the word the first of a statement, and not the name of a value?
+  bool begins_statement(std::string_view word) const {
+    return parser_.at(word) && !parser_.peek(1).is("=") && !parser_.peek(1).is(",") && !parser_.peek(1).is("[") && !parser_.peek(1).is("~");
+  }
+
+  // A word with which statements begin in other languages.
   bool foreign_statement() {
     struct Row {
       std::string_view word;
       const char* instead;
     };
     static constexpr Row rows[] = {{"while", "use `for x in range(n)`"},
-                                   {"return", "`skip` ends the rule here, `drop` takes back what it did"},
+                                   {"return", "`skip` ends the rule here, `drop` takes back what it did; a step may end with `return`"},
                                    {"elif", "write `else if`"},
                                    {"break", "use `if` inside of the loop, or prefix(list, condition)"},
                                    {"continue", "use `if` inside of the loop, or a list with a condition: `[x for x in list if ...]`"},
                                    {"let", "write `name = value`"},
                                    {"def", "functions are written outside of rules: `fn name(x) = value`"}};
     for (const Row& row : rows) {
-      if (!parser_.at(row.word) || parser_.peek(1).is("=") || parser_.peek(1).is(",") || parser_.peek(1).is("[")) continue;
+      if (!begins_statement(row.word)) continue;
       parser_.error(parser_.peek().span, cat("there is no `", row.word, "`"), row.instead);
       return true;
     }
@@ -285,6 +325,7 @@ class ModuleParser {
   }
 
   bool statement(Statements& out) {
+    if (step_ && parser_.at("return") && !parser_.peek(1).is("=") && !parser_.peek(1).is("~")) return result();
     if (foreign_statement()) return false;
     Statement s;
     std::size_t begin = parser_.here();
@@ -315,7 +356,23 @@ class ModuleParser {
     if (!good || (!braces && !parser_.end_statement())) return false;
     while (parser_.accept(";")) {
     }
+    if (s.kind == StatementKind::Draw) return draws(s, out);
     out.push_back(std::move(s));
+    return true;
+  }
+
+  // a, b ~ choices: one sample_categorical(choices) for each name.
+  bool draws(const Statement& s, Statements& out) {
+    Arena& arena = *module_->arena;
+    for (const ast::Expr* target : s.targets) {
+      auto* callee = arena.make<ast::Name>(ast::Expr{ast::Kind::Name, s.span}, text("sample_categorical"));
+      ast::Argument choices{.name = {}, .name_span = {}, .value = s.value};
+      auto* call = arena.make<ast::Call>(ast::Expr{ast::Kind::Call, s.span, s.value->height + 1}, callee, arena.list<ast::Argument>({choices}));
+      Statement draw{.kind = StatementKind::Assign, .span = s.span};
+      draw.targets = {target};
+      draw.value = call;
+      out.push_back(std::move(draw));
+    }
     return true;
   }
 
@@ -381,8 +438,16 @@ class ModuleParser {
       }
       return (s.value = assigned()) != nullptr;
     }
+    if (parser_.accept("~")) {
+      s.kind = StatementKind::Draw;
+      s.targets = *exprs;
+      for (const ast::Expr* target : s.targets) {
+        if (!ast::as<ast::Name>(target)) return parser_.error(target->span, "expected a name for what is drawn"), false;
+      }
+      return (s.value = parser_.expr()) != nullptr;
+    }
     if (exprs->size() != 1) {
-      parser_.error_expected("`=`");
+      parser_.error_expected("`=` or `~`");
       return false;
     }
     s.kind = StatementKind::Expression;
@@ -408,6 +473,8 @@ class ModuleParser {
 
   std::shared_ptr<Module> module_;
   Parser parser_;
+  Step* step_ = nullptr;  // whose body is being read
+  int blocks_ = 0;        // braces of statements around here
 };
 
 }  // namespace

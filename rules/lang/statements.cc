@@ -35,8 +35,10 @@ bool Evaluator::bind_params(Scope& scope) {
     // Spans of what a set gives belong to the module of the set.
     Diagnostics inside(*use_.set_module->source), *outside = diagnostics_;
     if (value != param.value && use_.set_module != use_.module) diagnostics_ = &inside;
+    module_ = value != param.value ? use_.set_module.get() : use_.module.get();
     std::optional<RuleValue> made = eval(value, empty);
     diagnostics_ = outside;
+    module_ = use_.module.get();
     if (inside.has_errors()) error(use_.rule->span, cat("parameter `", param.name, "`, as ", use_.set_module->source->name, " sets it: ", inside.all()[0].message));
     if (!made) return false;
     scope.set(param.name, std::move(*made));
@@ -75,6 +77,7 @@ Flow Evaluator::run(const Statement& s, const std::shared_ptr<Scope>& scope) {
     case StatementKind::Either: return either(s, scope);
     case StatementKind::Require: return require(s, scope);
     case StatementKind::Try: return attempt(s, scope);
+    case StatementKind::Draw: break;  // read as assignments
   }
   return Flow::Next;
 }
@@ -196,6 +199,7 @@ Flow Evaluator::assign_one(const ast::Expr* target, RuleValue value, const std::
   auto* index = ast::as<ast::Index>(target);
   RuleValue* list = scope->find(ast::as<ast::Name>(index->value)->name);
   std::optional<RuleValue> at = index->indices.size() == 1 ? eval(index->indices[0], scope) : std::nullopt;
+  if (index->indices.size() == 1 && !at) return failure();
   if (!list || list->tag != Tag::List || !at || at->tag != Tag::Int || at->integer < 0 ||
       at->integer >= static_cast<i64>(list->list->size())) {
     error(target->span, "expected an element of a list");

@@ -39,9 +39,10 @@ Table lists() {
 }
 
 Table marks() {
-  Table table{"marks", "Marks that built-in modules declare: what lowering understands, and what rules tell each other.", {}};
+  Table table{"marks", "Marks that built-in modules export: what lowering understands, and what rules tell each other.", {}};
   const Library library = Library::built_in();
   for (const auto& [module, mark] : library.declared().marks) {
+    if (!mark->is_exported) continue;
     auto same = [&, name = mark->name](const Entry& entry) { return entry.name == name; };
     if (std::any_of(table.entries.begin(), table.entries.end(), same)) continue;
     table.entries.push_back({std::string(mark->name), word_of(mark->type), std::string(mark->doc)});

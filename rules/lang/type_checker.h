@@ -27,8 +27,9 @@ using TypeScopePtr = std::shared_ptr<TypeScope>;
 
 class TypeChecker {
  public:
-  TypeChecker(const Declared& declared, Diagnostics& diagnostics)
-      : declared_(declared), diagnostics_(diagnostics) {}
+  // `module`: whose text it is.
+  TypeChecker(const Module& module, const Declared& declared, Diagnostics& diagnostics)
+      : module_(&module), declared_(declared), diagnostics_(diagnostics) {}
   TypeChecker(const TypeChecker&) = delete;
   TypeChecker& operator=(const TypeChecker&) = delete;
   // A function's type holds the scope that it was written in, which may hold the function: nobody else would take them apart.
@@ -38,8 +39,9 @@ class TypeChecker {
 
   void check(const Rule& rule);
   void check(const UserFunction& function);
+  void check(const Step& step);
   void check(const RuleSet& set);
-  void check(const ast::Argument& given, const Rule& rule);
+  void check(const ast::Argument& given, const Rule& rule, const Module& home);
 
  private:
   using Kind = Type::Kind;
@@ -67,7 +69,8 @@ class TypeChecker {
   Type type_of_items(Array<const ast::Expr*> items, const TypeScopePtr& scope);
   Type type_of_comprehension(const ast::Comprehension* n, const TypeScopePtr& scope);
   Type type_of_index(const ast::Index* n, const TypeScopePtr& scope);
-  Type type_of_member(const ast::Member* n);
+  Type type_of_quantifier(const ast::Quantifier* n, const TypeScopePtr& scope);
+  Type type_of_member(const ast::Member* n, const TypeScopePtr& scope);
   Type type_of_unary(const ast::Unary* n, const TypeScopePtr& scope);
   Type type_of_binary(const ast::Binary* n, const TypeScopePtr& scope);
   Type type_of_lambda(const ast::Lambda* n, const TypeScopePtr& scope);
@@ -79,7 +82,10 @@ class TypeChecker {
   Type type_of_call(const ast::Call* n, const TypeScopePtr& scope);
   Type call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values,
                      const TypeScopePtr& scope);
-  Type call_user(const UserFunction& function, const std::vector<Type>& values, Span span);
+  Type call_user(const Module& home, const UserFunction& function, const std::vector<Type>& values, Span span);
+  Type call_step(const Module& home, const Step& step, const std::vector<Type>& values, Span span);
+  // What a step gives for such arguments; Any for those that are not there.
+  Type result_of(const Step& step, const std::vector<Type>& values);
   Type call_lambda(const Type& lambda, const std::vector<Type>& values, Span span);
   Type call_list_function(const ListFunction& function, const ast::Call* n,
                           const std::vector<Type>& values);
@@ -99,25 +105,39 @@ class TypeChecker {
   void error(Span span, std::string message, std::string note = "");
   Type type_error(Span span, std::string_view expected, const Type& found);
 
+  const Module* module_;
   const Declared& declared_;
   Diagnostics& diagnostics_;
   std::vector<TypeScopePtr> scopes_;  // all that were made
   bool is_post_ = false;   // of a postprocessor: nothing is open
+  int functions_ = 0;      // what is being checked is the body of one, or a condition of `when`: no step is run there
+  std::vector<const Step*> steps_;  // inside which the text is
   int depth_ = 0;          // functions inside functions
   i64 work_left_ = 20000;  // expressions of one rule; beyond that all is Any
 };
 
-// Instructions, functions of modules and built-in functions: what a misspelt one may have meant, as
+// Instructions, functions and steps of modules and built-in functions: what a misspelt one may have meant, as
 // a note; "" if nothing is near.
-std::string near_function(std::string_view name, const Declared& declared);
+std::string near_function(std::string_view name, const Declared& declared, const Module* module);
+
+// What is said where a module uses what another one keeps to itself.
+struct Unexported {
+  std::string message, note;
+};
+std::optional<Unexported> unexported_function(std::string_view name, const Declared& declared);
+
+std::string step_in_function(std::string_view name);
+inline constexpr const char* step_in_function_note = "a step changes the program: call it in a statement of a rule or of another step";
+// Where the first error in a step's text is: "in step `f`, line 3 of my.tw: ".
+std::string place_in_step(const Step& step, const Diagnostics& inside);
 
 // Is its second argument the name of a mark?
 bool takes_mark(const InstructionKind& kind);
-// Null where no module declares the mark.
-const Mark* find_mark(std::string_view name, const Declared& declared);
-// What is said of a mark that no module declares: a sentence, and a note that proposes the nearest one.
-std::string unknown_mark(std::string_view name);
-std::string near_mark(std::string_view name, const Declared& declared);
+// Null where the module sees no such mark.
+const Mark* find_mark(std::string_view name, const Declared& declared, const Module* module);
+// What is said of a mark that it does not see: a sentence, and a note that says what to do or proposes the nearest one.
+std::string unknown_mark(std::string_view name, const Declared& declared);
+std::string near_mark(std::string_view name, const Declared& declared, const Module* module);
 // The type of a mark in words: "an integer", "`[int]`".
 std::string described(const Type& type);
 // What is found where the type is wanted, "a text" or "a text in it"; nothing if it fits, or if that cannot be told.

@@ -95,6 +95,12 @@ Type join_types(const Type& a, const Type& b) {
   out.openness = both(a.openness, b.openness);
   out.extent = both(a.extent, b.extent);
   out.size = a.size == b.size ? a.size : -1;
+  bool has_same_keys = a.fields.size() == b.fields.size();
+  for (std::size_t i = 0; has_same_keys && i < a.fields.size(); ++i) {
+    has_same_keys = a.fields[i].first == b.fields[i].first;
+    if (has_same_keys) out.fields[i].second = join_types(a.fields[i].second, b.fields[i].second);
+  }
+  if (!has_same_keys) out.fields.clear();
   if (a.element && b.element)
     out.element = std::make_shared<const Type>(join_types(*a.element, *b.element));
   else if (b.element)

@@ -13,6 +13,9 @@
 namespace tw::ast {
 struct Lambda;
 }
+namespace tw::rules {
+struct Module;
+}
 
 namespace tw::rules {
 
@@ -34,6 +37,8 @@ struct Type {
   std::shared_ptr<const Type> element;     // List, values of a Dictionary; null = nothing is known
   const ast::Lambda* lambda = nullptr;     // Function
   std::shared_ptr<const TypeScope> scope;  // Function: the names that it sees
+  const Module* home = nullptr;            // Function: whose text it is
+  std::vector<std::pair<std::string, Type>> fields = {};  // Dictionary: of each key, where the text tells them
 
   static Type any() { return {.openness = Openness::Unknown, .extent = Openness::Unknown}; }
   static Type of(Kind kind, Openness openness = Openness::Fixed) {
@@ -80,6 +85,7 @@ inline constexpr const char* open_condition_message =
     "this condition depends on a sample, so the space would depend on a draw";
 inline constexpr const char* open_condition_note =
     "`if`, `when` and `either` take fixed values only; use `require`, or a list of sketches";
+inline constexpr const char* only_records_have_members = "only `target` and records have members";
 inline constexpr const char* open_argument_note =
     "only numbers that are filled in may be open: factors, paddings, index maps, marks";
 

@@ -12,6 +12,7 @@
 
 namespace tw::rules {
 
+struct Module;
 struct Scope;
 
 // How much is written when an argument is written out, `most` or more being `most`.
@@ -30,6 +31,7 @@ struct RuleValue {
   Arg open;  // Open: an argument over values of the trace
   const ast::Lambda* lambda = nullptr;
   std::shared_ptr<Scope> scope;  // of Lambda
+  const Module* home = nullptr;  // of Lambda: whose text it is
 
   static RuleValue none() { return {}; }
   static RuleValue of(bool value) { return {.tag = Tag::Bool, .integer = value}; }

@@ -115,7 +115,7 @@ bool RuleWalk::is_possible(const rules::RuleUse& use, const Schedule& schedule, 
   std::string text = trace.print_instruction(step);
   Reject why = impossible_at(Str(text));
   why.instruction = step.kind->name;
-  std::string place = cat(use.module->source->name, ":", position_of(*use.module->source, wrong->span.begin).line);
+  std::string place = cat(wrong->source->name, ":", position_of(*wrong->source, wrong->span.begin).line);
   notes_.rejects.push_back({std::string(use.rule->name), cat(to_string(why), " (", place, ")"), step.kind->name, why.reason});
   return false;
 }

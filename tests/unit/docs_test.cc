@@ -77,7 +77,7 @@ TEST(Docs, TheCommandPrintsTheTables) {
   Finished set = test::tracewright({"language", "untuned"});
   EXPECT_EQ(set.out, cat("# rules/sets.tw of tracewright ", TW_VERSION, "\nrules untuned {\n}\n"));
   Finished function = test::tracewright({"language", "points"});
-  EXPECT_EQ(function.out, cat("# rules/reference.tw of tracewright ", TW_VERSION, "\nfn points(ls) = product([extent(l) for l in ls])\n"));
+  EXPECT_EQ(function.out, cat("# rules/vocabulary.tw of tracewright ", TW_VERSION, "\nfn points(ls) = product([extent(l) for l in ls])\n"));
   Finished none = test::tracewright({"language", "splt"});
   EXPECT_EQ(none.code, 2);
   EXPECT_EQ(none.err, "tracewright: no word `splt`; did you mean `split`?\n");

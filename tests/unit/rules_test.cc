@@ -47,6 +47,147 @@ rules s { fork }
   EXPECT_EQ(built.space.sketches.size(), 3u);
 }
 
+// Each pair of texts: with steps, and with their statements in place. The spaces are the same, forks and draws too.
+TEST(Steps, AreAsIfWrittenWhereTheyAreCalled) {
+  OwnedProgram program = small_matmul();
+  const char* steps = R"(
+step halve(l, n) {
+  a, c = split(l, [_, n])
+  return a, c
+}
+step tile_rows(i, widths) {
+  w ~ widths
+  require w > 1
+  either { i0, i1 = halve(i, w) } or n in [2, 3] { i0, i1 = halve(i, n); if n == 3 { drop } }
+  return i0, i1
+}
+step tile_all(b) {
+  i, j, k = loops(b)
+  i0, i1 = tile_rows(i, [1, 2, 3])
+  try { split(j, [2, 2]); unroll(i1) } else { vectorize(j) }
+  either { skip } or { unroll(i1) }
+}
+rule r(b: block) when is_reduction(b) {
+  tile_all(b)
+  parallel(loops(b)[0])
+}
+rules s { r }
+)";
+  const char* in_place = R"(
+rule r(b: block) when is_reduction(b) {
+  i, j, k = loops(b)
+  w = sample_categorical([1, 2, 3])
+  require w > 1
+  either { i0, i1 = split(i, [_, w]) } or n in [2, 3] { i0, i1 = split(i, [_, n]); if n == 3 { drop } }
+  try { split(j, [2, 2]); unroll(i1) } else { vectorize(j) }
+  either { skip } or { unroll(i1) }
+  parallel(loops(b)[0])
+}
+rules s { r }
+)";
+  Built with = build(steps, program.program), without = build(in_place, program.program);
+  EXPECT_EQ(with.errors + without.errors, "");
+  ASSERT_EQ(with.space.sketches.size(), 4u);
+  ASSERT_EQ(without.space.sketches.size(), 4u);
+  EXPECT_EQ(with.space.rejects.size(), without.space.rejects.size());
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Sketch &a = with.space.sketches[i], &b = without.space.sketches[i];
+    EXPECT_EQ(a.trace.hash(), b.trace.hash()) << a.trace.print() << b.trace.print();
+    EXPECT_EQ(a.trace.print().find("parallel") != std::string::npos, i % 2 == 1);  // `skip` ends the rule, not the step alone
+    EXPECT_EQ(a.places, b.places);
+    ASSERT_EQ(a.forks.size(), b.forks.size());
+    for (std::size_t f = 0; f < a.forks.size(); ++f) {
+      EXPECT_EQ(a.forks[f].place, b.forks[f].place);
+      EXPECT_EQ(a.forks[f].choices, b.forks[f].choices);
+    }
+  }
+}
+
+// What a step has done is taken back with the rest of a `try`, and its names are its own.
+TEST(Steps, InATryAreTakenBack) {
+  OwnedProgram program = small_matmul();
+  Built built = build(R"(
+step cut(l, most) {
+  a, c = split(l, [_, 2])
+  seen = 1
+  split(c, [most, most])
+}
+rule r(b: block) when is_reduction(b) {
+  seen = 0
+  try { cut(loops(b)[0], 1) } else { seen = seen + 4 }
+  split(loops(b)[1], [_, seen])
+}
+rules s { r }
+)", program.program);
+  EXPECT_EQ(built.errors, "");
+  ASSERT_EQ(built.space.sketches.size(), 1u);
+  std::string trace = built.space.sketches[0].trace.print();
+  EXPECT_EQ(trace.find("[_, 2]"), std::string::npos) << trace;
+  EXPECT_NE(trace.find("split(j, [_, 4])"), std::string::npos) << trace;
+}
+
+// Names of modules are their own: two of one name live side by side, and each module sees its own, or what another one exports.
+TEST(Modules, KeepTheirNames) {
+  OwnedProgram program = small_matmul();
+  rules::Library library = rules::Library::built_in();
+  auto add = [&](const char* name, const char* text) {
+    auto source = std::make_shared<Source>(Source{name, text});
+    Diagnostics diagnostics(*source);
+    std::shared_ptr<const rules::Module> module = rules::parse_module(source, diagnostics);
+    EXPECT_TRUE(module && library.add(module, diagnostics)) << diagnostics.render();
+  };
+  add("one.tw", "fn width() = 2\nfn points(x) = 7\nexport step cut(l) { split(l, [_, width()]) }\nexport fn shared(f) = f(points(0))\n");
+  add("two.tw", "fn width() = 3\nmark narrow: int\nrule r(b: block) when is_reduction(b) {\n  cut(loops(b)[0]); split(loops(b)[-1], [_, width()])\n"
+                "  n = 4; split(loops(b)[2], [_, shared(x -> if x == 7 then width() + n else 1)])\n  annotate(b, \"narrow\", 1)\n}\nrules s { r }\n");
+  std::string errors;
+  Space space = build_space(program.program, *library.find_set("s"), library, {}, errors);
+  EXPECT_EQ(errors, "");
+  ASSERT_EQ(space.sketches.size(), 1u);
+  std::string trace = space.sketches[0].trace.print();
+  for (const char* part : {"[_, 2]", "[_, 3]", "[_, 7]"}) EXPECT_NE(trace.find(part), std::string::npos) << part << trace;
+}
+
+TEST(RuleLanguage, NotationOfDrawsRecordsAndQuantifiers) {
+  OwnedProgram program = small_matmul();
+  const char* notation = R"(
+rule r(b: block)
+  when is_reduction(b) and all(l in loops(b): extent(l) > 1) and any((n, l) in enumerate(loops(b)): n == 2 and kind(l) == "R")
+    and all(l in []: false) and not any(l in []: true) and not all(l in loops(b): kind(l) == "S") and not any(l in loops(b): extent(l) == 1)
+{
+  i, j, k = loops(b); tile = {rows: [1, 2], columns: {widths: [2, 4], "most": 4}}
+  x, y ~ tile.rows; w ~ tile["columns"].widths
+  require x * y * w <= tile.columns.most
+  split(i, [_, x * y]); split(j, [_, w])
+}
+rules s { r }
+)";
+  const char* plain = R"(
+rule r(b: block) when is_reduction(b) {
+  i, j, k = loops(b)
+  x = sample_categorical([1, 2]); y = sample_categorical([1, 2]); w = sample_categorical([2, 4])
+  require x * y * w <= 4
+  split(i, [_, x * y]); split(j, [_, w])
+}
+rules s { r }
+)";
+  Built a = build(notation, program.program), b = build(plain, program.program);
+  EXPECT_EQ(a.errors + b.errors, "");
+  ASSERT_EQ(a.space.sketches.size(), 1u);
+  EXPECT_EQ(a.space.sketches[0].trace.print(), b.space.sketches[0].trace.print());
+}
+
+// Loops of one iteration are kept, unless a rule says otherwise: traces keep the default of the instruction.
+TEST(RuleLanguage, KeepsLoopsOfOneIteration) {
+  OwnedProgram program = workload("matmul", {{"M", i64{6}}, {"N", i64{8}}, {"K", i64{4}}}, {"relu"});
+  auto trace = [&](const std::string& more) {
+    Built built = build("rule r(b: block) when is_reduction(b) { compute_at(b, loops(consumers(b)[0])[0]" + more + ") }\nrules s { r }\n", program.program);
+    EXPECT_EQ(built.errors, "");
+    return built.space.sketches[0].trace.print();
+  };
+  EXPECT_NE(trace("").find("keep_units = 1"), std::string::npos) << trace("");
+  EXPECT_EQ(trace(", keep_units = false").find("keep_units"), std::string::npos) << trace(", keep_units = false");
+}
+
 // One operator by hand: the rules of a set make their sketches, schedules theirs.
 TEST(Schedules, StandBesideTheRules) {
   OwnedProgram program = small_matmul();
