@@ -23,50 +23,91 @@ class Arithmetic {
   Arena& arena_;
 };
 
-// Padding makes loops longer that were there before; all others keep their extents.
-bool changes_extents(std::string_view instruction) { return instruction == "pad_einsum" || instruction == "decompose_padding"; }
-
 }  // namespace
 
-Extents::Extents(const Trace& trace, const Program& base, const std::vector<LoopId>& loops) : of_value_(trace.value_count()) {
-  Arithmetic make(*arena_);
-  std::map<u32, const Arg*> of_loop;
-  for_each<For>(base.body, [&](const For* loop) { of_loop[loop->id.value] = make.keep(Arg::of_int(loop->extent)); });
-  auto known = [&](const Arg& arg) { return arg.tag == Arg::Tag::Value ? of(static_cast<u32>(arg.integer)) : nullptr; };
-  auto give = [&](u32 value, const Arg* extent) { of_loop[loops[value].value] = extent; };
+// What each instruction does to the extents of loops.
+class Extents::Walk {
+ public:
+  Walk(Extents& extents, const Program& base, const std::vector<LoopId>& loops) : extents_(extents), make_(*extents.arena_), loops_(loops) {
+    for_each<For>(base.body, [&](const For* loop) { of_loop_[loop->id.value] = make_.keep(Arg::of_int(loop->extent)); });
+  }
 
-  for (const Instruction& step : trace.instructions()) {
+  void step(const Instruction& step) {
     std::string_view name = step.kind->name;
-    if (changes_extents(name)) of_loop.clear();
-    if (name == "split") {
-      const Arg* whole = known(step.arguments[0]);
-      Array<Arg> factors = step.arguments[1].items;
-      Arg others = Arg::of_int(1);
-      for (const Arg& factor : factors) {
-        if (factor.tag == Arg::Tag::Hole) continue;
-        const Arg* size = resolved(factor);
-        if (!size) whole = nullptr;
-        else others = make.product(others, *size);
-      }
-      for (u32 i = 0; whole && i < step.results; ++i) {
-        const Arg& factor = factors[i];
-        give(step.first_result + i, factor.tag == Arg::Tag::Hole ? make.keep(make.ceil_div(*whole, others)) : resolved(factor));
-      }
-    } else if (name == "fuse") {
-      Arg all = Arg::of_int(1);
-      bool is_known = true;
-      for (const Arg& loop : step.arguments[0].items) {
-        const Arg* extent = known(loop);
-        is_known &= extent != nullptr;
-        if (extent) all = make.product(all, *extent);
-      }
-      if (is_known) give(step.first_result, make.keep(all));
-    }
+    if (name == "split") split(step);
+    if (name == "fuse") fuse(step);
+    if (name == "get_loops" && step.arguments[0].tag == Arg::Tag::Value) loops_of_block_[step.arguments[0].integer] = &step;
+    if (name == "pad_einsum") pad(step);
+    if (name == "decompose_padding") forget();  // it changes loops that were there before
     for (u32 value = step.first_result; value < step.first_result + step.results; ++value) {
-      auto found = of_loop.find(loops[value].value);
-      if (loops[value].value && found != of_loop.end()) of_value_[value] = found->second;
+      if (auto found = of_loop_.find(loops_[value].value); loops_[value].value && found != of_loop_.end()) extents_.of_value_[value] = found->second;
     }
   }
+
+ private:
+  const Arg* known(const Arg& loop) const { return loop.tag == Arg::Tag::Value ? extents_.of(static_cast<u32>(loop.integer)) : nullptr; }
+
+  void forget() {
+    of_loop_.clear();
+    std::fill(extents_.of_value_.begin(), extents_.of_value_.end(), nullptr);
+  }
+
+  void split(const Instruction& step) {
+    const Arg* whole = known(step.arguments[0]);
+    Array<Arg> factors = step.arguments[1].items;
+    Arg others = Arg::of_int(1);
+    for (const Arg& factor : factors) {
+      if (factor.tag == Arg::Tag::Hole) continue;
+      const Arg* size = extents_.resolved(factor);
+      if (!size) return;
+      others = make_.product(others, *size);
+    }
+    for (u32 i = 0; whole && i < step.results; ++i) {
+      bool is_rest = factors[i].tag == Arg::Tag::Hole;
+      of_loop_[loops_[step.first_result + i].value] = is_rest ? make_.keep(make_.ceil_div(*whole, others)) : extents_.resolved(factors[i]);
+    }
+  }
+
+  void fuse(const Instruction& step) {
+    Arg all = Arg::of_int(1);
+    for (const Arg& loop : step.arguments[0].items) {
+      const Arg* extent = known(loop);
+      if (!extent) return;
+      all = make_.product(all, *extent);
+    }
+    of_loop_[loops_[step.first_result].value] = make_.keep(all);
+  }
+
+  // The block's loops become multiples of the padding. Which they are is what get_loops said last.
+  void pad(const Instruction& step) {
+    auto asked = loops_of_block_.find(step.arguments[0].integer);
+    Array<Arg> padding = step.arguments[1].items;
+    if (asked == loops_of_block_.end() || asked->second->results != padding.size()) return forget();
+    for (u32 i = 0; i < padding.size(); ++i) {
+      auto loop = of_loop_.find(loops_[asked->second->first_result + i].value);
+      const Arg* multiple = extents_.resolved(padding[i]);
+      if (loop == of_loop_.end()) continue;
+      if (!multiple) of_loop_.erase(loop);
+      else if (multiple->tag != Arg::Tag::Int || multiple->integer != 1) loop->second = padded(*loop->second, *multiple);
+    }
+    // The handles that were there before are of the longer loops now.
+    for (u32 value = 0; value < step.first_result; ++value) {
+      auto found = of_loop_.find(loops_[value].value);
+      if (extents_.of_value_[value]) extents_.of_value_[value] = found == of_loop_.end() ? nullptr : found->second;
+    }
+  }
+  const Arg* padded(const Arg& extent, const Arg& multiple) { return make_.keep(make_.binary(BinaryOp::Mul, make_.ceil_div(extent, multiple), multiple)); }
+
+  Extents& extents_;
+  Arithmetic make_;
+  const std::vector<LoopId>& loops_;
+  std::map<u32, const Arg*> of_loop_;
+  std::map<i64, const Instruction*> loops_of_block_;
+};
+
+Extents::Extents(const Trace& trace, const Program& base, const std::vector<LoopId>& loops) : of_value_(trace.value_count()) {
+  Walk walk(*this, base, loops);
+  for (const Instruction& step : trace.instructions()) walk.step(step);
 }
 
 const Arg* Extents::constant(i64 extent) const { return Arithmetic(*arena_).keep(Arg::of_int(extent)); }

@@ -16,9 +16,11 @@ class Extents {
   const Arg* of(u32 value) const { return value < of_value_.size() ? of_value_[value] : nullptr; }
   // The argument with expressions in the place of extents; null if one is known at replay only. Lives as long as this.
   const Arg* resolved(const Arg& arg) const;
+  // An integer as an expression. Lives as long as this.
   const Arg* constant(i64 extent) const;
 
  private:
+  class Walk;
   std::shared_ptr<Arena> arena_ = std::make_shared<Arena>(1 << 10);
   std::vector<const Arg*> of_value_;
 };
