@@ -95,16 +95,19 @@ Type TypeChecker::type_of_items(Array<const ast::Expr*> items, const TypeScopePt
   return Type::list(element, static_cast<int>(items.size()));
 }
 
-Type TypeChecker::type_of_comprehension(const ast::Comprehension* n, const TypeScopePtr& scope) {
-  Type over = list_of(n->over, scope);
-  auto inner = new_scope();
+TypeScopePtr TypeChecker::scope_of_item(Array<const ast::Name*> names, const Type& over, Span span, const TypeScopePtr& scope) {
+  TypeScopePtr inner = new_scope();
   inner->parent = scope;
   Type item = over.item();
-  bool whole = n->names.size() == 1;
-  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
-    item = type_error(n->over->span, cat("a list of ", n->names.size(), " in this list"), item);
-  for (const ast::Name* name : n->names)
-    inner->names[std::string(name->name)] = whole ? item : item.item();
+  bool whole = names.size() == 1;
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any)) item = type_error(span, cat("a list of ", names.size(), " in this list"), item);
+  for (const ast::Name* name : names) inner->names[std::string(name->name)] = whole ? item : item.item();
+  return inner;
+}
+
+Type TypeChecker::type_of_comprehension(const ast::Comprehension* n, const TypeScopePtr& scope) {
+  Type over = list_of(n->over, scope);
+  TypeScopePtr inner = scope_of_item(n->names, over, n->over->span, scope);
   if (n->condition) check_condition(n->condition, inner);
   return Type::list(type_of(n->value, inner), n->condition ? -1 : over.size);
 }
@@ -131,16 +134,7 @@ Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) 
 }
 
 Type TypeChecker::type_of_quantifier(const ast::Quantifier* n, const TypeScopePtr& scope) {
-  Type over = list_of(n->over, scope);
-  auto inner = new_scope();
-  inner->parent = scope;
-  Type item = over.item();
-  bool whole = n->names.size() == 1;
-  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
-    item = type_error(n->over->span, cat("a list of ", n->names.size(), " in this list"), item);
-  for (const ast::Name* name : n->names)
-    inner->names[std::string(name->name)] = whole ? item : item.item();
-  check_condition(n->condition, inner);
+  check_condition(n->condition, scope_of_item(n->names, list_of(n->over, scope), n->over->span, scope));
   return Type::of(Kind::Bool);
 }
 

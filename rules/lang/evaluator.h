@@ -126,6 +126,8 @@ class Evaluator {
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_dictionary(const ast::Dictionary* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_entry(const RuleValue& dictionary, const ast::Index* n, const std::shared_ptr<Scope>& scope);
+  // Where a comprehension or quantifier has its variables, an element taken apart; null after an error.
+  std::shared_ptr<Scope> scope_of_item(Array<const ast::Name*> variables, const RuleValue& item, Span span, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_quantifier(const ast::Quantifier* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
   bool bind(const std::vector<Str>& names, const RuleValue& item, Scope& scope, Span span);

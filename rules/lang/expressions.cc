@@ -113,16 +113,21 @@ std::optional<RuleValue> Evaluator::eval_dictionary(const ast::Dictionary* n, co
   return RuleValue::of(std::vector<std::string>(n->keys.begin(), n->keys.end()), *values->list);
 }
 
+std::shared_ptr<Scope> Evaluator::scope_of_item(Array<const ast::Name*> variables, const RuleValue& item, Span span, const std::shared_ptr<Scope>& scope) {
+  std::vector<Str> names;
+  for (const ast::Name* name : variables) names.push_back(name->name);
+  auto inner = std::make_shared<Scope>();
+  inner->parent = scope;
+  return bind(names, item, *inner, span) ? inner : nullptr;
+}
+
 std::optional<RuleValue> Evaluator::eval_quantifier(const ast::Quantifier* n, const std::shared_ptr<Scope>& scope) {
   std::optional<RuleValue> over = eval(n->over, scope);
   if (!over) return std::nullopt;
   if (over->tag != Tag::List) return type_error(n->over->span, "a list", *over);
-  std::vector<Str> names;
-  for (const ast::Name* name : n->names) names.push_back(name->name);
   for (const RuleValue& item : *over->list) {
-    auto inner = std::make_shared<Scope>();
-    inner->parent = scope;
-    if (!bind(names, item, *inner, n->span)) return std::nullopt;
+    std::shared_ptr<Scope> inner = scope_of_item(n->names, item, n->span, scope);
+    if (!inner) return std::nullopt;
     std::optional<bool> holds = condition(n->condition, inner);
     if (!holds) return std::nullopt;
     if (*holds != n->is_all) return RuleValue::of(!n->is_all);  // decided: the others may be meaningless
@@ -135,12 +140,9 @@ std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension*
   if (!over) return std::nullopt;
   if (over->tag != Tag::List) return type_error(n->over->span, "a list", *over);
   std::vector<RuleValue> values;
-  std::vector<Str> names;
-  for (const ast::Name* name : n->names) names.push_back(name->name);
   for (const RuleValue& item : *over->list) {
-    auto inner = std::make_shared<Scope>();
-    inner->parent = scope;
-    if (!bind(names, item, *inner, n->span)) return std::nullopt;
+    std::shared_ptr<Scope> inner = scope_of_item(n->names, item, n->span, scope);
+    if (!inner) return std::nullopt;
     if (n->condition) {
       std::optional<bool> holds = condition(n->condition, inner);
       if (!holds) return std::nullopt;

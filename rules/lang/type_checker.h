@@ -67,6 +67,8 @@ class TypeChecker {
   Type type_of_kind(const ast::Expr* e, const TypeScopePtr& scope);
   Type type_of_name(const ast::Name* n, const TypeScopePtr& scope);
   Type type_of_items(Array<const ast::Expr*> items, const TypeScopePtr& scope);
+  // Where a comprehension or quantifier has its variables, one element of `over` taken apart.
+  TypeScopePtr scope_of_item(Array<const ast::Name*> names, const Type& over, Span span, const TypeScopePtr& scope);
   Type type_of_comprehension(const ast::Comprehension* n, const TypeScopePtr& scope);
   Type type_of_index(const ast::Index* n, const TypeScopePtr& scope);
   Type type_of_quantifier(const ast::Quantifier* n, const TypeScopePtr& scope);
