@@ -62,10 +62,6 @@ std::string place_of(const Program& program, BlockId id) {
 
 const rules::Limits kLimits;
 
-}  // namespace
-
-namespace {
-
 // For each value of the trace that a schedule recorded, without the instructions that are not live: which loop it is.
 std::vector<LoopId> loops_of_values(const Schedule& schedule, const std::vector<bool>& live) {
   std::vector<LoopId> loops;
