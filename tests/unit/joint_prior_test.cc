@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
 #include "sampler/draw/joint_prior.h"
 #include "sampler/search/candidate.h"
@@ -208,12 +209,36 @@ TEST(JointPrior, TilesAreDrawnAndFittedAsReplayDoes) {
   EXPECT_GT(fitted, 1000);
 }
 
-// Different decisions of the main rule for products give different programs: a search does not build one twice.
+// Are there two serial loops directly inside each other that count up one iter as a single loop would?
+bool has_a_needless_split(const Program& program) {
+  bool found = false;
+  for_each<Block>(program.body, [&](const Block* block) {
+    Arena arena;
+    Path path = *State(arena, program).path_to(block->id);
+    std::vector<const For*> loops;
+    for (int i = 0; i < path.size(); ++i) {
+      const For* loop = as<For>(path[i]);
+      if (loop && loop->extent > 1) loops.push_back(loop);
+    }
+    for (std::size_t i = 0; i + 1 < loops.size(); ++i) {
+      if (loops[i]->loop_kind != LoopKind::Serial || loops[i + 1]->loop_kind != LoopKind::Serial) continue;
+      for (const Expr* binding : block->bindings) {
+        std::optional<LinearForm> form = linear_form(binding);
+        i64 outer = form ? form->coefficient(loops[i]->var) : 0, inner = form ? form->coefficient(loops[i + 1]->var) : 0;
+        found |= outer != 0 && outer == inner * loops[i + 1]->extent;
+      }
+    }
+  });
+  return found;
+}
+
+// Different decisions of the main rule for products give different programs: a search does not build one twice. Nor does it cut a loop
+// for nothing, where no threads share the outer one.
 TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
   const rules::Library library = rules::Library::built_in();
   Rng shapes(17);
   auto size = [&] { return 1 + shapes.below(40) * (1 + shapes.below(8)); };
-  int programs = 0, decisions = 0;
+  int programs = 0, decisions = 0, needless = 0;
   for (int workload = 0; workload < 24; ++workload) {
     std::string use = workload % 2 ? cat("matmul(M = ", size(), ", N = ", size(), ", K = ", size(), ")")
                                    : cat("conv2d(N = 1, H = ", 3 + shapes.below(40), ", W = ", 3 + shapes.below(40), ", CI = ", size(), ", CO = ", size(), ", K = 3)");
@@ -230,12 +255,17 @@ TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
     for (int draw = 0; draw < 400; ++draw) {
       Candidate candidate;
       if (!builder.draw(draw % static_cast<int>(space.space.sketches.size()), candidate, rng) || !keys.insert(decision_key(candidate)).second) continue;
-      if (builder.build(candidate, &rng)) different.insert(candidate.program), ++decisions;
+      Result<Program> program = builder.build(candidate, &rng);
+      if (!program) continue;
+      different.insert(candidate.program);
+      ++decisions;
+      needless += target.threads == 1 && has_a_needless_split(*program);
     }
     programs += static_cast<int>(different.size());
   }
   EXPECT_GT(decisions, 5000);
   EXPECT_GE(programs, decisions * 0.97);
+  EXPECT_EQ(needless, 0);
 }
 
 // Each sketch of each set is drawn and changed, also where conditions tie nearly a million combinations (warp_mma, warp_tiling).
