@@ -86,16 +86,20 @@ TEST(Samples, ShortOnesThatMeetTheClockAreTakenAgain) {
   i64 period = coarse_nanoseconds(clock_getres);
   BoundKernel kernel{.run = take_an_eighth_of_the_period};
   MeasureOptions options{.sample_seconds = 0.02e-3, .pairs = 24, .max_pairs = 24};
-  auto log = std::make_unique<SampleLog>();
-  interrupted.clear();
-  take_samples(kernel, &kernel, options, -1, *log);
-  ASSERT_EQ(log->count, static_cast<int>(interrupted.size()));
+  // On a busy machine the others may run whenever the clock ticks: then another measurement meets it.
   int met = 0, used = 0;
-  for (int i = 0; i < log->count; ++i) {
-    const Sample& sample = log->samples[i];
-    EXPECT_TRUE(sample.disturbed || !interrupted[i] || sample.nanoseconds >= period / 2) << i;
-    met += interrupted[i];
-    used += sample.kind == SampleKind::Candidate && !sample.disturbed;
+  for (int tries = 0; tries < 20 && met == 0; ++tries) {
+    auto log = std::make_unique<SampleLog>();
+    interrupted.clear();
+    take_samples(kernel, &kernel, options, -1, *log);
+    ASSERT_EQ(log->count, static_cast<int>(interrupted.size()));
+    used = 0;
+    for (int i = 0; i < log->count; ++i) {
+      const Sample& sample = log->samples[i];
+      EXPECT_TRUE(sample.disturbed || !interrupted[i] || sample.nanoseconds >= period / 2) << i;
+      met += interrupted[i];
+      used += sample.kind == SampleKind::Candidate && !sample.disturbed;
+    }
   }
   EXPECT_GT(met, 0);
   EXPECT_GT(used, 18);  // of 24; on a busy machine some were disturbed each time
