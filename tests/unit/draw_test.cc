@@ -9,6 +9,7 @@
 #include "dsl/base/text.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/workload.h"
+#include "sampler/draw/extents.h"
 #include "sampler/draw/mutator.h"
 #include "support/parsed.h"
 
@@ -433,6 +434,33 @@ TEST(JointPrior, ATileWhoseExtentADrawDecidesIsLeftToReplay) {
       "c = get_block(\"C\")\ni, j, k = get_loops(c)\nv = sample_categorical([2, 4]) @ 0\ni0, i1 = split(i, [_, v])\n"
       "t0, t1 = sample_perfect_tile(i0, n = 2) @ [12, 1]\nrequire(t1 >= 2)\n");
   EXPECT_FALSE(JointPrior(trace).draws_tile(1));
+}
+
+// The extents that a trace's loops have by arithmetic are those that they have in the program, behind splits, fusions and padding.
+TEST(Extents, AreThoseOfTheProgram) {
+  OwnedProgram program = matmul(61, 50, 12);
+  Trace trace = parsed_schedule(
+      "c = get_block(\"C\")\ni, j, k = get_loops(c)\nv = sample_categorical([4, 8, 16])\n"
+      "a, b, crop = pad_einsum(c, [v, 1, 5])\ni0, i1 = split(i, [_, 3])\nj0, j1, j2 = split(j, [2, _, v])\nk0, k1 = split(k, [_, v])\n"
+      "f = fuse([i0, i1])\nf0, f1 = split(f, [v, _])\n");
+  for (i64 index = 0; index < 3; ++index) {
+    Arena arena;
+    State state(arena, program.program);
+    std::vector<Decision> decisions{Decision::of(index)};
+    ASSERT_TRUE(replay(trace, state, decisions, ReplayMode::Strict, nullptr));
+    std::vector<LoopId> loops;
+    for (const Value& value : state.values()) loops.push_back(value.tag == Value::Tag::Loop ? LoopId{static_cast<u32>(value.payload)} : LoopId{});
+    Extents extents(trace, program.program, loops);
+    int known = 0;
+    for (u32 value = 0; value < loops.size(); ++value) {
+      Result<const For*> loop = loops[value].value ? state.loop(loops[value]) : Result<const For*>(reject("no loop"));
+      if (!loop) continue;  // it was split or fused
+      ASSERT_TRUE(extents.of(value)) << trace.name_of_value(value);
+      EXPECT_EQ(*state.integer(*extents.of(value)), (*loop)->extent) << trace.name_of_value(value);
+      ++known;
+    }
+    EXPECT_EQ(known, 7);
+  }
 }
 
 TEST(Permutation, EveryOrderIsEquallyLikely) {
