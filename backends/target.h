@@ -42,7 +42,7 @@ struct Target {
   bool operator==(const Target&) const = default;
 };
 
-// Does the `device` of a cuda target name a file, not one of the built-in descriptions (runtime/device_file.h)?
+// Does the `device` of a cuda target name a file, not one of the built-in descriptions (runtime/lists/device_file.h)?
 inline bool is_device_file(std::string_view gpu) { return gpu.find_first_of("/.") != std::string_view::npos; }
 
 inline bool is_device(const Target& target) { return target.kind != TargetKind::Cpu; }

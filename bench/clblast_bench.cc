@@ -17,12 +17,12 @@
 #include <thread>
 
 #include "bench/gpu/loaded.h"
-#include "cli/loaded_list.h"
-#include "cli/stored.h"
+#include "bench/list_of.h"
+#include "sampler/tasks/best_kernel.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/fma_probe.h"
+#include "runtime/measure/fma_probe.h"
 #include "sampler/search/trial.h"
 
 namespace tw::bench {
@@ -183,8 +183,9 @@ std::string compare(const TuneTask& task, const TaskEntry& entry, Database& data
   if (!error.empty()) return error;
   std::unique_ptr<Problem> problem = Problem::make(device, entry, task.program.program, error);
   if (!problem) return error;
-  std::optional<cli::StoredKernel> stored = cli::best_kernel(database, task, "ours");
-  if (!stored) return "there is nothing to compare";
+  std::optional<StoredKernel> stored = best_kernel(database, task, "ours", error);
+  if (!stored) return error;
+  error.clear();
   std::unique_ptr<gpu_bench::Loaded> ours = gpu_bench::load(device, stored->kernel, *problem, error);
   ClBlast clblast(worker_options(task.target).device);
   if (error.empty()) error = clblast.take(*problem);
@@ -208,7 +209,7 @@ std::string compare(const TuneTask& task, const TaskEntry& entry, Database& data
   return "";
 }
 
-int compare_list(cli::LoadedList& list, const std::string& name, Database& database, int rounds) {
+int compare_list(LoadedList& list, const std::string& name, Database& database, int rounds) {
   int compared = 0, failed = 0;
   for (std::size_t i = 0; i < list.tasks.size(); ++i) {
     const TuneTask& task = list.tasks[i];
@@ -235,10 +236,10 @@ int main(int count, char** words) {
   app.add_option("--task", task, "only this one");
   app.add_option("--rounds", rounds, "of running each in turn")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, count, words);
-  std::optional<cli::LoadedList> list = cli::load_list(list_path);
+  std::optional<LoadedList> list = bench::list_of(list_path);
   if (!list) return 2;
   std::string error;
   if (device::names(error).empty()) return std::fprintf(stderr, "%s\n", error.c_str()), 3;
-  std::optional<Database> database = cli::open_database(database_path, DatabaseMode::Read);
+  std::optional<Database> database = bench::database_of(database_path, DatabaseMode::Read);
   return database ? bench::compare_list(*list, task, *database, rounds) : 2;
 }

@@ -10,7 +10,7 @@
 
 #include "backends/backend.h"
 #include "dsl/base/clock.h"
-#include "runtime/object_loader.h"
+#include "runtime/measure/object_loader.h"
 #include "tests/support/aligned.h"
 #include "tests/support/lowered_conv.h"
 #include "tests/support/lowered_gemm.h"

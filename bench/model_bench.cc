@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "cli/loaded_list.h"
+#include "bench/list_of.h"
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/clock.h"
@@ -36,7 +36,7 @@ void add_task(const TaskState& state, int group, double share, bool interleaved,
   });
 }
 
-Halves read(const cli::LoadedList& list, Database& database, double share, bool interleaved) {
+Halves read(const LoadedList& list, Database& database, double share, bool interleaved) {
   Halves out;
   out.learned.features.columns = out.ranked.features.columns = feature_columns();
   Quiet quiet;
@@ -106,7 +106,7 @@ int main(int count, char** words) {
   app.add_flag("--interleaved", interleaved, "every other record is learned");
   app.add_option("--seeds", seeds, "of every model");
   CLI11_PARSE(app, count, words);
-  std::optional<cli::LoadedList> list = cli::load_list(path);
+  std::optional<LoadedList> list = bench::list_of(path);
   if (!list) return 2;
   auto database = Database::open(database_path, DatabaseMode::Write);
   if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;

@@ -11,7 +11,7 @@
 
 #include "bench/candidate_cost.h"
 #include "bench/simulated.h"
-#include "cli/loaded_list.h"
+#include "bench/list_of.h"
 #include "costmodel/make_model.h"
 #include "sampler/search/task_state.h"
 
@@ -53,7 +53,7 @@ void print_cost(const std::string& name, std::size_t sketches, const CandidateCo
   std::printf("\n");
 }
 
-void print_costs(const cli::LoadedList& list, const Options& options, Database& database) {
+void print_costs(const LoadedList& list, const Options& options, Database& database) {
   Quiet quiet;
   for (const TuneTask& task : list.tasks) {
     TaskState state;
@@ -105,7 +105,7 @@ void print_tune(const TuneResult& result) {
              result.seconds, result.candidates);
 }
 
-int run_tune(const cli::LoadedList& list, const Options& options, Database& database) {
+int run_tune(const LoadedList& list, const Options& options, Database& database) {
   WorkerStart worker;
   if (options.synthetic)
     worker.measurer = std::make_unique<SimulatedMeasurer>();
@@ -129,7 +129,7 @@ int run_tune(const cli::LoadedList& list, const Options& options, Database& data
 }
 
 int run(const Options& options) {
-  std::optional<cli::LoadedList> list = cli::load_list(options.list, options.rules);
+  std::optional<LoadedList> list = bench::list_of(options.list, options.rules);
   if (!list) return 2;
   if (!options.task.empty())
     std::erase_if(list->tasks, [&](const TuneTask& task) { return task.name != options.task; });

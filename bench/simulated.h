@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <set>
 
-#include "runtime/database.h"
-#include "runtime/measurer.h"
+#include "runtime/store/database.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/tune.h"
 
 namespace tw::bench {

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "backends/backend.h"
-#include "cli/loaded_list.h"
+#include "bench/list_of.h"
 #include "dsl/base/quantile.h"
 #include "sampler/search/task_state.h"
 #include "sampler/search/trial.h"
@@ -27,7 +27,7 @@ class Quiet : public TuneObserver {
 // One of the two targets: a worker, and the best kernel of a task.
 class Side {
  public:
-  explicit Side(cli::LoadedList list) : list_(std::move(list)) {}
+  explicit Side(LoadedList list) : list_(std::move(list)) {}
 
   std::string start() {
     if (list_.tasks.empty()) return "the list has no task";
@@ -75,7 +75,7 @@ class Side {
   std::size_t launches() const { return kernel_.manifest.run_launches.size(); }
 
  private:
-  cli::LoadedList list_;
+  LoadedList list_;
   std::optional<LlvmCompiler> compiler_;
   std::unique_ptr<Measurer> measurer_;
   const TuneTask* task_ = nullptr;
@@ -132,7 +132,7 @@ int main(int count, char** words) {
   app.add_option("DATABASE", database_path, "with records of both")->required();
   app.add_option("--rounds", rounds, "of measuring one, then the other");
   CLI11_PARSE(app, count, words);
-  std::optional<cli::LoadedList> lists[2] = {cli::load_list(paths[0]), cli::load_list(paths[1])};
+  std::optional<LoadedList> lists[2] = {bench::list_of(paths[0]), bench::list_of(paths[1])};
   if (!lists[0] || !lists[1]) return 2;
   auto database = Database::open(database_path, DatabaseMode::Write);  // open_task stores the workload
   if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;

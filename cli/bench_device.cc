@@ -1,6 +1,6 @@
 #include "cli/bench_device.h"
 
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "dsl/base/text.h"
 #include "sampler/search/trial.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backends/kernel.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/tune.h"
 
 namespace tw::cli {

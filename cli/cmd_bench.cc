@@ -12,13 +12,13 @@
 #include "cli/arguments.h"
 #include "cli/bench_device.h"
 #include "cli/commands.h"
-#include "cli/loaded_list.h"
-#include "cli/output.h"
+#include "cli/open_list.h"
+#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/bench.h"
-#include "runtime/worker/elements.h"
+#include "runtime/peers/bench.h"
+#include "runtime/measure/elements.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -172,7 +172,7 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
 
 int bench_list(const Options& options) {
   std::optional<std::vector<std::string>> libraries = parse_libraries(options.against);
-  std::optional<LoadedList> list = libraries ? load_list(options.file) : std::nullopt;
+  std::optional<LoadedList> list = libraries ? open_list(options.file) : std::nullopt;
   if (!list || !fits_in_memory(*list, options.task)) return Usage;
   std::optional<Database> database = open_database(
       options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);

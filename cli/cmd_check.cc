@@ -9,12 +9,12 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/rule_modules.h"
+#include "runtime/console/output.h"
+#include "rules/lang/rule_modules.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/search/check_rule.h"
 
 namespace tw::cli {
@@ -206,7 +206,7 @@ void print_check(const Subject& subject, const RuleCheck& check,
 
 int check_module(const Options& options, const Target& target) {
   rules::Library library = rules::Library::built_in();
-  RuleModules modules(library);
+  rules::RuleModules modules(library);
   std::shared_ptr<const rules::Module> module = modules.add_file(options.file);
   std::fputs(modules.errors().c_str(), stderr);
   if (!module) return Usage;

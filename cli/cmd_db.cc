@@ -7,10 +7,10 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
-#include "runtime/database_exchange.h"
+#include "runtime/store/database_exchange.h"
 
 namespace tw::cli {
 namespace {

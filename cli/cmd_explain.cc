@@ -10,8 +10,8 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/loaded_list.h"
-#include "cli/output.h"
+#include "cli/open_list.h"
+#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "sampler/search/explain_space.h"
@@ -94,7 +94,7 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
 }
 
 int explain_list(const Options& options) {
-  std::optional<LoadedList> list = load_list(options.file, options.rules);
+  std::optional<LoadedList> list = open_list(options.file, options.rules);
   if (!list) return Usage;
   boost::json::array tasks;
   for (const TuneTask& task : list->tasks) {

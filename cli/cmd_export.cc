@@ -5,14 +5,14 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/loaded_list.h"
-#include "cli/output.h"
-#include "cli/rebuild.h"
+#include "cli/open_list.h"
+#include "runtime/console/output.h"
+#include "sampler/tasks/rebuild.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/export_device.h"
-#include "runtime/finalist_files.h"
+#include "runtime/export/export_device.h"
+#include "runtime/export/finalist_files.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -54,7 +54,7 @@ std::optional<ExportedTask> export_task(Database& database, const TuneTask& task
 }
 
 bool add_tasks_of_list(const Options& options, ExportPlan& plan, int& code) {
-  std::optional<LoadedList> list = load_list(options.file);
+  std::optional<LoadedList> list = open_list(options.file);
   if (!list) return code = Usage, false;
   std::optional<Database> database = open_database(
       options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);

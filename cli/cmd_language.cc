@@ -6,7 +6,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 #include "rules/lang/tables.h"

@@ -12,8 +12,8 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/rebuild.h"
+#include "runtime/console/output.h"
+#include "sampler/tasks/rebuild.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
 #include "sampler/search/check_rule.h"

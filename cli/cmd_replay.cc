@@ -12,16 +12,16 @@
 #include "cli/arguments.h"
 #include "cli/build_id.h"
 #include "cli/commands.h"
-#include "cli/loaded_list.h"
-#include "cli/output.h"
-#include "cli/rebuild.h"
+#include "cli/open_list.h"
+#include "runtime/console/output.h"
+#include "sampler/tasks/rebuild.h"
 #include "cli/stored.h"
-#include "costmodel/gpu_draft.h"
+#include "costmodel/gpu/gpu_draft.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
-#include "runtime/device_file.h"
-#include "runtime/measurer.h"
+#include "runtime/lists/device_file.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/task_memory.h"
@@ -144,7 +144,7 @@ std::optional<std::vector<Recipe>> from_trace_file(const std::string& path) {
 }
 
 std::optional<std::vector<Recipe>> from_list(const Options& options) {
-  std::optional<LoadedList> list = load_list(options.file);
+  std::optional<LoadedList> list = open_list(options.file);
   if (!list) return std::nullopt;
   std::optional<Database> database = open_database(
       options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);

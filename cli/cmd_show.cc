@@ -8,7 +8,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 

@@ -9,8 +9,8 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/loaded_list.h"
-#include "cli/output.h"
+#include "cli/open_list.h"
+#include "runtime/console/output.h"
 #include "dsl/base/text.h"
 
 namespace tw::cli {
@@ -43,7 +43,7 @@ int run_space(int count, char** words) {
   app->add_option("--task", only, "only the task of this name");
   app->add_flag("--json", json, "print JSON");
   if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
-  std::optional<LoadedList> loaded = load_list(file, rules);
+  std::optional<LoadedList> loaded = open_list(file, rules);
   if (!loaded) return Usage;
   if (!json) print_order(*loaded);
   boost::json::array tasks;

@@ -15,14 +15,14 @@
 #include "cli/commands.h"
 #include "cli/compile_only.h"
 #include "cli/devices.h"
-#include "cli/loaded_list.h"
-#include "cli/output.h"
+#include "cli/open_list.h"
+#include "runtime/console/output.h"
 #include "cli/progress.h"
 #include "cli/stored.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
-#include "runtime/machine_probe.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/machine_probe.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -297,7 +297,7 @@ bool check_model(const std::string& name) {
 
 int tune_list(const Options& options) {
   if (!check_model(options.model)) return Usage;
-  std::optional<LoadedList> list = load_list(options.file, options.rules);
+  std::optional<LoadedList> list = open_list(options.file, options.rules);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;

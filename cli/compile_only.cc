@@ -9,12 +9,12 @@
 #include <filesystem>
 
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
-#include "runtime/device_file.h"
-#include "runtime/finalist_files.h"
-#include "runtime/trace_file.h"
+#include "runtime/lists/device_file.h"
+#include "runtime/export/finalist_files.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/finalists.h"
 

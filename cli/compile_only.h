@@ -5,7 +5,7 @@
 #include <atomic>
 #include <string>
 
-#include "cli/loaded_list.h"
+#include "cli/open_list.h"
 
 namespace tw::cli {
 

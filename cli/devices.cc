@@ -2,8 +2,8 @@
 
 #include "backends/device.h"
 #include "dsl/base/text.h"
-#include "runtime/found_device.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/found_device.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/output.h"
+#include "runtime/console/output.h"
 
 namespace tw::cli {
 namespace {

@@ -1,13 +1,10 @@
 #include "cli/stored.h"
 
 #include <boost/json/object.hpp>
-#include <map>
 
-#include "cli/loaded_list.h"
-#include "cli/output.h"
-#include "cli/rebuild.h"
+#include "runtime/console/output.h"
+#include "sampler/tasks/rebuild.h"
 #include "dsl/base/text.h"
-#include "sampler/search/trial.h"
 
 namespace tw::cli {
 
@@ -34,32 +31,27 @@ std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std
   return std::nullopt;
 }
 
-const std::string& own_machine(const std::string& target) {
-  static std::map<std::string, std::string> known;
-  auto [at, is_new] = known.try_emplace(target);
-  Source source{"target", target};
-  Diagnostics diagnostics(source);
-  std::optional<Target> parsed = is_new ? parse_target(target, 0, diagnostics) : std::nullopt;
-  if (parsed) at->second = machine_of(measuring_host(*parsed, worker_options(*parsed).device));
-  return at->second;
+namespace {
+
+// What a call has to say, and its value.
+template <class T>
+T said(T value, const std::string& message) {
+  if (!message.empty()) say(message);
+  return value;
 }
+
+}  // namespace
 
 std::optional<Record> best_record(Database& database, const TaskSummary& task) {
-  const std::string& own = own_machine(task.target);
-  const MachineSummary* machine = task.chosen(own);
-  if (!machine) return Record{};
-  if (machine->machine != own) say(cat(task.task, ": measured on another machine (", machine->machine, "); `tracewright tune` measures it on this one"));
-  return checked(database.record(machine->best_record));
+  std::string message;
+  std::optional<Record> record = checked(tw::best_record(database, task, message));
+  return said(std::move(record), message);
 }
 
-std::optional<Record> best_record(Database& database, const std::string& workload,
-                                  const std::string& target) {
-  std::optional<std::vector<TaskSummary>> tasks = checked(database.tasks());
-  if (!tasks) return std::nullopt;
-  for (const TaskSummary& task : *tasks) {
-    if (task.workload == workload && task.target == target) return best_record(database, task);
-  }
-  return Record{};
+std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target) {
+  std::string message;
+  std::optional<Record> record = checked(tw::best_record(database, workload, target, message));
+  return said(std::move(record), message);
 }
 
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record) {
@@ -70,17 +62,9 @@ std::optional<TraceFile> open_trace_file(Database& database, const Record& recor
 }
 
 std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol) {
-  TaskKey key = key_of(task);
-  std::optional<Record> best = best_record(database, key.workload, key.target);
-  if (!best) return std::nullopt;
-  if (!best->id) return say(cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some")), std::nullopt;
-  std::optional<TraceFile> file = open_trace_file(database, *best);
-  if (!file) return std::nullopt;
-  std::string error;
-  std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
-  std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, task.target, symbol, error) : std::nullopt;
-  if (!kernel) return say(cat(task.name, ": ", error)), std::nullopt;
-  return StoredKernel{std::move(*best), std::move(*file), std::move(*kernel)};
+  std::string message;
+  std::optional<StoredKernel> kernel = tw::best_kernel(database, task, symbol, message);
+  return said(std::move(kernel), message);
 }
 
 boost::json::value to_json(const Record& record) {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "backends/backend.h"
-#include "runtime/database.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/database.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/search/tune.h"
+#include "sampler/tasks/best_kernel.h"
 
 namespace tw::cli {
 
@@ -25,25 +25,14 @@ void say_database_error(const std::string& message);
 // message, also if there is none.
 std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std::string& name);
 
-// This machine, as records for the target name it (machine_of).
-const std::string& own_machine(const std::string& target);
-
-// The fastest good record of a task (TaskSummary::chosen); says so if it is another machine's. An empty record (id 0) if there is none,
-// nullopt after a message.
+// tw::best_record; nullopt after a message.
 std::optional<Record> best_record(Database& database, const TaskSummary& task);
-std::optional<Record> best_record(Database& database, const std::string& workload,
-                                  const std::string& target);
+std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target);
 
 // The trace file of a record; nullopt after a message.
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record);
 
-// The fastest kernel of a task, built again from its record for the task's own program: names of buffers are those that the user
-// gives now. `symbol` is the prefix of its entry points. nullopt after a message, also if there is none.
-struct StoredKernel {
-  Record record;
-  TraceFile file;
-  Kernel kernel;
-};
+// tw::best_kernel; nullopt after a message.
 std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol);
 
 boost::json::value to_json(const Record& record);

@@ -1,6 +1,6 @@
 /* What stands in front of a program's binary in an export: a check that it is whole, of this source, and by this driver for this device. Drivers may
  * crash on binaries that are damaged or foreign, so hosts ask them only about those whose tag is right. In C99, for the worker, which writes binaries,
- * and for the hosts of exported kernels (export puts it in front of runtime/opencl_launcher.h).
+ * and for the hosts of exported kernels (export puts it in front of runtime/export/opencl_launcher.h).
  */
 #ifndef TRACEWRIGHT_OPENCL_BINARY_TAG_H
 #define TRACEWRIGHT_OPENCL_BINARY_TAG_H

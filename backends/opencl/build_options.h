@@ -1,5 +1,5 @@
 /* The language that a kernel's source is compiled as, by what a device says of itself. In C99, for the worker and for the hosts of exported kernels
- * (export puts it in front of runtime/opencl_launcher.h): what they run is what was measured.
+ * (export puts it in front of runtime/export/opencl_launcher.h): what they run is what was measured.
  */
 #ifndef TRACEWRIGHT_OPENCL_BUILD_OPTIONS_H
 #define TRACEWRIGHT_OPENCL_BUILD_OPTIONS_H

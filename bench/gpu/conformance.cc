@@ -10,7 +10,7 @@
 #include "backends/cuda/nvrtc.h"
 #include "backends/cuda_driver/native.h"
 #include "dsl/base/text.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 
 namespace tw::gpu_bench {
 namespace {

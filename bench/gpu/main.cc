@@ -13,7 +13,7 @@
 #include "bench/gpu/process.h"
 #include "bench/gpu/report.h"
 #include "bench/gpu/sections.h"
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 
@@ -73,7 +73,7 @@ class Attempts {
  private:
   State run_all() {
     for (bool is_first = true;; is_first = false) {
-      cli::say(cat(section_, is_first ? "" : ", again without what ended it"));
+      say(cat(section_, is_first ? "" : ", again without what ended it"));
       PartProcess part = run_part(words(), end_ - seconds_now());
       if (part.begun.is_number()) rows_.clear();  // they are repeated
       rows_.insert(rows_.end(), part.rows.begin(), part.rows.end());
@@ -176,8 +176,8 @@ std::vector<std::string> parts_of(const Options& options) {
 int emulate(const std::string& path) {
   std::string error;
   Outputs outputs = emulate_cases(error);
-  if (!error.empty()) return cli::say(error), Wrong;
-  return cli::write_file(path, print_outputs(outputs)) ? Done : Wrong;
+  if (!error.empty()) return say(error), Wrong;
+  return write_file(path, print_outputs(outputs)) ? Done : Wrong;
 }
 
 }  // namespace
@@ -209,11 +209,11 @@ int run(int count, char** words) {
   std::string error;
   std::vector<std::string> names = device::names(error);
   if (options.device >= static_cast<int>(names.size()))
-    return cli::say(error.empty() ? cat("there is no CUDA device ", options.device) : error), NoDevice;
+    return say(error.empty() ? cat("there is no CUDA device ", options.device) : error), NoDevice;
   Report report(names[static_cast<std::size_t>(options.device)], options.json_file);
-  if (!options.pytorch.empty() && !report.read_pytorch(options.pytorch, error)) return cli::say(error), Usage;
+  if (!options.pytorch.empty() && !report.read_pytorch(options.pytorch, error)) return say(error), Usage;
   std::vector<std::string> parts = parts_of(options);
-  if (parts.empty()) return cli::say("there is nothing to run"), Usage;
+  if (parts.empty()) return say("there is nothing to run"), Usage;
   Schedule(options, report).run(parts);
   report.finish();
   return report.is_wrong() ? Wrong : Done;

@@ -8,7 +8,7 @@
 #include "backends/interpreter.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "runtime/worker/elements.h"
+#include "runtime/measure/elements.h"
 
 namespace tw::gpu_bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/device.h"
 #include "bench/peers/operators.h"
 #include "dsl/ir/program.h"
-#include "runtime/task_list.h"
+#include "runtime/lists/task_list.h"
 
 namespace tw::gpu_bench {
 

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-#include "cli/output.h"
+#include "runtime/console/output.h"
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
 
@@ -24,32 +24,32 @@ constexpr const char* kStates[] = {"right", "wrong", "skipped"};  // in the orde
 
 const char* text(const json::object& row, const char* name) { return row.at(name).as_string().c_str(); }
 double number(const json::object& row, const char* name) { return row.at(name).to_number<double>(); }
-std::string microseconds(const json::object& row, const char* name) { return cli::show_time(number(row, name) * 1e-6); }
+std::string microseconds(const json::object& row, const char* name) { return show_time(number(row, name) * 1e-6); }
 
 // Under another name first: whoever is ended meanwhile leaves the older file. What is no ordinary file (a pipe) is written in place, once.
 bool write_whole(const std::string& path, const std::string& content, bool is_last) {
   std::error_code error;
   fs::file_type type = fs::symlink_status(path, error).type();
-  if (type != fs::file_type::regular && type != fs::file_type::not_found) return !is_last || cli::write_file(path, content);
+  if (type != fs::file_type::regular && type != fs::file_type::not_found) return !is_last || write_file(path, content);
   std::string fresh = path + ".new";
-  if (!cli::write_file(fresh, content)) return false;
+  if (!write_file(fresh, content)) return false;
   fs::rename(fresh, path, error);
-  if (error) cli::say(cat("cannot write ", path, ": ", error.message()));
+  if (error) say(cat("cannot write ", path, ": ", error.message()));
   return !error;
 }
 
 // A kernel that could not be timed has a problem instead.
 void add_task(const json::object& row, Table& table) {
   if (!row.contains("us")) return table.push_back({text(row, "task"), "", "", "", "", "", "", "", text(row, "problem")});
-  std::vector<std::string> ours = {text(row, "task"), microseconds(row, "us"), cli::show_number(number(row, "gflops"), 0),
-                                   cli::show_number(number(row, "gb_per_second"), 0)};
+  std::vector<std::string> ours = {text(row, "task"), microseconds(row, "us"), show_number(number(row, "gflops"), 0),
+                                   show_number(number(row, "gb_per_second"), 0)};
   for (const json::value& value : row.at("against").as_array()) {
     const json::object& other = value.as_object();
     std::vector<std::string> line = ours;
     const json::array& quartiles = other.at("ratio_quartiles").as_array();
     std::string ratio = fmt::format("{:.2f} ({:.2f} to {:.2f})", number(other, "ratio"), quartiles[0].to_number<double>(),
                                     quartiles[1].to_number<double>());
-    line.insert(line.end(), {text(other, "library"), microseconds(other, "us"), ratio, cli::show_number(number(other, "cold_ratio"), 2),
+    line.insert(line.end(), {text(other, "library"), microseconds(other, "us"), ratio, show_number(number(other, "cold_ratio"), 2),
                              cat(text(row, "problem"), text(other, "problem"))});
     table.push_back(std::move(line));
   }
@@ -109,24 +109,24 @@ void Report::print() const {
   Table parts, tasks, ceilings;
   int right = 0, all = 0;
   for (const json::value& part : parts_) {
-    parts.push_back({text(part.as_object(), "part"), text(part.as_object(), "state"), cli::show_number(number(part.as_object(), "seconds"))});
+    parts.push_back({text(part.as_object(), "part"), text(part.as_object(), "state"), show_number(number(part.as_object(), "seconds"))});
     for (const json::value& value : part.at("rows").as_array()) {
       const json::object& row = value.as_object();
       if (row.contains("case")) ++all, right += row.at("right").as_bool();
       if (row.contains("case") && !row.at("right").as_bool()) std::printf("WRONG  %s: %s\n", text(row, "case"), text(row, "problem"));
       if (row.contains("skipped")) std::printf("skipped  %s: %s\n", text(row, "skipped"), text(row, "problem"));
       if (row.contains("ceiling"))
-        ceilings.push_back({text(row, "ceiling"), cli::show_number(number(row, "value"), 0), text(row, "unit"), text(row, "detail")});
+        ceilings.push_back({text(row, "ceiling"), show_number(number(row, "value"), 0), text(row, "unit"), text(row, "detail")});
       if (row.contains("task")) add_task(row, tasks);
     }
   }
   if (all > 0) std::printf("\n%d of %d device functions do what the emulator does\n\n", right, all);
-  if (!ceilings.empty()) cli::print_table({"ceiling", "value", "unit", "by"}, ceilings);
+  if (!ceilings.empty()) print_table({"ceiling", "value", "unit", "by"}, ceilings);
   std::puts("");
-  if (!tasks.empty()) cli::print_table({"task", "ours", "GFLOP/s", "GB/s", "library", "theirs", "theirs / ours", "cold", "problem"}, tasks);
+  if (!tasks.empty()) print_table({"task", "ours", "GFLOP/s", "GB/s", "library", "theirs", "theirs / ours", "cold", "problem"}, tasks);
   print_pytorch();
   std::puts("");
-  cli::print_table({"part", "state", "s"}, parts);
+  print_table({"part", "state", "s"}, parts);
 }
 
 void Report::print_pytorch() const {
@@ -134,10 +134,10 @@ void Report::print_pytorch() const {
   for (const json::value& value : beside_pytorch()) {
     const json::object& row = value.as_object();
     if (!row.contains("ratio")) continue;
-    table.push_back({text(row, "task"), cli::show_time(us_.at(text(row, "task")) * 1e-6), text(row, "library"), microseconds(row, "us"),
-                     cli::show_number(number(row, "ratio"), 2)});
+    table.push_back({text(row, "task"), show_time(us_.at(text(row, "task")) * 1e-6), text(row, "library"), microseconds(row, "us"),
+                     show_number(number(row, "ratio"), 2)});
   }
-  if (!table.empty()) std::puts(""), cli::print_table({"task", "ours", "library", "theirs", "theirs / ours"}, table);
+  if (!table.empty()) std::puts(""), print_table({"task", "ours", "library", "theirs", "theirs / ours"}, table);
 }
 
 }  // namespace tw::gpu_bench

@@ -9,11 +9,11 @@
 #include "bench/gpu/libraries.h"
 #include "bench/gpu/loaded.h"
 #include "bench/gpu/sections.h"
-#include "cli/loaded_list.h"
+#include "bench/list_of.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/found_device.h"
+#include "runtime/measure/found_device.h"
 #include "sampler/search/finalists.h"
 
 namespace tw::gpu_bench {
@@ -184,7 +184,7 @@ class TaskRun {
 }  // namespace
 
 bool run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say) {
-  std::optional<cli::LoadedList> list = cli::load_list(options.list);
+  std::optional<LoadedList> list = bench::list_of(options.list);
   if (!list) return say({{"skipped", options.task}, {"problem", "the task list has errors"}}), false;
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     TuneTask& task = list->tasks[i];
@@ -198,7 +198,7 @@ bool run_task(device::Device& device, const std::string& device_name, const Task
 
 std::vector<std::string> tasks_of(const std::string& list) {
   std::vector<std::string> out;
-  if (std::optional<cli::LoadedList> loaded = cli::load_list(list)) {
+  if (std::optional<LoadedList> loaded = bench::list_of(list)) {
     for (const TuneTask& task : loaded->tasks) out.push_back(task.name);
   }
   return out;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "bench/peers/library.h"
-#include "runtime/fma_probe.h"
+#include "runtime/measure/fma_probe.h"
 
 namespace tw::peers {
 namespace {

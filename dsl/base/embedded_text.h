@@ -7,7 +7,7 @@
 namespace tw {
 
 struct EmbeddedText {
-  std::string_view path;  // relative to the source tree, e.g. "rules/register_tiling.tw"
+  std::string_view path;  // relative to the source tree, e.g. "rules/cpu/register_tiling.tw"
   std::string_view text;
 };
 

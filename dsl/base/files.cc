@@ -1,7 +1,13 @@
 #include "dsl/base/files.h"
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
+
+#include "dsl/base/text.h"
 
 namespace tw {
 
@@ -14,6 +20,19 @@ std::optional<std::string> read_whole_file(const std::string& path) {
   } catch (const std::ios_base::failure&) {  // what libstdc++ does about a folder
   }
   return std::nullopt;
+}
+
+std::optional<std::string> read_text_file(const std::string& path, std::string& error) {
+  std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  auto fail = [&](const std::string& why) { return error = cat("cannot read ", path, ": ", why), std::nullopt; };
+  if (!file) return fail(std::strerror(errno));
+  std::string text(static_cast<std::size_t>(kMostFileBytes) + 1, '\0');
+  std::size_t size = std::fread(text.data(), 1, text.size(), file.get());
+  if (std::ferror(file.get())) return fail(std::strerror(errno));
+  if (size == text.size()) return fail(cat("it has more than ", kMostFileBytes >> 20, " MiB"));
+  text.resize(size);
+  text.shrink_to_fit();
+  return text;
 }
 
 }  // namespace tw

@@ -5,8 +5,8 @@
 #include "backends/backend.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
-#include "runtime/export.h"
-#include "runtime/trace_file.h"
+#include "runtime/export/export.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/search/tune.h"
 #include "sampler/search/trial.h"
 

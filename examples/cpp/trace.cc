@@ -4,7 +4,7 @@
 #include "dsl/ir/compare.h"
 #include "dsl/schedule/schedule.h"
 #include "dsl/text/workload.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/trace_file.h"
 
 int main() {
   const tw::WorkloadModule& operators = tw::operator_library();

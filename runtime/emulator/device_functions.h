@@ -1,5 +1,5 @@
 // CPU bodies of what emitted CUDA C uses beyond C++: the kernels' text is compiled behind this one by
-// runtime/emulation.cc, which carries it as text. No other header is included, so that kernels may use any name. What
+// runtime/emulation/emulation.cc, which carries it as text. No other header is included, so that kernels may use any name. What
 // needs the machine (threads, barriers, copies in flight) is the extern "C" block, implemented in device_functions.cc;
 // everything else is put together from that here.
 //

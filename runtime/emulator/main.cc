@@ -1,5 +1,5 @@
 // tracewright-emulator: runs one compiled CUDA kernel on the emulated device, answers, and ends. Started by
-// runtime/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other. With `--compile FOLDER` and
+// runtime/emulation/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other. With `--compile FOLDER` and
 // the words of a compiler's command it becomes that compiler, which may write into the folder only.
 #include <setjmp.h>
 #include <sys/prctl.h>
@@ -19,7 +19,7 @@
 #include "runtime/emulator/library.h"
 #include "runtime/emulator/machine.h"
 #include "runtime/worker/confine.h"
-#include "runtime/worker_protocol.h"
+#include "runtime/measure/worker_protocol.h"
 
 namespace tw::emulator {
 namespace {

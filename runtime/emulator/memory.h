@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/emulation_report.h"
+#include "runtime/measure/emulation_report.h"
 
 namespace tw::emulator {
 

@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/object_loader.h"
-#include "runtime/thread_pool.h"
+#include "runtime/measure/object_loader.h"
+#include "runtime/measure/thread_pool.h"
 
 namespace tw {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "dsl/base/text.h"
 #include "runtime/worker/sandbox.h"
-#include "runtime/worker_protocol.h"
+#include "runtime/measure/worker_protocol.h"
 
 namespace tw {
 namespace {

@@ -1,5 +1,5 @@
 // tracewright-worker: runs kernels that nobody trusts. Started by the Measurer
-// (runtime/measurer.h), which speaks runtime/worker_protocol.h on descriptor 3; of no use by hand.
+// (runtime/measure/measurer.h), which speaks runtime/measure/worker_protocol.h on descriptor 3; of no use by hand.
 #include <sys/stat.h>
 
 #include <csignal>

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "dsl/base/text.h"
-#include "runtime/fma_probe.h"
+#include "runtime/measure/fma_probe.h"
 
 namespace tw {
 namespace {

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "dsl/base/quantile.h"
-#include "runtime/worker/slower_test.h"
+#include "runtime/measure/slower_test.h"
 
 namespace tw {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/kernel_abi.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/measurer.h"
 
 namespace tw {
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "dsl/base/text.h"
-#include "runtime/fma_probe.h"
+#include "runtime/measure/fma_probe.h"
 
 namespace tw {
 namespace {

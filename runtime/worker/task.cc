@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "dsl/base/text.h"
-#include "runtime/worker/elements.h"
+#include "runtime/measure/elements.h"
 
 namespace tw {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "runtime/worker/buffers.h"
 #include "runtime/worker/child.h"
-#include "runtime/worker_protocol.h"
+#include "runtime/measure/worker_protocol.h"
 
 namespace tw {
 

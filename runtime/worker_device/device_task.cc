@@ -6,8 +6,8 @@
 
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/object_loader.h"
-#include "runtime/thread_pool.h"
+#include "runtime/measure/object_loader.h"
+#include "runtime/measure/thread_pool.h"
 #include "runtime/worker/sampling.h"
 
 namespace tw {

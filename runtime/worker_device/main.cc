@@ -1,5 +1,5 @@
-// tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer (runtime/measurer.h), which speaks
-// runtime/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
+// tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer (runtime/measure/measurer.h), which speaks
+// runtime/measure/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
 // devices; `--memory DEVICE` the bytes that one has; `--binary DEVICE SOURCE OUT` writes what the driver makes of a source file, and prints its device and the driver, a line each. It never forks: drivers do not survive that.
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/worker_protocol.h"
+#include "runtime/measure/worker_protocol.h"
 
 namespace tw {
 

@@ -9,7 +9,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/machine_memory.h"
+#include "runtime/measure/machine_memory.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/task_memory.h"
 

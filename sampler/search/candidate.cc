@@ -7,7 +7,7 @@
 #include <string>
 
 #include "dsl/base/clock.h"
-#include "runtime/device_file.h"
+#include "runtime/lists/device_file.h"
 #include "sampler/search/other_sketches.h"
 
 namespace tw {

@@ -5,7 +5,7 @@
 
 #include "costmodel/draft_model.h"
 #include "costmodel/features.h"
-#include "costmodel/gpu_draft.h"
+#include "costmodel/gpu/gpu_draft.h"
 #include "sampler/draw/prefix_replay.h"
 #include "sampler/search/known.h"
 #include "sampler/search/native_posts.h"

@@ -11,9 +11,9 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/group_writes.h"
-#include "runtime/object_loader.h"
-#include "runtime/thread_pool.h"
-#include "runtime/worker/elements.h"
+#include "runtime/measure/object_loader.h"
+#include "runtime/measure/thread_pool.h"
+#include "runtime/measure/elements.h"
 #include "sampler/search/trial.h"
 
 namespace tw {

@@ -1,5 +1,5 @@
 // EmulationGate: is a CUDA kernel right, as far as that can be known without a GPU? Runs it in the emulator
-// (runtime/emulation.h) on random inputs and compares with the reference result. Used where a task's target is `cuda`
+// (runtime/emulation/emulation.h) on random inputs and compares with the reference result. Used where a task's target is `cuda`
 // and there is no device: the search, `replay --check`, `tune --compile-only`. It measures nothing and stores nothing.
 // One task, one gate:
 //
@@ -8,7 +8,7 @@
 //   if (verdict.kind == EmulationVerdict::Wrong) ...             // verdict.message says why, in one sentence
 #pragma once
 #include "dsl/ir/program.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 
 namespace tw {
 

@@ -9,7 +9,7 @@
 #include "backends/cuda/promised_opcodes.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
-#include "runtime/device_file.h"
+#include "runtime/lists/device_file.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/trial.h"
 

@@ -6,8 +6,8 @@
 
 #include "backends/topology.h"
 #include "dsl/ir/walk.h"
-#include "runtime/fma_probe.h"
-#include "runtime/stream_probe.h"
+#include "runtime/measure/fma_probe.h"
+#include "runtime/measure/stream_probe.h"
 #include "sampler/search/least_flops.h"
 
 namespace tw {

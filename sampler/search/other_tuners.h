@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 #include "sampler/search/task_state.h"
 
 namespace tw {

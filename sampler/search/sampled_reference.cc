@@ -12,7 +12,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "runtime/worker/elements.h"
+#include "runtime/measure/elements.h"
 #include "sampler/search/parallel_for.h"
 #include "sampler/search/sample_cost.h"
 #include "sampler/search/trial.h"

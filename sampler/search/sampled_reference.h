@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "dsl/ir/program.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/measurer.h"
 
 namespace tw {
 

@@ -5,8 +5,8 @@
 
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
-#include "runtime/machine_memory.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/machine_memory.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
 

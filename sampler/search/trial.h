@@ -8,8 +8,8 @@
 #include "dsl/ir/compare.h"
 #include "dsl/ir/program.h"
 #include "dsl/passes/lower_gpu.h"
-#include "runtime/measurer.h"
-#include "runtime/record.h"
+#include "runtime/measure/measurer.h"
+#include "runtime/store/record.h"
 
 namespace tw {
 

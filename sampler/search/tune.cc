@@ -13,7 +13,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
-#include "runtime/device_file.h"
+#include "runtime/lists/device_file.h"
 #include "sampler/search/batch_runner.h"
 #include "sampler/search/expected_gain.h"
 #include "sampler/search/machine_bound.h"

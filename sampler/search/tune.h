@@ -12,8 +12,8 @@
 #include "costmodel/machine_rates.h"
 #include "dsl/ir/program.h"
 #include "rules/lang/library.h"
-#include "runtime/database.h"
-#include "runtime/measurer.h"
+#include "runtime/store/database.h"
+#include "runtime/measure/measurer.h"
 
 namespace tw {
 
@@ -32,7 +32,7 @@ struct TuneLimits {
   std::size_t learned_of_a_task = 32;  // of each task at least
   std::size_t known_bytes = std::size_t{192} << 20;  // candidates that the search has built, with their features
   i64 open_bytes = i64{2} << 30;    // data of the tasks that are open in the measurer at once; one alone may have more
-  std::function<i64()> free_bytes;  // of memory, which bounds them, too; empty: of this machine (runtime/machine_memory.h)
+  std::function<i64()> free_bytes;  // of memory, which bounds them, too; empty: of this machine (runtime/measure/machine_memory.h)
   double reading_seconds = 1;       // for records of earlier runs, however small the budget is: what is known is said
 };
 

@@ -12,11 +12,11 @@
 #include "dsl/text/workload.h"
 #include "rules/lang/library.h"
 #include "rules/lang/module.h"
-#include "runtime/database_exchange.h"
-#include "runtime/device_file.h"
-#include "runtime/task_list.h"
-#include "runtime/trace_file.h"
-#include "runtime/worker_protocol.h"
+#include "runtime/store/database_exchange.h"
+#include "runtime/lists/device_file.h"
+#include "runtime/lists/task_list.h"
+#include "runtime/store/trace_file.h"
+#include "runtime/measure/worker_protocol.h"
 
 namespace tw::fuzz {
 namespace {

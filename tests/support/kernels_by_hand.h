@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 
 namespace tw::test {
 

@@ -5,7 +5,7 @@
 #include "dsl/ir/program.h"
 #include "dsl/schedule/trace.h"
 #include "dsl/text/workload.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/trace_file.h"
 
 namespace tw::test {
 

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
-#include "runtime/bench.h"
-#include "runtime/worker/elements.h"
+#include "runtime/peers/bench.h"
+#include "runtime/measure/elements.h"
 #include "sampler/search/trial.h"
 #include "support/parsed.h"
 

@@ -9,7 +9,7 @@
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/search/check_rule.h"
 #include "support/device_schedules.h"
 #include "support/parsed.h"

@@ -14,7 +14,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 #include "support/run_program.h"
 #include "support/support.h"
 

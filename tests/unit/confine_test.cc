@@ -20,7 +20,7 @@
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "runtime/worker/sandbox.h"
-#include "runtime/worker_protocol.h"
+#include "runtime/measure/worker_protocol.h"
 #include "support/kernels_by_hand.h"
 #include "support/support.h"
 

@@ -27,7 +27,7 @@ TEST(Consumer, AnInstalledTracewrightIsFoundAndUsed) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_NE(ran.out.find("split(j, [_, 8])"), std::string::npos) << ran.out;
   // The rules that are built in can be read.
-  EXPECT_EQ(test::read_file(installed + "/share/tracewright/rules/register_tiling.tw"), test::read_file(TW_SOURCE_DIR "/rules/register_tiling.tw"));
+  EXPECT_EQ(test::read_file(installed + "/share/tracewright/rules/cpu/register_tiling.tw"), test::read_file(TW_SOURCE_DIR "/rules/cpu/register_tiling.tw"));
   // The installed command works from where it is.
   Finished doctor =
       test::run_program({installed + "/bin/tracewright", "doctor"}, {.folder = folder.path()});

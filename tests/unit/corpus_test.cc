@@ -21,7 +21,7 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/check_rule.h"
 #include "sampler/search/trial.h"

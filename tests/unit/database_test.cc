@@ -1,4 +1,4 @@
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include "backends/target.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "runtime/database_exchange.h"
+#include "runtime/store/database_exchange.h"
 
 namespace tw {
 namespace {

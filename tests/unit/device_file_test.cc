@@ -1,7 +1,7 @@
 // Descriptions of GPUs: those that are built in, errors in a user's file, and occupancy against NVIDIA's own header
 // where it is installed.
 #include "backends/kernel.h"
-#include "runtime/device_file.h"
+#include "runtime/lists/device_file.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "dsl/text/workload.h"
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 #include "sampler/search/tune.h"
 #include "support/support.h"
 

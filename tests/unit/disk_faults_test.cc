@@ -17,7 +17,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "tests/preload/disk_faults.h"
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 
 namespace tw {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backends/cuda/nvrtc.h"
 #include "dsl/base/text.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"

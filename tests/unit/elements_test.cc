@@ -1,5 +1,5 @@
 // The random data that kernels are compared and timed on: its distribution, and that it is the same everywhere.
-#include "runtime/worker/elements.h"
+#include "runtime/measure/elements.h"
 
 #include <gtest/gtest.h>
 

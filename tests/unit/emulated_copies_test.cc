@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "support/device_schedules.h"
 #include "support/device_source.h"

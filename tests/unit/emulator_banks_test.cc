@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "dsl/base/text.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "support/drawn_kernels.h"
 #include "support/kernels_by_hand.h"

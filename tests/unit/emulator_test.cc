@@ -7,7 +7,7 @@
 
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "support/device_schedules.h"
 #include "support/drawn_kernels.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "dsl/base/text.h"
-#include "runtime/export_device.h"
+#include "runtime/export/export_device.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/nvrtc.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "backends/opencl/binary_tag.h"
-#include "runtime/export_device.h"
-#include "runtime/measurer.h"
+#include "runtime/export/export_device.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"

@@ -18,8 +18,8 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
-#include "runtime/database.h"
-#include "runtime/finalist_files.h"
+#include "runtime/store/database.h"
+#include "runtime/export/finalist_files.h"
 #include "support/run_program.h"
 #include "support/support.h"
 

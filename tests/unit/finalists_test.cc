@@ -10,7 +10,7 @@
 #include "backends/cuda/promised_opcodes.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/device_file.h"
+#include "runtime/lists/device_file.h"
 #include "support/device_schedules.h"
 #include "support/nvrtc.h"
 #include "support/scheduled.h"

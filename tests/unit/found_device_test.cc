@@ -1,5 +1,5 @@
 // What devices of this machine are in the words of targets.
-#include "runtime/found_device.h"
+#include "runtime/measure/found_device.h"
 
 #include <gtest/gtest.h>
 

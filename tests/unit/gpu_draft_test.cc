@@ -1,12 +1,12 @@
 // The analytic model of GPUs: its counts are those that one finds by hand, and it orders kernels whose order is known.
-#include "costmodel/gpu_draft.h"
+#include "costmodel/gpu/gpu_draft.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "dsl/base/text.h"
-#include "runtime/device_file.h"
+#include "runtime/lists/device_file.h"
 #include "support/device_schedules.h"
 #include "support/parsed.h"
 #include "support/scheduled.h"

@@ -8,7 +8,7 @@
 #include "backends/interpreter.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/group_writes.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "support/device_schedules.h"
 #include "support/drawn_kernels.h"

@@ -4,7 +4,7 @@
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/text.h"
-#include "runtime/emulation.h"
+#include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/trial.h"
 #include "support/clang_opencl.h"

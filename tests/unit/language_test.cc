@@ -119,7 +119,7 @@ TEST(LanguageCases, EveryMessageHasOne) {
   std::string all;
   for (const std::string& name : case_files())
     all += test::read_file(cat(folder_of_cases, "/", name, ".txt"));
-  std::vector<std::string> sources = {TW_SOURCE_DIR "/cli/rule_modules.cc"};
+  std::vector<std::string> sources = {TW_SOURCE_DIR "/rules/lang/rule_modules.cc"};
   for (const auto& entry : std::filesystem::directory_iterator(TW_SOURCE_DIR "/rules/lang")) {
     if (entry.path().extension() == ".cc") sources.push_back(entry.path().string());
   }

@@ -34,8 +34,10 @@ const std::vector<std::string> kSchedule =
     kProgram + kMiddle + std::vector<std::string>{"dsl/schedule"};
 const std::vector<std::string> kSpace =
     kSchedule + std::vector<std::string>{"dsl/primitives", "sampler/draw", "rules"};
-const std::vector<std::string> kRuntime =
-    kSpace + std::vector<std::string>{"costmodel", "backends", "runtime"};
+// What every room of runtime may see; and all that a search may.
+const std::vector<std::string> kMachine = kSchedule + std::vector<std::string>{"costmodel", "backends"};
+const std::vector<std::string> kMeasure = kMachine + std::vector<std::string>{"runtime/measure"};
+const std::vector<std::string> kRuntime = kSpace + std::vector<std::string>{"costmodel", "backends", "runtime"};
 const std::vector<std::string> kAll = {"dsl",     "sampler", "rules", "costmodel", "backends",
                                        "runtime", "cli",     "bench", "tests"};
 
@@ -59,24 +61,31 @@ const std::vector<Row> kTable = {
     {"backends", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/intrinsics", "dsl/passes"}},
     {"backends/kernel_abi.h", {}},
     {"backends/kernel.h", {}},
-    {"runtime", kRuntime},
+    {"runtime/console", {"dsl/base"}},
+    {"runtime/lists", kMachine},
+    {"runtime/store", kMachine},
+    {"runtime/measure", kMachine + std::vector<std::string>{"runtime/lists", "runtime/store"}},
+    {"runtime/emulation", kMeasure},
+    {"runtime/export", kMeasure},
+    {"runtime/peers", kMeasure},
     // The worker does not link libtracewright: of its neighbours it sees only the files that both
     // are built from.
     {"runtime/worker",
-     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/fma_probe.h", "runtime/measurer.h",
-      "runtime/object_loader.h", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
+     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measure/fma_probe.h", "runtime/measure/measurer.h",
+      "runtime/measure/object_loader.h", "runtime/measure/thread_pool.h", "runtime/measure/worker_protocol.h"}},
     // Nor do the workers of devices: one interface, and a folder for each kind behind it.
     {"backends/device.h", {"backends/kernel.h", "dsl/base"}},
     {"backends/opencl", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
     {"backends/cuda_driver", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
     {"runtime/worker_device",
-     {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measurer.h", "runtime/object_loader.h",
-      "runtime/worker", "runtime/thread_pool.h", "runtime/worker_protocol.h"}},
-    {"runtime/emulator", {"dsl/base", "runtime/emulation_report.h", "runtime/worker_protocol.h", "runtime/worker/confine.h", "backends/kernel.h"}},
+     {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measure/measurer.h", "runtime/measure/object_loader.h",
+      "runtime/worker", "runtime/measure/thread_pool.h", "runtime/measure/worker_protocol.h"}},
+    {"runtime/emulator", {"dsl/base", "runtime/measure/emulation_report.h", "runtime/measure/worker_protocol.h", "runtime/worker/confine.h", "backends/kernel.h"}},
     {"sampler/search", kRuntime},
+    {"sampler/tasks", kRuntime + std::vector<std::string>{"sampler/search"}},
     {"cli", kAll},
-    {"bench", kAll},
-    {"bench/peers", {"runtime/fma_probe.h"}},
+    {"bench", kRuntime + std::vector<std::string>{"sampler/search", "sampler/tasks"}},
+    {"bench/peers", {"runtime/measure/fma_probe.h"}},
     {"tests", kAll},
 };
 
@@ -90,15 +99,15 @@ const std::vector<Row> kSdkTable = {
     {"torch", {"costmodel/torch", "bench/peers"}},
     {"ATen", {"costmodel/torch", "bench/peers"}},
     {"c10", {"costmodel/torch", "bench/peers"}},
-    {"SQLiteCpp", {"runtime/sqlite_rows.h", "tests"}},
-    {"sqlite3.h", {"runtime/sqlite_rows.h", "tests"}},
-    {"yaml-cpp", {"runtime/yaml_tree.cc", "tests"}},
+    {"SQLiteCpp", {"runtime/store/sqlite_rows.h", "tests"}},
+    {"sqlite3.h", {"runtime/store/sqlite_rows.h", "tests"}},
+    {"yaml-cpp", {"runtime/lists/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
     {"hwloc.h", {"backends/topology.cc"}},
     {"hwloc", {"backends/topology.cc"}},
     {"boost/dll", {"rules/lang/load_plugin.cc"}},
-    {"CL", {"backends/opencl", "runtime/opencl_launcher.h", "bench/clblast_bench.cc", "tests"}},  // the launcher is shipped, not compiled here
-    {"cuda.h", {"runtime/cuda_launcher.h"}},                   // likewise
+    {"CL", {"backends/opencl", "runtime/export/opencl_launcher.h", "bench/clblast_bench.cc", "tests"}},  // the launcher is shipped, not compiled here
+    {"cuda.h", {"runtime/export/cuda_launcher.h"}},                   // likewise
     {"cblas.h", {"bench/peers"}},
     {"clblast_c.h", {"bench/clblast_bench.cc"}},
     {"dnnl.hpp", {"bench/peers"}},
@@ -242,14 +251,15 @@ TEST(Layering, PlantedViolationsAreFound) {
       {{"backends/kernel.h", "#include \"backends/target.h\""},
        "backends/kernel.h may see only itself"},
       {{"costmodel/mlp.cc", "#include \"rules/lang/eval.h\""}, "costmodel may see only itself, "},
-      {{"runtime/worker/main.cc", "#include \"runtime/database.h\""},
+      {{"runtime/worker/main.cc", "#include \"runtime/store/database.h\""},
        "runtime/worker may see only itself, "},
-      {{"runtime/measure.cc", "#include \"sampler/search/tune.h\""},
-       "runtime may see only itself, "},
-      {{"runtime/measure.cc", "#include <llvm/IR/Module.h>"}, ": only backends/llvm may"},
-      {{"runtime/measure.cc", "#include <sqlite3.h>"}, ": only runtime/sqlite_rows.h, tests may"},
-      {{"runtime/task_list.h", "#include <yaml-cpp/yaml.h>"},
-       ": only runtime/yaml_tree.cc, tests may"},
+      {{"runtime/measure/a.cc", "#include \"sampler/search/tune.h\""}, "runtime/measure may see only itself, "},
+      {{"runtime/store/a.cc", "#include \"runtime/measure/measurer.h\""}, "runtime/store may see only itself, "},
+      {{"bench/a.cc", "#include \"cli/stored.h\""}, "bench may see only itself, "},
+      {{"runtime/measure/a.cc", "#include <llvm/IR/Module.h>"}, ": only backends/llvm may"},
+      {{"runtime/measure/a.cc", "#include <sqlite3.h>"}, ": only runtime/store/sqlite_rows.h, tests may"},
+      {{"runtime/lists/task_list.h", "#include <yaml-cpp/yaml.h>"},
+       ": only runtime/lists/yaml_tree.cc, tests may"},
       {{"costmodel/mlp.cc", "#include <torch/torch.h>"}, ": only costmodel/torch, bench/peers may"},
       {{"dsl/ir/a.cc", "#include \"nodes.h\""}, ": write the path from the top of the tree"},
       {{"dsl/odd/a.cc", ""}, "dsl/odd/a.cc: its folder is not in the table"},

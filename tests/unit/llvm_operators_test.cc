@@ -15,7 +15,7 @@
 #include "dsl/passes/widen.h"
 #include "dsl/text/workload.h"
 #include "dsl/ir/compare.h"
-#include "runtime/object_loader.h"
+#include "runtime/measure/object_loader.h"
 #include "sampler/search/reference.h"
 #include "tests/support/aligned.h"
 

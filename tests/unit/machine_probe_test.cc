@@ -1,4 +1,4 @@
-#include "runtime/machine_probe.h"
+#include "runtime/measure/machine_probe.h"
 
 #include <gtest/gtest.h>
 

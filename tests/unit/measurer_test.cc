@@ -1,5 +1,5 @@
 // Real machine code through the real worker: honest kernels, faulty ones, and cheats.
-#include "runtime/measurer.h"
+#include "runtime/measure/measurer.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
-#include "runtime/fma_probe.h"
-#include "runtime/worker/elements.h"
+#include "runtime/measure/fma_probe.h"
+#include "runtime/measure/elements.h"
 #include "sampler/search/trial.h"
 #include "support/parsed.h"
 #include "support/processes.h"

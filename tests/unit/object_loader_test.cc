@@ -1,6 +1,6 @@
 // The object loader: code from a C compiler runs; damaged and foreign objects are refused with the
 // reason.
-#include "runtime/object_loader.h"
+#include "runtime/measure/object_loader.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>

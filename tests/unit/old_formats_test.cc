@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "dsl/base/text.h"
-#include "runtime/database.h"
-#include "runtime/database_exchange.h"
+#include "runtime/store/database.h"
+#include "runtime/store/database_exchange.h"
 #include "support/support.h"
 
 namespace tw {

@@ -7,7 +7,7 @@
 #include <regex>
 
 #include "backends/gpu_source/source.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"

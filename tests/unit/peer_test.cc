@@ -1,7 +1,7 @@
 // Peers through the real processes: results against naive loops, refusals, ends of the process, and
 // that nothing runs between requests. A library that is not installed here skips its cases, with
 // the reason.
-#include "runtime/peer.h"
+#include "runtime/peers/peer.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 
 #include "dsl/base/sanitizer.h"
 #include "dsl/text/workload.h"
-#include "runtime/trace_file.h"
+#include "runtime/store/trace_file.h"
 #include "sampler/draw/prefix_replay.h"
 #include "support/gemm_trace.h"
 #include "support/parsed.h"

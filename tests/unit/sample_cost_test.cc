@@ -9,7 +9,7 @@
 #include "backends/kernel.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/worker/elements.h"
+#include "runtime/measure/elements.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
 #include "support/parsed.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "dsl/base/rng.h"
-#include "runtime/worker/slower_test.h"
+#include "runtime/measure/slower_test.h"
 
 namespace tw {
 namespace {

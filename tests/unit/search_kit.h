@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "dsl/text/workload.h"
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 #include "sampler/search/trial.h"
 #include "sampler/search/tune.h"
 #include "support/support.h"

@@ -11,7 +11,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/passes/lower.h"
 #include "dsl/schedule/state.h"
-#include "runtime/object_loader.h"
+#include "runtime/measure/object_loader.h"
 #include "support/aligned.h"
 #include "support/parsed.h"
 

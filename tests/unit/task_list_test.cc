@@ -1,4 +1,4 @@
-#include "runtime/task_list.h"
+#include "runtime/lists/task_list.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 
 #include "dsl/base/sanitizer.h"
 #include "dsl/text/workload.h"
-#include "runtime/machine_memory.h"
-#include "runtime/measurer.h"
+#include "runtime/measure/machine_memory.h"
+#include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
 #include "support/opencl_device.h"
 #include "support/parsed.h"

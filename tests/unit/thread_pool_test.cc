@@ -1,5 +1,5 @@
 // The kernel thread pool: every piece once, on a valid worker, for many shapes of work.
-#include "runtime/thread_pool.h"
+#include "runtime/measure/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

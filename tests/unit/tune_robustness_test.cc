@@ -16,7 +16,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
-#include "runtime/database.h"
+#include "runtime/store/database.h"
 #include "support/processes.h"
 #include "support/run_program.h"
 #include "support/support.h"

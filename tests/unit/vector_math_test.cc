@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "backends/backend.h"
-#include "runtime/object_loader.h"
+#include "runtime/measure/object_loader.h"
 #include "tests/support/aligned.h"
 #include "tests/support/lowered_kit.h"
 

@@ -1,6 +1,6 @@
 // Messages between tuner and worker: what is written is read, and no damage is taken for a message
 // or crashes the reader.
-#include "runtime/worker_protocol.h"
+#include "runtime/measure/worker_protocol.h"
 
 #include <gtest/gtest.h>
 

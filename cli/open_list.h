@@ -1,0 +1,20 @@
+// Task lists and trace files as the subcommands open them: what is wrong with them goes to standard error.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "runtime/store/trace_file.h"
+#include "sampler/tasks/load_list.h"
+
+namespace tw::cli {
+
+// load_list; nullopt after messages.
+std::optional<LoadedList> open_list(const std::string& path, const std::string& rules = "");
+
+// False, after messages, if not all tasks (or the one of that name) can be measured in this machine's memory.
+bool fits_in_memory(const LoadedList& list, const std::string& only = "");
+
+// A trace file from its text; nullopt after messages, which name `path`.
+std::optional<TraceFile> read_trace_file(const std::string& path, const std::string& text);
+
+}  // namespace tw::cli

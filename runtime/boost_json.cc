@@ -1,2 +1,0 @@
-// Boost.JSON has no compiled library in Debian; this is its code, once for libtracewright.
-#include <boost/json/src.hpp>

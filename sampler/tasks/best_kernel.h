@@ -1,0 +1,31 @@
+// The fastest kernel that a database has of a task, built again. For whatever exports, replays or compares what was found.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "backends/kernel.h"
+#include "runtime/store/database.h"
+#include "runtime/store/trace_file.h"
+#include "sampler/search/tune.h"
+
+namespace tw {
+
+// This machine, as records for the target name it (machine_of).
+const std::string& own_machine(const std::string& target);
+
+// The fastest good record of a task (TaskSummary::chosen); `message` says if it is another machine's. An empty record (id 0) if there is
+// none.
+DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message);
+DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target, std::string& message);
+
+// Built again for the task's own program: names of buffers are those that the task gives now.
+struct StoredKernel {
+  Record record;
+  TraceFile file;
+  Kernel kernel;
+};
+// `symbol` is the prefix of its entry points. nullopt if there is none or it cannot be built; then `message` says why.
+std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol, std::string& message);
+
+}  // namespace tw
