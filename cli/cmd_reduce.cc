@@ -12,6 +12,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/open_list.h"
 #include "runtime/console/output.h"
 #include "sampler/tasks/rebuild.h"
 #include "dsl/base/forked.h"

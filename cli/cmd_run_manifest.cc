@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/open_list.h"
 #include "cli/devices.h"
 #include "runtime/console/output.h"
 #include "sampler/tasks/rebuild.h"
