@@ -30,21 +30,9 @@ double simple_operations(Function function) {
 }
 
 bool has_load(const Expr* expr) {
-  switch (expr->kind) {
-    case Kind::Load: return true;
-    case Kind::Cast: return has_load(static_cast<const Cast*>(expr)->value);
-    case Kind::Unary: return has_load(static_cast<const Unary*>(expr)->value);
-    case Kind::Binary: return has_load(static_cast<const Binary*>(expr)->a) || has_load(static_cast<const Binary*>(expr)->b);
-    case Kind::Select: {
-      auto* select = static_cast<const Select*>(expr);
-      return has_load(select->condition) || has_load(select->then) || has_load(select->otherwise);
-    }
-    case Kind::Call: {
-      Array<const Expr*> arguments = static_cast<const Call*>(expr)->arguments;
-      return std::any_of(arguments.begin(), arguments.end(), has_load);
-    }
-    default: return false;
-  }
+  bool found = false;
+  for_each<Load>(expr, [&](const Load*) { found = true; });
+  return found;
 }
 
 bool is_literal(const Expr* expr) { return expr->kind == Kind::IntImm || expr->kind == Kind::FloatImm; }
@@ -77,11 +65,9 @@ const FlatProgram& FlatReader::read(const Program& program) {
 
 void FlatReader::visit(const Stmt* stmt, const Surroundings& around) {
   switch (stmt->kind) {
-    case Kind::Seq: for (const Stmt* child : static_cast<const Seq*>(stmt)->stmts) visit(child, around); return;
     case Kind::For: return visit_loop(static_cast<const For*>(stmt), around);
     case Kind::Block: return visit_block(static_cast<const Block*>(stmt), around);
     case Kind::Store: return visit_store(static_cast<const Store*>(stmt), around);
-    case Kind::Alloc: return visit(static_cast<const Alloc*>(stmt)->body, around);
     case Kind::If: {
       auto* branch = static_cast<const If*>(stmt);
       double share = scope_.share(branch->condition, static_cast<int>(open_.size()));
@@ -92,7 +78,10 @@ void FlatReader::visit(const Stmt* stmt, const Surroundings& around) {
       if (branch->otherwise) visit(branch->otherwise, inside);
       return;
     }
-    default: return;
+    default:
+      for_each_child(stmt, [&](const auto* child) {
+        if constexpr (std::is_convertible_v<decltype(child), const Stmt*>) visit(child, around);
+      });
   }
 }
 
@@ -182,7 +171,6 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
       auto* load = static_cast<const Load*>(value);
       return add_access(load->buffer, load->indices, false, store);
     }
-    case Kind::Cast: return visit_value(static_cast<const Cast*>(value)->value, store);
     case Kind::Unary: {
       auto* unary = static_cast<const Unary*>(value);
       at(store.ops, unary->op == UnaryOp::Not ? Op::Bool : op_of(BinaryOp::Sub, value->type.dtype)) += 1;
@@ -213,7 +201,10 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
       for (const Expr* argument : call->arguments) visit_value(argument, store);
       return;
     }
-    default: return;
+    default:
+      for_each_child(value, [&](const auto* child) {
+        if constexpr (std::is_convertible_v<decltype(child), const Expr*>) visit_value(child, store);
+      });
   }
 }
 

@@ -17,29 +17,22 @@ i64 floor_mod(i64 a, i64 b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+namespace {
+bool same_field(const Expr* a, const Expr* b) { return same_expr(a, b); }
+bool same_field(Array<const Expr*> a, Array<const Expr*> b) { return same_exprs(a, b); }
+template <class T>
+bool same_field(const T& a, const T& b) { return a == b; }
+}  // namespace
+
 bool same_expr(const Expr* a, const Expr* b) {
   if (a == b) return true;
-  if (a->kind != b->kind || a->type != b->type) return false;
-  switch (a->kind) {
-    case Kind::IntImm: return as<IntImm>(a)->value == as<IntImm>(b)->value;
-    case Kind::FloatImm: return as<FloatImm>(a)->value == as<FloatImm>(b)->value;
-    case Kind::Cast: return same_expr(as<Cast>(a)->value, as<Cast>(b)->value);
-    case Kind::Broadcast: return same_expr(as<Broadcast>(a)->value, as<Broadcast>(b)->value);
-    case Kind::Unary: return as<Unary>(a)->op == as<Unary>(b)->op && same_expr(as<Unary>(a)->value, as<Unary>(b)->value);
-    case Kind::Binary: {
-      auto *x = as<Binary>(a), *y = as<Binary>(b);
-      return x->op == y->op && same_expr(x->a, y->a) && same_expr(x->b, y->b);
-    }
-    case Kind::Ramp: return same_expr(as<Ramp>(a)->base, as<Ramp>(b)->base) && same_expr(as<Ramp>(a)->stride, as<Ramp>(b)->stride);
-    case Kind::Select: {
-      auto *x = as<Select>(a), *y = as<Select>(b);
-      return same_expr(x->condition, y->condition) && same_expr(x->then, y->then) && same_expr(x->otherwise, y->otherwise);
-    }
-    case Kind::Call:
-      return as<Call>(a)->function == as<Call>(b)->function && same_exprs(as<Call>(a)->arguments, as<Call>(b)->arguments);
-    case Kind::Load: return as<Load>(a)->buffer == as<Load>(b)->buffer && same_exprs(as<Load>(a)->indices, as<Load>(b)->indices);
-    default: return false;  // a Var is only equal to itself
-  }
+  if (!a || !b || a->kind != b->kind || a->type != b->type) return false;
+  if (a->kind == Kind::Var) return false;  // only equal to itself
+  return dispatch(a, [&](const auto& n) {
+    using T = std::decay_t<decltype(n)>;
+    if constexpr (std::is_base_of_v<Expr, T>) return same_fields(n, *as<T>(b), [](const auto& x, const auto& y) { return same_field(x, y); });
+    else return false;
+  });
 }
 
 bool same_exprs(Array<const Expr*> a, Array<const Expr*> b) { return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_expr); }

@@ -113,7 +113,7 @@ const Expr* Build::binary(BinaryOp op, const Expr* a, const Expr* b) const {
         if (x) return *x ? a : b;
         if (y) return *y ? b : a;
         break;
-      default: break;
+      case BinaryOp::Div: case BinaryOp::Lt: case BinaryOp::Le: case BinaryOp::Gt: case BinaryOp::Ge: case BinaryOp::Eq: case BinaryOp::Ne: break;
     }
   }
   return arena.make<Binary>(Expr{{Kind::Binary}, type}, op, a, b);
@@ -189,6 +189,18 @@ const For* Build::loop(LoopId id, const Var* var, i64 extent, const Stmt* body, 
 
 const Stmt* Build::alloc(const Buffer* buffer, const Stmt* body) const {
   return arena.make<Alloc>(Stmt{{Kind::Alloc}}, buffer, body);
+}
+
+const Stmt* Build::remake(const If& n) const {
+  if (n.then) return if_then(n.condition, n.then, n.otherwise);
+  return n.otherwise ? if_then(unary(UnaryOp::Not, n.condition), n.otherwise) : nullptr;
+}
+
+const Stmt* Build::remake(const Block& n) const {
+  if (!n.body) return nullptr;
+  Block* copy = arena.make<Block>(n);
+  if (is_constant(n.predicate, 1)) copy->predicate = nullptr;
+  return copy;
 }
 
 const For* Build::with_body(const For* loop, const Stmt* body) const {

@@ -41,6 +41,23 @@ struct Build {
   const For* loop(LoopId id, const Var* var, i64 extent, const Stmt* body, LoopKind kind = LoopKind::Serial) const;
   const Stmt* alloc(const Buffer* buffer, const Stmt* body) const;
 
+  // A node whose children were replaced: folded and typed again, as when it was first built. Null for a statement that has nothing
+  // left to do.
+  const Expr* remake(const Cast& n) const { return cast(n.type.dtype, n.value); }
+  const Expr* remake(const Unary& n) const { return unary(n.op, n.value); }
+  const Expr* remake(const Binary& n) const { return binary(n.op, n.a, n.b); }
+  const Expr* remake(const Select& n) const { return select(n.condition, n.then, n.otherwise); }
+  const Expr* remake(const Call& n) const { return call(n.function, n.arguments); }
+  const Expr* remake(const Load& n) const { return load(n.buffer, n.indices); }
+  const Expr* remake(const Ramp& n) const { return ramp(n.base, n.stride, n.type.lanes); }
+  const Expr* remake(const Broadcast& n) const { return broadcast(n.value, n.type.lanes); }
+  const Stmt* remake(const Store& n) const { return store(n.targets, n.values); }
+  const Stmt* remake(const Seq& n) const { return seq(n.stmts); }
+  const Stmt* remake(const If& n) const;
+  const Stmt* remake(const For& n) const { return n.body ? arena.make<For>(n) : nullptr; }
+  const Stmt* remake(const Block& n) const;
+  const Stmt* remake(const Alloc& n) const { return n.body ? arena.make<Alloc>(n) : nullptr; }
+
   // Copies of a node with one thing changed.
   const For* with_body(const For* loop, const Stmt* body) const;
   const For* with_kind(const For* loop, LoopKind kind, Str thread = {}) const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dsl/ir/walk.h"
+
 namespace tw {
 namespace {
 
@@ -61,7 +63,7 @@ class Canonical {
       for (i64 part : {rule.axis, rule.factor, rule.offset}) put(static_cast<u64>(part));
     }
   }
-  void var(const Var* v) { put(number(vars_, v).first); }
+  void variable(const Var* v) { put(number(vars_, v).first); }
   void annotations(Array<Annotation> list) {
     put(list.size());
     for (const Annotation& a : list) {
@@ -84,11 +86,6 @@ class Canonical {
       literal(value.items[i]);
     }
   }
-  void exprs(Array<const Expr*> list) {
-    put(list.size());
-    for (const Expr* e : list) expr(e);
-  }
-
   // ---- normal form: constant + sum of coefficient * variable, with the variables of unit loops left out
 
   struct Affine {
@@ -134,46 +131,7 @@ class Canonical {
   void expr(const Expr* e) {
     if (form_ == Form::Normalized && e->type.dtype == DType::I64 && e->type.lanes == 1 && put_affine(e)) return;
     put(static_cast<u64>(e->kind) << 32 | static_cast<u64>(e->type.dtype) << 16 | e->type.lanes);
-    switch (e->kind) {
-      case Kind::IntImm: return put(static_cast<u64>(static_cast<const IntImm*>(e)->value));
-      case Kind::FloatImm: return put_double(static_cast<const FloatImm*>(e)->value);
-      case Kind::Var: return var(static_cast<const Var*>(e));
-      case Kind::Cast: return expr(static_cast<const Cast*>(e)->value);
-      case Kind::Broadcast: return expr(static_cast<const Broadcast*>(e)->value);
-      case Kind::Unary: {
-        auto* n = static_cast<const Unary*>(e);
-        put(static_cast<u64>(n->op));
-        return expr(n->value);
-      }
-      case Kind::Binary: {
-        auto* n = static_cast<const Binary*>(e);
-        put(static_cast<u64>(n->op));
-        expr(n->a);
-        return expr(n->b);
-      }
-      case Kind::Ramp: {
-        auto* n = static_cast<const Ramp*>(e);
-        expr(n->base);
-        return expr(n->stride);
-      }
-      case Kind::Select: {
-        auto* n = static_cast<const Select*>(e);
-        expr(n->condition);
-        expr(n->then);
-        return expr(n->otherwise);
-      }
-      case Kind::Call: {
-        auto* n = static_cast<const Call*>(e);
-        put(static_cast<u64>(n->function));
-        return exprs(n->arguments);
-      }
-      case Kind::Load: {
-        auto* n = static_cast<const Load*>(e);
-        buffer(n->buffer);
-        return exprs(n->indices);
-      }
-      default: return;
-    }
+    dispatch(e, [&](const auto& n) { node(n); });
   }
 
   // A loop of one iteration on no thread axis and without annotations.
@@ -189,61 +147,51 @@ class Canonical {
       return stmt(static_cast<const For*>(s)->body);
     }
     put(static_cast<u64>(s->kind) << 48);
-    switch (s->kind) {
-      case Kind::Store: {
-        auto* n = static_cast<const Store*>(s);
-        exprs(n->values);
-        for (const StoreTarget& t : n->targets) {
-          buffer(t.buffer);
-          exprs(t.indices);
-        }
-        return;
-      }
-      case Kind::Seq: {
-        auto* n = static_cast<const Seq*>(s);
-        put(n->stmts.size());
-        for (const Stmt* child : n->stmts) stmt(child);
-        return;
-      }
-      case Kind::If: {
-        auto* n = static_cast<const If*>(s);
-        put(n->otherwise != nullptr);
-        expr(n->condition);
-        stmt(n->then);
-        if (n->otherwise) stmt(n->otherwise);
-        return;
-      }
-      case Kind::For: {
-        auto* n = static_cast<const For*>(s);
-        var(n->var);
-        put(static_cast<u64>(n->extent));
-        put(static_cast<u64>(n->loop_kind));
-        if (!n->thread.empty()) put_text(n->thread);
-        annotations(n->annotations);
-        return stmt(n->body);
-      }
-      case Kind::Block: return block(static_cast<const Block*>(s));
-      case Kind::Alloc: {
-        auto* n = static_cast<const Alloc*>(s);
-        buffer(n->buffer);
-        return stmt(n->body);
-      }
-      default: return;
-    }
+    dispatch(s, [&](const auto& n) { node(n); });
   }
 
-  void block(const Block* n) {
-    exprs(n->bindings);
-    put(n->iters.size());
-    for (const IterVar& iter : n->iters) {
-      var(iter.var);
-      put(static_cast<u64>(iter.extent) << 1 | static_cast<u64>(iter.kind));
-    }
-    put((n->predicate ? 1 : 0) | (n->init ? 2 : 0));
-    annotations(n->annotations);
-    if (n->predicate) expr(n->predicate);
-    if (n->init) stmt(n->init);
-    stmt(n->body);
+  // ---- a node, field by field
+
+  void node(const Var& v) { variable(&v); }
+  template <class T>
+  void node(const T& n) {
+    std::apply([&](auto... entry) { (put_entry(n, entry), ...); }, T::fields);
+  }
+  template <class T, class Field>
+  void put_entry(const T& n, Field T::*field) { put_field(n.*field); }
+  template <class T, class Member>
+  void put_entry(const T&, Uncompared<Member>) {}
+  template <class T, class... Members>
+  void put_entry(const T& n, Nullable<Members...> nullable) {
+    u64 present = 0, bit = 1;
+    auto note = [&](const Node* child) { present |= child ? bit : 0, bit <<= 1; };
+    std::apply([&](auto... member) { (note(n.*member), ...); }, nullable.members);
+    put(present);
+  }
+
+  // What a field of each type adds. There is no conversion between them, so that a field of a new type does not compile.
+  template <class T>
+    requires std::is_enum_v<T> || std::is_same_v<T, i64>
+  void put_field(T value) { put(static_cast<u64>(value)); }
+  template <std::same_as<double> T>
+  void put_field(T value) { put_double(value); }
+  void put_field(const Expr* child) { if (child) expr(child); }
+  void put_field(const Stmt* child) { if (child) stmt(child); }
+  void put_field(const Var* defined) { variable(defined); }
+  void put_field(const Buffer* used) { buffer(used); }
+  void put_field(Str text) { if (!text.empty()) put_text(text); }
+  void put_field(Array<Annotation> list) { annotations(list); }
+  template <class T>
+  void put_field(Array<T> list) {
+    put(list.size());
+    for (const T& item : list) put_field(item);
+  }
+  void put_field(Array<StoreTarget> list) {  // as many as there are values
+    for (const StoreTarget& target : list) node(target);
+  }
+  void put_field(const IterVar& iter) {  // extent and kind in one word
+    variable(iter.var);
+    put(static_cast<u64>(iter.extent) << 1 | static_cast<u64>(iter.kind));
   }
 
   static constexpr u64 kAffine = 0xaff1'0000'0000'0000;

@@ -1,4 +1,5 @@
 // Every node of the IR, described here and nowhere else. Nodes are immutable, live in an Arena, and are shared freely.
+// To add one: docs/add_a_node.md.
 //
 //   program = params, locals, body
 //   stmt    = Store(targets, values)                       all values are computed before any target is written
@@ -14,14 +15,17 @@
 // around. A block with R iters has an `init`, run when all R iters are 0, until it is decomposed. Regions read and written are
 // not stored: dsl/analysis/region.h derives them from the body.
 #pragma once
+#include <tuple>
+
 #include "dsl/ir/types.h"
 
 namespace tw {
 
 enum class Kind : u8 {
   IntImm, FloatImm, Var, Cast, Unary, Binary, Select, Call, Load, Ramp, Broadcast,
-  Store, Seq, If, For, Block, Alloc,
+  Store, Seq, If, For, Block, Alloc,  // statements
 };
+inline constexpr Kind kLastKind = Kind::Alloc;
 
 struct Node {
   Kind kind;
@@ -31,26 +35,56 @@ struct Expr : Node {
 };
 struct Stmt : Node {};
 
+// ---- lists of fields
+//
+// Each node has one list of its fields, `fields`, in the order in which they are visited and hashed; so have the records that lists
+// inside of nodes consist of. Children, rebuilding, copying, hash and equality follow from it (walk.h, compare.cc, program.cc). The type
+// of a field says what it is: `const Expr*` and `const Stmt*` are children, `const Var*` is a variable that the node defines, and
+// `const Buffer*` a buffer. Two things are said in the list itself:
+
+// A handle or a name, which does not count when programs are compared.
+template <class Member>
+struct Uncompared {
+  Member member;
+};
+
+// These children may be null. Which of them are there counts when programs are compared, at this place of the order.
+template <class... Members>
+struct Nullable {
+  std::tuple<Members...> members;
+  constexpr explicit Nullable(Members... which) : members(which...) {}
+};
+
 // ---- expressions
 
 struct IntImm : Expr {
   i64 value;
+  static constexpr Kind own_kind = Kind::IntImm;
+  static constexpr std::tuple fields{&IntImm::value};
 };
 struct FloatImm : Expr {
   double value;
+  static constexpr Kind own_kind = Kind::FloatImm;
+  static constexpr std::tuple fields{&FloatImm::value};
 };
 // Identity is the pointer. `id` is unique in its program and small, so that tables can be indexed by it.
 struct Var : Expr {
   u32 id;
   Str name;
+  static constexpr Kind own_kind = Kind::Var;
+  static constexpr std::tuple fields{Uncompared{&Var::id}, Uncompared{&Var::name}};
 };
 struct Cast : Expr {  // to `type`
   const Expr* value;
+  static constexpr Kind own_kind = Kind::Cast;
+  static constexpr std::tuple fields{&Cast::value};
 };
 enum class UnaryOp : u8 { Neg, Not };
 struct Unary : Expr {
   UnaryOp op;
   const Expr* value;
+  static constexpr Kind own_kind = Kind::Unary;
+  static constexpr std::tuple fields{&Unary::op, &Unary::value};
 };
 // Div is float division; integers divide by FloorDiv and FloorMod (Python's // and %). Min is `a < b ? a : b`, Max `a > b ? a : b`:
 // the second operand if one of the two is a NaN. So a reduction with a NaN among its terms depends on their order.
@@ -58,9 +92,13 @@ enum class BinaryOp : u8 { Add, Sub, Mul, Div, FloorDiv, FloorMod, Min, Max, Lt,
 struct Binary : Expr {
   BinaryOp op;
   const Expr *a, *b;
+  static constexpr Kind own_kind = Kind::Binary;
+  static constexpr std::tuple fields{&Binary::op, &Binary::a, &Binary::b};
 };
 struct Select : Expr {  // only the chosen side is evaluated
   const Expr *condition, *then, *otherwise;
+  static constexpr Kind own_kind = Kind::Select;
+  static constexpr std::tuple fields{&Select::condition, &Select::then, &Select::otherwise};
 };
 // ReduceX combines the lanes of a vector into one scalar; lowered programs only. Within(x, min, extent) is the index x, of which it
 // is known that it lies in [min, min + extent): a fact for analysis, which the interpreter checks and lowering drops.
@@ -70,6 +108,8 @@ enum class Function : u8 {
 struct Call : Expr {
   Function function;
   Array<const Expr*> arguments;
+  static constexpr Kind own_kind = Kind::Call;
+  static constexpr std::tuple fields{&Call::function, &Call::arguments};
 };
 
 // Where a buffer lives. Global: memory, shared by all workers unless the block sits inside a parallel loop. Register: must end
@@ -97,12 +137,18 @@ struct Buffer {
 struct Load : Expr {
   const Buffer* buffer;
   Array<const Expr*> indices;
+  static constexpr Kind own_kind = Kind::Load;
+  static constexpr std::tuple fields{&Load::buffer, &Load::indices};
 };
 struct Ramp : Expr {  // base, base + stride, ...
   const Expr *base, *stride;
+  static constexpr Kind own_kind = Kind::Ramp;
+  static constexpr std::tuple fields{&Ramp::base, &Ramp::stride};
 };
 struct Broadcast : Expr {
   const Expr* value;
+  static constexpr Kind own_kind = Kind::Broadcast;
+  static constexpr std::tuple fields{&Broadcast::value};
 };
 
 // ---- statements
@@ -110,17 +156,24 @@ struct Broadcast : Expr {
 struct StoreTarget {
   const Buffer* buffer;
   Array<const Expr*> indices;
+  static constexpr std::tuple fields{&StoreTarget::buffer, &StoreTarget::indices};
 };
 struct Store : Stmt {
   Array<StoreTarget> targets;
   Array<const Expr*> values;
+  static constexpr Kind own_kind = Kind::Store;
+  static constexpr std::tuple fields{&Store::values, &Store::targets};
 };
 struct Seq : Stmt {
   Array<const Stmt*> stmts;
+  static constexpr Kind own_kind = Kind::Seq;
+  static constexpr std::tuple fields{&Seq::stmts};
 };
 struct If : Stmt {
   const Expr* condition;
   const Stmt *then, *otherwise;  // otherwise may be null
+  static constexpr Kind own_kind = Kind::If;
+  static constexpr std::tuple fields{Nullable(&If::otherwise), &If::condition, &If::then, &If::otherwise};
 };
 
 // What a mark says: an integer, a text, a finite number with a fraction, a list, or a dictionary.
@@ -153,6 +206,8 @@ struct For : Stmt {
   Str thread;  // of Bind: "blockIdx.x", "threadIdx.y", "vthread", ...
   Array<Annotation> annotations;
   const Stmt* body;
+  static constexpr Kind own_kind = Kind::For;
+  static constexpr std::tuple fields{Uncompared{&For::id}, &For::var, &For::extent, &For::loop_kind, &For::thread, &For::annotations, &For::body};
 };
 
 enum class IterKind : u8 { S, R };
@@ -160,6 +215,7 @@ struct IterVar {
   const Var* var;
   i64 extent;
   IterKind kind;
+  static constexpr std::tuple fields{&IterVar::var, &IterVar::extent, &IterVar::kind};
 };
 struct Block : Stmt {
   BlockId id;
@@ -170,38 +226,59 @@ struct Block : Stmt {
   const Stmt* init;             // null = none
   const Stmt* body;
   Array<Annotation> annotations;
+  static constexpr Kind own_kind = Kind::Block;
+  static constexpr std::tuple fields{Uncompared{&Block::id}, Uncompared{&Block::name}, &Block::bindings, &Block::iters, Nullable(&Block::predicate, &Block::init),
+                                     &Block::annotations, &Block::predicate, &Block::init, &Block::body};
 };
 struct Alloc : Stmt {
   const Buffer* buffer;
   const Stmt* body;
+  static constexpr Kind own_kind = Kind::Alloc;
+  static constexpr std::tuple fields{&Alloc::buffer, &Alloc::body};
 };
 
 // ---- access by kind
 
-template <class T> struct KindOf;
-template <> struct KindOf<IntImm> { static constexpr Kind kind = Kind::IntImm; };
-template <> struct KindOf<FloatImm> { static constexpr Kind kind = Kind::FloatImm; };
-template <> struct KindOf<Var> { static constexpr Kind kind = Kind::Var; };
-template <> struct KindOf<Cast> { static constexpr Kind kind = Kind::Cast; };
-template <> struct KindOf<Unary> { static constexpr Kind kind = Kind::Unary; };
-template <> struct KindOf<Binary> { static constexpr Kind kind = Kind::Binary; };
-template <> struct KindOf<Select> { static constexpr Kind kind = Kind::Select; };
-template <> struct KindOf<Call> { static constexpr Kind kind = Kind::Call; };
-template <> struct KindOf<Load> { static constexpr Kind kind = Kind::Load; };
-template <> struct KindOf<Ramp> { static constexpr Kind kind = Kind::Ramp; };
-template <> struct KindOf<Broadcast> { static constexpr Kind kind = Kind::Broadcast; };
-template <> struct KindOf<Store> { static constexpr Kind kind = Kind::Store; };
-template <> struct KindOf<Seq> { static constexpr Kind kind = Kind::Seq; };
-template <> struct KindOf<If> { static constexpr Kind kind = Kind::If; };
-template <> struct KindOf<For> { static constexpr Kind kind = Kind::For; };
-template <> struct KindOf<Block> { static constexpr Kind kind = Kind::Block; };
-template <> struct KindOf<Alloc> { static constexpr Kind kind = Kind::Alloc; };
-
 // The node as a T, or null if it is of another kind. as<T>(null) is null.
 template <class T>
 const T* as(const Node* node) {
-  return node && node->kind == KindOf<T>::kind ? static_cast<const T*>(node) : nullptr;
+  return node && node->kind == T::own_kind ? static_cast<const T*>(node) : nullptr;
 }
+
+// The table of kinds: calls visit(Struct<IntImm>{}), visit(Struct<Binary>{}), ... with the struct that nodes of this kind are.
+template <class T>
+struct Struct {
+  using Type = T;
+};
+template <class Visit>
+decltype(auto) with_struct(Kind kind, Visit&& visit) {
+  switch (kind) {
+    case Kind::IntImm: return visit(Struct<IntImm>{});
+    case Kind::FloatImm: return visit(Struct<FloatImm>{});
+    case Kind::Var: return visit(Struct<Var>{});
+    case Kind::Cast: return visit(Struct<Cast>{});
+    case Kind::Unary: return visit(Struct<Unary>{});
+    case Kind::Binary: return visit(Struct<Binary>{});
+    case Kind::Select: return visit(Struct<Select>{});
+    case Kind::Call: return visit(Struct<Call>{});
+    case Kind::Load: return visit(Struct<Load>{});
+    case Kind::Ramp: return visit(Struct<Ramp>{});
+    case Kind::Broadcast: return visit(Struct<Broadcast>{});
+    case Kind::Store: return visit(Struct<Store>{});
+    case Kind::Seq: return visit(Struct<Seq>{});
+    case Kind::If: return visit(Struct<If>{});
+    case Kind::For: return visit(Struct<For>{});
+    case Kind::Block: return visit(Struct<Block>{});
+    case Kind::Alloc: return visit(Struct<Alloc>{});
+  }
+  __builtin_unreachable();
+}
+// Calls visit with the node as what it is: const IntImm&, const Binary&, ...
+template <class Visit>
+decltype(auto) dispatch(const Node* node, Visit&& visit) {
+  return with_struct(node->kind, [&](auto is) -> decltype(auto) { return visit(static_cast<const typename decltype(is)::Type&>(*node)); });
+}
+inline bool is_expr(const Node* node) { return node->kind < Kind::Store; }
 
 const char* name_of(BinaryOp op);    // "+"
 const char* name_of(Function f);     // "exp"

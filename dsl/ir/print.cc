@@ -96,8 +96,9 @@ class Printer {
         return cat("ramp(", expr(n->base), ", ", expr(n->stride), ", ", n->type.lanes, ")");
       }
       case Kind::Broadcast: return cat("broadcast(", expr(static_cast<const Broadcast*>(e)->value), ", ", e->type.lanes, ")");
-      default: return "?";
+      case Kind::Store: case Kind::Seq: case Kind::If: case Kind::For: case Kind::Block: case Kind::Alloc: break;  // statements
     }
+    return "?";
   }
 
  private:
@@ -164,8 +165,10 @@ class Printer {
         nested(n->body);
         return line("}");
       }
-      default: return line("?");
+      case Kind::IntImm: case Kind::FloatImm: case Kind::Var: case Kind::Cast: case Kind::Unary: case Kind::Binary: case Kind::Select:
+      case Kind::Call: case Kind::Load: case Kind::Ramp: case Kind::Broadcast: break;  // expressions
     }
+    line("?");
   }
 
   void loop(const For* n) {

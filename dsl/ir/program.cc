@@ -116,84 +116,60 @@ class Cloner {
  public:
   explicit Cloner(Arena& arena) : arena_(arena) {}
 
-  const Buffer* buffer(const Buffer* old) {
+  const Buffer* copy(const Buffer* old) {
     auto [at, added] = buffers_.try_emplace(old, nullptr);
     if (added) {
-      Buffer* copy = arena_.make<Buffer>(*old);
-      copy->name = arena_.text(old->name);
-      copy->shape = arena_.copy(old->shape);
-      copy->layout = arena_.text(old->layout);
-      copy->stride_rules = arena_.copy(old->stride_rules);
-      at->second = copy;
+      Buffer* made = arena_.make<Buffer>(*old);
+      made->name = copy(old->name);
+      made->shape = copy(old->shape);
+      made->layout = copy(old->layout);
+      made->stride_rules = copy(old->stride_rules);
+      at->second = made;
     }
     return at->second;
   }
-  Array<Annotation> annotations(Array<Annotation> old) {
-    std::vector<Annotation> list(old.begin(), old.end());
-    for (Annotation& annotation : list) {
-      annotation.key = arena_.text(annotation.key);
-      annotation.value = copy_of(arena_, annotation.value);
-    }
-    return arena_.copy(list);
-  }
-  const Var* var(const Var* old) {
+  const Var* copy(const Var* old) {
     auto [at, added] = vars_.try_emplace(old, nullptr);
-    if (added) at->second = Build{arena_}.var(old->id, arena_.text(old->name));
+    if (added) at->second = copy_of_node(*old);
     return at->second;
   }
-  const Expr* expr(const Expr* e) {
-    switch (e->kind) {
-      case Kind::Var: return var(static_cast<const Var*>(e));
-      case Kind::IntImm: return arena_.make<IntImm>(*static_cast<const IntImm*>(e));
-      case Kind::FloatImm: return arena_.make<FloatImm>(*static_cast<const FloatImm*>(e));
-      case Kind::Load: {
-        auto* n = static_cast<const Load*>(e);
-        return Build{arena_}.load(buffer(n->buffer), exprs(n->indices));
-      }
-      default: return with_children(arena_, e, map());
-    }
+  const Expr* copy(const Expr* old) {
+    if (const Var* var = as<Var>(old)) return copy(var);
+    return static_cast<const Expr*>(copy_of_child(old));
   }
-  Array<const Expr*> exprs(Array<const Expr*> list) {
-    std::vector<const Expr*> out;
-    for (const Expr* e : list) out.push_back(expr(e));
-    return arena_.copy(out);
+  const Stmt* copy(const Stmt* old) { return static_cast<const Stmt*>(copy_of_child(old)); }
+  Str copy(Str old) { return arena_.text(old); }
+  Annotation copy(const Annotation& old) { return {copy(old.key), copy_of(arena_, old.value)}; }
+  template <class T>
+  Array<T> copy(Array<T> old) {
+    List<T> items;
+    for (const T& item : old) items.push_back(copy(item));
+    return arena_.copy(items);
   }
-  const Stmt* stmt(const Stmt* s) {
-    if (const Store* store = as<Store>(s)) {
-      std::vector<StoreTarget> targets;
-      for (const StoreTarget& target : store->targets) targets.push_back({buffer(target.buffer), exprs(target.indices)});
-      return Build{arena_}.store(arena_.copy(targets), exprs(store->values));
-    }
-    if (const For* loop = as<For>(s)) {
-      For* copy = arena_.make<For>(*loop);
-      copy->var = var(loop->var);
-      copy->thread = arena_.text(loop->thread);
-      copy->annotations = annotations(loop->annotations);
-      copy->body = stmt(loop->body);
-      return copy;
-    }
-    if (const Block* block = as<Block>(s)) return clone_block(block);
-    if (const Alloc* alloc = as<Alloc>(s)) return Build{arena_}.alloc(buffer(alloc->buffer), stmt(alloc->body));
-    return with_children(arena_, s, map());
+  template <class T>
+  T copy(const T& old) {  // a record; or a value that points to nothing
+    T made = old;
+    if constexpr (HasFields<T>) copy_fields(made);
+    else static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T> || is_one_of<T, LoopId, BlockId, StrideRule>);
+    return made;
   }
 
  private:
-  const Stmt* clone_block(const Block* block) {
-    Block* copy = arena_.make<Block>(*block);
-    copy->name = arena_.text(block->name);
-    std::vector<IterVar> iters(block->iters.begin(), block->iters.end());
-    for (IterVar& iter : iters) iter.var = var(iter.var);
-    copy->iters = arena_.copy(iters);
-    copy->bindings = exprs(block->bindings);
-    copy->predicate = block->predicate ? expr(block->predicate) : nullptr;
-    copy->init = block->init ? stmt(block->init) : nullptr;
-    copy->body = stmt(block->body);
-    copy->annotations = annotations(block->annotations);
-    return copy;
+  template <class T, class... Known>
+  static constexpr bool is_one_of = (std::is_same_v<T, Known> || ...);
+
+  template <class T>
+  void copy_fields(T& node) {
+    for_each_field(node, [&](auto& field) { field = copy(field); });
   }
-  ChildMap map() {
-    return {this, [](void* self, const Expr* e) { return static_cast<Cloner*>(self)->expr(e); },
-            [](void* self, const Stmt* s) { return static_cast<Cloner*>(self)->stmt(s); }};
+  template <class T>
+  const T* copy_of_node(const T& old) {
+    T* made = arena_.make<T>(old);
+    copy_fields(*made);
+    return made;
+  }
+  const Node* copy_of_child(const Node* old) {
+    return old ? dispatch(old, [&](const auto& n) -> const Node* { return copy_of_node(n); }) : nullptr;
   }
 
   Arena& arena_;
@@ -206,15 +182,11 @@ class Cloner {
 OwnedProgram clone(const Program& program) {
   OwnedProgram out{std::make_shared<Arena>(), program};
   Cloner cloner(*out.arena);
-  std::vector<Param> params;
-  for (const Param& param : program.params) params.push_back({cloner.buffer(param.buffer), param.role});
-  std::vector<const Buffer*> locals;
-  for (const Buffer* local : program.locals) locals.push_back(cloner.buffer(local));
-  out.program.name = out.arena->text(program.name);
-  out.program.params = out.arena->copy(params);
-  out.program.locals = out.arena->copy(locals);
-  out.program.annotations = cloner.annotations(program.annotations);
-  out.program.body = cloner.stmt(program.body);
+  out.program.name = cloner.copy(program.name);
+  out.program.params = cloner.copy(program.params);
+  out.program.locals = cloner.copy(program.locals);
+  out.program.annotations = cloner.copy(program.annotations);
+  out.program.body = cloner.copy(program.body);
   return out;
 }
 

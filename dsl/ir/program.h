@@ -14,6 +14,7 @@ const char* name_of(Role role);  // "input", "const", "output"
 struct Param {
   const Buffer* buffer;
   Role role;
+  static constexpr std::tuple fields{&Param::buffer, &Param::role};
 };
 
 struct Program {

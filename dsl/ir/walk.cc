@@ -23,122 +23,69 @@ Array<const T*> map_list(Arena& arena, Array<const T*> list, Map map) {
   return changed ? arena.copy(out, list.size()) : list;
 }
 
-bool same(Array<const Expr*> a, Array<const Expr*> b) { return a.data() == b.data(); }
+// Replaces the children that a field holds; true if one changed.
+struct MapFields {
+  Arena& arena;
+  const ChildMap& map;
+
+  const Expr* mapped(const Expr* e) const { return map.expr(map.context, e); }
+  const Stmt* mapped(const Stmt* s) const { return map.stmt(map.context, s); }
+
+  template <class T>
+  bool operator()(T& field) const {
+    if constexpr (!can_hold_children<T>()) return false;
+    else if constexpr (is_child<T>) return child(field);
+    else if constexpr (is_array<T>) return list(field);
+    else return all_of(field);
+  }
+  template <class T>
+  bool all_of(T& holder) const {
+    bool changed = false;
+    for_each_field(holder, [&](auto& field) { changed |= (*this)(field); });
+    return changed;
+  }
+
+ private:
+  template <class T>
+  bool child(const T*& child) const {
+    if (!child || (std::is_same_v<T, Expr> && !map.expr)) return false;
+    const T* before = std::exchange(child, mapped(child));
+    return child != before;
+  }
+  template <class T>
+  bool list(Array<T>& items) const {
+    Array<T> before = items;
+    if constexpr (is_child<T>) {
+      bool stays = std::is_same_v<T, const Expr*> && !map.expr;
+      if (!stays) items = map_list(arena, items, [&](T item) { return mapped(item); });
+    } else {
+      List<T> records(items.begin(), items.end());
+      bool changed = false;
+      for (T& record : records) changed |= all_of(record);
+      if (changed) items = arena.copy(records);
+    }
+    return items.data() != before.data();
+  }
+};
+
+template <class T>
+const T* rebuilt(Arena& arena, const T* node, const ChildMap& map) {
+  MapFields fields{arena, map};
+  const Node* out = dispatch(node, [&](const auto& n) -> const Node* {
+    using Kept = std::decay_t<decltype(n)>;
+    if constexpr (can_hold_children<Kept>()) {
+      Kept copy = n;
+      if (fields.all_of(copy)) return Build{arena}.remake(copy);
+    }
+    return node;
+  });
+  return static_cast<const T*>(out);
+}
 
 }  // namespace
 
-const Expr* with_children(Arena& arena, const Expr* node, const ChildMap& map) {
-  Build build{arena};
-  auto each = [&](const Expr* e) { return map.expr(map.context, e); };
-  switch (node->kind) {
-    case Kind::Cast: {
-      auto* n = static_cast<const Cast*>(node);
-      const Expr* value = each(n->value);
-      return value == n->value ? node : build.cast(n->type.dtype, value);
-    }
-    case Kind::Unary: {
-      auto* n = static_cast<const Unary*>(node);
-      const Expr* value = each(n->value);
-      return value == n->value ? node : build.unary(n->op, value);
-    }
-    case Kind::Broadcast: {
-      auto* n = static_cast<const Broadcast*>(node);
-      const Expr* value = each(n->value);
-      return value == n->value ? node : build.broadcast(value, n->type.lanes);
-    }
-    case Kind::Binary: {
-      auto* n = static_cast<const Binary*>(node);
-      const Expr *a = each(n->a), *b = each(n->b);
-      return a == n->a && b == n->b ? node : build.binary(n->op, a, b);
-    }
-    case Kind::Ramp: {
-      auto* n = static_cast<const Ramp*>(node);
-      const Expr *base = each(n->base), *stride = each(n->stride);
-      return base == n->base && stride == n->stride ? node : build.ramp(base, stride, n->type.lanes);
-    }
-    case Kind::Select: {
-      auto* n = static_cast<const Select*>(node);
-      const Expr *c = each(n->condition), *a = each(n->then), *b = each(n->otherwise);
-      return c == n->condition && a == n->then && b == n->otherwise ? node : build.select(c, a, b);
-    }
-    case Kind::Call: {
-      auto* n = static_cast<const Call*>(node);
-      Array<const Expr*> arguments = map_list(arena, n->arguments, each);
-      return same(arguments, n->arguments) ? node : build.call(n->function, arguments);
-    }
-    case Kind::Load: {
-      auto* n = static_cast<const Load*>(node);
-      Array<const Expr*> indices = map_list(arena, n->indices, each);
-      return same(indices, n->indices) ? node : build.load(n->buffer, indices);
-    }
-    default: return node;
-  }
-}
-
-const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map) {
-  Build build{arena};
-  auto each_expr = [&](const Expr* e) { return map.expr ? map.expr(map.context, e) : e; };
-  auto each = [&](const Stmt* s) { return map.stmt(map.context, s); };
-  switch (node->kind) {
-    case Kind::Store: {
-      auto* n = static_cast<const Store*>(node);
-      if (!map.expr) return node;
-      Array<const Expr*> values = map_list(arena, n->values, each_expr);
-      bool changed = !same(values, n->values);
-      List<StoreTarget> targets(n->targets.begin(), n->targets.end());
-      for (StoreTarget& target : targets) {
-        Array<const Expr*> indices = map_list(arena, target.indices, each_expr);
-        changed |= !same(indices, target.indices);
-        target.indices = indices;
-      }
-      return changed ? build.store(arena.copy(targets), values) : node;
-    }
-    case Kind::Seq: {
-      auto* n = static_cast<const Seq*>(node);
-      Array<const Stmt*> stmts = map_list(arena, n->stmts, each);
-      if (stmts.data() == n->stmts.data()) return node;
-      return build.seq(stmts);
-    }
-    case Kind::If: {
-      auto* n = static_cast<const If*>(node);
-      const Expr* condition = each_expr(n->condition);
-      const Stmt* then = each(n->then);
-      const Stmt* otherwise = n->otherwise ? each(n->otherwise) : nullptr;
-      if (condition == n->condition && then == n->then && otherwise == n->otherwise) return node;
-      if (!then && !otherwise) return nullptr;
-      if (!then) return build.if_then(build.unary(UnaryOp::Not, condition), otherwise);
-      return build.if_then(condition, then, otherwise);
-    }
-    case Kind::For: {
-      auto* n = static_cast<const For*>(node);
-      const Stmt* body = each(n->body);
-      return body ? static_cast<const Stmt*>(build.with_body(n, body)) : nullptr;
-    }
-    case Kind::Block: {
-      auto* n = static_cast<const Block*>(node);
-      Array<const Expr*> bindings = map.expr ? map_list(arena, n->bindings, each_expr) : n->bindings;
-      const Expr* predicate = n->predicate ? each_expr(n->predicate) : nullptr;
-      const Stmt* init = n->init ? each(n->init) : nullptr;
-      const Stmt* body = each(n->body);
-      if (!body) return nullptr;
-      if (is_constant(predicate, 1)) predicate = nullptr;
-      if (same(bindings, n->bindings) && predicate == n->predicate && init == n->init && body == n->body) return node;
-      Block* copy = arena.make<Block>(*n);
-      copy->bindings = bindings;
-      copy->predicate = predicate;
-      copy->init = init;
-      copy->body = body;
-      return copy;
-    }
-    case Kind::Alloc: {
-      auto* n = static_cast<const Alloc*>(node);
-      const Stmt* body = each(n->body);
-      if (!body) return nullptr;
-      return body == n->body ? node : build.alloc(n->buffer, body);
-    }
-    default: return node;
-  }
-}
+const Expr* with_children(Arena& arena, const Expr* node, const ChildMap& map) { return rebuilt(arena, node, map); }
+const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map) { return rebuilt(arena, node, map); }
 
 namespace {
 struct StmtRewrite {
@@ -201,7 +148,7 @@ bool any_uses(Array<const Expr*> indices, const Var* var) {
 int nesting_of(const Stmt* root) {
   if (!root) return 0;
   int below = 0;
-  if (root->kind > Kind::Store) {
+  if (root->kind != Kind::Store) {
     for_each_child(root, [&](const auto* child) {
       if constexpr (std::is_convertible_v<decltype(child), const Stmt*>) below = std::max(below, nesting_of(child));
     });

@@ -1,4 +1,4 @@
-// Generic traversal, derived from one list of children per node kind: children(), walk(), rewrite(), substitute().
+// Generic traversal, derived from the list of fields of each node (nodes.h): for_each_child(), walk(), rewrite(), substitute().
 // Unchanged means same pointer: rewrite returns the node itself if nothing below it changed.
 #pragma once
 #include "dsl/ir/build.h"
@@ -6,44 +6,73 @@
 
 namespace tw {
 
+// ---- fields by their types
+
+template <class T>
+inline constexpr bool is_child = std::is_same_v<T, const Expr*> || std::is_same_v<T, const Stmt*>;
+template <class T>
+inline constexpr bool is_array = false;
+template <class T>
+inline constexpr bool is_array<Array<T>> = true;
+// A node, or what a list inside of a node consists of.
+template <class T>
+concept HasFields = requires { T::fields; };
+
+template <class T, class Visit, class Field, class Owner>
+void visit_entry(T& node, Visit& visit, Field Owner::*field) { visit(node.*field); }
+template <class T, class Visit, class Member>
+void visit_entry(T& node, Visit& visit, Uncompared<Member> field) { visit(node.*field.member); }
+template <class T, class Visit, class... Members>
+void visit_entry(T&, Visit&, Nullable<Members...>) {}  // its children are entries of their own
+
+// Calls visit(field) for each field of `node`, which may be changed in place if `node` is no constant.
+template <class T, class Visit>
+void for_each_field(T& node, Visit&& visit) {
+  std::apply([&](auto... entry) { (visit_entry(node, visit, entry), ...); }, T::fields);
+}
+
+template <class T, class Same, class Field, class Owner>
+bool same_entry(const T& a, const T& b, Same& same, Field Owner::*field) { return same(a.*field, b.*field); }
+template <class T, class Same, class Entry>
+bool same_entry(const T&, const T&, Same&, Entry) { return true; }
+
+// Does same(a.field, b.field) hold for each field that counts in comparisons?
+template <class T, class Same>
+bool same_fields(const T& a, const T& b, Same&& same) {
+  return std::apply([&](auto... entry) { return (same_entry(a, b, same, entry) && ...); }, T::fields);
+}
+
+// Can a field, a list, a record or a node of this type hold children?
+template <class T>
+constexpr bool can_hold_children();
+template <class Field, class Owner>
+constexpr bool entry_can_hold_children(Field Owner::*) { return can_hold_children<Field>(); }
+template <class Entry>
+constexpr bool entry_can_hold_children(Entry) { return false; }
+template <class T>
+constexpr bool can_hold_children() {
+  if constexpr (is_child<T>) return true;
+  else if constexpr (is_array<T>) return can_hold_children<typename T::value_type>();
+  else if constexpr (HasFields<T>) return std::apply([](auto... entry) { return (entry_can_hold_children(entry) || ...); }, T::fields);
+  else return false;
+}
+
+// Calls visit for each child that is not null in a field, a list, a record or a node.
+template <class T, class Visit>
+void for_each_child_in(const T& holder, Visit& visit) {
+  if constexpr (is_child<T>) {
+    if (holder) visit(holder);
+  } else if constexpr (is_array<T>) {
+    if constexpr (can_hold_children<T>()) for (const auto& item : holder) for_each_child_in(item, visit);
+  } else if constexpr (HasFields<T>) {
+    for_each_field(holder, [&](const auto& field) { for_each_child_in(field, visit); });
+  }
+}
+
 // Calls visit(const Expr*) or visit(const Stmt*) for each direct child that is not null.
 template <class Visit>
 void for_each_child(const Node* node, Visit&& visit) {
-  auto each = [&](auto list) { for (auto* item : list) visit(item); };
-  switch (node->kind) {
-    case Kind::IntImm: case Kind::FloatImm: case Kind::Var: return;
-    case Kind::Cast: return visit(static_cast<const Cast*>(node)->value);
-    case Kind::Unary: return visit(static_cast<const Unary*>(node)->value);
-    case Kind::Broadcast: return visit(static_cast<const Broadcast*>(node)->value);
-    case Kind::Binary: { auto* n = static_cast<const Binary*>(node); visit(n->a); visit(n->b); return; }
-    case Kind::Ramp: { auto* n = static_cast<const Ramp*>(node); visit(n->base); visit(n->stride); return; }
-    case Kind::Select: { auto* n = static_cast<const Select*>(node); visit(n->condition); visit(n->then); visit(n->otherwise); return; }
-    case Kind::Call: return each(static_cast<const Call*>(node)->arguments);
-    case Kind::Load: return each(static_cast<const Load*>(node)->indices);
-    case Kind::Store: {
-      auto* n = static_cast<const Store*>(node);
-      each(n->values);
-      for (const StoreTarget& target : n->targets) each(target.indices);
-      return;
-    }
-    case Kind::Seq: return each(static_cast<const Seq*>(node)->stmts);
-    case Kind::If: {
-      auto* n = static_cast<const If*>(node);
-      visit(n->condition); visit(n->then);
-      if (n->otherwise) visit(n->otherwise);
-      return;
-    }
-    case Kind::For: return visit(static_cast<const For*>(node)->body);
-    case Kind::Block: {
-      auto* n = static_cast<const Block*>(node);
-      each(n->bindings);
-      if (n->predicate) visit(n->predicate);
-      if (n->init) visit(n->init);
-      visit(n->body);
-      return;
-    }
-    case Kind::Alloc: return visit(static_cast<const Alloc*>(node)->body);
-  }
+  dispatch(node, [&](const auto& n) { for_each_child_in(n, visit); });
 }
 
 // Pre-order. visit(const Node*) returns false to skip what is below.
@@ -63,7 +92,8 @@ void for_each(const Node* root, Visit&& visit) {
   });
 }
 
-// Rebuilds `node` with each child replaced by map(child). Defined for every kind in walk.cc through RewriteChildren.
+// Rebuilds `node` with each child replaced by map(child), through Build::remake. Without `expr`, expressions stay. A statement
+// may become null, which removes it.
 struct ChildMap {
   void* context;
   const Expr* (*expr)(void* context, const Expr*);

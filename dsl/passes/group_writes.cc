@@ -50,8 +50,10 @@ class Writes {
       case Kind::Store: return store(static_cast<const Store*>(s), group);
       case Kind::For: return loop(static_cast<const For*>(s), group);
       case Kind::If: return branch(static_cast<const If*>(s), group);
-      default: return seq(static_cast<const Seq*>(s), group);
+      case Kind::Seq: return seq(static_cast<const Seq*>(s), group);
+      default: break;
     }
+    TW_CHECK(false, "a statement that kernels do not have");
   }
 
   std::vector<Param> written() const {

@@ -27,4 +27,4 @@ static Result<Unit> apply(State& state, LoopOrBlock at, Str key, Literal value) 
   return Unit{};
 }
 
-REGISTER(annotate, "Puts a mark on a loop or a block.")
+REGISTER(annotate, "Puts a mark on a loop or a block.", .mark = Meaning::Mark::Set, .keeps_loops = true)

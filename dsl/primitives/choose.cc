@@ -16,4 +16,4 @@ static Result<LoopId> apply(const State& state, Loops loops, i64 index) {
   return loop->id;
 }
 
-REGISTER(choose, "One of several loops, by an index that may come from a sample.")
+REGISTER(choose, "One of several loops, by an index that may come from a sample.", .picks = true)

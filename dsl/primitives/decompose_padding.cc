@@ -170,4 +170,5 @@ static Result<BlockId> apply(State& state, BlockId id, LoopId loop_id) {
 
 REGISTER(decompose_padding,
          "Takes the padding out of a block: one that fills with the constant, and a copy of what "
-         "is inside.")
+         "is inside.",
+         .extents = Meaning::Extents::Lost)

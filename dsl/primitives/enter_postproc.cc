@@ -7,4 +7,4 @@ PRIMITIVE(enter_postproc, Unit())
 
 static Result<Unit> apply(State&) { return Unit{}; }
 
-REGISTER(enter_postproc, "Marks where postprocessing begins.")
+REGISTER(enter_postproc, "Marks where postprocessing begins.", .starts_postproc = true)

@@ -58,4 +58,4 @@ static Result<LoopId> apply(State& state, Loops ids, bool preserve_unit_iters) {
   return fused;
 }
 
-REGISTER(fuse, "Joins loops that are directly inside each other into one.")
+REGISTER(fuse, "Joins loops that are directly inside each other into one.", .extents = Meaning::Extents::Fused)

@@ -12,4 +12,4 @@ static Result<Loops> apply(const State& state, BlockId block) {
   return Loops(state.arena().copy(ids));
 }
 
-REGISTER(get_loops, "The loops around a block, outermost first.")
+REGISTER(get_loops, "The loops around a block, outermost first.", .extents = Meaning::Extents::Listed)

@@ -233,4 +233,5 @@ static Result<Blocks> apply(State& state, BlockId id, Ints padding) {
 
 REGISTER(pad_einsum,
          "Pads the iters of a sum of products to multiples: padded inputs before it, a copy back "
-         "behind it.")
+         "behind it.",
+         .extents = Meaning::Extents::Padded)

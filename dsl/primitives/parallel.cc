@@ -23,4 +23,4 @@ static Result<Unit> apply(State& state, LoopId id) {
   return Unit{};
 }
 
-REGISTER(parallel, "The loop's iterations are shared among the workers.")
+REGISTER(parallel, "The loop's iterations are shared among the workers.", .keeps_loops = true, .is_parallel = true)

@@ -88,4 +88,4 @@ Result<Loops> tw::steps::split(State& state, LoopId loop, Factors factors, bool 
   return apply(state, loop, factors, preserve_unit_iters, disable_predication);
 }
 
-REGISTER(split, "Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.")
+REGISTER(split, "Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.", .extents = Meaning::Extents::Split)

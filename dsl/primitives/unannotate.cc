@@ -29,4 +29,4 @@ static Result<Unit> apply(State& state, LoopOrBlock at, Str key) {
   return Unit{};
 }
 
-REGISTER(unannotate, "Takes a mark off a loop or a block.")
+REGISTER(unannotate, "Takes a mark off a loop or a block.", .mark = Meaning::Mark::Removed, .keeps_loops = true)

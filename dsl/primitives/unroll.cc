@@ -15,4 +15,4 @@ static Result<Unit> apply(State& state, LoopId id) {
   return Unit{};
 }
 
-REGISTER(unroll, "The loop's iterations are written out one after the other.")
+REGISTER(unroll, "The loop's iterations are written out one after the other.", .keeps_loops = true)

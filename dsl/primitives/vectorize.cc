@@ -21,4 +21,4 @@ static Result<Unit> apply(State& state, LoopId id) {
   return Unit{};
 }
 
-REGISTER(vectorize, "The loop's iterations become the lanes of vectors.")
+REGISTER(vectorize, "The loop's iterations become the lanes of vectors.", .keeps_loops = true)

@@ -81,6 +81,42 @@ struct Parameter {
 // The argument that stands for a parameter that is not given.
 Arg default_argument(const Parameter& parameter);
 
+// What an instruction means to those that read a trace without applying it. Stated where the instruction is registered:
+// REGISTER(require, "...", .is_condition = true).
+struct Meaning {
+  // What a sample draws.
+  enum class Draws : u8 {
+    Other,
+    OneOf,            // one of the integers arguments[0], weighted by arguments[1]
+    Divisors,         // factors of the loop arguments[0] whose product is its extent, the last at most arguments[2]
+    Factors,          // the same, where factors need not divide the extent
+    PartedDivisors,   // the same as Divisors, where those from arguments[2] on make a multiple of arguments[3]
+    Order,            // an order of the loops arguments[0]
+    Place,            // where the block arguments[0] is computed
+  };
+  // What happens to the extents of loops.
+  enum class Extents : u8 {
+    Kept,      // all stay, and loops that are made have extents known at replay only
+    Split,     // the results are the loop arguments[0] cut by the factors arguments[1]
+    Fused,     // the result is the loops arguments[0] in one
+    Listed,    // the results are the loops around the block arguments[0]
+    Padded,    // the loops around the block arguments[0] become multiples of arguments[1]
+    Lost,      // of loops that were there before, too
+  };
+  // Does it change the mark arguments[1] of the loop or block arguments[0]?
+  enum class Mark : u8 { None, Set /* to arguments[2] */, Removed };
+
+  Draws draws = Draws::Other;
+  Extents extents = Extents::Kept;
+  Mark mark = Mark::None;
+  bool is_condition = false;      // only decisions for which arguments[0] is not 0 are in the space
+  bool is_weight = false;         // the prior of the decisions is weighted by arguments[0]
+  bool picks = false;             // the result is one of arguments[0], the index arguments[1] says which
+  bool keeps_loops = false;       // all loops stay where they are
+  bool is_parallel = false;       // workers share the iterations of a loop
+  bool starts_postproc = false;   // what follows is postprocessing
+};
+
 // A primitive or sample: everything that recording, replay, printing, parsing and documentation need.
 struct InstructionKind {
   const char* name;
@@ -89,6 +125,7 @@ struct InstructionKind {
   std::string result;  // "Loops", "LoopId", "i64", ...; "Unit" = nothing
   bool pure;           // changes no program: may be dropped if its results are not used
   bool samples;        // takes a decision
+  Meaning meaning;
   // Appends the results to `results`. Rejects leave the state as it was.
   Status (*apply)(State& state, Array<Arg> arguments, Draw draw, List<Value>& results);
 };

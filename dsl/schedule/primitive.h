@@ -149,13 +149,15 @@ InstructionKind make_kind(const char* name, const char* signature, const char* d
 }  // namespace tw
 
 #define PRIMITIVE(name, ...) static constexpr const char* name##_signature = #__VA_ARGS__;
-#define REGISTER(name, doc)                                                               \
+// After the sentence come the fields of `Meaning` that are not as in most instructions: `.is_condition = true`.
+#define REGISTER(name, doc, ...)                                                          \
   namespace tw {                                                                          \
   const InstructionKind& kind_of_##name() {                                               \
     static const InstructionKind kind = [] {                                              \
       InstructionKind made = make_kind(#name, name##_signature, doc);                     \
       made.pure = ApplyTraits<decltype(&apply)>::pure;                                    \
       made.samples = ApplyTraits<decltype(&apply)>::samples;                              \
+      made.meaning = Meaning{__VA_ARGS__};                                                \
       made.apply = &ApplyTraits<decltype(&apply)>::template call<&apply>;                 \
       return made;                                                                        \
     }();                                                                                  \

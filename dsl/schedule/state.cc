@@ -15,25 +15,12 @@ bool search(const Stmt* node, Path& path, Found found) {
   if (!node) return false;
   path.push(node);
   if (found(node)) return true;
-  switch (node->kind) {
-    case Kind::Seq:
-      for (const Stmt* child : static_cast<const Seq*>(node)->stmts) {
-        if (search(child, path, found)) return true;
-      }
-      break;
-    case Kind::If: {
-      auto* n = static_cast<const If*>(node);
-      if (search(n->then, path, found) || search(n->otherwise, path, found)) return true;
-      break;
-    }
-    case Kind::For:
-      if (search(static_cast<const For*>(node)->body, path, found)) return true;
-      break;
-    case Kind::Alloc:
-      if (search(static_cast<const Alloc*>(node)->body, path, found)) return true;
-      break;
-    default: break;
-  }
+  bool is_below = false;
+  auto in_child = [&](const auto* child) {
+    if constexpr (std::is_convertible_v<decltype(child), const Stmt*>) is_below = is_below || search(child, path, found);
+  };
+  if (node->kind != Kind::Block) for_each_child(node, in_child);
+  if (is_below) return true;
   path.pop();
   return false;
 }

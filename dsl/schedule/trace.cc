@@ -148,7 +148,7 @@ Trace Trace::with_decisions(const std::vector<Decision>& decisions) const {
 Trace Trace::without_postproc() const {
   Trace copy = *this;
   auto marker = std::find_if(copy.instructions_.begin(), copy.instructions_.end(),
-                             [](const Instruction& i) { return std::string_view(i.kind->name) == "enter_postproc"; });
+                             [](const Instruction& i) { return i.kind->meaning.starts_postproc; });
   if (marker == copy.instructions_.end()) return copy;
   copy.names_.resize(marker->first_result);
   copy.instructions_.erase(marker, copy.instructions_.end());

@@ -148,7 +148,7 @@ std::optional<RuleValue> Evaluator::open_mark(const AnalysisFunction& function, 
   const std::vector<Instruction>& instructions = sink_.schedule().trace().instructions();
   for (std::size_t i = instructions.size(); i-- > 0;) {
     const Instruction& set = instructions[i];
-    bool is_set = std::string_view(set.kind->name) == "annotate" && set.arguments[1].text == values[1].text;
+    bool is_set = set.kind->meaning.mark == Meaning::Mark::Set && set.arguments[1].text == values[1].text;
     if (!is_set || !is_open(set.arguments[2]) || set.arguments[0].tag != Arg::Tag::Value) continue;
     const Value& on = sink_.state().values()[set.arguments[0].integer];
     bool is_loop = on.tag == Value::Tag::Loop && values[0].tag == Tag::Loop, is_block = on.tag == Value::Tag::Block && values[0].tag == Tag::Block;

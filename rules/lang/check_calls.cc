@@ -49,9 +49,7 @@ std::string place_in_step(const Step& step, const Diagnostics& inside) {
   return cat("in step `", step.name, "`, line ", line, " of ", inside.source().name, ": ");
 }
 
-bool takes_mark(const InstructionKind& kind) {
-  return std::string_view(kind.name) == "annotate" || std::string_view(kind.name) == "unannotate";
-}
+bool takes_mark(const InstructionKind& kind) { return kind.meaning.mark != Meaning::Mark::None; }
 
 const Mark* find_mark(std::string_view name, const Declared& declared, const Module* module) {
   const Definition<Mark>* found = find_visible(declared.marks, name, module);
@@ -445,13 +443,11 @@ Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n,
         openness,
         combine_openness(value.openness, value.is(Kind::Loop) ? value.extent : Openness::Fixed));
   }
-  std::string_view name = kind.name;
-  bool is_drawn_handle =
-      (name == "choose" && openness == Openness::Open) || name == "sample_permutation";
+  bool is_drawn_handle = (kind.meaning.picks && openness == Openness::Open) || kind.meaning.draws == Meaning::Draws::Order;
   Type loop = Type::loop(kind.pure && !kind.samples ? Openness::Unknown : openness);
   if (is_drawn_handle) loop.openness = Openness::Open;
   if (kind.result == "LoopId") return loop;
-  if (kind.result == "Loops") return Type::list(loop, name == "get_loops" ? -1 : list_size);
+  if (kind.result == "Loops") return Type::list(loop, list_size);
   if (kind.result == "BlockId") return Type::of(Kind::Block);
   if (kind.result == "Blocks") return Type::list(Type::of(Kind::Block));
   if (kind.result == "i64") return Type::of(Kind::Int, Openness::Open);

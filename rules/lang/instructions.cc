@@ -52,7 +52,7 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
     return error(n->span, cat("`preserve_unit_iters = false` of ", kind.name, ": which variables have one value depends on a sample here"),
                  "what the loops feed would depend on a draw; leave the variables in, or take factors that are known while the space is built");
   }
-  return instruction(kind, arguments, names, n->span, std::string_view(kind.name) == "prefer");
+  return instruction(kind, arguments, names, n->span, kind.meaning.is_weight);
 }
 
 // Are variables of one value to go, and does it depend on a draw which these are?
@@ -231,10 +231,7 @@ void Evaluator::note_drawn_handles(u32 first) {
 namespace {
 
 // Instructions that leave all loops where they are.
-bool keeps_loops(const InstructionKind& kind) {
-  static constexpr std::string_view kNames[] = {"annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"};
-  return kind.pure || kind.samples || std::find(std::begin(kNames), std::end(kNames), kind.name) != std::end(kNames);
-}
+bool keeps_loops(const InstructionKind& kind) { return kind.pure || kind.samples || kind.meaning.keeps_loops; }
 
 template <class Visit>
 void for_each_value(const Arg& arg, Visit visit) {
@@ -273,7 +270,7 @@ void Evaluator::note_drawn_order(const InstructionKind& kind, Array<Arg> argumen
 
 void Evaluator::assume_drawn(const Trace& trace) {
   for (const Instruction& step : trace.instructions()) {
-    bool chosen = std::string_view(step.kind->name) == "choose" && step.arguments[1].tag != Arg::Tag::Int;
+    bool chosen = step.kind->meaning.picks && step.arguments[1].tag != Arg::Tag::Int;
     for (u32 i = 0; (step.kind->samples || chosen) && i < step.results; ++i) open_values_.insert(step.first_result + i);
     note_drawn_order(*step.kind, step.arguments);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "dsl/ir/walk.h"
 
@@ -33,12 +32,14 @@ class Extents::Walk {
   }
 
   void step(const Instruction& step) {
-    std::string_view name = step.kind->name;
-    if (name == "split") split(step);
-    if (name == "fuse") fuse(step);
-    if (name == "get_loops" && step.arguments[0].tag == Arg::Tag::Value) loops_of_block_[step.arguments[0].integer] = &step;
-    if (name == "pad_einsum") pad(step);
-    if (name == "decompose_padding") forget();  // it changes loops that were there before
+    switch (step.kind->meaning.extents) {
+      case Meaning::Extents::Kept: break;
+      case Meaning::Extents::Split: split(step); break;
+      case Meaning::Extents::Fused: fuse(step); break;
+      case Meaning::Extents::Listed: note_loops(step); break;
+      case Meaning::Extents::Padded: pad(step); break;
+      case Meaning::Extents::Lost: forget(); break;
+    }
     for (u32 value = step.first_result; value < step.first_result + step.results; ++value) {
       if (auto found = of_loop_.find(loops_[value].value); loops_[value].value && found != of_loop_.end()) extents_.of_value_[value] = found->second;
     }
@@ -46,6 +47,10 @@ class Extents::Walk {
 
  private:
   const Arg* known(const Arg& loop) const { return loop.tag == Arg::Tag::Value ? extents_.of(static_cast<u32>(loop.integer)) : nullptr; }
+
+  void note_loops(const Instruction& step) {
+    if (step.arguments[0].tag == Arg::Tag::Value) loops_of_block_[step.arguments[0].integer] = &step;
+  }
 
   void forget() {
     of_loop_.clear();
@@ -78,7 +83,7 @@ class Extents::Walk {
     of_loop_[loops_[step.first_result].value] = make_.keep(all);
   }
 
-  // The block's loops become multiples of the padding. Which they are is what get_loops said last.
+  // The block's loops become multiples of the padding. Which they are is what a list of them said last.
   void pad(const Instruction& step) {
     auto asked = loops_of_block_.find(step.arguments[0].integer);
     Array<Arg> padding = step.arguments[1].items;

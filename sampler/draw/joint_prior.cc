@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <string_view>
 
 #include "dsl/base/check.h"
 #include "dsl/ir/build.h"
@@ -50,17 +49,17 @@ void JointPrior::find_samples() {
   std::size_t made_by_draws = trace_.value_count();  // values from here on may depend on a draw
   for (const Instruction& instruction : trace_.instructions()) {
     if (!instruction.kind->samples) continue;
-    std::string_view name = instruction.kind->name;
+    Meaning::Draws draws = instruction.kind->meaning.draws;
     made_by_draws = std::min<std::size_t>(made_by_draws, instruction.first_result);
     Sample sample;
-    if (name == "sample_categorical" && is_literal_list(instruction.arguments[0])) {
+    if (draws == Meaning::Draws::OneOf && is_literal_list(instruction.arguments[0])) {
       for (const Arg& item : instruction.arguments[0].items) sample.candidates.push_back(item.integer);
       for (const Arg& item : instruction.arguments[1].items) sample.weights.push_back(item.integer);
       if (sample.weights.empty()) sample.weights.assign(sample.candidates.size(), 1);
       sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
     }
     Tile tile;
-    if (name == "sample_perfect_tile" || name == "sample_tile") tile = tile_of(instruction, made_by_draws);
+    if (draws == Meaning::Draws::Divisors || draws == Meaning::Draws::Factors) tile = tile_of(instruction, made_by_draws);
     for (int i = 0; i < tile.count; ++i) factor_of_value_[instruction.first_result + static_cast<u32>(i)] = {static_cast<int>(samples_.size()), i};
     samples_.push_back(std::move(sample));
     tiles_.push_back(tile);
@@ -71,7 +70,7 @@ JointPrior::Tile JointPrior::tile_of(const Instruction& instruction, std::size_t
   const Arg &loop = instruction.arguments[0], &limit = instruction.arguments[2];
   if (loop.tag != Arg::Tag::Value || limit.tag != Arg::Tag::Int) return {};
   Tile tile{extents_.of(static_cast<u32>(loop.integer)), limit.integer, static_cast<int>(instruction.results),
-            std::string_view(instruction.kind->name) == "sample_perfect_tile"};
+            instruction.kind->meaning.draws == Meaning::Draws::Divisors};
   if (!tile.extent && tile.is_perfect && static_cast<std::size_t>(loop.integer) < made_by_draws && !instruction.decision.open()) {
     i64 extent = 1;
     for (int i = 0; i < instruction.decision.count; ++i) extent *= instruction.decision.values[i];
@@ -231,9 +230,8 @@ JointPrior::JointPrior(const Trace& trace, Extents extents, i64 max_steps)
   std::vector<std::pair<Factor, int>> usable;
   std::vector<const Arg*> of_tiles;
   for (const Instruction& instruction : trace_.instructions()) {
-    std::string_view name = instruction.kind->name;
-    bool is_preference = name == "prefer";
-    if (name != "require" && !is_preference) continue;
+    bool is_preference = instruction.kind->meaning.is_weight;
+    if (!instruction.kind->meaning.is_condition && !is_preference) continue;
     std::vector<const Arg*> parts;
     if (is_preference) parts = {&instruction.arguments[0]};
     else add_parts(instruction.arguments[0], parts);

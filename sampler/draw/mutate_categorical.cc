@@ -4,7 +4,7 @@
 namespace tw {
 
 bool mutate_categorical(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng) {
-  std::vector<SampleSite> sites = samples_named(trace, "sample_categorical");
+  std::vector<SampleSite> sites = samples_that_draw(trace, Meaning::Draws::OneOf);
   if (sites.empty()) return false;
   const SampleSite& site = sites[rng.below(static_cast<i64>(sites.size()))];
   return prior.redraw(site.sample, decisions, rng);

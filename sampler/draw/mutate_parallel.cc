@@ -1,6 +1,5 @@
 // Another number of parallel chunks: the outermost tile of a loop trades a factor of two with its neighbour.
 #include <algorithm>
-#include <string_view>
 
 #include "sampler/draw/mutator.h"
 
@@ -8,8 +7,8 @@ namespace tw {
 
 bool mutate_parallel(const Trace& trace, const JointPrior&, std::vector<Decision>& decisions, Rng& rng) {
   bool is_parallel = std::any_of(trace.instructions().begin(), trace.instructions().end(),
-                                 [](const Instruction& i) { return std::string_view(i.kind->name) == "parallel"; });
-  std::vector<SampleSite> sites = samples_named(trace, "sample_tile");
+                                 [](const Instruction& i) { return i.kind->meaning.is_parallel; });
+  std::vector<SampleSite> sites = samples_that_draw(trace, Meaning::Draws::Factors);
   if (!is_parallel || sites.empty()) return false;
   Decision& tile = decisions[sites[rng.below(static_cast<i64>(sites.size()))].sample];
   if (tile.count < 2) return false;

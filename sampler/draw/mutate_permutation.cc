@@ -6,7 +6,7 @@
 namespace tw {
 
 bool mutate_permutation(const Trace& trace, const JointPrior&, std::vector<Decision>& decisions, Rng& rng) {
-  std::vector<SampleSite> sites = samples_named(trace, "sample_permutation");
+  std::vector<SampleSite> sites = samples_that_draw(trace, Meaning::Draws::Order);
   if (sites.empty()) return false;
   Decision& order = decisions[sites[static_cast<std::size_t>(rng.below(static_cast<i64>(sites.size())))].sample];
   if (order.count < 2) return false;

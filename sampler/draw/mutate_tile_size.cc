@@ -61,11 +61,11 @@ bool move_factor_of_partitioned(const Instruction& instruction, Decision& tile, 
 }  // namespace
 
 bool mutate_tile_size(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng) {
-  std::vector<SampleSite> sites = samples_named(trace, "sample_perfect_tile");
+  std::vector<SampleSite> sites = samples_that_draw(trace, Meaning::Draws::Divisors);
   std::size_t perfect = sites.size();
-  for (const SampleSite& site : samples_named(trace, "sample_tile")) sites.push_back(site);
+  for (const SampleSite& site : samples_that_draw(trace, Meaning::Draws::Factors)) sites.push_back(site);
   std::size_t unpartitioned = sites.size();
-  for (const SampleSite& site : samples_named(trace, "sample_partitioned_tile")) sites.push_back(site);
+  for (const SampleSite& site : samples_that_draw(trace, Meaning::Draws::PartedDivisors)) sites.push_back(site);
   for (int tries = 0; tries < 8 && !sites.empty(); ++tries) {
     std::size_t chosen = static_cast<std::size_t>(rng.below(static_cast<i64>(sites.size())));
     Decision& tile = decisions[sites[chosen].sample];

@@ -5,8 +5,10 @@
 namespace tw {
 
 bool mutate_unroll(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng) {
-  std::vector<SampleSite> sites = categorical_feeding(trace, "annotate");
-  for (const SampleSite& site : categorical_feeding(trace, "split")) sites.push_back(site);
+  auto sets_mark = [](const Meaning& of) { return of.mark == Meaning::Mark::Set; };
+  auto splits = [](const Meaning& of) { return of.extents == Meaning::Extents::Split; };
+  std::vector<SampleSite> sites = categorical_feeding(trace, sets_mark);
+  for (const SampleSite& site : categorical_feeding(trace, splits)) sites.push_back(site);
   if (sites.empty()) return false;
   return prior.redraw(sites[rng.below(static_cast<i64>(sites.size()))].sample, decisions, rng);
 }

@@ -15,23 +15,23 @@ bool mentions(const Arg& arg, u32 first, u32 count) {
 
 }  // namespace
 
-std::vector<SampleSite> samples_named(const Trace& trace, std::string_view name) {
+std::vector<SampleSite> samples_that_draw(const Trace& trace, Meaning::Draws what) {
   std::vector<SampleSite> sites;
   std::size_t sample = 0;
   for (const Instruction& instruction : trace.instructions()) {
     if (!instruction.kind->samples) continue;
-    if (name == instruction.kind->name) sites.push_back({sample, &instruction});
+    if (instruction.kind->meaning.draws == what) sites.push_back({sample, &instruction});
     ++sample;
   }
   return sites;
 }
 
-std::vector<SampleSite> categorical_feeding(const Trace& trace, std::string_view kind) {
+std::vector<SampleSite> categorical_feeding(const Trace& trace, bool (*is_meant)(const Meaning&)) {
   std::vector<SampleSite> sites;
-  for (const SampleSite& site : samples_named(trace, "sample_categorical")) {
+  for (const SampleSite& site : samples_that_draw(trace, Meaning::Draws::OneOf)) {
     bool feeds = false;
     for (const Instruction& user : trace.instructions()) {
-      if (kind != user.kind->name) continue;
+      if (!is_meant(user.kind->meaning)) continue;
       for (const Arg& arg : user.arguments) feeds |= mentions(arg, site.instruction->first_result, site.instruction->results);
     }
     if (feeds) sites.push_back(site);

@@ -23,9 +23,9 @@ struct SampleSite {
   std::size_t sample;       // index in sample order
   const Instruction* instruction;
 };
-std::vector<SampleSite> samples_named(const Trace& trace, std::string_view name);
-// Categorical samples of which some value goes (perhaps through arithmetic) into an instruction of this kind.
-std::vector<SampleSite> categorical_feeding(const Trace& trace, std::string_view kind);
+std::vector<SampleSite> samples_that_draw(const Trace& trace, Meaning::Draws what);
+// Categorical samples of which some value goes (perhaps through arithmetic) into an instruction that is meant.
+std::vector<SampleSite> categorical_feeding(const Trace& trace, bool (*is_meant)(const Meaning&));
 
 bool mutate_tile_size(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);
 bool mutate_categorical(const Trace&, const JointPrior&, std::vector<Decision>&, Rng&);

@@ -12,4 +12,4 @@ static Result<Unit> apply(State&, i64 weight) {
   return Unit{};
 }
 
-REGISTER(prefer, "Weights the prior: decisions are drawn as often as the weight says.")
+REGISTER(prefer, "Weights the prior: decisions are drawn as often as the weight says.", .is_weight = true)

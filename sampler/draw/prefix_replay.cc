@@ -96,7 +96,7 @@ Status PrefixReplay::replay(const Trace& trace, std::vector<Decision>& decisions
     status = tw::replay(trace, state_, decisions, ReplayMode::Adapt, rng, from, to);
     from = to;
     if (status) continue;
-    bool is_condition = std::string_view(status.rejected().instruction) == "require";
+    bool is_condition = trace.instructions()[static_cast<std::size_t>(status.rejected().step)].kind->meaning.is_condition;
     if (!rng || !is_condition || redraws++ == kMostRedraws) break;
     if (!dependence) dependence.emplace(trace);
     std::size_t sample = dependence->first_open(static_cast<std::size_t>(status.rejected().step), given_);

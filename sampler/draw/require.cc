@@ -11,4 +11,4 @@ static Result<Unit> apply(State&, bool condition) {
   return Unit{};
 }
 
-REGISTER(require, "Conditions the draw: only decisions for which the condition holds are in the space.")
+REGISTER(require, "Conditions the draw: only decisions for which the condition holds are in the space.", .is_condition = true)

@@ -59,4 +59,4 @@ static Result<Location> apply(const State& state, BlockId block, Draw draw) {
   return Location{Location::Place::Loop, loops[taken]->id};
 }
 
-REGISTER(sample_compute_location, "Draws where a block is computed: inline, where it is, or at a loop of its first consumer.")
+REGISTER(sample_compute_location, "Draws where a block is computed: inline, where it is, or at a loop of its first consumer.", .draws = Meaning::Draws::Place)

@@ -59,4 +59,4 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 partition_po
   return Ints(state.arena().copy(decision.values, static_cast<std::size_t>(n)));
 }
 
-REGISTER(sample_partitioned_tile, "Draws n factors of a loop's extent, of which the inner ones are together a multiple of a factor.")
+REGISTER(sample_partitioned_tile, "Draws n factors of a loop's extent, of which the inner ones are together a multiple of a factor.", .draws = Meaning::Draws::PartedDivisors)

@@ -23,4 +23,4 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 max_innermos
   return Ints(state.arena().copy(decision.values, static_cast<std::size_t>(n)));
 }
 
-REGISTER(sample_perfect_tile, "Draws n factors, outer to inner, whose product is a loop's extent.")
+REGISTER(sample_perfect_tile, "Draws n factors, outer to inner, whose product is a loop's extent.", .draws = Meaning::Draws::Divisors)

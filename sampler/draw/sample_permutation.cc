@@ -42,4 +42,4 @@ static Result<Loops> apply(const State& state, Loops loops, Draw draw) {
   return Loops(state.arena().copy(ordered));
 }
 
-REGISTER(sample_permutation, "Draws an order of several loops.")
+REGISTER(sample_permutation, "Draws an order of several loops.", .draws = Meaning::Draws::Order)

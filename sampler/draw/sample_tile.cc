@@ -24,4 +24,4 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 max_innermos
   return Ints(state.arena().copy(decision.values, static_cast<std::size_t>(n)));
 }
 
-REGISTER(sample_tile, "Draws n factors, outer to inner, that need not divide a loop's extent.")
+REGISTER(sample_tile, "Draws n factors, outer to inner, that need not divide a loop's extent.", .draws = Meaning::Draws::Factors)

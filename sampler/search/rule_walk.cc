@@ -13,8 +13,7 @@ Reject impossible_at(Str condition) { return reject("no decisions satisfy `{a}` 
 namespace {
 
 bool is_condition(const Instruction& step) {
-  std::string_view name = step.kind->name;
-  return name == "require" || name == "prefer";
+  return step.kind->meaning.is_condition || step.kind->meaning.is_weight;
 }
 
 bool is_impossible_until(const Trace& trace, std::size_t step) {
@@ -38,7 +37,7 @@ int step_to_name(const Trace& trace, const JointPrior& prior) {
 std::size_t decided_after(const Trace& trace, const JointPrior& prior) {
   const std::vector<Instruction>& instructions = trace.instructions();
   std::size_t count = instructions.size();
-  auto decides = [&](const Instruction& i) { return i.kind->samples || (std::string_view(i.kind->name) == "require" && !prior.satisfies(i)); };
+  auto decides = [&](const Instruction& i) { return i.kind->samples || (i.kind->meaning.is_condition && !prior.satisfies(i)); };
   while (count > 0 && !decides(instructions[count - 1])) --count;
   return count;
 }

@@ -148,15 +148,15 @@ double log10_points(const Sketch& sketch) {
       total += std::log10(static_cast<double>(candidates.size()));
       continue;
     }
-    std::string_view name = instruction.kind->name;
-    if (name == "sample_compute_location") {
+    Meaning::Draws draws = instruction.kind->meaning.draws;
+    if (draws == Meaning::Draws::Place) {
       total += std::log10(4.0);  // the usual number of places; the true one is known at replay only
       continue;
     }
     double extent = 1;
     for (int i = 0; i < instruction.decision.count; ++i) extent *= static_cast<double>(instruction.decision.values[i]);
     int n = instruction.decision.count;
-    if (name == "sample_tile") {
+    if (draws == Meaning::Draws::Factors) {
       total += (n - 1) * std::log10(std::max(1.0, extent));  // each inner factor up to the extent
     } else {
       for (const PrimePower& power : factorize(static_cast<i64>(extent))) {
