@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/open_list.h"
 #include "runtime/console/output.h"
+#include "sampler/tasks/export_task.h"
 #include "sampler/tasks/rebuild.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
@@ -34,25 +35,6 @@ std::string library_name(const Options& options) {
   return name;
 }
 
-std::string doc_of(const Program& program) {
-  return cat("workload ", program.name, ", ", count_flops(program) * 1e-6,
-             " million operations a call");
-}
-
-// What becomes of one task; nullopt after a message.
-std::optional<ExportedTask> export_task(Database& database, const TuneTask& task,
-                                        const std::string& library) {
-  std::optional<StoredKernel> stored = best_kernel(database, task, kernel_symbol(library, task.name));
-  if (!stored) return std::nullopt;
-  return ExportedTask{task.name,
-                      doc_of(task.program.program),
-                      std::move(stored->kernel),
-                      task.target,
-                      stored->record.seconds,
-                      stored->record.id,
-                      print_trace_file({stored->record.version, key_of(task).target, task.program, stored->file.trace})};
-}
-
 bool add_tasks_of_list(const Options& options, ExportPlan& plan, int& code) {
   std::optional<LoadedList> list = open_list(options.file);
   if (!list) return code = Usage, false;
@@ -60,7 +42,9 @@ bool add_tasks_of_list(const Options& options, ExportPlan& plan, int& code) {
       options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return code = Environment, false;
   for (const TuneTask& task : list->tasks) {
-    std::optional<ExportedTask> exported = export_task(*database, task, plan.library);
+    std::string message;
+    std::optional<ExportedTask> exported = export_task(*database, task, plan.library, message);
+    if (!message.empty()) say(message);
     if (!exported) return code = TargetMissed, false;
     plan.tasks.push_back(std::move(*exported));
   }
@@ -76,7 +60,7 @@ bool add_trace(const std::string& path, const std::string& text, const std::stri
   std::optional<Rebuilt> rebuilt = rebuild(file->program, file->trace, target, error);
   std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, target, kernel_symbol(plan.library, name), error) : std::nullopt;
   if (!kernel) return say(cat(path, ": ", error)), false;
-  plan.tasks.push_back({.name = name, .doc = doc_of(file->program.program), .kernel = std::move(*kernel), .target = target, .trace_file = text});
+  plan.tasks.push_back({.name = name, .doc = export_doc(file->program.program), .kernel = std::move(*kernel), .target = target, .trace_file = text});
   return true;
 }
 

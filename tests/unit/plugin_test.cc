@@ -219,6 +219,11 @@ TEST_F(Outside, TheExamplesOfFilesRulesAndExportsRun) {
   EXPECT_EQ(by_hand.code, 0) << by_hand.out << by_hand.err;
   EXPECT_NE(by_hand.out.find(" files\n"), std::string::npos) << by_hand.out;
   EXPECT_NE(test::read_file(at("exported/mine.h")).find("mine_product_run("), std::string::npos);
+  write("small.yaml", test::kGemmAndRows);
+  Finished list = test::run_program({at("cpp/task_list"), at("small.yaml"), at("list.db"), at("kernels")});
+  EXPECT_EQ(list.code, 0) << list.out << list.err;
+  EXPECT_TRUE(list.out.starts_with("2 kernels in ")) << list.out;
+  EXPECT_NE(test::read_file(at("kernels/kernels.h")).find("kernels_gemm_run("), std::string::npos);
 }
 
 }  // namespace
