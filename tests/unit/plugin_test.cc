@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
@@ -219,7 +220,7 @@ TEST_F(Outside, TheExamplesOfFilesRulesAndExportsRun) {
   EXPECT_EQ(by_hand.code, 0) << by_hand.out << by_hand.err;
   EXPECT_NE(by_hand.out.find(" files\n"), std::string::npos) << by_hand.out;
   EXPECT_NE(test::read_file(at("exported/mine.h")).find("mine_product_run("), std::string::npos);
-  write("small.yaml", test::kGemmAndRows);
+  std::ofstream(at("small.yaml")) << test::kGemmAndRows;
   Finished list = test::run_program({at("cpp/task_list"), at("small.yaml"), at("list.db"), at("kernels")});
   EXPECT_EQ(list.code, 0) << list.out << list.err;
   EXPECT_TRUE(list.out.starts_with("2 kernels in ")) << list.out;
