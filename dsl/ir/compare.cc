@@ -158,7 +158,12 @@ class Canonical {
     std::apply([&](auto... entry) { (put_entry(n, entry), ...); }, T::fields);
   }
   template <class T, class Field>
-  void put_entry(const T& n, Field T::*field) { put_field(n.*field); }
+  void put_entry(const T& n, Field T::*field) {
+    if constexpr (is_child<Field> && has_nullable<T>) {
+      if (!(n.*field)) return;
+    }
+    put_field(n.*field);
+  }
   template <class T, class Member>
   void put_entry(const T&, Uncompared<Member>) {}
   template <class T, class... Members>
@@ -175,8 +180,8 @@ class Canonical {
   void put_field(T value) { put(static_cast<u64>(value)); }
   template <std::same_as<double> T>
   void put_field(T value) { put_double(value); }
-  void put_field(const Expr* child) { if (child) expr(child); }
-  void put_field(const Stmt* child) { if (child) stmt(child); }
+  void put_field(const Expr* child) { expr(child); }
+  void put_field(const Stmt* child) { stmt(child); }
   void put_field(const Var* defined) { variable(defined); }
   void put_field(const Buffer* used) { buffer(used); }
   void put_field(Str text) { if (!text.empty()) put_text(text); }

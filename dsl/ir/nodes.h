@@ -25,7 +25,8 @@ enum class Kind : u8 {
   IntImm, FloatImm, Var, Cast, Unary, Binary, Select, Call, Load, Ramp, Broadcast,
   Store, Seq, If, For, Block, Alloc,  // statements
 };
-inline constexpr Kind kLastKind = Kind::Alloc;
+// Those up to here have no children, those behind may have some.
+inline constexpr Kind kLastLeaf = Kind::Var, kLastKind = Kind::Alloc;
 
 struct Node {
   Kind kind;
@@ -251,7 +252,7 @@ struct Struct {
   using Type = T;
 };
 template <class Visit>
-decltype(auto) with_struct(Kind kind, Visit&& visit) {
+[[gnu::always_inline]] inline decltype(auto) with_struct(Kind kind, Visit&& visit) {
   switch (kind) {
     case Kind::IntImm: return visit(Struct<IntImm>{});
     case Kind::FloatImm: return visit(Struct<FloatImm>{});
@@ -275,7 +276,7 @@ decltype(auto) with_struct(Kind kind, Visit&& visit) {
 }
 // Calls visit with the node as what it is: const IntImm&, const Binary&, ...
 template <class Visit>
-decltype(auto) dispatch(const Node* node, Visit&& visit) {
+[[gnu::always_inline]] inline decltype(auto) dispatch(const Node* node, Visit&& visit) {
   return with_struct(node->kind, [&](auto is) -> decltype(auto) { return visit(static_cast<const typename decltype(is)::Type&>(*node)); });
 }
 inline bool is_expr(const Node* node) { return node->kind < Kind::Store; }

@@ -31,49 +31,53 @@ struct MapFields {
   const Expr* mapped(const Expr* e) const { return map.expr(map.context, e); }
   const Stmt* mapped(const Stmt* s) const { return map.stmt(map.context, s); }
 
+  // Is there anything to map in a T?
   template <class T>
-  bool operator()(T& field) const {
-    if constexpr (!can_hold_children<T>()) return false;
-    else if constexpr (is_child<T>) return child(field);
-    else if constexpr (is_array<T>) return list(field);
-    else return all_of(field);
-  }
+  bool concerns() const { return can_hold<T, const Stmt*>() || (can_hold<T, const Expr*>() && map.expr); }
+
   template <class T>
-  bool all_of(T& holder) const {
+  [[gnu::always_inline]] bool all_of(T& holder) const {
     bool changed = false;
-    for_each_field(holder, [&](auto& field) { changed |= (*this)(field); });
+    for_each_field(holder, [&](auto& field) { changed |= of_field(field, has_nullable<T>); });
     return changed;
   }
 
  private:
   template <class T>
-  bool child(const T*& child) const {
-    if (!child || (std::is_same_v<T, Expr> && !map.expr)) return false;
-    const T* before = std::exchange(child, mapped(child));
+  [[gnu::always_inline]] bool of_field(T& field, bool may_be_null) const {
+    if constexpr (!can_hold_children<T>) return false;
+    else if constexpr (is_child<T>) return of_child(field, may_be_null);
+    else return concerns<T>() && of_list(field);
+  }
+  template <class T>
+  [[gnu::always_inline]] bool of_child(T& child, bool may_be_null) const {
+    if ((may_be_null && !child) || !concerns<T>()) return false;
+    T before = std::exchange(child, mapped(child));
     return child != before;
   }
   template <class T>
-  bool list(Array<T>& items) const {
-    Array<T> before = items;
+  [[gnu::always_inline]] bool of_list(Array<T>& items) const {
+    const T* before = items.data();
     if constexpr (is_child<T>) {
-      bool stays = std::is_same_v<T, const Expr*> && !map.expr;
-      if (!stays) items = map_list(arena, items, [&](T item) { return mapped(item); });
+      items = map_list(arena, items, [&](T item) { return mapped(item); });
     } else {
       List<T> records(items.begin(), items.end());
       bool changed = false;
       for (T& record : records) changed |= all_of(record);
       if (changed) items = arena.copy(records);
     }
-    return items.data() != before.data();
+    return items.data() != before;
   }
 };
 
 template <class T>
 const T* rebuilt(Arena& arena, const T* node, const ChildMap& map) {
+  if (node->kind <= kLastLeaf) return node;
   MapFields fields{arena, map};
   const Node* out = dispatch(node, [&](const auto& n) -> const Node* {
     using Kept = std::decay_t<decltype(n)>;
-    if constexpr (can_hold_children<Kept>()) {
+    if constexpr (can_hold_children<Kept>) {
+      if (!fields.template concerns<Kept>()) return node;
       Kept copy = n;
       if (fields.all_of(copy)) return Build{arena}.remake(copy);
     }

@@ -27,7 +27,7 @@ void visit_entry(T&, Visit&, Nullable<Members...>) {}  // its children are entri
 
 // Calls visit(field) for each field of `node`, which may be changed in place if `node` is no constant.
 template <class T, class Visit>
-void for_each_field(T& node, Visit&& visit) {
+[[gnu::always_inline]] inline void for_each_field(T& node, Visit&& visit) {
   std::apply([&](auto... entry) { (visit_entry(node, visit, entry), ...); }, T::fields);
 }
 
@@ -42,36 +42,46 @@ bool same_fields(const T& a, const T& b, Same&& same) {
   return std::apply([&](auto... entry) { return (same_entry(a, b, same, entry) && ...); }, T::fields);
 }
 
-// Can a field, a list, a record or a node of this type hold children?
-template <class T>
-constexpr bool can_hold_children();
-template <class Field, class Owner>
-constexpr bool entry_can_hold_children(Field Owner::*) { return can_hold_children<Field>(); }
-template <class Entry>
-constexpr bool entry_can_hold_children(Entry) { return false; }
-template <class T>
-constexpr bool can_hold_children() {
-  if constexpr (is_child<T>) return true;
-  else if constexpr (is_array<T>) return can_hold_children<typename T::value_type>();
-  else if constexpr (HasFields<T>) return std::apply([](auto... entry) { return (entry_can_hold_children(entry) || ...); }, T::fields);
-  else return false;
+// Can a field, a list, a record or a node of this type hold a Child (const Expr* or const Stmt*)?
+template <class T, class Child>
+constexpr bool can_hold();
+template <class Child, class Field, class Owner>
+constexpr bool entry_can_hold(Field Owner::*) { return can_hold<Field, Child>(); }
+template <class Child, class Entry>
+constexpr bool entry_can_hold(Entry) { return false; }
+template <class T, class Child>
+constexpr bool can_hold() {
+  if constexpr (is_array<T>) return can_hold<typename T::value_type, Child>();
+  else if constexpr (HasFields<T>) return std::apply([](auto... entry) { return (entry_can_hold<Child>(entry) || ...); }, T::fields);
+  else return std::is_same_v<T, Child>;
 }
+template <class T>
+inline constexpr bool can_hold_children = can_hold<T, const Expr*>() || can_hold<T, const Stmt*>();
+
+// Does a node of this type have children that may be null?
+template <class... Members>
+constexpr bool is_nullable(Nullable<Members...>) { return true; }
+template <class Entry>
+constexpr bool is_nullable(Entry) { return false; }
+template <class T>
+inline constexpr bool has_nullable = std::apply([](auto... entry) { return (is_nullable(entry) || ...); }, T::fields);
 
 // Calls visit for each child that is not null in a field, a list, a record or a node.
 template <class T, class Visit>
-void for_each_child_in(const T& holder, Visit& visit) {
+[[gnu::always_inline]] inline void for_each_child_in(const T& holder, Visit& visit, bool may_be_null = false) {
   if constexpr (is_child<T>) {
-    if (holder) visit(holder);
-  } else if constexpr (is_array<T>) {
-    if constexpr (can_hold_children<T>()) for (const auto& item : holder) for_each_child_in(item, visit);
+    if (!may_be_null || holder) visit(holder);
+  } else if constexpr (is_array<T> && can_hold_children<T>) {
+    for (const auto& item : holder) for_each_child_in(item, visit);
   } else if constexpr (HasFields<T>) {
-    for_each_field(holder, [&](const auto& field) { for_each_child_in(field, visit); });
+    for_each_field(holder, [&](const auto& field) { for_each_child_in(field, visit, has_nullable<T>); });
   }
 }
 
 // Calls visit(const Expr*) or visit(const Stmt*) for each direct child that is not null.
 template <class Visit>
 void for_each_child(const Node* node, Visit&& visit) {
+  if (node->kind <= kLastLeaf) return;  // half of all nodes, the quick way
   dispatch(node, [&](const auto& n) { for_each_child_in(n, visit); });
 }
 

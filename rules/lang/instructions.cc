@@ -179,7 +179,7 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   }
   note_loops(open && !kind.pure);
   if (builds_space()) note_drawn_order(kind, arguments);
-  if (kind.samples || (open && std::string_view(kind.name) == "choose")) note_drawn_handles(*first);
+  if (kind.samples || (open && kind.meaning.picks)) note_drawn_handles(*first);
   return result_of(kind, *first);
 }
 

@@ -335,7 +335,11 @@ void for_each_kind(Check check) {
 }
 
 TEST(Nodes, ListsOfFieldsAreComplete) {
-  for_each_kind([](auto is, const char* name) { expect_complete_list<typename decltype(is)::Type>(name); });
+  for_each_kind([](auto is, const char* name) {
+    using T = typename decltype(is)::Type;
+    expect_complete_list<T>(name);
+    EXPECT_EQ(can_hold_children<T>, T::own_kind > kLastLeaf) << name;
+  });
   expect_complete_list<StoreTarget>("StoreTarget");
   expect_complete_list<IterVar>("IterVar");
   expect_complete_list<Param>("Param");
