@@ -136,8 +136,7 @@ int export_library(const Options& options) {
 
 int run_export(int count, char** words) {
   Options options;
-  auto app =
-      make_app("export",
+  App app("export",
                "Write the best kernels of a task list as one C library: header, objects, archive, "
                "shared library, manifest, traces.\n"
                "The library needs nothing of tracewright and checks the CPU when it is loaded. For devices: "
@@ -146,14 +145,14 @@ int run_export(int count, char** words) {
                "--output kernels\n"
                "  cc -Ikernels program.c kernels/libquickstart.a -lm\n"
                "  tracewright export found --output kernels --name lib    # what `tune --compile-only` has put into found");
-  app->add_option("FILE", options.file, "the task list, YAML; or a folder of finalists, of which each task's first one is taken; or a trace file (.tw)")->required();
-  app->add_option("--database", options.database, "the database, instead of the list's");
-  app->add_option("--output", options.output, "folder to write to")->required();
-  app->add_option("--name", options.name,
+  app.add_option("FILE", options.file, "the task list, YAML; or a folder of finalists, of which each task's first one is taken; or a trace file (.tw)").required();
+  app.add_option("--database", options.database, "the database, instead of the list's");
+  app.add_option("--output", options.output, "folder to write to").required();
+  app.add_option("--name", options.name,
                   "of the library and prefix of its symbols; default: the name of the list");
-  app->add_flag("--static", options.make_static, "only the archive; not for devices");
-  app->add_flag("--shared", options.make_shared, "only the shared library; not for devices");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_flag("--static", options.make_static, "only the archive; not for devices");
+  app.add_flag("--shared", options.make_shared, "only the shared library; not for devices");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   return export_library(options);
 }
 
