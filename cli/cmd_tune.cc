@@ -247,9 +247,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     if (!rates) return Environment;
     tuning.rates = *rates;
   }
-  std::vector<std::string> names;
-  for (const TuneTask& task : list.tasks) names.push_back(task.name);
-  Progress progress(names, tuning.seconds, tuning.total_trials);
+  Progress progress(tuning.seconds, tuning.total_trials);
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
