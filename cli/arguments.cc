@@ -1,9 +1,12 @@
 #include "cli/arguments.h"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <cstdio>
-#include <vector>
 
 #include "cli/commands.h"
+#include "dsl/base/arena.h"
 #include "dsl/base/text.h"
 
 namespace tw::cli {
@@ -34,17 +37,41 @@ int usage_error(const CLI::App& app, const std::string& message) {
 
 }  // namespace
 
-std::unique_ptr<CLI::App> make_app(const std::string& name, const std::string& help,
-                                   const std::string& examples) {
-  auto app = std::make_unique<CLI::App>(help, "tracewright " + name);
-  app->footer(examples +
-              "\n\nexit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 "
-              "environment, 4 wrong results, 5 a bug,\n130 interrupted");
-  app->option_defaults()->always_capture_default();
-  return app;
+Option Option::required() { return option_->required(), *this; }
+Option Option::range(int least, int most) { return option_->check(CLI::Range(least, most)), *this; }
+Option Option::range(double least, double most) { return option_->check(CLI::Range(least, most)), *this; }
+Option Option::positive() { return option_->check(CLI::PositiveNumber), *this; }
+Option Option::needs(const Option& other) { return option_->needs(other.option_), *this; }
+
+App::App(const std::string& name, const std::string& help, const std::string& examples)
+    : app_(std::make_unique<CLI::App>(help, "tracewright " + name)) {
+  app_->footer(examples +
+               "\n\nexit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 "
+               "environment, 4 wrong results, 5 a bug,\n130 interrupted");
+  app_->option_defaults()->always_capture_default();
 }
 
-std::optional<int> parse_arguments(CLI::App& app, int count, char** words) {
+App::~App() = default;
+
+template <class T>
+Option App::add_option(const std::string& name, T& value, const std::string& help) {
+  return Option(app_->add_option(name, value, help));
+}
+template Option App::add_option(const std::string&, std::string&, const std::string&);
+template Option App::add_option(const std::string&, std::vector<std::string>&, const std::string&);
+template Option App::add_option(const std::string&, int&, const std::string&);
+template Option App::add_option(const std::string&, i64&, const std::string&);
+template Option App::add_option(const std::string&, u64&, const std::string&);
+template Option App::add_option(const std::string&, double&, const std::string&);
+template Option App::add_option(const std::string&, std::optional<double>&, const std::string&);
+template Option App::add_option(const std::string&, std::optional<u64>&, const std::string&);
+
+Option App::add_flag(const std::string& name, bool& value, const std::string& help) {
+  return Option(app_->add_flag(name, value, help));
+}
+
+std::optional<int> App::parse(int count, char** words) {
+  CLI::App& app = *app_;
   try {
     app.parse(count, words);
   } catch (const CLI::CallForHelp&) {

@@ -218,21 +218,20 @@ int bench_list(const Options& options) {
 
 int run_bench(int count, char** words) {
   Options options;
-  auto app = make_app("bench",
-                      "Measure the best kernels of a task list side by side with other libraries: "
+  App app("bench",
+               "Measure the best kernels of a task list side by side with other libraries: "
                       "at the same thread count, on the same CPUs, in\n"
                       "turn, each ratio the median over pairs of (its time / our time). Packing of "
                       "constant operands lies outside the time.",
                       "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
                       "--against openblas,blis,onednn --json");
-  app->add_option("FILE", options.file, "the task list, YAML")->required();
-  app->add_option("--database", options.database, "the database, instead of the list's");
-  app->add_option("--against", options.against, "comma-separated: " + join(peer_libraries(), ", "));
-  app->add_option("--task", options.task, "only the task of this name");
-  app->add_option("--pairs", options.pairs, "pairs of samples for each ratio")
-      ->check(CLI::Range(20, 10000));
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("FILE", options.file, "the task list, YAML").required();
+  app.add_option("--database", options.database, "the database, instead of the list's");
+  app.add_option("--against", options.against, "comma-separated: " + join(peer_libraries(), ", "));
+  app.add_option("--task", options.task, "only the task of this name");
+  app.add_option("--pairs", options.pairs, "pairs of samples for each ratio").range(20, 10000);
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   return bench_list(options);
 }
 

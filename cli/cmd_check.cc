@@ -244,7 +244,7 @@ int check_module(const Options& options, const Target& target) {
 
 int run_check(int count, char** words) {
   Options options;
-  auto app = make_app(
+  App app(
       "check",
       "Check a rule module: its text, which blocks of the operator library each rule fits and why "
       "not the others, the sketches that it\n"
@@ -254,20 +254,18 @@ int run_check(int count, char** words) {
       "is rejected, there is nothing to draw, or the rule fits and adds no sketch.",
       "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
       "--op dense --draws 1000 --json");
-  app->add_option("FILE", options.file, "the rule module (.tw)")->required();
-  app->add_option("--rule", options.rule, "only the rule or set of this name");
-  app->add_option("--op", options.operators, "only this operator of the library; may be repeated");
-  auto* workload =
-      app->add_option("--workload", options.workload, "instead of the library: a workload file");
-  app->add_option("--use", options.use, "how to use it, e.g. \"banded(M = 16, B = 2)\"")
-      ->needs(workload);
-  workload->needs("--use");
-  app->add_option("--draws", options.draws, "draws to compare for each rule and set")
-      ->check(CLI::Range(1, 1000000));
-  app->add_option("--target", options.target, "what rules see of the machine");
-  app->add_option("--seed", options.seed, "of the draws");
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("FILE", options.file, "the rule module (.tw)").required();
+  app.add_option("--rule", options.rule, "only the rule or set of this name");
+  app.add_option("--op", options.operators, "only this operator of the library; may be repeated");
+  Option workload = app.add_option("--workload", options.workload, "instead of the library: a workload file");
+  Option use = app.add_option("--use", options.use, "how to use it, e.g. \"banded(M = 16, B = 2)\"");
+  use.needs(workload);
+  workload.needs(use);
+  app.add_option("--draws", options.draws, "draws to compare for each rule and set").range(1, 1000000);
+  app.add_option("--target", options.target, "what rules see of the machine");
+  app.add_option("--seed", options.seed, "of the draws");
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   Source source{"--target", options.target};
   Diagnostics diagnostics(source);
   std::optional<Target> target = parse_target(options.target, 0, diagnostics);

@@ -128,16 +128,16 @@ int run_db(int count, char** words) {
     help += cat("\n  ", action.name, ": ", action.help);
     names.emplace_back(action.name);
   }
-  auto app = make_app("db", help,
-                      "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db "
+  App app("db", help,
+               "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db "
                       "| tracewright db import b.db");
-  app->add_option("ACTION", wanted, join(names, ", "))->required();
-  app->add_option("DATABASE", options.database, "the database")->required();
-  app->add_option("--file", options.file, "file to write or read instead of the standard streams");
-  app->add_option("--task", options.task, "best: only the task of this name");
-  app->add_option("-n,--most", options.most, "best: how many records of each task on each machine");
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("ACTION", wanted, join(names, ", ")).required();
+  app.add_option("DATABASE", options.database, "the database").required();
+  app.add_option("--file", options.file, "file to write or read instead of the standard streams");
+  app.add_option("--task", options.task, "best: only the task of this name");
+  app.add_option("-n,--most", options.most, "best: how many records of each task on each machine");
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   for (const Action& action : actions) {
     if (wanted == action.name) return action.run(options);
   }

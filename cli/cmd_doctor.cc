@@ -267,12 +267,12 @@ std::vector<Finding> examine() {
 
 int run_doctor(int count, char** words) {
   bool json = false;
-  auto app = make_app("doctor",
-                      "What this machine has, what is missing, and how to get it. Exit code 0 if "
+  App app("doctor",
+               "What this machine has, what is missing, and how to get it. Exit code 0 if "
                       "tuning for the CPU works, else 3.",
                       "");
-  app->add_flag("--json", json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_flag("--json", json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   bool works = true;
   boost::json::array checks;
   for (const Finding& finding : examine()) {

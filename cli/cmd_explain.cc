@@ -6,7 +6,6 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
-#include <regex>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -56,8 +55,13 @@ boost::json::object to_json(const std::string& task, const SpaceExplanation& exp
 
 // A reason without its numbers and names: "..." for each hole.
 std::string without_holes(const std::string& reason) {
-  static const std::regex hole("\\{[a-z0-9]\\}");
-  return std::regex_replace(reason, hole, "...");
+  std::string out;
+  for (std::size_t at = 0; at < reason.size(); ++at) {
+    bool is_hole = reason[at] == '{' && at + 2 < reason.size() && reason[at + 2] == '}';
+    out += is_hole ? "..." : reason.substr(at, 1);
+    if (is_hole) at += 2;
+  }
+  return out;
 }
 
 // A rule may look at a block and leave it as it is.
@@ -164,7 +168,7 @@ int explain_database(const Options& options) {
 
 int run_explain(int count, char** words) {
   Options options;
-  auto app = make_app(
+  App app(
       "explain",
       "Of a task list: which rules applied to which blocks, why not to the others, and which steps were "
       "rejected (rule, instruction, reason,\n"
@@ -172,13 +176,13 @@ int run_explain(int count, char** words) {
       "failed, by reason.",
       "examples:\n  tracewright explain examples/gemm.yaml --draws 1000\n  tracewright explain "
       "tuning.db --json");
-  app->add_option("FILE", options.file, "a task list (.yaml) or a database")->required();
-  app->add_option("--rules", options.rules, "a rule set instead of the list's");
-  app->add_option("--task", options.task, "only the task of this name");
-  app->add_option("--draws", options.draws, "random draws for each task")->check(CLI::Range(0, 1000000));
-  app->add_option("--seed", options.seed, "of the draws");
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("FILE", options.file, "a task list (.yaml) or a database").required();
+  app.add_option("--rules", options.rules, "a rule set instead of the list's");
+  app.add_option("--task", options.task, "only the task of this name");
+  app.add_option("--draws", options.draws, "random draws for each task").range(0, 1000000);
+  app.add_option("--seed", options.seed, "of the draws");
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   bool is_list = options.file.ends_with(".yaml") || options.file.ends_with(".yml");
   return is_list ? explain_list(options) : explain_database(options);
 }

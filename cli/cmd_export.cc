@@ -1,4 +1,6 @@
 // tracewright export: the best kernels of a task list, the first finalists of a folder, or what a trace file makes, as one C library.
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
@@ -21,7 +23,7 @@ namespace {
 
 struct Options {
   std::string file, database, output, name;
-  bool make_static = false, make_shared = false;
+  bool make_static = false, make_shared = false, json = false;
 };
 
 // A C identifier from the list's file name: examples/quickstart.yaml -> quickstart.
@@ -93,6 +95,14 @@ void add_binaries(ExportPlan& plan) {
   }
 }
 
+boost::json::object to_json(const ExportPlan& plan, const ExportResult& result, const std::string& folder) {
+  boost::json::array files, tasks;
+  for (const std::string& file : result.files) files.push_back(boost::json::string(file));
+  for (const ExportedTask& task : plan.tasks)
+    tasks.push_back({{"name", task.name}, {"target", to_string(task.target)}, {"us", task.seconds * 1e6}, {"record", task.record}});
+  return {{"folder", folder}, {"library", plan.library}, {"files", files}, {"tasks", tasks}, {"note", result.note}};
+}
+
 int export_library(const Options& options) {
   ExportPlan plan{library_name(options),
                   {},
@@ -111,8 +121,11 @@ int export_library(const Options& options) {
   ExportResult result = for_device ? write_device_export(plan, options.output) : write_export(plan, options.output);
   if (!result.note.empty()) say(result.note);
   if (!result.error.empty()) return say(result.error), Environment;
-  for (const std::string& file : result.files)
-    std::printf("%s/%s\n", options.output.c_str(), file.c_str());
+  if (options.json) {
+    print_json(to_json(plan, result, options.output));
+  } else {
+    for (const std::string& file : result.files) std::printf("%s/%s\n", options.output.c_str(), file.c_str());
+  }
   return result.note.empty() ? Ok : Environment;
 }
 
@@ -120,8 +133,7 @@ int export_library(const Options& options) {
 
 int run_export(int count, char** words) {
   Options options;
-  auto app =
-      make_app("export",
+  App app("export",
                "Write the best kernels of a task list as one C library: header, objects, archive, "
                "shared library, manifest, traces.\n"
                "The library needs nothing of tracewright and checks the CPU when it is loaded. For devices: "
@@ -130,14 +142,15 @@ int run_export(int count, char** words) {
                "--output kernels\n"
                "  cc -Ikernels program.c kernels/libquickstart.a -lm\n"
                "  tracewright export found --output kernels --name lib    # what `tune --compile-only` has put into found");
-  app->add_option("FILE", options.file, "the task list, YAML; or a folder of finalists, of which each task's first one is taken; or a trace file (.tw)")->required();
-  app->add_option("--database", options.database, "the database, instead of the list's");
-  app->add_option("--output", options.output, "folder to write to")->required();
-  app->add_option("--name", options.name,
+  app.add_option("FILE", options.file, "the task list, YAML; or a folder of finalists, of which each task's first one is taken; or a trace file (.tw)").required();
+  app.add_option("--database", options.database, "the database, instead of the list's");
+  app.add_option("--output", options.output, "folder to write to").required();
+  app.add_option("--name", options.name,
                   "of the library and prefix of its symbols; default: the name of the list");
-  app->add_flag("--static", options.make_static, "only the archive; not for devices");
-  app->add_flag("--shared", options.make_shared, "only the shared library; not for devices");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_flag("--static", options.make_static, "only the archive; not for devices");
+  app.add_flag("--shared", options.make_shared, "only the shared library; not for devices");
+  app.add_flag("--json", options.json, "print one JSON object");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   return export_library(options);
 }
 

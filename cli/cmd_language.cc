@@ -149,16 +149,16 @@ boost::json::object to_json(const std::vector<rules::Table>& tables) {
 int run_language(int count, char** words) {
   std::string word;
   bool json = false;
-  auto app = make_app(
+  App app(
       "language",
       "The words of the rule language: instructions, functions, what rules may ask about the "
       "target, limits. docs/language.md says how\nthey are put together. Of a built-in rule, "
       "postprocessor, set or function: its text, to copy and change.",
       "examples:\n  tracewright language split\n  tracewright language register_tiling > my_tiling.tw\n"
       "  tracewright language --json");
-  app->add_option("WORD", word, "only this instruction, function or mark, or this built-in rule, postprocessor, set or function");
-  app->add_flag("--json", json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("WORD", word, "only this instruction, function or mark, or this built-in rule, postprocessor, set or function");
+  app.add_flag("--json", json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   std::vector<rules::Table> tables = rules::language_tables();
   if (!word.empty()) return print_word(tables, word);
   if (json)

@@ -216,7 +216,7 @@ int reduce_file(const Options& options, const TraceFile& file) {
 
 int run_reduce(int count, char** words) {
   Options options;
-  auto app = make_app(
+  App app(
       "reduce",
       "Shrink a trace that fails, with its decisions and extents, to a few lines that fail in the "
       "same way: it cannot be replayed, lowered or compiled,\n"
@@ -225,13 +225,13 @@ int run_reduce(int count, char** words) {
       "Exit code 1: the trace does not fail, or cannot be judged (its program is too large for the interpreter).",
       "examples:\n  tracewright reduce bug.tw > small.tw\n  tracewright reduce bug.tw --check "
       "'tracewright replay {} --check'");
-  app->add_option("TRACE", options.file, "the trace file (.tw)")->required();
-  app->add_option("--check", options.check, "shell command; `{}` stands for the file to try");
-  app->add_option("--output", options.output, "file for the result, instead of standard output");
-  app->add_option("--seconds", options.seconds, "limit of one run, in processor time; a trace that exceeds it is tried once more with ten times as much (120 at least)")->check(CLI::Range(1, 3600));
-  app->add_option("--runs", options.runs, "limit of all runs")->check(CLI::Range(1, 1000000));
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("TRACE", options.file, "the trace file (.tw)").required();
+  app.add_option("--check", options.check, "shell command; `{}` stands for the file to try");
+  app.add_option("--output", options.output, "file for the result, instead of standard output");
+  app.add_option("--seconds", options.seconds, "limit of one run, in processor time; a trace that exceeds it is tried once more with ten times as much (120 at least)").range(1, 3600);
+  app.add_option("--runs", options.runs, "limit of all runs").range(1, 1000000);
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   std::optional<std::string> text = read_file(options.file);
   if (!text) return Usage;
   std::optional<TraceFile> file = read_trace_file(options.file, *text);

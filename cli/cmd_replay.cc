@@ -368,26 +368,26 @@ int run_replay(int count, char** words) {
   std::vector<std::string> kinds;
   for (const Printer& printer : printers)
     kinds.push_back(cat(printer.name, " (", printer.help, ")"));
-  auto app = make_app("replay",
-                      "Rebuild a kernel from a trace file, from one record, or the best kernels of "
+  App app("replay",
+               "Rebuild a kernel from a trace file, from one record, or the best kernels of "
                       "a task list. Without --emit and --hash it is\n"
                       "compared with the reference result and timed, in the worker.",
                       "examples:\n  tracewright replay gemm.tw --check\n  tracewright replay "
                       "--record 17 --database tuning.db --emit asm\n"
                       "  tracewright replay examples/gemm.yaml --database tuning.db --hash");
-  app->add_option("FILE", options.file,
+  app.add_option("FILE", options.file,
                   "a trace file (.tw), or a task list: its best kernels in the database");
-  app->add_option("--record", options.record, "the record with this id");
-  app->add_option("--database", options.database, "the database of --record or of the task list");
-  app->add_option("--task", options.task, "of a task list: only this task");
-  app->add_flag("--check", options.check, "compare with the reference result, and time it; for cuda without a GPU: in the emulator, without a time");
-  app->add_flag("--run", options.run, "the same with many more samples");
-  app->add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
-  app->add_option("--emit", options.emit, "print " + join(kinds, ", "));
-  app->add_option("--output", options.output, "file for --emit, instead of standard output");
-  app->add_flag("--hash", options.hash, "print the hash of what --emit names instead of it; without --emit those of the program (ir) and of the object code");
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("--record", options.record, "the record with this id");
+  app.add_option("--database", options.database, "the database of --record or of the task list");
+  app.add_option("--task", options.task, "of a task list: only this task");
+  app.add_flag("--check", options.check, "compare with the reference result, and time it; for cuda without a GPU: in the emulator, without a time");
+  app.add_flag("--run", options.run, "the same with many more samples");
+  app.add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
+  app.add_option("--emit", options.emit, "print " + join(kinds, ", "));
+  app.add_option("--output", options.output, "file for --emit, instead of standard output");
+  app.add_flag("--hash", options.hash, "print the hash of what --emit names instead of it; without --emit those of the program (ir) and of the object code");
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   std::optional<std::vector<Recipe>> recipes = find_recipes(options);
   if (recipes && !options.target.empty() && !change_target(*recipes, options.target)) return Usage;
   return recipes ? replay_all(*recipes, options) : Usage;

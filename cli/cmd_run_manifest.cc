@@ -209,20 +209,19 @@ int run_folder(const Options& options) {
 
 int run_run_manifest(int count, char** words) {
   Options options;
-  auto app = make_app(
+  App app(
       "run-manifest",
       "Run the finalists that `tune --compile-only` wrote on this machine's GPU: load the machine code, compare with "
       "the reference "
       "result,\ntime by events, store a record of each. Needs the driver of an NVIDIA GPU, not the CUDA toolkit.",
       "examples:\n  tracewright run-manifest quickstart_finalists --database gpu.db");
-  app->add_option("DIR", options.folder, "the folder with manifest.json")->required();
-  app->add_option("--database", options.database, "where the records go; default: records.db in the folder");
-  app->add_option("--device", options.device, "which GPU; `tracewright doctor` lists them")->check(CLI::Range(0, 255));
-  app->add_option("--timeout", options.timeout,
-                  "seconds that a call of a kernel may take; the first one ten times as long")
-      ->check(CLI::PositiveNumber);
-  app->add_flag("--json", options.json, "print one JSON object");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("DIR", options.folder, "the folder with manifest.json").required();
+  app.add_option("--database", options.database, "where the records go; default: records.db in the folder");
+  app.add_option("--device", options.device, "which GPU; `tracewright doctor` lists them").range(0, 255);
+  app.add_option("--timeout", options.timeout,
+                  "seconds that a call of a kernel may take; the first one ten times as long").positive();
+  app.add_flag("--json", options.json, "print one JSON object");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   return run_folder(options);
 }
 

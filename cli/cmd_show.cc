@@ -144,21 +144,21 @@ int write_best(Database& database, const Options& options) {
 
 int run_show(int count, char** words) {
   Options options;
-  auto app = make_app(
+  App app(
       "show",
       "What a database holds: its tasks with their best kernels, their history, one record.",
       "examples:\n  tracewright show tuning.db\n  tracewright show tuning.db --record 17\n"
       "  tracewright show tuning.db --best gemm --output gemm.tw");
-  app->add_option("DATABASE", options.database, "the database that tune wrote")->required();
-  app->add_option("--task", options.task, "only the task of this name");
-  app->add_option("--record", options.record,
+  app.add_option("DATABASE", options.database, "the database that tune wrote").required();
+  app.add_option("--task", options.task, "only the task of this name");
+  app.add_option("--record", options.record,
                   "one record as a trace file (with --json: all of it)");
-  app->add_option("--best", options.best, "write the trace file of the best kernel of this task");
-  app->add_option("--output", options.output, "file to write to, instead of standard output");
-  app->add_flag("--history", options.history, "the trials that were faster than all before");
-  app->add_flag("--failures", options.failures, "the trials that failed, and why");
-  app->add_flag("--json", options.json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("--best", options.best, "write the trace file of the best kernel of this task");
+  app.add_option("--output", options.output, "file to write to, instead of standard output");
+  app.add_flag("--history", options.history, "the trials that were faster than all before");
+  app.add_flag("--failures", options.failures, "the trials that failed, and why");
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   std::optional<Database> database = open_database(options.database, DatabaseMode::Read);
   if (!database) return Environment;
   int code = options.record                        ? show_record(*database, options)

@@ -33,16 +33,16 @@ void print_order(const LoadedList& list) {
 int run_space(int count, char** words) {
   std::string file, rules, only;
   bool json = false;
-  auto app = make_app("space",
-                      "The sketches (traces with open decisions) that the rules give for each "
+  App app("space",
+               "The sketches (traces with open decisions) that the rules give for each "
                       "task, and how many points they have.",
                       "examples:\n  tracewright space examples/gemm.yaml\n  tracewright space "
                       "examples/gemm.yaml --rules none --json");
-  app->add_option("FILE", file, "the task list, YAML")->required();
-  app->add_option("--rules", rules, "a rule set instead of the list's");
-  app->add_option("--task", only, "only the task of this name");
-  app->add_flag("--json", json, "print JSON");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_option("FILE", file, "the task list, YAML").required();
+  app.add_option("--rules", rules, "a rule set instead of the list's");
+  app.add_option("--task", only, "only the task of this name");
+  app.add_flag("--json", json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   std::optional<LoadedList> loaded = open_list(file, rules);
   if (!loaded) return Usage;
   if (!json) print_order(*loaded);

@@ -247,9 +247,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     if (!rates) return Environment;
     tuning.rates = *rates;
   }
-  std::vector<std::string> names;
-  for (const TuneTask& task : list.tasks) names.push_back(task.name);
-  Progress progress(names, tuning.seconds, tuning.total_trials);
+  Progress progress(tuning.seconds, tuning.total_trials);
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
                            progress, stop_wanted);
   progress.finish();
@@ -328,8 +326,7 @@ int tune_list(const Options& options) {
 
 int run_tune(int count, char** words) {
   Options options;
-  auto app =
-      make_app("tune",
+  App app("tune",
                "Search fast kernels for the tasks of a list and store every trial. A second run "
                "goes on where the first one stopped and\n"
                "measures nothing twice. Workload and module files are found beside the list; the "
@@ -337,36 +334,31 @@ int run_tune(int count, char** words) {
                "examples:\n  tracewright tune examples/quickstart.yaml --database quickstart.db\n"
                "  tracewright tune examples/gemm.yaml --dry-run\n  tracewright tune "
                "examples/gemm.yaml --more 200");
-  app->add_option("FILE", options.file, "the task list, YAML")->required();
-  app->add_option("--database", options.database, "the database, instead of the list's");
-  app->add_option("--trials", options.trials,
-                  "trials for each task, those of earlier runs included")
-      ->check(CLI::Range(1, 1000000000));
-  app->add_option("--total-trials", options.total_trials,
-                  "trials of all tasks together, those of earlier runs included; tasks that gain more get more of them")
-      ->check(CLI::Range(1, 1000000000));
-  app->add_option("--min-gain", options.min_gain,
-                  "a task ends when another batch is expected to lower its time by a smaller part; 0 = never early")
-      ->check(CLI::Range(0.0, 0.999));
-  app->add_option("--more", options.more, "so many trials for each task beyond what is stored")
-      ->check(CLI::Range(1, 1000000000));
-  app->add_option("--seconds", options.seconds, "limit of this run")->check(CLI::PositiveNumber);
-  app->add_option("--threads", options.threads,
-                  "threads of the search; 0 = what this process may use")
-      ->check(CLI::Range(0, 1024));
-  app->add_option("--seed", options.seed, "of the search");
-  app->add_option("--model", options.model, "cost model: " + model_names());
-  app->add_option("--rules", options.rules, "a rule set instead of the list's");
-  app->add_flag("--replay-measurements", options.replay_measurements,
+  app.add_option("FILE", options.file, "the task list, YAML").required();
+  app.add_option("--database", options.database, "the database, instead of the list's");
+  app.add_option("--trials", options.trials,
+                  "trials for each task, those of earlier runs included").range(1, 1000000000);
+  app.add_option("--total-trials", options.total_trials,
+                  "trials of all tasks together, those of earlier runs included; tasks that gain more get more of them").range(1, 1000000000);
+  app.add_option("--min-gain", options.min_gain,
+                  "a task ends when another batch is expected to lower its time by a smaller part; 0 = never early").range(0.0, 0.999);
+  app.add_option("--more", options.more, "so many trials for each task beyond what is stored").range(1, 1000000000);
+  app.add_option("--seconds", options.seconds, "limit of this run").positive();
+  app.add_option("--threads", options.threads,
+                  "threads of the search; 0 = what this process may use").range(0, 1024);
+  app.add_option("--seed", options.seed, "of the search");
+  app.add_option("--model", options.model, "cost model: " + model_names());
+  app.add_option("--rules", options.rules, "a rule set instead of the list's");
+  app.add_flag("--replay-measurements", options.replay_measurements,
                 "take results from the database instead of measuring");
-  app->add_flag("--compile-only", options.compile_only,
+  app.add_flag("--compile-only", options.compile_only,
                 "for `cuda`: search with an analytic model, compile the best, write them for `run-manifest`; needs no device");
-  app->add_option("--finalists", options.finalists, "of --compile-only: how many of each task")->check(CLI::Range(1, 10000));
-  app->add_option("--output", options.output, "of --compile-only: the folder; default: the name of the list, _finalists");
-  app->add_flag("--dry-run", options.dry_run,
+  app.add_option("--finalists", options.finalists, "of --compile-only: how many of each task").range(1, 10000);
+  app.add_option("--output", options.output, "of --compile-only: the folder; default: the name of the list, _finalists");
+  app.add_flag("--dry-run", options.dry_run,
                 "check everything, list the sketches, estimate; start nothing");
-  app->add_flag("--json", options.json, "print one JSON object");
-  if (std::optional<int> code = parse_arguments(*app, count, words)) return *code;
+  app.add_flag("--json", options.json, "print one JSON object");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
   return tune_list(options);
 }
 

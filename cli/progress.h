@@ -8,10 +8,22 @@
 
 namespace tw::cli {
 
+// How far a run is.
+struct Pace {
+  double passed = 0;   // seconds of this run
+  double seconds = 0;  // its limit; 0 = none
+  i64 measured = 0;    // trials of this run
+  i64 total_trials = 0;  // limit of all tasks together; 0 = none
+};
+
+// One line of at most `width` characters: time, trials, trials per second, time left, tasks that are done, open and failed; then, as far as there
+// is room, tasks[current] with its best time, and trials that failed. A long name of the task is shortened.
+std::string progress_line(const std::vector<TaskProgress>& tasks, std::size_t current, const Pace& pace, std::size_t width);
+
 class Progress final : public TuneObserver {
  public:
-  // names: of the tasks; seconds, total_trials: limits of the run, 0 = none.
-  Progress(std::vector<std::string> names, double seconds, i64 total_trials);
+  // Limits of the run; 0 = none.
+  Progress(double seconds, i64 total_trials);
   void on_trial(const std::vector<TaskProgress>& tasks, std::size_t task,
                 const Record& last) override;
   void on_message(const std::string& text) override;
@@ -19,15 +31,11 @@ class Progress final : public TuneObserver {
   void finish();
 
  private:
-  std::string line_of(const std::vector<TaskProgress>& tasks) const;
   void clear_line();
 
-  std::vector<std::string> names_;
-  double seconds_;
-  i64 total_trials_;
+  Pace pace_;
   bool terminal_;
   bool line_open_ = false;
-  i64 measured_ = 0;  // in this run
   std::chrono::steady_clock::time_point begin_, shown_{};
   std::mutex mutex_;
 };

@@ -1,10 +1,10 @@
 # Sourced by ./quickstart and ./run-tests, from the top folder: set-up that both share.
 
-# prepare NAME WHAT ARGUMENT...: reads the arguments of the calling script, installs what is missing, builds build/release.
+# prepare NAME TARGET WHAT ARGUMENT...: reads the arguments of the calling script, installs what is missing, builds TARGET in build/release.
 # Exits 0 after the build if --build-only was given.
 prepare() {
-  local name=$1 what=$2 build_only=no argument
-  shift 2
+  local name=$1 target=$2 what=$3 build_only=no argument
+  shift 3
   for argument in "$@"; do
     case $argument in
       --build-only) build_only=yes ;;
@@ -15,7 +15,7 @@ prepare() {
   cmake/install_packages.sh
   printf '== building into build/release with %s jobs\n' "$(build_jobs)"
   cmake --preset release -Wno-dev
-  cmake --build --preset release -j "$(build_jobs)"
+  cmake --build --preset release --target "$target" -j "$(build_jobs)"
   if [[ $build_only == yes ]]; then
     printf '== built: build/release/tracewright\n'
     exit 0

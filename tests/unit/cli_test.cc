@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "backends/target.h"
@@ -260,6 +261,27 @@ TEST_F(Cli, TuneResumeShowReplay) {
   boost::json::object checked = run_json({"replay", "gemm.tw", "--check"});
   EXPECT_GT(checked.at("kernels").at(0).at("us").as_double(), 0);
   EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);
+}
+
+TEST_F(Cli, AnExportListsItsFilesAndWhereItsKernelsAreFrom) {
+  write("small.yaml", test::kGemmAndRows);
+  boost::json::object tuned = run_json({"tune", "small.yaml"});
+  boost::json::object exported = run_json({"export", "small.yaml", "--output", "lib"});
+  EXPECT_EQ(exported.at("folder").as_string(), "lib");
+  EXPECT_EQ(exported.at("library").as_string(), "small");
+  EXPECT_EQ(exported.at("note").as_string(), "");
+  std::set<std::string> files;
+  for (const boost::json::value& file : exported.at("files").as_array()) files.insert(file.as_string().c_str());
+  for (const char* file : {"small.h", "libsmall.a", "libsmall.so", "manifest.json", "traces/gemm.tw"}) EXPECT_TRUE(files.contains(file)) << exported;
+  for (const std::string& file : files) EXPECT_TRUE(exists("lib/" + file)) << file;
+  ASSERT_EQ(exported.at("tasks").as_array().size(), tuned.at("tasks").as_array().size());
+  for (std::size_t i = 0; i < tuned.at("tasks").as_array().size(); ++i) {
+    const boost::json::value &task = exported.at("tasks").at(i), &best = tuned.at("tasks").at(i);
+    EXPECT_EQ(task.at("name"), best.at("name"));
+    EXPECT_EQ(task.at("record"), best.at("record"));
+    EXPECT_NEAR(task.at("us").as_double(), best.at("best_us").as_double(), 1e-3);
+    EXPECT_EQ(task.at("target").as_string().subview(0, 4), "cpu ");
+  }
 }
 
 // Records as if another machine, a thousand times as fast, had made them.
