@@ -25,6 +25,16 @@ bool copies_ahead(const Program& program) {
   return found;
 }
 
+// Does ldmatrix, which moves words, bring what a marked nest multiplies? Doubles each lane loads for itself.
+bool multiplies_words(const Program& program) {
+  bool found = false;
+  for_each<For>(program.body, [&](const For* loop) {
+    if (!find_annotation(loop->annotations, kWarpMmaMark)) return;
+    for_each<Load>(loop->body, [&](const Load* load) { found |= bytes_of(load->type.dtype) <= 4; });
+  });
+  return found;
+}
+
 }  // namespace
 
 std::string missing_opcode(const Program& program, const std::string& arch, const Compiled& compiled) {
@@ -32,8 +42,9 @@ std::string missing_opcode(const Program& program, const std::string& arch, cons
     return std::any_of(compiled.code.begin(), compiled.code.end(), [&](const CubinKernel& kernel) { return kernel.count(opcode) > 0; });
   };
   if (has_mark(program.body, kWarpMmaMark)) {
-    if (!is_there("HMMA") && !is_there("IMMA")) return "HMMA";
-    if (!is_there("LDSM")) return "LDSM";
+    constexpr std::string_view kMultiply[] = {"HMMA", "IMMA", "DMMA"};
+    if (std::none_of(std::begin(kMultiply), std::end(kMultiply), is_there)) return "HMMA";
+    if (multiplies_words(program) && !is_there("LDSM")) return "LDSM";
   }
   bool has_async_copies = std::atoi(arch.c_str() + std::strlen("sm_")) >= 80;
   return has_async_copies && copies_ahead(program) && !is_there("LDGSTS") ? "LDGSTS" : "";

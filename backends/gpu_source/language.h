@@ -28,6 +28,7 @@ struct Language {
   const char* wide_int;  // for indices beyond 2^31, and I64 data
   bool has_vectors;      // arithmetic on vectors, vloadN, convert_T, select
   const char* prelude;   // text in front of everything
+  const char* gpu = "";  // the architecture that a text is for, "sm_80"; "" = any
 };
 const Language& opencl_c();
 const Language& cuda_c();

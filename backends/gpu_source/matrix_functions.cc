@@ -2,6 +2,9 @@
 
 #include <vector>
 
+#include "backends/gpu_source/language.h"
+#include "dsl/analysis/bounds.h"
+#include "dsl/base/check.h"
 #include "dsl/base/text.h"
 
 namespace tw::gpu {
@@ -27,58 +30,131 @@ std::string constraints(const char* kind, char letter, int count) {
   return join(out, ", ");
 }
 
-const char* ptx_type(DType type) {
-  switch (type) {
-    case DType::F16: return "f16";
-    case DType::BF16: return "bf16";
-    case DType::F32: return "tf32";
-    case DType::I8: return "s8";
-    default: return "u8";
-  }
+// ---- matrix instructions
+
+// What a register is in CUDA C, and for inline PTX. Elements of up to 4 bytes that are no sums lie in words.
+struct Register {
+  const char *type, *constraint;
+};
+Register register_of(DType type, bool is_sum) {
+  if (type == DType::F64) return {"double", "d"};
+  if (!is_sum) return {"unsigned", "r"};
+  return type == DType::F32 ? Register{"float", "f"} : Register{"int", "r"};
 }
 
-// Operand i of a register.
-std::string value_of(DType type) {
-  switch (type) {
-    case DType::F16: return "tw_float_of(tw_f16{(unsigned short)(bits >> 16 * i)})";
-    case DType::BF16: return "tw_float_of(tw_bf16{(unsigned short)(bits >> 16 * i)})";
-    case DType::F32: return "__uint_as_float(bits)";
-    case DType::I8: return "(int)(signed char)(bits >> 8 * i)";
-    default: return "(int)(unsigned char)(bits >> 8 * i)";
+// An operand of the instruction, whose registers are variables: a letter and a number.
+struct Operand {
+  const Buffer* buffer;
+  const LaneLayout* layout;
+  char letter;
+  int registers;
+  Register kind;
+  bool is_sum;
+};
+
+// Sums first, then the others in their order.
+std::vector<Operand> operands_of(const Intrinsic& intrinsic) {
+  std::vector<Operand> out;
+  Array<Param> params = intrinsic.description.program.params;
+  for (bool is_sum : {true, false}) {
+    const char* letter = is_sum ? "c" : "abdefgh";
+    for (std::size_t p = 0; p < params.size(); ++p) {
+      if ((params[p].role == Role::Output) != is_sum) continue;
+      out.push_back({params[p].buffer, &intrinsic.holds[p], *letter++, static_cast<int>(registers_of_lane(intrinsic, p)),
+                     register_of(params[p].buffer->dtype, is_sum), is_sum});
+    }
   }
+  return out;
 }
 
-// Each lane sees what all of them bring, and takes two rows of A and two columns of B.
-std::string emulated_mma(DType a, DType b, int pieces, const std::string& sum) {
-  return cat("  struct Brought {\n    unsigned a[", 2 * pieces, "], b[", pieces, "];\n  } mine{{", registers("", 'a', 2 * pieces), "}, {",
-             registers("", 'b', pieces), "}}, all[32];\n  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, all, false, __LINE__);\n",
-             "  auto value_of_a = [](unsigned bits, int i) { return ", value_of(a), "; };\n",
-             "  auto value_of_b = [](unsigned bits, int i) { return ", value_of(b), "; };\n",
-             "  ", sum, "* c[] = {&c0, &c1, &c2, &c3};\n  int row = tw_emu_lane() / 4 * 4, column = tw_emu_lane() % 4 * 8;\n",
-             "  for (int piece = 0; piece < ", pieces, R"(; ++piece)
-    for (int quarter = 0; quarter < 4; ++quarter)
-      for (int place = 0; place < 4; ++place) {
-        unsigned x = all[row + quarter].a[2 * piece + place / 2], y = all[column + place % 2 * 4 + quarter].b[piece];
-        for (int i = 0; i < )", 4 / bytes_of(a), "; ++i) *c[place] += value_of_a(x, i) * value_of_b(y, i);\n      }\n");
+// The instruction with "{%0, %1}" for "{C}".
+std::string inline_ptx(const std::string& ptx, const std::vector<Operand>& operands) {
+  std::string text = ptx, values, results;
+  int first = 0;
+  for (const Operand& operand : operands) {
+    std::string hole = cat("{", operand.buffer->name, "}"), with = cat("{", holes(first, operand.registers), "}");
+    for (std::size_t at = 0; (at = text.find(hole, at)) != std::string::npos; at += with.size()) text.replace(at, hole.size(), with);
+    std::string kind = cat(operand.is_sum ? "+" : "", operand.kind.constraint);
+    std::string& list = operand.is_sum ? results : values;
+    list += cat(list.empty() ? "" : ", ", constraints(kind.c_str(), operand.letter, operand.registers));
+    first += operand.registers;
+  }
+  return cat("  asm volatile(\"", text, "\"\n               : ", results, " : ", values, ");\n");
+}
+
+std::string variable(const Expr* loop) { return cat("at_", static_cast<const Var*>(loop)->name); }
+
+// An element's place in an array of all of the operand.
+std::string place_text(const Buffer* buffer, const std::vector<std::string>& indices) {
+  std::vector<std::string> terms;
+  std::vector<i64> strides = strides_of(buffer);
+  for (std::size_t d = 0; d < indices.size(); ++d) terms.push_back(strides[d] == 1 ? indices[d] : cat("(", indices[d], ") * ", strides[d]));
+  return join(terms, " + ");
+}
+
+// The value that a description stores, of arrays named as its operands. The sum so far is `sum`.
+std::string value_text(const Expr* e, const Buffer* sums) {
+  if (const Load* load = as<Load>(e)) {
+    std::vector<std::string> indices;
+    for (const Expr* index : load->indices) indices.push_back(variable(index));
+    return load->buffer == sums ? "*sum" : cat(load->buffer->name, "[", place_text(load->buffer, indices), "]");
+  }
+  if (const Cast* cast = as<Cast>(e)) {
+    std::string from = value_text(cast->value, sums);
+    return is_half(cast->value->type.dtype) ? cat("tw_float_of(", from, ")") : cat("(", type_name(cuda_c(), cast->type.dtype), ")", from);
+  }
+  const Binary* binary = as<Binary>(e);
+  TW_CHECK(binary, "a description that adds no products");
+  return cat("(", value_text(binary->a, sums), binary->op == BinaryOp::Add ? " + " : " * ", value_text(binary->b, sums), ")");
+}
+
+// All of an operand, from what each lane brought.
+std::string gathered(const Operand& operand) {
+  const Buffer* buffer = operand.buffer;
+  std::vector<std::string> indices;
+  for (std::size_t d = 0; d < buffer->shape.size(); ++d) indices.push_back(operand.layout->text(d, "lane", "i"));
+  const char* type = type_name(cuda_c(), buffer->dtype);
+  return cat("  ", type, " ", buffer->name, "[", elements_of(buffer), "];\n  for (int lane = 0; lane < 32; ++lane)\n    for (int i = 0; i < ",
+             operand.layout->held(), "; ++i) __builtin_memcpy(", buffer->name, " + (", place_text(buffer, indices), "), (const char*)all[lane].",
+             operand.letter, " + i * sizeof(", type, "), sizeof(", type, "));\n");
+}
+
+std::string emulated_mma(const Intrinsic& intrinsic, const std::vector<Operand>& operands) {
+  std::string fields, mine, arrays;
+  for (const Operand& operand : operands) {
+    if (operand.is_sum) continue;
+    fields += cat("    ", operand.kind.type, " ", operand.letter, "[", operand.registers, "];\n");
+    mine += cat(mine.empty() ? "" : ", ", "{", registers("", operand.letter, operand.registers), "}");
+    arrays += gathered(operand);
+  }
+  const Operand& sums = operands[0];
+  std::string out = cat("  struct Brought {\n", fields, "  } mine{", mine,
+                        "}, all[32];\n  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, all, false, __LINE__);\n", arrays, "  ", sums.kind.type,
+                        "* sums[] = {", registers("&", sums.letter, sums.registers), "};\n  const int lane = tw_emu_lane();\n",
+                        "  for (int i = 0; i < ", sums.registers, "; ++i) {\n    ", sums.kind.type, "* sum = sums[i];\n");
+  const Stmt* body = intrinsic.description.program.body;
+  const For* along_sum = nullptr;
+  std::size_t dimension = 0;
+  for (; as<For>(body); body = as<For>(body)->body) {
+    along_sum = as<For>(body);
+    if (dimension == sums.buffer->shape.size()) continue;
+    out += cat("    const int ", variable(along_sum->var), " = ", sums.layout->text(dimension++, "lane", "i"), ";\n");
+  }
+  std::string k = variable(along_sum->var);
+  return cat(out, "    for (int ", k, " = 0; ", k, " < ", along_sum->extent, "; ++", k, ") *sum = ",
+             value_text(as<Store>(body)->values[0], sums.buffer), ";\n  }\n");
 }
 
 }  // namespace
 
-DeviceFunction mma_function(DType a, DType b, int pieces) {
-  bool is_float_sum = is_float(a);
-  const char* sum_type = is_float_sum ? "f32" : "s32";
-  std::string sum = is_float_sum ? "float" : "int", shape = cat("m16n8k", pieces * 16 / bytes_of(a));
-  std::string types = cat(ptx_type(a), ".", ptx_type(b)), name = cat("tw_mma_", shape, "_", ptx_type(a));
-  if (a != b) name += cat("_", ptx_type(b));
-  int na = 2 * pieces, nb = pieces;
-  std::string signature = cat(name, "(", registers((sum + "& ").c_str(), 'c', 4), ", ", registers("unsigned ", 'a', na), ", ",
-                              registers("unsigned ", 'b', nb), ") {\n");
-  std::string ptx = cat("  asm volatile(\"mma.sync.aligned.", shape, ".row.col.", sum_type, ".", types, ".", sum_type, " {%0, %1, %2, %3}, {",
-                        holes(4, na), "}, {", holes(4 + na, nb), "}, {%0, %1, %2, %3};\"\n               : ",
-                        constraints(is_float_sum ? "+f" : "+r", 'c', 4), " : ", constraints("r", 'a', na), ", ", constraints("r", 'b', nb),
-                        ");\n");
-  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, ptx, "}\n#else\nTW_EMU_QUIET void ", signature,
-                    emulated_mma(a, b, pieces, sum), "}\n#endif\n")};
+DeviceFunction mma_function(const Intrinsic& intrinsic) {
+  std::vector<Operand> operands = operands_of(intrinsic);
+  std::vector<std::string> parameters;
+  for (const Operand& operand : operands)
+    parameters.push_back(registers(cat(operand.kind.type, operand.is_sum ? "& " : " ").c_str(), operand.letter, operand.registers));
+  std::string name = cat("tw_", intrinsic.name), signature = cat(name, "(", join(parameters, ", "), ") {\n");
+  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, inline_ptx(intrinsic.ptx, operands), "}\n#else\nTW_EMU_QUIET void ", signature,
+                    emulated_mma(intrinsic, operands), "}\n#endif\n")};
 }
 
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {

@@ -3,16 +3,16 @@
 #pragma once
 #include <string>
 
-#include "dsl/ir/types.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw::gpu {
 
 struct DeviceFunction {
   std::string name, definition;
 };
-// (c0, c1, c2, c3, registers of A, registers of B): sums of 16 x 8 products of operands of these types, whose rows have
-// 16 or 32 bytes (`pieces` = 1, 2).
-DeviceFunction mma_function(DType a, DType b, int pieces);
+// (a lane's sums, registers of each operand): the intrinsic of a warp as inline PTX, and for the emulator from its description and
+// layouts: lanes bring what they hold, and each one adds up its own sums.
+DeviceFunction mma_function(const Intrinsic& intrinsic);
 // (registers, place): 1, 2 or 4 pieces of 8 rows by 16 bytes in shared memory, each as mma wants it, or with rows and
 // columns exchanged, which halves can be. Lane t says where row t % 8 of piece t // 8 begins.
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed);

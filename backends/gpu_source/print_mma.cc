@@ -20,21 +20,61 @@ const Expr* lane_digit(Arena& arena, const Var* t, i64 lower, i64 count) {
   return build.floor_mod(from, build.integer(count));
 }
 
-i64 in_piece(const MmaOperand& operand) { return kMatrixBytes / bytes_of(operand.load->type.dtype); }
+DType type_of(const MmaOperand& operand) { return operand.buffer->dtype; }
+i64 registers_of(const MmaOperand& operand) { return registers_of_lane(*operand.intrinsic, operand.parameter); }
 
-// Where the row begins that lane t names, of `blocks` times 8 rows and `pieces` along k: in the order in which the
-// instruction wants them, rows first. Nothing if the 16 bytes of a row are none in memory.
+// How far an operand moves in memory by these indices.
+i64 distance_of(const MmaOperand& operand, const LaneLayout::Index& indices) {
+  i64 out = 0;
+  for (std::size_t d = 0; d < indices.size(); ++d) out += operand.steps[d] * indices[d];
+  return out;
+}
+
+// ldmatrix gives 4 bytes to each lane of pieces that have 8 rows of 16 bytes, a register for each piece. Which dimensions of an
+// operand are rows and run along them, if its layout is that.
+struct Pieces {
+  std::size_t row, along;
+  std::size_t bits;  // of the number of a lane's element, for those in a register
+};
+std::optional<Pieces> pieces_of(const MmaOperand& operand) {
+  const LaneLayout& layout = operand.layout();
+  i64 in_register = elements_of_register(*operand.intrinsic, operand.parameter);
+  auto moved = [](const LaneLayout::Index& by) {
+    return static_cast<std::size_t>(std::find_if(by.begin(), by.end(), [](i64 x) { return x != 0; }) - by.begin());
+  };
+  auto moves_by = [](const LaneLayout::Index& by, std::size_t dimension, i64 distance) {
+    for (std::size_t d = 0; d < by.size(); ++d) {
+      if (by[d] != (d == dimension ? distance : 0)) return false;
+    }
+    return true;
+  };
+  if (bytes_of(type_of(operand)) > 4 || layout.lane_bits.size() != 5) return std::nullopt;
+  Pieces out{moved(layout.lane_bits[2]), moved(layout.lane_bits[0]), 0};
+  bool fits = out.row != out.along;
+  for (; i64{1} << out.bits < in_register; ++out.bits) fits = fits && moves_by(layout.own_bits[out.bits], out.along, i64{1} << out.bits);
+  for (std::size_t b = 0; b < 2; ++b) fits = fits && moves_by(layout.lane_bits[b], out.along, in_register << b);
+  for (std::size_t b = 2; b < 5; ++b) fits = fits && moves_by(layout.lane_bits[b], out.row, i64{1} << (b - 2));
+  return fits ? std::optional(out) : std::nullopt;
+}
+
+// Where the row begins that lane t names, of all pieces in the order of their registers. Nothing if the 16 bytes of a row are
+// none in memory, or if there are no such pieces.
 struct Rows {
   Sum index;
   bool is_transposed;
 };
-std::optional<Rows> rows_of(Arena& arena, const MmaOperand& operand, const Var* t, i64 blocks, i64 pieces) {
-  bool is_transposed = operand.k_step != 1;
-  if (is_transposed && (operand.row_step != 1 || bytes_of(operand.load->type.dtype) != 2)) return std::nullopt;
+constexpr i64 kPieceRows = 8, kPieceBytes = 16, kMostPieces = 4;
+std::optional<Rows> rows_of(Arena& arena, const MmaOperand& operand, const Var* t) {
+  std::optional<Pieces> pieces = pieces_of(operand);
+  if (!pieces) return std::nullopt;
+  i64 along = operand.steps[pieces->along], row = operand.steps[pieces->row];
+  bool is_transposed = along != 1;
+  if (is_transposed && (row != 1 || bytes_of(type_of(operand)) != 2)) return std::nullopt;
   Rows out{operand.index, is_transposed};
-  out.index.add_atom(lane_digit(arena, t, 1, kMatrixRows), is_transposed ? operand.k_step : operand.row_step);
-  if (blocks > 1) out.index.add_atom(lane_digit(arena, t, kMatrixRows, blocks), kMatrixRows * operand.row_step);
-  if (pieces > 1) out.index.add_atom(lane_digit(arena, t, kMatrixRows * blocks, pieces), in_piece(operand) * operand.k_step);
+  out.index.add_atom(lane_digit(arena, t, 1, kPieceRows), is_transposed ? along : row);
+  const std::vector<LaneLayout::Index>& own = operand.layout().own_bits;
+  for (std::size_t b = pieces->bits; b < own.size(); ++b)
+    out.index.add_atom(lane_digit(arena, t, kPieceRows << (b - pieces->bits), 2), distance_of(operand, own[b]));
   return out;
 }
 
@@ -42,7 +82,9 @@ std::optional<Rows> rows_of(Arena& arena, const MmaOperand& operand, const Var* 
 
 std::string KernelPrinter::fragment_key(const MmaOperand& operand) {
   Arena arena;
-  return cat(place(operand.load->buffer).name, " ", operand.row_step, " ", operand.k_step, " ", scalar(to_expr(arena, operand.index)));
+  std::string key = cat(operand.intrinsic->name, " ", operand.parameter, " ", place(operand.buffer).name);
+  for (i64 step : operand.steps) key += cat(" ", step);
+  return cat(key, " ", scalar(to_expr(arena, operand.index)));
 }
 
 const KernelPrinter::Fragment* KernelPrinter::find_fragment(const std::string& key) const {
@@ -56,70 +98,80 @@ std::string KernelPrinter::rounded(const std::string& bits) {
   return cat(round.name, "(", bits, ")");
 }
 
-// 4 bytes of a row as one register.
-std::string KernelPrinter::packed_elements(const MmaOperand& operand, Sum index) {
+// A register of elements that lie at these distances from an index.
+std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum& index, const std::vector<i64>& distances) {
   Arena arena;
-  DType type = operand.load->type.dtype;
-  int count = 4 / bytes_of(type);
-  const Buffer* buffer = operand.load->buffer;
-  if (type == DType::F32) return rounded(cat("__float_as_uint(", element(buffer, to_expr(arena, index), 0), ")"));
-  bool is_aligned = false;
-  std::string at = pointer(buffer, to_expr(arena, index), count, is_aligned);
-  if (operand.k_step == 1 && is_aligned) return cat("*(const unsigned*)(", at, ")");
+  const Buffer* buffer = operand.buffer;
+  DType type = buffer->dtype;
+  auto at = [&](i64 distance) {
+    Sum one = index;
+    one.add_constant(distance);
+    return to_expr(arena, one);
+  };
+  if (bytes_of(type) >= 4) {
+    std::string value = element(buffer, at(distances[0]), 0);
+    if (type == DType::F64) return value;
+    std::string bits = type == DType::F32 ? cat("__float_as_uint(", value, ")") : cat("(unsigned)", value);
+    return operand.intrinsic->rounds.empty() ? bits : rounded(bits);
+  }
+  bool is_aligned = false, is_row = true;
+  for (std::size_t i = 0; i < distances.size(); ++i) is_row = is_row && distances[i] == distances[0] + static_cast<i64>(i);
+  std::string first = pointer(buffer, at(distances[0]), static_cast<int>(distances.size()), is_aligned);
+  if (is_row && is_aligned) return cat("*(const unsigned*)(", first, ")");
   DeviceFunction pack = pack_function(type);
   define(pack.name, pack.definition);
   std::vector<std::string> elements;
-  for (int i = 0; i < count; ++i) {
-    elements.push_back(element(buffer, to_expr(arena, index), 0) + (is_half(type) ? ".bits" : ""));
-    index.add_constant(operand.k_step);
-  }
+  for (i64 distance : distances) elements.push_back(element(buffer, at(distance), 0) + (is_half(type) ? ".bits" : ""));
   return cat(pack.name, "(", join(elements, ", "), ")");
 }
 
-// Each lane its own part of each piece: 4 bytes of row t // 4 % 8.
-std::vector<std::string> KernelPrinter::load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces) {
+// Each lane what it holds by the layout, wherever that lies.
+std::vector<std::string> KernelPrinter::load_by_lanes(const MmaOperand& operand) {
   Arena arena;
+  const LaneLayout& layout = operand.layout();
   Sum own = operand.index;
-  own.add_atom(lane_digit(arena, threads_->var, 4, kMatrixRows), operand.row_step);
-  own.add_atom(lane_digit(arena, threads_->var, 1, 4), in_piece(operand) / 4 * operand.k_step);
+  for (std::size_t d = 0; d < operand.steps.size(); ++d) {
+    for (const LaneLayout::Digit& digit : LaneLayout::digits(layout.lane_bits, d))
+      own.add_atom(lane_digit(arena, threads_->var, i64{1} << digit.first, i64{1} << digit.count), digit.step * operand.steps[d]);
+  }
+  i64 in_register = elements_of_register(*operand.intrinsic, operand.parameter);
   std::vector<std::string> out;
-  for (i64 piece = 0; piece < pieces; ++piece) {
-    for (i64 block = 0; block < blocks; ++block) {
-      Sum index = own;
-      index.add_constant(block * kMatrixRows * operand.row_step + piece * in_piece(operand) * operand.k_step);
-      out.push_back(packed_elements(operand, index));
-    }
+  for (i64 i = 0; i < layout.held(); i += in_register) {
+    std::vector<i64> distances;
+    for (i64 e = i; e < i + in_register; ++e) distances.push_back(distance_of(operand, layout.at(0, e)));
+    out.push_back(packed_elements(operand, own, distances));
   }
   return out;
 }
 
-// The next operand B that one instruction can bring together with this one: at a constant distance, and not yet here.
+// The next last operand that one instruction can bring together with this one: at a constant distance, and not yet here.
 std::optional<MmaOperand> KernelPrinter::fragment_behind(const MmaOperand& operand, i64& distance) {
   for (const Stmt* s : behind_) {
     const For* loop = as<For>(s);
     if (!loop || !find_annotation(loop->annotations, kWarpMmaMark)) return std::nullopt;
-    std::optional<WarpMma> mma = match_warp_mma(loop, threads_, ranges_);
-    if (!mma || mma->b.load->buffer != operand.load->buffer || mma->b.row_step != operand.row_step || mma->b.k_step != operand.k_step)
-      return std::nullopt;
-    Sum apart = mma->b.index;
+    std::optional<WarpMma> mma = match_warp_mma(loop, threads_, ranges_, language_.gpu);
+    if (!mma || mma->intrinsic != operand.intrinsic) return std::nullopt;
+    const MmaOperand& next = mma->inputs.back();
+    if (next.buffer != operand.buffer || next.steps != operand.steps) return std::nullopt;
+    Sum apart = next.index;
     apart.add(operand.index, -1);
     if (!apart.exact || !apart.terms.empty()) return std::nullopt;
     distance = apart.constant;
-    if (distance != 0 && !find_fragment(fragment_key(mma->b))) return mma->b;
+    if (distance != 0 && !find_fragment(fragment_key(next))) return next;
   }
   return std::nullopt;
 }
 
 // By ldmatrix; false where it cannot be done. `partner` comes with it.
-bool KernelPrinter::load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance) {
+bool KernelPrinter::load_by_warp(const MmaOperand& operand, const MmaOperand* partner, i64 distance) {
   Arena arena;
-  if (operand.load->buffer->scope != Scope::Shared) return false;
-  std::optional<Rows> rows = rows_of(arena, operand, threads_->var, blocks, pieces);
+  i64 registers = registers_of(operand), all = partner ? 2 * registers : registers;
+  if (operand.buffer->scope != Scope::Shared || all > kMostPieces) return false;
+  std::optional<Rows> rows = rows_of(arena, operand, threads_->var);
   if (!rows) return false;
-  i64 registers = blocks * pieces, all = partner ? 2 * registers : registers;
-  if (partner) rows->index.add_atom(lane_digit(arena, threads_->var, kMatrixRows * registers, 2), distance);
+  if (partner) rows->index.add_atom(lane_digit(arena, threads_->var, kPieceRows * registers, 2), distance);
   bool is_aligned = false;
-  std::string at = pointer(operand.load->buffer, to_expr(arena, rows->index), static_cast<int>(in_piece(operand)), is_aligned);
+  std::string at = pointer(operand.buffer, to_expr(arena, rows->index), static_cast<int>(kPieceBytes / bytes_of(type_of(operand))), is_aligned);
   if (!is_aligned) return false;
   DeviceFunction load = ldmatrix_function(static_cast<int>(all), rows->is_transposed);
   define(load.name, load.definition);
@@ -127,7 +179,7 @@ bool KernelPrinter::load_by_warp(const MmaOperand& operand, i64 blocks, i64 piec
   for (i64 i = 0; i < all; ++i) names.push_back(fresh(cat("f", temporaries_++)));
   line(cat("unsigned ", join(names, ", "), ";"));
   line(cat(load.name, "(", join(names, ", "), ", ", at, ");"));
-  if (operand.load->type.dtype == DType::F32) {
+  if (!operand.intrinsic->rounds.empty()) {
     for (const std::string& name : names) line(cat(name, " = ", rounded(name), ";"));
   }
   auto own = names.begin() + registers;
@@ -136,15 +188,24 @@ bool KernelPrinter::load_by_warp(const MmaOperand& operand, i64 blocks, i64 piec
   return true;
 }
 
-std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, i64 blocks, i64 pieces, bool may_have_partner) {
+std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, bool may_have_partner) {
   std::string key = fragment_key(operand);
   if (const Fragment* known = find_fragment(key)) return known->registers;
   i64 distance = 0;
   std::optional<MmaOperand> partner;
   if (may_have_partner) partner = fragment_behind(operand, distance);
-  bool is_loaded = (partner && load_by_warp(operand, blocks, pieces, &*partner, distance)) ||
-                   load_by_warp(operand, blocks, pieces, nullptr, 0);
-  return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand, blocks, pieces);
+  bool is_loaded = (partner && load_by_warp(operand, &*partner, distance)) ||
+                   load_by_warp(operand, nullptr, 0);
+  return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand);
+}
+
+// Of all operands, in their order. The last one moves from each instruction to the next, and may bring the next one's.
+std::vector<std::string> KernelPrinter::fragments(const WarpMma& mma) {
+  std::vector<std::string> out;
+  for (const MmaOperand& input : mma.inputs) {
+    for (const std::string& name : fragment(input, &input == &mma.inputs.back())) out.push_back(name);
+  }
+  return out;
 }
 
 void KernelPrinter::load_operands_ahead(const For* nest) {
@@ -153,33 +214,33 @@ void KernelPrinter::load_operands_ahead(const For* nest) {
   auto distance = static_cast<std::size_t>(mark->value.integer);
   const For* later = as<For>(behind_[distance - 1]);
   if (!later || !find_annotation(later->annotations, kWarpMmaMark)) return;
-  std::optional<WarpMma> mma = match_warp_mma(later, threads_, ranges_);
+  std::optional<WarpMma> mma = match_warp_mma(later, threads_, ranges_, language_.gpu);
   if (!mma) return;
   Array<const Stmt*> around = behind_;
   behind_ = around.subspan(distance);
-  fragment(mma->a, 2, mma->pieces, false), fragment(mma->b, 1, mma->pieces, true);
+  fragments(*mma);
   behind_ = around;
 }
 
 bool KernelPrinter::multiply_by_warp(const For* nest) {
   if (!find_annotation(nest->annotations, kWarpMmaMark) || !language_.has_matrix_instructions || conditions_ > 0 || !threads_) return false;
   if (kernel_.extents.threads_of_group() != threads_->extent) return false;
-  std::optional<WarpMma> mma = match_warp_mma(nest, threads_, ranges_);
+  std::optional<WarpMma> mma = match_warp_mma(nest, threads_, ranges_, language_.gpu);
   if (!mma) return false;
   Arena arena;
   Build build{arena};
   std::vector<std::string> arguments;
-  for (i64 place = 0; place < 4; ++place) {
+  for (u32 sum = 0; sum < 1u << mma->sum_bits.size(); ++sum) {
+    std::map<const Var*, i64> loops;
+    for (std::size_t b = 0; b < mma->sum_bits.size(); ++b) loops[mma->sum_bits[b].loop] += (sum >> b & 1) * mma->sum_bits[b].value;
     Substitution at;
-    at.set(mma->h, build.integer(place / 2)), at.set(mma->e, build.integer(place % 2));
+    for (const auto& [loop, value] : loops) at.set(loop, build.integer(value));
     const StoreTarget& target = mma->update->targets[0];
     arguments.push_back(element(target.buffer, simplify(arena, substitute(arena, target.indices[0], at), ranges_), 0));
   }
-  for (const std::string& a : fragment(mma->a, 2, mma->pieces, false)) arguments.push_back(a);
-  for (const std::string& b : fragment(mma->b, 1, mma->pieces, true)) arguments.push_back(b);
+  for (const std::string& name : fragments(*mma)) arguments.push_back(name);
   load_operands_ahead(nest);
-  DType type_a = mma->a.load->type.dtype, type_b = mma->b.load->type.dtype;
-  DeviceFunction multiply = mma_function(type_a, type_b, mma->pieces);
+  DeviceFunction multiply = mma_function(*mma->intrinsic);
   define(multiply.name, multiply.definition);
   line(cat(multiply.name, "(", join(arguments, ", "), ");"));
   return true;

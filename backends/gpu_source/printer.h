@@ -141,14 +141,15 @@ class KernelPrinter {
   void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
-  std::vector<std::string> fragment(const MmaOperand& operand, i64 blocks, i64 pieces, bool may_have_partner);
+  std::vector<std::string> fragment(const MmaOperand& operand, bool may_have_partner);
+  std::vector<std::string> fragments(const WarpMma& mma);
   // Before a matrix instruction: what the one so many behind it multiplies (mark kOperandsAheadMark).
   void load_operands_ahead(const For* nest);
   std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
-  bool load_by_warp(const MmaOperand& operand, i64 blocks, i64 pieces, const MmaOperand* partner, i64 distance);
-  std::vector<std::string> load_by_lanes(const MmaOperand& operand, i64 blocks, i64 pieces);
+  bool load_by_warp(const MmaOperand& operand, const MmaOperand* partner, i64 distance);
+  std::vector<std::string> load_by_lanes(const MmaOperand& operand);
   std::string rounded(const std::string& bits);
-  std::string packed_elements(const MmaOperand& operand, Sum index);
+  std::string packed_elements(const MmaOperand& operand, const Sum& index, const std::vector<i64>& distances);
   std::string fragment_key(const MmaOperand& operand);
   const Fragment* find_fragment(const std::string& key) const;
   // A reduction over the work-items of a group (print_combine.cc).

@@ -80,8 +80,10 @@ class SourcePrinter {
 
 }  // namespace
 
-Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol, i64 most_shared_bytes) {
+Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol, i64 most_shared_bytes,
+                                   const std::string& gpu) {
   gpu::Language chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
+  chosen.gpu = gpu.c_str();
   Used used;
   add_used(program.run, used);
   add_used(program.prepack, used);

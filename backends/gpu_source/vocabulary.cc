@@ -7,19 +7,16 @@
 namespace tw {
 
 std::vector<WarpProduct> warp_products() {
-  constexpr std::pair<DType, DType> kTypes[] = {{DType::F16, DType::F16}, {DType::BF16, DType::BF16}, {DType::F32, DType::F32},
-                                                {DType::I8, DType::I8},   {DType::U8, DType::U8},     {DType::U8, DType::I8},
-                                                {DType::I8, DType::U8}};
   std::vector<WarpProduct> out;
-  for (const auto& [a, b] : kTypes) {
-    for (int pieces : {1, 2}) out.push_back({gpu::mma_function(a, b, pieces).name, a, b, pieces});
+  for (const Intrinsic* intrinsic : warp_intrinsics()) {
+    if (intrinsic->lanes == kWarpLanes) out.push_back({gpu::mma_function(*intrinsic).name, intrinsic});
   }
   return out;
 }
 
 std::string cuda_vocabulary() {
   std::string out = cat(gpu::half_functions(), gpu::cuda_c().async_copies, gpu::cuda_c().async_fills, gpu::cuda_c().divide);
-  for (const WarpProduct& product : warp_products()) out += gpu::mma_function(product.a, product.b, product.pieces).definition;
+  for (const WarpProduct& product : warp_products()) out += gpu::mma_function(*product.intrinsic).definition;
   for (int pieces : {1, 2, 4}) {
     for (bool is_transposed : {false, true}) out += gpu::ldmatrix_function(pieces, is_transposed).definition;
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/ir/types.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw {
 
@@ -14,8 +14,7 @@ std::string cuda_vocabulary();
 // A matrix instruction: see mma_function in matrix_functions.h.
 struct WarpProduct {
   std::string name;
-  DType a, b;
-  int pieces;
+  const Intrinsic* intrinsic;
 };
 std::vector<WarpProduct> warp_products();
 

@@ -206,41 +206,55 @@ void add_halves(std::vector<Case>& out) {
 
 // A register of an operand with what `value` names for each of its numbers.
 template <class Value>
-std::string operand(DType type, int index, Value value) {
+std::string operand(DType type, i64 index, Value value) {
+  if (type == DType::F64) return cat("(double)", value(index));
   if (type == DType::F32) return cat("__float_as_uint(", value(index), ")");
   std::string half = type == DType::F16 ? "tw_f16_of" : "tw_bf16_of";
   return cat("tw_pair(", half, "(", value(2 * index), ").bits, ", half, "(", value(2 * index + 1), ").bits)");
 }
 
 // Small integers, whose products and sums every order of adding gives exactly; bytes are any.
-std::string integer_operand(DType type, const std::string& of, int index) {
+std::string integer_operand(DType type, const std::string& of, i64 index) {
   if (type == DType::I8 || type == DType::U8) return cat("(unsigned)(", of, "[i] + ", index, ") * 2654435761u");
-  return operand(type, index, [&](int k) { return cat("(float)((", of, "[i] * ", 2 * k + 1, " + ", k, ") % 9)"); });
+  return operand(type, index, [&](i64 k) { return cat("(float)((", of, "[i] * ", 2 * k + 1, " + ", k, ") % 9)"); });
 }
 
 // Numbers that the type must round.
-std::string random_operand(DType type, const std::string& of, int index) {
-  std::string out = operand(type, index, [&](int k) { return cat(of, "[(", 2 * k + 1, " * i + ", 97 * k, ") % ", kElements, "]"); });
+std::string random_operand(DType type, const std::string& of, i64 index) {
+  std::string out = operand(type, index, [&](i64 k) { return cat(of, "[(", 2 * k + 1, " * i + ", 97 * k, ") % ", kElements, "]"); });
   return type == DType::F32 ? cat("tw_tf32(", out, ")") : out;
 }
 
-std::string operands_of(const WarpProduct& product, std::string (*operand_of)(DType, const std::string&, int)) {
+std::string operands_of(const WarpProduct& product, std::string (*operand_of)(DType, const std::string&, i64)) {
   std::vector<std::string> out;
-  for (int r = 0; r < 2 * product.pieces; ++r) out.push_back(operand_of(product.a, "x", r));
-  for (int r = 0; r < product.pieces; ++r) out.push_back(operand_of(product.b, "y", r));
+  Array<Param> params = product.intrinsic->description.program.params;
+  const char* values[] = {"x", "y"};
+  for (std::size_t p = 0; p < params.size() - 1; ++p) {
+    for (i64 r = 0; r < registers_of_lane(*product.intrinsic, p); ++r) out.push_back(operand_of(params[p].buffer->dtype, values[p % 2], r));
+  }
   return join(out, ", ");
 }
+DType operand_type(const WarpProduct& product) { return product.intrinsic->description.program.params[0].buffer->dtype; }
 
+// A call whose sums are c[0], c[1], .. and begin with numbers that differ.
+std::string multiplied(const WarpProduct& product, std::string (*operand_of)(DType, const std::string&, i64)) {
+  const char* kinds[] = {"z[i]", "z[i] + 1", "2 * z[i]", "3 - z[i]"};
+  const Intrinsic& intrinsic = *product.intrinsic;
+  std::size_t last = intrinsic.description.program.params.size() - 1;
+  DType type = intrinsic.description.program.params[last].buffer->dtype;
+  const char* name = type == DType::F64 ? "double" : type == DType::F32 ? "float" : "int";
+  std::vector<std::string> first, sums;
+  for (i64 r = 0; r < registers_of_lane(intrinsic, last); ++r) first.push_back(cat("(", name, ")(", kinds[r % 4], ")")), sums.push_back(cat("c[", r, "]"));
+  return cat(name, " c[] = {", join(first, ", "), "}; ", product.name, "(", join(sums, ", "), ", ", operands_of(product, operand_of), ");");
+}
 // Factors up to 10, of which at most 16 products are added: partial sums stay below 2^11. Matrix units cut their addends off at 2^-23 of the
 // largest one, or do a little better; a factor cut off instead of rounded is off by 0.3 and more in some element.
 constexpr double kProductTolerance = 2e-3;
 
-// Each warp of a block shows another one of the four sums.
+// Each warp of a block shows another one of the sums.
 Case rounding_case(const WarpProduct& product) {
   Case out = make_case(cat(product.name, " of numbers to round"), {.values = Values::Small},
-                       cat("float c0 = z[i], c1 = z[i] + 1, c2 = 2 * z[i], c3 = 3 - z[i]; ", product.name, "(c0, c1, c2, c3, ",
-                           operands_of(product, random_operand), "); out[i] = t < 32 ? c0 : t < 64 ? c1 : t < 96 ? c2 : c3;"),
-                       0);
+                       cat(multiplied(product, random_operand), " out[i] = (float)c[t / 32 % (sizeof c / sizeof *c)];"), 0);
   out.tolerance = kProductTolerance;
   return out;
 }
@@ -248,12 +262,11 @@ Case rounding_case(const WarpProduct& product) {
 void add_matrices(std::vector<Case>& out) {
   Shape integers{"int", "int", Element::I32, Values::Integers};
   for (const WarpProduct& product : warp_products()) {
-    const char* sum = is_float(product.a) ? "float" : "int";
     out.push_back(make_case(product.name, integers,
-                            cat(sum, " c0 = z[i], c1 = z[i] + 1, c2 = 2 * z[i], c3 = 3 - z[i]; ", product.name, "(c0, c1, c2, c3, ",
-                                operands_of(product, integer_operand), "); out[i] = (int)(c0 + 3 * c1 + 5 * c2 + 7 * c3);"),
+                            cat(multiplied(product, integer_operand),
+                                " out[i] = 0; for (int s = 0; s < (int)(sizeof c / sizeof *c); ++s) out[i] += (2 * s + 1) * (int)c[s];"),
                             0));
-    if (is_float(product.a)) out.push_back(rounding_case(product));
+    if (is_float(operand_type(product))) out.push_back(rounding_case(product));
   }
   for (int pieces : {1, 2, 4}) {
     for (const char* order : {"", "_trans"}) {

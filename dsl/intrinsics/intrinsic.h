@@ -18,6 +18,23 @@
 // load(operand, type), load(operand, type, offset in elements), store(operand, value),
 // store(operand, value, offset), splat(value, lanes), as(type, value): the same bits as another
 // type, call(type, "LLVM's name", values).
+//
+// What the lanes of a warp do together says who holds what, and its implementation is one instruction of PTX:
+//
+//   intrinsic mma_m16n8k8_f16 {
+//     arch "nvptx" needs "sm_80" lanes 32
+//     program description(A: input f16[16, 8], B: input f16[8, 8], C: output f32[16, 8]) { .. }
+//     holds A (t, i) -> (t // 4 + i // 2 * 8, t % 4 * 2 + i % 2)   # of lane t element i (lane_layout.h)
+//     holds B ..  holds C ..
+//     implementation { ptx "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {C}, {A}, {B}, {C};" }
+//   }
+//
+// {A} becomes the registers of A: its elements in the order of i, 4 bytes to a register, or one of 8 bytes. Sums fill a
+// register each. The description, whose output comes last, adds products of elements along one loop; indices are loops, those of
+// the output the outer ones in their order. `rounds "tf32"`: floats are rounded to 11 bits first. `lanes 128`: a group of warps,
+// whose instructions may read an operand in shared memory: `in_shared B` in place of `holds B`, and {B} is a descriptor. No code
+// is made of these yet. The nests that become such an instruction are
+// found by dsl/passes/warp_mma.h, and tensorize does not take one.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,6 +42,7 @@
 #include "dsl/analysis/affine.h"
 #include "dsl/base/diagnostic.h"
 #include "dsl/base/result.h"
+#include "dsl/intrinsics/lane_layout.h"
 #include "dsl/ir/program.h"
 
 namespace tw {
@@ -45,11 +63,23 @@ struct IntrinsicStep {
 struct Intrinsic {
   std::string name, doc;
   std::string arch;                   // of LLVM's triple
-  std::vector<std::string> features;  // all are needed
+  std::vector<std::string> features;  // all are needed; of nvptx "sm_80" or later ones, "sm_90a" that one alone
   i64 cost = 1;
   OwnedProgram description;  // loops around one store, which writes the only output
   std::vector<IntrinsicStep> steps;
+  // Of what several lanes do together:
+  i64 lanes = 1;
+  std::vector<LaneLayout> holds;  // of each parameter; without bits: it is read in shared memory
+  std::string rounds;             // "tf32", "" = nothing
+  std::string ptx;
 };
+
+inline constexpr i64 kWarpLanes = 32;
+// Of the operand at this place among the parameters: elements to a register, registers of a lane.
+i64 elements_of_register(const Intrinsic& intrinsic, std::size_t parameter);
+i64 registers_of_lane(const Intrinsic& intrinsic, std::size_t parameter);
+// Has a GPU of this architecture ("sm_80"; "" = all that there may be) what the intrinsic needs?
+bool can_do(std::string_view gpu, const Intrinsic& intrinsic);
 
 // The mark of a tensorized block, and of its loop nest in lowered programs; the text is the
 // intrinsic's name.
@@ -59,6 +89,8 @@ inline constexpr std::string_view kIntrinsicMark = "intrinsic";
 const Intrinsic* find_intrinsic(std::string_view name);
 // All names, sorted.
 std::vector<std::string> intrinsic_names();
+// Those of several lanes, sorted by name.
+std::vector<const Intrinsic*> warp_intrinsics();
 // Declares what was parsed; false if one of that name says something else. For the life of the
 // process: replay needs it.
 bool declare_intrinsic(std::shared_ptr<const Intrinsic> intrinsic);
@@ -67,6 +99,15 @@ bool declare_intrinsic(std::shared_ptr<const Intrinsic> intrinsic);
 std::shared_ptr<const Intrinsic> parse_intrinsic(Parser& parser);
 // A whole text of intrinsics, declared; false after errors.
 bool declare_intrinsics(const Source& source, Diagnostics& diagnostics);
+
+// Accesses of a store and of the store of a description that are in the same place.
+struct AccessPair {
+  const Buffer *buffer, *described;
+  Array<const Expr*> indices, described_indices;
+};
+// Each way in which the store computes what the described one does: accesses in pairs, targets first. There are several where
+// the operands of sums and products may change places.
+std::vector<std::vector<AccessPair>> pairings(const Store* store, const Store* described);
 
 // Where an operand begins: element of the buffer, counted in memory.
 struct IntrinsicOperand {

@@ -37,6 +37,56 @@ Sum place_of(const Buffer* buffer, Array<const Expr*> indices, const VarRanges& 
   return sum;
 }
 
+// Operands of sums and products may be swapped: each bit of `swaps` decides for one of them.
+class Pairing {
+ public:
+  static constexpr int kMostSwaps = 8;
+
+  explicit Pairing(u32 swaps) : swaps_(swaps) {}
+  int commutative() const { return commutative_; }
+
+  std::optional<std::vector<AccessPair>> run(const Store* store, const Store* described) {
+    const StoreTarget &target = store->targets[0], &wanted = described->targets[0];
+    bool same = add({target.buffer, wanted.buffer, target.indices, wanted.indices}) &&
+                same_value(store->values[0], described->values[0]);
+    return same ? std::optional(std::move(pairs_)) : std::nullopt;
+  }
+
+ private:
+  bool add(const AccessPair& pair) {
+    pairs_.push_back(pair);
+    return pair.buffer->dtype == pair.described->dtype;
+  }
+  bool same_value(const Expr* a, const Expr* b) {
+    if (a->kind != b->kind || a->type != b->type) return false;
+    switch (a->kind) {
+      case Kind::IntImm:
+      case Kind::FloatImm:
+        return same_expr(a, b);
+      case Kind::Load: {
+        auto *x = static_cast<const Load*>(a), *y = static_cast<const Load*>(b);
+        return add({x->buffer, y->buffer, x->indices, y->indices});
+      }
+      case Kind::Cast:
+        return same_value(static_cast<const Cast*>(a)->value, static_cast<const Cast*>(b)->value);
+      case Kind::Binary:
+        return same_binary(static_cast<const Binary*>(a), static_cast<const Binary*>(b));
+      default:
+        return false;
+    }
+  }
+  bool same_binary(const Binary* a, const Binary* b) {
+    if (a->op != b->op) return false;
+    bool commutes = a->op == BinaryOp::Add || a->op == BinaryOp::Mul;
+    bool swapped = commutes && ((swaps_ >> std::min(commutative_++, kMostSwaps)) & 1u);
+    return same_value(a->a, swapped ? b->b : b->a) && same_value(a->b, swapped ? b->a : b->b);
+  }
+
+  u32 swaps_;
+  int commutative_ = 0;
+  std::vector<AccessPair> pairs_;
+};
+
 // An access of the nest and the access of the description in its place.
 struct Pair {
   const Buffer *buffer, *described;
@@ -55,16 +105,8 @@ class Matcher {
       return reject("expected serial loops of the extents of intrinsic `{a}` around one store",
                     intrinsic_.name);
     bool same_form = false;
-    // Operands of sums and products may be swapped: each bit decides for one of them.
-    u32 swaps = 1;
-    for (swaps_ = 0; swaps_ < swaps; ++swaps_) {
-      pairs_.clear();
-      commutative_ = 0;
-      const StoreTarget &target = nest_.store->targets[0],
-                        &described = description_.store->targets[0];
-      bool same = add_pair(target.buffer, target.indices, described.buffer, described.indices) &&
-                  same_value(nest_.store->values[0], description_.store->values[0]);
-      swaps = std::max(swaps, 1u << std::min(commutative_, kMaxCommutative));
+    for (const auto& accesses : pairings(nest_.store, description_.store)) {
+      bool same = find_places(accesses);
       same_form |= same;
       if (same && find_loops()) return operands(arena);
     }
@@ -74,8 +116,6 @@ class Matcher {
   }
 
  private:
-  static constexpr int kMaxCommutative = 8;
-
   bool has_loops() const {
     std::vector<i64> a, b;
     for (const For* loop : nest_.loops) a.push_back(loop->extent);
@@ -83,37 +123,14 @@ class Matcher {
     return std::is_permutation(a.begin(), a.end(), b.begin(), b.end());
   }
 
-  bool add_pair(const Buffer* buffer, Array<const Expr*> indices, const Buffer* described,
-                Array<const Expr*> described_indices) {
-    if (buffer->dtype != described->dtype) return false;
-    pairs_.push_back({buffer, described, place_of(buffer, indices, nest_.ranges),
-                      place_of(described, described_indices, description_.ranges)});
-    return pairs_.back().place.exact;
-  }
-
-  bool same_value(const Expr* a, const Expr* b) {
-    if (a->kind != b->kind || a->type != b->type) return false;
-    switch (a->kind) {
-      case Kind::IntImm:
-      case Kind::FloatImm:
-        return same_expr(a, b);
-      case Kind::Load: {
-        auto *x = static_cast<const Load*>(a), *y = static_cast<const Load*>(b);
-        return add_pair(x->buffer, x->indices, y->buffer, y->indices);
-      }
-      case Kind::Cast:
-        return same_value(static_cast<const Cast*>(a)->value, static_cast<const Cast*>(b)->value);
-      case Kind::Binary:
-        return same_binary(static_cast<const Binary*>(a), static_cast<const Binary*>(b));
-      default:
-        return false;
-    }
-  }
-  bool same_binary(const Binary* a, const Binary* b) {
-    if (a->op != b->op) return false;
-    bool commutes = a->op == BinaryOp::Add || a->op == BinaryOp::Mul;
-    bool swapped = commutes && ((swaps_ >> std::min(commutative_++, kMaxCommutative)) & 1u);
-    return same_value(a->a, swapped ? b->b : b->a) && same_value(a->b, swapped ? b->a : b->b);
+  bool find_places(const std::vector<AccessPair>& accesses) {
+    pairs_.clear();
+    for (const AccessPair& access : accesses)
+      pairs_.push_back({access.buffer, access.described,
+                        place_of(access.buffer, access.indices, nest_.ranges),
+                        place_of(access.described, access.described_indices, description_.ranges)});
+    return std::all_of(pairs_.begin(), pairs_.end(),
+                       [](const Pair& pair) { return pair.place.exact; });
   }
 
   // Which loop of the nest is which loop of the description: the first order in which every access
@@ -188,14 +205,25 @@ class Matcher {
   PlainNest nest_, description_;
   std::vector<Pair> pairs_;
   std::vector<std::size_t> order_;
-  u32 swaps_ = 0;
-  int commutative_ = 0;
 };
 
 }  // namespace
 
+std::vector<std::vector<AccessPair>> pairings(const Store* store, const Store* described) {
+  std::vector<std::vector<AccessPair>> out;
+  u32 ways = 1;
+  for (u32 swaps = 0; swaps < ways; ++swaps) {
+    Pairing pairing(swaps);
+    if (auto accesses = pairing.run(store, described)) out.push_back(std::move(*accesses));
+    ways = std::max(ways, 1u << std::min(pairing.commutative(), Pairing::kMostSwaps));
+  }
+  return out;
+}
+
 Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic,
                                                       const Stmt* nest, const VarRanges& around) {
+  if (intrinsic.lanes > 1)
+    return reject("intrinsic `{a}` is done by {0} lanes together: the mark `warp_mma` finds it", intrinsic.name, intrinsic.lanes);
   return Matcher(intrinsic, nest, around).run(arena);
 }
 

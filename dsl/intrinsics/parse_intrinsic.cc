@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
@@ -29,6 +31,62 @@ std::optional<Type> parse_type(std::string_view text) {
 
 i64 bytes_of(Type type) { return bytes_of(type.dtype) * type.lanes; }
 
+// ---- what several lanes do together
+
+bool is_product_of_elements(const Expr* e) {
+  if (const Cast* cast = as<Cast>(e)) return is_product_of_elements(cast->value);
+  const Binary* binary = as<Binary>(e);
+  bool is_known = binary && (binary->op == BinaryOp::Add || binary->op == BinaryOp::Mul);
+  return as<Load>(e) || (is_known && is_product_of_elements(binary->a) && is_product_of_elements(binary->b));
+}
+
+// Loops over the output's indices, in their order, around one over the sum; indices are loops.
+bool adds_products(const Program& description) {
+  std::vector<const Expr*> loops;
+  const Stmt* body = description.body;
+  for (; as<For>(body); body = as<For>(body)->body) loops.push_back(as<For>(body)->var);
+  const Store* store = as<Store>(body);
+  const StoreTarget& target = store->targets[0];
+  bool fits = description.params.back().role == Role::Output && loops.size() == target.indices.size() + 1 && std::equal(target.indices.begin(), target.indices.end(), loops.begin()) &&
+              is_product_of_elements(store->values[0]);
+  for_each<Load>(store, [&](const Load* load) {
+    for (const Expr* index : load->indices) fits = fits && std::find(loops.begin(), loops.end(), index) != loops.end();
+    bool is_old = load->buffer != target.buffer || std::equal(load->indices.begin(), load->indices.end(), target.indices.begin());
+    fits = fits && is_old;
+  });
+  return fits;
+}
+
+// A name that no parameter has; "" = none.
+std::string missing_operand(Array<Param> params, const std::set<std::string, std::less<>>& names) {
+  for (const std::string& name : names) {
+    if (std::none_of(params.begin(), params.end(), [&](const Param& param) { return param.buffer->name == name; })) return name;
+  }
+  return "";
+}
+
+// What does not fit together in an intrinsic of several lanes; "" if all does.
+std::string why_no_warp_instruction(const Intrinsic& made, const std::set<std::string, std::less<>>& in_shared) {
+  if (!adds_products(made.description.program)) return "expected loops over the indices of the output, which comes last, around one that adds products of elements";
+  if (!made.rounds.empty() && made.rounds != "tf32") return "floats are rounded to \"tf32\"";
+  Array<Param> params = made.description.program.params;
+  if (std::string missing = missing_operand(params, in_shared); !missing.empty()) return cat("`", missing, "` is no operand");
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    const Buffer* buffer = params[p].buffer;
+    if (made.ptx.find(cat("{", buffer->name, "}")) == std::string::npos) return cat("the instruction does not mention {", buffer->name, "}");
+    if (in_shared.contains(buffer->name)) {
+      if (made.lanes == kWarpLanes || params[p].role == Role::Output) return cat("only groups of warps read operands in shared memory, not `", buffer->name, "`");
+      continue;
+    }
+    if (made.holds.size() <= p || made.holds[p].is_empty()) return cat("who holds what of `", buffer->name, "`?");
+    i64 bytes = bytes_of(buffer->dtype);
+    bool fills = made.holds[p].held() * bytes % std::max<i64>(4, bytes) == 0 && (bytes < 8 || buffer->dtype == DType::F64);
+    bool is_sum = buffer->dtype == DType::F32 || buffer->dtype == DType::I32 || buffer->dtype == DType::F64;
+    if (!fills || (params[p].role == Role::Output && !is_sum)) return cat("`", buffer->name, "` does not fill registers of 4 bytes, or doubles");
+  }
+  return "";
+}
+
 class IntrinsicParser {
  public:
   explicit IntrinsicParser(Parser& parser) : p_(parser), made_(std::make_shared<Intrinsic>()) {}
@@ -41,11 +99,14 @@ class IntrinsicParser {
     while (!p_.accept("}")) {
       if (!item()) return nullptr;
     }
-    if (!made_->description.program.body || made_->steps.empty() || made_->arch.empty()) {
+    bool is_done = made_->lanes > 1 ? !made_->ptx.empty() : !made_->steps.empty();
+    if (!made_->description.program.body || !is_done || made_->arch.empty()) {
       p_.error(name->span, cat("intrinsic `", made_->name,
                                "` lacks its `arch`, its `program` or its `implementation`"));
       return nullptr;
     }
+    if (std::string wrong = made_->lanes > 1 ? why_no_warp_instruction(*made_, in_shared_) : ""; !wrong.empty())
+      return p_.error(name->span, cat("intrinsic `", made_->name, "`: ", wrong)), nullptr;
     return made_;
   }
 
@@ -60,9 +121,13 @@ class IntrinsicParser {
       made_->cost = cost.value_or(1);
       return cost.has_value();
     }
+    if (p_.accept("lanes")) return lanes();
+    if (p_.accept("rounds")) return text(made_->rounds, "what floats are rounded to: \"tf32\"");
     if (p_.at("program")) return description();
+    if (p_.accept("holds")) return holds();
+    if (p_.accept("in_shared")) return in_shared();
     if (p_.accept("implementation")) return implementation();
-    p_.error_expected("`doc`, `arch`, `needs`, `cost`, `program`, `implementation` or `}`");
+    p_.error_expected("`doc`, `arch`, `needs`, `cost`, `lanes`, `rounds`, `program`, `holds`, `in_shared`, `implementation` or `}`");
     return false;
   }
 
@@ -94,11 +159,46 @@ class IntrinsicParser {
     return fits;
   }
 
+  bool lanes() {
+    Span at = p_.peek().span;
+    std::optional<i64> lanes = p_.expect_integer("how many lanes do it together");
+    if (lanes && *lanes != kWarpLanes && *lanes != 4 * kWarpLanes)
+      return p_.error(at, "expected the 32 lanes of a warp or the 128 of a group of warps"), false;
+    made_->lanes = lanes.value_or(1);
+    return lanes.has_value();
+  }
+
+  // holds A (t, i) -> (..)
+  bool holds() {
+    Array<Param> params = made_->description.program.params;
+    if (params.empty() || made_->lanes == 1)
+      return p_.error_expected("`lanes` and `program`, which names the operands, before `holds`"), false;
+    Span at = p_.peek().span;
+    std::optional<Token> name = p_.expect_name("the name of an operand");
+    const ast::Expr* map = name ? p_.expr() : nullptr;
+    if (!map) return false;
+    auto meant = std::find_if(params.begin(), params.end(), [&](const Param& param) { return param.buffer->name == name->text; });
+    if (meant == params.end()) return p_.error(at, "expected an operand of the description"), false;
+    ParsedLayout read = read_lane_layout(map, {meant->buffer->shape.begin(), meant->buffer->shape.end()}, made_->lanes);
+    if (!read.error.empty()) return p_.error(at, cat("`", meant->buffer->name, "`: ", read.error)), false;
+    made_->holds.resize(params.size());
+    made_->holds[static_cast<std::size_t>(meant - params.begin())] = std::move(read.layout);
+    return true;
+  }
+
+  bool in_shared() {
+    std::optional<Token> name = p_.expect_name("the name of an operand");
+    if (name) in_shared_.emplace(name->text);
+    return name.has_value();
+  }
+
   bool implementation() {
     if (!made_->description.program.body)
       return p_.error_expected("`program`, which names the operands, before `implementation`"),
              false;
     if (!p_.expect("{")) return false;
+    if (made_->lanes > 1)
+      return p_.expect("ptx") && text(made_->ptx, "an instruction of PTX, in quotes") && p_.expect("}");
     while (!p_.accept("}")) {
       std::optional<Token> name = p_.peek(1).is("=") ? p_.expect_name("a name") : std::nullopt;
       if (name && !p_.expect("=")) return false;
@@ -232,6 +332,7 @@ class IntrinsicParser {
   Parser& p_;
   std::shared_ptr<Intrinsic> made_;
   std::map<std::string, int> names_;
+  std::set<std::string, std::less<>> in_shared_;
 };
 
 // Everything that was declared in this process. Entries stay for ever: traces name them.
@@ -279,7 +380,8 @@ bool same_step(const IntrinsicStep& a, const IntrinsicStep& b) {
 }
 
 bool same_intrinsic(const Intrinsic& a, const Intrinsic& b) {
-  return a.arch == b.arch && a.features == b.features && a.cost == b.cost &&
+  return a.arch == b.arch && a.features == b.features && a.cost == b.cost && a.lanes == b.lanes && a.holds == b.holds &&
+         a.rounds == b.rounds && a.ptx == b.ptx &&
          structurally_equal(a.description.program, b.description.program) &&
          std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same_step);
 }
@@ -310,6 +412,30 @@ const Intrinsic* find_intrinsic(std::string_view name) {
   std::lock_guard lock(all.mutex);
   auto at = all.known.find(name);
   return at == all.known.end() ? nullptr : at->second.get();
+}
+
+std::vector<const Intrinsic*> warp_intrinsics() {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  std::vector<const Intrinsic*> out;
+  for (const auto& [name, intrinsic] : all.known) {
+    if (intrinsic->lanes > 1) out.push_back(intrinsic.get());
+  }
+  return out;
+}
+
+i64 elements_of_register(const Intrinsic& intrinsic, std::size_t parameter) {
+  return std::max<i64>(1, 4 / bytes_of(intrinsic.description.program.params[parameter].buffer->dtype));
+}
+i64 registers_of_lane(const Intrinsic& intrinsic, std::size_t parameter) {
+  return intrinsic.holds[parameter].held() / elements_of_register(intrinsic, parameter);
+}
+
+bool can_do(std::string_view gpu, const Intrinsic& intrinsic) {
+  auto number = [](std::string_view arch) { return std::atoi(std::string(arch.substr(std::min<std::size_t>(3, arch.size()))).c_str()); };
+  return gpu.empty() || std::all_of(intrinsic.features.begin(), intrinsic.features.end(), [&](const std::string& wanted) {
+           return wanted.ends_with("a") ? gpu == wanted : number(gpu) >= number(wanted);
+         });
 }
 
 std::vector<std::string> intrinsic_names() {

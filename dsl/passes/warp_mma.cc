@@ -1,6 +1,8 @@
 #include "dsl/passes/warp_mma.h"
 
 #include <algorithm>
+#include <bit>
+#include <set>
 
 #include "dsl/analysis/precision.h"
 #include "dsl/analysis/region.h"
@@ -9,31 +11,8 @@
 namespace tw {
 namespace {
 
-constexpr i64 kGroup = 4, kGroups = 8;  // lanes that share a row, rows of a warp
-
-const For* loop_of(const Stmt* s, i64 extent = 0) {
-  const For* loop = as<For>(s);
-  return loop && (extent == 0 || loop->extent == extent) && loop->loop_kind == LoopKind::Serial ? loop : nullptr;
-}
-
-// Which operands are multiplied, and what their sum is.
-struct Row {
-  DType operand, sum;
-};
-constexpr Row kRows[] = {{DType::F16, DType::F32}, {DType::BF16, DType::F32}, {DType::I8, DType::I32}, {DType::U8, DType::I32}};
-
-// wide(X[..]), or X[..] of floats.
-const Load* widened(const Expr* e) {
-  if (const Load* load = as<Load>(e)) return load->type == Type{DType::F32, 1} ? load : nullptr;
-  const Cast* cast = as<Cast>(e);
-  const Load* load = cast && cast->type.lanes == 1 ? as<Load>(cast->value) : nullptr;
-  bool is_known = load && std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) {
-                    return row.operand == load->type.dtype && row.sum == cast->type.dtype;
-                  });
-  return is_known ? load : nullptr;
-}
-
-bool is_byte(DType type) { return type == DType::I8 || type == DType::U8; }
+bool is_power_of_two(i64 value) { return value > 0 && std::has_single_bit(static_cast<u64>(value)); }
+std::size_t bits_of(i64 count) { return static_cast<std::size_t>(std::countr_zero(static_cast<u64>(count))); }
 
 i64 take(Sum& sum, const Expr* atom) {
   i64 found = 0;
@@ -42,16 +21,18 @@ i64 take(Sum& sum, const Expr* atom) {
   return found;
 }
 
-// Takes the digit t // lower % count out of a sum; its coefficient, 0 if there is none.
-i64 take_digit(Sum& sum, const Var* t, i64 lower, i64 count, const VarRanges& ranges) {
-  for (const Sum::Term& term : sum.terms) {
+// Takes the lane's number out of a sum: what each of its bits adds. Nothing where a term mixes it with the number of the warp.
+std::optional<std::vector<i64>> take_lane_bits(Sum& sum, const Var* t, i64 lanes, const VarRanges& ranges) {
+  std::vector<i64> out(bits_of(lanes), 0);
+  auto terms = sum.terms;
+  for (const Sum::Term& term : terms) {
     std::optional<Digit> digit = digit_of(term.atom, ranges);
-    if (!digit || digit->source != t || digit->lower != lower || digit->count != count) continue;
-    i64 found = term.coefficient;
-    sum.add_atom(term.atom, -found);
-    return found;
+    if (!digit || digit->source != t || digit->lower >= lanes) continue;
+    if (!is_power_of_two(digit->lower) || !is_power_of_two(digit->count) || digit->lower * digit->count > lanes) return std::nullopt;
+    for (std::size_t b = 0; b < bits_of(digit->count); ++b) out[bits_of(digit->lower) + b] += term.coefficient << b;
+    sum.add_atom(term.atom, -term.coefficient);
   }
-  return 0;
+  return out;
 }
 
 // Of memory of which each lane has its own, where they may find different numbers.
@@ -63,75 +44,202 @@ bool loads_own_memory(const Expr* index) {
   return found;
 }
 
-// Is the sum the same for all lanes of a warp, and for all that they do here?
-bool is_uniform(const Sum& sum, const Var* t, const VarRanges& ranges) {
+// Is the sum the same for all lanes, and for all that they do here?
+bool is_uniform(const Sum& sum, const Var* t, i64 lanes, const VarRanges& ranges) {
   for (const Sum::Term& term : sum.terms) {
     if (loads_own_memory(term.atom)) return false;
     if (!uses(term.atom, t)) continue;
     std::optional<Digit> digit = digit_of(term.atom, ranges);
-    if (!digit || digit->source != t || digit->lower % (kGroup * kGroups) != 0) return false;
+    if (!digit || digit->source != t || digit->lower % lanes != 0) return false;
   }
   return sum.exact;
 }
 
-bool uses_one_of(const Sum& sum, std::initializer_list<const Var*> vars) {
-  return std::any_of(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& term) {
-    return std::any_of(vars.begin(), vars.end(), [&](const Var* var) { return uses(term.atom, var); });
-  });
+struct Nest {
+  std::vector<const For*> loops;
+  const Store* update;
+};
+std::optional<Nest> nest_of(const For* outer) {
+  Nest out{};
+  const Stmt* body = outer;
+  for (; as<For>(body); body = as<For>(body)->body) {
+    out.loops.push_back(as<For>(body));
+    if (out.loops.back()->loop_kind != LoopKind::Serial || !is_power_of_two(out.loops.back()->extent) || out.loops.size() > 8) return std::nullopt;
+  }
+  out.update = as<Store>(body);
+  bool is_plain = out.update && out.update->targets.size() == 1 && out.update->targets[0].indices.size() == 1;
+  return is_plain ? std::optional(out) : std::nullopt;
 }
 
-struct Nest {
-  const For *h, *e, *k;
-  const Store* update;
-  const Load *a, *b;
+// The description of an intrinsic: the loop over the sum, and which index of the output another loop is.
+struct Description {
+  const Store* store;
+  const For* sum;
+  Array<const Expr*> output;
+
+  explicit Description(const Intrinsic& intrinsic) {
+    const Stmt* body = intrinsic.description.program.body;
+    for (; as<For>(body); body = as<For>(body)->body) sum = as<For>(body);
+    store = as<Store>(body);
+    output = store->targets[0].indices;
+  }
+  std::optional<std::size_t> index_of(const Expr* loop) const {
+    auto found = std::find(output.begin(), output.end(), loop);
+    return found == output.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - output.begin()));
+  }
 };
 
-// The loops and the store, whatever they index.
-std::optional<Nest> nest_of(const For* outer) {
-  const For* h = loop_of(outer, 2);
-  const For* e = h ? loop_of(h->body, 2) : nullptr;
-  const For* k = e ? loop_of(e->body) : nullptr;
-  const Store* update = k ? as<Store>(k->body) : nullptr;
-  const Binary* sum = update && update->targets.size() == 1 ? as<Binary>(update->values[0]) : nullptr;
-  const Load* old = sum && sum->op == BinaryOp::Add ? as<Load>(sum->a) : nullptr;
-  const Binary* product = old ? as<Binary>(sum->b) : nullptr;
-  if (!product || product->op != BinaryOp::Mul || product->type != old->type) return std::nullopt;
-  const StoreTarget& target = update->targets[0];
-  if (old->buffer != target.buffer || !same_expr(old->indices[0], target.indices[0])) return std::nullopt;
-  const Load *a = widened(product->a), *b = widened(product->b);
-  if (!a || !b || (a->type != b->type && !(is_byte(a->type.dtype) && is_byte(b->type.dtype)))) return std::nullopt;
-  if (uses(a->indices[0], e->var)) std::swap(a, b);
-  return Nest{h, e, k, update, a, b};
-}
+class Matcher {
+ public:
+  Matcher(const Nest& nest, const Intrinsic& intrinsic, const For* threads, const VarRanges& ranges)
+      : nest_(nest), intrinsic_(intrinsic), description_(intrinsic), threads_(threads), ranges_(ranges) {
+    Array<Param> params = intrinsic.description.program.params;
+    for (std::size_t p = 0; p < params.size(); ++p) {
+      if (params[p].role == Role::Output) sums_ = &intrinsic.holds[p];
+    }
+  }
+
+  std::optional<WarpMma> run() {
+    i64 points = 1;
+    for (const For* loop : nest_.loops) points *= loop->extent;
+    if (threads_->extent % intrinsic_.lanes != 0 || points != sums_->held() * description_.sum->extent) return std::nullopt;
+    for (const std::vector<AccessPair>& accesses : pairings(nest_.update, description_.store)) {
+      WarpMma out{&intrinsic_, nest_.update, {}, {}};
+      if (find_sums(accesses) && find_inputs(accesses, out) && find_sum_bits(out)) return out;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // The part of the sums is a lane's own, at constant places, each of them another one.
+  bool find_sums(const std::vector<AccessPair>& accesses) {
+    const AccessPair& target = accesses[0];
+    for (const AccessPair& access : accesses) {
+      bool is_sum = access.described == target.described;
+      if (is_sum && (access.buffer != target.buffer || !same_expr(access.indices[0], target.indices[0]))) return false;
+    }
+    if (target.buffer->scope != Scope::Register && target.buffer->scope != Scope::Local) return false;
+    Sum place = sum_of(target.indices[0]);
+    sum_ = nullptr, spatial_.clear();
+    std::set<i64> places{0};
+    for (const For* loop : nest_.loops) {
+      i64 step = take(place, loop->var);
+      if (step == 0 && sum_) return false;
+      if (step == 0) {
+        sum_ = loop;
+        continue;
+      }
+      spatial_.push_back(loop);
+      std::set<i64> more;
+      for (i64 known : places) {
+        for (i64 at = 0; at < loop->extent; ++at) more.insert(known + at * step);
+      }
+      places = more;
+    }
+    return sum_ && sum_->extent == description_.sum->extent && place.exact && place.terms.empty() &&
+           static_cast<i64>(places.size()) == sums_->held();
+  }
+
+  bool find_inputs(const std::vector<AccessPair>& accesses, WarpMma& out) {
+    moves_.clear();
+    Array<Param> params = intrinsic_.description.program.params;
+    for (std::size_t p = 0; p < params.size(); ++p) {
+      if (params[p].role == Role::Output) continue;
+      auto is_meant = [&](const AccessPair& access) { return access.described == params[p].buffer; };
+      if (std::count_if(accesses.begin(), accesses.end(), is_meant) != 1) return false;
+      std::optional<MmaOperand> input = input_of(*std::find_if(accesses.begin(), accesses.end(), is_meant), p);
+      if (!input) return false;
+      out.inputs.push_back(std::move(*input));
+    }
+    return true;
+  }
+
+  std::optional<MmaOperand> input_of(const AccessPair& access, std::size_t parameter) {
+    MmaOperand out{access.buffer, &intrinsic_, parameter, sum_of(access.indices[0]), {}};
+    i64 along_sum = take(out.index, sum_->var);
+    std::vector<i64> moves;  // by each loop over sums
+    for (const For* loop : spatial_) moves.push_back(take(out.index, loop->var));
+    std::optional<std::vector<i64>> bits = take_lane_bits(out.index, threads_->var, intrinsic_.lanes, ranges_);
+    if (!bits || !is_uniform(out.index, threads_->var, intrinsic_.lanes, ranges_) || uses_loops(out.index)) return std::nullopt;
+    // Of the sums' layout: how far this operand moves with a bit.
+    auto expected = [&](const LaneLayout::Index& by) {
+      i64 all = 0;
+      for (std::size_t d = 0; d < out.steps.size(); ++d) {
+        if (std::optional<std::size_t> at = description_.index_of(access.described_indices[d])) all += out.steps[d] * by[*at];
+      }
+      return all;
+    };
+    for (const Expr* index : access.described_indices) {
+      std::optional<std::size_t> at = description_.index_of(index);
+      out.steps.push_back(at ? step_of(*at, *bits) : along_sum);
+      if (at && out.steps.back() == 0) return std::nullopt;
+    }
+    for (std::size_t b = 0; b < bits->size(); ++b) {
+      if (expected(sums_->lane_bits[b]) != (*bits)[b]) return std::nullopt;
+    }
+    std::vector<i64> wanted;
+    for (const LaneLayout::Index& by : sums_->own_bits) wanted.push_back(expected(by));
+    moves_.push_back({moves, wanted});
+    return out;
+  }
+
+  // By the first bit of the lane's number that moves this index of the sums; 0 if there is none.
+  i64 step_of(std::size_t index, const std::vector<i64>& bits) const {
+    for (std::size_t b = 0; b < bits.size(); ++b) {
+      i64 by = sums_->lane_bits[b][index];
+      if (by != 0) return bits[b] % by == 0 ? bits[b] / by : 0;
+    }
+    return 0;
+  }
+
+  bool uses_loops(const Sum& sum) const {
+    return std::any_of(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& term) {
+      return std::any_of(nest_.loops.begin(), nest_.loops.end(), [&](const For* loop) { return uses(term.atom, loop->var); });
+    });
+  }
+
+  // For each bit of the number of a lane's sum a bit of a loop that moves all operands alike.
+  bool find_sum_bits(WarpMma& out) const {
+    std::set<std::pair<std::size_t, i64>> taken;
+    for (std::size_t b = 0; b < sums_->own_bits.size(); ++b) {
+      for (std::size_t l = 0; l < spatial_.size() && out.sum_bits.size() == b; ++l) {
+        for (i64 value = 1; value < spatial_[l]->extent && out.sum_bits.size() == b; value *= 2) {
+          bool fits = std::all_of(moves_.begin(), moves_.end(), [&](const Moves& moves) { return moves.by_loop[l] * value == moves.wanted[b]; });
+          if (fits && taken.insert({l, value}).second) out.sum_bits.push_back({spatial_[l]->var, value});
+        }
+      }
+      if (out.sum_bits.size() == b) return false;
+    }
+    return true;
+  }
+
+  // Of an input: how far each loop over sums moves it, and how far each bit of the number of a lane's sum has to.
+  struct Moves {
+    std::vector<i64> by_loop, wanted;
+  };
+
+  const Nest& nest_;
+  const Intrinsic& intrinsic_;
+  Description description_;
+  const For* threads_;
+  const VarRanges& ranges_;
+  const LaneLayout* sums_ = nullptr;
+  const For* sum_ = nullptr;
+  std::vector<const For*> spatial_;
+  std::vector<Moves> moves_;
+};
 
 }  // namespace
 
-std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, const VarRanges& ranges) {
+std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, const VarRanges& ranges, std::string_view gpu) {
   std::optional<Nest> nest = nest_of(outer);
-  if (!nest || threads->extent % (kGroup * kGroups) != 0) return std::nullopt;
-  const Var *h = nest->h->var, *e = nest->e->var, *k = nest->k->var, *t = threads->var;
-  bool rounds = nest->a->type.dtype == DType::F32;
-  if (rounds && find_annotation(outer->annotations, kWarpMmaMark)->value.integer != kMayRound) return std::nullopt;
-  i64 in_piece = kMatrixBytes / bytes_of(nest->a->type.dtype);
-  if (nest->k->extent != in_piece && nest->k->extent != 2 * in_piece) return std::nullopt;
-  // The part of the sums is a lane's own, two rows by two columns at constant places.
-  const StoreTarget& target = nest->update->targets[0];
-  Sum own = sum_of(target.indices[0]);
-  bool is_own = target.buffer->scope == Scope::Register || target.buffer->scope == Scope::Local;
-  take(own, h), take(own, e);
-  if (!is_own || !own.exact || !own.terms.empty()) return std::nullopt;
-  // Rows of A: t // 4 % 8 + 8 * h.
-  MmaOperand a{nest->a, sum_of(nest->a->indices[0]), 0, 0};
-  i64 lower_rows = take(a.index, h);
-  a.k_step = take(a.index, k), a.row_step = take_digit(a.index, t, kGroup, kGroups, ranges);
-  if (a.row_step == 0 || lower_rows != kGroups * a.row_step || !is_uniform(a.index, t, ranges)) return std::nullopt;
-  // Columns of B: t % 4 * 2 + e.
-  MmaOperand b{nest->b, sum_of(nest->b->indices[0]), 0, 0};
-  b.row_step = take(b.index, e), b.k_step = take(b.index, k);
-  i64 pair = take_digit(b.index, t, 1, kGroup, ranges);
-  if (b.row_step == 0 || pair != 2 * b.row_step || !is_uniform(b.index, t, ranges)) return std::nullopt;
-  if (uses_one_of(a.index, {h, e, k}) || uses_one_of(b.index, {h, e, k})) return std::nullopt;
-  return WarpMma{nest->update, h, e, a, b, static_cast<int>(nest->k->extent / in_piece)};
+  bool may_round = find_annotation(outer->annotations, kWarpMmaMark)->value.integer == kMayRound;
+  for (const Intrinsic* intrinsic : nest ? warp_intrinsics() : std::vector<const Intrinsic*>()) {
+    bool is_of_warp = intrinsic->lanes == kWarpLanes;  // the printer makes no code for groups of warps
+    if (!is_of_warp || (!intrinsic->rounds.empty() && !may_round) || !can_do(gpu, *intrinsic)) continue;
+    if (std::optional<WarpMma> found = Matcher(*nest, *intrinsic, threads, ranges).run()) return found;
+  }
+  return std::nullopt;
 }
 
 Status check_rounding(const Program& program) {

@@ -84,7 +84,7 @@ Status can_be_lowered(Arena& arena, const Program& program, const Target& target
 
 Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol) {
   return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, symbol,
-                             target.shared_bytes);
+                             target.shared_bytes, target.arch);
 }
 
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times) {

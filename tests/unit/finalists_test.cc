@@ -57,6 +57,10 @@ TEST(PromisedOpcodes, FollowFromTheMarksOfAProgram) {
   EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdgsts, 1}})), "LDSM");
   EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdsm, 1}})), "LDGSTS");
   EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdsm, 1}, {kLdgsts, 1}})), "");
+  constexpr int kDmma = 0x23f;
+  test::Scheduled doubles("matmul(M = 8, N = 8, K = 4, T = f64)", {}, "b = get_block(\"C\")\ni, j, k = get_loops(b)\nannotate(j, \"warp_mma\", 1)\n");
+  EXPECT_EQ(cuda::missing_opcode(doubles.program(), "sm_80", code_of({{kFfma, 8}})), "HMMA");
+  EXPECT_EQ(cuda::missing_opcode(doubles.program(), "sm_80", code_of({{kDmma, 8}})), "") << "doubles do not come by ldmatrix";
 }
 
 class Finalists : public ::testing::Test {

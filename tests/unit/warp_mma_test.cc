@@ -15,6 +15,7 @@ struct WarpNest {
   int threads = 32, h = 2, e = 2, k = 8;
   std::string a_type = "f16", b_type = "f16", sum_type = "f32", scope = "register";
   std::string row = "t // 4 % 8 + h * 8", column = "t % 4 * 2 + e", a_k = "k", b_k = "k";
+  int mark = 1;
   std::string store = "R[h, e]", update = "";  // "": R[h, e] + sum(A[row, k]) * sum(B[k, column])
 };
 
@@ -33,7 +34,7 @@ std::string text_of(const WarpNest& n) {
   return cat("program p(A: input ", n.a_type, "[64, 64], B: input ", n.b_type, "[64, 64], C: output ", n.sum_type, "[", n.threads, ", ", n.h, ", ",
              n.e, "]) {\n  local R: ", n.sum_type, "[", n.threads, ", ", n.h, ", ", n.e, "] in ", n.scope, "\n", "  local Q: ", n.sum_type, "[", n.threads,
              ", ", n.h, ", ", n.e, "] in ", n.scope, "\n  bind threadIdx.x for t in ", n.threads, " {\n", each("", cat("R[t, h, e] = ", n.sum_type, "(0)\nQ[t, h, e] = ", n.sum_type, "(1)")),
-             each(" @warp_mma = 1", cat("for k in ", n.k, " { ", n.store, " = ", update, " }")), each("", "C[t, h, e] = R[t, h, e] + Q[t, h, e]"), "  }\n}\n");
+             each(cat(" @warp_mma = ", n.mark), cat("for k in ", n.k, " { ", n.store, " = ", update, " }")), each("", "C[t, h, e] = R[t, h, e] + Q[t, h, e]"), "  }\n}\n");
 }
 
 // In the nest R and Q are the work-item's own; the text has them for all work-items, as programs have.
@@ -66,6 +67,20 @@ TEST(WarpMma, TilesOfAWarp) {
   EXPECT_EQ(form_of({.threads = 64, .column = "t // 32 * 8 + t % 4 * 2 + e"}), "mma") << "two warps";
 }
 
+TEST(WarpMma, EveryTypeHasTwoDepths) {
+  for (const char* half : {"f16", "bf16"}) EXPECT_EQ(form_of({.k = 16, .a_type = half, .b_type = half}), "mma") << half;
+  for (int k : {4, 8}) {
+    EXPECT_EQ(form_of({.k = k, .a_type = "f32", .b_type = "f32", .mark = 2}), "mma") << k;
+    EXPECT_EQ(form_of({.k = k, .a_type = "f32", .b_type = "f32"}), "loops") << "which may not round, " << k;
+  }
+  for (const char* a : {"i8", "u8"}) {
+    for (const char* b : {"i8", "u8"}) {
+      for (int k : {16, 32}) EXPECT_EQ(form_of({.k = k, .a_type = a, .b_type = b, .sum_type = "i32"}), "mma") << a << b << k;
+      EXPECT_EQ(form_of({.k = 8, .a_type = a, .b_type = b, .sum_type = "i32"}), "loops") << a << b;
+    }
+  }
+}
+
 TEST(WarpMma, OtherLoops) {
   EXPECT_EQ(form_of({.h = 3}), "loops");
   EXPECT_EQ(form_of({.e = 3}), "loops");
@@ -78,6 +93,7 @@ TEST(WarpMma, OtherOperations) {
   EXPECT_EQ(form_of({.update = "R[h, e] + ($a + $b)"}), "loops");
   EXPECT_EQ(form_of({.update = "Q[h, e] + $a * $b"}), "loops") << "adds to another buffer";
   EXPECT_EQ(form_of({.update = "R[e, h] + $a * $b"}), "loops") << "adds to another element";
+  EXPECT_EQ(form_of({.store = "R[h, 0]", .update = "R[h, 0] + $a * $b"}), "loops") << "adds two columns to one element";
   EXPECT_EQ(form_of({.store = "R[h, e], Q[h, e]", .update = "R[h, e] + $a * $b, Q[h, e]"}), "loops") << "stores two values";
   EXPECT_EQ(form_of({.update = "R[h, e] + $a * 2.0"}), "loops");
   EXPECT_EQ(form_of({.update = "R[h, e] + 2.0 * $b"}), "loops");
