@@ -1,4 +1,4 @@
-// LaneValues: what indices are for the 32 work-items of a warp, exactly. Used by gpu_draft.h to count sectors and bank
+// LaneValues: what indices are for the 32 work-items of a warp, exactly. Used by requests.h to count sectors and bank
 // conflicts, where the average slopes of linear_index.h do not do: work-items that were fused into one axis are told
 // apart by // and %. All loops that are not bound to threads stand at their first iteration; what depends on data
 // counts as 0.

@@ -2,28 +2,45 @@
 
 #include <algorithm>
 
-#include "costmodel/access_box.h"
 #include "dsl/analysis/affine.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
 namespace {
 
-constexpr double kReciprocal = 6, kQuotient = 2;     // of a float division: what depends on the divisor alone, and the rest
+// Of a float division: what depends on the divisor alone, and the rest.
+constexpr double kReciprocal = 6, kQuotient = 2;
 constexpr double kIntegerDivision = 8;
 constexpr double kWidened = 1, kNarrowed = 0.5;  // conversions of halves; two go into one word at once
 
 // Instructions of a function of CUDA's, as its machine code has them; signs are part of what follows.
 double instructions_of(Function function) {
   switch (function) {
-    case Function::Abs: case Function::Within: return 0;
-    case Function::Floor: case Function::Ceil: case Function::Round: return 1;
-    case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: return 4;
-    case Function::Exp: case Function::Sqrt: case Function::Rsqrt: return 8;
-    case Function::Log: return 15;
-    case Function::Sigmoid: return 16;
-    case Function::Tanh: case Function::Erf: return 20;
-    case Function::Pow: return 45;
+    case Function::Abs:
+    case Function::Within:
+      return 0;
+    case Function::Floor:
+    case Function::Ceil:
+    case Function::Round:
+      return 1;
+    case Function::ReduceAdd:
+    case Function::ReduceMul:
+    case Function::ReduceMin:
+    case Function::ReduceMax:
+      return 4;
+    case Function::Exp:
+    case Function::Sqrt:
+    case Function::Rsqrt:
+      return 8;
+    case Function::Log:
+      return 15;
+    case Function::Sigmoid:
+      return 16;
+    case Function::Tanh:
+    case Function::Erf:
+      return 20;
+    case Function::Pow:
+      return 45;
   }
   return 1;
 }
@@ -36,8 +53,7 @@ const Binary* product(const Expr* e) {
 
 class Counter {
  public:
-  Counter(const FlatProgram& program, const FlatStore& store, const std::vector<ThreadLoop>& loops, bool is_mma)
-      : program_(program), store_(store), loops_(loops), is_mma_(is_mma) {}
+  explicit Counter(const StoreLoops& store) : program_(store.program), store_(store.flat), around_(store) {}
 
   // Adds the work of an expression. The result: the loops that change it, a bit for each.
   u64 visit(const Expr* e) {
@@ -54,7 +70,7 @@ class Counter {
       case Kind::Cast: {
         const Expr* value = as<Cast>(e)->value;
         u64 by = visit(value);
-        if (is_mma_ || is_half(e->type.dtype) == is_half(value->type.dtype)) return by;
+        if (around_.is_mma || is_half(e->type.dtype) == is_half(value->type.dtype)) return by;
         return add(is_half(value->type.dtype) ? kWidened : kNarrowed, by);
       }
       case Kind::Unary:
@@ -64,7 +80,8 @@ class Counter {
       case Kind::Select: {
         const Select* select = as<Select>(e);
         const Load* padded = is_number(select->otherwise) ? as<Load>(select->then) : nullptr;
-        if (const FlatAccess* access = padded ? access_of(padded) : nullptr) return visit_padded(select->condition, *access);
+        if (const FlatAccess* access = padded ? access_of(padded) : nullptr)
+          return visit_padded(select->condition, *access);
         return add(1, visit(select->condition) | visit(select->then) | visit(select->otherwise));
       }
       case Kind::Call: {
@@ -106,21 +123,28 @@ class Counter {
   // How often a thread computes what these loops change.
   double runs(u64 by) const {
     double out = 1;
-    std::size_t deepest = loops_.size();
-    auto changes_it = [&](std::size_t p) { return p >= 64 ? by == kAll : (by >> p & 1) != 0; };
+    u32 deepest = store_.depth;
+    auto changes_it = [&](u32 p) { return p >= 64 ? by == kAll : (by >> p & 1) != 0; };
     while (deepest > 0 && !changes_it(deepest - 1)) --deepest;
-    for (std::size_t p = 0; p < deepest; ++p) {
-      if (!loops_[p].is_unrolled || changes_it(p)) out *= loops_[p].extent;
+    for (u32 p = 0; p < deepest; ++p) {
+      if (!is_unrolled(p) || changes_it(p)) out *= passes(p);
     }
     return out;
   }
 
-  // Elements that are padded on their way: windows share them, and each has one test, which joins those of its dimensions.
+  bool is_unrolled(u32 p) const { return around_.roles[p] == LoopRole::Body; }
+  // Of the loop as a thread sees it.
+  double passes(u32 p) const {
+    bool is_bound = around_.roles[p] == LoopRole::Block || around_.roles[p] == LoopRole::Thread;
+    return is_bound ? 1.0 : around_.extent(p);
+  }
+
+  // Elements that are padded on their way: windows share them, and each has one test, which joins those of its
+  // dimensions.
   u64 visit_padded(const Expr* condition, const FlatAccess& access) {
     u64 by = visit_tests(condition) | moved(access);
-    auto part = [&](u32 p) { return loops_[p].is_unrolled ? 1.0 : 0.0; };
-    double elements = elements_in(program_, store_, access, part);
-    for (const ThreadLoop& loop : loops_) elements *= loop.is_unrolled ? 1 : loop.extent;
+    double elements = elements_in(program_, store_, access, around_.body());
+    for (u32 p = 0; p < store_.depth; ++p) elements *= is_unrolled(p) ? 1 : passes(p);
     work_ += elements;
     return by;
   }
@@ -132,14 +156,16 @@ class Counter {
 
   const FlatAccess* access_of(const Load* load) const {
     auto begin = program_.accesses.begin() + store_.first_access, end = begin + store_.accesses;
-    auto found = std::find_if(begin, end, [&](const FlatAccess& access) { return access.indices.data() == load->indices.data(); });
+    auto found = std::find_if(begin, end,
+                              [&](const FlatAccess& access) { return access.indices.data() == load->indices.data(); });
     return found == end ? nullptr : &*found;
   }
 
   // Sums: each step changes them.
   bool is_target(const Buffer* buffer) const {
     const auto& targets = store_.node->targets;
-    return std::any_of(targets.begin(), targets.end(), [&](const StoreTarget& target) { return target.buffer == buffer; });
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const StoreTarget& target) { return target.buffer == buffer; });
   }
 
   u64 moved(const FlatAccess& access) const {
@@ -169,16 +195,38 @@ class Counter {
 
   const FlatProgram& program_;
   const FlatStore& store_;
-  const std::vector<ThreadLoop>& loops_;
-  bool is_mma_;
+  const StoreLoops& around_;
   double work_ = 0;
 };
 
+// What one test of a copy takes. Its divisions see the work-item or the pass alone, so compilers move them out of the
+// loop or to the whole warp, and comparisons take others in; in machine code of an implicit product there are 4 to 5
+// instructions for each padded copy.
+double test_of(const OpCounts& ops) { return at(ops, Op::IntAddSub) + at(ops, Op::IntCmp) + at(ops, Op::Select); }
+
+// Does a store carry elements as they are, or zeros where tests say so?
+bool is_copy(const Expr* value) {
+  if (auto* select = as<Select>(value)) return is_copy(select->then) && is_copy(select->otherwise);
+  return as<Load>(value) || as<IntImm>(value) || as<FloatImm>(value);
+}
+
+double tests_of_copy(const StoreLoops& store) {
+  std::optional<i64> width;  // of the narrowest load; registers are not loaded
+  for (const FlatAccess& access : store.accesses()) {
+    if (access.is_write || is_in_registers(store.program, access)) continue;
+    i64 here = store.width_of(access);
+    width = std::min(width.value_or(here), here);
+  }
+  return store.outer * store.runs * store.points * test_of(store.flat.ops) / static_cast<double>(width.value_or(1));
+}
+
 }  // namespace
 
-double thread_work(const FlatProgram& program, const FlatStore& store, const std::vector<ThreadLoop>& loops, bool is_mma) {
-  Counter counter(program, store, loops, is_mma);
-  for (const Expr* value : store.node->values) counter.visit(value);
+double thread_work(const StoreLoops& store) {
+  const auto& values = store.flat.node->values;
+  if (std::all_of(values.begin(), values.end(), is_copy)) return tests_of_copy(store);
+  Counter counter(store);
+  for (const Expr* value : values) counter.visit(value);
   return counter.work();
 }
 

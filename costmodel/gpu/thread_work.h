@@ -1,19 +1,14 @@
-// What a thread of a GPU computes for a store, in simple instructions, as compilers leave it: what a loop does not change is computed outside
-// of it, and of unrolled code what is the same is computed once. Used by gpu_draft.h. Memory and indices are not in it.
+// What a thread of a GPU computes for a store, in simple instructions, as compilers leave it, in the analytic model
+// (gpu_draft.h). What a loop does not change is computed outside of it, and of unrolled code what is the same is
+// computed once. Loads, stores and indices are not in it; of functions it has what their machine code takes. A copy
+// computes nothing but its tests, where padding begins: one for all that one load brings, for padding has all of it or
+// none.
 #pragma once
-#include <vector>
-
-#include "costmodel/flat_program.h"
+#include "costmodel/gpu/store_loops.h"
 
 namespace tw {
 
-// One loop around a store, as a thread sees it.
-struct ThreadLoop {
-  double extent = 1;  // 1 for what is bound to blocks and threads
-  bool is_unrolled = false;
-};
-
-// `loops`: those around the store, outermost first. Conversions of matrix instructions' operands are part of these (`is_mma`).
-double thread_work(const FlatProgram& program, const FlatStore& store, const std::vector<ThreadLoop>& loops, bool is_mma);
+// For all runs of the store by one thread. Conversions of matrix instructions' operands are part of these.
+double thread_work(const StoreLoops& store);
 
 }  // namespace tw

@@ -1,0 +1,45 @@
+// Requests: the loads and stores that a thread asks memory for, and how long they keep shared memory and L1 busy, in
+// the analytic model (gpu_draft.h).
+//
+// A thread asks once for as many elements as one load or store moves, 16 bytes at most. What its inner loops do not
+// move is asked for once and stays in a register. Of the operands of matrix instructions, ldmatrix brings up to four
+// pieces of 8 rows by 16 bytes at once, and a piece that several lanes name comes once.
+//
+// The requests of a warp's lanes are served together, one wavefront a cycle (`KernelEstimate::shared`). In shared
+// memory a request takes as many wavefronts as the fullest bank has different words of it. A warp's words are counted
+// for its first request, lane by lane, with the padding and the layout of the buffer. Elements of 8 and 16 bytes are
+// written by halves and quarters of the warp. In global memory a wavefront brings four sectors of 32 bytes.
+// Asynchronous copies of 16 bytes do not go through L1 on their way from global memory.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "costmodel/gpu/kernel_estimate.h"
+#include "costmodel/gpu/lane_values.h"
+#include "costmodel/gpu/store_loops.h"
+
+namespace tw {
+
+inline constexpr double kSector = 32;  // bytes
+
+class Requests {
+ public:
+  // Adds those of a store: the wavefronts of a block to `kernel`, and the instructions of a thread to `instructions`.
+  // `variables`: Program::next_var.
+  void add(const StoreLoops& store, u32 variables, KernelEstimate& kernel, double& instructions);
+  // Bytes that a block writes to global memory by the store added last: all sectors of each request.
+  double stored_bytes() const { return stored_bytes_; }
+
+ private:
+  double add_access(const StoreLoops& store, const FlatAccess& access, KernelEstimate& kernel);
+  double wavefronts(const StoreLoops& store, const FlatAccess& access, i64 width);
+  double wavefronts_of_piece(const StoreLoops& store, const FlatAccess& access);
+  double lanes_apart(const FlatProgram& program, const FlatAccess& access);
+  i64 find_offsets(const StoreLoops& store, const FlatAccess& access, Lanes& offsets) const;
+
+  LaneValues lanes_;  // at the store at hand
+  double stored_bytes_ = 0;
+  std::vector<i64> words_;  // different words or sectors of a request
+};
+
+}  // namespace tw
