@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/measurer.h"
+#include "runtime/measure/spawn.h"
 #include "runtime/measure/worker_protocol.h"
 
 namespace tw {
@@ -87,24 +87,12 @@ class Child {
  public:
   // Standard output and error go to the file descriptor `errors`, if it is not -1.
   Child(const std::vector<std::string>& words, int socket, int errors) {
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    for (int to : {STDOUT_FILENO, STDERR_FILENO}) {
-      if (errors >= 0) posix_spawn_file_actions_adddup2(&actions, errors, to);
-    }
-    if (socket >= 0) posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket);
-    posix_spawn_file_actions_addclosefrom_np(&actions, socket >= 0 ? kWorkerSocket + 1 : STDERR_FILENO + 1);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a compiler starts others; they are killed with it
-    posix_spawnattr_setpgroup(&attributes, 0);
-    problem_ = posix_spawn(&pid_, words[0].c_str(), &actions, &attributes, arguments.data(), environ);
-    if (problem_ != 0) pid_ = -1;
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    // A compiler starts others; they are killed with it.
+    SpawnOptions options{.close_from = socket >= 0 ? kWorkerSocket + 1 : STDERR_FILENO + 1, .own_group = true};
+    if (errors >= 0) options.descriptors = {{errors, STDOUT_FILENO}, {errors, STDERR_FILENO}};
+    if (socket >= 0) options.descriptors.push_back({socket, kWorkerSocket});
+    pid_ = spawn(words, options);
+    problem_ = std::max(-pid_, 0);
   }
   ~Child() {
     if (pid_ <= 0) return;

@@ -1,7 +1,6 @@
 #include "runtime/export/export.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "runtime/export/export_files.h"
+#include "runtime/measure/spawn.h"
 
 extern char** environ;
 
@@ -209,12 +209,8 @@ std::string shipped(std::string_view path) {
 
 // 0, the exit code, or 127 if there is no such program. Its messages go to our standard error.
 int run_program(const std::vector<std::string>& words) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t pid = 0;
-  if (posix_spawnp(&pid, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0)
-    return 127;
+  pid_t pid = spawn(words, {.search_path = true});
+  if (pid < 0) return 127;
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -26,6 +25,7 @@
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
 #include "runtime/measure/slower_test.h"
+#include "runtime/measure/spawn.h"
 #include "runtime/measure/worker_protocol.h"
 
 namespace tw {
@@ -56,19 +56,11 @@ class WorkerProcess {
       error = cat("no socket for the worker: ", std::strerror(errno));
       return;
     }
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], kWorkerSocket);
-    posix_spawn_file_actions_addclosefrom_np(&actions,
-                                             kWorkerSocket + 1);  // no database, no other socket
-    char* arguments[] = {const_cast<char*>(executable.c_str()), nullptr};
-    char* nothing[] = {nullptr};
-    int failed = posix_spawn(&pid_, executable.c_str(), &actions, nullptr, arguments,
-                             hello.device < 0 ? nothing : environ);
-    posix_spawn_file_actions_destroy(&actions);
+    // No database, no other socket.
+    pid_ = spawn({executable}, {.descriptors = {{ends[1], kWorkerSocket}}, .close_from = kWorkerSocket + 1, .empty_environment = hello.device < 0});
     close(ends[1]);
     socket_ = ends[0];
-    if (failed) pid_ = -1;
+    int failed = std::max(-pid_, 0);
     if (failed || !send_frame(socket_, MessageKind::Hello, encode(hello)))
       error = cat("the worker ", executable,
                   " does not start: ", std::strerror(failed ? failed : EPIPE));

@@ -2,13 +2,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -18,6 +20,7 @@
 #include <thread>
 
 #include "dsl/base/text.h"
+#include "runtime/measure/spawn.h"
 
 namespace tw {
 namespace {
@@ -59,23 +62,14 @@ class MemoryFile {
   int fd_;
 };
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
-  return out + "\"";
-}
-
 std::string request_text(const PeerProblem& problem, const std::vector<MemoryFile>& files) {
-  std::vector<std::string> args, epilogue, inputs;
-  for (const auto& [name, value] : problem.args) args.push_back(cat(quoted(name), ": ", value));
-  for (const std::string& step : problem.epilogue) epilogue.push_back(quoted(step));
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    inputs.push_back(cat("{\"file\": ", quoted(files[i].path()),
-                         ", \"elements\": ", problem.inputs[i].size(), "}"));
-  }
-  return cat("prepare {\"op\": ", quoted(problem.op), ", \"args\": {", join(args, ", "),
-             "}, \"epilogue\": [", join(epilogue, ", "), "], \"inputs\": [", join(inputs, ", "),
-             "]}");
+  boost::json::object args;
+  for (const auto& [name, value] : problem.args) args[name] = value;
+  boost::json::array inputs;
+  for (std::size_t i = 0; i < files.size(); ++i) inputs.push_back({{"file", files[i].path()}, {"elements", problem.inputs[i].size()}});
+  boost::json::object request{
+      {"op", problem.op}, {"args", args}, {"epilogue", boost::json::array(problem.epilogue.begin(), problem.epilogue.end())}, {"inputs", inputs}};
+  return "prepare " + boost::json::serialize(request);
 }
 
 // The program of a peer: in the given folder, or beside this program (tests lie one folder deeper).
@@ -179,27 +173,11 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
   std::vector<std::string> words = {program, "--threads", cat(options_.threads), "--vector-bits",
                                     cat(options_.vector_bits)};
   if (!options_.cpus.empty()) words.insert(words.end(), {"--cpus", join(options_.cpus, ",")});
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, errors_, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
   // A process group of its own: Ctrl-C is for the bench command, which ends its peers itself.
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const int failed =
-      posix_spawn(&pid_, program.c_str(), &actions, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
+  pid_ = spawn(words, {.descriptors = {{ends[1], STDIN_FILENO}, {ends[1], STDOUT_FILENO}, {errors_, STDERR_FILENO}}, .own_group = true});
   close(ends[1]);
-  if (failed) {
-    pid_ = -1;
+  if (pid_ < 0) {
+    const int failed = -std::exchange(pid_, -1);
     return {PeerStatus::Missing, cat("cannot start ", program, ": ", std::strerror(failed)), {}};
   }
   PeerResult<std::string> line = read_line(options_.start_timeout);
