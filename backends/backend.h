@@ -1,5 +1,5 @@
-// The LLVM backend as the rest of the program sees it: a lowered program in, machine code or text out. Used by search, replay
-// and export. No LLVM type appears here; nothing is executed here (see runtime/).
+// The LLVM backend as the rest of the program sees it: a lowered program in, machine code or text out. Used by search,
+// replay and export. No LLVM type appears here; nothing is executed here (see runtime/).
 #pragma once
 #include <memory>
 #include <string>
@@ -24,7 +24,8 @@ struct CodegenTarget {
 std::string host_cpu_name();
 std::string host_features();
 std::string host_triple();
-// Names of the features that code for a target may use ("avx2", "fma", ...), sorted; empty if LLVM does not know the triple.
+// Names of the features that code for a target may use ("avx2", "fma", ...), sorted; empty if LLVM does not know the
+// triple.
 std::vector<std::string> enabled_features(const CodegenTarget& target);
 // Does LLVM know this cpu for this triple ("" = host)? In the form that set_cpu_check() of target.h takes.
 bool is_llvm_cpu(const std::string& triple, const std::string& cpu);
@@ -49,8 +50,8 @@ class LlvmCompiler {
   LlvmCompiler& operator=(LlvmCompiler&&) noexcept;
   ~LlvmCompiler();
 
-  // Entry points are <symbol>_run and, if there is something to pack, <symbol>_prepack (backends/kernel_abi.h). The code is an ELF
-  // object, position independent; it may call memcpy, memset and libm functions by name, nothing else.
+  // Entry points are <symbol>_run and, if there is something to pack, <symbol>_prepack (backends/kernel_abi.h). The
+  // code is an ELF object, position independent; it may call memcpy, memset and libm functions by name, nothing else.
   Result<Kernel> compile(const LoweredProgram& program, std::string_view symbol);
   Result<std::string> emit(const LoweredProgram& program, std::string_view symbol, Emit what);
 

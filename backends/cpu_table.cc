@@ -18,23 +18,17 @@ struct Signature {
 
 // AMD's families are 0x17 and up, Intel's is 6. Source: the tables of LLVM's Host.cpp.
 constexpr Signature signatures[] = {
-    {0x17, 0x00, 0x2f, "znver1"},      {0x17, 0x30, 0xff, "znver2"},
-    {0x19, 0x00, 0x0f, "znver3"},      {0x19, 0x10, 0x1f, "znver4"},
-    {0x19, 0x20, 0x5f, "znver3"},      {0x19, 0x60, 0xaf, "znver4"},
-    {0x1a, 0x00, 0x7f, "znver5"},      {6, 0x3c, 0x3c, "haswell"},
-    {6, 0x3f, 0x3f, "haswell"},        {6, 0x45, 0x46, "haswell"},
-    {6, 0x3d, 0x3d, "broadwell"},      {6, 0x47, 0x47, "broadwell"},
-    {6, 0x4f, 0x4f, "broadwell"},      {6, 0x56, 0x56, "broadwell"},
-    {6, 0x4e, 0x4e, "skylake"},        {6, 0x5e, 0x5e, "skylake"},
-    {6, 0x8e, 0x8e, "skylake"},        {6, 0x9e, 0x9e, "skylake"},
-    {6, 0xa5, 0xa6, "skylake"},        {6, 0x55, 0x55, "skylake-avx512"},
-    {6, 0x7d, 0x7e, "icelake-client"}, {6, 0x6a, 0x6a, "icelake-server"},
-    {6, 0x6c, 0x6c, "icelake-server"}, {6, 0x8c, 0x8d, "tigerlake"},
-    {6, 0xa7, 0xa7, "rocketlake"},     {6, 0x97, 0x97, "alderlake"},
-    {6, 0x9a, 0x9a, "alderlake"},      {6, 0xb7, 0xb7, "alderlake"},
-    {6, 0xba, 0xba, "alderlake"},      {6, 0xbf, 0xbf, "alderlake"},
-    {6, 0x8f, 0x8f, "sapphirerapids"}, {6, 0xcf, 0xcf, "sapphirerapids"},
-    {6, 0xad, 0xae, "graniterapids"},
+    {0x17, 0x00, 0x2f, "znver1"},      {0x17, 0x30, 0xff, "znver2"},      {0x19, 0x00, 0x0f, "znver3"},
+    {0x19, 0x10, 0x1f, "znver4"},      {0x19, 0x20, 0x5f, "znver3"},      {0x19, 0x60, 0xaf, "znver4"},
+    {0x1a, 0x00, 0x7f, "znver5"},      {6, 0x3c, 0x3c, "haswell"},        {6, 0x3f, 0x3f, "haswell"},
+    {6, 0x45, 0x46, "haswell"},        {6, 0x3d, 0x3d, "broadwell"},      {6, 0x47, 0x47, "broadwell"},
+    {6, 0x4f, 0x4f, "broadwell"},      {6, 0x56, 0x56, "broadwell"},      {6, 0x4e, 0x4e, "skylake"},
+    {6, 0x5e, 0x5e, "skylake"},        {6, 0x8e, 0x8e, "skylake"},        {6, 0x9e, 0x9e, "skylake"},
+    {6, 0xa5, 0xa6, "skylake"},        {6, 0x55, 0x55, "skylake-avx512"}, {6, 0x7d, 0x7e, "icelake-client"},
+    {6, 0x6a, 0x6a, "icelake-server"}, {6, 0x6c, 0x6c, "icelake-server"}, {6, 0x8c, 0x8d, "tigerlake"},
+    {6, 0xa7, 0xa7, "rocketlake"},     {6, 0x97, 0x97, "alderlake"},      {6, 0x9a, 0x9a, "alderlake"},
+    {6, 0xb7, 0xb7, "alderlake"},      {6, 0xba, 0xba, "alderlake"},      {6, 0xbf, 0xbf, "alderlake"},
+    {6, 0x8f, 0x8f, "sapphirerapids"}, {6, 0xcf, 0xcf, "sapphirerapids"}, {6, 0xad, 0xae, "graniterapids"},
 };
 
 const char* name_by_signature() {
@@ -44,8 +38,7 @@ const char* name_by_signature() {
   int model = ((eax >> 4) & 15) | ((eax >> 12) & 0xf0);
   if (family == 15) family += (eax >> 20) & 0xff;
   for (const Signature& signature : signatures) {
-    if (family == signature.family && model >= signature.first_model &&
-        model <= signature.last_model) {
+    if (family == signature.family && model >= signature.first_model && model <= signature.last_model) {
       return signature.name;
     }
   }
@@ -57,8 +50,7 @@ int usable_vector_bits() {
   bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
             __builtin_cpu_supports("avx512vl");
-  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-            __builtin_cpu_supports("bmi2");
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   return v3 && v4 ? 512 : v3 ? 256 : 128;
 }
 #endif

@@ -17,7 +17,8 @@ extern const char* const kKind;
 extern const bool kTimesAreTheDevices;
 // In the line of a device that is there, but not as it should be: the reason follows.
 inline constexpr const char* kCannotBeUsed = ": cannot be used: ";
-// One line for each device, in the order of their numbers. Empty with a reason in `error` if there is none that can be used.
+// One line for each device, in the order of their numbers. Empty with a reason in `error` if there is none that can be
+// used.
 std::vector<std::string> names(std::string& error);
 
 // Codes that drivers answer with; 0 = good.
@@ -33,7 +34,8 @@ class Device {
  public:
   // On failure `error` names the devices that there are.
   Device(int index, std::string& error);
-  // Waits for all that was begun. After some errors, and not all drivers agree which, a device answers its process no more: then false.
+  // Waits for all that was begun. After some errors, and not all drivers agree which, a device answers its process no
+  // more: then false.
   bool answers() const;
   i64 memory_bytes() const;  // of all its memory; 0 if the driver does not say
   Device(const Device&) = delete;
@@ -85,7 +87,8 @@ class LoadedKernel {
   int run();
   // run(), and the sum of the kernels' own times by the device's clock.
   int run(double& device_seconds);
-  // The same right behind a write to all of `other`: where that is larger than the caches, nothing of the kernel's data is in them.
+  // The same right behind a write to all of `other`: where that is larger than the caches, nothing of the kernel's data
+  // is in them.
   int run_cold(Memory& other, double& device_seconds);
   // `calls` runs one after the other and their nanoseconds, by the clock that kernels are timed by. 0, or the driver's
   // error code.

@@ -12,7 +12,7 @@
 namespace tw {
 namespace {
 
-constexpr int kDeepest = 200;  // elements that wait for one another
+constexpr int kDeepest = 200;           // elements that wait for one another
 constexpr i64 kStepsUnasked = 1 << 18;  // between two questions whether to stop
 
 // The block that computes a buffer, and which of its targets the buffer is.
@@ -28,7 +28,9 @@ bool covers_all(const StoreTarget& target, const Block* block) {
   for (const IterVar& iter : block->iters) {
     if (iter.kind != IterKind::S) continue;
     auto at = std::find(target.indices.begin(), target.indices.end(), static_cast<const Expr*>(iter.var));
-    if (at == target.indices.end() || target.buffer->shape[static_cast<std::size_t>(at - target.indices.begin())] != iter.extent) return false;
+    if (at == target.indices.end() ||
+        target.buffer->shape[static_cast<std::size_t>(at - target.indices.begin())] != iter.extent)
+      return false;
     ++found;
   }
   return found == target.indices.size();
@@ -72,7 +74,8 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
     for_each<Store>(program.body, [&](const Store* store) {
       for (const StoreTarget& target : store->targets) ++stores[target.buffer];
     });
-    std::erase_if(writers_, [&](const auto& entry) { return stores[entry.first] != (entry.second.block->init ? 2 : 1); });
+    std::erase_if(writers_,
+                  [&](const auto& entry) { return stores[entry.first] != (entry.second.block->init ? 2 : 1); });
   }
 
   std::optional<double> at(const Buffer* buffer, i64 position) {
@@ -103,7 +106,9 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
     }
     const Block* block = as<Block>(stmt);
     const Store* update = block ? as<Store>(block->body) : nullptr;
-    if (!update || !runs_once_for_each_point(block, loops_) || (block->init && !has_targets_of(as<Store>(block->init), update))) return;
+    if (!update || !runs_once_for_each_point(block, loops_) ||
+        (block->init && !has_targets_of(as<Store>(block->init), update)))
+      return;
     for (const IterVar& iter : block->iters) values_.resize(std::max<std::size_t>(values_.size(), iter.var->id + 1));
     for (std::size_t t = 0; t < update->targets.size(); ++t) {
       if (covers_all(update->targets[t], block)) writers_[update->targets[t].buffer] = {block, update, t};
@@ -187,7 +192,8 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
 
   i64 flat(const StoreTarget& target) {
     i64 position = 0;
-    for (std::size_t i = 0; i < target.indices.size(); ++i) position = position * target.buffer->shape[i] + eval(target.indices[i]).i;
+    for (std::size_t i = 0; i < target.indices.size(); ++i)
+      position = position * target.buffer->shape[i] + eval(target.indices[i]).i;
     return position;
   }
 
@@ -219,10 +225,13 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
   bool has_failed_ = false;
 };
 
-ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps, std::function<bool()> stop)
+ElementValues::ElementValues(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps,
+                             std::function<bool()> stop)
     : evaluation_(std::make_unique<Evaluation>(program, std::move(arguments), max_steps, std::move(stop))) {}
 ElementValues::~ElementValues() = default;
 
-std::optional<double> ElementValues::at(const Buffer* output, i64 position) { return evaluation_->at(output, position); }
+std::optional<double> ElementValues::at(const Buffer* output, i64 position) {
+  return evaluation_->at(output, position);
+}
 
 }  // namespace tw

@@ -1,4 +1,5 @@
-// What an expression is, operation by operation, rounded to its type each time: the part that all judges share. Derived gives
+// What an expression is, operation by operation, rounded to its type each time: the part that all judges share. Derived
+// gives
 //
 //   Scalar variable(const Var*);            the value of a variable
 //   Scalar load(const Load*, int lane);     an element of a buffer
@@ -16,9 +17,12 @@ class ExprEvaluator {
   Scalar eval(const Expr* e, int lane = 0) {
     if (!self().step()) return {};
     switch (e->kind) {
-      case Kind::IntImm: return {static_cast<const IntImm*>(e)->value};
-      case Kind::FloatImm: return {0, round_to(e->type.dtype, static_cast<const FloatImm*>(e)->value)};
-      case Kind::Var: return self().variable(static_cast<const Var*>(e));
+      case Kind::IntImm:
+        return {static_cast<const IntImm*>(e)->value};
+      case Kind::FloatImm:
+        return {0, round_to(e->type.dtype, static_cast<const FloatImm*>(e)->value)};
+      case Kind::Var:
+        return self().variable(static_cast<const Var*>(e));
       case Kind::Cast: {
         auto* n = static_cast<const Cast*>(e);
         return convert_scalar(e->type.dtype, n->value->type.dtype, eval(n->value, lane));
@@ -29,21 +33,27 @@ class ExprEvaluator {
         if (n->op == UnaryOp::Not) return {!value.i};
         return is_float(e->type.dtype) ? Scalar{0, -value.f} : apply_binary(BinaryOp::Sub, e->type.dtype, {}, value);
       }
-      case Kind::Binary: return binary(static_cast<const Binary*>(e), lane);
+      case Kind::Binary:
+        return binary(static_cast<const Binary*>(e), lane);
       case Kind::Select: {
         auto* n = static_cast<const Select*>(e);
         return eval(eval(n->condition, n->condition->type.lanes == 1 ? 0 : lane).i ? n->then : n->otherwise, lane);
       }
-      case Kind::Call: return call(static_cast<const Call*>(e), lane);
-      case Kind::Load: return self().load(static_cast<const Load*>(e), lane);
+      case Kind::Call:
+        return call(static_cast<const Call*>(e), lane);
+      case Kind::Load:
+        return self().load(static_cast<const Load*>(e), lane);
       case Kind::Ramp: {
         auto* n = static_cast<const Ramp*>(e);
         Scalar steps = convert_scalar(e->type.dtype, DType::I64, {lane});
         return apply_binary(BinaryOp::Add, e->type.dtype, eval(n->base),
                             apply_binary(BinaryOp::Mul, e->type.dtype, steps, eval(n->stride)));
       }
-      case Kind::Broadcast: return eval(static_cast<const Broadcast*>(e)->value);
-      default: self().fail("an expression of an unknown kind"); return {};
+      case Kind::Broadcast:
+        return eval(static_cast<const Broadcast*>(e)->value);
+      default:
+        self().fail("an expression of an unknown kind");
+        return {};
     }
   }
 
@@ -62,11 +72,13 @@ class ExprEvaluator {
     if (n->function == Function::Within) return within(n);
     if (std::optional<BinaryOp> op = combined_by(n->function)) {
       Scalar all = eval(n->arguments[0]);
-      for (int i = 1; i < n->arguments[0]->type.lanes; ++i) all = apply_binary(*op, n->type.dtype, all, eval(n->arguments[0], i));
+      for (int i = 1; i < n->arguments[0]->type.lanes; ++i)
+        all = apply_binary(*op, n->type.dtype, all, eval(n->arguments[0], i));
       return all;
     }
     Scalar a = eval(n->arguments[0], lane);
-    return apply_function(n->function, n->type.dtype, a, n->arguments.size() > 1 ? eval(n->arguments[1], lane) : Scalar{});
+    return apply_function(n->function, n->type.dtype, a,
+                          n->arguments.size() > 1 ? eval(n->arguments[1], lane) : Scalar{});
   }
 
   Scalar within(const Call* claim) {

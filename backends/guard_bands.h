@@ -1,5 +1,6 @@
-// Bands of known bytes on both sides of a device's memory: what writes beside its data leaves a trace. For the implementations of device::Memory
-// (backends/opencl, backends/cuda_driver), which give the transfers; nothing here knows a driver.
+// Bands of known bytes on both sides of a device's memory: what writes beside its data leaves a trace. For the
+// implementations of device::Memory (backends/opencl, backends/cuda_driver), which give the transfers; nothing here
+// knows a driver.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -14,7 +15,8 @@ constexpr u8 kBandByte = 0x5c;
 // Bytes between the bands. A buffer of nothing has one.
 inline std::size_t data_bytes(i64 bytes) { return static_cast<std::size_t>(std::max<i64>(bytes, 1)); }
 
-// `set(value, from, bytes)` fills a range, counted from the begin of the first band: all of the data gets `byte`, the bands their pattern.
+// `set(value, from, bytes)` fills a range, counted from the begin of the first band: all of the data gets `byte`, the
+// bands their pattern.
 template <class Set>
 bool fill_between_bands(i64 bytes, u8 byte, Set set) {
   std::size_t data = data_bytes(bytes);

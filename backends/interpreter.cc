@@ -14,7 +14,9 @@
 namespace tw {
 namespace {
 
-bool is_concurrent(LoopKind kind) { return kind == LoopKind::Parallel || kind == LoopKind::Vectorize || kind == LoopKind::Bind; }
+bool is_concurrent(LoopKind kind) {
+  return kind == LoopKind::Parallel || kind == LoopKind::Vectorize || kind == LoopKind::Bind;
+}
 
 // A buffer's place in memory.
 struct View {
@@ -101,7 +103,8 @@ class Interpreter : ExprEvaluator<Interpreter> {
   i64 locate(const Buffer* buffer, Array<const Expr*> indices, int lane, std::vector<i64>& at) {
     at.clear();
     i64 flat = 0;
-    if (indices.size() != buffer->shape.size()) fail("`", buffer->name, "` has ", buffer->shape.size(), " dimensions, found ", indices.size(), " indices");
+    if (indices.size() != buffer->shape.size())
+      fail("`", buffer->name, "` has ", buffer->shape.size(), " dimensions, found ", indices.size(), " indices");
     for (std::size_t i = 0; i < indices.size() && !failed(); ++i) {
       i64 index = eval(indices[i], indices[i]->type.lanes == 1 ? 0 : lane).i;
       at.push_back(index);
@@ -133,7 +136,8 @@ class Interpreter : ExprEvaluator<Interpreter> {
   void report(Conflict conflict, const Buffer* buffer, const std::vector<i64>& at, const char* does) {
     std::string element = cat("`", buffer->name, "` at ", index_text(at));
     if (conflict == Conflict::Uninitialised) fail("reads ", element, ", which was never written");
-    if (conflict == Conflict::WriteWrite) fail(does, " ", element, ", which another iteration of a concurrent loop writes too");
+    if (conflict == Conflict::WriteWrite)
+      fail(does, " ", element, ", which another iteration of a concurrent loop writes too");
     if (conflict == Conflict::ReadWrite) {
       fail(does, " ", element, ", which another iteration of a concurrent loop ", *does == 'r' ? "writes" : "reads");
     }
@@ -165,13 +169,15 @@ class Interpreter : ExprEvaluator<Interpreter> {
         one.offset += view->offset;
         for (const Pending& other : pending) {
           bool same = other.view.memory == one.view.memory && other.offset == one.offset;
-          if (same) return fail("writes `", target.buffer->name, "` at ", index_text(one.at), " twice in one statement");
+          if (same)
+            return fail("writes `", target.buffer->name, "` at ", index_text(one.at), " twice in one statement");
         }
         pending.push_back(std::move(one));
       }
     }
     for (const Pending& one : pending) {
-      report(one.view.memory->note_write(one.offset, bytes_of(one.buffer->dtype), place_, places_), one.buffer, one.at, "writes");
+      report(one.view.memory->note_write(one.offset, bytes_of(one.buffer->dtype), place_, places_), one.buffer, one.at,
+             "writes");
       if (failed()) return;
       write_element(one.buffer->dtype, one.value, one.view.memory->data() + one.offset);
     }
@@ -182,7 +188,8 @@ class Interpreter : ExprEvaluator<Interpreter> {
   void stmt(const Stmt* s) {
     if (!s || !step()) return;
     switch (s->kind) {
-      case Kind::Store: return store(static_cast<const Store*>(s));
+      case Kind::Store:
+        return store(static_cast<const Store*>(s));
       case Kind::Seq:
         for (const Stmt* child : static_cast<const Seq*>(s)->stmts) stmt(child);
         return;
@@ -191,8 +198,10 @@ class Interpreter : ExprEvaluator<Interpreter> {
         i64 holds = eval(n->condition, 0).i;
         return failed() ? void() : stmt(holds ? n->then : n->otherwise);
       }
-      case Kind::For: return loop(static_cast<const For*>(s));
-      case Kind::Block: return block(static_cast<const Block*>(s));
+      case Kind::For:
+        return loop(static_cast<const For*>(s));
+      case Kind::Block:
+        return block(static_cast<const Block*>(s));
       case Kind::Alloc: {
         auto* n = static_cast<const Alloc*>(s);
         Memory fresh(bytes_of(n->buffer));
@@ -201,7 +210,8 @@ class Interpreter : ExprEvaluator<Interpreter> {
         views_.erase(n->buffer);
         return;
       }
-      default: return fail("a statement of an unknown kind");
+      default:
+        return fail("a statement of an unknown kind");
     }
   }
 
@@ -215,7 +225,8 @@ class Interpreter : ExprEvaluator<Interpreter> {
     }
     std::vector<i64> order(static_cast<std::size_t>(n->extent));
     std::iota(order.begin(), order.end(), 0);
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(rng_.below(static_cast<i64>(i)))]);
     ConcurrentPlaces::Place around = place_;
     u32 run = places_.new_run();
     for (std::size_t i = 0; i < order.size() && !failed(); ++i) {
@@ -288,7 +299,8 @@ class Interpreter : ExprEvaluator<Interpreter> {
       auto wrong = std::find_if(coverage.counts.begin(), coverage.counts.end(), [](u32 count) { return count != 1; });
       if (wrong == coverage.counts.end()) continue;
       std::string point = point_text(coverage.block, wrong - coverage.counts.begin());
-      return fail("block `", coverage.block->name, "`: the point ", point, " ran ", *wrong == 0 ? "never" : cat(*wrong, " times"));
+      return fail("block `", coverage.block->name, "`: the point ", point, " ran ",
+                  *wrong == 0 ? "never" : cat(*wrong, " times"));
     }
   }
 
@@ -348,17 +360,20 @@ class PrivateBuffers {
 };
 
 // Takes the results out; an output that is not written everywhere is an error.
-std::string results(std::string error, const std::vector<Memory*>& memories, const std::vector<std::string>& names, std::vector<HostArray>& arguments) {
+std::string results(std::string error, const std::vector<Memory*>& memories, const std::vector<std::string>& names,
+                    std::vector<HostArray>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::copy(memories[i]->data(), memories[i]->data() + memories[i]->size(), arguments[i].bytes.begin());
     i64 missing = memories[i]->first_uninitialised();
-    if (error.empty() && missing >= 0) error = cat("output `", names[i], "` was never written at position ", missing / bytes_of(arguments[i].dtype));
+    if (error.empty() && missing >= 0)
+      error = cat("output `", names[i], "` was never written at position ", missing / bytes_of(arguments[i].dtype));
   }
   return error;
 }
 
 std::string mismatch(const Buffer* buffer, const HostArray& array) {
-  bool same = buffer->dtype == array.dtype && std::equal(buffer->shape.begin(), buffer->shape.end(), array.shape.begin(), array.shape.end());
+  bool same = buffer->dtype == array.dtype &&
+              std::equal(buffer->shape.begin(), buffer->shape.end(), array.shape.begin(), array.shape.end());
   bool whole = static_cast<i64>(array.bytes.size()) == bytes_of(buffer);
   return same && whole ? "" : cat("the array for `", buffer->name, "` has another type or shape");
 }
@@ -387,11 +402,13 @@ i64 bytes_of(const Program& program) {
 }
 
 std::string too_large(i64 bytes, const InterpretOptions& options) {
-  return bytes <= options.max_bytes ? "" : cat("gave up: its arrays have ", bytes, " bytes, more than ", options.max_bytes);
+  return bytes <= options.max_bytes ? ""
+                                    : cat("gave up: its arrays have ", bytes, " bytes, more than ", options.max_bytes);
 }
 
 std::string interpret(const Program& program, std::vector<HostArray>& arguments, const InterpretOptions& options) {
-  if (arguments.size() != program.params.size()) return cat("expected ", program.params.size(), " arrays, found ", arguments.size());
+  if (arguments.size() != program.params.size())
+    return cat("expected ", program.params.size(), " arrays, found ", arguments.size());
   if (std::string large = too_large(bytes_of(program), options); !large.empty()) return large;
   Interpreter interpreter(options);
   std::vector<Memory*> memories;
@@ -415,7 +432,8 @@ std::string interpret(const Program& program, std::vector<HostArray>& arguments,
   return results(program.body ? interpreter.run(program.body) : "", memories, names, arguments);
 }
 
-std::string interpret(const LoweredProgram& program, EntryPoint entry, std::vector<HostArray>& arguments, const InterpretOptions& options) {
+std::string interpret(const LoweredProgram& program, EntryPoint entry, std::vector<HostArray>& arguments,
+                      const InterpretOptions& options) {
   const LoweredFunction& function = entry == EntryPoint::Run ? program.run : program.prepack;
   Array<LoweredArgument> wanted = entry == EntryPoint::Run ? program.run_arguments : program.prepack_arguments;
   if (arguments.size() != wanted.size()) return cat("expected ", wanted.size(), " arrays, found ", arguments.size());

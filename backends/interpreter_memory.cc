@@ -27,8 +27,10 @@ Conflict Memory::note_read(i64 offset, i64 count, ConcurrentPlaces::Place place,
     if (!mark.initialised) return Conflict::Uninitialised;
     if (places.concurrent(mark.writer, place)) return Conflict::ReadWrite;
     bool both = places.concurrent(mark.reader, place);
-    if (!both) mark.reader = place;
-    else mark.second_reader = place;
+    if (!both)
+      mark.reader = place;
+    else
+      mark.second_reader = place;
   }
   return Conflict::None;
 }
@@ -37,7 +39,8 @@ Conflict Memory::note_write(i64 offset, i64 count, ConcurrentPlaces::Place place
   for (i64 i = offset; i < offset + count; ++i) {
     Mark& mark = marks_[static_cast<std::size_t>(i)];
     if (places.concurrent(mark.writer, place)) return Conflict::WriteWrite;
-    if (places.concurrent(mark.reader, place) || places.concurrent(mark.second_reader, place)) return Conflict::ReadWrite;
+    if (places.concurrent(mark.reader, place) || places.concurrent(mark.second_reader, place))
+      return Conflict::ReadWrite;
     mark.writer = place;
     mark.initialised = true;
   }

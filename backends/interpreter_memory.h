@@ -1,5 +1,6 @@
-// Memory of the interpreter: bytes, and for each byte whether it was ever written and by which iterations of concurrent loops it was
-// written and read last. Reports reads of uninitialised bytes and conflicts between iterations that may run at the same time.
+// Memory of the interpreter: bytes, and for each byte whether it was ever written and by which iterations of concurrent
+// loops it was written and read last. Reports reads of uninitialised bytes and conflicts between iterations that may
+// run at the same time.
 #pragma once
 #include <vector>
 
@@ -7,8 +8,8 @@
 
 namespace tw {
 
-// Where a program stands with respect to its concurrent loops (parallel, vectorize, bind): a path of (run of a loop, iteration).
-// Two places are concurrent if their paths part at the same run of a loop in different iterations.
+// Where a program stands with respect to its concurrent loops (parallel, vectorize, bind): a path of (run of a loop,
+// iteration). Two places are concurrent if their paths part at the same run of a loop in different iterations.
 class ConcurrentPlaces {
  public:
   using Place = u32;

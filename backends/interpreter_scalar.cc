@@ -41,7 +41,8 @@ std::uint16_t half_bits(double value) {
 double half_value(std::uint16_t bits) {
   int exponent = bits >> 10 & 31;
   double fraction = bits & 1023, sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31) return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 31)
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
   return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
 }
 
@@ -58,65 +59,107 @@ void store(Value value, u8* bytes) {
   std::memcpy(bytes, &made, sizeof made);
 }
 
-i64 floor_quotient(i64 a, i64 b) { return b == -1 ? static_cast<i64>(-static_cast<u64>(a)) : a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+i64 floor_quotient(i64 a, i64 b) {
+  return b == -1 ? static_cast<i64>(-static_cast<u64>(a)) : a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
 i64 integer_result(BinaryOp op, i64 a, i64 b) {
   // Unsigned, because overflow wraps.
   u64 x = static_cast<u64>(a), y = static_cast<u64>(b);
   switch (op) {
-    case BinaryOp::Add: return static_cast<i64>(x + y);
-    case BinaryOp::Sub: return static_cast<i64>(x - y);
-    case BinaryOp::Mul: return static_cast<i64>(x * y);
-    case BinaryOp::FloorDiv: return floor_quotient(a, b);
-    case BinaryOp::FloorMod: return static_cast<i64>(x - static_cast<u64>(floor_quotient(a, b)) * y);
-    case BinaryOp::Min: return std::min(a, b);
-    case BinaryOp::Max: return std::max(a, b);
-    case BinaryOp::And: return a && b;
-    case BinaryOp::Or: return a || b;
-    default: TW_CHECK(false, "not an operation of integers");
+    case BinaryOp::Add:
+      return static_cast<i64>(x + y);
+    case BinaryOp::Sub:
+      return static_cast<i64>(x - y);
+    case BinaryOp::Mul:
+      return static_cast<i64>(x * y);
+    case BinaryOp::FloorDiv:
+      return floor_quotient(a, b);
+    case BinaryOp::FloorMod:
+      return static_cast<i64>(x - static_cast<u64>(floor_quotient(a, b)) * y);
+    case BinaryOp::Min:
+      return std::min(a, b);
+    case BinaryOp::Max:
+      return std::max(a, b);
+    case BinaryOp::And:
+      return a && b;
+    case BinaryOp::Or:
+      return a || b;
+    default:
+      TW_CHECK(false, "not an operation of integers");
   }
 }
 
 double float_result(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return a * b;
-    case BinaryOp::Div: return a / b;
-    case BinaryOp::Min: return a < b ? a : b;
-    case BinaryOp::Max: return a > b ? a : b;
-    default: TW_CHECK(false, "not an operation of floats");
+    case BinaryOp::Add:
+      return a + b;
+    case BinaryOp::Sub:
+      return a - b;
+    case BinaryOp::Mul:
+      return a * b;
+    case BinaryOp::Div:
+      return a / b;
+    case BinaryOp::Min:
+      return a < b ? a : b;
+    case BinaryOp::Max:
+      return a > b ? a : b;
+    default:
+      TW_CHECK(false, "not an operation of floats");
   }
 }
 
 template <class T>
 bool compare(BinaryOp op, T a, T b) {
   switch (op) {
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    default: return a != b;
+    case BinaryOp::Lt:
+      return a < b;
+    case BinaryOp::Le:
+      return a <= b;
+    case BinaryOp::Gt:
+      return a > b;
+    case BinaryOp::Ge:
+      return a >= b;
+    case BinaryOp::Eq:
+      return a == b;
+    default:
+      return a != b;
   }
 }
 
 double function_result(Function function, double a, double b) {
   switch (function) {
-    case Function::Exp: return std::exp(a);
-    case Function::Log: return std::log(a);
-    case Function::Sqrt: return std::sqrt(a);
-    case Function::Rsqrt: return 1 / std::sqrt(a);
-    case Function::Tanh: return std::tanh(a);
-    case Function::Erf: return std::erf(a);
-    case Function::Sigmoid: return 1 / (1 + std::exp(-a));
-    case Function::Abs: return std::fabs(a);
-    case Function::Floor: return std::floor(a);
-    case Function::Ceil: return std::ceil(a);
-    case Function::Round: return std::nearbyint(a);
-    case Function::Pow: return std::pow(a, b);
-    case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: return a;  // of one lane
-    case Function::Within: return a;
+    case Function::Exp:
+      return std::exp(a);
+    case Function::Log:
+      return std::log(a);
+    case Function::Sqrt:
+      return std::sqrt(a);
+    case Function::Rsqrt:
+      return 1 / std::sqrt(a);
+    case Function::Tanh:
+      return std::tanh(a);
+    case Function::Erf:
+      return std::erf(a);
+    case Function::Sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case Function::Abs:
+      return std::fabs(a);
+    case Function::Floor:
+      return std::floor(a);
+    case Function::Ceil:
+      return std::ceil(a);
+    case Function::Round:
+      return std::nearbyint(a);
+    case Function::Pow:
+      return std::pow(a, b);
+    case Function::ReduceAdd:
+    case Function::ReduceMul:
+    case Function::ReduceMin:
+    case Function::ReduceMax:
+      return a;  // of one lane
+    case Function::Within:
+      return a;
   }
   return a;
 }
@@ -135,53 +178,78 @@ i64 truncate(DType type, double value) {
 
 double round_to(DType type, double value) {
   switch (type) {
-    case DType::F32: return static_cast<float>(value);
-    case DType::F16: return round_to_format(kHalf, value);
-    case DType::BF16: return round_to_format(kBfloat, value);
-    default: return value;
+    case DType::F32:
+      return static_cast<float>(value);
+    case DType::F16:
+      return round_to_format(kHalf, value);
+    case DType::BF16:
+      return round_to_format(kBfloat, value);
+    default:
+      return value;
   }
 }
 
 i64 wrap_to(DType type, i64 value) {
   switch (type) {
-    case DType::Bool: return value != 0;
-    case DType::I8: return static_cast<std::int8_t>(value);
-    case DType::U8: return static_cast<u8>(value);
-    case DType::I32: return static_cast<std::int32_t>(value);
-    default: return value;
+    case DType::Bool:
+      return value != 0;
+    case DType::I8:
+      return static_cast<std::int8_t>(value);
+    case DType::U8:
+      return static_cast<u8>(value);
+    case DType::I32:
+      return static_cast<std::int32_t>(value);
+    default:
+      return value;
   }
 }
 
 Scalar read_element(DType type, const u8* bytes) {
   switch (type) {
-    case DType::Bool: return {bytes[0] != 0};
-    case DType::I8: return {stored<std::int8_t>(bytes)};
-    case DType::U8: return {bytes[0]};
-    case DType::I32: return {stored<std::int32_t>(bytes)};
-    case DType::I64: return {stored<i64>(bytes)};
-    case DType::F16: return {0, half_value(stored<std::uint16_t>(bytes))};
+    case DType::Bool:
+      return {bytes[0] != 0};
+    case DType::I8:
+      return {stored<std::int8_t>(bytes)};
+    case DType::U8:
+      return {bytes[0]};
+    case DType::I32:
+      return {stored<std::int32_t>(bytes)};
+    case DType::I64:
+      return {stored<i64>(bytes)};
+    case DType::F16:
+      return {0, half_value(stored<std::uint16_t>(bytes))};
     case DType::BF16: {
       u32 wide = static_cast<u32>(stored<std::uint16_t>(bytes)) << 16;
       return {0, stored<float>(reinterpret_cast<const u8*>(&wide))};
     }
-    case DType::F32: return {0, stored<float>(bytes)};
-    case DType::F64: return {0, stored<double>(bytes)};
+    case DType::F32:
+      return {0, stored<float>(bytes)};
+    case DType::F64:
+      return {0, stored<double>(bytes)};
   }
   return {};
 }
 
 void write_element(DType type, Scalar value, u8* bytes) {
   switch (type) {
-    case DType::Bool: case DType::I8: case DType::U8: return store<u8>(value.i, bytes);
-    case DType::I32: return store<std::int32_t>(value.i, bytes);
-    case DType::I64: return store<i64>(value.i, bytes);
-    case DType::F16: return store<std::uint16_t>(half_bits(value.f), bytes);
+    case DType::Bool:
+    case DType::I8:
+    case DType::U8:
+      return store<u8>(value.i, bytes);
+    case DType::I32:
+      return store<std::int32_t>(value.i, bytes);
+    case DType::I64:
+      return store<i64>(value.i, bytes);
+    case DType::F16:
+      return store<std::uint16_t>(half_bits(value.f), bytes);
     case DType::BF16: {
       float wide = static_cast<float>(value.f);
       return store<std::uint16_t>(stored<u32>(reinterpret_cast<const u8*>(&wide)) >> 16, bytes);
     }
-    case DType::F32: return store<float>(value.f, bytes);
-    case DType::F64: return store<double>(value.f, bytes);
+    case DType::F32:
+      return store<float>(value.f, bytes);
+    case DType::F64:
+      return store<double>(value.f, bytes);
   }
 }
 
@@ -202,7 +270,8 @@ Scalar apply_binary(BinaryOp op, DType type, Scalar a, Scalar b) {
 }
 
 Scalar apply_function(Function function, DType type, Scalar a, Scalar b) {
-  if (is_int(type)) return {wrap_to(type, a.i < 0 ? static_cast<i64>(-static_cast<u64>(a.i)) : a.i)};  // only abs takes integers
+  if (is_int(type))
+    return {wrap_to(type, a.i < 0 ? static_cast<i64>(-static_cast<u64>(a.i)) : a.i)};  // only abs takes integers
   return {0, round_to(type, function_result(function, a.f, b.f))};
 }
 

@@ -18,10 +18,12 @@ i64 wrap_to(DType type, i64 value);
 Scalar read_element(DType type, const u8* bytes);
 void write_element(DType type, Scalar value, u8* bytes);  // the value must be one of the type
 
-// To bool: != 0. Float to integer: the fraction is cut off, out of range saturates, nan gives 0. Integer to integer: wraps.
+// To bool: != 0. Float to integer: the fraction is cut off, out of range saturates, nan gives 0. Integer to integer:
+// wraps.
 Scalar convert_scalar(DType to, DType from, Scalar value);
 
-// One operation in the type of the operands, rounded once. FloorDiv and FloorMod need b != 0. And, Or, comparisons give bool.
+// One operation in the type of the operands, rounded once. FloorDiv and FloorMod need b != 0. And, Or, comparisons give
+// bool.
 Scalar apply_binary(BinaryOp op, DType type, Scalar a, Scalar b);
 // In double, then rounded. Round: ties to even. `b` is only looked at by Pow.
 Scalar apply_function(Function function, DType type, Scalar a, Scalar b);

@@ -10,7 +10,8 @@
 
 namespace tw {
 
-// Behind the name of an output of a reference kernel that holds, for each element of that output, the variance that rounding may give it (F64).
+// Behind the name of an output of a reference kernel that holds, for each element of that output, the variance that
+// rounding may give it (F64).
 inline constexpr std::string_view kVarianceSuffix = ".variance";
 
 enum class ArgumentRole : u8 { Input, Constant, Packed, Output };
@@ -39,7 +40,8 @@ struct KernelLaunch {
   std::string name;
   std::array<i64, 3> groups{1, 1, 1}, threads{1, 1, 1};  // x, y, z: work-groups, and work-items of each
   std::vector<Pointer> pointers;
-  // Shared memory that is given when it is launched, because the text does not declare it with its size: all of it, or none.
+  // Shared memory that is given when it is launched, because the text does not declare it with its size: all of it, or
+  // none.
   i64 dynamic_shared_bytes = 0;
 
   i64 group_count() const { return groups[0] * groups[1] * groups[2]; }
@@ -47,12 +49,12 @@ struct KernelLaunch {
 };
 
 struct KernelManifest {
-  std::string symbol;                    // prefix of the entry points: <symbol>_run, <symbol>_prepack
-  std::vector<KernelArgument> run;       // inputs, constants that stay as they are, packed constants, outputs
-  std::vector<KernelArgument> prepack;   // constants that are rewritten, then what they become; empty = no prepack
-  i64 scratch_shared_bytes = 0;          // scratch = shared + workers * per_worker
-  i64 scratch_worker_bytes = 0;          // a multiple of TW_ALIGNMENT
-  bool parallel = false;                 // calls parallel_for
+  std::string symbol;                   // prefix of the entry points: <symbol>_run, <symbol>_prepack
+  std::vector<KernelArgument> run;      // inputs, constants that stay as they are, packed constants, outputs
+  std::vector<KernelArgument> prepack;  // constants that are rewritten, then what they become; empty = no prepack
+  i64 scratch_shared_bytes = 0;         // scratch = shared + workers * per_worker
+  i64 scratch_worker_bytes = 0;         // a multiple of TW_ALIGNMENT
+  bool parallel = false;                // calls parallel_for
   // Of source text for devices, in place of entry points. Scratch is then scratch_shared_bytes.
   std::vector<KernelLaunch> run_launches, prepack_launches;
   i64 scratch_bytes(i64 workers) const { return scratch_shared_bytes + workers * scratch_worker_bytes; }

@@ -24,9 +24,9 @@ constexpr int kOnCpu = 1 << static_cast<int>(TargetKind::Cpu), kOnOpenCl = 1 << 
 struct Field {
   const char* key;
   const char* flag;
-  std::string Target::*text;
-  int Target::*number;
-  i64 Target::*bytes;
+  std::string Target::* text;
+  int Target::* number;
+  i64 Target::* bytes;
   i64 least, most;
   int kinds = kOnCpu;  // that have it
 };
@@ -98,8 +98,7 @@ Target with_derived(Target target) {
   };
   if (has("+avx2") && target.vector_bits < 256) target.vector_bits = 256;
   if (has("+avx512f")) target.vector_bits = 512, target.vector_registers = 32;
-  if (has("-avx512f") && target.vector_bits == 512)
-    target.vector_bits = 256, target.vector_registers = 16;
+  if (has("-avx512f") && target.vector_bits == 512) target.vector_bits = 256, target.vector_registers = 16;
   if (has("-avx2") && target.vector_bits == 256) target.vector_bits = 128;
   return target;
 }
@@ -120,15 +119,13 @@ Target detect_host() {
 }
 
 // Sets one field from its text. Reports and returns false if the value is wrong.
-bool set_field(const Field& field, const TargetOption& option, Target& target,
-               Diagnostics& diagnostics) {
+bool set_field(const Field& field, const TargetOption& option, Target& target, Diagnostics& diagnostics) {
   if (field.text) {
     auto legal = [](unsigned char c) {
       return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '+' || c == ',' || c == '/';
     };
     if (option.value.empty() || !std::all_of(option.value.begin(), option.value.end(), legal)) {
-      diagnostics.error(option.span,
-                        cat("expected a name for `", option.key, "`, found `", option.value, "`"));
+      diagnostics.error(option.span, cat("expected a name for `", option.key, "`, found `", option.value, "`"));
       return false;
     }
     target.*field.text = option.value;
@@ -138,9 +135,8 @@ bool set_field(const Field& field, const TargetOption& option, Target& target,
   const char* end = option.value.data() + option.value.size();
   auto [stop, problem] = std::from_chars(option.value.data(), end, value);
   if (problem != std::errc() || stop != end || value < field.least || value > field.most) {
-    diagnostics.error(option.span,
-                      cat("expected `", option.key, "` to be an integer from ", field.least, " to ",
-                          field.most, ", found `", option.value, "`"));
+    diagnostics.error(option.span, cat("expected `", option.key, "` to be an integer from ", field.least, " to ",
+                                       field.most, ", found `", option.value, "`"));
     return false;
   }
   if (field.number) target.*field.number = static_cast<int>(value);
@@ -155,13 +151,12 @@ const TargetOption* find_option(const std::vector<TargetOption>& options, std::s
   return nullptr;
 }
 
-bool check_name(std::string_view name, const std::vector<std::string>& known, const char* what,
-                Span span, Diagnostics& diagnostics) {
+bool check_name(std::string_view name, const std::vector<std::string>& known, const char* what, Span span,
+                Diagnostics& diagnostics) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return true;
   std::string near = closest(name, known);
-  diagnostics.error(
-      span, cat("unknown ", what, " `", name, "`"),
-      near.empty() ? cat("known: ", join(known, ", ")) : cat("did you mean `", near, "`?"));
+  diagnostics.error(span, cat("unknown ", what, " `", name, "`"),
+                    near.empty() ? cat("known: ", join(known, ", ")) : cat("did you mean `", near, "`?"));
   return false;
 }
 
@@ -203,14 +198,15 @@ bool check_cpu(const Target& target, Span span, Diagnostics& diagnostics) {
   return check_name(target.cpu, names, "cpu", span, diagnostics);
 }
 
-// Architectures of CUDA devices, and the shared memory that one block may have there (CUDA C++ Programming Guide, "Technical Specifications per
-// Compute Capability"); costmodel/devices says the same, a test compares.
+// Architectures of CUDA devices, and the shared memory that one block may have there (CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability"); costmodel/devices says the same, a test compares.
 struct CudaArch {
   const char* name;
   i64 shared_bytes;
 };
-constexpr CudaArch kCudaArchs[] = {{"sm_75", 64 << 10},  {"sm_80", 163 << 10},  {"sm_86", 99 << 10},   {"sm_87", 163 << 10},  {"sm_89", 99 << 10},
-                                   {"sm_90", 227 << 10}, {"sm_90a", 227 << 10}, {"sm_100", 227 << 10}, {"sm_100a", 227 << 10}, {"sm_120", 99 << 10}};
+constexpr CudaArch kCudaArchs[] = {
+    {"sm_75", 64 << 10},  {"sm_80", 163 << 10},  {"sm_86", 99 << 10},   {"sm_87", 163 << 10},   {"sm_89", 99 << 10},
+    {"sm_90", 227 << 10}, {"sm_90a", 227 << 10}, {"sm_100", 227 << 10}, {"sm_100a", 227 << 10}, {"sm_120", 99 << 10}};
 
 // What a device is taken to be where nothing is said. Not asked of the device: the same text means the same everywhere.
 // `gpu`: which one it is said to be, or "".
@@ -240,7 +236,8 @@ constexpr Gpu kGpus[] = {{"a100", "sm_80"}, {"h100", "sm_90a"}, {"h200", "sm_90a
 bool set_arch(const TargetOption& gpu, bool has_arch, Target& target, Diagnostics& diagnostics) {
   bool needs_arch = target.kind == TargetKind::Cuda && !has_arch;
   if (is_device_file(gpu.value)) {
-    if (needs_arch) diagnostics.error(gpu.span, "a device that a file describes needs `arch` beside it", "as in `arch: sm_80`");
+    if (needs_arch)
+      diagnostics.error(gpu.span, "a device that a file describes needs `arch` beside it", "as in `arch: sm_80`");
     return !needs_arch;
   }
   std::vector<std::string> names;
@@ -252,11 +249,13 @@ bool set_arch(const TargetOption& gpu, bool has_arch, Target& target, Diagnostic
   }
   std::string near = closest(gpu.value, names);
   diagnostics.error(gpu.span, cat("unknown device `", gpu.value, "`"),
-                    near.empty() ? cat("known: ", join(names, ", "), "; or a path to a file that describes one") : cat("did you mean `", near, "`?"));
+                    near.empty() ? cat("known: ", join(names, ", "), "; or a path to a file that describes one")
+                                 : cat("did you mean `", near, "`?"));
   return false;
 }
 
-std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOption>& options, bool good, Diagnostics& diagnostics) {
+std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOption>& options, bool good,
+                                     Diagnostics& diagnostics) {
   const TargetOption* gpu = find_option(options, kind == TargetKind::Cuda ? "device" : "gpu");
   Target target = device_defaults(kind, gpu ? gpu->value : "", "sm_80");
   for (const Field& field : fields()) {
@@ -264,13 +263,15 @@ std::optional<Target> resolve_device(TargetKind kind, const std::vector<TargetOp
     if (option && has_field(kind, field)) good = set_field(field, *option, target, diagnostics) && good;
   }
   const TargetOption* arch = find_option(options, "arch");
-  if (arch && kind == TargetKind::Cuda) good = check_name(arch->value, cuda_archs(), "arch", arch->span, diagnostics) && good;
+  if (arch && kind == TargetKind::Cuda)
+    good = check_name(arch->value, cuda_archs(), "arch", arch->span, diagnostics) && good;
   if (gpu) good = set_arch(*gpu, arch != nullptr, target, diagnostics) && good;
   if (!good) return std::nullopt;
   const TargetOption* shared = find_option(options, "shared_bytes");
   i64 most_shared = device_defaults(kind, target.gpu, target.arch).shared_bytes;
   if (shared && kind == TargetKind::Cuda && target.shared_bytes > most_shared) {
-    diagnostics.error(shared->span, cat("a block of ", target.arch, " has at most ", most_shared, " bytes of shared memory"));
+    diagnostics.error(shared->span,
+                      cat("a block of ", target.arch, " has at most ", most_shared, " bytes of shared memory"));
     return std::nullopt;
   }
   if (!shared) target.shared_bytes = most_shared;
@@ -283,8 +284,7 @@ bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOpt
   std::vector<std::string> flags;
   for (const Field& field : fields()) flags.push_back(field.flag);
   bool good = true;
-  for (std::size_t at = text.find_first_not_of(' '); at < text.size();
-       at = text.find_first_not_of(' ', at)) {
+  for (std::size_t at = text.find_first_not_of(' '); at < text.size(); at = text.find_first_not_of(' ', at)) {
     std::size_t end = std::min(text.find(' ', at), text.size());
     std::string_view word = text.substr(at, end - at);
     Span span{offset + at, offset + end};
@@ -306,10 +306,7 @@ bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOpt
       continue;
     }
     const Field& field = fields()[std::find(flags.begin(), flags.end(), flag) - flags.begin()];
-    options.push_back({field.key,
-                       std::string(word.substr(equals + 1)),
-                       flag_span,
-                       {flag_span.end + 1, span.end}});
+    options.push_back({field.key, std::string(word.substr(equals + 1)), flag_span, {flag_span.end + 1, span.end}});
   }
   return good;
 }
@@ -323,9 +320,7 @@ const Target& host_target() {
   return target;
 }
 
-void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& cpu)) {
-  is_cpu_of_backend = is_cpu;
-}
+void set_cpu_check(bool (*is_cpu)(const std::string& triple, const std::string& cpu)) { is_cpu_of_backend = is_cpu; }
 
 std::string to_string(const Target& target) {
   bool is_cpu = target.kind == TargetKind::Cpu;
@@ -340,13 +335,11 @@ std::string to_string(const Target& target) {
   return out;
 }
 
-std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,
-                                     Diagnostics& diagnostics) {
+std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole, Diagnostics& diagnostics) {
   bool good = check_keys(options, diagnostics);
   const TargetOption* kind = find_option(options, "kind");
   if (kind) {
-    if (!check_name(kind->value, target_kinds(), "target kind", kind->span, diagnostics))
-      return std::nullopt;
+    if (!check_name(kind->value, target_kinds(), "target kind", kind->span, diagnostics)) return std::nullopt;
   } else {
     diagnostics.error(whole, "a target needs `kind`", cat("one of: ", join(target_kinds(), ", ")));
     good = false;
@@ -378,12 +371,10 @@ std::optional<Target> resolve_target(const std::vector<TargetOption>& options, S
   return target;
 }
 
-std::optional<Target> parse_target(std::string_view text, std::size_t offset,
-                                   Diagnostics& diagnostics) {
+std::optional<Target> parse_target(std::string_view text, std::size_t offset, Diagnostics& diagnostics) {
   std::vector<TargetOption> options;
   bool good = split_text(text, offset, options, diagnostics);
-  std::optional<Target> target =
-      resolve_target(options, {offset, offset + text.size()}, diagnostics);
+  std::optional<Target> target = resolve_target(options, {offset, offset + text.size()}, diagnostics);
   return good ? target : std::nullopt;
 }
 
@@ -406,8 +397,9 @@ std::string host_description() {
   const Topology& machine = topology();
   utsname system{};
   uname(&system);
-  return cat(machine.cpu_model.empty() ? "unknown cpu" : machine.cpu_model, ", ", usable_threads(), " of ", machine.cpus,
-             " cores, L1 ", machine.l1_bytes >> 10, " KiB, L2 ", machine.l2_bytes >> 10, " KiB, L3 ", machine.l3_bytes >> 10, " KiB, ", system.sysname, " ", system.release);
+  return cat(machine.cpu_model.empty() ? "unknown cpu" : machine.cpu_model, ", ", usable_threads(), " of ",
+             machine.cpus, " cores, L1 ", machine.l1_bytes >> 10, " KiB, L2 ", machine.l2_bytes >> 10, " KiB, L3 ",
+             machine.l3_bytes >> 10, " KiB, ", system.sysname, " ", system.release);
 }
 
 }  // namespace tw

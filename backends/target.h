@@ -31,12 +31,13 @@ struct Target {
   i64 l2_bytes = 256 << 10;  // of one core
   i64 l3_bytes = 0;          // nominal, of one core complex; 0 = none or not known
   int cache_line = 64;
-  i64 vtcm_bytes = 0;        // of memory in scope global.vtcm, for all threads (Hexagon); 0 = none
+  i64 vtcm_bytes = 0;  // of memory in scope global.vtcm, for all threads (Hexagon); 0 = none
   // Of devices only: they have neither triple nor cpu nor features.
-  int device = 0;            // opencl: which of the machine's devices, counted over all platforms
-  std::string arch;          // cuda: "sm_80"
-  std::string gpu;           // "a100", or a file that describes one. cuda: "" = the one that is built in for the arch; opencl: "" = not known
-  int group_threads = 256;   // work-items of a work-group at most
+  int device = 0;    // opencl: which of the machine's devices, counted over all platforms
+  std::string arch;  // cuda: "sm_80"
+  std::string gpu;   // "a100", or a file that describes one. cuda: "" = the one that is built in for the arch; opencl:
+                     // "" = not known
+  int group_threads = 256;      // work-items of a work-group at most
   i64 shared_bytes = 32 << 10;  // memory of a work-group
 
   bool operator==(const Target&) const = default;
@@ -66,17 +67,15 @@ std::string to_string(const Target& target);
 
 // Reads the canonical text; "cpu" alone is this machine. The text stands at `offset` in the source
 // of `diagnostics`; several errors are reported at once. nullopt = at least one was reported.
-std::optional<Target> parse_target(std::string_view text, std::size_t offset,
-                                   Diagnostics& diagnostics);
+std::optional<Target> parse_target(std::string_view text, std::size_t offset, Diagnostics& diagnostics);
 
 // The same from `{kind: cpu, threads: 1}`: keys kind, triple, cpu, features, threads, vector_bits,
-// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line, vtcm_bytes. `{kind: opencl, device: 0}` and `{kind: cuda, arch: sm_80}` take
-// device (a number; of cuda a name such as a100, from which arch follows, or a file), arch, gpu (opencl only: the same names
-// or a file), vector_bits, vector_registers, group_threads, shared_bytes; no device is asked for them. What is not given comes from this
-// machine, or from the cpu's entry if a cpu or triple is given (then threads is 1). `whole` is the
-// place of errors about what is missing.
-std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole,
-                                     Diagnostics& diagnostics);
+// vector_registers, l1_bytes, l2_bytes, l3_bytes, cache_line, vtcm_bytes. `{kind: opencl, device: 0}` and `{kind: cuda,
+// arch: sm_80}` take device (a number; of cuda a name such as a100, from which arch follows, or a file), arch, gpu
+// (opencl only: the same names or a file), vector_bits, vector_registers, group_threads, shared_bytes; no device is
+// asked for them. What is not given comes from this machine, or from the cpu's entry if a cpu or triple is given (then
+// threads is 1). `whole` is the place of errors about what is missing.
+std::optional<Target> resolve_target(const std::vector<TargetOption>& options, Span whole, Diagnostics& diagnostics);
 
 // "AMD EPYC, 2 of 2 cores, L3 32 MiB, Linux 6.1": for people, stored with records; never compared.
 std::string host_description();

@@ -10,10 +10,14 @@
 namespace tw {
 namespace {
 
-int count_of(hwloc_topology_t machine, hwloc_obj_type_t type) { return std::max(0, hwloc_get_nbobjs_by_type(machine, type)); }
+int count_of(hwloc_topology_t machine, hwloc_obj_type_t type) {
+  return std::max(0, hwloc_get_nbobjs_by_type(machine, type));
+}
 
 // The first cache of a level; on processors with two kinds of cores that of the first core.
-hwloc_obj_t cache_of(hwloc_topology_t machine, hwloc_obj_type_t type) { return hwloc_get_obj_by_type(machine, type, 0); }
+hwloc_obj_t cache_of(hwloc_topology_t machine, hwloc_obj_type_t type) {
+  return hwloc_get_obj_by_type(machine, type, 0);
+}
 
 i64 bytes_of(hwloc_obj_t cache) { return cache ? static_cast<i64>(cache->attr->cache.size) : 0; }
 
@@ -36,7 +40,8 @@ Topology read(hwloc_topology_t machine) {
   for (int i = 0; i < found.cores; ++i) {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
-    hwloc_cpuset_to_glibc_sched_affinity(machine, hwloc_get_obj_by_type(machine, HWLOC_OBJ_CORE, static_cast<unsigned>(i))->cpuset, &cpus, sizeof cpus);
+    hwloc_cpuset_to_glibc_sched_affinity(
+        machine, hwloc_get_obj_by_type(machine, HWLOC_OBJ_CORE, static_cast<unsigned>(i))->cpuset, &cpus, sizeof cpus);
     found.of_core.push_back(cpus);
   }
   return found;
@@ -45,7 +50,8 @@ Topology read(hwloc_topology_t machine) {
 Topology read() {
   hwloc_topology_t machine;
   if (hwloc_topology_init(&machine) != 0) return {};
-  // CPUs that the control group does not allow are counted as well; which may be used is asked when it is needed (cpus_of_thread).
+  // CPUs that the control group does not allow are counted as well; which may be used is asked when it is needed
+  // (cpus_of_thread).
   hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   Topology found;
   if (hwloc_topology_load(machine) == 0) found = read(machine);
@@ -56,7 +62,8 @@ Topology read() {
 // Quota divided by period, from two files (control groups version 1) or one file (version 2); 0 = no limit.
 double quota_in(const std::filesystem::path& group) {
   double quota = 0, period = 0;
-  if (std::ifstream file(group / "cpu.max"); file >> quota >> period && period > 0) return quota / period;  // else "max"
+  if (std::ifstream file(group / "cpu.max"); file >> quota >> period && period > 0)
+    return quota / period;  // else "max"
   std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
   if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) return quota / period;
   return 0;
@@ -89,7 +96,8 @@ cpu_set_t with_siblings(const Topology& machine, int cpu) {
 double cgroup_cpus(const std::string& membership, const std::string& root) {
   double least = 0;
   std::ifstream file(membership);
-  // "0::/user.slice" of the second version; "4:cpu,cpuacct:/docker/12ab" of the first, which has a folder for its controllers.
+  // "0::/user.slice" of the second version; "4:cpu,cpuacct:/docker/12ab" of the first, which has a folder for its
+  // controllers.
   for (std::string line; std::getline(file, line);) {
     std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -97,7 +105,8 @@ double cgroup_cpus(const std::string& membership, const std::string& root) {
     bool has_cpu = controllers.empty() || ("," + controllers + ",").find(",cpu,") != std::string::npos;
     if (!has_cpu) continue;
     std::filesystem::path top = std::filesystem::path(root) / (controllers.empty() ? "" : "cpu");
-    // Groups around this one limit it, too. Inside a container the path may not exist; then the top folder is its group.
+    // Groups around this one limit it, too. Inside a container the path may not exist; then the top folder is its
+    // group.
     std::filesystem::path inner = std::filesystem::path(line.substr(second + 1)).relative_path();
     for (std::filesystem::path group = inner;; group = group.parent_path()) {
       double quota = quota_in(top / group);

@@ -1,12 +1,14 @@
-// Coefficients and constants of our own exp, log, tanh, erf and sigmoid for f32 on processors, where no library has them for vectors. The
-// formulas stand beside the tables, the code in backends/llvm/vector_functions.cc. Kernels for devices call the functions of their language
-// (backends/gpu_source/language.cc), which drivers bring and which round in their own way.
-// The polynomials are minimax fits (Remez exchange, weighted for relative error of the whole function), highest degree first.
+// Coefficients and constants of our own exp, log, tanh, erf and sigmoid for f32 on processors, where no library has
+// them for vectors. The formulas stand beside the tables, the code in backends/llvm/vector_functions.cc. Kernels for
+// devices call the functions of their language (backends/gpu_source/language.cc), which drivers bring and which round
+// in their own way. The polynomials are minimax fits (Remez exchange, weighted for relative error of the whole
+// function), highest degree first.
 //
-// Largest errors against double libm on 17 million floats spread evenly over all bit patterns, in units in the last place, on a machine
-// with FMA:  exp 0.97, log 0.77, tanh 1.32, erf 1.02, sigmoid 2.27.  tests/unit/vector_math_test.cc holds them to 1, 1, 1.5, 1.25, 2.5.
-// Special values: NaN gives NaN. exp(-inf) = 0, exp(inf) = inf, results below the smallest normal number are denormal.
-// log(0) = -inf, log(x < 0) = NaN, log(inf) = inf, denormal arguments are exact to the same error. tanh(+-inf) = erf(+-inf) = +-1.
+// Largest errors against double libm on 17 million floats spread evenly over all bit patterns, in units in the last
+// place, on a machine with FMA:  exp 0.97, log 0.77, tanh 1.32, erf 1.02, sigmoid 2.27.  tests/unit/vector_math_test.cc
+// holds them to 1, 1, 1.5, 1.25, 2.5. Special values: NaN gives NaN. exp(-inf) = 0, exp(inf) = inf, results below the
+// smallest normal number are denormal. log(0) = -inf, log(x < 0) = NaN, log(inf) = inf, denormal arguments are exact to
+// the same error. tanh(+-inf) = erf(+-inf) = +-1.
 #pragma once
 
 namespace tw::vector_math {
@@ -20,10 +22,10 @@ inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 inline constexpr float kRoundMagic = 12582912.0f;
 inline constexpr float kExp[] = {0.00138145988f, 0.00836871658f, 0.041668389f, 0.166665211f, 0.49999994f};
 
-// log(x) = e * ln 2 + t - t^2 / 2 + t^3 * P(t), x = 2^e * (1 + t), 1 + t in [sqrt(1/2), sqrt(2)): e is the shifted difference of the bits
-// of x and kSqrtHalfBits. Denormal x are first multiplied by 2^23.
+// log(x) = e * ln 2 + t - t^2 / 2 + t^3 * P(t), x = 2^e * (1 + t), 1 + t in [sqrt(1/2), sqrt(2)): e is the shifted
+// difference of the bits of x and kSqrtHalfBits. Denormal x are first multiplied by 2^23.
 inline constexpr unsigned kSqrtHalfBits = 0x3f3504f3;
-inline constexpr float kLog[] = {0.0674664155f, -0.116756521f, 0.11888162f,  -0.124055892f, 0.142195523f,
+inline constexpr float kLog[] = {0.0674664155f, -0.116756521f, 0.11888162f,   -0.124055892f, 0.142195523f,
                                  -0.166679963f, 0.200021192f,  -0.250000089f, 0.333333135f};
 
 // tanh(x) = x + x * z * P(z), z = x^2, below kTanhSplit; 1 - 2 / (exp(2 |x|) + 1) with the sign of x above.

@@ -1,9 +1,10 @@
-// Our best stored kernels of products against CLBlast's SGEMM and against the FMA peak of all cores, in turn in one run on an OpenCL device that is
-// the processor (PoCL). The peak is fused multiply-adds on as many threads as there are CPUs, for about as long as a sample of ours takes,
-// so that other work on the machine disturbs all three alike.
+// Our best stored kernels of products against CLBlast's SGEMM and against the FMA peak of all cores, in turn in one run
+// on an OpenCL device that is the processor (PoCL). The peak is fused multiply-adds on as many threads as there are
+// CPUs, for about as long as a sample of ours takes, so that other work on the machine disturbs all three alike.
 //   clblast_bench LIST.yaml --database DB [--task NAME] [--rounds 15]
-// Both results are compared with each other, and with single ones in f64. Printed for each task: medians with the rate, the medians of the rounds'
-// ratios, and both of the least times. Exit codes: 1 a task that could not be compared, 2 a wrong list, 3 no device.
+// Both results are compared with each other, and with single ones in f64. Printed for each task: medians with the rate,
+// the medians of the rounds' ratios, and both of the least times. Exit codes: 1 a task that could not be compared, 2 a
+// wrong list, 3 no device.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <clblast_c.h>
@@ -18,12 +19,12 @@
 
 #include "bench/gpu/loaded.h"
 #include "bench/list_of.h"
-#include "sampler/tasks/best_kernel.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/fma_probe.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/best_kernel.h"
 
 namespace tw::bench {
 namespace {
@@ -87,7 +88,9 @@ class ClBlast {
   }
   std::vector<float> result() {
     std::vector<float> out(static_cast<std::size_t>(gemm_.m * gemm_.n));
-    if (clEnqueueReadBuffer(queue_.get(), c_.get(), CL_TRUE, 0, out.size() * sizeof(float), out.data(), 0, nullptr, nullptr) != CL_SUCCESS) out.clear();
+    if (clEnqueueReadBuffer(queue_.get(), c_.get(), CL_TRUE, 0, out.size() * sizeof(float), out.data(), 0, nullptr,
+                            nullptr) != CL_SUCCESS)
+      out.clear();
     return out;
   }
 
@@ -101,13 +104,15 @@ class ClBlast {
   using Buffer = Owned<cl_mem, clReleaseMemObject>;
 
   Buffer buffer(std::vector<float>& values) {
-    return Buffer(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, values.size() * sizeof(float), values.data(), nullptr));
+    return Buffer(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                 values.size() * sizeof(float), values.data(), nullptr));
   }
   CLBlastStatusCode enqueue() {
     auto size = [](i64 value) { return static_cast<std::size_t>(value); };
     cl_command_queue queue = queue_.get();
-    return CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeNo, size(gemm_.m), size(gemm_.n), size(gemm_.k), 1, a_.get(), 0,
-                        size(gemm_.a.row), b_.get(), 0, size(gemm_.b.row), 0, c_.get(), 0, size(gemm_.c.row), &queue, nullptr);
+    return CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeNo, size(gemm_.m), size(gemm_.n),
+                        size(gemm_.k), 1, a_.get(), 0, size(gemm_.a.row), b_.get(), 0, size(gemm_.b.row), 0, c_.get(),
+                        0, size(gemm_.c.row), &queue, nullptr);
   }
 
   Owned<cl_context, clReleaseContext> context_;
@@ -163,14 +168,16 @@ void print_ratio(const Contestant& ours, const Contestant& other) {
   std::vector<double> ratios;
   double work = ours.flops / other.flops;
   for (std::size_t i = 0; i < ours.times.size(); ++i) ratios.push_back(work * other.times[i] / ours.times[i]);
-  std::printf("  ours / %-8s %8.3f   of the least times %8.3f\n", other.name, median(ratios), work * least(other) / least(ours));
+  std::printf("  ours / %-8s %8.3f   of the least times %8.3f\n", other.name, median(ratios),
+              work * least(other) / least(ours));
 }
 
 void print(const std::string& task, const std::vector<Contestant>& all) {
   std::printf("%s, %zu rounds\n", task.c_str(), all[0].times.size());
   for (const Contestant& one : all) {
-    std::printf("  %-15s median %10.3f ms, %7.1f GFLOP/s   least %10.3f ms, %7.1f GFLOP/s\n", one.name, median(one.times) * 1e3,
-                one.flops / median(one.times) * 1e-9, least(one) * 1e3, one.flops / least(one) * 1e-9);
+    std::printf("  %-15s median %10.3f ms, %7.1f GFLOP/s   least %10.3f ms, %7.1f GFLOP/s\n", one.name,
+                median(one.times) * 1e3, one.flops / median(one.times) * 1e-9, least(one) * 1e3,
+                one.flops / least(one) * 1e-9);
   }
   for (std::size_t i = 1; i < all.size(); ++i) print_ratio(all[0], all[i]);
   std::fflush(stdout);
@@ -192,15 +199,19 @@ std::string compare(const TuneTask& task, const TaskEntry& entry, Database& data
   if (!error.empty()) return error;
   if (!problem->poison_output() || ours->kernel->prepack() != 0) return "the device does not pack";
   double flops = problem->shape().flops;
-  std::vector<Contestant> all = {{"tracewright", flops, [&](int calls) {
-                                    i64 nanoseconds = 0;
-                                    return ours->kernel->run(calls, nanoseconds) == 0 ? static_cast<double>(nanoseconds) * 1e-9 : -1;
-                                  }},
-                                 {"CLBlast", flops, [&](int calls) { return clblast.run(calls); }}};
+  std::vector<Contestant> all = {
+      {"tracewright", flops,
+       [&](int calls) {
+         i64 nanoseconds = 0;
+         return ours->kernel->run(calls, nanoseconds) == 0 ? static_cast<double>(nanoseconds) * 1e-9 : -1;
+       }},
+      {"CLBlast", flops, [&](int calls) { return clblast.run(calls); }}};
   constexpr i64 kRounds = 30000;  // about as many operations as a tenth of a millisecond takes
   if (const FmaVariant* fma = widest_fma()) {
-    all.push_back({"FMA peak", fma->flops_per_round * static_cast<double>(kRounds) * std::max(1U, std::thread::hardware_concurrency()),
-                   [fma](int calls) { return run_fma(*fma, kRounds * calls); }});
+    all.push_back(
+        {"FMA peak",
+         fma->flops_per_round * static_cast<double>(kRounds) * std::max(1U, std::thread::hardware_concurrency()),
+         [fma](int calls) { return run_fma(*fma, kRounds * calls); }});
   }
   if (!std::all_of(all.begin(), all.end(), prepare) || !interleave(all, rounds)) return "a call failed";
   double difference = 0;

@@ -1,7 +1,8 @@
-// How fast generated code runs, and how long it takes to make it: for each register tile (rows x vectors of a matrix product, columns x
-// vectors of a convolution) the share of the FMA peak that is measured in turn with it, and the milliseconds of code generation
-// (first quartiles).
-//   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--pad 0] [--rows-outside] [--conv] [--cpu znver3]
+// How fast generated code runs, and how long it takes to make it: for each register tile (rows x vectors of a matrix
+// product, columns x vectors of a convolution) the share of the FMA peak that is measured in turn with it, and the
+// milliseconds of code generation (first quartiles).
+//   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--pad 0] [--rows-outside] [--conv] [--cpu
+//   znver3]
 //                 [--rounds 15] [--asm]
 #include <cstdio>
 #include <iostream>
@@ -24,12 +25,21 @@ double fma_rate(int bits) {
   i64 rounds = kRounds;
   double start = seconds_now();
 #define FMA(reg, c) "vfmadd231ps %%" reg "12, %%" reg "13, %%" reg #c "\n"
-#define FMAS(reg) FMA(reg, 0) FMA(reg, 1) FMA(reg, 2) FMA(reg, 3) FMA(reg, 4) FMA(reg, 5) \
-                  FMA(reg, 6) FMA(reg, 7) FMA(reg, 8) FMA(reg, 9) FMA(reg, 10) FMA(reg, 11)
-#define FMA_LOOP(reg) asm volatile("vzeroall\n1:\n" FMAS(reg) "dec %0\njnz 1b\nvzeroupper" : "+r"(rounds) : : "cc",           \
-    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13")
-  if (bits == 512) FMA_LOOP("zmm");
-  else FMA_LOOP("ymm");
+#define FMAS(reg) \
+  FMA(reg, 0)     \
+  FMA(reg, 1)     \
+  FMA(reg, 2)     \
+  FMA(reg, 3) FMA(reg, 4) FMA(reg, 5) FMA(reg, 6) FMA(reg, 7) FMA(reg, 8) FMA(reg, 9) FMA(reg, 10) FMA(reg, 11)
+#define FMA_LOOP(reg)                                                                                           \
+  asm volatile("vzeroall\n1:\n" FMAS(reg) "dec %0\njnz 1b\nvzeroupper"                                          \
+               : "+r"(rounds)                                                                                   \
+               :                                                                                                \
+               : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+                 "xmm11", "xmm12", "xmm13")
+  if (bits == 512)
+    FMA_LOOP("zmm");
+  else
+    FMA_LOOP("ymm");
   return 2.0 * 12 * kRounds * (bits / 32) / (seconds_now() - start) * 1e-9;
 }
 
@@ -87,9 +97,11 @@ void measure(const Options& options, const std::string& name, const LoweredProgr
     for (int i = 0; i < calls; ++i) run(buffers.data(), nullptr, nullptr, nullptr);
     best = std::max(best, flops * calls / (seconds_now() - start) * 1e-9);
   }
-  std::printf("%-12s %7.1f GFLOP/s  %5.1f%% of %6.1f   jit %5.2f ms (build %.2f passes %.2f codegen %.2f)  stack accesses %d  %zu B\n",
-              name.c_str(), best, 100 * best / peak, peak, quartile(total), quartile(build), quartile(passes), quartile(codegen),
-              stack_accesses, kernel->code.size());
+  std::printf(
+      "%-12s %7.1f GFLOP/s  %5.1f%% of %6.1f   jit %5.2f ms (build %.2f passes %.2f codegen %.2f)  stack accesses %d  "
+      "%zu B\n",
+      name.c_str(), best, 100 * best / peak, peak, quartile(total), quartile(build), quartile(passes),
+      quartile(codegen), stack_accesses, kernel->code.size());
 }
 
 void measure_gemm(const Options& options, int rows, int vectors) {
@@ -118,20 +130,32 @@ int main_of(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     std::string word = words[i];
     auto next = [&] { return std::string(i + 1 < count ? words[++i] : "0"); };
-    if (word == "--bits") options.bits = std::stoi(next());
-    else if (word == "--size") options.size = std::stoll(next());
-    else if (word == "--tiles") options.tiles = next();
-    else if (word == "--unroll") options.unroll = std::stoi(next());
-    else if (word == "--rounds") options.rounds = std::stoi(next());
-    else if (word == "--pad") options.pad = std::stoll(next());
-    else if (word == "--rows-outside") options.panels_outside = false;
-    else if (word == "--conv") options.is_conv = true;
-    else if (word == "--cpu") options.cpu = next();
-    else if (word == "--asm") options.print_assembly = true;
-    else return std::cerr << "unknown option " << word << "\n", 2;
+    if (word == "--bits")
+      options.bits = std::stoi(next());
+    else if (word == "--size")
+      options.size = std::stoll(next());
+    else if (word == "--tiles")
+      options.tiles = next();
+    else if (word == "--unroll")
+      options.unroll = std::stoi(next());
+    else if (word == "--rounds")
+      options.rounds = std::stoi(next());
+    else if (word == "--pad")
+      options.pad = std::stoll(next());
+    else if (word == "--rows-outside")
+      options.panels_outside = false;
+    else if (word == "--conv")
+      options.is_conv = true;
+    else if (word == "--cpu")
+      options.cpu = next();
+    else if (word == "--asm")
+      options.print_assembly = true;
+    else
+      return std::cerr << "unknown option " << word << "\n", 2;
   }
-  std::printf("%s, %d bits, %s %lld\n", options.cpu.empty() ? host_cpu_name().c_str() : options.cpu.c_str(), options.bits,
-              options.is_conv ? "conv 3x3, 64 channels, 56x56" : "gemm", static_cast<long long>(options.size));
+  std::printf("%s, %d bits, %s %lld\n", options.cpu.empty() ? host_cpu_name().c_str() : options.cpu.c_str(),
+              options.bits, options.is_conv ? "conv 3x3, 64 channels, 56x56" : "gemm",
+              static_cast<long long>(options.size));
   std::istringstream list(options.tiles);
   for (std::string tile; std::getline(list, tile, ',');) {
     int first = std::stoi(tile), second = std::stoi(tile.substr(tile.find('x') + 1));

@@ -1,4 +1,5 @@
-// How long features and drafts take: microseconds per scheduled program, with packing and an epilogue, as the search asks for them.
+// How long features and drafts take: microseconds per scheduled program, with packing and an epilogue, as the search
+// asks for them.
 //   features_bench [ROUNDS]
 #include <algorithm>
 #include <cstdio>
@@ -37,8 +38,8 @@ void measure(const char* name, const test::Scheduled& scheduled, int rounds) {
   double extracting = microseconds(rounds, [&] { extractor.extract(program, rows); });
   double drafting = microseconds(rounds, [&] { sum += model.seconds(program); });
   std::printf("%-28s %2zu loops %2zu accesses %2zu rows   read %5.1f us   features %5.1f us   draft %5.1f us\n", name,
-              reader.read(program).loops.size(), reader.read(program).accesses.size(), rows.size() / static_cast<std::size_t>(feature_columns()),
-              reading, extracting, drafting);
+              reader.read(program).loops.size(), reader.read(program).accesses.size(),
+              rows.size() / static_cast<std::size_t>(feature_columns()), reading, extracting, drafting);
   if (sum < 0) std::abort();
 }
 
@@ -73,9 +74,13 @@ compute_inline(f)
 e = get_block("gelu")
 reverse_compute_at(e, i0)
 )";
-  tw::measure("dense, tile, packed", Scheduled("dense(M = 128, N = 3072, K = 768)", {}, tw::test::dense_schedule({})), rounds);
-  tw::measure("dense + bias + gelu, tile", Scheduled("dense(M = 128, N = 3072, K = 768)", {"bias", "gelu"}, tw::test::dense_schedule({}) + epilogue), rounds);
+  tw::measure("dense, tile, packed", Scheduled("dense(M = 128, N = 3072, K = 768)", {}, tw::test::dense_schedule({})),
+              rounds);
+  tw::measure("dense + bias + gelu, tile",
+              Scheduled("dense(M = 128, N = 3072, K = 768)", {"bias", "gelu"}, tw::test::dense_schedule({}) + epilogue),
+              rounds);
   tw::measure("conv2d + relu, tile, packed",
-              Scheduled("conv2d(N = 2, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)", {"relu"}, tw::kConv), rounds);
+              Scheduled("conv2d(N = 2, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)", {"relu"}, tw::kConv),
+              rounds);
   return 0;
 }

@@ -1,7 +1,7 @@
 // What replaying a trace costs: a GEMM schedule of 15 instructions for a CPU, on one core.
 //   replay_bench [COUNT]
-// Prints, for replaying from the start and for replaying where only the last decision changed, the microseconds and the allocations from the
-// heap per replay once warm; between them, which instructions allocate.
+// Prints, for replaying from the start and for replaying where only the last decision changed, the microseconds and the
+// allocations from the heap per replay once warm; between them, which instructions allocate.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>

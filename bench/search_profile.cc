@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "bench/candidate_cost.h"
-#include "bench/simulated.h"
 #include "bench/list_of.h"
+#include "bench/simulated.h"
 #include "costmodel/make_model.h"
 #include "sampler/search/task_state.h"
 

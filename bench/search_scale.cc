@@ -1,13 +1,15 @@
-// Does a long run keep its memory and its time per round? Tunes simulated tasks (bench/simulated.h). Every `--every` trials it prints the time of a round,
-// the memory of the process, and how many tasks are open in the measurer.
-//   search_scale [--tasks 1] [--trials 50000] [--seconds 0] [--every 1000] [--model tree] [--threads 0] [--database FILE]
+// Does a long run keep its memory and its time per round? Tunes simulated tasks (bench/simulated.h). Every `--every`
+// trials it prints the time of a round, the memory of the process, and how many tasks are open in the measurer.
+//   search_scale [--tasks 1] [--trials 50000] [--seconds 0] [--every 1000] [--model tree] [--threads 0] [--database
+//   FILE]
 //                [--records 0] [--more 0] [--stop 0]
-// --tasks 1 is one task with a space of millions of candidates. --records N stores N trials in the database first; the run then resumes on them, and the time
-// until its first measurement is printed. --stop S stops the run after S seconds, as Ctrl-C does, and prints how long it took to end.
-#include <CLI/CLI.hpp>
+// --tasks 1 is one task with a space of millions of candidates. --records N stores N trials in the database first; the
+// run then resumes on them, and the time until its first measurement is printed. --stop S stops the run after S
+// seconds, as Ctrl-C does, and prints how long it took to end.
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -46,14 +48,16 @@ double resident_mebibytes() {
 class Table : public TuneObserver {
  public:
   Table(i64 every, const SimulatedMeasurer& measurer) : every_(every), measurer_(measurer) {
-    std::printf("%9s %9s %14s %18s %9s %11s %7s\n", "trials", "seconds", "wall s/round", "processor s/round", "MiB", "open tasks", "begun");
+    std::printf("%9s %9s %14s %18s %9s %11s %7s\n", "trials", "seconds", "wall s/round", "processor s/round", "MiB",
+                "open tasks", "begun");
   }
   void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record&) override {
     if (first_ == 0) first_ = seconds_now() - begin_;
     if (++trials_ % every_ != 0) return;
     double now = seconds_now(), used = processor_seconds(), rounds = static_cast<double>(every_) / kTrialsOfARound;
-    std::printf("%9lld %9.1f %14.3f %18.3f %9.1f %11zu %7lld\n", static_cast<long long>(trials_), now - begin_, (now - last_) / rounds, (used - last_used_) / rounds,
-                resident_mebibytes(), measurer_.open(), static_cast<long long>(measurer_.begun()));
+    std::printf("%9lld %9.1f %14.3f %18.3f %9.1f %11zu %7lld\n", static_cast<long long>(trials_), now - begin_,
+                (now - last_) / rounds, (used - last_used_) / rounds, resident_mebibytes(), measurer_.open(),
+                static_cast<long long>(measurer_.begun()));
     std::fflush(stdout);
     last_ = now, last_used_ = used;
   }
@@ -73,10 +77,14 @@ std::string fresh(const std::string& path) {
 
 void print_end(const TuneResult& result, const SimulatedMeasurer& measurer, double first) {
   const TuneProfile& p = result.profile;
-  std::printf("%lld trials in %.1f s; first measured after %.2f s; most tasks open %zu, begun %lld, left open %zu\n", static_cast<long long>(result.measured),
-              result.seconds, first, measurer.most_open(), static_cast<long long>(measurer.begun()), measurer.open());
-  std::printf("seconds: open tasks %.1f, search %.1f, train %.1f, wait %.1f; beside: compile %.1f, store %.1f; %lld candidates\n", p.space, result.search_seconds,
-              p.training, p.waiting, p.lower + p.compile, p.database, static_cast<long long>(result.candidates));
+  std::printf("%lld trials in %.1f s; first measured after %.2f s; most tasks open %zu, begun %lld, left open %zu\n",
+              static_cast<long long>(result.measured), result.seconds, first, measurer.most_open(),
+              static_cast<long long>(measurer.begun()), measurer.open());
+  std::printf(
+      "seconds: open tasks %.1f, search %.1f, train %.1f, wait %.1f; beside: compile %.1f, store %.1f; %lld "
+      "candidates\n",
+      p.space, result.search_seconds, p.training, p.waiting, p.lower + p.compile, p.database,
+      static_cast<long long>(result.candidates));
 }
 
 int run(const Options& options) {
@@ -107,7 +115,13 @@ int run(const Options& options) {
     while (!stop && seconds_now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (!stop.exchange(true)) stopped = seconds_now();
   });
-  TuneOptions tuning{.trials = options.trials, .more = options.more, .seconds = options.seconds, .seed = 1, .threads = options.threads, .rules = "cpu", .cost_model = options.model};
+  TuneOptions tuning{.trials = options.trials,
+                     .more = options.more,
+                     .seconds = options.seconds,
+                     .seed = 1,
+                     .threads = options.threads,
+                     .rules = "cpu",
+                     .cost_model = options.model};
   TuneResult result = tune(tasks, library, tuning, *database, &measurer, table, stop);
   if (stopped > 0) std::printf("stopped %.2f s after Ctrl-C\n", seconds_now() - stopped);
   stop = true;
@@ -122,7 +136,8 @@ int run(const Options& options) {
 int main(int count, char** words) {
   tw::bench::Options options;
   CLI::App app("Does a long run keep its memory and its time per round?");
-  app.add_option("--tasks", options.tasks, "number of tasks; 1 = one task with a space of millions of candidates")->check(CLI::Range(1, 288));
+  app.add_option("--tasks", options.tasks, "number of tasks; 1 = one task with a space of millions of candidates")
+      ->check(CLI::Range(1, 288));
   app.add_option("--trials", options.trials, "for each task");
   app.add_option("--more", options.more, "trials of each task, beyond those that are stored");
   app.add_option("--seconds", options.seconds, "limit of the run");

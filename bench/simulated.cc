@@ -19,7 +19,8 @@ class Silent : public TuneObserver {
 
 TuneTask product(const std::string& name, i64 m, i64 n, i64 k) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, {}, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, {}, diagnostics);
   TW_CHECK(program, "a product that cannot be made");
   Target target = host_target();
   target.threads = 1;
@@ -43,7 +44,8 @@ Record record_of(const TaskState& state, const Candidate& candidate, const Trace
   return record;
 }
 
-std::string store_records_of(Database& database, const TuneTask& task, const rules::Library& library, i64 count, u64 seed) {
+std::string store_records_of(Database& database, const TuneTask& task, const rules::Library& library, i64 count,
+                             u64 seed) {
   constexpr i64 kBatch = 32;
   Silent silent;
   TaskState state;
@@ -86,22 +88,26 @@ MeasureResult SimulatedMeasurer::measure(int task, const Kernel& candidate, cons
   double noise = static_cast<double>(hash_bytes(candidate.code).low % 1000) / 1000;
   MeasureResult result;
   result.status = MeasureStatus::Ok;
-  result.seconds = result.min_seconds = result.median_seconds = 1e-9 * static_cast<double>(candidate.code.size()) * (1 + 0.05 * noise);
+  result.seconds = result.min_seconds = result.median_seconds =
+      1e-9 * static_cast<double>(candidate.code.size()) * (1 + 0.05 * noise);
   return result;
 }
 
 std::vector<TuneTask> simulated_tasks(int count) {
   std::vector<TuneTask> tasks;
-  for (i64 i = 0; i < count; ++i) tasks.push_back(product(cat("product_", i), 16 * (1 + i % 8), 32 * (1 + i / 8 % 6), 16 * (1 + i / 48)));
+  for (i64 i = 0; i < count; ++i)
+    tasks.push_back(product(cat("product_", i), 16 * (1 + i % 8), 32 * (1 + i / 8 % 6), 16 * (1 + i / 48)));
   return tasks;
 }
 
 TuneTask simulated_large_task() { return product("large_product", 240, 240, 240); }
 
-std::string store_simulated_records(Database& database, const std::vector<TuneTask>& tasks, const rules::Library& library, i64 count) {
+std::string store_simulated_records(Database& database, const std::vector<TuneTask>& tasks,
+                                    const rules::Library& library, i64 count) {
   i64 number = static_cast<i64>(tasks.size());
   for (i64 i = 0; i < number; ++i) {
-    std::string problem = store_records_of(database, tasks[static_cast<std::size_t>(i)], library, count * (i + 1) / number - count * i / number, static_cast<u64>(i + 1));
+    std::string problem = store_records_of(database, tasks[static_cast<std::size_t>(i)], library,
+                                           count * (i + 1) / number - count * i / number, static_cast<u64>(i + 1));
     if (!problem.empty()) return problem;
   }
   return "";

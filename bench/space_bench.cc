@@ -1,6 +1,8 @@
-// How long the space of one operator takes to build, for every operator of the library and the rule sets that tuning uses.
+// How long the space of one operator takes to build, for every operator of the library and the rule sets that tuning
+// uses.
 //   space_bench [COUNT]
-// Prints, for each set, the milliseconds of the slowest operator and its sketches; with COUNT the best of so many runs (default 3).
+// Prints, for each set, the milliseconds of the slowest operator and its sketches; with COUNT the best of so many runs
+// (default 3).
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -14,23 +16,24 @@ namespace tw::bench {
 namespace {
 
 // Shapes as they are tuned.
-constexpr const char* kUses[] = {"dense(M = 128, N = 3072, K = 768)",
-                                 "matmul(M = 1024, N = 1024, K = 1024)",
-                                 "batch_matmul(B = 12, M = 128, N = 128, K = 64)",
-                                 "transpose_batch_matmul(B = 1, S = 128, H = 12, D = 64)",
-                                 "conv1d(N = 1, L = 256, CI = 64, CO = 128, K = 3, stride = 2, padding = 1)",
-                                 "conv2d(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
-                                 "conv3d(N = 1, D = 16, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
-                                 "depthwise_conv2d(N = 1, H = 112, W = 112, C = 32, K = 3, padding = 1)",
-                                 "conv2d_transposed(N = 1, H = 4, W = 4, CI = 512, CO = 256, K = 4, stride = 2, padding = 1)",
-                                 "capsule_conv2d(N = 1, H = 16, W = 16, CI = 32, CO = 32, K = 3, stride = 2, padding = 1)",
-                                 "conv2d_bn_relu(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
-                                 "max_pool2d(N = 1, H = 112, W = 112, C = 64, K = 3, stride = 2, padding = 1)",
-                                 "avg_pool2d(N = 1, H = 112, W = 112, C = 64, K = 3, stride = 2, padding = 1)",
-                                 "softmax(M = 256, N = 256)",
-                                 "norm(B = 1, M = 256, N = 256)",
-                                 "layernorm(M = 256, N = 768)",
-                                 "rmsnorm(M = 256, N = 768)"};
+constexpr const char* kUses[] = {
+    "dense(M = 128, N = 3072, K = 768)",
+    "matmul(M = 1024, N = 1024, K = 1024)",
+    "batch_matmul(B = 12, M = 128, N = 128, K = 64)",
+    "transpose_batch_matmul(B = 1, S = 128, H = 12, D = 64)",
+    "conv1d(N = 1, L = 256, CI = 64, CO = 128, K = 3, stride = 2, padding = 1)",
+    "conv2d(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
+    "conv3d(N = 1, D = 16, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
+    "depthwise_conv2d(N = 1, H = 112, W = 112, C = 32, K = 3, padding = 1)",
+    "conv2d_transposed(N = 1, H = 4, W = 4, CI = 512, CO = 256, K = 4, stride = 2, padding = 1)",
+    "capsule_conv2d(N = 1, H = 16, W = 16, CI = 32, CO = 32, K = 3, stride = 2, padding = 1)",
+    "conv2d_bn_relu(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
+    "max_pool2d(N = 1, H = 112, W = 112, C = 64, K = 3, stride = 2, padding = 1)",
+    "avg_pool2d(N = 1, H = 112, W = 112, C = 64, K = 3, stride = 2, padding = 1)",
+    "softmax(M = 256, N = 256)",
+    "norm(B = 1, M = 256, N = 256)",
+    "layernorm(M = 256, N = 768)",
+    "rmsnorm(M = 256, N = 768)"};
 struct Row {
   const char* set;
   const char* target;

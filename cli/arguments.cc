@@ -30,8 +30,8 @@ std::string describe_extra(const CLI::App& app) {
 }
 
 int usage_error(const CLI::App& app, const std::string& message) {
-  std::fprintf(stderr, "%s: %s\n`%s --help` describes the flags\n", app.get_name().c_str(),
-               message.c_str(), app.get_name().c_str());
+  std::fprintf(stderr, "%s: %s\n`%s --help` describes the flags\n", app.get_name().c_str(), message.c_str(),
+               app.get_name().c_str());
   return Usage;
 }
 

@@ -27,14 +27,15 @@ class Option {
   CLI::Option* option_;
 };
 
-// The arguments of a subcommand; `help` is what it does, `examples` is printed below the flags together with the exit codes.
+// The arguments of a subcommand; `help` is what it does, `examples` is printed below the flags together with the exit
+// codes.
 class App {
  public:
   App(const std::string& name, const std::string& help, const std::string& examples);
   ~App();
 
-  // `value` is written by parse and shown as the default. T: std::string, std::vector<std::string>, int, i64, u64, double,
-  // std::optional of the last two. A name without dashes is a position.
+  // `value` is written by parse and shown as the default. T: std::string, std::vector<std::string>, int, i64, u64,
+  // double, std::optional of the last two. A name without dashes is a position.
   template <class T>
   Option add_option(const std::string& name, T& value, const std::string& help);
   Option add_flag(const std::string& name, bool& value, const std::string& help);

@@ -1,7 +1,7 @@
 #include "cli/bench_device.h"
 
-#include "runtime/console/output.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -20,14 +20,19 @@ std::optional<DeviceTimes> DeviceBench::measure(const TuneTask& task, const Kern
   if (!worker_.measurer) return fail(worker_.error);
   TaskStart start = begin_judged_task(*worker_.measurer, program, task.target, *compiler, 1);
   if (start.task < 0) return fail(start.error);
-  MeasureOptions options{.timeout_seconds = 20, .pairs = samples, .max_pairs = 2 * samples, .budget_seconds = 5, .cold_samples = kColdSamples};
+  MeasureOptions options{.timeout_seconds = 20,
+                         .pairs = samples,
+                         .max_pairs = 2 * samples,
+                         .budget_seconds = 5,
+                         .cold_samples = kColdSamples};
   MeasureResult measured = worker_.measurer->measure(start.task, *built.kernel, options);
   worker_.measurer->end_task(start.task);
-  if (measured.status == MeasureStatus::WrongResult) return say(cat(task.name, ": ", measured.message)), DeviceTimes{.is_wrong = true};
+  if (measured.status == MeasureStatus::WrongResult)
+    return say(cat(task.name, ": ", measured.message)), DeviceTimes{.is_wrong = true};
   if (measured.status != MeasureStatus::Ok && measured.status != MeasureStatus::Noisy)
     return fail(cat(name_of(measured.status), ": ", measured.message));
-  return DeviceTimes{measured.median_seconds, measured.lower_quartile, measured.upper_quartile, measured.device_seconds,
-                     measured.cold_seconds, measured.pairs};
+  return DeviceTimes{measured.median_seconds, measured.lower_quartile, measured.upper_quartile,
+                     measured.device_seconds, measured.cold_seconds,   measured.pairs};
 }
 
 }  // namespace tw::cli

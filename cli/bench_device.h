@@ -1,6 +1,6 @@
-// `bench` of tasks for devices: their best kernel, measured again in the device's worker, with caches that hold what fits into them and with cold
-// ones. A part of the subcommand bench. Other libraries are not asked: those of processors say little about a device, and NVIDIA's are
-// compared by tracewright-gpu-bench.
+// `bench` of tasks for devices: their best kernel, measured again in the device's worker, with caches that hold what
+// fits into them and with cold ones. A part of the subcommand bench. Other libraries are not asked: those of processors
+// say little about a device, and NVIDIA's are compared by tracewright-gpu-bench.
 #pragma once
 #include <memory>
 #include <optional>

@@ -46,7 +46,8 @@ int visit(dl_phdr_info* info, std::size_t, void* data) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     ElfW(Addr) begin = info->dlpi_addr + segment.p_vaddr;
     holds |= segment.p_type == PT_LOAD && begin <= search.address && search.address < begin + segment.p_memsz;
-    if (segment.p_type == PT_NOTE && id.empty()) id = build_id_in(reinterpret_cast<const char*>(begin), segment.p_memsz);
+    if (segment.p_type == PT_NOTE && id.empty())
+      id = build_id_in(reinterpret_cast<const char*>(begin), segment.p_memsz);
   }
   if (holds) search.id = id;
   return holds;
@@ -61,6 +62,8 @@ std::string build_id() {
   return search.id.empty() ? "unknown" : search.id.substr(0, 16);
 }
 
-std::string build_name() { return cat("tracewright ", TW_VERSION, " (build ", build_id(), ", LLVM ", TW_LLVM_VERSION, ")"); }
+std::string build_name() {
+  return cat("tracewright ", TW_VERSION, " (build ", build_id(), ", LLVM ", TW_LLVM_VERSION, ")");
+}
 
 }  // namespace tw::cli

@@ -1,5 +1,5 @@
-// Which build of tracewright this is: two builds of one version may make different machine code of the same program. Used by
-// `version` and by `replay --hash`.
+// Which build of tracewright this is: two builds of one version may make different machine code of the same program.
+// Used by `version` and by `replay --hash`.
 #pragma once
 #include <string>
 

@@ -13,12 +13,12 @@
 #include "cli/bench_device.h"
 #include "cli/commands.h"
 #include "cli/open_list.h"
-#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/peers/bench.h"
+#include "runtime/console/output.h"
 #include "runtime/measure/elements.h"
+#include "runtime/peers/bench.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -37,21 +37,17 @@ std::vector<char> random_bytes(const Buffer* buffer) {
 }
 
 // The task as the libraries know it. Only whole-f32 operator tasks are.
-PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task,
-                       const std::vector<KernelProcess::Input>& inputs) {
+PeerProblem problem_of(const TaskEntry& entry, const TuneTask& task, const std::vector<KernelProcess::Input>& inputs) {
   PeerProblem problem;
   for (const Param& param : task.program.program.params) {
     if (param.buffer->dtype != DType::F32) return problem;
   }
   for (const TaskArgument& argument : entry.args) {
-    if (const i64* number = std::get_if<i64>(&argument.value))
-      problem.args.emplace_back(argument.name, *number);
+    if (const i64* number = std::get_if<i64>(&argument.value)) problem.args.emplace_back(argument.name, *number);
   }
-  for (const Located<std::string>& epilogue : entry.epilogue)
-    problem.epilogue.push_back(epilogue.value);
+  for (const Located<std::string>& epilogue : entry.epilogue) problem.epilogue.push_back(epilogue.value);
   for (const KernelProcess::Input& input : inputs) {
-    problem.inputs.emplace_back(reinterpret_cast<const float*>(input.bytes.data()),
-                                input.bytes.size() / sizeof(float));
+    problem.inputs.emplace_back(reinterpret_cast<const float*>(input.bytes.data()), input.bytes.size() / sizeof(float));
   }
   problem.op = entry.op.value;
   return problem;
@@ -70,11 +66,11 @@ std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, con
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
   if (!compiler) return say(cat(task.name, ": ", to_string(compiler.rejected()))), std::nullopt;
   BuiltKernel reference = build_reference(task.program.program, task.target, *compiler);
-  if (!reference.kernel) return say(cat(task.name, ": the reference cannot be compiled: ", reference.problem)), std::nullopt;
+  if (!reference.kernel)
+    return say(cat(task.name, ": the reference cannot be compiled: ", reference.problem)), std::nullopt;
   out.reference = std::move(*reference.kernel), out.tolerance = tolerance_of(task.program.program);
   for (const Param& param : task.program.program.params) {
-    if (param.role != Role::Output)
-      out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer)});
+    if (param.role != Role::Output) out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer)});
   }
   out.problem = problem_of(entry, task, out.inputs);
   return out;
@@ -88,8 +84,7 @@ std::optional<std::vector<std::string>> parse_libraries(const std::string& text)
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       std::string near = closest(word, known);
       say(cat("--against: unknown library `", word, "`",
-              near.empty() ? cat("; there are: ", join(known, ", "))
-                           : cat("; did you mean `", near, "`?")));
+              near.empty() ? cat("; there are: ", join(known, ", ")) : cat("; did you mean `", near, "`?")));
       return std::nullopt;
     }
     libraries.push_back(word);
@@ -112,8 +107,8 @@ struct Report {
                     {"pairs", times.samples},
                     {"verdict", times.is_wrong ? "wrong" : "own"}});
     is_wrong |= times.is_wrong;
-    table.push_back({task.name, "-", "tracewright", show_time(times.seconds), show_number(gflops), "-", "",
-                     "", times.cold_seconds > 0 ? cat("cold caches: ", show_time(times.cold_seconds)) : ""});
+    table.push_back({task.name, "-", "tracewright", show_time(times.seconds), show_number(gflops), "-", "", "",
+                     times.cold_seconds > 0 ? cat("cold caches: ", show_time(times.cold_seconds)) : ""});
   }
 
   boost::json::array rows, skipped;  // skipped: libraries that gave no time, and why
@@ -124,10 +119,8 @@ struct Report {
   void add(const BenchTask& task, const BenchRow& row) {
     bool is_own = row.library == "tracewright";
     if (row.seconds == 0) {
-      skipped.push_back({{"task", task.name},
-                         {"library", row.library},
-                         {"verdict", name_of(row.verdict)},
-                         {"reason", row.detail}});
+      skipped.push_back(
+          {{"task", task.name}, {"library", row.library}, {"verdict", name_of(row.verdict)}, {"reason", row.detail}});
       say(cat(task.name, ": ", row.library, ": ", row.detail));
       return;
     }
@@ -145,14 +138,12 @@ struct Report {
                     {"pairs", row.pairs},
                     {"verdict", verdict},
                     {"detail", row.detail}});
-    std::string ratio =
-        is_own          ? ""
-        : row.ratio > 0 ? fmt::format("{:.2f} ({:.2f} to {:.2f})", row.ratio, row.lower, row.upper)
-                        : "-";
-    table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds),
-                     show_number(gflops),
-                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-",
-                     ratio, is_own && row.verdict != Verdict::Wrong ? "" : verdict,
+    std::string ratio = is_own          ? ""
+                        : row.ratio > 0 ? fmt::format("{:.2f} ({:.2f} to {:.2f})", row.ratio, row.lower, row.upper)
+                                        : "-";
+    table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds), show_number(gflops),
+                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-", ratio,
+                     is_own && row.verdict != Verdict::Wrong ? "" : verdict,
                      row.verdict == Verdict::Wrong ? row.detail : ""});
   }
 };
@@ -161,8 +152,7 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
   boost::json::object peaks;
   for (int threads : {1, 2}) {
     if (threads > usable_threads()) continue;
-    if (!report.peaks.count(threads))
-      report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
+    if (!report.peaks.count(threads)) report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
   }
   for (auto& [threads, values] : report.peaks) {
     peaks[std::to_string(threads)] = median(values);
@@ -174,8 +164,8 @@ int bench_list(const Options& options) {
   std::optional<std::vector<std::string>> libraries = parse_libraries(options.against);
   std::optional<LoadedList> list = libraries ? open_list(options.file) : std::nullopt;
   if (!list || !fits_in_memory(*list, options.task)) return Usage;
-  std::optional<Database> database = open_database(
-      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+  std::optional<Database> database =
+      open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return Environment;
   Report report;
   DeviceBench devices;
@@ -190,7 +180,9 @@ int bench_list(const Options& options) {
     if (task && is_device(list->tasks[i].target)) {
       std::optional<DeviceTimes> times = devices.measure(list->tasks[i], task->kernel, options.pairs);
       if (times) report.add_device(*task, *times);
-      if (!libraries->empty()) say(cat(task->name, ": on devices other libraries are not compared here; tracewright-gpu-bench does it on NVIDIA's"));
+      if (!libraries->empty())
+        say(cat(task->name,
+                ": on devices other libraries are not compared here; tracewright-gpu-bench does it on NVIDIA's"));
       report.has_failed |= !times;
       continue;
     }
@@ -204,12 +196,11 @@ int bench_list(const Options& options) {
   if (options.json) {
     print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}, {"skipped", report.skipped}});
   } else {
-    print_table({"task", "threads", "library", "time", "GFLOP/s", "of FMA peak", "its time / ours",
-                 "tracewright is", ""},
-                report.table);
+    print_table(
+        {"task", "threads", "library", "time", "GFLOP/s", "of FMA peak", "its time / ours", "tracewright is", ""},
+        report.table);
     for (const auto& [threads, gflops] : peaks)
-      std::printf("FMA peak on %s thread(s): %.1f GFLOP/s\n", std::string(threads).c_str(),
-                  gflops.as_double());
+      std::printf("FMA peak on %s thread(s): %.1f GFLOP/s\n", std::string(threads).c_str(), gflops.as_double());
   }
   return report.is_wrong ? WrongResults : report.has_failed ? TargetMissed : Ok;
 }
@@ -219,12 +210,12 @@ int bench_list(const Options& options) {
 int run_bench(int count, char** words) {
   Options options;
   App app("bench",
-               "Measure the best kernels of a task list side by side with other libraries: "
-                      "at the same thread count, on the same CPUs, in\n"
-                      "turn, each ratio the median over pairs of (its time / our time). Packing of "
-                      "constant operands lies outside the time.",
-                      "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
-                      "--against openblas,blis,onednn --json");
+          "Measure the best kernels of a task list side by side with other libraries: "
+          "at the same thread count, on the same CPUs, in\n"
+          "turn, each ratio the median over pairs of (its time / our time). Packing of "
+          "constant operands lies outside the time.",
+          "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
+          "--against openblas,blis,onednn --json");
   app.add_option("FILE", options.file, "the task list, YAML").required();
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--against", options.against, "comma-separated: " + join(peer_libraries(), ", "));

@@ -2,18 +2,18 @@
 // running.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "runtime/console/output.h"
-#include "rules/lang/rule_modules.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
+#include "rules/lang/rule_modules.h"
+#include "runtime/console/output.h"
 #include "runtime/store/trace_file.h"
 #include "sampler/search/check_rule.h"
 
@@ -34,15 +34,12 @@ struct Subject {
   std::vector<rules::RuleUse> uses;
 };
 
-std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& module,
-                                 const rules::Library& library, const std::string& only) {
+std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& module, const rules::Library& library,
+                                 const std::string& only) {
   std::vector<Subject> subjects;
   for (const rules::Rule& rule : module->rules) {
     if (!only.empty() && rule.name != only) continue;
-    subjects.push_back({rule.kind(),
-                        std::string(rule.name),
-                        std::string(rule.doc),
-                        {{&rule, module, {}, module}}});
+    subjects.push_back({rule.kind(), std::string(rule.name), std::string(rule.doc), {{&rule, module, {}, module}}});
   }
   for (const rules::RuleSet& set : module->sets) {
     if (!only.empty() && set.name != only) continue;
@@ -52,8 +49,7 @@ std::vector<Subject> subjects_of(const std::shared_ptr<const rules::Module>& mod
 }
 
 // A use of a workload of the user's own.
-std::optional<std::vector<TrialProgram>> own_program(const std::string& file,
-                                                     const std::string& use_text) {
+std::optional<std::vector<TrialProgram>> own_program(const std::string& file, const std::string& use_text) {
   std::optional<std::string> text = read_file(file);
   if (!text) return std::nullopt;
   Source source{file, *text}, use_source{"--use", use_text};
@@ -65,8 +61,7 @@ std::optional<std::vector<TrialProgram>> own_program(const std::string& file,
     std::vector<CallProblem> problems = check_call(module, use->workload, use->arguments, {});
     for (const CallProblem& problem : problems)
       use_diagnostics.error({0, use_text.size()}, problem.message, problem.note);
-    if (problems.empty())
-      program = instantiate(module, use->workload, use->arguments, {}, diagnostics);
+    if (problems.empty()) program = instantiate(module, use->workload, use->arguments, {}, diagnostics);
   }
   std::fputs((diagnostics.render() + use_diagnostics.render()).c_str(), stderr);
   if (!program) return std::nullopt;
@@ -89,9 +84,8 @@ std::optional<std::vector<TrialProgram>> chosen_programs(const Options& options)
     }
     if (chosen.size() > before) continue;
     std::string near = closest(name, names);
-    say(cat(
-        "--op: no operator `", name, "`; ",
-        near.empty() ? cat("there are ", join(names, ", ")) : cat("did you mean `", near, "`?")));
+    say(cat("--op: no operator `", name, "`; ",
+            near.empty() ? cat("there are ", join(names, ", ")) : cat("did you mean `", near, "`?")));
     return std::nullopt;
   }
   return chosen;
@@ -104,8 +98,7 @@ std::vector<std::string> operator_names() {
 }
 
 std::string trace_of(const Counterexample& found, const Target& target) {
-  return print_trace_file(
-      {TW_VERSION, to_string(target), found.failing.program, found.failing.trace});
+  return print_trace_file({TW_VERSION, to_string(target), found.failing.program, found.failing.trace});
 }
 
 // The counterexample made small, as a trace file.
@@ -118,42 +111,44 @@ Counterexample reduced(const Counterexample& found, const Target& target) {
   return {found.use, failure_of(small, target), std::move(small)};
 }
 
-boost::json::object to_json(const Subject& subject, const RuleCheck& check,
-                            const std::optional<Counterexample>& small, const Target& target) {
+boost::json::object to_json(const Subject& subject, const RuleCheck& check, const std::optional<Counterexample>& small,
+                            const Target& target) {
   boost::json::array matches;
   for (const Match& match : check.matches)
     matches.push_back({{"use", match.use}, {"block", match.block}, {"sketches", match.sketches}});
   boost::json::object misses, rejects, draw_rejects;
-  for (const auto& [part, places] : check.misses)
-    misses[part] = boost::json::array(places.begin(), places.end());
+  for (const auto& [part, places] : check.misses) misses[part] = boost::json::array(places.begin(), places.end());
   for (const auto& [reason, count] : check.rejects) rejects[reason] = count;
   for (const auto& [reason, count] : check.draw_rejects) draw_rejects[reason] = count;
-  boost::json::object out{{"kind", subject.kind},
-                          {"name", subject.name},
-                          {"matches", matches},
-                          {"misses", misses},
-                          {"rejects", rejects},
-                          {"programs", check.programs},
-                          {"sketches", check.sketches},
-                          {"draws", check.draws},
-                          {"rejected", check.rejected},
-                          {"draw_rejects", draw_rejects},
-                          {"different", check.different},
-                          {"tile_levels", check.all_tile_levels().drawn},
-                          {"tile_levels_above_one", check.all_tile_levels().above_one},
-                          {"prior_tile_levels", {{"drawn", check.prior_tile_levels.drawn}, {"above_one", check.prior_tile_levels.above_one}}},
-                          {"rarest_tile_level", {{"drawn", check.rarest_tile_level().drawn}, {"above_one", check.rarest_tile_level().above_one}}}};
+  boost::json::object out{
+      {"kind", subject.kind},
+      {"name", subject.name},
+      {"matches", matches},
+      {"misses", misses},
+      {"rejects", rejects},
+      {"programs", check.programs},
+      {"sketches", check.sketches},
+      {"draws", check.draws},
+      {"rejected", check.rejected},
+      {"draw_rejects", draw_rejects},
+      {"different", check.different},
+      {"tile_levels", check.all_tile_levels().drawn},
+      {"tile_levels_above_one", check.all_tile_levels().above_one},
+      {"prior_tile_levels",
+       {{"drawn", check.prior_tile_levels.drawn}, {"above_one", check.prior_tile_levels.above_one}}},
+      {"rarest_tile_level",
+       {{"drawn", check.rarest_tile_level().drawn}, {"above_one", check.rarest_tile_level().above_one}}}};
   if (small)
-    out["counterexample"] = {{"use", small->use},
-                             {"difference", small->difference},
-                             {"trace_file", trace_of(*small, target)}};
+    out["counterexample"] = {
+        {"use", small->use}, {"difference", small->difference}, {"trace_file", trace_of(*small, target)}};
   return out;
 }
 
 // Is it a schedule for no operator of the library?
 bool is_for_nothing(const Subject& subject) {
   const rules::Rule* rule = subject.uses.empty() ? nullptr : subject.uses[0].rule;
-  return subject.kind != "set" && rule && rule->is_schedule() && !std::ranges::count(operator_names(), std::string(rule->workload));
+  return subject.kind != "set" && rule && rule->is_schedule() &&
+         !std::ranges::count(operator_names(), std::string(rule->workload));
 }
 
 std::string near_workload(const rules::Rule& rule) {
@@ -167,7 +162,8 @@ void print_matches(const Subject& subject, const RuleCheck& check) {
   const rules::Rule& rule = *subject.uses[0].rule;
   bool is_unmatched = check.matches.empty() && check.draws == 0;
   if (is_unmatched && rule.is_schedule())
-    std::printf("  is for `%s`, which none of the programs is: %s\n", std::string(rule.workload).c_str(), near_workload(rule).c_str());
+    std::printf("  is for `%s`, which none of the programs is: %s\n", std::string(rule.workload).c_str(),
+                near_workload(rule).c_str());
   else if (is_unmatched)
     std::printf("  fits no block of the operator library\n");
   for (const Match& match : check.matches)
@@ -180,28 +176,29 @@ void print_matches(const Subject& subject, const RuleCheck& check) {
     std::printf("  rejected %d times while the space was built: %s\n", count, reason.c_str());
 }
 
-void print_check(const Subject& subject, const RuleCheck& check,
-                 const std::optional<Counterexample>& small, const Target& target) {
+void print_check(const Subject& subject, const RuleCheck& check, const std::optional<Counterexample>& small,
+                 const Target& target) {
   std::printf("%s %s%s\n", subject.kind.c_str(), subject.name.c_str(),
               subject.doc.empty() ? "" : cat(": ", subject.doc).c_str());
   if (subject.kind != "set") print_matches(subject, check);
   if (check.draws) {
-    std::printf(
-        "  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n",
-        check.sketches, check.programs, check.draws, check.rejected, check.different);
+    std::printf("  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n", check.sketches,
+                check.programs, check.draws, check.rejected, check.different);
   }
   if (check.adds_nothing) std::printf("  the %s adds no sketch anywhere\n", subject.kind.c_str());
   RuleCheck::Level all = check.all_tile_levels(), rarest = check.rarest_tile_level();
   if (all.drawn)
-    std::printf("  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws; most draws are the best of %d in this, "
-                "of the prior's own %.0f %% are\n",
-                100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn, RuleCheck::kMostTries,
-                100.0 * check.prior_tile_levels.above_one / std::max(1, check.prior_tile_levels.drawn));
+    std::printf(
+        "  %.0f %% of all drawn tile levels were above 1, the rarest level in %.0f %% of its draws; most draws are the "
+        "best of %d in this, "
+        "of the prior's own %.0f %% are\n",
+        100.0 * all.above_one / all.drawn, 100.0 * rarest.above_one / rarest.drawn, RuleCheck::kMostTries,
+        100.0 * check.prior_tile_levels.above_one / std::max(1, check.prior_tile_levels.drawn));
   for (const auto& [reason, count] : check.draw_rejects)
     std::printf("  draws rejected %d times: %s\n", count, reason.c_str());
   if (small)
-    std::printf("  computes something else at %s, reduced: %s\n\n%s\n", small->use.c_str(),
-                small->difference.c_str(), trace_of(*small, target).c_str());
+    std::printf("  computes something else at %s, reduced: %s\n\n%s\n", small->use.c_str(), small->difference.c_str(),
+                trace_of(*small, target).c_str());
 }
 
 int check_module(const Options& options, const Target& target) {
@@ -218,8 +215,7 @@ int check_module(const Options& options, const Target& target) {
   bool is_wrong = false;  // some text: the other subjects are looked at all the same
   boost::json::array all;
   for (const Subject& subject : subjects) {
-    RuleCheck check =
-        check_rule(subject.uses, library, *programs, target, options.draws, options.seed);
+    RuleCheck check = check_rule(subject.uses, library, *programs, target, options.draws, options.seed);
     if (!check.errors.empty()) {
       std::fputs(check.errors.c_str(), stderr);
       is_wrong = true;
@@ -244,16 +240,15 @@ int check_module(const Options& options, const Target& target) {
 
 int run_check(int count, char** words) {
   Options options;
-  App app(
-      "check",
-      "Check a rule module: its text, which blocks of the operator library each rule fits and why "
-      "not the others, the sketches that it\n"
-      "makes, and a proof by running: random draws are compared with the program in the "
-      "interpreter, scheduled and lowered.\n"
-      "Exit code 1: a draw computes something else (its trace is printed, reduced), every draw "
-      "is rejected, there is nothing to draw, or the rule fits and adds no sketch.",
-      "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
-      "--op dense --draws 1000 --json");
+  App app("check",
+          "Check a rule module: its text, which blocks of the operator library each rule fits and why "
+          "not the others, the sketches that it\n"
+          "makes, and a proof by running: random draws are compared with the program in the "
+          "interpreter, scheduled and lowered.\n"
+          "Exit code 1: a draw computes something else (its trace is printed, reduced), every draw "
+          "is rejected, there is nothing to draw, or the rule fits and adds no sketch.",
+          "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
+          "--op dense --draws 1000 --json");
   app.add_option("FILE", options.file, "the rule module (.tw)").required();
   app.add_option("--rule", options.rule, "only the rule or set of this name");
   app.add_option("--op", options.operators, "only this operator of the library; may be repeated");

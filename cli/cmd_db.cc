@@ -7,9 +7,9 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 #include "runtime/store/database_exchange.h"
 
 namespace tw::cli {
@@ -28,17 +28,13 @@ int verify(const Options& options) {
   if (!found) return Environment;
   if (options.json) {
     boost::json::array problems(found->problems.begin(), found->problems.end());
-    print_json({{"good", found->good()},
-                {"rows", found->rows},
-                {"damaged", found->damaged},
-                {"problems", problems}});
+    print_json({{"good", found->good()}, {"rows", found->rows}, {"damaged", found->damaged}, {"problems", problems}});
   } else {
-    std::cout << options.database << ": " << found->rows << " good rows, " << found->damaged
-              << " damaged\n";
+    std::cout << options.database << ": " << found->rows << " good rows, " << found->damaged << " damaged\n";
     for (const std::string& problem : found->problems) std::cout << "  " << problem << "\n";
     if (!found->good()) {
-      std::cout << "what can be read is carried into a new database by\n  tracewright db export "
-                << options.database << " | tracewright db import NEW.db\n";
+      std::cout << "what can be read is carried into a new database by\n  tracewright db export " << options.database
+                << " | tracewright db import NEW.db\n";
     }
   }
   return found->good() ? Ok : TargetMissed;
@@ -50,8 +46,7 @@ int export_all(const Options& options) {
   std::ofstream file;
   if (!options.file.empty()) file.open(options.file, std::ios::binary);
   std::ostream& out = options.file.empty() ? std::cout : file;
-  if (!out.good())
-    return say(cat("cannot write ", options.file, ": ", std::strerror(errno))), Environment;
+  if (!out.good()) return say(cat("cannot write ", options.file, ": ", std::strerror(errno))), Environment;
   std::optional<i64> lines = checked(export_records(*database, out));
   out.flush();
   if (!lines || !out.good()) return say("the export is not complete"), Environment;
@@ -72,8 +67,7 @@ int import_all(const Options& options) {
   if (options.json) {
     print_json({{"added", report->added}, {"known", report->known}, {"refused", report->refused}});
   } else {
-    say(cat(report->added, " added, ", report->known, " known already, ", report->refused,
-            " refused"));
+    say(cat(report->added, " added, ", report->known, " known already, ", report->refused, " refused"));
   }
   return report->refused == 0 ? Ok : TargetMissed;
 }
@@ -113,8 +107,7 @@ struct Action {
 constexpr Action actions[] = {
     {"verify", "read every row and check the file's structure", verify},
     {"export", "records and workloads as lines of JSON, to standard output or --file", export_all},
-    {"import", "add what `export` wrote, from standard input or --file; nothing is trusted",
-     import_all},
+    {"import", "add what `export` wrote, from standard input or --file; nothing is trusted", import_all},
     {"best", "the fastest records of each task on each machine", list_best},
 };
 
@@ -129,8 +122,8 @@ int run_db(int count, char** words) {
     names.emplace_back(action.name);
   }
   App app("db", help,
-               "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db "
-                      "| tracewright db import b.db");
+          "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db "
+          "| tracewright db import b.db");
   app.add_option("ACTION", wanted, join(names, ", ")).required();
   app.add_option("DATABASE", options.database, "the database").required();
   app.add_option("--file", options.file, "file to write or read instead of the standard streams");
@@ -142,8 +135,7 @@ int run_db(int count, char** words) {
     if (wanted == action.name) return action.run(options);
   }
   std::string near = closest(wanted, names);
-  say(cat("db: unknown action `", wanted, "`",
-          near.empty() ? "" : cat("; did you mean `", near, "`?")));
+  say(cat("db: unknown action `", wanted, "`", near.empty() ? "" : cat("; did you mean `", near, "`?")));
   return Usage;
 }
 

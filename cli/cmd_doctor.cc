@@ -20,15 +20,15 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
-#include "runtime/console/output.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "runtime/store/database.h"
+#include "runtime/console/output.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/peers/peer.h"
+#include "runtime/store/database.h"
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
@@ -46,11 +46,11 @@ struct Finding {
 
 Finding check_cpu() {
   const Target& host = host_target();
-  std::string caches = cat("L1 ", host.l1_bytes >> 10, " KiB, L2 ", host.l2_bytes >> 10,
-                           " KiB, L3 ", host.l3_bytes >> 10, " KiB");
+  std::string caches =
+      cat("L1 ", host.l1_bytes >> 10, " KiB, L2 ", host.l2_bytes >> 10, " KiB, L3 ", host.l3_bytes >> 10, " KiB");
   return {"cpu", Need::Required, true,
-          cat(host_description(), "; ", host.cpu, ", vectors of ", host.vector_bits, " bits, ",
-              host.vector_registers, " registers, ", caches),
+          cat(host_description(), "; ", host.cpu, ", vectors of ", host.vector_bits, " bits, ", host.vector_registers,
+              " registers, ", caches),
           ""};
 }
 
@@ -58,24 +58,29 @@ std::string counted(int count, const char* one, const char* many) { return cat(c
 
 Finding check_cores() {
   const Topology& machine = topology();
-  if (machine.cores == 0) return {"cores", Need::Optional, false, "hwloc finds none", "the caches and cores of the target can be given in the task list"};
-  std::string detail = cat(counted(machine.cores, "core", "cores"), " with ", counted(machine.cpus, "thread", "threads"), " in all, ",
-                           counted(machine.numa_nodes, "memory node", "memory nodes"));
+  if (machine.cores == 0)
+    return {"cores", Need::Optional, false, "hwloc finds none",
+            "the caches and cores of the target can be given in the task list"};
+  std::string detail =
+      cat(counted(machine.cores, "core", "cores"), " with ", counted(machine.cpus, "thread", "threads"), " in all, ",
+          counted(machine.numa_nodes, "memory node", "memory nodes"));
   if (machine.l3_cores > 0) detail += cat(", L3 shared by ", machine.l3_cores);
   detail += cat("; this process may use ", usable_threads());
   double quota = cgroup_cpus();
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", quota);
-  detail += quota > 0 ? cat(" (a control group allows the time of ", text, ")") : ", no control group limits their time";
+  detail +=
+      quota > 0 ? cat(" (a control group allows the time of ", text, ")") : ", no control group limits their time";
   bool is_whole = quota == 0 || quota >= 1;
-  return {"cores", Need::Optional, is_whole, detail, "a kernel is stopped in the middle of its measurement: allow the container one CPU or more"};
+  return {"cores", Need::Optional, is_whole, detail,
+          "a kernel is stopped in the middle of its measurement: allow the container one CPU or more"};
 }
 
 Finding check_memory() {
   MachineFigures figures = measure_machine(usable_threads());
   char text[128];
-  std::snprintf(text, sizeof text, "one thread reads %.1f GB/s, all together %.1f GB/s; threads start in %.1f us", 1e-9 * figures.bandwidth,
-                1e-9 * figures.all_bandwidth, 1e6 * figures.start_seconds);
+  std::snprintf(text, sizeof text, "one thread reads %.1f GB/s, all together %.1f GB/s; threads start in %.1f us",
+                1e-9 * figures.bandwidth, 1e-9 * figures.all_bandwidth, 1e6 * figures.start_seconds);
   return {"memory", Need::Optional, true, text, ""};
 }
 
@@ -83,8 +88,7 @@ Finding check_governor() {
   std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   std::string governor;
   if (!(file >> governor))
-    return {"frequency", Need::Optional, true,
-            "the system does not say (a virtual machine, probably)", ""};
+    return {"frequency", Need::Optional, true, "the system does not say (a virtual machine, probably)", ""};
   bool is_steady = governor == "performance";
   return {"frequency", Need::Optional, is_steady, cat("governor ", governor),
           "measurements are steadier after: sudo cpupower frequency-set -g performance"};
@@ -96,9 +100,7 @@ Finding check_llvm() {
     return {"llvm", Need::Required, false, to_string(compiler.rejected()),
             "rebuild tracewright with LLVM 19: sudo apt install llvm-19-dev"};
   return {"llvm", Need::Required, true,
-          cat("LLVM ", TW_LLVM_VERSION, " built in, compiles for ", host_cpu_name(), " (",
-              host_triple(), ")"),
-          ""};
+          cat("LLVM ", TW_LLVM_VERSION, " built in, compiles for ", host_cpu_name(), " (", host_triple(), ")"), ""};
 }
 
 // A small product, compiled and measured in the worker: what a tune does for every trial.
@@ -109,29 +111,24 @@ Finding check_worker() {
   if (!worker.measurer) return finding.detail = worker.error, finding;
   Diagnostics diagnostics(*operator_library().source);
   std::optional<OwnedProgram> program =
-      instantiate(operator_library(), "matmul", {{"M", i64{32}}, {"N", i64{32}}, {"K", i64{32}}},
-                  {}, diagnostics);
+      instantiate(operator_library(), "matmul", {{"M", i64{32}}, {"N", i64{32}}, {"K", i64{32}}}, {}, diagnostics);
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!program || !compiler) return finding.detail = "the test kernel cannot be made", finding;
   BuiltKernel kernel = build_kernel(program->program, host_target(), *compiler),
               reference = build_reference(program->program, host_target(), *compiler);
-  if (!kernel.kernel || !reference.kernel)
-    return finding.detail = kernel.problem + reference.problem, finding;
-  TaskStart start =
-      worker.measurer->begin_task(*reference.kernel, tolerance_of(program->program), 1);
+  if (!kernel.kernel || !reference.kernel) return finding.detail = kernel.problem + reference.problem, finding;
+  TaskStart start = worker.measurer->begin_task(*reference.kernel, tolerance_of(program->program), 1);
   if (start.task < 0) return finding.detail = start.error, finding;
   MeasureResult result = worker.measurer->measure(start.task, *kernel.kernel, {});
   finding.ok = result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy;
-  finding.detail =
-      finding.ok ? cat("started, a 32x32x32 product was right and took ", show_time(result.seconds))
-                 : cat("a test kernel failed: ", name_of(result.status), ", ", result.message);
+  finding.detail = finding.ok ? cat("started, a 32x32x32 product was right and took ", show_time(result.seconds))
+                              : cat("a test kernel failed: ", name_of(result.status), ", ", result.message);
   return finding;
 }
 
 Finding check_seccomp() {
   bool ok = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0;
-  return {"seccomp", Need::Required, ok,
-          ok ? "kernels run behind a system call filter" : std::strerror(errno),
+  return {"seccomp", Need::Required, ok, ok ? "kernels run behind a system call filter" : std::strerror(errno),
           "use a Linux kernel with CONFIG_SECCOMP_FILTER, or a container that allows seccomp"};
 }
 
@@ -153,21 +150,22 @@ Finding check_database() {
   }
   std::error_code ignored;
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, ignored);
-  return {"database", Need::Required, why.empty(),
-          why.empty() ? "the current folder can hold one" : why,
+  return {"database", Need::Required, why.empty(), why.empty() ? "the current folder can hold one" : why,
           "change to a folder that you may write to, or pass --database"};
 }
 
 // The script that makes the plugin in the bundle, where nothing else can be built; empty elsewhere.
 std::string script_of_bundle() {
   std::error_code error;
-  std::filesystem::path script = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "../torch/build_torch_plugin.sh";
+  std::filesystem::path script =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "../torch/build_torch_plugin.sh";
   return std::filesystem::exists(script, error) ? script.lexically_normal().string() : "";
 }
 
 std::string how_to_get_libtorch() {
   std::string script = script_of_bundle();
-  return script.empty() ? "sudo apt install libtorch-dev, then build again" : cat("install PyTorch and g++, then run ", script);
+  return script.empty() ? "sudo apt install libtorch-dev, then build again"
+                        : cat("install PyTorch and g++, then run ", script);
 }
 
 std::string how_to_get_opencl() {
@@ -175,23 +173,24 @@ std::string how_to_get_opencl() {
   Target target;
   target.kind = TargetKind::OpenCl;
   if (!worker_path(worker_options(target), error).empty())
-    return "sudo apt install ocl-icd-libopencl1, and the OpenCL driver of your device (for processors: pocl-opencl-icd)";
+    return "sudo apt install ocl-icd-libopencl1, and the OpenCL driver of your device (for processors: "
+           "pocl-opencl-icd)";
   if (!script_of_bundle().empty()) return "make the bundle where opencl-c-headers is installed";
   return "sudo apt install opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd, then build again";
 }
 
 std::string how_to_get_peer(const std::string& package) {
   if (package.empty()) return "";
-  if (!script_of_bundle().empty()) return cat("build from source where ", package, " is installed: the bundle has no peer but fma");
+  if (!script_of_bundle().empty())
+    return cat("build from source where ", package, " is installed: the bundle has no peer but fma");
   return cat("sudo apt install ", package, ", then build again");
 }
 
 Finding check_libtorch() {
   MadeModel made = make_model("mlp", /*columns=*/8, 0);
-  return {
-      "libtorch", Need::Optional, made.model != nullptr,
-      made.model ? "the learned cost model `mlp` opens" : made.note + "; `tree` is used instead",
-      how_to_get_libtorch()};
+  return {"libtorch", Need::Optional, made.model != nullptr,
+          made.model ? "the learned cost model `mlp` opens" : made.note + "; `tree` is used instead",
+          how_to_get_libtorch()};
 }
 
 Finding check_compiler() {
@@ -205,8 +204,7 @@ Finding check_compiler() {
 Finding check_peer(const std::string& library, const std::string& package) {
   PeerResult<std::unique_ptr<Peer>> peer = Peer::start(library, {});
   return {cat("bench against ", library), Need::Optional, static_cast<bool>(peer),
-          peer ? peer.value->version() : peer.message,
-          how_to_get_peer(package)};
+          peer ? peer.value->version() : peer.message, how_to_get_peer(package)};
 }
 
 // The worker of a kind of devices lists them: drivers are not loaded into this process.
@@ -228,13 +226,17 @@ Finding check_devices(TargetKind kind, const std::string& name, const std::strin
 Finding check_nvrtc() {
   std::string error;
   std::optional<std::string> version = cuda::nvrtc_version(error);
-  return {"nvrtc", Need::Optional, version.has_value(), version.value_or(error), "install the CUDA toolkit (nvidia-cuda-toolkit, or NVIDIA's own), or set CUDA_HOME to where it is; CUDA source can be printed without it"};
+  return {"nvrtc", Need::Optional, version.has_value(), version.value_or(error),
+          "install the CUDA toolkit (nvidia-cuda-toolkit, or NVIDIA's own), or set CUDA_HOME to where it is; CUDA "
+          "source can be printed without it"};
 }
 
 // A kernel of a few threads, compiled and run.
 Finding check_emulator() {
-  Kernel kernel{.code = "extern \"C\" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }"};
-  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {4}, 16}, {"y", ArgumentRole::Output, DType::F32, {4}, 16}};
+  Kernel kernel{
+      .code = "extern \"C\" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }"};
+  kernel.manifest.run = {{"x", ArgumentRole::Input, DType::F32, {4}, 16},
+                         {"y", ArgumentRole::Output, DType::F32, {4}, 16}};
   kernel.manifest.run_launches = {{"twice", {1, 1, 1}, {4, 1, 1}, {{false, 0, 0}, {false, 1, 0}}}};
   NamedArrays arrays;
   arrays["x"] = HostArray::zeros(DType::F32, {4});
@@ -242,13 +244,15 @@ Finding check_emulator() {
   EmulationReport report = emulate(kernel, arrays);
   std::string ignored;
   bool ok = report.status == EmulationStatus::Ok && arrays["y"].get(3) == 42;
-  return {"cuda emulator", Need::Optional, ok, ok ? cat("runs CUDA C without a GPU, by ", emulation_compiler(ignored)) : report.message,
+  return {"cuda emulator", Need::Optional, ok,
+          ok ? cat("runs CUDA C without a GPU, by ", emulation_compiler(ignored)) : report.message,
           "sudo apt install g++ (12 or newer), or set TRACEWRIGHT_CXX to a compiler"};
 }
 
 std::vector<Finding> examine() {
-  std::vector<Finding> out{check_cpu(),      check_cores(),    check_memory(),   check_governor(), check_llvm(),    check_worker(),
-                           check_seccomp(),  check_landlock(), check_database(), check_libtorch(), check_compiler()};
+  std::vector<Finding> out{check_cpu(),      check_cores(),    check_memory(),  check_governor(),
+                           check_llvm(),     check_worker(),   check_seccomp(), check_landlock(),
+                           check_database(), check_libtorch(), check_compiler()};
   const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
                                                           {"blis", "libblis-dev"},
                                                           {"onednn", "libdnnl-dev"},
@@ -258,8 +262,10 @@ std::vector<Finding> examine() {
   out.push_back(check_devices(TargetKind::OpenCl, "opencl", how_to_get_opencl()));
   out.push_back(check_nvrtc());
   out.push_back(check_emulator());
-  out.push_back(check_devices(TargetKind::Cuda, "cuda driver",
-                              "install the driver of your NVIDIA GPU (580 or newer for machine code of NVRTC 13, 525 for that of NVRTC 12; Debian: nvidia-driver, Ubuntu: `sudo ubuntu-drivers install`); `tune --compile-only` works without it"));
+  out.push_back(check_devices(
+      TargetKind::Cuda, "cuda driver",
+      "install the driver of your NVIDIA GPU (580 or newer for machine code of NVRTC 13, 525 for that of NVRTC 12; "
+      "Debian: nvidia-driver, Ubuntu: `sudo ubuntu-drivers install`); `tune --compile-only` works without it"));
   return out;
 }
 
@@ -268,9 +274,9 @@ std::vector<Finding> examine() {
 int run_doctor(int count, char** words) {
   bool json = false;
   App app("doctor",
-               "What this machine has, what is missing, and how to get it. Exit code 0 if "
-                      "tuning for the CPU works, else 3.",
-                      "");
+          "What this machine has, what is missing, and how to get it. Exit code 0 if "
+          "tuning for the CPU works, else 3.",
+          "");
   app.add_flag("--json", json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   bool works = true;
@@ -292,14 +298,10 @@ int run_doctor(int count, char** words) {
     if (!finding.ok && !finding.fix.empty()) std::printf("%31s -> %s\n", "", finding.fix.c_str());
   }
   if (json)
-    print_json({{"works", works},
-                {"version", TW_VERSION},
-                {"target", to_string(host_target())},
-                {"checks", checks}});
+    print_json({{"works", works}, {"version", TW_VERSION}, {"target", to_string(host_target())}, {"checks", checks}});
   else
-    std::printf("\n%s\n",
-                works ? "tuning for this CPU works"
-                      : "tuning for this CPU does not work yet: see the lines marked MISSING");
+    std::printf("\n%s\n", works ? "tuning for this CPU works"
+                                : "tuning for this CPU does not work yet: see the lines marked MISSING");
   return works ? Ok : Environment;
 }
 

@@ -2,17 +2,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/open_list.h"
-#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 #include "sampler/search/explain_space.h"
 
 namespace tw::cli {
@@ -74,9 +74,10 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
   std::printf("# task %s\n", task.c_str());
   std::vector<std::vector<std::string>> rules, rejects;
   for (const RuleRow& row : explained.rules) {
-    std::string outcome = !row.applied                ? cat("`", row.unmet, "` is false")
-                          : row.kept + row.dropped > 0 ? fmt::format("{} of {} forks kept{}", row.kept, row.kept + row.dropped, changes_of(row))
-                                                       : "every fork was rejected";
+    std::string outcome = !row.applied ? cat("`", row.unmet, "` is false")
+                          : row.kept + row.dropped > 0
+                              ? fmt::format("{} of {} forks kept{}", row.kept, row.kept + row.dropped, changes_of(row))
+                              : "every fork was rejected";
     rules.push_back({row.rule, row.block.empty() ? "(program)" : row.block, row.applied ? "yes" : "no", outcome});
   }
   print_table({"rule", "block", "applied", "outcome"}, rules);
@@ -84,15 +85,16 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
     // The example names the instruction itself; without numbers and names it says no more than the reason.
     std::string prefix = row.instruction + ": ";
     std::string example = row.example.starts_with(prefix) ? row.example.substr(prefix.size()) : row.example;
-    rejects.push_back({row.rule.empty() ? "-" : row.rule, row.instruction.empty() ? "-" : row.instruction, row.when, std::to_string(row.count),
-                       without_holes(row.reason), example == row.reason ? "-" : example});
+    rejects.push_back({row.rule.empty() ? "-" : row.rule, row.instruction.empty() ? "-" : row.instruction, row.when,
+                       std::to_string(row.count), without_holes(row.reason), example == row.reason ? "-" : example});
   }
   if (!rejects.empty()) {
     std::printf("\n");
     print_table({"rule", "instruction", "while", "rejected", "reason", "example"}, rejects);
   }
   if (explained.sketches > static_cast<double>(explained.followed))
-    fmt::print("\nall of this is of {} sketches, of about 10^{:.1f}\n", explained.followed, std::log10(explained.sketches));
+    fmt::print("\nall of this is of {} sketches, of about 10^{:.1f}\n", explained.followed,
+               std::log10(explained.sketches));
   std::printf("\n%lld of %lld draws rejected\n\n", static_cast<long long>(explained.rejected),
               static_cast<long long>(explained.draws));
 }
@@ -105,12 +107,13 @@ int explain_list(const Options& options) {
     if (!options.task.empty() && task.name != options.task) continue;
     std::string errors;
     const std::vector<rules::RuleUse>& uses = *list->library.find_set(list->list.rules.value);
-    CandidateSpace space =
-        make_candidate_space(task.program.program, uses, list->library, task.target, errors);
+    CandidateSpace space = make_candidate_space(task.program.program, uses, list->library, task.target, errors);
     std::fputs(errors.c_str(), stderr);
     SpaceExplanation explained = explain_space(space, task.target, options.draws, options.seed);
-    if (options.json) tasks.push_back(to_json(task.name, explained));
-    else print_explanation(task.name, explained);
+    if (options.json)
+      tasks.push_back(to_json(task.name, explained));
+    else
+      print_explanation(task.name, explained);
   }
   if (options.json) print_json({{"tasks", tasks}});
   return Ok;
@@ -128,9 +131,8 @@ std::vector<FailureRow> failures_of(const std::vector<Record>& records) {
   for (const Record& record : records) {
     if (record.ok() || !record.is_trial()) continue;  // known without measuring: no failure
     std::string error = record.error.substr(0, record.error.find('\n'));
-    auto known = std::find_if(rows.begin(), rows.end(), [&](const FailureRow& row) {
-      return row.status == record.status && row.error == error;
-    });
+    auto known = std::find_if(rows.begin(), rows.end(),
+                              [&](const FailureRow& row) { return row.status == record.status && row.error == error; });
     if (known == rows.end()) known = rows.insert(known, {record.status, error, 0, record.id});
     ++known->count;
   }
@@ -168,14 +170,13 @@ int explain_database(const Options& options) {
 
 int run_explain(int count, char** words) {
   Options options;
-  App app(
-      "explain",
-      "Of a task list: which rules applied to which blocks, why not to the others, and which steps were "
-      "rejected (rule, instruction, reason,\n"
-      "count, an example), while the space was built and in random draws. Of a database: the trials that "
-      "failed, by reason.",
-      "examples:\n  tracewright explain examples/gemm.yaml --draws 1000\n  tracewright explain "
-      "tuning.db --json");
+  App app("explain",
+          "Of a task list: which rules applied to which blocks, why not to the others, and which steps were "
+          "rejected (rule, instruction, reason,\n"
+          "count, an example), while the space was built and in random draws. Of a database: the trials that "
+          "failed, by reason.",
+          "examples:\n  tracewright explain examples/gemm.yaml --draws 1000\n  tracewright explain "
+          "tuning.db --json");
   app.add_option("FILE", options.file, "a task list (.yaml) or a database").required();
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
   app.add_option("--task", options.task, "only the task of this name");

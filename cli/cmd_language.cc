@@ -1,15 +1,15 @@
 // tracewright language: the words of the rule language, as tables or one by one, and the text of the built-in rules.
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "runtime/console/output.h"
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 #include "rules/lang/tables.h"
+#include "runtime/console/output.h"
 
 namespace tw::cli {
 namespace {
@@ -37,18 +37,22 @@ Definition defined_by(std::string_view line) {
   return out;
 }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 // Does the name stand in the text as a whole word?
 bool has_word(std::string_view text, std::string_view name) {
   for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
-    bool begins = at == 0 || !is_letter(text[at - 1]), ends = at + name.size() == text.size() || !is_letter(text[at + name.size()]);
+    bool begins = at == 0 || !is_letter(text[at - 1]),
+         ends = at + name.size() == text.size() || !is_letter(text[at + name.size()]);
     if (begins && ends) return true;
   }
   return false;
 }
 
-// The definition, and before it what its module keeps to itself and it uses, in the order of the module: text that stands alone.
+// The definition, and before it what its module keeps to itself and it uses, in the order of the module: text that
+// stands alone.
 std::string text_that_stands_alone(const Definition& definition, const std::vector<Definition>& all) {
   std::vector<const Definition*> used = {&definition};
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -67,10 +71,12 @@ std::string text_that_stands_alone(const Definition& definition, const std::vect
 
 void add_definitions(const EmbeddedText& module, std::vector<Definition>& out) {
   std::string_view text = module.text;
-  std::size_t begin = std::string_view::npos, end = 0;  // of the definition at hand, without the comments of the next one
+  std::size_t begin = std::string_view::npos,
+              end = 0;  // of the definition at hand, without the comments of the next one
   Definition last;
   auto finish = [&] {
-    if (!last.name.empty()) out.push_back({last.name, last.word, module.path, text.substr(begin, end - begin), last.is_exported});
+    if (!last.name.empty())
+      out.push_back({last.name, last.word, module.path, text.substr(begin, end - begin), last.is_exported});
   };
   for (std::size_t at = 0; at < text.size();) {
     std::size_t next = std::min(text.find('\n', at), text.size() - 1) + 1;
@@ -102,8 +108,8 @@ int print_word(const std::vector<rules::Table>& tables, const std::string& word)
     if (definition.word == "mark") continue;  // those that are exported are in a table
     names.emplace_back(definition.name);
     if (definition.name != word) continue;
-    std::printf("# %.*s of tracewright %s\n%s", static_cast<int>(definition.path.size()), definition.path.data(), TW_VERSION,
-                text_that_stands_alone(definition, definitions).c_str());
+    std::printf("# %.*s of tracewright %s\n%s", static_cast<int>(definition.path.size()), definition.path.data(),
+                TW_VERSION, text_that_stands_alone(definition, definitions).c_str());
     found = true;
   }
   // A mark and a rule may have one name: what is printed stays text that can be copied.
@@ -113,15 +119,15 @@ int print_word(const std::vector<rules::Table>& tables, const std::string& word)
       names.push_back(entry.name);
       if (entry.name != word) continue;
       const char* colon = entry.signature.starts_with("(") ? "" : ": ";
-      std::printf("%s%s%s%s\n%s  %s\n", comment, entry.name.c_str(), colon, entry.signature.c_str(), comment, entry.doc.c_str());
+      std::printf("%s%s%s%s\n%s  %s\n", comment, entry.name.c_str(), colon, entry.signature.c_str(), comment,
+                  entry.doc.c_str());
       found = true;
     }
   }
   if (found) return Ok;
   std::string near = closest(word, names);
   say(cat("no word `", word, "`",
-          near.empty() ? "; `tracewright language` prints them all"
-                       : cat("; did you mean `", near, "`?")));
+          near.empty() ? "; `tracewright language` prints them all" : cat("; did you mean `", near, "`?")));
   return Usage;
 }
 
@@ -149,14 +155,14 @@ boost::json::object to_json(const std::vector<rules::Table>& tables) {
 int run_language(int count, char** words) {
   std::string word;
   bool json = false;
-  App app(
-      "language",
-      "The words of the rule language: instructions, functions, what rules may ask about the "
-      "target, limits. docs/language.md says how\nthey are put together. Of a built-in rule, "
-      "postprocessor, set or function: its text, to copy and change.",
-      "examples:\n  tracewright language split\n  tracewright language register_tiling > my_tiling.tw\n"
-      "  tracewright language --json");
-  app.add_option("WORD", word, "only this instruction, function or mark, or this built-in rule, postprocessor, set or function");
+  App app("language",
+          "The words of the rule language: instructions, functions, what rules may ask about the "
+          "target, limits. docs/language.md says how\nthey are put together. Of a built-in rule, "
+          "postprocessor, set or function: its text, to copy and change.",
+          "examples:\n  tracewright language split\n  tracewright language register_tiling > my_tiling.tw\n"
+          "  tracewright language --json");
+  app.add_option("WORD", word,
+                 "only this instruction, function or mark, or this built-in rule, postprocessor, set or function");
   app.add_flag("--json", json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   std::vector<rules::Table> tables = rules::language_tables();

@@ -13,11 +13,11 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/open_list.h"
-#include "runtime/console/output.h"
-#include "sampler/tasks/rebuild.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 #include "sampler/search/check_rule.h"
+#include "sampler/tasks/rebuild.h"
 
 namespace tw::cli {
 namespace {
@@ -46,8 +46,8 @@ struct Verdict {
   std::string unjudged;  // why there is none that is known
 };
 
-// A crash and an endless loop are answers, too. The limit is one of processor time: on a busy machine a case is not slower by it. Work that waits
-// instead of computing is ended after ten times as long.
+// A crash and an endless loop are answers, too. The limit is one of processor time: on a busy machine a case is not
+// slower by it. Work that waits instead of computing is ended after ten times as long.
 ForkedAnswer ask_child(int seconds, const std::function<int(std::string& text)>& work) {
   return run_forked([&](std::string& text) {
     const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
@@ -72,7 +72,8 @@ Verdict judge_in_child(const FailingCase& failing, const Target& target, int sec
   return {answer.exit_code == 0 ? answer.text : "crashes", ""};
 }
 
-// Adapts decisions in a child process too, because replaying a faulty trace may crash; then the decisions stay as they are.
+// Adapts decisions in a child process too, because replaying a faulty trace may crash; then the decisions stay as they
+// are.
 Trace adapted_in_child(const FailingCase& failing, int seconds) {
   ForkedAnswer answer = ask_child(seconds, [&](std::string& text) {
     std::vector<Decision> decisions = adapted(failing).decisions();
@@ -89,7 +90,7 @@ Trace adapted_in_child(const FailingCase& failing, int seconds) {
 struct Failure {
   std::string text;  // "" if there is nothing to make smaller
   std::string why_not;
-  int seconds;  // of one run
+  int seconds;                            // of one run
   Question question = Question::Compare;  // that it fails at
 };
 
@@ -99,8 +100,9 @@ Failure unjudged(const Verdict& verdict, int limit) {
   return {"", cat("cannot be judged: ", verdict.unjudged, "; try --check 'tracewright replay {} --check'"), limit};
 }
 
-// By what the interpreter says. `--seconds` is meant for one of thousands of runs, not for a whole trace that may be right. What exceeds a limit by far
-// takes too long by the trace's fault only if the program without the trace does not. Smaller cases get what the whole one got.
+// By what the interpreter says. `--seconds` is meant for one of thousands of runs, not for a whole trace that may be
+// right. What exceeds a limit by far takes too long by the trace's fault only if the program without the trace does
+// not. Smaller cases get what the whole one got.
 Failure compare(const FailingCase& start, const Target& target, int seconds) {
   constexpr int kTimes = 10, kLeast = 120;
   auto found = [](const Verdict& verdict, int limit) {
@@ -111,13 +113,15 @@ Failure compare(const FailingCase& start, const Target& target, int seconds) {
   int generous = std::max(kLeast, kTimes * seconds);
   say(cat("the interpreter takes longer than ", seconds, " s; once more, for up to ", generous, " s"));
   whole = judge_in_child(start, target, generous, Question::Compare);
-  if (whole.failure != kTooLong || judge_in_child({start.program, Trace{}}, target, generous, Question::Compare).failure != kTooLong)
+  if (whole.failure != kTooLong ||
+      judge_in_child({start.program, Trace{}}, target, generous, Question::Compare).failure != kTooLong)
     return found(whole, generous);
   return unjudged({"", cat("its program takes longer than ", generous, " s without the trace, too")}, generous);
 }
 
 // A case with smaller extents that the interpreter finds wrong, if there is one.
-std::optional<FailingCase> smaller_failure(const FailingCase& start, const Target& target, int seconds, const ReduceOptions& options) {
+std::optional<FailingCase> smaller_failure(const FailingCase& start, const Target& target, int seconds,
+                                           const ReduceOptions& options) {
   for (i64 most : {128, 64, 32, 16, 8}) {
     std::optional<FailingCase> small = shrunk(start, most, options);
     if (!small || !judge_in_child(*small, target, seconds, Question::Lower).failure.empty()) continue;
@@ -129,7 +133,8 @@ std::optional<FailingCase> smaller_failure(const FailingCase& start, const Targe
   return std::nullopt;
 }
 
-// Asks the cheapest question first; a trace that cannot be replayed is never run. A program that is too large for the interpreter is replaced in `start` by a smaller one.
+// Asks the cheapest question first; a trace that cannot be replayed is never run. A program that is too large for the
+// interpreter is replaced in `start` by a smaller one.
 Failure find_failure(FailingCase& start, const Target& target, int seconds, const ReduceOptions& options) {
   for (Question question : {Question::Replay, Question::Lower, Question::Compile}) {
     std::string failure = judge_in_child(start, target, seconds, question).failure;
@@ -175,7 +180,8 @@ int reduce_file(const Options& options, const TraceFile& file) {
   Target target = target_of(file);
   FailingCase start{file.program, file.trace};
   Failure failure{"the command fails", "does not fail: the command's exit code is 0", options.seconds};
-  ReduceOptions reducing{.most_runs = options.runs, .adapt = [&](const FailingCase& next) { return adapted_in_child(next, options.seconds); }};
+  ReduceOptions reducing{.most_runs = options.runs,
+                         .adapt = [&](const FailingCase& next) { return adapted_in_child(next, options.seconds); }};
   std::string scratch = options.file + ".part.tw";
   ReduceProgress progress;
   std::function<bool(const FailingCase&)> fails;
@@ -186,8 +192,8 @@ int reduce_file(const Options& options, const TraceFile& file) {
     };
   } else {
     fails = [&](const FailingCase& next) {
-      return progress(next, fails_by_command({file.version, file.target, next.program, next.trace}, options.check,
-                                             scratch));
+      return progress(next,
+                      fails_by_command({file.version, file.target, next.program, next.trace}, options.check, scratch));
     };
     if (!fails(start)) failure.text.clear();
   }
@@ -198,10 +204,12 @@ int reduce_file(const Options& options, const TraceFile& file) {
   }
   Reduced small = reduce(start, fails, reducing);
   if (!options.check.empty()) std::remove(scratch.c_str());
-  std::string now = options.check.empty() ? judge_in_child(small.result, target, failure.seconds, failure.question).failure : failure.text;
+  std::string now = options.check.empty()
+                        ? judge_in_child(small.result, target, failure.seconds, failure.question).failure
+                        : failure.text;
   std::string text = print_trace_file({file.version, file.target, small.result.program, small.result.trace});
-  say(cat(file.trace.instructions().size(), " instructions to ",
-          small.result.trace.instructions().size(), " in ", small.runs, " runs; ", now));
+  say(cat(file.trace.instructions().size(), " instructions to ", small.result.trace.instructions().size(), " in ",
+          small.runs, " runs; ", now));
   if (!options.json) return write_output(options.output, text) ? Ok : Environment;
   if (!options.output.empty() && !write_output(options.output, text)) return Environment;
   print_json({{"failure", now},
@@ -216,19 +224,21 @@ int reduce_file(const Options& options, const TraceFile& file) {
 
 int run_reduce(int count, char** words) {
   Options options;
-  App app(
-      "reduce",
-      "Shrink a trace that fails, with its decisions and extents, to a few lines that fail in the "
-      "same way: it cannot be replayed, lowered or compiled,\n"
-      "computes something else in the interpreter, crashes, or takes far longer than its program without "
-      "the trace.\nWith --check, a command of yours says what fails (its exit code is not 0).\n"
-      "Exit code 1: the trace does not fail, or cannot be judged (its program is too large for the interpreter).",
-      "examples:\n  tracewright reduce bug.tw > small.tw\n  tracewright reduce bug.tw --check "
-      "'tracewright replay {} --check'");
+  App app("reduce",
+          "Shrink a trace that fails, with its decisions and extents, to a few lines that fail in the "
+          "same way: it cannot be replayed, lowered or compiled,\n"
+          "computes something else in the interpreter, crashes, or takes far longer than its program without "
+          "the trace.\nWith --check, a command of yours says what fails (its exit code is not 0).\n"
+          "Exit code 1: the trace does not fail, or cannot be judged (its program is too large for the interpreter).",
+          "examples:\n  tracewright reduce bug.tw > small.tw\n  tracewright reduce bug.tw --check "
+          "'tracewright replay {} --check'");
   app.add_option("TRACE", options.file, "the trace file (.tw)").required();
   app.add_option("--check", options.check, "shell command; `{}` stands for the file to try");
   app.add_option("--output", options.output, "file for the result, instead of standard output");
-  app.add_option("--seconds", options.seconds, "limit of one run, in processor time; a trace that exceeds it is tried once more with ten times as much (120 at least)").range(1, 3600);
+  app.add_option("--seconds", options.seconds,
+                 "limit of one run, in processor time; a trace that exceeds it is tried once more with ten times as "
+                 "much (120 at least)")
+      .range(1, 3600);
   app.add_option("--runs", options.runs, "limit of all runs").range(1, 1000000);
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;

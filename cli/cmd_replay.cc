@@ -13,19 +13,19 @@
 #include "cli/build_id.h"
 #include "cli/commands.h"
 #include "cli/open_list.h"
-#include "runtime/console/output.h"
-#include "sampler/tasks/rebuild.h"
 #include "cli/stored.h"
 #include "costmodel/gpu/gpu_draft.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
+#include "runtime/console/output.h"
 #include "runtime/lists/device_file.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/task_memory.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/rebuild.h"
 
 namespace tw::cli {
 namespace {
@@ -46,14 +46,12 @@ struct Printer {
   const char* name;
   const char* help;
   // The text, or nothing with a reason in `error`.
-  std::optional<std::string> (*print)(const Recipe& recipe, const Rebuilt& rebuilt,
-                                      std::string& error);
+  std::optional<std::string> (*print)(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error);
   bool is_binary = false;
 };
 
 template <Emit What>
-std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt,
-                                      std::string& error) {
+std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
   if (is_device(target)) {
     const char* has = target.kind == TargetKind::Cuda ? "source, ptx or cubin" : "source";
@@ -68,13 +66,14 @@ std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebui
 
 std::optional<std::string> print_source(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
-  if (!is_device(target)) return error = "a kernel for processors has no source text; --emit llvm or asm prints it", std::nullopt;
+  if (!is_device(target))
+    return error = "a kernel for processors has no source text; --emit llvm or asm prints it", std::nullopt;
   std::optional<Kernel> kernel = compile(rebuilt, target, recipe.name, error);
   return kernel ? std::optional(kernel->code) : std::nullopt;
 }
 
 // For CUDA: what NVRTC makes of the source.
-template <std::string cuda::Compiled::*What>
+template <std::string cuda::Compiled::* What>
 std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
   if (target.kind != TargetKind::Cuda) return error = "only kernels for `cuda` have such code", std::nullopt;
@@ -86,7 +85,9 @@ std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebui
 // For GPUs: what the analytic model, which the search drafts with, says of each kernel.
 std::optional<std::string> print_estimate(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
-  if (!is_gpu(target)) return error = "there is a model of `cuda` targets only, and of `opencl` ones that say which `gpu` they are", std::nullopt;
+  if (!is_gpu(target))
+    return error = "there is a model of `cuda` targets only, and of `opencl` ones that say which `gpu` they are",
+           std::nullopt;
   std::optional<GpuDevice> device = device_of(target, error);
   if (!device) return std::nullopt;
   GpuDraft draft(*device);
@@ -98,16 +99,13 @@ std::optional<std::string> print_estimate(const Recipe& recipe, const Rebuilt& r
 
 std::optional<std::string> print_passes(const Recipe&, const Rebuilt& rebuilt, std::string&) {
   std::string out;
-  for (const PassDump& dump : rebuilt.dumps)
-    out += cat("# after ", dump.pass, "\n", dump.text, "\n");
+  for (const PassDump& dump : rebuilt.dumps) out += cat("# after ", dump.pass, "\n", dump.text, "\n");
   return out;
 }
 
 constexpr Printer printers[] = {
     {"ir", "the scheduled program",
-     [](const Recipe&, const Rebuilt& r, std::string&) {
-       return std::optional(print(r.scheduled));
-     }},
+     [](const Recipe&, const Rebuilt& r, std::string&) { return std::optional(print(r.scheduled)); }},
     {"passes", "the program after each lowering pass", print_passes},
     {"source", "for devices: OpenCL C or CUDA C", print_source},
     {"ptx", "for cuda: PTX, by NVRTC", print_cuda<&cuda::Compiled::ptx>},
@@ -117,9 +115,7 @@ constexpr Printer printers[] = {
     {"asm", "assembly", print_code<Emit::Assembly>},
     {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},
     {"trace", "the trace file",
-     [](const Recipe& r, const Rebuilt&, std::string&) {
-       return std::optional(print_trace_file(r.file));
-     }},
+     [](const Recipe& r, const Rebuilt&, std::string&) { return std::optional(print_trace_file(r.file)); }},
 };
 
 const Printer* find_printer(const std::string& name) {
@@ -146,8 +142,8 @@ std::optional<std::vector<Recipe>> from_trace_file(const std::string& path) {
 std::optional<std::vector<Recipe>> from_list(const Options& options) {
   std::optional<LoadedList> list = open_list(options.file);
   if (!list) return std::nullopt;
-  std::optional<Database> database = open_database(
-      options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+  std::optional<Database> database =
+      open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return std::nullopt;
   std::vector<Recipe> recipes;
   for (const TuneTask& task : list->tasks) {
@@ -182,8 +178,7 @@ std::optional<std::vector<Recipe>> find_recipes(const Options& options) {
     if (options.database.empty()) return say("--record needs --database"), std::nullopt;
     return from_record(options);
   }
-  if (options.file.empty())
-    return say("give a trace file, a task list, or --record with --database"), std::nullopt;
+  if (options.file.empty()) return say("give a trace file, a task list, or --record with --database"), std::nullopt;
   return options.file.ends_with(".tw") ? from_trace_file(options.file) : from_list(options);
 }
 
@@ -199,21 +194,19 @@ bool change_target(std::vector<Recipe>& recipes, const std::string& text) {
 
 // ---- what is done with one
 
-int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options,
-                Measurer& measurer, boost::json::object& json) {
+int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& options, Measurer& measurer,
+                boost::json::object& json) {
   Target target = target_of(recipe.file);
   std::string error;
   BuiltKernel built = loadable({compile(rebuilt, target, "kernel", error), ""}, target);
   const std::optional<Kernel>& kernel = built.kernel;
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!kernel || !compiler)
-    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error + built.problem)),
-           Environment;
+    return say(cat(recipe.name, ": ", kernel ? to_string(compiler.rejected()) : error + built.problem)), Environment;
   TaskStart start = begin_judged_task(measurer, rebuilt.base.program, target, *compiler, /*seed=*/1);
   if (start.task < 0) return say(cat(recipe.name, ": ", start.error)), Environment;
-  MeasureOptions how{.threads = target.threads,
-                     .least_flops = least_flops(rebuilt.base.program),
-                     .timeout_seconds = 120};
+  MeasureOptions how{
+      .threads = target.threads, .least_flops = least_flops(rebuilt.base.program), .timeout_seconds = 120};
   if (options.run) how.first_pairs = how.pairs = 50, how.max_pairs = 200, how.budget_seconds = 3;
   MeasureResult result = measurer.measure(start.task, *kernel, how);
   measurer.end_task(start.task);
@@ -225,11 +218,12 @@ int measure_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   json["max_error"] = json_number(result.max_error);
   if (result.device_seconds > 0) json["device_us"] = result.device_seconds * 1e6;
   if (!options.json && is_right) {
-    std::printf(
-        "%s: right (largest difference from the reference %.3g), %s, median %s of %d samples\n",
-        recipe.name.c_str(), result.max_error, show_time(result.seconds).c_str(),
-        show_time(result.median_seconds).c_str(), result.pairs);
-    if (result.device_seconds > 0) std::printf("%s: %s of these by the device's own clock\n", recipe.name.c_str(), show_time(result.device_seconds).c_str());
+    std::printf("%s: right (largest difference from the reference %.3g), %s, median %s of %d samples\n",
+                recipe.name.c_str(), result.max_error, show_time(result.seconds).c_str(),
+                show_time(result.median_seconds).c_str(), result.pairs);
+    if (result.device_seconds > 0)
+      std::printf("%s: %s of these by the device's own clock\n", recipe.name.c_str(),
+                  show_time(result.device_seconds).c_str());
   }
   if (!is_right) say(cat(recipe.name, ": ", name_of(result.status), ": ", result.message));
   return is_right ? Ok : result.status == MeasureStatus::WorkerLost ? Environment : WrongResults;
@@ -270,17 +264,21 @@ int emulate_one(const Recipe& recipe, const Rebuilt& rebuilt, const Options& opt
   }
   if (verdict.kind == EmulationVerdict::Wrong) return say(cat(recipe.name, ": ", verdict.message)), WrongResults;
   if (options.json) return Ok;
-  std::printf("%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %s%lld work-group%s)\n",
-              recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error, report.is_complete ? "all " : "only ",
-              static_cast<long long>(report.groups), report.groups == 1 ? "" : "s");
-  std::printf("%s: %lld bank conflicts in %lld accesses of warps to shared memory (one work-group of each kernel)\n", recipe.name.c_str(),
-              static_cast<long long>(report.bank_conflicts), static_cast<long long>(report.warp_accesses));
+  std::printf(
+      "%s: right in the emulator (%lld outputs compared, largest difference from the reference %.3g; %s%lld "
+      "work-group%s)\n",
+      recipe.name.c_str(), static_cast<long long>(verdict.compared), verdict.max_error,
+      report.is_complete ? "all " : "only ", static_cast<long long>(report.groups), report.groups == 1 ? "" : "s");
+  std::printf("%s: %lld bank conflicts in %lld accesses of warps to shared memory (one work-group of each kernel)\n",
+              recipe.name.c_str(), static_cast<long long>(report.bank_conflicts),
+              static_cast<long long>(report.warp_accesses));
   return Ok;
 }
 
-// The hash of one of the things that --emit prints. That of the program is independent of how programs are printed; for the others
-// the kernel has one name, whatever its task is called.
-std::optional<Hash128> hash_of(const Recipe& recipe, const Rebuilt& rebuilt, std::string_view what, std::string& error) {
+// The hash of one of the things that --emit prints. That of the program is independent of how programs are printed; for
+// the others the kernel has one name, whatever its task is called.
+std::optional<Hash128> hash_of(const Recipe& recipe, const Rebuilt& rebuilt, std::string_view what,
+                               std::string& error) {
   if (what == "ir") return structural_hash(rebuilt.scheduled);
   if (what == "object") {
     // Of what is run, as records have it: for CUDA the machine code, not its source.
@@ -305,15 +303,17 @@ int print_hashes(const Recipe& recipe, const Rebuilt& rebuilt, const Options& op
     line += cat(" ", what, " ", to_hex(*hash));
   }
   json["build"] = build_name();
-  if (!options.json) std::printf("%s:%s by %s for %s\n", recipe.name.c_str(), line.c_str(), build_name().c_str(), recipe.file.target.c_str());
+  if (!options.json)
+    std::printf("%s:%s by %s for %s\n", recipe.name.c_str(), line.c_str(), build_name().c_str(),
+                recipe.file.target.c_str());
   if (recipe.file.version != TW_VERSION) {
-    say(cat(recipe.name, ": the trace was written by tracewright ", recipe.file.version, ": its program is the same here, machine code may differ"));
+    say(cat(recipe.name, ": the trace was written by tracewright ", recipe.file.version,
+            ": its program is the same here, machine code may differ"));
   }
   return Ok;
 }
 
-int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printer,
-             const Options& options) {
+int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printer, const Options& options) {
   std::string error;
   std::optional<std::string> text = printer.print(recipe, rebuilt, error);
   if (!text) return say(cat(recipe.name, ": ", error)), Environment;
@@ -324,7 +324,8 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   const Printer* printer = options.emit.empty() ? nullptr : find_printer(options.emit);
   if (!options.emit.empty() && !printer) return Usage;
   if (printer && printer->is_binary && !options.hash && options.output.empty() && isatty(STDOUT_FILENO)) {
-    say(cat("--emit ", options.emit, " writes bytes that a terminal cannot show; give --output ", recipes[0].name, ".o, or a pipe"));
+    say(cat("--emit ", options.emit, " writes bytes that a terminal cannot show; give --output ", recipes[0].name,
+            ".o, or a pipe"));
     return Usage;
   }
   bool is_measured = options.check || options.run || (!printer && !options.hash);
@@ -333,7 +334,8 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   for (const Recipe& recipe : recipes) {
     Target target = target_of(recipe.file);
     if (!is_measured || is_emulated(recipe)) continue;
-    std::string why = why_too_large(recipe.file.program.program, target, is_device(target) ? device_memory_bytes(worker_options(target)) : 0);
+    std::string why = why_too_large(recipe.file.program.program, target,
+                                    is_device(target) ? device_memory_bytes(worker_options(target)) : 0);
     if (!why.empty()) return say(cat(recipe.name, ": the workload ", why)), Usage;
   }
   auto first = is_measured ? std::find_if_not(recipes.begin(), recipes.end(), std::ref(is_emulated)) : recipes.end();
@@ -345,8 +347,7 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   boost::json::array all;
   for (const Recipe& recipe : recipes) {
     std::string error;
-    std::optional<Rebuilt> rebuilt =
-        rebuild(recipe.file.program, recipe.file.trace, target_of(recipe.file), error);
+    std::optional<Rebuilt> rebuilt = rebuild(recipe.file.program, recipe.file.trace, target_of(recipe.file), error);
     if (!rebuilt) return say(cat(recipe.name, ": the trace cannot be replayed: ", error)), Usage;
     boost::json::object json{{"name", recipe.name}, {"target", recipe.file.target}};
     if (printer && !options.hash) code = std::max(code, emit_one(recipe, *rebuilt, *printer, options));
@@ -366,26 +367,29 @@ int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
 int run_replay(int count, char** words) {
   Options options;
   std::vector<std::string> kinds;
-  for (const Printer& printer : printers)
-    kinds.push_back(cat(printer.name, " (", printer.help, ")"));
+  for (const Printer& printer : printers) kinds.push_back(cat(printer.name, " (", printer.help, ")"));
   App app("replay",
-               "Rebuild a kernel from a trace file, from one record, or the best kernels of "
-                      "a task list. Without --emit and --hash it is\n"
-                      "compared with the reference result and timed, in the worker.",
-                      "examples:\n  tracewright replay gemm.tw --check\n  tracewright replay "
-                      "--record 17 --database tuning.db --emit asm\n"
-                      "  tracewright replay examples/gemm.yaml --database tuning.db --hash");
-  app.add_option("FILE", options.file,
-                  "a trace file (.tw), or a task list: its best kernels in the database");
+          "Rebuild a kernel from a trace file, from one record, or the best kernels of "
+          "a task list. Without --emit and --hash it is\n"
+          "compared with the reference result and timed, in the worker.",
+          "examples:\n  tracewright replay gemm.tw --check\n  tracewright replay "
+          "--record 17 --database tuning.db --emit asm\n"
+          "  tracewright replay examples/gemm.yaml --database tuning.db --hash");
+  app.add_option("FILE", options.file, "a trace file (.tw), or a task list: its best kernels in the database");
   app.add_option("--record", options.record, "the record with this id");
   app.add_option("--database", options.database, "the database of --record or of the task list");
   app.add_option("--task", options.task, "of a task list: only this task");
-  app.add_flag("--check", options.check, "compare with the reference result, and time it; for cuda without a GPU: in the emulator, without a time");
+  app.add_flag(
+      "--check", options.check,
+      "compare with the reference result, and time it; for cuda without a GPU: in the emulator, without a time");
   app.add_flag("--run", options.run, "the same with many more samples");
-  app.add_option("--target", options.target, "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
+  app.add_option("--target", options.target,
+                 "rebuild for this target instead, as `cuda -arch=sm_80` for a trace of `opencl`");
   app.add_option("--emit", options.emit, "print " + join(kinds, ", "));
   app.add_option("--output", options.output, "file for --emit, instead of standard output");
-  app.add_flag("--hash", options.hash, "print the hash of what --emit names instead of it; without --emit those of the program (ir) and of the object code");
+  app.add_flag("--hash", options.hash,
+               "print the hash of what --emit names instead of it; without --emit those of the program (ir) and of the "
+               "object code");
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   std::optional<std::vector<Recipe>> recipes = find_recipes(options);

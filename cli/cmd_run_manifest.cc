@@ -7,17 +7,17 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "cli/open_list.h"
 #include "cli/devices.h"
-#include "runtime/console/output.h"
-#include "sampler/tasks/rebuild.h"
+#include "cli/open_list.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
+#include "runtime/console/output.h"
 #include "runtime/export/finalist_files.h"
 #include "sampler/search/least_flops.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/rebuild.h"
 
 namespace tw::cli {
 namespace {
@@ -43,7 +43,8 @@ struct Row {
   MeasureResult result;
 };
 
-// Begins a finalist's workload with its reference result, once. Null after a message; a workload that cannot be run here has no task.
+// Begins a finalist's workload with its reference result, once. Null after a message; a workload that cannot be run
+// here has no task.
 OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file, Measurer& measurer,
                             std::map<std::string, OpenWorkload>& open) {
   auto [at, is_new] = open.try_emplace(finalist.workload);
@@ -61,10 +62,9 @@ OpenWorkload* open_workload(const FinalistFile& finalist, const TraceFile& file,
   return &at->second;
 }
 
-Record record_of(const FinalistFile& finalist, const TraceFile& file, const std::string& host, const MeasureResult& measured) {
-  Record record{.workload = finalist.workload,
-                .target = finalist.target,
-                .seed = finalist.seed};
+Record record_of(const FinalistFile& finalist, const TraceFile& file, const std::string& host,
+                 const MeasureResult& measured) {
+  Record record{.workload = finalist.workload, .target = finalist.target, .seed = finalist.seed};
   record.task = finalist.task;
   record.program = finalist.program;
   record.object = to_hex(object_hash(finalist.kernel));
@@ -108,7 +108,8 @@ int measure_all(const std::vector<FinalistFile>& finalists, const Options& optio
                        .max_pairs = 40,
                        .budget_seconds = 0.5,
                        .cold_samples = kColdSamples};
-    MeasureResult measured = workload->start.task < 0 ? not_begun(workload->start) : measurer.measure(workload->start.task, finalist.kernel, how);
+    MeasureResult measured = workload->start.task < 0 ? not_begun(workload->start)
+                                                      : measurer.measure(workload->start.task, finalist.kernel, how);
     if (measured.status == MeasureStatus::WorkerLost && !measured.was_tried) return say(measured.message), Environment;
     Record record = record_of(finalist, *file, host, measured);
     if (!checked(database.add_workload(finalist.workload, workload->text)) || !checked(database.add_record(record)))
@@ -149,8 +150,8 @@ boost::json::array to_json(const std::vector<Row>& rows) {
   return out;
 }
 
-// Wrong results, and writes beside buffers, of kernels that the checks had let pass have an exit code of their own; faults are recorded
-// failures, as in `tune`.
+// Wrong results, and writes beside buffers, of kernels that the checks had let pass have an exit code of their own;
+// faults are recorded failures, as in `tune`.
 int exit_code_of(const std::vector<Row>& rows) {
   std::map<std::string, bool> has_good;
   bool is_wrong = false;
@@ -219,7 +220,8 @@ int run_run_manifest(int count, char** words) {
   app.add_option("--database", options.database, "where the records go; default: records.db in the folder");
   app.add_option("--device", options.device, "which GPU; `tracewright doctor` lists them").range(0, 255);
   app.add_option("--timeout", options.timeout,
-                  "seconds that a call of a kernel may take; the first one ten times as long").positive();
+                 "seconds that a call of a kernel may take; the first one ten times as long")
+      .positive();
   app.add_flag("--json", options.json, "print one JSON object");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return run_folder(options);

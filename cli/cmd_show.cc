@@ -8,9 +8,9 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "runtime/console/output.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 
 namespace tw::cli {
 namespace {
@@ -34,8 +34,8 @@ int show_tasks(Database& database, const Options& options) {
       bool is_own = machine.machine == own_machine(task.target);
       all_own = all_own && is_own;
       rows.push_back({task.task, show_times(machine.best_seconds, best->cold), std::to_string(machine.trials),
-                      std::to_string(machine.failed), best->id ? std::to_string(best->id) : "-",
-                      task.target, is_own ? "this one" : machine.machine});
+                      std::to_string(machine.failed), best->id ? std::to_string(best->id) : "-", task.target,
+                      is_own ? "this one" : machine.machine});
       json.push_back(with_cold({{"task", task.task},
                                 {"target", task.target},
                                 {"workload", task.workload},
@@ -85,8 +85,7 @@ int show_trials(Database& database, const Options& options) {
       bool is_better = record.ok() && (best == 0 || record.seconds < best);
       if (options.failures ? record.ok() : !is_better) continue;
       if (is_better) best = record.seconds;
-      rows.push_back({task.task, std::to_string(trial), std::to_string(record.id),
-                      std::to_string(record.generation),
+      rows.push_back({task.task, std::to_string(trial), std::to_string(record.id), std::to_string(record.generation),
                       options.failures ? record.status : show_times(record.seconds, record.cold),
                       options.failures ? record.error : ""});
       json.push_back(with_cold({{"task", task.task},
@@ -103,9 +102,7 @@ int show_trials(Database& database, const Options& options) {
   if (options.json) {
     print_json({{"database", database.path()}, {"trials", json}});
   } else {
-    print_table(
-        {"task", "trial", "record", "generation", options.failures ? "failure" : "best so far", ""},
-        rows);
+    print_table({"task", "trial", "record", "generation", options.failures ? "failure" : "best so far", ""}, rows);
   }
   return Ok;
 }
@@ -127,14 +124,11 @@ int write_best(Database& database, const Options& options) {
   std::optional<std::vector<TaskSummary>> tasks = find_tasks(database, options.best);
   if (!tasks) return Usage;
   if (tasks->size() > 1)
-    say(cat("`", options.best, "` names ", tasks->size(),
-            " workloads or targets; this is the latest"));
+    say(cat("`", options.best, "` names ", tasks->size(), " workloads or targets; this is the latest"));
   std::optional<Record> best = best_record(database, tasks->back());
   if (!best) return Environment;
   if (!best->id)
-    return say(cat("no trial of ", options.best,
-                   " succeeded; `tracewright show --failures` lists why")),
-           TargetMissed;
+    return say(cat("no trial of ", options.best, " succeeded; `tracewright show --failures` lists why")), TargetMissed;
   std::optional<TraceFile> file = open_trace_file(database, *best);
   if (!file) return Environment;
   return write_output(options.output, print_trace_file(*file)) ? Ok : Environment;
@@ -144,15 +138,12 @@ int write_best(Database& database, const Options& options) {
 
 int run_show(int count, char** words) {
   Options options;
-  App app(
-      "show",
-      "What a database holds: its tasks with their best kernels, their history, one record.",
-      "examples:\n  tracewright show tuning.db\n  tracewright show tuning.db --record 17\n"
-      "  tracewright show tuning.db --best gemm --output gemm.tw");
+  App app("show", "What a database holds: its tasks with their best kernels, their history, one record.",
+          "examples:\n  tracewright show tuning.db\n  tracewright show tuning.db --record 17\n"
+          "  tracewright show tuning.db --best gemm --output gemm.tw");
   app.add_option("DATABASE", options.database, "the database that tune wrote").required();
   app.add_option("--task", options.task, "only the task of this name");
-  app.add_option("--record", options.record,
-                  "one record as a trace file (with --json: all of it)");
+  app.add_option("--record", options.record, "one record as a trace file (with --json: all of it)");
   app.add_option("--best", options.best, "write the trace file of the best kernel of this task");
   app.add_option("--output", options.output, "file to write to, instead of standard output");
   app.add_flag("--history", options.history, "the trials that were faster than all before");
@@ -166,8 +157,8 @@ int run_show(int count, char** words) {
              : options.history || options.failures ? show_trials(*database, options)
                                                    : show_tasks(*database, options);
   if (database->damaged() > 0)
-    say(cat(database->damaged(), " damaged rows were left out; `tracewright db verify ",
-            options.database, "` says more"));
+    say(cat(database->damaged(), " damaged rows were left out; `tracewright db verify ", options.database,
+            "` says more"));
   return code;
 }
 

@@ -16,11 +16,11 @@
 #include "cli/compile_only.h"
 #include "cli/devices.h"
 #include "cli/open_list.h"
-#include "runtime/console/output.h"
 #include "cli/progress.h"
 #include "cli/stored.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
@@ -48,7 +48,7 @@ void on_interrupt(int) {
 }
 
 void catch_interrupts() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
@@ -72,8 +72,7 @@ std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std:
 
 // ---- dry run
 
-int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOptions& tuning,
-            bool is_json) {
+int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOptions& tuning, bool is_json) {
   constexpr double usual_rate = 20;  // trials a second for kernels below 1 ms
   boost::json::array tasks;
   std::vector<std::vector<std::string>> rows;
@@ -89,11 +88,11 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
     for (const SpaceSummary::Row& row : space.sketches) {
       boost::json::array rules(row.rules.begin(), row.rules.end());
       sketches.push_back({{"rules", rules}, {"log10_points", row.log10_points}});
-      rows.push_back(
-          {task.name, fmt::format("10^{:.1f}", row.log10_points), join(row.rules, ", ")});
+      rows.push_back({task.name, fmt::format("10^{:.1f}", row.log10_points), join(row.rules, ", ")});
     }
     if (space.count > static_cast<double>(space.sketches.size()))
-      rows.push_back({task.name, "...", fmt::format("and others, about 10^{:.1f} sketches in all", std::log10(space.count))});
+      rows.push_back(
+          {task.name, "...", fmt::format("and others, about 10^{:.1f} sketches in all", std::log10(space.count))});
     tasks.push_back({{"name", task.name},
                      {"target", to_string(task.target)},
                      {"flops", count_flops(task.program.program)},
@@ -112,9 +111,8 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
     return Ok;
   }
   print_table({"task", "points", "sketch: rules that made it"}, rows);
-  std::printf(
-      "\n%lld trials to measure, about %s minutes at %g trials a second; nothing was started\n",
-      static_cast<long long>(missing), show_clock(estimate).c_str(), usual_rate);
+  std::printf("\n%lld trials to measure, about %s minutes at %g trials a second; nothing was started\n",
+              static_cast<long long>(missing), show_clock(estimate).c_str(), usual_rate);
   return Ok;
 }
 
@@ -123,13 +121,20 @@ int dry_run(const LoadedList& list, const std::vector<i64>& stored, const TuneOp
 // Why a task has no more trials, for people.
 std::string ending_of(const TaskProgress& task) {
   switch (task.ended) {
-    case Ended::No: return "out of time";
-    case Ended::Trials: return "all its trials";
-    case Ended::TotalTrials: return "all trials of the list";
-    case Ended::Space: return "all of its space";
-    case Ended::Bound: return fmt::format("{:.0f} % of {}", 100 * task.bound.seconds / task.best_seconds, task.bound.what);
-    case Ended::MinGain: return fmt::format("{:.1f} % to gain", 100 * task.expected_gain);
-    case Ended::Problem: break;
+    case Ended::No:
+      return "out of time";
+    case Ended::Trials:
+      return "all its trials";
+    case Ended::TotalTrials:
+      return "all trials of the list";
+    case Ended::Space:
+      return "all of its space";
+    case Ended::Bound:
+      return fmt::format("{:.0f} % of {}", 100 * task.bound.seconds / task.best_seconds, task.bound.what);
+    case Ended::MinGain:
+      return fmt::format("{:.1f} % to gain", 100 * task.expected_gain);
+    case Ended::Problem:
+      break;
   }
   return "a problem";
 }
@@ -140,29 +145,43 @@ void print_results(const TuneResult& result) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
     rows.push_back({task.name, show_times(task.best_seconds, task.best_cold_seconds), show_number(gflops),
                     show_gain(task.baseline_seconds, task.best_seconds),
-                    show_gain(task.zero_trial_seconds, task.best_seconds),
-                    std::to_string(task.trials), std::to_string(task.failed),
-                    task.ended != Ended::No ? ending_of(task) : result.interrupted ? "interrupted" : !result.error.empty() ? "an error" : ending_of(task)});
+                    show_gain(task.zero_trial_seconds, task.best_seconds), std::to_string(task.trials),
+                    std::to_string(task.failed),
+                    task.ended != Ended::No ? ending_of(task)
+                    : result.interrupted    ? "interrupted"
+                    : !result.error.empty() ? "an error"
+                                            : ending_of(task)});
   }
-  print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed", "ended with"},
-              rows);
+  print_table({"task", "best", "GFLOP/s", "over untuned", "over zero trials", "trials", "failed", "ended with"}, rows);
   std::printf("\n%lld trials in %s (%.1f a second), %lld candidates (%.0f a second)\n",
-              static_cast<long long>(result.measured), show_clock(result.seconds).c_str(),
-              result.trials_per_second(), static_cast<long long>(result.candidates),
-              result.candidates_per_second());
+              static_cast<long long>(result.measured), show_clock(result.seconds).c_str(), result.trials_per_second(),
+              static_cast<long long>(result.candidates), result.candidates_per_second());
   if (result.same_code > 0)
     std::printf("%lld further candidates had the code of an earlier trial and were not measured\n",
                 static_cast<long long>(result.same_code));
 }
 
 boost::json::object to_json(const TuneProfile& profile) {
-  return {
-      {"space", profile.space},       {"draw", profile.draw},        {"replay", profile.replay},     {"postprocess", profile.postprocess},
-      {"hash", profile.hash},         {"draft", profile.draft},      {"features", profile.features}, {"model", profile.model},
-      {"training", profile.training}, {"waiting", profile.waiting},  {"lower", profile.lower},       {"compile", profile.compile},
-      {"measure", profile.measure},   {"database", profile.database}, {"reference", profile.reference},
-      {"measure_buffers", profile.parts.buffers}, {"measure_start", profile.parts.start}, {"measure_run", profile.parts.run},
-      {"measure_compare", profile.parts.compare}, {"measure_timing", profile.parts.timing}};
+  return {{"space", profile.space},
+          {"draw", profile.draw},
+          {"replay", profile.replay},
+          {"postprocess", profile.postprocess},
+          {"hash", profile.hash},
+          {"draft", profile.draft},
+          {"features", profile.features},
+          {"model", profile.model},
+          {"training", profile.training},
+          {"waiting", profile.waiting},
+          {"lower", profile.lower},
+          {"compile", profile.compile},
+          {"measure", profile.measure},
+          {"database", profile.database},
+          {"reference", profile.reference},
+          {"measure_buffers", profile.parts.buffers},
+          {"measure_start", profile.parts.start},
+          {"measure_run", profile.parts.run},
+          {"measure_compare", profile.parts.compare},
+          {"measure_timing", profile.parts.timing}};
 }
 
 boost::json::object to_json(const TuneResult& result) {
@@ -219,15 +238,14 @@ bool have_one_worker(const LoadedList& list) {
   const Target& first = list.tasks[0].target;
   for (const TuneTask& task : list.tasks) {
     if (task.target.kind == first.kind && task.target.device == first.device) continue;
-    return say(cat("one run measures on one device, but ", task.name, " is for `", to_string(task.target), "` and ", list.tasks[0].name, " for `",
-                   to_string(first), "`; write a list for each")),
+    return say(cat("one run measures on one device, but ", task.name, " is for `", to_string(task.target), "` and ",
+                   list.tasks[0].name, " for `", to_string(first), "`; write a list for each")),
            false;
   }
   return true;
 }
 
-int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path,
-               const Options& options) {
+int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path, const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
@@ -237,10 +255,8 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     say(cat(worker.error, "\n`tracewright doctor` says what is missing"));
     return Environment;
   }
-  std::optional<i64> run = checked(database->begin_run({.command = cat("tune ", options.file),
-                                                        .seed = tuning.seed,
-                                                        .version = TW_VERSION,
-                                                        .host = host_description()}));
+  std::optional<i64> run = checked(database->begin_run(
+      {.command = cat("tune ", options.file), .seed = tuning.seed, .version = TW_VERSION, .host = host_description()}));
   if (!run) return Environment;
   if (!is_device(list.tasks[0].target)) {
     std::optional<MachineRates> rates = checked(machine_rates(*database, /*may_measure=*/!tuning.replay_measurements));
@@ -248,19 +264,19 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     tuning.rates = *rates;
   }
   Progress progress(tuning.seconds, tuning.total_trials);
-  TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(),
-                           progress, stop_wanted);
+  TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
   progress.finish();
   bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
   if (std::string notice = database->take_notice(); !notice.empty()) say(notice);
-  if (!result.error.empty()) say(cat(result.error, database->is_in_place() ? "\nwhat was measured before is safe" : ""));
+  if (!result.error.empty())
+    say(cat(result.error, database->is_in_place() ? "\nwhat was measured before is safe" : ""));
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }
   options.json ? print_json(to_json(result)) : print_results(result);
   if (result.interrupted) {
-    say(cat("interrupted; everything measured is stored in ", path,
-            ". Go on with\n  tracewright tune ", options.file, " --database ", path));
+    say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file,
+            " --database ", path));
   }
   int code = exit_code_of(result);
   return code == Ok && !is_noted ? Environment : code;
@@ -269,11 +285,14 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
 int search_without_device(const LoadedList& list, const TuneOptions& tuning, const Options& options) {
   for (const TuneTask& task : list.tasks) {
     if (task.target.kind == TargetKind::Cuda) continue;
-    return say(cat("--compile-only is for `cuda` targets, but ", task.name, " is for `", to_string(task.target), "`")), Usage;
+    return say(cat("--compile-only is for `cuda` targets, but ", task.name, " is for `", to_string(task.target), "`")),
+           Usage;
   }
   catch_interrupts();
-  std::string output = options.output.empty() ? std::filesystem::path(options.file).stem().string() + "_finalists" : options.output;
-  return compile_only(list, {output, options.finalists, tuning.seed, options.threads, tuning.seconds, options.json}, stop_wanted);
+  std::string output =
+      options.output.empty() ? std::filesystem::path(options.file).stem().string() + "_finalists" : options.output;
+  return compile_only(list, {output, options.finalists, tuning.seed, options.threads, tuning.seconds, options.json},
+                      stop_wanted);
 }
 
 // Said before anything is searched.
@@ -282,7 +301,10 @@ bool have_device(const Target& target) {
   if (target.kind == TargetKind::Cuda) nvrtc = cuda::nvrtc_version(ignored).value_or("");
   std::string problem = why_no_device(target, nvrtc);
   if (problem.empty()) return true;
-  if (target.kind == TargetKind::Cuda) problem += "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found elsewhere";
+  if (target.kind == TargetKind::Cuda)
+    problem +=
+        "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found "
+        "elsewhere";
   return say(problem), false;
 }
 
@@ -299,9 +321,13 @@ int tune_list(const Options& options) {
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
-  i64 total = options.total_trials > 0 ? options.total_trials : options.trials > 0 || options.more > 0 ? 0 : given.total_trials.value;
+  i64 total = options.total_trials > 0                 ? options.total_trials
+              : options.trials > 0 || options.more > 0 ? 0
+                                                       : given.total_trials.value;
   bool has_total_alone = total > 0 && options.trials == 0 && !given.trials.given;
-  TuneOptions tuning{.trials = options.trials > 0 ? options.trials : has_total_alone ? total : given.trials.value,
+  TuneOptions tuning{.trials = options.trials > 0 ? options.trials
+                               : has_total_alone  ? total
+                                                  : given.trials.value,
                      .total_trials = total,
                      .min_gain = options.min_gain.value_or(given.min_gain.value),
                      .more = options.more,
@@ -315,7 +341,8 @@ int tune_list(const Options& options) {
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
   if (options.dry_run) {
-    std::optional<std::vector<i64>> stored = options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
+    std::optional<std::vector<i64>> stored =
+        options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
   }
   if (!options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
@@ -327,36 +354,38 @@ int tune_list(const Options& options) {
 int run_tune(int count, char** words) {
   Options options;
   App app("tune",
-               "Search fast kernels for the tasks of a list and store every trial. A second run "
-               "goes on where the first one stopped and\n"
-               "measures nothing twice. Workload and module files are found beside the list; the "
-               "database is made in the current folder.",
-               "examples:\n  tracewright tune examples/quickstart.yaml --database quickstart.db\n"
-               "  tracewright tune examples/gemm.yaml --dry-run\n  tracewright tune "
-               "examples/gemm.yaml --more 200");
+          "Search fast kernels for the tasks of a list and store every trial. A second run "
+          "goes on where the first one stopped and\n"
+          "measures nothing twice. Workload and module files are found beside the list; the "
+          "database is made in the current folder.",
+          "examples:\n  tracewright tune examples/quickstart.yaml --database quickstart.db\n"
+          "  tracewright tune examples/gemm.yaml --dry-run\n  tracewright tune "
+          "examples/gemm.yaml --more 200");
   app.add_option("FILE", options.file, "the task list, YAML").required();
   app.add_option("--database", options.database, "the database, instead of the list's");
-  app.add_option("--trials", options.trials,
-                  "trials for each task, those of earlier runs included").range(1, 1000000000);
+  app.add_option("--trials", options.trials, "trials for each task, those of earlier runs included")
+      .range(1, 1000000000);
   app.add_option("--total-trials", options.total_trials,
-                  "trials of all tasks together, those of earlier runs included; tasks that gain more get more of them").range(1, 1000000000);
+                 "trials of all tasks together, those of earlier runs included; tasks that gain more get more of them")
+      .range(1, 1000000000);
   app.add_option("--min-gain", options.min_gain,
-                  "a task ends when another batch is expected to lower its time by a smaller part; 0 = never early").range(0.0, 0.999);
+                 "a task ends when another batch is expected to lower its time by a smaller part; 0 = never early")
+      .range(0.0, 0.999);
   app.add_option("--more", options.more, "so many trials for each task beyond what is stored").range(1, 1000000000);
   app.add_option("--seconds", options.seconds, "limit of this run").positive();
-  app.add_option("--threads", options.threads,
-                  "threads of the search; 0 = what this process may use").range(0, 1024);
+  app.add_option("--threads", options.threads, "threads of the search; 0 = what this process may use").range(0, 1024);
   app.add_option("--seed", options.seed, "of the search");
   app.add_option("--model", options.model, "cost model: " + model_names());
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
   app.add_flag("--replay-measurements", options.replay_measurements,
-                "take results from the database instead of measuring");
-  app.add_flag("--compile-only", options.compile_only,
-                "for `cuda`: search with an analytic model, compile the best, write them for `run-manifest`; needs no device");
+               "take results from the database instead of measuring");
+  app.add_flag(
+      "--compile-only", options.compile_only,
+      "for `cuda`: search with an analytic model, compile the best, write them for `run-manifest`; needs no device");
   app.add_option("--finalists", options.finalists, "of --compile-only: how many of each task").range(1, 10000);
-  app.add_option("--output", options.output, "of --compile-only: the folder; default: the name of the list, _finalists");
-  app.add_flag("--dry-run", options.dry_run,
-                "check everything, list the sketches, estimate; start nothing");
+  app.add_option("--output", options.output,
+                 "of --compile-only: the folder; default: the name of the list, _finalists");
+  app.add_flag("--dry-run", options.dry_run, "check everything, list the sketches, estimate; start nothing");
   app.add_flag("--json", options.json, "print one JSON object");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return tune_list(options);

@@ -9,11 +9,11 @@
 #include <filesystem>
 
 #include "cli/commands.h"
-#include "runtime/console/output.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
-#include "runtime/lists/device_file.h"
+#include "runtime/console/output.h"
 #include "runtime/export/finalist_files.h"
+#include "runtime/lists/device_file.h"
 #include "runtime/store/trace_file.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/finalists.h"
@@ -54,7 +54,9 @@ FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u
                    .nvrtc = cuda::nvrtc_version(errors).value_or(""),
                    .seed = seed,
                    .predicted_seconds = finalist.seconds,
-                   .emulation = !finalist.is_checked ? "interrupted" : finalist.gate.not_run.empty() ? "right" : finalist.gate.not_run,
+                   .emulation = !finalist.is_checked            ? "interrupted"
+                                : finalist.gate.not_run.empty() ? "right"
+                                                                : finalist.gate.not_run,
                    .kernel = finalist.source,
                    .source = finalist.source.code,
                    .ptx = finalist.compiled.ptx,
@@ -69,7 +71,8 @@ boost::json::object to_json(const TuneTask& task, const FinalistResult& result) 
   for (const Finalist& finalist : result.finalists) {
     boost::json::array kernels;
     for (const FinalistFit& fit : finalist.kernels)
-      kernels.push_back({{"name", fit.name}, {"registers", fit.needs.registers}, {"shared_bytes", fit.needs.shared_bytes}});
+      kernels.push_back(
+          {{"name", fit.name}, {"registers", fit.needs.registers}, {"shared_bytes", fit.needs.shared_bytes}});
     finalists.push_back({{"predicted_us", finalist.seconds * 1e6}, {"kernels", kernels}});
   }
   boost::json::object dropped;
@@ -90,18 +93,22 @@ void print_task(const TuneTask& task, const FinalistResult& result, double flops
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < result.finalists.size(); ++i) {
     const Finalist& finalist = result.finalists[i];
-    const FinalistFit& slowest = *std::max_element(finalist.kernels.begin(), finalist.kernels.end(),
-                                                   [](const FinalistFit& a, const FinalistFit& b) { return a.seconds < b.seconds; });
+    const FinalistFit& slowest =
+        *std::max_element(finalist.kernels.begin(), finalist.kernels.end(),
+                          [](const FinalistFit& a, const FinalistFit& b) { return a.seconds < b.seconds; });
     i64 blocks = 0;
     for (const KernelLaunch& launch : finalist.source.manifest.run_launches) {
       if (launch.name == slowest.name) blocks = launch.group_count();
     }
-    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds), show_number(flops / finalist.seconds * 1e-9, 0),
-                    std::to_string(finalist.source.manifest.run_launches.size()), std::to_string(blocks), std::to_string(slowest.needs.threads),
-                    std::to_string(slowest.needs.registers), std::to_string(slowest.needs.shared_bytes)});
+    rows.push_back({task.name, std::to_string(i + 1), show_time(finalist.seconds),
+                    show_number(flops / finalist.seconds * 1e-9, 0),
+                    std::to_string(finalist.source.manifest.run_launches.size()), std::to_string(blocks),
+                    std::to_string(slowest.needs.threads), std::to_string(slowest.needs.registers),
+                    std::to_string(slowest.needs.shared_bytes)});
   }
   if (!rows.empty())
-    print_table({"task", "rank", "predicted", "GFLOP/s", "kernels", "blocks", "threads", "registers", "shared bytes"}, rows);
+    print_table({"task", "rank", "predicted", "GFLOP/s", "kernels", "blocks", "threads", "registers", "shared bytes"},
+                rows);
   for (const auto& [stage, row] : result.dropped)
     std::printf("%s: %lld dropped by %s, as: %s\n", task.name.c_str(), static_cast<long long>(row.count), stage.c_str(),
                 row.example.c_str());
@@ -152,7 +159,8 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
       say(cat(task.name, ": not all finalists could be run by the emulator: ", finalist.gate.not_run));
       break;
     }
-    if (result.finalists.empty() && !stop) say(cat(task.name, ": no candidate is fit to be launched")), code = TargetMissed;
+    if (result.finalists.empty() && !stop)
+      say(cat(task.name, ": no candidate is fit to be launched")), code = TargetMissed;
     for (std::size_t i = 0; i < result.finalists.size(); ++i)
       files.push_back(as_file(task, result.finalists[i], static_cast<int>(i) + 1, options.seed));
   }
@@ -163,7 +171,9 @@ int compile_only(const LoadedList& list, const CompileOnlyOptions& options, cons
     std::printf("\n%zu finalists in %s; on a machine with such a GPU: tracewright run-manifest %s\n", files.size(),
                 options.output.c_str(), options.output.c_str());
   if (!stop) return code;
-  return say(cat("interrupted: ", tasks.size(), " of ", list.tasks.size(), " tasks were begun, the last one is not whole")), Interrupted;
+  return say(cat("interrupted: ", tasks.size(), " of ", list.tasks.size(),
+                 " tasks were begun, the last one is not whole")),
+         Interrupted;
 }
 
 }  // namespace tw::cli

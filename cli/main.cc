@@ -26,18 +26,14 @@ struct Command {
 
 constexpr Command commands[] = {
     {"tune", "search fast kernels for the tasks of a YAML list", run_tune},
-    {"replay", "rebuild a kernel from a trace file or a record; check, run or print it",
-     run_replay},
+    {"replay", "rebuild a kernel from a trace file or a record; check, run or print it", run_replay},
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
-    {"export", "write the best kernels as a C library with header, manifest and traces",
-     run_export},
+    {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
     {"run-manifest", "measure the finalists of `tune --compile-only` on this machine's GPU", run_run_manifest},
     {"bench", "measure the best kernels side by side with other libraries", run_bench},
-    {"space", "the sketches that the rules give for each task, and how many points they have",
-     run_space},
+    {"space", "the sketches that the rules give for each task, and how many points they have", run_space},
     {"check", "a rule module: its text, what it fits, what it adds, a proof by running", run_check},
-    {"explain", "which rules applied where, and which steps were rejected, how often and why",
-     run_explain},
+    {"explain", "which rules applied where, and which steps were rejected, how often and why", run_explain},
     {"reduce", "shrink a failing trace to a few lines that fail in the same way", run_reduce},
     {"language", "the words of the rule language: instructions, functions, limits", run_language},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
@@ -46,29 +42,25 @@ constexpr Command commands[] = {
 };
 
 void print_help(std::FILE* out) {
-  std::fprintf(
-      out,
-      "tracewright %s: fast kernels by tuning schedules that are probabilistic programs\n\n"
-      "usage: tracewright COMMAND [OPTIONS]\n\ncommands:\n",
-      TW_VERSION);
-  for (const Command& command : commands)
-    std::fprintf(out, "  %-12s %s\n", command.name, command.help);
-  std::fprintf(
-      out,
-      "\n`tracewright COMMAND --help` describes one. Begin with `tracewright doctor`, then\n"
-      "`tracewright tune examples/quickstart.yaml`.\n\n"
-      "exit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 environment, 4 wrong "
-      "results, 5 a bug,\n"
-      "130 interrupted\n");
+  std::fprintf(out,
+               "tracewright %s: fast kernels by tuning schedules that are probabilistic programs\n\n"
+               "usage: tracewright COMMAND [OPTIONS]\n\ncommands:\n",
+               TW_VERSION);
+  for (const Command& command : commands) std::fprintf(out, "  %-12s %s\n", command.name, command.help);
+  std::fprintf(out,
+               "\n`tracewright COMMAND --help` describes one. Begin with `tracewright doctor`, then\n"
+               "`tracewright tune examples/quickstart.yaml`.\n\n"
+               "exit codes: 0 ok, 1 ran but not reached, 2 usage or a wrong file, 3 environment, 4 wrong "
+               "results, 5 a bug,\n"
+               "130 interrupted\n");
 }
 
 int unknown_command(const std::string& word) {
   std::vector<std::string> names;
   for (const Command& command : commands) names.emplace_back(command.name);
   std::string near = closest(word, names);
-  std::fprintf(stderr,
-               "tracewright: unknown command `%s`%s\n`tracewright --help` lists the commands\n",
-               word.c_str(), near.empty() ? "" : cat("; did you mean `", near, "`?").c_str());
+  std::fprintf(stderr, "tracewright: unknown command `%s`%s\n`tracewright --help` lists the commands\n", word.c_str(),
+               near.empty() ? "" : cat("; did you mean `", near, "`?").c_str());
   return Usage;
 }
 

@@ -14,9 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 std::size_t terminal_width() {
   winsize size{};
@@ -57,7 +55,8 @@ std::string counts_of(const std::vector<TaskProgress>& tasks) {
 
 }  // namespace
 
-std::string progress_line(const std::vector<TaskProgress>& tasks, std::size_t current, const Pace& pace, std::size_t width) {
+std::string progress_line(const std::vector<TaskProgress>& tasks, std::size_t current, const Pace& pace,
+                          std::size_t width) {
   std::string line = fmt::format("{}  {}  {}", show_clock(pace.passed), trials_of(tasks, pace), counts_of(tasks));
   if (line.size() > width) return line.substr(0, width);
   const TaskProgress& task = tasks[current];
@@ -70,7 +69,9 @@ std::string progress_line(const std::vector<TaskProgress>& tasks, std::size_t cu
 }
 
 Progress::Progress(double seconds, i64 total_trials)
-    : pace_{.seconds = seconds, .total_trials = total_trials}, terminal_(isatty(STDERR_FILENO) != 0), begin_(Clock::now()) {}
+    : pace_{.seconds = seconds, .total_trials = total_trials},
+      terminal_(isatty(STDERR_FILENO) != 0),
+      begin_(Clock::now()) {}
 
 void Progress::on_trial(const std::vector<TaskProgress>& tasks, std::size_t task, const Record&) {
   std::lock_guard lock(mutex_);

@@ -2,9 +2,9 @@
 
 #include <boost/json/object.hpp>
 
+#include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "sampler/tasks/rebuild.h"
-#include "dsl/base/text.h"
 
 namespace tw::cli {
 
@@ -26,8 +26,7 @@ std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std
   if (!found.empty()) return found;
   std::string near = closest(name, names);
   say(cat("no task `", name, "` in ", database.path(),
-          near.empty() ? cat("; there are: ", join(names, ", "))
-                       : cat("; did you mean `", near, "`?")));
+          near.empty() ? cat("; there are: ", join(names, ", ")) : cat("; did you mean `", near, "`?")));
   return std::nullopt;
 }
 
@@ -68,10 +67,8 @@ std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task
 }
 
 boost::json::value to_json(const Record& record) {
-  boost::json::object out{{"record", record.id},
-                          {"task", record.task},
-                          {"target", record.target},
-                          {"workload", record.workload}};
+  boost::json::object out{
+      {"record", record.id}, {"task", record.task}, {"target", record.target}, {"workload", record.workload}};
   out["status"] = record.status;
   out["us"] = record.seconds * 1e6;
   out = with_cold(std::move(out), record.cold);

@@ -1,5 +1,5 @@
-// How many elements an access of a flat program (flat_program.h) touches while some of the loops around it run. `part(p)` says of the loop at
-// position p which part of it runs, from 0 (it stands still) to 1.
+// How many elements an access of a flat program (flat_program.h) touches while some of the loops around it run.
+// `part(p)` says of the loop at position p which part of it runs, from 0 (it stands still) to 1.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -34,7 +34,8 @@ double elements_in(const FlatProgram& program, const FlatStore& store, const Fla
   box_of(program, store, access, part, extents);
   for (u32 d = 0; d < access.rank; ++d) box *= extents[d];
   for (u32 p = 0; p < store.depth; ++p) {
-    if (moves(program, access, p)) points *= std::max(1.0, part(p) * static_cast<double>(program.loop_of(store, p).extent));
+    if (moves(program, access, p))
+      points *= std::max(1.0, part(p) * static_cast<double>(program.loop_of(store, p).extent));
   }
   return std::min(box, points);
 }

@@ -21,8 +21,7 @@ bool scored_before(const Entry& a, const Entry& b) {
 // `entries` in the order of scored_before.
 double speed_of_best(const std::vector<Entry>& entries, double fastest, std::size_t k) {
   double found = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < std::min(k, entries.size()); ++i)
-    found = std::min(found, entries[i].seconds);
+  for (std::size_t i = 0; i < std::min(k, entries.size()); ++i) found = std::min(found, entries[i].seconds);
   return fastest / found;
 }
 
@@ -46,25 +45,22 @@ double recall_at(const std::vector<Entry>& entries, std::size_t k) {
   for (const Entry& entry : entries) sorted.push_back(entry.seconds);
   std::sort(sorted.begin(), sorted.end());
   const double limit = sorted[k - 1];
-  const auto found = std::count_if(entries.begin(), entries.begin() + k,
-                                   [&](const Entry& e) { return e.seconds <= limit; });
+  const auto found =
+      std::count_if(entries.begin(), entries.begin() + k, [&](const Entry& e) { return e.seconds <= limit; });
   return static_cast<double>(found) / k;
 }
 
 }  // namespace
 
-Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds,
-                  std::span<const i32> group, int k) {
+Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds, std::span<const i32> group, int k) {
   TW_CHECK(scores.size() == seconds.size() && scores.size() == group.size() && k > 0);
   std::map<i32, std::vector<Entry>> groups;
-  for (std::size_t i = 0; i < scores.size(); ++i)
-    groups[group[i]].push_back({scores[i], seconds[i]});
+  for (std::size_t i = 0; i < scores.size(); ++i) groups[group[i]].push_back({scores[i], seconds[i]});
 
   Accuracy sum{.k = k};
   for (auto& [number, entries] : groups) {
-    const auto [low, high] =
-        std::minmax_element(entries.begin(), entries.end(),
-                            [](const Entry& a, const Entry& b) { return a.seconds < b.seconds; });
+    const auto [low, high] = std::minmax_element(entries.begin(), entries.end(),
+                                                 [](const Entry& a, const Entry& b) { return a.seconds < b.seconds; });
     const double fastest = low->seconds;
     if (fastest == high->seconds) continue;
     std::sort(entries.begin(), entries.end(), scored_before);
@@ -81,9 +77,8 @@ Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds
 
 std::string to_string(const Accuracy& a) {
   char line[128];
-  std::snprintf(line, sizeof line, "top-1 %.3f, top-5 %.3f, pairs %.3f, recall@%d %.2f (%d %s)",
-                a.top1, a.top5, a.pairwise, a.k, a.recall, a.groups,
-                a.groups == 1 ? "task" : "tasks");
+  std::snprintf(line, sizeof line, "top-1 %.3f, top-5 %.3f, pairs %.3f, recall@%d %.2f (%d %s)", a.top1, a.top5,
+                a.pairwise, a.k, a.recall, a.groups, a.groups == 1 ? "task" : "tasks");
   return line;
 }
 

@@ -23,8 +23,8 @@ struct Accuracy {
 
 // One score, one time (infinity = failed) and one group per candidate. Quadratic in the size of a
 // group.
-Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds,
-                  std::span<const i32> group, int k = 10);
+Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds, std::span<const i32> group,
+                  int k = 10);
 
 // "top-1 0.912, top-5 0.987, pairs 0.874, recall@10 0.60 (3 tasks)"
 std::string to_string(const Accuracy& accuracy);

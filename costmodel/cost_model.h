@@ -24,9 +24,7 @@ struct FeatureBatch {
 
   int size() const { return static_cast<int>(first_row.size()) - 1; }
   int rows() const { return first_row.back(); }
-  const float* row(int index) const {
-    return values.data() + static_cast<std::size_t>(index) * columns;
-  }
+  const float* row(int index) const { return values.data() + static_cast<std::size_t>(index) * columns; }
   // Appends one candidate; rows.size() is a multiple of columns.
   void add(std::span<const float> rows);
   // Appends candidate `index` of another batch with the same columns.

@@ -5,8 +5,8 @@
 namespace tw {
 namespace {
 
-constexpr double kClock = 3.2e9;      // Hz; scales all drafts alike
-constexpr double kCall = 2e-8;        // seconds of calling the kernel
+constexpr double kClock = 3.2e9;  // Hz; scales all drafts alike
+constexpr double kCall = 2e-8;    // seconds of calling the kernel
 
 }  // namespace
 
@@ -45,6 +45,8 @@ double DraftModel::seconds(const Program& program) {
   return sum_.seconds();
 }
 
-double draft_seconds(const Program& program, const FeatureTarget& target) { return DraftModel(target).seconds(program); }
+double draft_seconds(const Program& program, const FeatureTarget& target) {
+  return DraftModel(target).seconds(program);
+}
 
 }  // namespace tw

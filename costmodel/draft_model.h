@@ -1,6 +1,6 @@
-// The draft model: an analytic estimate of a scheduled program's run time on a CPU. The search uses it as its first filter and to
-// choose the candidate that needs no trial. It orders candidates of one task; its seconds are rough. It sees no measurement of
-// a kernel, only the machine's rates.
+// The draft model: an analytic estimate of a scheduled program's run time on a CPU. The search uses it as its first
+// filter and to choose the candidate that needs no trial. It orders candidates of one task; its seconds are rough. It
+// sees no measurement of a kernel, only the machine's rates.
 #pragma once
 #include "costmodel/flat_program.h"
 #include "costmodel/store_profile.h"

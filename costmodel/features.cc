@@ -11,17 +11,34 @@ namespace {
 
 constexpr int kBuffers = 5, kBufferColumns = 18, kIntensitySamples = 10;
 
-const char* const kOpNames[kOps] = {"float_mad", "float_add_sub", "float_mul", "float_div_mod", "float_cmp", "float_math", "float_other",
-                                    "int_mad", "int_add_sub", "int_mul", "int_div_mod", "int_cmp", "int_math", "int_other",
-                                    "bool_op", "select_op"};
-const char* const kMarkNames[] = {"num", "prod", "len", "none", "inner_s", "middle_s", "outer_s", "inner_r", "middle_r", "outer_r", "mixed"};
-const char* const kThreadNames[] = {"is_gpu", "block_x", "block_y", "block_z", "thread_x", "thread_y", "thread_z", "vthread"};
-const char* const kBufferNames[kBufferColumns] = {
-    "read", "write", "read_write", "bytes", "unique_bytes", "lines", "unique_lines", "loop_reuse", "serial_reuse", "no_reuse",
-    "reuse_iterations", "reuse_bytes", "reuse_count", "bytes_per_reuse", "unique_bytes_per_reuse", "lines_per_reuse",
-    "unique_lines_per_reuse", "stride"};
-const char* const kSurroundingNames[] = {"alloc_bytes", "alloc_elements_all", "alloc_outer", "alloc_inner", "outer_prod", "loops",
-                                         "auto_unroll_max_step"};
+const char* const kOpNames[kOps] = {"float_mad",   "float_add_sub", "float_mul",   "float_div_mod",
+                                    "float_cmp",   "float_math",    "float_other", "int_mad",
+                                    "int_add_sub", "int_mul",       "int_div_mod", "int_cmp",
+                                    "int_math",    "int_other",     "bool_op",     "select_op"};
+const char* const kMarkNames[] = {"num",     "prod",    "len",      "none",    "inner_s", "middle_s",
+                                  "outer_s", "inner_r", "middle_r", "outer_r", "mixed"};
+const char* const kThreadNames[] = {"is_gpu",   "block_x",  "block_y",  "block_z",
+                                    "thread_x", "thread_y", "thread_z", "vthread"};
+const char* const kBufferNames[kBufferColumns] = {"read",
+                                                  "write",
+                                                  "read_write",
+                                                  "bytes",
+                                                  "unique_bytes",
+                                                  "lines",
+                                                  "unique_lines",
+                                                  "loop_reuse",
+                                                  "serial_reuse",
+                                                  "no_reuse",
+                                                  "reuse_iterations",
+                                                  "reuse_bytes",
+                                                  "reuse_count",
+                                                  "bytes_per_reuse",
+                                                  "unique_bytes_per_reuse",
+                                                  "lines_per_reuse",
+                                                  "unique_lines_per_reuse",
+                                                  "stride"};
+const char* const kSurroundingNames[] = {
+    "alloc_bytes", "alloc_elements_all", "alloc_outer", "alloc_inner", "outer_prod", "loops", "auto_unroll_max_step"};
 
 float slog(double value) { return std::log2(static_cast<float>(std::min(std::fabs(value), 1e30)) + 1.0f); }
 // 0 where both are equal, negative where a is smaller; in powers of two.
@@ -226,8 +243,8 @@ void FeatureExtractor::add_marks(const FlatProgram& program, const FlatStore& st
   add(flag(count > 0));
 }
 
-FeatureExtractor::BufferRow FeatureExtractor::describe(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
-                                                       const Use& use) const {
+FeatureExtractor::BufferRow FeatureExtractor::describe(const FlatProgram& program, const FlatStore& store,
+                                                       const std::vector<Use>& uses, const Use& use) const {
   auto extent = [&](u32 p) { return static_cast<double>(program.loop_of(store, p).extent); };
   const FlatBuffer& buffer = program.buffers[use.buffer];
   u32 depth = store.depth;
@@ -239,7 +256,8 @@ FeatureExtractor::BufferRow FeatureExtractor::describe(const FlatProgram& progra
   while (mover > 0 && use.stride[mover - 1] == 0) still *= extent(--mover);
   double least_stride = mover > 0 ? use.stride[mover - 1] : 0, stride = mover == depth ? least_stride : 0;
 
-  // 2. The first loop from the inside that comes back to the same elements, or that touches the buffer in several statements.
+  // 2. The first loop from the inside that comes back to the same elements, or that touches the buffer in several
+  // statements.
   double reuse_count = 0, reuse_iterations = 0, reuse_bytes = 0, inner = 1;
   bool by_loop = false, by_statements = false;
   for (u32 p = depth; p-- > 0 && !by_loop && !by_statements; inner *= extent(p)) {
@@ -249,8 +267,10 @@ FeatureExtractor::BufferRow FeatureExtractor::describe(const FlatProgram& progra
       by_loop = true;
       reuse_count = extent(p);
       reuse_iterations = inner;
-      if (p + 1 < depth) reuse_bytes = touched_bytes_[program.chain[store.first_loop + p + 1]];
-      else for (const Use& other : uses) reuse_bytes += program.buffers[other.buffer].element_bytes;
+      if (p + 1 < depth)
+        reuse_bytes = touched_bytes_[program.chain[store.first_loop + p + 1]];
+      else
+        for (const Use& other : uses) reuse_bytes += program.buffers[other.buffer].element_bytes;
     } else if (touched.count >= 2) {
       by_statements = true;
       reuse_count = touched.count - 1;
@@ -274,14 +294,18 @@ FeatureExtractor::BufferRow FeatureExtractor::describe(const FlatProgram& progra
     unique_lines = std::max(1.0, unique_bytes / std::min(line, side_by_side));
   }
   double divisor = reuse_count > 0 ? reuse_count : 0.5;
-  return {lines, bytes, use.is_write ? 1u : 0u,
-          {flag(use.is_read && !use.is_write), flag(!use.is_read && use.is_write), flag(use.is_read && use.is_write), slog(bytes),
-           slog(unique_bytes), slog(lines), slog(unique_lines), flag(by_loop), flag(by_statements), flag(!by_loop && !by_statements),
-           slog(reuse_iterations), slog(reuse_bytes), slog(reuse_count), slog(bytes / divisor), slog(unique_bytes / divisor),
-           slog(lines / divisor), slog(unique_lines / divisor), slog(stride)}};
+  return {lines,
+          bytes,
+          use.is_write ? 1u : 0u,
+          {flag(use.is_read && !use.is_write), flag(!use.is_read && use.is_write), flag(use.is_read && use.is_write),
+           slog(bytes), slog(unique_bytes), slog(lines), slog(unique_lines), flag(by_loop), flag(by_statements),
+           flag(!by_loop && !by_statements), slog(reuse_iterations), slog(reuse_bytes), slog(reuse_count),
+           slog(bytes / divisor), slog(unique_bytes / divisor), slog(lines / divisor), slog(unique_lines / divisor),
+           slog(stride)}};
 }
 
-// Most cache lines first; of equal ones those that are only read (the reference goes by name, which must not count here).
+// Most cache lines first; of equal ones those that are only read (the reference goes by name, which must not count
+// here).
 void FeatureExtractor::add_buffers(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
   buffer_rows_.clear();
   for (const Use& use : uses) buffer_rows_.push_back(describe(program, store, uses, use));
@@ -289,8 +313,10 @@ void FeatureExtractor::add_buffers(const FlatProgram& program, const FlatStore& 
     return std::tuple(-a.lines, -a.bytes, a.order) < std::tuple(-b.lines, -b.bytes, b.order);
   });
   for (std::size_t i = 0; i < kBuffers; ++i) {
-    if (i >= buffer_rows_.size()) pad(0, kBufferColumns);
-    else for (float value : buffer_rows_[i].columns) add(value);
+    if (i >= buffer_rows_.size())
+      pad(0, kBufferColumns);
+    else
+      for (float value : buffer_rows_[i].columns) add(value);
   }
 }
 
@@ -313,13 +339,15 @@ void FeatureExtractor::add_intensity(const FlatProgram& program, const FlatStore
     double intensity = operations_[nest] / bytes_[nest];
     if (nest > 0 && operations_[nest] > operations_[nest - 1]) {
       double inner = operations_[nest - 1] / bytes_[nest - 1];
-      intensity = inner + (intensity - inner) * (wanted - operations_[nest - 1]) / (operations_[nest] - operations_[nest - 1]);
+      intensity =
+          inner + (intensity - inner) * (wanted - operations_[nest - 1]) / (operations_[nest] - operations_[nest - 1]);
     }
     add(slog(intensity));
   }
 }
 
-void FeatureExtractor::add_surroundings(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
+void FeatureExtractor::add_surroundings(const FlatProgram& program, const FlatStore& store,
+                                        const std::vector<Use>& uses) {
   const Use& target = uses.front();
   const FlatBuffer& buffer = program.buffers[target.buffer];
   u32 home = program.home_depth(buffer);

@@ -16,15 +16,32 @@ namespace {
 // What a function costs, in vector operations: polynomials of backends/vector_math.h, roughly.
 double simple_operations(Function function) {
   switch (function) {
-    case Function::Abs: case Function::Floor: case Function::Ceil: case Function::Round: return 1;
-    case Function::Sqrt: case Function::Rsqrt: return 10;
-    case Function::Exp: return 18;
-    case Function::Log: return 22;
-    case Function::Sigmoid: case Function::Tanh: return 28;
-    case Function::Erf: return 32;
-    case Function::Pow: return 45;
-    case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax: return 4;  // log2(16) steps
-    case Function::Within: return 0;
+    case Function::Abs:
+    case Function::Floor:
+    case Function::Ceil:
+    case Function::Round:
+      return 1;
+    case Function::Sqrt:
+    case Function::Rsqrt:
+      return 10;
+    case Function::Exp:
+      return 18;
+    case Function::Log:
+      return 22;
+    case Function::Sigmoid:
+    case Function::Tanh:
+      return 28;
+    case Function::Erf:
+      return 32;
+    case Function::Pow:
+      return 45;
+    case Function::ReduceAdd:
+    case Function::ReduceMul:
+    case Function::ReduceMin:
+    case Function::ReduceMax:
+      return 4;  // log2(16) steps
+    case Function::Within:
+      return 0;
   }
   return 1;
 }
@@ -65,9 +82,12 @@ const FlatProgram& FlatReader::read(const Program& program) {
 
 void FlatReader::visit(const Stmt* stmt, const Surroundings& around) {
   switch (stmt->kind) {
-    case Kind::For: return visit_loop(static_cast<const For*>(stmt), around);
-    case Kind::Block: return visit_block(static_cast<const Block*>(stmt), around);
-    case Kind::Store: return visit_store(static_cast<const Store*>(stmt), around);
+    case Kind::For:
+      return visit_loop(static_cast<const For*>(stmt), around);
+    case Kind::Block:
+      return visit_block(static_cast<const Block*>(stmt), around);
+    case Kind::Store:
+      return visit_store(static_cast<const Store*>(stmt), around);
     case Kind::If: {
       auto* branch = static_cast<const If*>(stmt);
       double share = scope_.share(branch->condition, static_cast<int>(open_.size()));
@@ -94,13 +114,13 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   TW_CHECK(position < kMaxLoopDepth, "program nested too deeply");
   int parent = open_.empty() ? -1 : static_cast<int>(open_.back());
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
-  flat_.loops.push_back({loop->var, loop->extent, loop->loop_kind, parent, position,
-                         integer_annotation(loop->annotations, "auto_unroll_max_step", unroll),
-                         stages_of(loop),
-                         find_annotation(loop->annotations, kAsyncMark) || find_annotation(loop->annotations, kPipelineMark),
-                         integer_annotation(loop->annotations, kWarpMmaMark, 0) != 0,
-                         integer_annotation(loop->annotations, kOperandsAheadMark, 0) != 0, grid_axis(loop),
-                         integer_annotation(loop->annotations, "prefetch", 0)});
+  flat_.loops.push_back(
+      {loop->var, loop->extent, loop->loop_kind, parent, position,
+       integer_annotation(loop->annotations, "auto_unroll_max_step", unroll), stages_of(loop),
+       find_annotation(loop->annotations, kAsyncMark) || find_annotation(loop->annotations, kPipelineMark),
+       integer_annotation(loop->annotations, kWarpMmaMark, 0) != 0,
+       integer_annotation(loop->annotations, kOperandsAheadMark, 0) != 0, grid_axis(loop),
+       integer_annotation(loop->annotations, "prefetch", 0)});
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
   reducing_.push_back(false);
   scope_.bind_loop(loop->var, position, loop->extent);
@@ -221,13 +241,19 @@ void FlatReader::note_skipped(const Select* select, FlatStore& store) {
         if (scratch_.span[d] > 0 && !stays) remainder.moves.set(static_cast<std::size_t>(d));
       }
     });
-    if (remainder.moves.any() && store.remainders < store.skip_remainders.size()) store.skip_remainders[store.remainders++] = remainder;
-    else store.skip_bounds *= remainder.share;
+    if (remainder.moves.any() && store.remainders < store.skip_remainders.size())
+      store.skip_remainders[store.remainders++] = remainder;
+    else
+      store.skip_bounds *= remainder.share;
   }
 }
 
 void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store) {
-  FlatAccess access{buffer_index(buffer), is_write, false, static_cast<u32>(flat_.dims.size()), static_cast<u32>(indices.size()),
+  FlatAccess access{buffer_index(buffer),
+                    is_write,
+                    false,
+                    static_cast<u32>(flat_.dims.size()),
+                    static_cast<u32>(indices.size()),
                     indices};
   FlatBuffer& known = flat_.buffers[access.buffer];
   widen_home(known);

@@ -1,6 +1,7 @@
-// FlatProgram: what features and the draft model need of a scheduled program, as plain arrays: loops, stores with the loops around
-// them, and for every access how each loop moves it. Read once per candidate; a FlatReader keeps its memory, so that reading
-// allocates nothing after some calls. Not a general analysis: // and % are estimated (linear_index.h).
+// FlatProgram: what features and the draft model need of a scheduled program, as plain arrays: loops, stores with the
+// loops around them, and for every access how each loop moves it. Read once per candidate; a FlatReader keeps its
+// memory, so that reading allocates nothing after some calls. Not a general analysis: // and % are estimated
+// (linear_index.h).
 #pragma once
 #include <array>
 #include <bitset>
@@ -28,21 +29,25 @@ struct FlatLoop {
   const Var* var;
   i64 extent;
   LoopKind kind;
-  int parent;   // index of the loop around, or -1
-  int depth;    // number of loops around
+  int parent;       // index of the loop around, or -1
+  int depth;        // number of loops around
   i64 auto_unroll;  // "auto_unroll_max_step" annotation of it or of a loop around; 0 = none
-  i64 stages = 1;   // by the marks "stages" or "software_pipeline_stage": copies into shared memory run stages - 1 passes ahead
-  bool is_async = false;  // copies in it are asynchronous ("async" mark), or it is a pipeline of the reference, where all are
+  i64 stages =
+      1;  // by the marks "stages" or "software_pipeline_stage": copies into shared memory run stages - 1 passes ahead
+  bool is_async =
+      false;  // copies in it are asynchronous ("async" mark), or it is a pipeline of the reference, where all are
   bool is_mma = false;  // it and what is inside is a warp's part of a matrix instruction
-  bool is_ahead = false;  // whose operands come before the instructions of the step before ("operands_ahead" annotation)
-  int axis = -1;    // of a device's grid: 0, 1, 2 = blockIdx.x, .y, .z; 3, 4, 5 = threadIdx; -1 = none
-  i64 prefetch = 0;  // "prefetch" annotation: vector loads that move with it ask for what lies so many bytes ahead; 0 = none
+  bool is_ahead =
+      false;      // whose operands come before the instructions of the step before ("operands_ahead" annotation)
+  int axis = -1;  // of a device's grid: 0, 1, 2 = blockIdx.x, .y, .z; 3, 4, 5 = threadIdx; -1 = none
+  i64 prefetch =
+      0;  // "prefetch" annotation: vector loads that move with it ask for what lies so many bytes ahead; 0 = none
 };
 
 struct FlatBuffer {
   const Buffer* buffer;
   double element_bytes;
-  bool is_param;      // a parameter, or made from one by a prepack block: it exists before the kernel is called
+  bool is_param;  // a parameter, or made from one by a prepack block: it exists before the kernel is called
   bool is_prepacked;
   // The innermost loop around all accesses, or -1: outside of it the buffer need not exist. -2 = no access yet.
   int home = -2;
@@ -51,7 +56,7 @@ struct FlatBuffer {
 // One dimension of an access.
 struct FlatDim {
   double constant;
-  double extent;      // of the buffer
+  double extent;             // of the buffer
   const float* coefficient;  // per chain position of the store's loops
   const float* span;
 };
@@ -72,40 +77,44 @@ struct FlatRemainder {
 // One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out.
 struct FlatStore {
   const Store* node;
-  u32 first_loop, depth;           // FlatProgram::chain
-  u32 first_block, blocks;         // FlatProgram::blocks: those around it, outermost first
-  u32 first_access, accesses;      // grouped by buffer, in order of first appearance: writes come first
-  OpCounts ops;                    // per execution, on values
-  OpCounts index_ops;              // per execution, in indices of loads
-  double math_ops;                 // per execution: function calls, in simple vector operations
-  double iterations;               // product of the extents
-  double share;                    // of the iterations that predicates and conditions let through, estimated
-  // Of a condition that lowering for processors takes out of the body (skip_identity_terms.h): its part of `ops`, the iterations that its bounds let
-  // through, and its remainders.
+  u32 first_loop, depth;       // FlatProgram::chain
+  u32 first_block, blocks;     // FlatProgram::blocks: those around it, outermost first
+  u32 first_access, accesses;  // grouped by buffer, in order of first appearance: writes come first
+  OpCounts ops;                // per execution, on values
+  OpCounts index_ops;          // per execution, in indices of loads
+  double math_ops;             // per execution: function calls, in simple vector operations
+  double iterations;           // product of the extents
+  double share;                // of the iterations that predicates and conditions let through, estimated
+  // Of a condition that lowering for processors takes out of the body (skip_identity_terms.h): its part of `ops`, the
+  // iterations that its bounds let through, and its remainders.
   OpCounts skip_ops;
   double skip_bounds;
   std::array<FlatRemainder, 4> skip_remainders;
   u32 remainders;
-  bool is_constant;                // stores literals only
+  bool is_constant;  // stores literals only
   bool is_prepack, is_init;
 };
 
 struct FlatProgram {
-  std::vector<FlatLoop> loops;     // pre-order
+  std::vector<FlatLoop> loops;      // pre-order
   std::vector<FlatBuffer> buffers;  // in order of first access
-  std::vector<FlatStore> stores;   // program order
+  std::vector<FlatStore> stores;    // program order
   std::vector<FlatAccess> accesses;
   std::vector<FlatDim> dims;
   std::vector<u32> chain;
   std::vector<const Block*> blocks;
-  std::vector<bool> reduces;       // beside chain: does the loop move a reduction iter of the store's block?
-  std::vector<float> numbers;      // what FlatDim points to
+  std::vector<bool> reduces;   // beside chain: does the loop move a reduction iter of the store's block?
+  std::vector<float> numbers;  // what FlatDim points to
 
-  const FlatLoop& loop_of(const FlatStore& store, u32 position) const { return loops[chain[store.first_loop + position]]; }
+  const FlatLoop& loop_of(const FlatStore& store, u32 position) const {
+    return loops[chain[store.first_loop + position]];
+  }
   const FlatDim* dims_of(const FlatAccess& access) const { return dims.data() + access.first_dim; }
   // The number of loops of the store's chain outside of which the buffer need not exist; 0 for parameters.
   u32 home_depth(const FlatBuffer& buffer) const {
-    return buffer.is_param || buffer.home < 0 ? 0 : static_cast<u32>(loops[static_cast<std::size_t>(buffer.home)].depth) + 1;
+    return buffer.is_param || buffer.home < 0
+               ? 0
+               : static_cast<u32>(loops[static_cast<std::size_t>(buffer.home)].depth) + 1;
   }
 };
 
@@ -135,11 +144,11 @@ class FlatReader {
   const Program* program_ = nullptr;
   LinearScope scope_;
   LinearIndex scratch_;
-  std::vector<u32> open_;       // loops around
-  std::vector<bool> reducing_;  // beside open_
+  std::vector<u32> open_;            // loops around
+  std::vector<bool> reducing_;       // beside open_
   const Select* skipped_ = nullptr;  // of the store at hand
   std::vector<const Block*> open_blocks_;
-  std::vector<int> index_of_buffer_;  // by id; -1 = not met
+  std::vector<int> index_of_buffer_;      // by id; -1 = not met
   std::vector<std::size_t> dim_numbers_;  // beside dims: where its numbers start
 };
 

@@ -24,7 +24,8 @@ const std::vector<Use>& Footprints::of(const FlatProgram& program, const FlatSto
   moved_.assign(uses_.size() * levels, 0);
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     Use& use = uses_[i];
-    double *elements = numbers_.data() + i * per_use, *run = elements + levels, *stride = run + levels, *extents = stride + levels;
+    double *elements = numbers_.data() + i * per_use, *run = elements + levels, *stride = run + levels,
+           *extents = stride + levels;
     u8* moved = moved_.data() + i * levels;
     measure_boxes(program, store.depth, use, elements, run, extents);
     measure_strides(program, store.depth, use, moved, stride);
@@ -45,8 +46,10 @@ void Footprints::measure_boxes(const FlatProgram& program, u32 depth, const Use&
     for (u32 a = 0; level < depth && a < use.accesses; ++a) {
       const FlatDim* dims = program.dims_of(accesses[a]);
       for (u32 i = 0; i < use.rank; ++i) {
-        if (dims[i].coefficient[level] < 0) boxes_[a].low[i] -= dims[i].span[level];
-        else boxes_[a].high[i] += dims[i].span[level];
+        if (dims[i].coefficient[level] < 0)
+          boxes_[a].low[i] -= dims[i].span[level];
+        else
+          boxes_[a].high[i] += dims[i].span[level];
       }
     }
     elements[level] = run[level] = 1;

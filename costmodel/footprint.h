@@ -1,5 +1,6 @@
-// Footprints: which part of its buffers a store touches while its inner loops run, for every number of outer loops held fixed. The
-// common base of features.cc and store_profile.cc. Boxes of strided elements: a box may hold elements that are not touched.
+// Footprints: which part of its buffers a store touches while its inner loops run, for every number of outer loops held
+// fixed. The common base of features.cc and store_profile.cc. Boxes of strided elements: a box may hold elements that
+// are not touched.
 #pragma once
 #include <vector>
 
@@ -17,8 +18,8 @@ struct Use {
   const double* elements = nullptr;  // touched, at most those of the buffer
   const double* run = nullptr;       // of them, how many lie side by side
   // depth entries, by chain position.
-  const u8* moved = nullptr;       // does an index depend on the loop?
-  const double* stride = nullptr;  // elements that one step goes on, from the last dimension that it moves; 0 = none
+  const u8* moved = nullptr;        // does an index depend on the loop?
+  const double* stride = nullptr;   // elements that one step goes on, from the last dimension that it moves; 0 = none
   const double* extents = nullptr;  // per dimension: elements touched while all loops run
 };
 
@@ -28,7 +29,8 @@ class Footprints {
   const std::vector<Use>& of(const FlatProgram& program, const FlatStore& store);
 
  private:
-  void measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run, double* extents);
+  void measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run,
+                     double* extents);
   static void measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride);
 
   // Lowest and highest index per dimension.

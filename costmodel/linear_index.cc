@@ -60,11 +60,20 @@ void add(OpCounts& to, const OpCounts& from) {
 Op op_of(BinaryOp op, DType operands) {
   bool real = is_float(operands);
   switch (op) {
-    case BinaryOp::Add: case BinaryOp::Sub: return real ? Op::FloatAddSub : Op::IntAddSub;
-    case BinaryOp::Mul: return real ? Op::FloatMul : Op::IntMul;
-    case BinaryOp::Div: case BinaryOp::FloorDiv: case BinaryOp::FloorMod: return real ? Op::FloatDivMod : Op::IntDivMod;
-    case BinaryOp::And: case BinaryOp::Or: return Op::Bool;
-    default: return real ? Op::FloatCmp : Op::IntCmp;
+    case BinaryOp::Add:
+    case BinaryOp::Sub:
+      return real ? Op::FloatAddSub : Op::IntAddSub;
+    case BinaryOp::Mul:
+      return real ? Op::FloatMul : Op::IntMul;
+    case BinaryOp::Div:
+    case BinaryOp::FloorDiv:
+    case BinaryOp::FloorMod:
+      return real ? Op::FloatDivMod : Op::IntDivMod;
+    case BinaryOp::And:
+    case BinaryOp::Or:
+      return Op::Bool;
+    default:
+      return real ? Op::FloatCmp : Op::IntCmp;
   }
 }
 
@@ -130,12 +139,20 @@ void LinearScope::bind(const Var* var, const LinearIndex& value) {
 void LinearScope::evaluate(const Expr* expr, int depth, LinearIndex& out) const {
   out.clear(depth);
   switch (expr->kind) {
-    case Kind::IntImm: out.constant = static_cast<double>(static_cast<const IntImm*>(expr)->value); return;
-    case Kind::Cast: return evaluate(static_cast<const Cast*>(expr)->value, depth, out);
-    case Kind::Binary: return evaluate_binary(static_cast<const Binary*>(expr), depth, out);
-    case Kind::Select: return evaluate(static_cast<const Select*>(expr)->then, depth, out);
-    case Kind::Var: break;
-    default: out.irregular = true; return;
+    case Kind::IntImm:
+      out.constant = static_cast<double>(static_cast<const IntImm*>(expr)->value);
+      return;
+    case Kind::Cast:
+      return evaluate(static_cast<const Cast*>(expr)->value, depth, out);
+    case Kind::Binary:
+      return evaluate_binary(static_cast<const Binary*>(expr), depth, out);
+    case Kind::Select:
+      return evaluate(static_cast<const Select*>(expr)->then, depth, out);
+    case Kind::Var:
+      break;
+    default:
+      out.irregular = true;
+      return;
   }
   u32 id = static_cast<const Var*>(expr)->id;
   Meaning known = id < meanings_.size() ? meanings_[id] : Meaning{};
@@ -159,8 +176,12 @@ void LinearScope::evaluate_binary(const Binary* expr, int depth, LinearIndex& ou
   bool a_fixed = is_fixed(out), b_fixed = is_fixed(b);
   i64 by = static_cast<i64>(b.constant);
   switch (expr->op) {
-    case BinaryOp::Add: add_scaled(out, b, 1); break;
-    case BinaryOp::Sub: add_scaled(out, b, -1); break;
+    case BinaryOp::Add:
+      add_scaled(out, b, 1);
+      break;
+    case BinaryOp::Sub:
+      add_scaled(out, b, -1);
+      break;
     case BinaryOp::Mul: {
       if (!a_fixed && !b_fixed) out.irregular = true;
       const LinearIndex& moving = a_fixed ? b : out;
@@ -175,18 +196,24 @@ void LinearScope::evaluate_binary(const Binary* expr, int depth, LinearIndex& ou
     }
     case BinaryOp::FloorDiv:
       add(out.ops, b.ops);
-      if (b_fixed && by > 0) divide(out, by);
-      else out.irregular = true;
+      if (b_fixed && by > 0)
+        divide(out, by);
+      else
+        out.irregular = true;
       break;
     case BinaryOp::FloorMod:
       add(out.ops, b.ops);
-      if (b_fixed && by > 0) take_modulo(out, by);
-      else out.irregular = true;
+      if (b_fixed && by > 0)
+        take_modulo(out, by);
+      else
+        out.irregular = true;
       break;
     default:  // Min and Max move as their moving operand does
       add(b.ops, out.ops);
-      if (a_fixed) out.copy(b);
-      else out.ops = b.ops;
+      if (a_fixed)
+        out.copy(b);
+      else
+        out.ops = b.ops;
   }
   at(out.ops, op_of(expr->op, DType::I64)) += 1;
 }
@@ -204,13 +231,20 @@ double LinearScope::share(const Expr* condition, int depth) const {
   if (difference.irregular) return 1;
   double low = difference.lowest(), high = difference.highest(), points = high - low + 1;
   switch (binary->op) {  // of the values low .. high of a - b
-    case BinaryOp::Lt: return clamp_share(-low / points);
-    case BinaryOp::Le: return clamp_share((1 - low) / points);
-    case BinaryOp::Gt: return clamp_share(high / points);
-    case BinaryOp::Ge: return clamp_share((high + 1) / points);
-    case BinaryOp::Eq: return low <= 0 && high >= 0 ? 1 / points : 0;
-    case BinaryOp::Ne: return low <= 0 && high >= 0 ? 1 - 1 / points : 1;
-    default: return 1;
+    case BinaryOp::Lt:
+      return clamp_share(-low / points);
+    case BinaryOp::Le:
+      return clamp_share((1 - low) / points);
+    case BinaryOp::Gt:
+      return clamp_share(high / points);
+    case BinaryOp::Ge:
+      return clamp_share((high + 1) / points);
+    case BinaryOp::Eq:
+      return low <= 0 && high >= 0 ? 1 / points : 0;
+    case BinaryOp::Ne:
+      return low <= 0 && high >= 0 ? 1 - 1 / points : 1;
+    default:
+      return 1;
   }
 }
 

@@ -1,5 +1,6 @@
-// LinearIndex: an index as a constant plus what each loop around adds to it. Used by flat_program.cc, which turns thousands of
-// candidates a second into arrays: exact for affine indices, an estimate for // and %, never a proof (dsl/analysis/affine.h proves).
+// LinearIndex: an index as a constant plus what each loop around adds to it. Used by flat_program.cc, which turns
+// thousands of candidates a second into arrays: exact for affine indices, an estimate for // and %, never a proof
+// (dsl/analysis/affine.h proves).
 #pragma once
 #include <array>
 #include <vector>
@@ -13,8 +14,22 @@ inline constexpr int kMaxLoopDepth = 96;
 
 // How many operations of each kind, in the order of the first columns of features.h.
 enum class Op : u8 {
-  FloatMad, FloatAddSub, FloatMul, FloatDivMod, FloatCmp, FloatMath, FloatOther,
-  IntMad, IntAddSub, IntMul, IntDivMod, IntCmp, IntMath, IntOther, Bool, Select,
+  FloatMad,
+  FloatAddSub,
+  FloatMul,
+  FloatDivMod,
+  FloatCmp,
+  FloatMath,
+  FloatOther,
+  IntMad,
+  IntAddSub,
+  IntMul,
+  IntDivMod,
+  IntCmp,
+  IntMath,
+  IntOther,
+  Bool,
+  Select,
 };
 inline constexpr int kOps = 16;
 using OpCounts = std::array<float, kOps>;
@@ -24,13 +39,14 @@ void add(OpCounts& to, const OpCounts& from);
 // The kind of a binary operation on operands of a type.
 Op op_of(BinaryOp op, DType operands);
 
-// By chain position d of a loop (0 = outermost): coefficient[d] is what one step adds on average, span[d] >= 0 how far the index moves
-// while the loop runs through its range. Only the first `depth` entries mean anything; the others are 0.
+// By chain position d of a loop (0 = outermost): coefficient[d] is what one step adds on average, span[d] >= 0 how far
+// the index moves while the loop runs through its range. Only the first `depth` entries mean anything; the others are
+// 0.
 struct LinearIndex {
   double constant = 0;
   bool irregular = false;  // depends on data
   int depth = 0;
-  OpCounts ops;            // that computing it takes
+  OpCounts ops;  // that computing it takes
   float coefficient[kMaxLoopDepth];
   float span[kMaxLoopDepth];
 
@@ -40,7 +56,8 @@ struct LinearIndex {
   double highest() const;
 };
 
-// What variables mean at one place of a program: loops, numbered by position in the chain of loops around, and block iters.
+// What variables mean at one place of a program: loops, numbered by position in the chain of loops around, and block
+// iters.
 class LinearScope {
  public:
   void reset(u32 variables);

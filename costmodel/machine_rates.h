@@ -1,4 +1,5 @@
-// How fast a machine is at what the draft model cannot know from sizes alone. Measured once for each machine by runtime/measure/machine_probe.h.
+// How fast a machine is at what the draft model cannot know from sizes alone. Measured once for each machine by
+// runtime/measure/machine_probe.h.
 #pragma once
 
 namespace tw {

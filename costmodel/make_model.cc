@@ -11,8 +11,7 @@ namespace {
 MadeModel make_mlp(int columns, u64 seed) {
   std::string why;
   MadeModel made{open_mlp_model(columns, seed, &why), ""};
-  if (!made.model)
-    made.note = cat("the cost model `mlp` needs the LibTorch plugin, which did not open: ", why);
+  if (!made.model) made.note = cat("the cost model `mlp` needs the LibTorch plugin, which did not open: ", why);
   return made;
 }
 
@@ -33,10 +32,8 @@ struct Row {
   const char* name;
   MadeModel (*make)(int columns, u64 seed);
 };
-constexpr Row models[] = {{"auto", make_auto},
-                          {"mlp", make_mlp},
-                          {"tree", make<TreeModel>},
-                          {"random", make<RandomModel>}};
+constexpr Row models[] = {
+    {"auto", make_auto}, {"mlp", make_mlp}, {"tree", make<TreeModel>}, {"random", make<RandomModel>}};
 
 }  // namespace
 
@@ -47,8 +44,7 @@ MadeModel make_model(std::string_view name, int columns, u64 seed) {
     names.push_back(row.name);
   }
   const std::string near = closest(std::string(name), names);
-  return {nullptr, cat("unknown cost model `", name, "`",
-                       near.empty() ? "" : cat("; did you mean `", near, "`?"),
+  return {nullptr, cat("unknown cost model `", name, "`", near.empty() ? "" : cat("; did you mean `", near, "`?"),
                        " (there are: ", model_names(), ")")};
 }
 

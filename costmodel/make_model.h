@@ -8,9 +8,8 @@
 namespace tw {
 
 struct MadeModel {
-  std::unique_ptr<CostModel>
-      model;         // null: no such model, or it cannot run here; `note` says why and what to do
-  std::string note;  // a sentence for the user; empty if there is nothing to say
+  std::unique_ptr<CostModel> model;  // null: no such model, or it cannot run here; `note` says why and what to do
+  std::string note;                  // a sentence for the user; empty if there is nothing to say
 };
 
 // "mlp" (LibTorch), "tree" (built in), "random" (baseline), or "auto": mlp where its plugin opens,

@@ -40,9 +40,9 @@ typedef struct {
 } tw_mlp_data;
 
 typedef struct {
-  int32_t from_scratch; /* 1: begin with new random weights; 0: go on from the present ones */
-  int32_t max_epochs;   /* passes over the data */
-  int32_t patience;     /* epochs without a better held-out order before it stops; 0: no hold-out */
+  int32_t from_scratch;   /* 1: begin with new random weights; 0: go on from the present ones */
+  int32_t max_epochs;     /* passes over the data */
+  int32_t patience;       /* epochs without a better held-out order before it stops; 0: no hold-out */
   int32_t held_out_every; /* every n-th candidate is held out if patience > 0 */
   int32_t batch_size;     /* candidates per step */
   float learning_rate;    /* at the start; falls over the epochs */
@@ -64,11 +64,10 @@ typedef struct {
    * has been trained. */
   tw_mlp* (*create)(int32_t columns, uint64_t seed, tw_mlp_error* error);
   void (*destroy)(tw_mlp* model);
-  int32_t (*train)(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training* options,
-                   tw_mlp_report* report, tw_mlp_error* error);
+  int32_t (*train)(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training* options, tw_mlp_report* report,
+                   tw_mlp_error* error);
   /* One score per candidate into `scores`. */
-  int32_t (*predict)(const tw_mlp* model, const tw_mlp_batch* batch, float* scores,
-                     tw_mlp_error* error);
+  int32_t (*predict)(const tw_mlp* model, const tw_mlp_batch* batch, float* scores, tw_mlp_error* error);
   /* Bytes that save() writes. */
   int64_t (*saved_bytes)(const tw_mlp* model);
   void (*save)(const tw_mlp* model, void* bytes);

@@ -23,8 +23,7 @@ std::vector<std::filesystem::path> plugin_places() {
   Dl_info self{};
   if (!dladdr(reinterpret_cast<const void*>(&plugin_places), &self) || !self.dli_fname) return {};
   std::error_code unreadable;
-  const std::filesystem::path folder =
-      std::filesystem::absolute(self.dli_fname, unreadable).parent_path();
+  const std::filesystem::path folder = std::filesystem::absolute(self.dli_fname, unreadable).parent_path();
   std::vector<std::filesystem::path> out;
   for (const char* place : {".", "tracewright", "../lib", "../lib/tracewright", "../lib64"}) {
     out.push_back((folder / place / plugin_file).lexically_normal());
@@ -47,9 +46,8 @@ const tw_mlp_api* open_plugin(const std::filesystem::path& path, std::string* wh
   }
   const tw_mlp_api* api = open(TW_MLP_ABI_VERSION);
   if (!api) {
-    *why =
-        cat(path.string(), " belongs to another version of tracewright: it does not speak version ",
-            TW_MLP_ABI_VERSION);
+    *why = cat(path.string(), " belongs to another version of tracewright: it does not speak version ",
+               TW_MLP_ABI_VERSION);
   }
   return api;
 }
@@ -61,8 +59,7 @@ const tw_mlp_api* find_plugin(std::string* why) {
     if (std::filesystem::exists(place, unreadable)) return open_plugin(place, why);
   }
   *why = "no file";
-  for (const std::filesystem::path& place : places)
-    *why += cat(&place == &places[0] ? " " : ", ", place.string());
+  for (const std::filesystem::path& place : places) *why += cat(&place == &places[0] ? " " : ", ", place.string());
   return nullptr;
 }
 
@@ -74,9 +71,8 @@ constexpr tw_mlp_training full_training = {.from_scratch = 1,
                                            .learning_rate = 3e-3f,
                                            .weight_decay = 1e-6f,
                                            .clip_norm = 0.5f};
-constexpr int round_visits = 6000;  // candidates visited between two rounds: about half a second
-constexpr int least_held_out =
-    640;  // candidates; of fewer, a tenth would be too few to say when to stop
+constexpr int round_visits = 6000;   // candidates visited between two rounds: about half a second
+constexpr int least_held_out = 640;  // candidates; of fewer, a tenth would be too few to say when to stop
 
 class MlpModel : public CostModel {
  public:
@@ -131,8 +127,7 @@ class MlpModel : public CostModel {
     std::string_view network;
     if (!in.get(seed) || !in.get_text(network) || !in.at_end()) return damaged_model();
     tw_mlp_error error{};
-    if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0)
-      return damaged_model();
+    if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0) return damaged_model();
     seed_ = seed;
     return ok();
   }

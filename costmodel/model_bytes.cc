@@ -29,20 +29,18 @@ Status ModelReader::header(std::string_view kind, int columns) {
   std::string_view found_kind;
   if (!get(found_version)) return damaged_model();
   if (found_version != version) {
-    return reject("the saved model has format {0}, this program reads format {1}; train it again",
-                  found_version, version);
+    return reject("the saved model has format {0}, this program reads format {1}; train it again", found_version,
+                  version);
   }
   if (!get_text(found_kind) || !get(found_columns)) return damaged_model();
   if (found_kind != kind) return reject("the saved model is of another kind than {a}", Str(kind));
   if (found_columns != columns) {
-    return reject("the saved model has {0} feature columns, this program has {1}; train it again",
-                  found_columns, columns);
+    return reject("the saved model has {0} feature columns, this program has {1}; train it again", found_columns,
+                  columns);
   }
   return ok();
 }
 
-Reject damaged_model() {
-  return reject("the saved model is damaged: its bytes end too early or too late");
-}
+Reject damaged_model() { return reject("the saved model is damaged: its bytes end too early or too late"); }
 
 }  // namespace tw

@@ -9,21 +9,23 @@
 namespace tw {
 namespace {
 
-constexpr double kFmaLatency = 4, kMemoryChainLatency = 11;  // of a sum in a register; of one that is stored and loaded again
+constexpr double kFmaLatency = 4,
+                 kMemoryChainLatency = 11;  // of a sum in a register; of one that is stored and loaded again
 // The loads of real tiles: tiles that need 1.1 loads per multiply-add reach 70 % of the peak.
 constexpr double kLoadsPerCycle = 1.5;
 constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
-constexpr double kScatteredStore = 4;     // of one element, in cycles, where vectors are stored element by element
-constexpr double kDivision = 8;           // in simple vector operations
-constexpr double kLoopStep = 3;            // instructions of one step of a loop
-constexpr double kLoopEntry = 4;          // cycles around a run of the innermost loop
-constexpr double kLargeBody = 300;        // vector operations
-// Cycles for a line of 64 bytes from L2, L3 and memory: with hardware prefetching (from memory: MachineRates), and without.
+constexpr double kScatteredStore = 4;  // of one element, in cycles, where vectors are stored element by element
+constexpr double kDivision = 8;        // in simple vector operations
+constexpr double kLoopStep = 3;        // instructions of one step of a loop
+constexpr double kLoopEntry = 4;       // cycles around a run of the innermost loop
+constexpr double kLargeBody = 300;     // vector operations
+// Cycles for a line of 64 bytes from L2, L3 and memory: with hardware prefetching (from memory: MachineRates), and
+// without.
 constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
-constexpr double kUsableShare = 0.8;      // of a cache
-constexpr double kFarStep = 2048;         // bytes; the hardware does not read ahead over steps as large
-constexpr double kFewRows = 64;           // as many far rows are within reach of the first address cache
+constexpr double kUsableShare = 0.8;  // of a cache
+constexpr double kFarStep = 2048;     // bytes; the hardware does not read ahead over steps as large
+constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
   return static_cast<double>(program.loop_of(store, position).extent);
@@ -37,15 +39,16 @@ double columns_of(const FlatProgram& program, const FlatStore& store, IsVector i
   double columns = 0;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     bool moves = false;
-    for (u32 p = 0; p < store.depth; ++p) moves |= is_vector(p) && uses(block->bindings[i], program.loop_of(store, p).var);
+    for (u32 p = 0; p < store.depth; ++p)
+      moves |= is_vector(p) && uses(block->bindings[i], program.loop_of(store, p).var);
     if (moves && columns > 0) return 0;
     if (moves) columns = static_cast<double>(block->iters[i].extent);
   }
   return columns;
 }
 
-// Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is done in narrower ones, as 15 lanes by
-// 8, 4, 2 and 1.
+// Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is
+// done in narrower ones, as 15 lanes by 8, 4, 2 and 1.
 double vectors_of(double lanes, double columns, double full) {
   auto vectors = [&](double n) { return std::floor(n / full) + std::popcount(static_cast<u64>(std::fmod(n, full))); };
   double tiles = columns > 0 ? std::ceil(columns / lanes) : 1;
@@ -88,7 +91,8 @@ StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore&
   return out;
 }
 
-void StoreProfiler::count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const {
+void StoreProfiler::count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                               StoreProfile& out) const {
   for (u32 p = 0; p < store.depth; ++p) {
     const FlatLoop& loop = program.loop_of(store, p);
     out.is_bound |= loop.kind == LoopKind::Bind;
@@ -115,9 +119,12 @@ void StoreProfiler::find_roles(const FlatProgram& program, const FlatStore& stor
       const FlatBuffer& buffer = program.buffers[use.buffer];
       return buffer.buffer->scope == Scope::Register && use.moved[p] && p >= program.home_depth(buffer);
     });
-    if (kind == LoopKind::Vectorize) roles_[p] = LoopRole::Vector;
-    else if (inner_ < 0 && (kind == LoopKind::Unroll || over_registers)) roles_[p] = LoopRole::Unrolled;
-    else if (inner_ < 0) inner_ = static_cast<int>(p);
+    if (kind == LoopKind::Vectorize)
+      roles_[p] = LoopRole::Vector;
+    else if (inner_ < 0 && (kind == LoopKind::Unroll || over_registers))
+      roles_[p] = LoopRole::Unrolled;
+    else if (inner_ < 0)
+      inner_ = static_cast<int>(p);
   }
 }
 
@@ -147,7 +154,11 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   double full = target_.vector_bits / (8 * value_bytes);
   if (out.lanes > 1) {
     // A sum over the lanes themselves is done one by one.
-    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; }), full) : out.lanes;
+    out.vectors =
+        target_moves_in_vector
+            ? vectors_of(out.lanes, columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; }),
+                         full)
+            : out.lanes;
     out.lane_use = out.lanes / (out.vectors * full);
   } else {
     out.lane_use = 1 / full;
@@ -182,17 +193,24 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
     bool is_scattered = use.is_irregular || (!is_single && !is_contiguous);
     if (use.is_write && !in_register) out.stores += distinct * vectors * (is_scattered ? kScatteredStore : 1);
     if (use.is_read && !use.is_write) {
-      if (use.is_irregular) ++out.by_data;
-      else if (is_contiguous && !(is_scalar && !use.moved[inner_])) ++out.contiguous;
-      else if (is_scalar ? inner_ < 0 || !use.moved[inner_] : is_single) ++out.broadcast;
-      else ++out.stepping;
+      if (use.is_irregular)
+        ++out.by_data;
+      else if (is_contiguous && !(is_scalar && !use.moved[inner_]))
+        ++out.contiguous;
+      else if (is_scalar ? inner_ < 0 || !use.moved[inner_] : is_single)
+        ++out.broadcast;
+      else
+        ++out.stepping;
     }
     if (!use.is_read || in_register) continue;
     bool is_hoisted = !use.is_write && inner_ >= 0 && !use.moved[inner_];
     double loads = is_hoisted ? 0 : distinct * vectors * std::max(1.0, accesses);
-    if (is_scattered) out.element_loads += loads;
-    else if (is_single && !is_scalar) out.broadcasts += loads;
-    else out.vector_loads += loads;
+    if (is_scattered)
+      out.element_loads += loads;
+    else if (is_single && !is_scalar)
+      out.broadcasts += loads;
+    else
+      out.vector_loads += loads;
     if (use.is_write) continue;
     double held = is_single ? 1 : distinct_spatial * std::min(vectors, out.vectors);
     if (is_hoisted) held = distinct_spatial * std::min(vectors, out.vectors);
@@ -204,7 +222,8 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
     }
   }
   // Of several operands that are used again, the largest can be streamed while the others stay.
-  out.operands = std::max(1.0, reused + streaming - (streaming == 0 && reused > largest_reused ? largest_reused - 1 : 0));
+  out.operands =
+      std::max(1.0, reused + streaming - (streaming == 0 && reused > largest_reused ? largest_reused - 1 : 0));
   if (out.in_registers && out.accumulates) {
     double wanted = out.accumulators + out.operands;
     out.registers_over = std::max(0.0, wanted - target_.vector_registers);
@@ -214,7 +233,8 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
 void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out) const {
   OpCounts ops = store.ops;
   if (!out.is_bound) {
-    // Lowering moves the test outwards and cuts loops at its bounds; only a remainder that tells the rows of a body apart stays in it.
+    // Lowering moves the test outwards and cuts loops at its bounds; only a remainder that tells the rows of a body
+    // apart stays in it.
     double tested = 0;
     for (int op = 0; op < kOps; ++op) ops[op] -= store.skip_ops[op], tested += store.skip_ops[op];
     if (has_tests(store)) out.tests = tested * out.instances / out.vectors;
@@ -237,7 +257,8 @@ bool StoreProfiler::is_in_body(const FlatRemainder& remainder) const {
 }
 
 bool StoreProfiler::has_tests(const FlatStore& store) const {
-  return std::any_of(store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders, [&](const FlatRemainder& r) { return is_in_body(r); });
+  return std::any_of(store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders,
+                     [&](const FlatRemainder& r) { return is_in_body(r); });
 }
 
 void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const {
@@ -278,10 +299,12 @@ bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double 
   while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
   if (mover == 0) return false;
   double rows = use.elements[mover - 1] / use.run[mover - 1];
-  return use.stride[mover - 1] * element_bytes >= kFarStep && use.run[mover] * element_bytes < kFarStep / 2 && rows > kFewRows;
+  return use.stride[mover - 1] * element_bytes >= kFarStep && use.run[mover] * element_bytes < kFarStep / 2 &&
+         rows > kFewRows;
 }
 
-// For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond each time.
+// For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond
+// each time.
 void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                                   StoreProfile& out) {
   const std::array<double, 3> sizes = {static_cast<double>(target_.l1_bytes), static_cast<double>(target_.l2_bytes),
@@ -295,7 +318,8 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       set_bytes_[p] += lines(program, use, std::max(p, program.home_depth(buffer))) * target_.cache_line;
     }
   }
-  for (int i = 0; i < 4; ++i) out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner_ + 1 - i))];
+  for (int i = 0; i < 4; ++i)
+    out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner_ + 1 - i))];
   for (std::size_t cache = 0; cache < 3; ++cache) {
     double room = sizes[cache] * kUsableShare;
     if (room <= 0) continue;
@@ -319,7 +343,8 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       out.traffic[cache] += moved_lines * target_.cache_line;
       bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read);
       // Single lines do not come faster than streamed ones.
-      (is_strided ? out.strided : out.streamed) += moved_lines * (is_strided ? std::max(kStridedLine[cache], streamed_line[cache]) : streamed_line[cache]);
+      (is_strided ? out.strided : out.streamed) +=
+          moved_lines * (is_strided ? std::max(kStridedLine[cache], streamed_line[cache]) : streamed_line[cache]);
     }
   }
 }
@@ -327,10 +352,12 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
 void StoreProfiler::share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const {
   u32 p = 0;
   double entered = 1;
-  while (p < store.depth && program.loop_of(store, p).kind != LoopKind::Parallel) entered *= extent_of(program, store, p++);
+  while (p < store.depth && program.loop_of(store, p).kind != LoopKind::Parallel)
+    entered *= extent_of(program, store, p++);
   if (p == store.depth || target_.threads <= 1) return;
   out.starts = entered;
-  while (p < store.depth && program.loop_of(store, p).kind == LoopKind::Parallel) out.chunks *= extent_of(program, store, p++);
+  while (p < store.depth && program.loop_of(store, p).kind == LoopKind::Parallel)
+    out.chunks *= extent_of(program, store, p++);
   out.speed_up = out.chunks / std::ceil(out.chunks / target_.threads);
 }
 

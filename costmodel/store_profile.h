@@ -1,6 +1,7 @@
-// StoreProfile: how one store statement runs on a CPU, estimated: the tile that its unrolled and vectorized loops make, what the
-// innermost body issues, what moves between caches. The draft model sums these up and features.cc shows them to learned models.
-// The rules behind the numbers were measured on AVX2 machines; only ratios between candidates matter.
+// StoreProfile: how one store statement runs on a CPU, estimated: the tile that its unrolled and vectorized loops make,
+// what the innermost body issues, what moves between caches. The draft model sums these up and features.cc shows them
+// to learned models. The rules behind the numbers were measured on AVX2 machines; only ratios between candidates
+// matter.
 #pragma once
 #include <array>
 #include <vector>
@@ -12,43 +13,45 @@ namespace tw {
 // Cycles are of one core, for all executions of the store in one call, before any division between threads.
 struct StoreProfile {
   // The body: all loops below the innermost one that stays a loop, which lowering unrolls and vectorizes.
-  double lanes = 1;              // elements of the vectorized loops
-  double vectors = 1;            // registers that hold them
-  double instances = 1;          // executions of the statement in one body, in vectors
-  double body_runs = 1;          // how often the body runs
-  double trip_count = 1;         // of the innermost loop that stays a loop
-  double accumulators = 0;       // vectors that are summed into, independent of each other
-  double operands = 0;           // vectors that are live beside them
-  double registers_over = 0;     // registers wanted beyond those that there are
+  double lanes = 1;                                // elements of the vectorized loops
+  double vectors = 1;                              // registers that hold them
+  double instances = 1;                            // executions of the statement in one body, in vectors
+  double body_runs = 1;                            // how often the body runs
+  double trip_count = 1;                           // of the innermost loop that stays a loop
+  double accumulators = 0;                         // vectors that are summed into, independent of each other
+  double operands = 0;                             // vectors that are live beside them
+  double registers_over = 0;                       // registers wanted beyond those that there are
   bool accumulates = false, in_registers = false;  // is the target read too; is it a Register buffer
-  double fma = 0, other = 0;     // vector operations in one body
+  double fma = 0, other = 0;                       // vector operations in one body
   double vector_loads = 0, broadcasts = 0, element_loads = 0, stores = 0;  // instructions in one body
-  double lane_use = 1;           // share of the vector lanes that hold something
-  double waste = 0;              // share of iterations that predicates keep out
-  double tests = 0;              // instructions in one body of a test that stands in it
+  double lane_use = 1;  // share of the vector lanes that hold something
+  double waste = 0;     // share of iterations that predicates keep out
+  double tests = 0;     // instructions in one body of a test that stands in it
   // Cycles.
   double compute = 0, latency = 0, overhead = 0;
   double streamed = 0, strided = 0;  // waiting for memory: read ahead by the hardware or not
-  // Bytes that come from or go beyond L1, L2, L3; bytes touched by the loops inside the innermost loop, by it, by the two around it.
+  // Bytes that come from or go beyond L1, L2, L3; bytes touched by the loops inside the innermost loop, by it, by the
+  // two around it.
   std::array<double, 3> traffic{};
   std::array<double, 4> working_set{};
-  // Reads by how the vectorized loop (or else the innermost one) moves them: side by side, not at all, in steps, by data.
+  // Reads by how the vectorized loop (or else the innermost one) moves them: side by side, not at all, in steps, by
+  // data.
   int contiguous = 0, broadcast = 0, stepping = 0, by_data = 0;
-  int prepacked = 0;             // operands that are laid out before the call
+  int prepacked = 0;  // operands that are laid out before the call
   // Threads.
-  double chunks = 1;             // iterations of the outermost parallel loops
-  double starts = 0;             // how often they are entered
-  double speed_up = 1;           // at most the threads
+  double chunks = 1;    // iterations of the outermost parallel loops
+  double starts = 0;    // how often they are entered
+  double speed_up = 1;  // at most the threads
 
   // The grid of a device around the store, and what its work-items share.
   bool is_bound = false;
   double groups = 1, group_threads = 1;
-  double shared_reads = 0;       // operands in shared memory
-  bool is_shared_copy = false;   // the target is there
-  double stages = 1;             // copies run stages - 1 passes ahead
-  bool is_async = false;         // an asynchronous copy
-  bool is_mma = false;           // part of a matrix instruction
-  double prefetch = 0;           // bytes ahead; on processors
+  double shared_reads = 0;      // operands in shared memory
+  bool is_shared_copy = false;  // the target is there
+  double stages = 1;            // copies run stages - 1 passes ahead
+  bool is_async = false;        // an asynchronous copy
+  bool is_mma = false;          // part of a matrix instruction
+  double prefetch = 0;          // bytes ahead; on processors
 
   double cycles() const;
 };
@@ -64,14 +67,18 @@ class StoreProfiler {
  private:
   enum class LoopRole : u8 { Outer, Unrolled, Vector };
   void find_roles(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses);
-  void shape_body(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
-  void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
+  void shape_body(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                  StoreProfile& out) const;
+  void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                      StoreProfile& out) const;
   void count_instructions(const FlatStore& store, StoreProfile& out) const;
   bool is_in_body(const FlatRemainder& remainder) const;
   bool has_tests(const FlatStore& store) const;
   void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
-  void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out) const;
-  void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses, StoreProfile& out);
+  void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                  StoreProfile& out) const;
+  void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                     StoreProfile& out);
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const;
   double lines(const FlatProgram& program, const Use& use, u32 level) const;

@@ -35,8 +35,7 @@ std::vector<float> thresholds_of(std::vector<float> values) {
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   std::vector<float> out;
   if (distinct.size() <= bin_count) {
-    for (std::size_t i = 1; i < distinct.size(); ++i)
-      out.push_back(std::midpoint(distinct[i - 1], distinct[i]));
+    for (std::size_t i = 1; i < distinct.size(); ++i) out.push_back(std::midpoint(distinct[i - 1], distinct[i]));
   } else {
     for (int b = 1; b < bin_count; ++b) {
       const float low = values[all * b / bin_count];
@@ -55,10 +54,8 @@ std::vector<BinnedColumn> bin_columns(MatrixView x) {
   std::vector<BinnedColumn> out;
   std::vector<float> values(x.rows);
   for (int c = 0; c < x.columns; ++c) {
-    for (int r = 0; r < x.rows; ++r)
-      values[r] = x.values[static_cast<std::size_t>(r) * x.columns + c];
-    BinnedColumn binned{
-        .column = c, .threshold = thresholds_of(values), .bin = std::vector<u8>(x.rows)};
+    for (int r = 0; r < x.rows; ++r) values[r] = x.values[static_cast<std::size_t>(r) * x.columns + c];
+    BinnedColumn binned{.column = c, .threshold = thresholds_of(values), .bin = std::vector<u8>(x.rows)};
     if (binned.threshold.empty()) continue;
     for (int r = 0; r < x.rows; ++r) {
       const auto& t = binned.threshold;
@@ -85,8 +82,7 @@ class TreeGrower {
   TreeGrower(const std::vector<BinnedColumn>& columns, std::span<const float> weight, float l2)
       : columns_(columns), weight_(weight), l2_(l2) {}
 
-  SymmetricTree grow(std::span<const float> residual, const std::vector<int>& rows,
-                     const std::vector<int>& asked) {
+  SymmetricTree grow(std::span<const float> residual, const std::vector<int>& rows, const std::vector<int>& asked) {
     rows_ = &rows;
     leaf_.assign(rows.size(), 0);
     gradient_.resize(rows.size());
@@ -101,8 +97,7 @@ class TreeGrower {
       const BinnedColumn& column = columns_[best.at];
       tree.column[level] = column.column;
       tree.threshold[level] = column.threshold[best.bin];
-      for (std::size_t i = 0; i < rows.size(); ++i)
-        leaf_[i] |= (column.bin[rows[i]] > best.bin) << level;
+      for (std::size_t i = 0; i < rows.size(); ++i) leaf_[i] |= (column.bin[rows[i]] > best.bin) << level;
     }
     fill_leaves(tree);
     return tree;
@@ -160,8 +155,7 @@ class TreeGrower {
       sum[leaf_[i]] += gradient_[i];
       mass[leaf_[i]] += mass_[i];
     }
-    for (int l = 0; l < max_leaves; ++l)
-      tree.leaf[l] = static_cast<float>(sum[l] / (mass[l] + l2_));
+    for (int l = 0; l < max_leaves; ++l) tree.leaf[l] = static_cast<float>(sum[l] / (mass[l] + l2_));
   }
 
   const std::vector<BinnedColumn>& columns_;
@@ -175,16 +169,14 @@ class TreeGrower {
 
 float evaluate(const SymmetricTree& tree, const float* row) {
   int leaf = 0;
-  for (int d = 0; d < SymmetricTree::depth; ++d)
-    leaf |= (row[tree.column[d]] > tree.threshold[d]) << d;
+  for (int d = 0; d < SymmetricTree::depth; ++d) leaf |= (row[tree.column[d]] > tree.threshold[d]) << d;
   return tree.leaf[leaf];
 }
 
 }  // namespace
 
-std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target,
-                                     std::span<const float> weight, const TreeOptions& options,
-                                     u64 seed) {
+std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target, std::span<const float> weight,
+                                     const TreeOptions& options, u64 seed) {
   TW_CHECK(target.size() == static_cast<std::size_t>(x.rows) && weight.size() == target.size());
   const std::vector<BinnedColumn> columns = bin_columns(x);
   if (columns.empty()) return {};

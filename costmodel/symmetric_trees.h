@@ -35,9 +35,8 @@ struct MatrixView {
 
 // Trees whose sum fits `target` with least squares, weighted by `weight` (one entry per row, > 0).
 // Finite values only.
-std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target,
-                                     std::span<const float> weight, const TreeOptions& options,
-                                     u64 seed);
+std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target, std::span<const float> weight,
+                                     const TreeOptions& options, u64 seed);
 
 // The sum of the trees for every row.
 std::vector<float> evaluate_trees(std::span<const SymmetricTree> trees, MatrixView x);

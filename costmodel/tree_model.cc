@@ -90,9 +90,7 @@ Status TreeModel::load(std::string_view bytes) {
   while (static_cast<i64>(trees.size()) < count && in.get(tree)) trees.push_back(tree);
   if (static_cast<i64>(trees.size()) != count || !in.at_end()) return damaged_model();
   for (const SymmetricTree& each : trees) {
-    const auto known = [&](i32 column) {
-      return column >= 0 && column < summary_columns(columns_);
-    };
+    const auto known = [&](i32 column) { return column >= 0 && column < summary_columns(columns_); };
     if (!std::all_of(each.column.begin(), each.column.end(), known)) return damaged_model();
   }
   seed_ = seed;

@@ -1,6 +1,6 @@
-// All schedules of two instructions on small programs, with all arguments from small sets: each is rejected, or keeps the program's
-// meaning, lowered too. Where random programs find what is common, this finds what is at the edge. Of those with two
-// instructions one of kShare is checked; TW_SHARE=1 checks all.
+// All schedules of two instructions on small programs, with all arguments from small sets: each is rejected, or keeps
+// the program's meaning, lowered too. Where random programs find what is common, this finds what is at the edge. Of
+// those with two instructions one of kShare is checked; TW_SHARE=1 checks all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -106,10 +106,13 @@ class ArgumentChoices {
     if (type == "BlockId") return blocks_;
     if (type == "LoopOrBlock" || type == "Location") return loops_and_blocks(type == "LoopOrBlock");
     if (type == "Loops") return ordered_loops();
-    if (type == "Factors") return lists({Arg{.tag = Arg::Tag::Hole}, Arg::of_int(1), Arg::of_int(2), Arg::of_int(3)}, 2);
+    if (type == "Factors")
+      return lists({Arg{.tag = Arg::Tag::Hole}, Arg::of_int(1), Arg::of_int(2), Arg::of_int(3)}, 2);
     if (type == "i64") return integers({-1, 0, 1, 2});
     if (type == "bool") return integers({0, 1});
-    if (type == "Literal") return {Arg::of_int(0), Arg::of_number(0.5), {.tag = Arg::Tag::List, .items = arena_.list<Arg>({Arg::of_int(1)})}};
+    if (type == "Literal")
+      return {
+          Arg::of_int(0), Arg::of_number(0.5), {.tag = Arg::Tag::List, .items = arena_.list<Arg>({Arg::of_int(1)})}};
     if (type == "Str") return words(parameter.name);
     if (type == "IndexMap") return parameter.name == "box" ? boxes() : maps();
     if (type == "Ints") return lists(integers({0, 1, 2}), 2);
@@ -124,7 +127,9 @@ class ArgumentChoices {
   }
 
  private:
-  static Arg last(const Schedule& schedule) { return Arg::of_value(static_cast<u32>(schedule.state().values().size() - 1)); }
+  static Arg last(const Schedule& schedule) {
+    return Arg::of_value(static_cast<u32>(schedule.state().values().size() - 1));
+  }
 
   Choices loops_and_blocks(bool with_blocks) const {
     Choices out = loops_;
@@ -146,29 +151,42 @@ class ArgumentChoices {
     return out;
   }
   static Choices words(const std::string& parameter) {
-    static const std::map<std::string, Choices> known = {{"scope", texts({"global", "local"})},
-                                                         {"access", texts({"read", "write"})},
-                                                         {"position", texts({"first", "last"})},
-                                                         {"thread", texts({"blockIdx.x", "threadIdx.x", "vthread"})},
-                                                         {"dtype", texts({"f64", "i32"})},
-                                                         {"intrinsic", texts({"test_fma2", "test_scale2", "test_add2"})}};
+    static const std::map<std::string, Choices> known = {
+        {"scope", texts({"global", "local"})},  {"access", texts({"read", "write"})},
+        {"position", texts({"first", "last"})}, {"thread", texts({"blockIdx.x", "threadIdx.x", "vthread"})},
+        {"dtype", texts({"f64", "i32"})},       {"intrinsic", texts({"test_fma2", "test_scale2", "test_add2"})}};
     auto found = known.find(parameter);
     return found == known.end() ? texts({"word"}) : found->second;
   }
   // (p) and (p, q) to themselves, exchanged, in tiles of two, as one.
   Choices maps() const {
     Arg p{.tag = Arg::Tag::Param, .integer = 0}, q{.tag = Arg::Tag::Param, .integer = 1};
-    auto binary = [&](BinaryOp op, Arg a, Arg b) { return Arg{.tag = Arg::Tag::Binary, .op = op, .items = arena_.list<Arg>({a, b})}; };
-    auto map = [&](i64 rank, std::initializer_list<Arg> results) { return Arg{.tag = Arg::Tag::Map, .integer = rank, .items = arena_.list<Arg>(results)}; };
+    auto binary = [&](BinaryOp op, Arg a, Arg b) {
+      return Arg{.tag = Arg::Tag::Binary, .op = op, .items = arena_.list<Arg>({a, b})};
+    };
+    auto map = [&](i64 rank, std::initializer_list<Arg> results) {
+      return Arg{.tag = Arg::Tag::Map, .integer = rank, .items = arena_.list<Arg>(results)};
+    };
     Arg two = Arg::of_int(2), three = Arg::of_int(3);
     Arg outer = binary(BinaryOp::FloorDiv, p, two), inner = binary(BinaryOp::FloorMod, p, two);
-    return {map(1, {p}), map(1, {outer, inner}), map(1, {inner, outer}), map(2, {p, q}), map(2, {q, p}), map(2, {outer, q, inner}),
-            map(2, {p}), map(2, {q}), map(2, {binary(BinaryOp::Add, binary(BinaryOp::Mul, p, three), q)})};
+    return {map(1, {p}),
+            map(1, {outer, inner}),
+            map(1, {inner, outer}),
+            map(2, {p, q}),
+            map(2, {q, p}),
+            map(2, {outer, q, inner}),
+            map(2, {p}),
+            map(2, {q}),
+            map(2, {binary(BinaryOp::Add, binary(BinaryOp::Mul, p, three), q)})};
   }
   Choices boxes() const {
-    Arg p{.tag = Arg::Tag::Param, .integer = 0}, q{.tag = Arg::Tag::Param, .integer = 1}, zero = Arg::of_int(0), one = Arg::of_int(1);
-    auto box = [&](std::initializer_list<Arg> results) { return Arg{.tag = Arg::Tag::Map, .integer = 2, .items = arena_.list<Arg>(results)}; };
-    return {box({p, one}), box({zero, Arg::of_int(3)}), box({p, one, q, one}), box({zero, Arg::of_int(2), zero, Arg::of_int(3)}), box({p, one, zero, Arg::of_int(2)})};
+    Arg p{.tag = Arg::Tag::Param, .integer = 0}, q{.tag = Arg::Tag::Param, .integer = 1}, zero = Arg::of_int(0),
+                                                                                          one = Arg::of_int(1);
+    auto box = [&](std::initializer_list<Arg> results) {
+      return Arg{.tag = Arg::Tag::Map, .integer = 2, .items = arena_.list<Arg>(results)};
+    };
+    return {box({p, one}), box({zero, Arg::of_int(3)}), box({p, one, q, one}),
+            box({zero, Arg::of_int(2), zero, Arg::of_int(3)}), box({p, one, zero, Arg::of_int(2)})};
   }
 
   Arena& arena_;
@@ -181,7 +199,8 @@ struct Count {
 
 class EveryTwoSteps {
  public:
-  explicit EveryTwoSteps(const Program& base) : base_(base), judge_(base, 1), every_(test::from_environment("TW_SHARE", kShare)) {}
+  explicit EveryTwoSteps(const Program& base)
+      : base_(base), judge_(base, 1), every_(test::from_environment("TW_SHARE", kShare)) {}
 
   void run() {
     Schedule start(base_);
@@ -240,12 +259,14 @@ TEST_P(Exhaustive, SchedulesOfTwoInstructions) {
   ASSERT_TRUE(program) << diagnostics.render();
   EveryTwoSteps all(program->program);
   all.run();
-  std::cout << cat("  ", all.count.tried, " instructions tried, ", all.count.pairs, " schedules of two, ", all.count.checked, " schedules checked, ", all.count.lowered, " of them lowered\n");
+  std::cout << cat("  ", all.count.tried, " instructions tried, ", all.count.pairs, " schedules of two, ",
+                   all.count.checked, " schedules checked, ", all.count.lowered, " of them lowered\n");
   EXPECT_GT(all.count.pairs, 1000);
   EXPECT_GT(all.count.lowered, all.count.checked / 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Exhaustive, testing::Values(kStages, kSum), [](const auto& info) { return info.index == 0 ? "Stages" : "Sum"; });
+INSTANTIATE_TEST_SUITE_P(Programs, Exhaustive, testing::Values(kStages, kSum),
+                         [](const auto& info) { return info.index == 0 ? "Stages" : "Sum"; });
 
 }  // namespace
 }  // namespace tw

@@ -6,15 +6,16 @@
 //     i = get_loops(b)                 one instruction per line
 //     lower for cpu -threads=1         or without this last line: the program is not lowered
 //   expect
-//   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its source; or the whole message of the Reject:
+//   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its
+//   source; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
 //
 // Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal
-// IR, and the interpreter computes the same before and after; of a lowered case that is the program before it is lowered, if it is not huge.
-// TW_BLESS=1 rewrites what is expected.
+// IR, and the interpreter computes the same before and after; of a lowered case that is the program before it is
+// lowered, if it is not huge. TW_BLESS=1 rewrites what is expected.
 //
-// primitives: a file for each instruction, named as it is; boundaries: extents, ranges and sizes at their limits; lowering:
-// what lowering refuses and how it rewrites scheduled programs; slow: cases of primitives that take seconds.
+// primitives: a file for each instruction, named as it is; boundaries: extents, ranges and sizes at their limits;
+// lowering: what lowering refuses and how it rewrites scheduled programs; slow: cases of primitives that take seconds.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -117,8 +118,8 @@ class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, File) { test::run_golden_file(GetParam(), "schedule", run); }
 
-// An instruction is described by what it refuses: tests/golden/primitives/NAME.tw holds more cases that NAME rejects than
-// cases that give a program. A case that another instruction rejects counts as neither.
+// An instruction is described by what it refuses: tests/golden/primitives/NAME.tw holds more cases that NAME rejects
+// than cases that give a program. A case that another instruction rejects counts as neither.
 TEST(GoldenFiles, EveryInstructionHasMoreRejectsThanSuccesses) {
   const std::map<std::string, std::string> without_rejects = {
       {"enter_postproc", "has no arguments and no conditions: nothing to refuse"},

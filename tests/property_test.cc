@@ -1,6 +1,6 @@
 // Random small programs under random schedules drawn from every registered primitive compute what they did before, bit
-// for bit, and so do the lowered programs; their traces replay to the same program. TW_SEED=n repeats one case, TW_PRINT=1 shows it,
-// TW_CASES=n runs more of them, from TW_FIRST=n on.
+// for bit, and so do the lowered programs; their traces replay to the same program. TW_SEED=n repeats one case,
+// TW_PRINT=1 shows it, TW_CASES=n runs more of them, from TW_FIRST=n on.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -81,16 +81,19 @@ void run_case(u64 seed, Acceptance& acceptance, Lowered& lowered) {
   i64 steps = 1 + rng.below(20);
   for (i64 i = 0; i < steps; ++i) {
     if (aside.below(4) == 0)
-      test::apply_random(schedule, *others[static_cast<std::size_t>(aside.below(static_cast<i64>(others.size())))], aside, acceptance);
+      test::apply_random(schedule, *others[static_cast<std::size_t>(aside.below(static_cast<i64>(others.size())))],
+                         aside, acceptance);
     const InstructionKind* kind = kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))];
     test::apply_random(schedule, *kind, rng, acceptance);
   }
-  if (std::getenv("TW_PRINT")) std::cout << use << "\n" << schedule.trace().without_dead_code().print() << print(schedule.program()) << std::flush;
+  if (std::getenv("TW_PRINT"))
+    std::cout << use << "\n" << schedule.trace().without_dead_code().print() << print(schedule.program()) << std::flush;
   std::string wrong = check(base.program, schedule.program(), seed, lowered);
   ASSERT_TRUE(wrong.empty()) << wrong << "\nTW_SEED=" << seed << "  " << use << "\n"
                              << schedule.trace().without_dead_code().print()
                              << first_wrong_step(base.program, schedule.trace().without_dead_code(), seed);
-  ASSERT_EQ(replayed(base.program, schedule.trace()), print(schedule.program())) << "TW_SEED=" << seed << "\n" << schedule.trace().print();
+  ASSERT_EQ(replayed(base.program, schedule.trace()), print(schedule.program())) << "TW_SEED=" << seed << "\n"
+                                                                                 << schedule.trace().print();
 }
 
 TEST(Property, SchedulesKeepTheMeaningOfPrograms) {

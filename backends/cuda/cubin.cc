@@ -18,11 +18,11 @@ struct Opcode {
 };
 constexpr int kFfma = 0x223;
 constexpr Opcode kOpcodes[] = {
-    {kFfma, "FFMA"},  {0x221, "FADD"},   {0x220, "FMUL"},    {0x22b, "DFMA"},    {0x224, "IMAD"},  {0x308, "MUFU"},
-    {0x231, "HFMA2"}, {0x235, "HFMA2"},  {0x23c, "HMMA"},    {0x237, "IMMA"},    {0x23f, "DMMA"},  {0x9f0, "HGMMA"}, {0x83b, "LDSM"},
-    {0x844, "STSM"},  {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"}, {0x3b5, "UTMASTG"}, {0x981, "LDG"},   {0x986, "STG"},
-    {0x984, "LDS"},   {0x388, "STS"},    {0x983, "LDL"},     {0x387, "STL"},     {0xb1d, "BAR"},   {0x5a7, "SYNCS"},
-    {0x9a7, "SYNCS"}, {0xf89, "SHFL"},   {0x918, "NOP"},
+    {kFfma, "FFMA"},  {0x221, "FADD"},  {0x220, "FMUL"},   {0x22b, "DFMA"},    {0x224, "IMAD"},    {0x308, "MUFU"},
+    {0x231, "HFMA2"}, {0x235, "HFMA2"}, {0x23c, "HMMA"},   {0x237, "IMMA"},    {0x23f, "DMMA"},    {0x9f0, "HGMMA"},
+    {0x83b, "LDSM"},  {0x844, "STSM"},  {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"}, {0x3b5, "UTMASTG"}, {0x981, "LDG"},
+    {0x986, "STG"},   {0x984, "LDS"},   {0x388, "STS"},    {0x983, "LDL"},     {0x387, "STL"},     {0xb1d, "BAR"},
+    {0x5a7, "SYNCS"}, {0x9a7, "SYNCS"}, {0xf89, "SHFL"},   {0x918, "NOP"},
 };
 
 constexpr u64 kReservedShared = 1024;  // what the driver keeps of a block's shared memory on sm_90 and later
@@ -95,7 +95,8 @@ struct Operands {
 };
 
 Operands operands_of(u64 low, u64 high) {
-  return {{static_cast<int>(low >> 24 & 0xff), static_cast<int>(low >> 32 & 0xff), static_cast<int>(high & 0xff)}, high >> 58 & 7};
+  return {{static_cast<int>(low >> 24 & 0xff), static_cast<int>(low >> 32 & 0xff), static_cast<int>(high & 0xff)},
+          high >> 58 & 7};
 }
 
 bool has_conflict(const Operands& now, const Operands& before) {

@@ -1,7 +1,7 @@
 // What a cubin says about its kernels: registers, stack, shared memory, launch bounds, how often each instruction
-// occurs, and what registers multiply-adds read. For checks of compiled candidates and manifests. Needs no tool of the CUDA toolkit;
-// the meaning of NVIDIA's ELF sections and opcodes was found by comparing compiles, and tests compare it with ptxas's own log. It
-// trusts no length.
+// occurs, and what registers multiply-adds read. For checks of compiled candidates and manifests. Needs no tool of the
+// CUDA toolkit; the meaning of NVIDIA's ELF sections and opcodes was found by comparing compiles, and tests compare it
+// with ptxas's own log. It trusts no length.
 #pragma once
 #include <map>
 #include <optional>
@@ -20,9 +20,9 @@ struct CubinKernel {
   i64 shared_bytes = 0;        // declared in the source; what the driver adds on sm_90 and later is taken off
   i64 max_threads = 0;         // __launch_bounds__ or the like; 0 = none
   std::map<int, int> opcodes;  // low 12 bits of an instruction -> how often
-  // FFMAs that read three registers of one bank, and so take a cycle more: there are two, of even and odd registers, which give two of
-  // them a cycle. What the instruction before has kept in the same place need not be read (Jia et al. 2018, arXiv 1804.06826, who
-  // measured it on Volta; not measured here on later GPUs).
+  // FFMAs that read three registers of one bank, and so take a cycle more: there are two, of even and odd registers,
+  // which give two of them a cycle. What the instruction before has kept in the same place need not be read (Jia et al.
+  // 2018, arXiv 1804.06826, who measured it on Volta; not measured here on later GPUs).
   int register_conflicts = 0;
   int instructions() const;
   int count(

@@ -39,7 +39,8 @@ bool multiplies_words(const Program& program) {
 
 std::string missing_opcode(const Program& program, const std::string& arch, const Compiled& compiled) {
   auto is_there = [&](std::string_view opcode) {
-    return std::any_of(compiled.code.begin(), compiled.code.end(), [&](const CubinKernel& kernel) { return kernel.count(opcode) > 0; });
+    return std::any_of(compiled.code.begin(), compiled.code.end(),
+                       [&](const CubinKernel& kernel) { return kernel.count(opcode) > 0; });
   };
   if (has_mark(program.body, kWarpMmaMark)) {
     constexpr std::string_view kMultiply[] = {"HMMA", "IMMA", "DMMA"};

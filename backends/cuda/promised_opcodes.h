@@ -1,5 +1,7 @@
-// What a schedule promises of its machine code, by its marks: matrix instructions with their loads (`warp_mma`), asynchronous copies
-// (`async`, in a pipeline that is ahead). A kernel without them is right, and slow: the printer did not see what the schedule meant.
+// What a schedule promises of its machine code, by its marks: matrix instructions with their loads (`warp_mma`),
+// asynchronous copies
+// (`async`, in a pipeline that is ahead). A kernel without them is right, and slow: the printer did not see what the
+// schedule meant.
 #pragma once
 #include <string>
 
@@ -8,8 +10,8 @@
 
 namespace tw::cuda {
 
-// The instruction that a scheduled program promises and none of its kernels has, "" = there is none. `arch`: what it was compiled for,
-// "sm_80"; older ones have no asynchronous copies.
+// The instruction that a scheduled program promises and none of its kernels has, "" = there is none. `arch`: what it
+// was compiled for, "sm_80"; older ones have no asynchronous copies.
 std::string missing_opcode(const Program& program, const std::string& arch, const Compiled& compiled);
 
 }  // namespace tw::cuda

@@ -46,7 +46,8 @@ std::vector<std::string> python_library_folders(std::string_view path) {
   std::error_code error;
   std::istringstream folders{std::string(path)};
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (!folder.empty() && fs::exists(fs::path(folder) / "python3", error)) prefixes.push_back(fs::path(folder).parent_path());
+    if (!folder.empty() && fs::exists(fs::path(folder) / "python3", error))
+      prefixes.push_back(fs::path(folder).parent_path());
   }
   prefixes.insert(prefixes.end(), {"/usr/local", "/usr"});
   if (const char* home = std::getenv("HOME")) prefixes.push_back(fs::path(home) / ".local");
@@ -56,7 +57,8 @@ std::vector<std::string> python_library_folders(std::string_view path) {
       for (const char* packages : {"site-packages", "dist-packages"}) {
         for (const fs::path& package : children(python / packages / "nvidia")) {
           std::string folder = (package / "lib").string();
-          if (fs::is_directory(folder, error) && std::find(out.begin(), out.end(), folder) == out.end()) out.push_back(folder);
+          if (fs::is_directory(folder, error) && std::find(out.begin(), out.end(), folder) == out.end())
+            out.push_back(folder);
         }
       }
     }
@@ -88,7 +90,9 @@ void* open_toolkit_library(const std::vector<std::string>& names, int mode, std:
       if (!folder.empty() && refused.empty() && fs::exists(path, none)) refused = dlerror();
     }
   }
-  error = cat(names.back(), " was not found in the library path, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda* or NVIDIA's Python packages");
+  error =
+      cat(names.back(),
+          " was not found in the library path, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda* or NVIDIA's Python packages");
   if (!refused.empty()) error = cat(names.back(), " cannot be used: ", refused);
   return nullptr;
 }

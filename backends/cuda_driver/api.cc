@@ -32,13 +32,15 @@ struct Loading {
   // In the library path, and where containers, WSL and NixOS have it.
   void* open_driver() {
     std::string refused;
-    for (const char* folder : {"", "/usr/local/nvidia/lib64/", "/usr/lib/wsl/lib/", "/usr/lib64-nvidia/", "/run/opengl-driver/lib/"}) {
+    for (const char* folder :
+         {"", "/usr/local/nvidia/lib64/", "/usr/lib/wsl/lib/", "/usr/lib64-nvidia/", "/run/opengl-driver/lib/"}) {
       std::string path = cat(folder, "libcuda.so.1");
       if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
       std::string why = dlerror();
       if (why.find("No such file") == std::string::npos && refused.empty()) refused = why;
     }
-    error = refused.empty() ? "there is no CUDA driver (libcuda.so.1); it comes with the driver of an NVIDIA GPU: sudo apt install nvidia-driver"
+    error = refused.empty() ? "there is no CUDA driver (libcuda.so.1); it comes with the driver of an NVIDIA GPU: sudo "
+                              "apt install nvidia-driver"
                             : cat("the CUDA driver cannot be opened: ", refused);
     return nullptr;
   }

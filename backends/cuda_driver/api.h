@@ -1,6 +1,6 @@
 // The CUDA driver's functions, found at run time (dlopen of libcuda.so.1), so that nothing needs a driver or the CUDA
-// toolkit to build or start. Used by device.cc, and by the GPU benchmark (native.h). Declared here as far as they are used, by NVIDIA's documented
-// interface of CUDA 12.
+// toolkit to build or start. Used by device.cc, and by the GPU benchmark (native.h). Declared here as far as they are
+// used, by NVIDIA's documented interface of CUDA 12.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -15,8 +15,8 @@ using Address = unsigned long long;  // CUdeviceptr
 enum : Code { OutOfMemory = 2 };
 
 enum Attribute : int { L2Bytes = 38, ComputeMajor = 75, ComputeMinor = 76 };  // CUdevice_attribute
-enum FunctionAttribute : int { DynamicSharedBytes = 8 };        // CUfunction_attribute
-enum CaptureMode : int { ThreadLocal = 1 };                     // CUstreamCaptureMode
+enum FunctionAttribute : int { DynamicSharedBytes = 8 };                      // CUfunction_attribute
+enum CaptureMode : int { ThreadLocal = 1 };                                   // CUstreamCaptureMode
 constexpr unsigned kNonBlockingStream = 1;
 
 // CUlaunchConfig.

@@ -85,7 +85,9 @@ std::vector<std::string> names(std::string& error) {
   return out;
 }
 
-Binary make_binary(Device&, const std::string&, std::string& error) { return error = "kernels for CUDA are machine code already", Binary(); }
+Binary make_binary(Device&, const std::string&, std::string& error) {
+  return error = "kernels for CUDA are machine code already", Binary();
+}
 
 std::string error_text(int code) {
   std::string error;
@@ -97,7 +99,8 @@ std::string error_text(int code) {
 
 Failure failure_of(int code) {
   if (code == cuda::OutOfMemory) return Failure::Memory;
-  // Those of which cuda.h says that the process must be started again; whether the device answers is asked after each measurement, too.
+  // Those of which cuda.h says that the process must be started again; whether the device answers is asked after each
+  // measurement, too.
   static constexpr int kFaults[] = {214, 220, 226, 700, 702, 709, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999};
   bool is_fault = std::find(std::begin(kFaults), std::end(kFaults), code) != std::end(kFaults);
   return is_fault ? Failure::Fault : Failure::Refused;
@@ -200,7 +203,8 @@ LoadedKernel::~LoadedKernel() {
 int LoadedKernel::prepack() { return state_->finish(state_->prepack); }
 int LoadedKernel::run() { return state_->finish(state_->run); }
 
-// Behind as many untimed runs as take longer than a launch costs the processor: an event on an idle stream would count that.
+// Behind as many untimed runs as take longer than a launch costs the processor: an event on an idle stream would count
+// that.
 int LoadedKernel::run(double& device_seconds) {
   constexpr double kLaunch = 2e-5;
   constexpr int kMostBefore = 64;
@@ -211,10 +215,13 @@ int LoadedKernel::run(double& device_seconds) {
   return code == 0 ? state_->timed(1, device_seconds) : code;
 }
 
-// All of it is in the stream before the write has ended, so that the time has nothing of what a launch costs the processor.
+// All of it is in the stream before the write has ended, so that the time has nothing of what a launch costs the
+// processor.
 int LoadedKernel::run_cold(Memory& other, double& device_seconds) {
   int code = state_->capture(1);
-  if (code == 0) code = driver().set_bytes_async(other.state().address + kBand, 1, static_cast<std::size_t>(other.bytes()), state_->device.stream);
+  if (code == 0)
+    code = driver().set_bytes_async(other.state().address + kBand, 1, static_cast<std::size_t>(other.bytes()),
+                                    state_->device.stream);
   return code == 0 ? state_->timed(1, device_seconds) : code;
 }
 
@@ -246,9 +253,11 @@ bool LoadedKernel::State::bind(const std::vector<KernelLaunch>& launches, const 
     made.config.stream = device.stream;
     made.config.dynamic_shared_bytes = static_cast<unsigned>(launch.dynamic_shared_bytes);
     if (launch.dynamic_shared_bytes > 0)
-      code = driver().set_function_attribute(made.function, cuda::DynamicSharedBytes, static_cast<int>(launch.dynamic_shared_bytes));
+      code = driver().set_function_attribute(made.function, cuda::DynamicSharedBytes,
+                                             static_cast<int>(launch.dynamic_shared_bytes));
     if (code != 0) {
-      error = cat("kernel `", launch.name, "` cannot have ", launch.dynamic_shared_bytes, " bytes of shared memory: ", error_text(code));
+      error = cat("kernel `", launch.name, "` cannot have ", launch.dynamic_shared_bytes,
+                  " bytes of shared memory: ", error_text(code));
       return false;
     }
     for (const KernelLaunch::Pointer& pointer : launch.pointers) {

@@ -1,5 +1,5 @@
-// What lies behind a device of backends/device.h when it is a CUDA one, for code that calls the driver, or libraries on top of it,
-// itself: the GPU benchmark, which times our kernels and cuBLAS in one stream. Workers do without.
+// What lies behind a device of backends/device.h when it is a CUDA one, for code that calls the driver, or libraries on
+// top of it, itself: the GPU benchmark, which times our kernels and cuBLAS in one stream. Workers do without.
 #pragma once
 #include "backends/cuda_driver/api.h"
 #include "backends/device.h"

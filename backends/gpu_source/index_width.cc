@@ -39,7 +39,8 @@ class IndexWidth {
     });
   }
 
-  // No value of the expression is further from 0. What is 64-bit in the text by itself counts as 0: it makes what it is part of 64-bit, too.
+  // No value of the expression is further from 0. What is 64-bit in the text by itself counts as 0: it makes what it is
+  // part of 64-bit, too.
   double magnitude(const Expr* e) {
     double bound = bound_of(e);
     if (bound <= INT32_MAX) return bound;

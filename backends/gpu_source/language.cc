@@ -6,7 +6,8 @@ namespace tw::gpu {
 namespace {
 
 // In the order of DType.
-constexpr const char* kTypes[kDTypes] = {"uchar", "char", "uchar", "int", nullptr, "ushort", "ushort", "float", "double"};
+constexpr const char* kTypes[kDTypes] = {"uchar",  "char",   "uchar", "int",   nullptr,
+                                         "ushort", "ushort", "float", "double"};
 constexpr const char* kCudaTypes[kDTypes] = {"unsigned char", "signed char", "unsigned char", "int",   nullptr,
                                              "tw_f16",        "tw_bf16",     "float",         "double"};
 
@@ -56,8 +57,8 @@ TW_COPY_ASYNC_OR_ZEROS(16, int4, "cg")
 #endif
 )";
 
-// Sixteen bits each, computed with as floats; conversions round to nearest even. Those of f16 are instructions on all machines, that
-// to bf16 is one from sm_80 on.
+// Sixteen bits each, computed with as floats; conversions round to nearest even. Those of f16 are instructions on all
+// machines, that to bf16 is one from sm_80 on.
 constexpr const char* kHalves = R"(struct tw_f16 {
   unsigned short bits;
 };
@@ -108,7 +109,8 @@ static inline tw_f16 tw_f16_of(float x) {
 #endif
 )";
 
-// A quotient of floats within 2 units in the last place (OpenCL C's are within 2.5); the exact one takes ten instructions and a branch.
+// A quotient of floats within 2 units in the last place (OpenCL C's are within 2.5); the exact one takes ten
+// instructions and a branch.
 constexpr const char* kDivide = R"(static __device__ __forceinline__ float tw_divide(float a, float b) {
 #ifndef TW_EMULATED
   float out;

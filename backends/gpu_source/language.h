@@ -11,19 +11,21 @@ struct Language {
   const char* kernel_prefix;  // before `name(`; %x %y %z are the extents of a work-group, %b CUDA's launch bounds
   const char* pointer;        // qualifiers before the type of a kernel's parameter
   const char* restrict_word;
-  const char* shared;           // qualifier of a Shared buffer's declaration
-  // The declaration of shared memory whose size the launch gives, for kernels with more than kStaticSharedBytes; null = there is no need.
+  const char* shared;  // qualifier of a Shared buffer's declaration
+  // The declaration of shared memory whose size the launch gives, for kernels with more than kStaticSharedBytes; null =
+  // there is no need.
   const char* dynamic_shared;
   const char* function_prefix;  // of functions in the prelude
   const char* group[3];         // the work-group's place in the grid
   const char* thread[3];
   const char* barrier;
   const char* shuffle;  // (lanes that take part, value, distance): the value of another lane of the warp; null = none
-  const char* async_copies;  // definitions of tw_copy_async_4, _8, _16 (to, from), _commit and _wait<groups>; null = none
-  const char* async_fills;   // and of tw_copy_async_or_zeros_4, _8, _16 (to, from, is_inside)
-  const char* divide;        // definition of tw_divide(a, b), for floats; null = `/` does it
+  const char*
+      async_copies;  // definitions of tw_copy_async_4, _8, _16 (to, from), _commit and _wait<groups>; null = none
+  const char* async_fills;       // and of tw_copy_async_or_zeros_4, _8, _16 (to, from, is_inside)
+  const char* divide;            // definition of tw_divide(a, b), for floats; null = `/` does it
   bool has_matrix_instructions;  // mma.sync and ldmatrix (matrix_functions.h)
-  const char* infinity;  // of type float
+  const char* infinity;          // of type float
   const char* nan;
   const char* wide_int;  // for indices beyond 2^31, and I64 data
   bool has_vectors;      // arithmetic on vectors, vloadN, convert_T, select

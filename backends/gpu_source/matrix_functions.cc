@@ -60,8 +60,9 @@ std::vector<Operand> operands_of(const Intrinsic& intrinsic) {
     const char* letter = is_sum ? "c" : "abdefgh";
     for (std::size_t p = 0; p < params.size(); ++p) {
       if ((params[p].role == Role::Output) != is_sum) continue;
-      out.push_back({params[p].buffer, &intrinsic.holds[p], *letter++, static_cast<int>(registers_of_lane(intrinsic, p)),
-                     register_of(params[p].buffer->dtype, is_sum), is_sum});
+      out.push_back({params[p].buffer, &intrinsic.holds[p], *letter++,
+                     static_cast<int>(registers_of_lane(intrinsic, p)), register_of(params[p].buffer->dtype, is_sum),
+                     is_sum});
     }
   }
   return out;
@@ -73,7 +74,8 @@ std::string inline_ptx(const std::string& ptx, const std::vector<Operand>& opera
   int first = 0;
   for (const Operand& operand : operands) {
     std::string hole = cat("{", operand.buffer->name, "}"), with = cat("{", holes(first, operand.registers), "}");
-    for (std::size_t at = 0; (at = text.find(hole, at)) != std::string::npos; at += with.size()) text.replace(at, hole.size(), with);
+    for (std::size_t at = 0; (at = text.find(hole, at)) != std::string::npos; at += with.size())
+      text.replace(at, hole.size(), with);
     std::string kind = cat(operand.is_sum ? "+" : "", operand.kind.constraint);
     std::string& list = operand.is_sum ? results : values;
     list += cat(list.empty() ? "" : ", ", constraints(kind.c_str(), operand.letter, operand.registers));
@@ -88,7 +90,8 @@ std::string variable(const Expr* loop) { return cat("at_", static_cast<const Var
 std::string place_text(const Buffer* buffer, const std::vector<std::string>& indices) {
   std::vector<std::string> terms;
   std::vector<i64> strides = strides_of(buffer);
-  for (std::size_t d = 0; d < indices.size(); ++d) terms.push_back(strides[d] == 1 ? indices[d] : cat("(", indices[d], ") * ", strides[d]));
+  for (std::size_t d = 0; d < indices.size(); ++d)
+    terms.push_back(strides[d] == 1 ? indices[d] : cat("(", indices[d], ") * ", strides[d]));
   return join(terms, " + ");
 }
 
@@ -101,11 +104,13 @@ std::string value_text(const Expr* e, const Buffer* sums) {
   }
   if (const Cast* cast = as<Cast>(e)) {
     std::string from = value_text(cast->value, sums);
-    return is_half(cast->value->type.dtype) ? cat("tw_float_of(", from, ")") : cat("(", type_name(cuda_c(), cast->type.dtype), ")", from);
+    return is_half(cast->value->type.dtype) ? cat("tw_float_of(", from, ")")
+                                            : cat("(", type_name(cuda_c(), cast->type.dtype), ")", from);
   }
   const Binary* binary = as<Binary>(e);
   TW_CHECK(binary, "a description that adds no products");
-  return cat("(", value_text(binary->a, sums), binary->op == BinaryOp::Add ? " + " : " * ", value_text(binary->b, sums), ")");
+  return cat("(", value_text(binary->a, sums), binary->op == BinaryOp::Add ? " + " : " * ", value_text(binary->b, sums),
+             ")");
 }
 
 // All of an operand, from what each lane brought.
@@ -114,9 +119,10 @@ std::string gathered(const Operand& operand) {
   std::vector<std::string> indices;
   for (std::size_t d = 0; d < buffer->shape.size(); ++d) indices.push_back(operand.layout->text(d, "lane", "i"));
   const char* type = type_name(cuda_c(), buffer->dtype);
-  return cat("  ", type, " ", buffer->name, "[", elements_of(buffer), "];\n  for (int lane = 0; lane < 32; ++lane)\n    for (int i = 0; i < ",
-             operand.layout->held(), "; ++i) __builtin_memcpy(", buffer->name, " + (", place_text(buffer, indices), "), (const char*)all[lane].",
-             operand.letter, " + i * sizeof(", type, "), sizeof(", type, "));\n");
+  return cat("  ", type, " ", buffer->name, "[", elements_of(buffer),
+             "];\n  for (int lane = 0; lane < 32; ++lane)\n    for (int i = 0; i < ", operand.layout->held(),
+             "; ++i) __builtin_memcpy(", buffer->name, " + (", place_text(buffer, indices),
+             "), (const char*)all[lane].", operand.letter, " + i * sizeof(", type, "), sizeof(", type, "));\n");
 }
 
 std::string emulated_mma(const Intrinsic& intrinsic, const std::vector<Operand>& operands) {
@@ -129,9 +135,10 @@ std::string emulated_mma(const Intrinsic& intrinsic, const std::vector<Operand>&
   }
   const Operand& sums = operands[0];
   std::string out = cat("  struct Brought {\n", fields, "  } mine{", mine,
-                        "}, all[32];\n  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, all, false, __LINE__);\n", arrays, "  ", sums.kind.type,
-                        "* sums[] = {", registers("&", sums.letter, sums.registers), "};\n  const int lane = tw_emu_lane();\n",
-                        "  for (int i = 0; i < ", sums.registers, "; ++i) {\n    ", sums.kind.type, "* sum = sums[i];\n");
+                        "}, all[32];\n  tw_emu_exchange(0xffffffffu, &mine, sizeof mine, all, false, __LINE__);\n",
+                        arrays, "  ", sums.kind.type, "* sums[] = {", registers("&", sums.letter, sums.registers),
+                        "};\n  const int lane = tw_emu_lane();\n", "  for (int i = 0; i < ", sums.registers,
+                        "; ++i) {\n    ", sums.kind.type, "* sum = sums[i];\n");
   const Stmt* body = intrinsic.description.program.body;
   const For* along_sum = nullptr;
   std::size_t dimension = 0;
@@ -141,8 +148,8 @@ std::string emulated_mma(const Intrinsic& intrinsic, const std::vector<Operand>&
     out += cat("    const int ", variable(along_sum->var), " = ", sums.layout->text(dimension++, "lane", "i"), ";\n");
   }
   std::string k = variable(along_sum->var);
-  return cat(out, "    for (int ", k, " = 0; ", k, " < ", along_sum->extent, "; ++", k, ") *sum = ",
-             value_text(as<Store>(body)->values[0], sums.buffer), ";\n  }\n");
+  return cat(out, "    for (int ", k, " = 0; ", k, " < ", along_sum->extent, "; ++", k,
+             ") *sum = ", value_text(as<Store>(body)->values[0], sums.buffer), ";\n  }\n");
 }
 
 }  // namespace
@@ -151,22 +158,24 @@ DeviceFunction mma_function(const Intrinsic& intrinsic) {
   std::vector<Operand> operands = operands_of(intrinsic);
   std::vector<std::string> parameters;
   for (const Operand& operand : operands)
-    parameters.push_back(registers(cat(operand.kind.type, operand.is_sum ? "& " : " ").c_str(), operand.letter, operand.registers));
+    parameters.push_back(
+        registers(cat(operand.kind.type, operand.is_sum ? "& " : " ").c_str(), operand.letter, operand.registers));
   std::string name = cat("tw_", intrinsic.name), signature = cat(name, "(", join(parameters, ", "), ") {\n");
-  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, inline_ptx(intrinsic.ptx, operands), "}\n#else\nTW_EMU_QUIET void ", signature,
-                    emulated_mma(intrinsic, operands), "}\n#endif\n")};
+  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, inline_ptx(intrinsic.ptx, operands),
+                    "}\n#else\nTW_EMU_QUIET void ", signature, emulated_mma(intrinsic, operands), "}\n#endif\n")};
 }
 
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {
   std::string name = cat("tw_ldmatrix_x", pieces, is_transposed ? "_trans" : "");
   std::string place = cat("%", pieces);
-  return {name, cat(kHead, name, "(", registers("unsigned& ", 'r', pieces), ", const void* row) {\n#ifndef TW_EMULATED\n",
-                    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x", pieces, is_transposed ? ".trans" : "", ".shared.b16 {", holes(0, pieces), "}, [",
-                    place, "];\"\n               : ", constraints("=r", 'r', pieces),
-                    " : \"r\"((unsigned)__cvta_generic_to_shared(row)) : \"memory\");\n#else\n",
-                    "  int4 mine{};\n  if (tw_emu_lane() < ", 8 * pieces, ") mine = *(const int4*)row;\n",
-                    "  unsigned* const to[] = {", registers("&", 'r', pieces), "};\n  tw_emu_matrices(mine, ", pieces, ", ",
-                    is_transposed ? "true" : "false", ", to, __LINE__);\n#endif\n}\n")};
+  return {name,
+          cat(kHead, name, "(", registers("unsigned& ", 'r', pieces), ", const void* row) {\n#ifndef TW_EMULATED\n",
+              "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x", pieces, is_transposed ? ".trans" : "", ".shared.b16 {",
+              holes(0, pieces), "}, [", place, "];\"\n               : ", constraints("=r", 'r', pieces),
+              " : \"r\"((unsigned)__cvta_generic_to_shared(row)) : \"memory\");\n#else\n",
+              "  int4 mine{};\n  if (tw_emu_lane() < ", 8 * pieces, ") mine = *(const int4*)row;\n",
+              "  unsigned* const to[] = {", registers("&", 'r', pieces), "};\n  tw_emu_matrices(mine, ", pieces, ", ",
+              is_transposed ? "true" : "false", ", to, __LINE__);\n#endif\n}\n")};
 }
 
 DeviceFunction round_function() {
@@ -184,10 +193,13 @@ DeviceFunction round_function() {
 
 DeviceFunction pack_function(DType type) {
   if (bytes_of(type) == 2) {
-    return {"tw_pair", "static __device__ __forceinline__ unsigned tw_pair(unsigned short low, unsigned short high) { return low | (unsigned)high << 16; }\n"};
+    return {"tw_pair",
+            "static __device__ __forceinline__ unsigned tw_pair(unsigned short low, unsigned short high) { return low "
+            "| (unsigned)high << 16; }\n"};
   }
   return {"tw_quad",
-          "static __device__ __forceinline__ unsigned tw_quad(unsigned char a, unsigned char b, unsigned char c, unsigned char d) {\n"
+          "static __device__ __forceinline__ unsigned tw_quad(unsigned char a, unsigned char b, unsigned char c, "
+          "unsigned char d) {\n"
           "  return a | (unsigned)b << 8 | (unsigned)c << 16 | (unsigned)d << 24;\n}\n"};
 }
 

@@ -10,8 +10,8 @@ namespace tw::gpu {
 struct DeviceFunction {
   std::string name, definition;
 };
-// (a lane's sums, registers of each operand): the intrinsic of a warp as inline PTX, and for the emulator from its description and
-// layouts: lanes bring what they hold, and each one adds up its own sums.
+// (a lane's sums, registers of each operand): the intrinsic of a warp as inline PTX, and for the emulator from its
+// description and layouts: lanes bring what they hold, and each one adds up its own sums.
 DeviceFunction mma_function(const Intrinsic& intrinsic);
 // (registers, place): 1, 2 or 4 pieces of 8 rows by 16 bytes in shared memory, each as mma wants it, or with rows and
 // columns exchanged, which halves can be. Lane t says where row t % 8 of piece t // 8 begins.

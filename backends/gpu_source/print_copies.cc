@@ -1,6 +1,6 @@
-// Copies that a loop makes iterations ahead (pipeline): into which version, and how. Those that a schedule wants to be asynchronous
-// (make_async) are where the language has such copies and the store is a plain one, or one that fills with zeros beyond the end of a
-// matrix; else they are like any other store.
+// Copies that a loop makes iterations ahead (pipeline): into which version, and how. Those that a schedule wants to be
+// asynchronous (make_async) are where the language has such copies and the store is a plain one, or one that fills with
+// zeros beyond the end of a matrix; else they are like any other store.
 
 #include <algorithm>
 #include <bit>
@@ -34,7 +34,8 @@ std::optional<i64> iterations_ahead(const Binary* e, const Var* loop, i64 versio
 
 CopiedLoad same_for_all_lanes(const Expr* value) {
   CopiedLoad out = copied_load(value);
-  bool is_same = std::all_of(out.inside.begin(), out.inside.end(), [](const Expr* condition) { return condition->type.lanes == 1; });
+  bool is_same = std::all_of(out.inside.begin(), out.inside.end(),
+                             [](const Expr* condition) { return condition->type.lanes == 1; });
   if (!is_same) out.load = nullptr;
   return out;
 }
@@ -60,12 +61,10 @@ bool copies_for_a_loop_around(const Stmt* s) {
   return !holds_loop && async_copies_in(s) > 0;
 }
 
-void KernelPrinter::use_async_copies() {
-  define("tw_copy_async", language_.async_copies);
-}
+void KernelPrinter::use_async_copies() { define("tw_copy_async", language_.async_copies); }
 
-// Those of an iteration are a group, in front of their loop, too. So are the copies of a statement by themselves where lowering has cut
-// some away; then all groups are waited for.
+// Those of an iteration are a group, in front of their loop, too. So are the copies of a statement by themselves where
+// lowering has cut some away; then all groups are waited for.
 void KernelPrinter::end_copies(const Stmt* s) {
   if (!language_.async_copies || async_copies_in(s) == 0) return;
   use_async_copies();
@@ -79,35 +78,39 @@ void KernelPrinter::await_copies(const For* loop) {
   const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
   if (!language_.async_copies || !staged || async_copies_in(kernel_.body) == 0) return;
   use_async_copies();
-  // All but those of later iterations, if each iteration so far has made all its copies; at the end, where none are left, all.
+  // All but those of later iterations, if each iteration so far has made all its copies; at the end, where none are
+  // left, all.
   bool is_whole = async_copies_in(loop) > 0 && groups_are_whole_;
   line(cat("tw_copy_async_wait<", is_whole ? staged->value.integer - 2 : 0, ">();"));
 }
 
-// Does one loop copy ahead, and does each of its iterations make all its copies? Of the pieces that lowering has cut it into, the last one
-// makes none. In a loop that is a step (one work-item takes all of it) nothing is copied asynchronously.
+// Does one loop copy ahead, and does each of its iterations make all its copies? Of the pieces that lowering has cut it
+// into, the last one makes none. In a loop that is a step (one work-item takes all of it) nothing is copied
+// asynchronously.
 bool KernelPrinter::has_whole_groups() const {
   std::vector<const For*> pieces;
   for_each<For>(kernel_.body, [&](const For* loop) {
     if (find_annotation(loop->annotations, kStagedMark) && async_copies_in(loop) > 0) pieces.push_back(loop);
   });
   if (pieces.empty()) return false;
-  i64 copies = async_copies_in(pieces[0]), ahead = find_annotation(pieces[0]->annotations, kStagedMark)->value.integer - 1;
+  i64 copies = async_copies_in(pieces[0]),
+      ahead = find_annotation(pieces[0]->annotations, kStagedMark)->value.integer - 1;
   bool are_whole = std::all_of(pieces.begin(), pieces.end(), [&](const For* piece) {
     return piece->var == pieces[0]->var && copies_in(piece->body) == copies && !is_step(piece);
   });
   return are_whole && copies_in(kernel_.body) == ahead * copies;
 }
 
-// Which version of a staged buffer an iteration fills or reads is counted: a remainder by 3 or 5 is worth a dozen instructions. By a power
-// of two it is one, and by anything with a known iteration none.
+// Which version of a staged buffer an iteration fills or reads is counted: a remainder by 3 or 5 is worth a dozen
+// instructions. By a power of two it is one, and by anything with a known iteration none.
 std::vector<KernelPrinter::VersionCounter> KernelPrinter::version_counters(const For* loop) {
   const Annotation* staged = find_annotation(loop->annotations, kStagedMark);
   std::vector<VersionCounter> out;
   if (!staged || std::has_single_bit(static_cast<u64>(staged->value.integer))) return out;
   for_each<Binary>(loop->body, [&](const Binary* e) {
     std::optional<i64> ahead = iterations_ahead(e, loop->var, staged->value.integer);
-    bool is_known = std::any_of(out.begin(), out.end(), [&](const VersionCounter& known) { return known.ahead == ahead; });
+    bool is_known =
+        std::any_of(out.begin(), out.end(), [&](const VersionCounter& known) { return known.ahead == ahead; });
     if (ahead && !is_known) out.push_back({loop->var, *ahead, staged->value.integer, fresh("version")});
   });
   return out;
@@ -128,7 +131,8 @@ std::optional<KernelPrinter::WordCopy> KernelPrinter::word_copy(const Store* s) 
   const Expr *to_first = first_index(s->targets[0].indices[0]), *from_first = first_index(load->indices[0]);
   int lanes = load->type.lanes;
   i64 bytes = lanes * bytes_of(to->dtype);
-  if (!to_first || !from_first || to->dtype != from->dtype || (bytes != 4 && bytes != 8 && bytes != 16)) return std::nullopt;
+  if (!to_first || !from_first || to->dtype != from->dtype || (bytes != 4 && bytes != 8 && bytes != 16))
+    return std::nullopt;
   bool is_to_aligned = false, is_from_aligned = false;
   WordCopy out{bytes, pointer(to, to_first, lanes, is_to_aligned), pointer(from, from_first, lanes, is_from_aligned),
                all_of(inside)};
@@ -139,10 +143,12 @@ void KernelPrinter::print_async(const WordCopy& copy) {
   use_async_copies();
   bool is_whole = copy.inside.empty();
   if (!is_whole) define("tw_copy_async_or_zeros", language_.async_fills);
-  line(cat("tw_copy_async_", is_whole ? "" : "or_zeros_", copy.bytes, "(", copy.to, ", ", copy.from, is_whole ? "" : ", ", bare(copy.inside), ");"));
+  line(cat("tw_copy_async_", is_whole ? "" : "or_zeros_", copy.bytes, "(", copy.to, ", ", copy.from,
+           is_whole ? "" : ", ", bare(copy.inside), ");"));
 }
 
-// Other than loads, asynchronous copies have a few bits only for a constant offset in memory: beyond them, each copy would add it to 64 bits.
+// Other than loads, asynchronous copies have a few bits only for a constant offset in memory: beyond them, each copy
+// would add it to 64 bits.
 std::string KernelPrinter::in_one_sum(const Buffer* buffer, const Expr* index, int lane) {
   return cat(place(buffer).name, " + ", scalar(index, lane));
 }
@@ -159,7 +165,8 @@ bool KernelPrinter::copy_async(const Store* s) {
   if (bytes_of(to.buffer->dtype) != 4) return false;
   // Lanes that lie apart on one side, as those of an operand that is turned: each by itself.
   for (int lane = 0; lane < load->type.lanes; ++lane) {
-    print_async({4, address(to.buffer, to.indices[0], lane), in_one_sum(load->buffer, load->indices[0], lane), all_of(inside, lane)});
+    print_async({4, address(to.buffer, to.indices[0], lane), in_one_sum(load->buffer, load->indices[0], lane),
+                 all_of(inside, lane)});
   }
   return true;
 }
@@ -168,7 +175,8 @@ bool KernelPrinter::copy_async(const Store* s) {
 bool KernelPrinter::copy_words(const Store* s) {
   auto [load, inside] = same_for_all_lanes(s->values[0]);
   bool has_vectors = language_.has_vectors || (bytes_of(s->targets[0].buffer->dtype) > 2 && inside.empty());
-  bool is_in_registers = load && (load->buffer->scope == Scope::Register || s->targets[0].buffer->scope == Scope::Register);
+  bool is_in_registers =
+      load && (load->buffer->scope == Scope::Register || s->targets[0].buffer->scope == Scope::Register);
   if (has_vectors || !load || load->type.lanes == 1 || is_in_registers) return false;
   std::optional<WordCopy> copy = word_copy(s);
   if (!copy) return false;

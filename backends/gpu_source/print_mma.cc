@@ -1,5 +1,5 @@
-// Matrix instructions of a warp. What they multiply comes by ldmatrix where it lies in shared memory as that wants it, else
-// each lane loads its own part. It stays in variables until other memory may have changed.
+// Matrix instructions of a warp. What they multiply comes by ldmatrix where it lies in shared memory as that wants it,
+// else each lane loads its own part. It stays in variables until other memory may have changed.
 #include <algorithm>
 
 #include "backends/gpu_source/matrix_functions.h"
@@ -16,7 +16,8 @@ namespace {
 // Lane t's digit t // lower % count.
 const Expr* lane_digit(Arena& arena, const Var* t, i64 lower, i64 count) {
   Build build{arena};
-  const Expr* from = lower == 1 ? static_cast<const Expr*>(t) : build.binary(BinaryOp::FloorDiv, t, build.integer(lower));
+  const Expr* from =
+      lower == 1 ? static_cast<const Expr*>(t) : build.binary(BinaryOp::FloorDiv, t, build.integer(lower));
   return build.floor_mod(from, build.integer(count));
 }
 
@@ -30,8 +31,8 @@ i64 distance_of(const MmaOperand& operand, const LaneLayout::Index& indices) {
   return out;
 }
 
-// ldmatrix gives 4 bytes to each lane of pieces that have 8 rows of 16 bytes, a register for each piece. Which dimensions of an
-// operand are rows and run along them, if its layout is that.
+// ldmatrix gives 4 bytes to each lane of pieces that have 8 rows of 16 bytes, a register for each piece. Which
+// dimensions of an operand are rows and run along them, if its layout is that.
 struct Pieces {
   std::size_t row, along;
   std::size_t bits;  // of the number of a lane's element, for those in a register
@@ -51,14 +52,15 @@ std::optional<Pieces> pieces_of(const MmaOperand& operand) {
   if (bytes_of(type_of(operand)) > 4 || layout.lane_bits.size() != 5) return std::nullopt;
   Pieces out{moved(layout.lane_bits[2]), moved(layout.lane_bits[0]), 0};
   bool fits = out.row != out.along;
-  for (; i64{1} << out.bits < in_register; ++out.bits) fits = fits && moves_by(layout.own_bits[out.bits], out.along, i64{1} << out.bits);
+  for (; i64{1} << out.bits < in_register; ++out.bits)
+    fits = fits && moves_by(layout.own_bits[out.bits], out.along, i64{1} << out.bits);
   for (std::size_t b = 0; b < 2; ++b) fits = fits && moves_by(layout.lane_bits[b], out.along, in_register << b);
   for (std::size_t b = 2; b < 5; ++b) fits = fits && moves_by(layout.lane_bits[b], out.row, i64{1} << (b - 2));
   return fits ? std::optional(out) : std::nullopt;
 }
 
-// Where the row begins that lane t names, of all pieces in the order of their registers. Nothing if the 16 bytes of a row are
-// none in memory, or if there are no such pieces.
+// Where the row begins that lane t names, of all pieces in the order of their registers. Nothing if the 16 bytes of a
+// row are none in memory, or if there are no such pieces.
 struct Rows {
   Sum index;
   bool is_transposed;
@@ -88,7 +90,8 @@ std::string KernelPrinter::fragment_key(const MmaOperand& operand) {
 }
 
 const KernelPrinter::Fragment* KernelPrinter::find_fragment(const std::string& key) const {
-  auto found = std::find_if(fragments_.begin(), fragments_.end(), [&](const Fragment& fragment) { return fragment.key == key; });
+  auto found =
+      std::find_if(fragments_.begin(), fragments_.end(), [&](const Fragment& fragment) { return fragment.key == key; });
   return found == fragments_.end() ? nullptr : &*found;
 }
 
@@ -99,7 +102,8 @@ std::string KernelPrinter::rounded(const std::string& bits) {
 }
 
 // A register of elements that lie at these distances from an index.
-std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum& index, const std::vector<i64>& distances) {
+std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum& index,
+                                           const std::vector<i64>& distances) {
   Arena arena;
   const Buffer* buffer = operand.buffer;
   DType type = buffer->dtype;
@@ -115,7 +119,8 @@ std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum&
     return operand.intrinsic->rounds.empty() ? bits : rounded(bits);
   }
   bool is_aligned = false, is_row = true;
-  for (std::size_t i = 0; i < distances.size(); ++i) is_row = is_row && distances[i] == distances[0] + static_cast<i64>(i);
+  for (std::size_t i = 0; i < distances.size(); ++i)
+    is_row = is_row && distances[i] == distances[0] + static_cast<i64>(i);
   std::string first = pointer(buffer, at(distances[0]), static_cast<int>(distances.size()), is_aligned);
   if (is_row && is_aligned) return cat("*(const unsigned*)(", first, ")");
   DeviceFunction pack = pack_function(type);
@@ -132,7 +137,8 @@ std::vector<std::string> KernelPrinter::load_by_lanes(const MmaOperand& operand)
   Sum own = operand.index;
   for (std::size_t d = 0; d < operand.steps.size(); ++d) {
     for (const LaneLayout::Digit& digit : LaneLayout::digits(layout.lane_bits, d))
-      own.add_atom(lane_digit(arena, threads_->var, i64{1} << digit.first, i64{1} << digit.count), digit.step * operand.steps[d]);
+      own.add_atom(lane_digit(arena, threads_->var, i64{1} << digit.first, i64{1} << digit.count),
+                   digit.step * operand.steps[d]);
   }
   i64 in_register = elements_of_register(*operand.intrinsic, operand.parameter);
   std::vector<std::string> out;
@@ -144,7 +150,8 @@ std::vector<std::string> KernelPrinter::load_by_lanes(const MmaOperand& operand)
   return out;
 }
 
-// The next last operand that one instruction can bring together with this one: at a constant distance, and not yet here.
+// The next last operand that one instruction can bring together with this one: at a constant distance, and not yet
+// here.
 std::optional<MmaOperand> KernelPrinter::fragment_behind(const MmaOperand& operand, i64& distance) {
   for (const Stmt* s : behind_) {
     const For* loop = as<For>(s);
@@ -171,7 +178,8 @@ bool KernelPrinter::load_by_warp(const MmaOperand& operand, const MmaOperand* pa
   if (!rows) return false;
   if (partner) rows->index.add_atom(lane_digit(arena, threads_->var, kPieceRows * registers, 2), distance);
   bool is_aligned = false;
-  std::string at = pointer(operand.buffer, to_expr(arena, rows->index), static_cast<int>(kPieceBytes / bytes_of(type_of(operand))), is_aligned);
+  std::string at = pointer(operand.buffer, to_expr(arena, rows->index),
+                           static_cast<int>(kPieceBytes / bytes_of(type_of(operand))), is_aligned);
   if (!is_aligned) return false;
   DeviceFunction load = ldmatrix_function(static_cast<int>(all), rows->is_transposed);
   define(load.name, load.definition);
@@ -194,8 +202,7 @@ std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, bool
   i64 distance = 0;
   std::optional<MmaOperand> partner;
   if (may_have_partner) partner = fragment_behind(operand, distance);
-  bool is_loaded = (partner && load_by_warp(operand, &*partner, distance)) ||
-                   load_by_warp(operand, nullptr, 0);
+  bool is_loaded = (partner && load_by_warp(operand, &*partner, distance)) || load_by_warp(operand, nullptr, 0);
   return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand);
 }
 
@@ -223,7 +230,9 @@ void KernelPrinter::load_operands_ahead(const For* nest) {
 }
 
 bool KernelPrinter::multiply_by_warp(const For* nest) {
-  if (!find_annotation(nest->annotations, kWarpMmaMark) || !language_.has_matrix_instructions || conditions_ > 0 || !threads_) return false;
+  if (!find_annotation(nest->annotations, kWarpMmaMark) || !language_.has_matrix_instructions || conditions_ > 0 ||
+      !threads_)
+    return false;
   if (kernel_.extents.threads_of_group() != threads_->extent) return false;
   std::optional<WarpMma> mma = match_warp_mma(nest, threads_, ranges_, language_.gpu);
   if (!mma) return false;
@@ -232,7 +241,8 @@ bool KernelPrinter::multiply_by_warp(const For* nest) {
   std::vector<std::string> arguments;
   for (u32 sum = 0; sum < 1u << mma->sum_bits.size(); ++sum) {
     std::map<const Var*, i64> loops;
-    for (std::size_t b = 0; b < mma->sum_bits.size(); ++b) loops[mma->sum_bits[b].loop] += (sum >> b & 1) * mma->sum_bits[b].value;
+    for (std::size_t b = 0; b < mma->sum_bits.size(); ++b)
+      loops[mma->sum_bits[b].loop] += (sum >> b & 1) * mma->sum_bits[b].value;
     Substitution at;
     for (const auto& [loop, value] : loops) at.set(loop, build.integer(value));
     const StoreTarget& target = mma->update->targets[0];

@@ -143,7 +143,8 @@ std::string KernelPrinter::quotient(const std::string& a, const std::string& b) 
 std::string KernelPrinter::scalar_binary(const Binary* e, int lane) {
   if (e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod) return divide(e, lane);
   std::string a = wide(e->a, lane), b = wide(e->b, lane);
-  if (is_half(e->type.dtype)) return narrowed(e->type.dtype, 1, divides_fast(e) ? quotient(a, b) : combined(e->op, DType::F32, a, b));
+  if (is_half(e->type.dtype))
+    return narrowed(e->type.dtype, 1, divides_fast(e) ? quotient(a, b) : combined(e->op, DType::F32, a, b));
   if (divides_fast(e)) return quotient(a, b);
   if (e->op == BinaryOp::Min || e->op == BinaryOp::Max) return combined(e->op, e->type.dtype, a, b);
   std::string text = combined(e->op, e->type.dtype, a, b);
@@ -204,7 +205,8 @@ std::string KernelPrinter::sigmoid(DType dtype, int lanes) {
   std::string one = dtype == DType::F32 ? "1.0f" : "1.0";
   std::string divisor = cat(one, " + ", function_name(language_, Function::Exp, dtype), "(-x)");
   bool is_fast = language_.divide && dtype == DType::F32;
-  return helper(name, cat(t, " ", name, "(", t, " x) { return ", is_fast ? quotient(one, divisor) : cat(one, " / (", divisor, ")"), "; }\n"));
+  return helper(name, cat(t, " ", name, "(", t, " x) { return ",
+                          is_fast ? quotient(one, divisor) : cat(one, " / (", divisor, ")"), "; }\n"));
 }
 
 std::string KernelPrinter::scalar_call(const Call* e, int lane) {
@@ -224,7 +226,8 @@ std::string KernelPrinter::reduce(const Call* e) {
   BinaryOp op = *combined_by(e->function);
   auto combine = [&](const std::string& a, const std::string& b) {
     if (!is_half(e->type.dtype)) return combined(op, e->type.dtype, a, b);
-    return narrowed(e->type.dtype, 1, combined(op, DType::F32, widened(e->type.dtype, 1, a), widened(e->type.dtype, 1, b)));
+    return narrowed(e->type.dtype, 1,
+                    combined(op, DType::F32, widened(e->type.dtype, 1, a), widened(e->type.dtype, 1, b)));
   };
   auto tree = [&](std::vector<std::string> parts) {
     while (parts.size() > 1) {

@@ -1,6 +1,6 @@
-// Declarations of shared memory: arrays of their own, and one for buffers that lie over each other; or, where a kernel has more than the
-// language lets it declare so, parts of one whose size the launch gives. The emulator sees arrays of their own in both cases, so that it
-// finds what leaves one of them.
+// Declarations of shared memory: arrays of their own, and one for buffers that lie over each other; or, where a kernel
+// has more than the language lets it declare so, parts of one whose size the launch gives. The emulator sees arrays of
+// their own in both cases, so that it finds what leaves one of them.
 #include <algorithm>
 
 #include "backends/gpu_source/printer.h"
@@ -17,14 +17,16 @@ i64 KernelPrinter::shared_bytes() const {
 }
 
 i64 KernelPrinter::place_of(const Buffer* buffer) const {
-  auto found = std::find_if(kernel_.places.begin(), kernel_.places.end(), [&](const SharedPlace& place) { return place.buffer == buffer->id; });
+  auto found = std::find_if(kernel_.places.begin(), kernel_.places.end(),
+                            [&](const SharedPlace& place) { return place.buffer == buffer->id; });
   return found == kernel_.places.end() ? -1 : found->at;
 }
 
 // Of those that lie over each other, together.
 i64 KernelPrinter::placed_bytes() const {
   i64 out = 0;
-  for (const SharedArray& array : shared_) out = array.at < 0 ? out : std::max(out, array.at + aligned_shared(array.bytes));
+  for (const SharedArray& array : shared_)
+    out = array.at < 0 ? out : std::max(out, array.at + aligned_shared(array.bytes));
   return out;
 }
 
@@ -37,7 +39,8 @@ std::string KernelPrinter::pointers_into(const std::string& bytes, i64 first, bo
   std::string out, space = language_.has_vectors ? language_.shared : "";
   for (const SharedArray& array : shared_) {
     if (is_placed != (array.at >= 0)) continue;
-    out += cat("  ", space, array.type, "* const ", array.name, " = (", space, array.type, "*)(", bytes, " + ", is_placed ? array.at : first, ");\n");
+    out += cat("  ", space, array.type, "* const ", array.name, " = (", space, array.type, "*)(", bytes, " + ",
+               is_placed ? array.at : first, ");\n");
     first += aligned_shared(array.bytes);
   }
   return out;
@@ -51,8 +54,8 @@ std::string KernelPrinter::shared_arrays() const {
                array.is_aligned ? " __attribute__((aligned(64)))" : "", ";\n");
   }
   if (i64 bytes = placed_bytes()) {
-    out += cat("  ", language_.shared, type_name(language_, DType::U8), " tw_placed[", bytes, "] __attribute__((aligned(", kSharedAlignment, ")));\n",
-               pointers_into("tw_placed", 0, true));
+    out += cat("  ", language_.shared, type_name(language_, DType::U8), " tw_placed[", bytes,
+               "] __attribute__((aligned(", kSharedAlignment, ")));\n", pointers_into("tw_placed", 0, true));
   }
   return out;
 }
@@ -60,8 +63,9 @@ std::string KernelPrinter::shared_arrays() const {
 std::string KernelPrinter::declare_shared() const {
   i64 bytes = dynamic_shared_bytes();
   if (bytes == 0) return shared_arrays();
-  return cat("#ifdef TW_EMULATED\n", shared_arrays(), "  tw_emu_dynamic_shared(", bytes, ");\n#else\n  ", language_.dynamic_shared, "\n",
-             pointers_into("tw_dynamic", 0, true), pointers_into("tw_dynamic", placed_bytes(), false), "#endif\n");
+  return cat("#ifdef TW_EMULATED\n", shared_arrays(), "  tw_emu_dynamic_shared(", bytes, ");\n#else\n  ",
+             language_.dynamic_shared, "\n", pointers_into("tw_dynamic", 0, true),
+             pointers_into("tw_dynamic", placed_bytes(), false), "#endif\n");
 }
 
 }  // namespace tw::gpu

@@ -150,7 +150,8 @@ void KernelPrinter::alloc(const Alloc* alloc) {
   std::string declaration = cat(type(buffer->dtype, 1), " ", found.name, "[", elements_of(buffer), "]");
   if (buffer->scope == Scope::Shared) {
     if (is_new)
-      shared_.push_back({type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true, place_of(buffer)});
+      shared_.push_back(
+          {type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true, place_of(buffer)});
     return stmt(alloc->body);
   }
   open("");
@@ -191,7 +192,8 @@ bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std:
   const Expr* first = first_index(index);
   bool has_type = buffer->dtype == DType::F32 || buffer->dtype == DType::I32 || buffer->dtype == DType::F64;
   i64 bytes = lanes * bytes_of(buffer->dtype);
-  bool has_width = is_narrow(buffer->dtype) ? bytes == 4 || bytes == 8 || bytes == 16 : has_type && (lanes == 2 || lanes == 4) && bytes <= 16;
+  bool has_width = is_narrow(buffer->dtype) ? bytes == 4 || bytes == 8 || bytes == 16
+                                            : has_type && (lanes == 2 || lanes == 4) && bytes <= 16;
   if (!first || !has_width) return false;
   bool is_aligned = false;
   at = pointer(buffer, first, lanes, is_aligned);
@@ -201,13 +203,15 @@ bool KernelPrinter::is_wide_access(const Buffer* buffer, const Expr* index, std:
 void KernelPrinter::load_ahead(const Expr* e) {
   auto [load, inside] = same_for_all_lanes(e);
   // Of other conditions not all is evaluated.
-  if (e->kind != Kind::Select) for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
+  if (e->kind != Kind::Select)
+    for_each_child(e, [&](const Node* child) { load_ahead(static_cast<const Expr*>(child)); });
   std::string at;
   if (!load || load->type.lanes == 1 || !is_wide_access(load->buffer, load->indices[0], at)) return;
   DType dtype = load->type.dtype;
   std::string wide = is_narrow(dtype) ? words_type(load->type.lanes * bytes_of(dtype)) : type(dtype, load->type.lanes);
   std::string name = cat("w", temporaries_++), value = cat("*(const ", wide, "*)(", at, ")");
-  line(cat("const ", wide, " ", name, " = ", !inside.empty() ? cat(all_of(inside), " ? ", value, " : ", wide, "()") : value, ";"));
+  line(cat("const ", wide, " ", name, " = ",
+           !inside.empty() ? cat(all_of(inside), " ? ", value, " : ", wide, "()") : value, ";"));
   loaded_[e] = name;
 }
 
@@ -229,7 +233,8 @@ std::string KernelPrinter::packed(DType dtype, const std::vector<std::string>& l
   std::vector<std::string> words;
   for (std::size_t first = 0; first < lanes.size(); first += each) {
     std::vector<std::string> parts;
-    for (std::size_t i = first; i < first + each; ++i) parts.push_back(is_half(dtype) ? cat(lanes[i], ".bits") : cat("(unsigned char)", lanes[i]));
+    for (std::size_t i = first; i < first + each; ++i)
+      parts.push_back(is_half(dtype) ? cat(lanes[i], ".bits") : cat("(unsigned char)", lanes[i]));
     words.push_back(cat("(int)", pack.name, "(", join(parts, ", "), ")"));
   }
   return words.size() == 1 ? words[0] : cat("make_int", words.size(), "(", join(words, ", "), ")");

@@ -64,7 +64,8 @@ bool KernelPrinter::has_vector_form(const Expr* e) const {
       bool widens = (is_word(dtype) || dtype == DType::F64) &&
                     (from == DType::I8 || from == DType::U8 || is_word(from) || from == DType::F64);
       bool is_of_half = (is_half(from) && dtype == DType::F32) || (is_half(dtype) && from == DType::F32);
-      return (is_of_half || (widens && !(dtype == DType::I32 && is_float(from)))) && has_vector_form(as<Cast>(e)->value);
+      return (is_of_half || (widens && !(dtype == DType::I32 && is_float(from)))) &&
+             has_vector_form(as<Cast>(e)->value);
     }
     case Kind::Call: {
       const Call* call = as<Call>(e);
@@ -148,7 +149,8 @@ std::string KernelPrinter::address(const Buffer* buffer, const Expr* index, int 
 std::string KernelPrinter::pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned) {
   Place& found = place(buffer);
   i64 divisor = known_divisor(base);
-  is_aligned = found.is_aligned && divisor % lanes == 0 && (!found.layout || lanes * bytes_of(buffer->dtype) <= kXorBytes);
+  is_aligned =
+      found.is_aligned && divisor % lanes == 0 && (!found.layout || lanes * bytes_of(buffer->dtype) <= kXorBytes);
   return is_constant(base, 0) ? found.name : cat(found.name, " + ", in_memory(found, buffer->dtype, base));
 }
 

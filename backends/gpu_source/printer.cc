@@ -178,9 +178,11 @@ std::string KernelPrinter::signature() {
   const std::array<i64, 3>& threads = kernel_.extents.threads;
   i64 min_blocks = 0;
   for_each<For>(kernel_.body, [&](const For* loop) {
-    if (const Annotation* mark = find_annotation(loop->annotations, kMinBlocksMark)) min_blocks = std::max(min_blocks, mark->value.integer);
+    if (const Annotation* mark = find_annotation(loop->annotations, kMinBlocksMark))
+      min_blocks = std::max(min_blocks, mark->value.integer);
   });
-  fill("%x", std::to_string(threads[0])), fill("%y", std::to_string(threads[1])), fill("%z", std::to_string(threads[2]));
+  fill("%x", std::to_string(threads[0])), fill("%y", std::to_string(threads[1])),
+      fill("%z", std::to_string(threads[2]));
   fill("%b", cat(kernel_.extents.threads_of_group(), min_blocks > 0 ? cat(", ", min_blocks) : ""));
   std::vector<std::string> params;
   for (const KernelParam& param : kernel_.params) {

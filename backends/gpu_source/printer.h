@@ -36,9 +36,9 @@ class KernelPrinter {
   // What a buffer is in the text. A Register buffer whose accesses fit together is a set of variables, one per piece.
   struct Place {
     std::string name;
-    const char* space = "";     // for pointers into it
-    bool is_aligned = false;    // its start, for every vector
-    std::map<i64, int> pieces;  // offset -> lanes; empty = an array
+    const char* space = "";           // for pointers into it
+    bool is_aligned = false;          // its start, for every vector
+    std::map<i64, int> pieces;        // offset -> lanes; empty = an array
     std::optional<XorLayout> layout;  // of what a group shares
   };
   struct SharedArray {
@@ -118,8 +118,8 @@ class KernelPrinter {
   void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
-  // Copies that are to be asynchronous (print_copies.cc): what follows a step or condition that makes some, and begins an iteration of
-  // their loop; is a store one that can be?
+  // Copies that are to be asynchronous (print_copies.cc): what follows a step or condition that makes some, and begins
+  // an iteration of their loop; is a store one that can be?
   void end_copies(const Stmt* s);
   void await_copies(const For* loop);
   bool has_whole_groups() const;
@@ -155,10 +155,12 @@ class KernelPrinter {
   // A reduction over the work-items of a group (print_combine.cc).
   void combine(const For* loop);
   void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
-  void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& arrays);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& arrays,
-                         bool has_sub_groups);
-  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine, const std::string& array);
+  void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine,
+                           const std::vector<std::string>& arrays);
+  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine,
+                         const std::vector<std::string>& arrays, bool has_sub_groups);
+  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine,
+                             const std::string& array);
   std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
   std::string item_of_group() const;
   void alloc(const Alloc* alloc);
@@ -188,20 +190,21 @@ class KernelPrinter {
   std::set<std::string> taken_;
   std::map<const Var*, std::string> vars_;
   std::map<const Buffer*, Place> places_;
-  std::map<const Expr*, std::string> loaded_;  // by load_ahead, for the statement at hand: loads, and those with zeros beside
-  std::map<const Load*, std::string> given_;   // loads that are values of variables, for the statement at hand
+  std::map<const Expr*, std::string>
+      loaded_;  // by load_ahead, for the statement at hand: loads, and those with zeros beside
+  std::map<const Load*, std::string> given_;  // loads that are values of variables, for the statement at hand
   VarRanges ranges_;
   std::string index_type_;
   std::vector<SharedArray> shared_;  // declared at the top
   std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false, in_copies_ = false;
-  bool groups_are_whole_ = false;          // has_whole_groups
-  bool in_copies_of_iteration_ = false;    // under the condition around all of them
-  i64 ungrouped_copies_ = 0;               // asynchronous ones since a group of them ended
-  std::vector<VersionCounter> counters_;   // of the loops around
-  int conditions_ = 0;             // around the statement at hand, inside of its step
-  const For* threads_ = nullptr;   // the innermost threadIdx loop around
+  bool groups_are_whole_ = false;         // has_whole_groups
+  bool in_copies_of_iteration_ = false;   // under the condition around all of them
+  i64 ungrouped_copies_ = 0;              // asynchronous ones since a group of them ended
+  std::vector<VersionCounter> counters_;  // of the loops around
+  int conditions_ = 0;                    // around the statement at hand, inside of its step
+  const For* threads_ = nullptr;          // the innermost threadIdx loop around
   std::vector<Fragment> fragments_;
   Array<const Stmt*> behind_;  // the statements behind the one at hand
 };

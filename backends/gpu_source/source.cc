@@ -19,7 +19,8 @@ struct Used {
 bool makes_whole_number(const Node* node) {
   if (const Cast* cast = as<Cast>(node)) return is_float(cast->value->type.dtype) && !is_float(cast->type.dtype);
   const Call* call = as<Call>(node);
-  return call && (call->function == Function::Floor || call->function == Function::Ceil || call->function == Function::Round);
+  return call &&
+         (call->function == Function::Floor || call->function == Function::Ceil || call->function == Function::Round);
 }
 
 void add_used(const Array<GpuKernel>& kernels, Used& used) {
@@ -55,7 +56,8 @@ class SourcePrinter {
       gpu::KernelPrinter printer(language_, kernel, launch.name, helpers_);
       text_ += printer.print();
       if (printer.shared_bytes() > most_shared_bytes_)
-        return reject("the code of kernel `{a}` has {0} bytes in scope shared, more than {1}", kernel.name, printer.shared_bytes(), most_shared_bytes_);
+        return reject("the code of kernel `{a}` has {0} bytes in scope shared, more than {1}", kernel.name,
+                      printer.shared_bytes(), most_shared_bytes_);
       launch.dynamic_shared_bytes = printer.dynamic_shared_bytes();
       launches.push_back(std::move(launch));
     }
@@ -65,7 +67,8 @@ class SourcePrinter {
   std::string text(const Used& used) const {
     std::string out = language_.prelude;
     if (used.halves && !language_.has_vectors) out += gpu::half_functions();
-    if (used.halves && language_.has_vectors) out += "#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif\n";
+    if (used.halves && language_.has_vectors)
+      out += "#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif\n";
     if (used.doubles && language_.has_vectors) out += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
     for (const auto& [name, definition] : helpers_) out += definition;
     return out + text_;
@@ -80,14 +83,15 @@ class SourcePrinter {
 
 }  // namespace
 
-Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol, i64 most_shared_bytes,
-                                   const std::string& gpu) {
+Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol,
+                                   i64 most_shared_bytes, const std::string& gpu) {
   gpu::Language chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
   chosen.gpu = gpu.c_str();
   Used used;
   add_used(program.run, used);
   add_used(program.prepack, used);
-  // A unit in the last place of a quotient may be a whole number more or less, wherever schedules have put the rounding.
+  // A unit in the last place of a quotient may be a whole number more or less, wherever schedules have put the
+  // rounding.
   if (used.whole_numbers) chosen.divide = nullptr;
   Kernel out;
   out.manifest = {.symbol = std::string(symbol),

@@ -14,10 +14,11 @@ namespace tw {
 enum class SourceLanguage : u8 { OpenClC, CudaC };
 
 // The source and its manifest with launches. Kernels are named <symbol>_run_0, <symbol>_prepack_0 and so on. Needs no
-// header. The same program gives the same text, and what differs in launches differs in the text. Rejects a kernel with more bytes of shared memory
-// than `most_shared_bytes`: lowering counts before it copies code, and what work-items combine through is copied with it.
-// `gpu`: the architecture ("sm_80") whose matrix instructions may be used; "" = any.
+// header. The same program gives the same text, and what differs in launches differs in the text. Rejects a kernel with
+// more bytes of shared memory than `most_shared_bytes`: lowering counts before it copies code, and what work-items
+// combine through is copied with it. `gpu`: the architecture ("sm_80") whose matrix instructions may be used; "" = any.
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol,
-                                   i64 most_shared_bytes = std::numeric_limits<i64>::max(), const std::string& gpu = "");
+                                   i64 most_shared_bytes = std::numeric_limits<i64>::max(),
+                                   const std::string& gpu = "");
 
 }  // namespace tw

@@ -15,7 +15,8 @@ std::vector<WarpProduct> warp_products() {
 }
 
 std::string cuda_vocabulary() {
-  std::string out = cat(gpu::half_functions(), gpu::cuda_c().async_copies, gpu::cuda_c().async_fills, gpu::cuda_c().divide);
+  std::string out =
+      cat(gpu::half_functions(), gpu::cuda_c().async_copies, gpu::cuda_c().async_fills, gpu::cuda_c().divide);
   for (const WarpProduct& product : warp_products()) out += gpu::mma_function(*product.intrinsic).definition;
   for (int pieces : {1, 2, 4}) {
     for (bool is_transposed : {false, true}) out += gpu::ldmatrix_function(pieces, is_transposed).definition;

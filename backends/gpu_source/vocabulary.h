@@ -1,5 +1,6 @@
-// The device functions that emitted CUDA C may define: everything with inline PTX. For tests and the benchmark that compare each of
-// them on a device with the body that the emulator uses (bench/gpu/conformance.h). The printer defines what a kernel needs.
+// The device functions that emitted CUDA C may define: everything with inline PTX. For tests and the benchmark that
+// compare each of them on a device with the body that the emulator uses (bench/gpu/conformance.h). The printer defines
+// what a kernel needs.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
-// LlvmCompiler: target machine, the short pass pipeline, object and assembly output; what LLVM knows about this machine.
+// LlvmCompiler: target machine, the short pass pipeline, object and assembly output; what LLVM knows about this
+// machine.
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/DiagnosticInfo.h>
@@ -59,7 +60,8 @@ void initialize_llvm() {
     LLVMInitializeHexagonTargetInfo(), LLVMInitializeHexagonTarget(), LLVMInitializeHexagonTargetMC();
     LLVMInitializeHexagonAsmPrinter(), LLVMInitializeHexagonAsmParser();
     llvm::install_fatal_error_handler(throw_fatal);
-    // Addresses are already a hoisted base plus a constant: loop strength reduction costs a quarter of the time for nothing.
+    // Addresses are already a hoisted base plus a constant: loop strength reduction costs a quarter of the time for
+    // nothing.
     set_option("disable-lsr", true);
   });
 }
@@ -76,8 +78,8 @@ struct Collected final : llvm::DiagnosticHandler {
   std::string& text;
 };
 
-std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const llvm::Target& target, const std::string& triple, const std::string& cpu,
-                                                 const std::string& features) {
+std::unique_ptr<llvm::MCSubtargetInfo> subtarget(const llvm::Target& target, const std::string& triple,
+                                                 const std::string& cpu, const std::string& features) {
   return std::unique_ptr<llvm::MCSubtargetInfo>(target.createMCSubtargetInfo(triple, cpu, features));
 }
 
@@ -93,7 +95,8 @@ std::string host_triple() { return llvm::sys::getProcessTriple(); }
 std::string host_features() {
   std::string list;
   std::vector<std::string> sorted;
-  for (const auto& feature : llvm::sys::getHostCPUFeatures()) sorted.push_back((feature.second ? "+" : "-") + feature.first().str());
+  for (const auto& feature : llvm::sys::getHostCPUFeatures())
+    sorted.push_back((feature.second ? "+" : "-") + feature.first().str());
   std::ranges::sort(sorted);
   for (const std::string& feature : sorted) list += (list.empty() ? "" : ",") + feature;
   return list;
@@ -144,12 +147,14 @@ struct LlvmCompiler::Impl {
   std::string generate(llvm::Module& module, llvm::CodeGenFileType type);
 };
 
-// Hexagon's vectors are features that its cpus do not imply: "hexagonv68" has "+hvxv68,+hvx-length128b" where they are asked for.
+// Hexagon's vectors are features that its cpus do not imply: "hexagonv68" has "+hvxv68,+hvx-length128b" where they are
+// asked for.
 std::string with_vectors(const CodegenTarget& target) {
   constexpr std::string_view prefix = "hexagon";
   bool is_wide = target.vector_bits == 1024 && std::string_view(target.cpu).starts_with(prefix);
   if (!is_wide || target.features.find("hvx") != std::string::npos) return target.features;
-  return (target.features.empty() ? "" : target.features + ",") + "+hvx" + target.cpu.substr(prefix.size()) + ",+hvx-length128b";
+  return (target.features.empty() ? "" : target.features + ",") + "+hvx" + target.cpu.substr(prefix.size()) +
+         ",+hvx-length128b";
 }
 
 bool LlvmCompiler::Impl::make_machine() {
@@ -208,7 +213,8 @@ std::string LlvmCompiler::Impl::generate(llvm::Module& module, llvm::CodeGenFile
   return {bytes.begin(), bytes.end()};
 }
 
-Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram& program, std::string_view symbol, Emit what) {
+Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram& program, std::string_view symbol,
+                                                            Emit what) {
   times = {};
   double start = now_ms();
   llvm::LLVMContext context;
@@ -218,7 +224,8 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
   TW_TRY(int widest, codegen::check_intrinsics(program, *machine, module));
-  codegen::ModuleEmitter(module, program, symbol, std::max(target.vector_bits, widest), target.cpu, target.features).emit();
+  codegen::ModuleEmitter(module, program, symbol, std::max(target.vector_bits, widest), target.cpu, target.features)
+      .emit();
   double built = now_ms();
   times.build_ms = built - start;
   if (verify) {
@@ -240,7 +247,8 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   times.passes_ms = optimized - built;
   if (what == Emit::OptimizedIr) return text();
   bool is_assembly = what == Emit::Assembly;
-  std::string code = generate(module, is_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
+  std::string code =
+      generate(module, is_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
   times.codegen_ms = now_ms() - optimized;
   if (!error.empty()) return reject("LLVM: {a}", error);
   return code;

@@ -1,4 +1,5 @@
-// Calls of mathematical functions: our own vector code for f32, LLVM intrinsics that are one instruction, libm for the rest.
+// Calls of mathematical functions: our own vector code for f32, LLVM intrinsics that are one instruction, libm for the
+// rest.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -12,27 +13,40 @@ namespace {
 
 const char* libm_name(Function function) {
   switch (function) {
-    case Function::Exp: return "exp";
-    case Function::Log: return "log";
-    case Function::Tanh: return "tanh";
-    case Function::Erf: return "erf";
-    case Function::Pow: return "pow";
-    default: return nullptr;
+    case Function::Exp:
+      return "exp";
+    case Function::Log:
+      return "log";
+    case Function::Tanh:
+      return "tanh";
+    case Function::Erf:
+      return "erf";
+    case Function::Pow:
+      return "pow";
+    default:
+      return nullptr;
   }
 }
 
 std::optional<llvm::Intrinsic::ID> instruction_of(Function function) {
   switch (function) {
-    case Function::Sqrt: return llvm::Intrinsic::sqrt;
-    case Function::Abs: return llvm::Intrinsic::fabs;
-    case Function::Floor: return llvm::Intrinsic::floor;
-    case Function::Ceil: return llvm::Intrinsic::ceil;
-    case Function::Round: return llvm::Intrinsic::roundeven;
-    default: return std::nullopt;
+    case Function::Sqrt:
+      return llvm::Intrinsic::sqrt;
+    case Function::Abs:
+      return llvm::Intrinsic::fabs;
+    case Function::Floor:
+      return llvm::Intrinsic::floor;
+    case Function::Ceil:
+      return llvm::Intrinsic::ceil;
+    case Function::Round:
+      return llvm::Intrinsic::roundeven;
+    default:
+      return std::nullopt;
   }
 }
 
-llvm::Value* call_libm(llvm::IRBuilder<>& b, llvm::Module& module, Function function, llvm::ArrayRef<llvm::Value*> arguments) {
+llvm::Value* call_libm(llvm::IRBuilder<>& b, llvm::Module& module, Function function,
+                       llvm::ArrayRef<llvm::Value*> arguments) {
   llvm::Type* scalar = arguments[0]->getType()->getScalarType();
   std::string name = std::string(libm_name(function)) + (scalar->isFloatTy() ? "f" : "");
   std::vector<llvm::Type*> types(arguments.size(), scalar);
@@ -71,7 +85,8 @@ llvm::Value* FunctionEmitter::combine_lanes(BinaryOp op, DType dtype, llvm::Valu
 
 llvm::Value* FunctionEmitter::call(const Call& node) {
   DType dtype = node.type.dtype;
-  if (std::optional<BinaryOp> op = combined_by(node.function)) return combine_lanes(*op, dtype, value(node.arguments[0]));
+  if (std::optional<BinaryOp> op = combined_by(node.function))
+    return combine_lanes(*op, dtype, value(node.arguments[0]));
   std::vector<llvm::Value*> arguments;
   for (const Expr* argument : node.arguments) arguments.push_back(value(argument));
   if (!is_float(dtype)) {

@@ -1,5 +1,5 @@
-// Expressions. A value of type f16 is an LLVM half, of bf16 an i16 with its bits, of bool an i1; arithmetic on the first two goes
-// through f32 and rounds after each operation.
+// Expressions. A value of type f16 is an LLVM half, of bf16 an i16 with its bits, of bool an i1; arithmetic on the
+// first two goes through f32 and rounds after each operation.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -40,14 +40,23 @@ std::optional<i64> positive_constant(const Expr* expr) {
 
 llvm::Type* FunctionEmitter::value_type(DType dtype) {
   switch (dtype) {
-    case DType::Bool: return builder_.getInt1Ty();
-    case DType::I8: case DType::U8: return builder_.getInt8Ty();
-    case DType::I32: return builder_.getInt32Ty();
-    case DType::I64: return builder_.getInt64Ty();
-    case DType::F16: return builder_.getHalfTy();
-    case DType::BF16: return builder_.getInt16Ty();
-    case DType::F32: return builder_.getFloatTy();
-    case DType::F64: return builder_.getDoubleTy();
+    case DType::Bool:
+      return builder_.getInt1Ty();
+    case DType::I8:
+    case DType::U8:
+      return builder_.getInt8Ty();
+    case DType::I32:
+      return builder_.getInt32Ty();
+    case DType::I64:
+      return builder_.getInt64Ty();
+    case DType::F16:
+      return builder_.getHalfTy();
+    case DType::BF16:
+      return builder_.getInt16Ty();
+    case DType::F32:
+      return builder_.getFloatTy();
+    case DType::F64:
+      return builder_.getDoubleTy();
   }
   TW_CHECK(false);
 }
@@ -103,22 +112,27 @@ llvm::Value* FunctionEmitter::constant(const Expr* expr) {
 
 llvm::Value* FunctionEmitter::compute(const Expr* expr) {
   switch (expr->kind) {
-    case Kind::Cast: return cast(*as<Cast>(expr));
+    case Kind::Cast:
+      return cast(*as<Cast>(expr));
     case Kind::Unary: {
       const Unary* node = as<Unary>(expr);
       llvm::Value* x = value(node->value);
       if (node->op == UnaryOp::Not) return builder_.CreateNot(x);
       DType dtype = node->type.dtype;
       if (!is_float(dtype)) return builder_.CreateNeg(x);
-      return is_half(dtype) ? convert(builder_.CreateFNeg(convert(x, dtype, DType::F32)), DType::F32, dtype) : builder_.CreateFNeg(x);
+      return is_half(dtype) ? convert(builder_.CreateFNeg(convert(x, dtype, DType::F32)), DType::F32, dtype)
+                            : builder_.CreateFNeg(x);
     }
-    case Kind::Binary: return binary(*as<Binary>(expr));
+    case Kind::Binary:
+      return binary(*as<Binary>(expr));
     case Kind::Select: {
       const Select* node = as<Select>(expr);
       return select(node->condition, node->then, node->otherwise, node->type);
     }
-    case Kind::Call: return call(*as<Call>(expr));
-    case Kind::Load: return load(*as<Load>(expr));
+    case Kind::Call:
+      return call(*as<Call>(expr));
+    case Kind::Load:
+      return load(*as<Load>(expr));
     case Kind::Ramp: {
       const Ramp* node = as<Ramp>(expr);
       llvm::Type* element = value_type(node->type.dtype);
@@ -128,8 +142,10 @@ llvm::Value* FunctionEmitter::compute(const Expr* expr) {
       llvm::Value* base = splat(value(node->base), node->type.lanes);
       return builder_.CreateNSWAdd(base, builder_.CreateNSWMul(llvm::ConstantVector::get(lanes), step));
     }
-    case Kind::Broadcast: return splat(value(as<Broadcast>(expr)->value), expr->type.lanes);
-    default: break;
+    case Kind::Broadcast:
+      return splat(value(as<Broadcast>(expr)->value), expr->type.lanes);
+    default:
+      break;
   }
   TW_CHECK(false, "an expression that lowering does not make");
 }
@@ -156,7 +172,8 @@ int FunctionEmitter::depth_of(const Expr* expr) const {
     if (const Var* var = as<Var>(node); var && depth >= 0) depth = std::max(depth, slot_of(var).depth);
     const Binary* binary = as<Binary>(node);
     bool divides = binary && (binary->op == BinaryOp::FloorDiv || binary->op == BinaryOp::FloorMod);
-    if (node->kind == Kind::Load || node->kind == Kind::Select || (divides && !positive_constant(binary->b))) depth = -1;
+    if (node->kind == Kind::Load || node->kind == Kind::Select || (divides && !positive_constant(binary->b)))
+      depth = -1;
     return depth >= 0;
   });
   return depth;
@@ -188,20 +205,33 @@ llvm::Value* FunctionEmitter::combine(BinaryOp op, DType dtype, llvm::Value* a, 
 
 llvm::Value* FunctionEmitter::float_binary(BinaryOp op, llvm::Value* a, llvm::Value* b) {
   switch (op) {
-    case BinaryOp::Add: return builder_.CreateFAdd(a, b);
-    case BinaryOp::Sub: return builder_.CreateFSub(a, b);
-    case BinaryOp::Mul: return builder_.CreateFMul(a, b);
-    case BinaryOp::Div: return builder_.CreateFDiv(a, b);
+    case BinaryOp::Add:
+      return builder_.CreateFAdd(a, b);
+    case BinaryOp::Sub:
+      return builder_.CreateFSub(a, b);
+    case BinaryOp::Mul:
+      return builder_.CreateFMul(a, b);
+    case BinaryOp::Div:
+      return builder_.CreateFDiv(a, b);
     // One instruction on x86, whatever is a NaN.
-    case BinaryOp::Min: return builder_.CreateSelect(builder_.CreateFCmpOLT(a, b), a, b);
-    case BinaryOp::Max: return builder_.CreateSelect(builder_.CreateFCmpOGT(a, b), a, b);
-    case BinaryOp::Lt: return builder_.CreateFCmpOLT(a, b);
-    case BinaryOp::Le: return builder_.CreateFCmpOLE(a, b);
-    case BinaryOp::Gt: return builder_.CreateFCmpOGT(a, b);
-    case BinaryOp::Ge: return builder_.CreateFCmpOGE(a, b);
-    case BinaryOp::Eq: return builder_.CreateFCmpOEQ(a, b);
-    case BinaryOp::Ne: return builder_.CreateFCmpUNE(a, b);
-    default: break;
+    case BinaryOp::Min:
+      return builder_.CreateSelect(builder_.CreateFCmpOLT(a, b), a, b);
+    case BinaryOp::Max:
+      return builder_.CreateSelect(builder_.CreateFCmpOGT(a, b), a, b);
+    case BinaryOp::Lt:
+      return builder_.CreateFCmpOLT(a, b);
+    case BinaryOp::Le:
+      return builder_.CreateFCmpOLE(a, b);
+    case BinaryOp::Gt:
+      return builder_.CreateFCmpOGT(a, b);
+    case BinaryOp::Ge:
+      return builder_.CreateFCmpOGE(a, b);
+    case BinaryOp::Eq:
+      return builder_.CreateFCmpOEQ(a, b);
+    case BinaryOp::Ne:
+      return builder_.CreateFCmpUNE(a, b);
+    default:
+      break;
   }
   TW_CHECK(false, "an operator that floats do not have");
 }
@@ -210,22 +240,38 @@ llvm::Value* FunctionEmitter::int_binary(BinaryOp op, DType dtype, llvm::Value* 
   bool is_index = dtype == DType::I64;  // never wraps
   bool is_u = is_unsigned(dtype);
   using Predicate = llvm::CmpInst::Predicate;
-  auto compare = [&](Predicate with_sign, Predicate without) { return builder_.CreateICmp(is_u ? without : with_sign, a, b); };
+  auto compare = [&](Predicate with_sign, Predicate without) {
+    return builder_.CreateICmp(is_u ? without : with_sign, a, b);
+  };
   switch (op) {
-    case BinaryOp::Add: return builder_.CreateAdd(a, b, "", false, is_index);
-    case BinaryOp::Sub: return builder_.CreateSub(a, b, "", false, is_index);
-    case BinaryOp::Mul: return builder_.CreateMul(a, b, "", false, is_index);
-    case BinaryOp::Min: return builder_.CreateBinaryIntrinsic(is_u ? llvm::Intrinsic::umin : llvm::Intrinsic::smin, a, b);
-    case BinaryOp::Max: return builder_.CreateBinaryIntrinsic(is_u ? llvm::Intrinsic::umax : llvm::Intrinsic::smax, a, b);
-    case BinaryOp::Lt: return compare(Predicate::ICMP_SLT, Predicate::ICMP_ULT);
-    case BinaryOp::Le: return compare(Predicate::ICMP_SLE, Predicate::ICMP_ULE);
-    case BinaryOp::Gt: return compare(Predicate::ICMP_SGT, Predicate::ICMP_UGT);
-    case BinaryOp::Ge: return compare(Predicate::ICMP_SGE, Predicate::ICMP_UGE);
-    case BinaryOp::Eq: return builder_.CreateICmpEQ(a, b);
-    case BinaryOp::Ne: return builder_.CreateICmpNE(a, b);
-    case BinaryOp::And: return builder_.CreateAnd(a, b);
-    case BinaryOp::Or: return builder_.CreateOr(a, b);
-    default: break;
+    case BinaryOp::Add:
+      return builder_.CreateAdd(a, b, "", false, is_index);
+    case BinaryOp::Sub:
+      return builder_.CreateSub(a, b, "", false, is_index);
+    case BinaryOp::Mul:
+      return builder_.CreateMul(a, b, "", false, is_index);
+    case BinaryOp::Min:
+      return builder_.CreateBinaryIntrinsic(is_u ? llvm::Intrinsic::umin : llvm::Intrinsic::smin, a, b);
+    case BinaryOp::Max:
+      return builder_.CreateBinaryIntrinsic(is_u ? llvm::Intrinsic::umax : llvm::Intrinsic::smax, a, b);
+    case BinaryOp::Lt:
+      return compare(Predicate::ICMP_SLT, Predicate::ICMP_ULT);
+    case BinaryOp::Le:
+      return compare(Predicate::ICMP_SLE, Predicate::ICMP_ULE);
+    case BinaryOp::Gt:
+      return compare(Predicate::ICMP_SGT, Predicate::ICMP_UGT);
+    case BinaryOp::Ge:
+      return compare(Predicate::ICMP_SGE, Predicate::ICMP_UGE);
+    case BinaryOp::Eq:
+      return builder_.CreateICmpEQ(a, b);
+    case BinaryOp::Ne:
+      return builder_.CreateICmpNE(a, b);
+    case BinaryOp::And:
+      return builder_.CreateAnd(a, b);
+    case BinaryOp::Or:
+      return builder_.CreateOr(a, b);
+    default:
+      break;
   }
   TW_CHECK(false, "an operator that integers do not have");
 }
@@ -258,10 +304,12 @@ llvm::Value* FunctionEmitter::divide(const Binary& node) {
   bool wants_quotient = node.op == BinaryOp::FloorDiv;
   llvm::Value *a = value(node.a), *b = value(node.b);
   std::optional<i64> divisor = positive_constant(node.b);
-  if (divisor && (*divisor & (*divisor - 1)) == 0 && !is_unsigned(node.type.dtype)) {  // exact for negative dividends too
+  if (divisor && (*divisor & (*divisor - 1)) == 0 &&
+      !is_unsigned(node.type.dtype)) {  // exact for negative dividends too
     llvm::Type* type = a->getType();
     if (!wants_quotient) return builder_.CreateAnd(a, llvm::ConstantInt::get(type, static_cast<u64>(*divisor - 1)));
-    return builder_.CreateAShr(a, llvm::ConstantInt::get(type, static_cast<u64>(__builtin_ctzll(static_cast<u64>(*divisor)))));
+    return builder_.CreateAShr(
+        a, llvm::ConstantInt::get(type, static_cast<u64>(__builtin_ctzll(static_cast<u64>(*divisor)))));
   }
   auto unsigned_result = [&] { return wants_quotient ? builder_.CreateUDiv(a, b) : builder_.CreateURem(a, b); };
   if (is_unsigned(node.type.dtype)) return unsigned_result();
@@ -281,7 +329,9 @@ llvm::Value* FunctionEmitter::divide(const Binary& node) {
   return builder_.CreateAdd(remainder, builder_.CreateSelect(is_off, b, zero));
 }
 
-llvm::Value* FunctionEmitter::cast(const Cast& node) { return convert(value(node.value), node.value->type.dtype, node.type.dtype); }
+llvm::Value* FunctionEmitter::cast(const Cast& node) {
+  return convert(value(node.value), node.value->type.dtype, node.type.dtype);
+}
 
 namespace {
 
@@ -316,7 +366,8 @@ llvm::Value* FunctionEmitter::convert(llvm::Value* x, DType from, DType to) {
   if (is_float(from)) {
     if (is_float(to)) return builder_.CreateFPCast(x, target);
     if (to == DType::Bool) return builder_.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()));
-    // Narrow integers go through i32, so that a value outside wraps as in C on every machine that has 32-bit conversions.
+    // Narrow integers go through i32, so that a value outside wraps as in C on every machine that has 32-bit
+    // conversions.
     if (bytes_of(to) < 4) return builder_.CreateTrunc(builder_.CreateFPToSI(x, i32), target);
     return builder_.CreateFPToSI(x, target);
   }

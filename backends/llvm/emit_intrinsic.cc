@@ -32,23 +32,18 @@ llvm::Type* llvm_type(llvm::LLVMContext& context, Type type) {
   return type.lanes == 1 ? scalar : llvm::FixedVectorType::get(scalar, type.lanes);
 }
 
-llvm::FunctionCallee declare(llvm::Module& module, const Intrinsic& intrinsic,
-                             const IntrinsicStep& step) {
+llvm::FunctionCallee declare(llvm::Module& module, const Intrinsic& intrinsic, const IntrinsicStep& step) {
   std::vector<llvm::Type*> arguments;
   for (int at : step.arguments)
-    arguments.push_back(
-        llvm_type(module.getContext(), intrinsic.steps[static_cast<std::size_t>(at)].type));
+    arguments.push_back(llvm_type(module.getContext(), intrinsic.steps[static_cast<std::size_t>(at)].type));
   llvm::Type* result = llvm_type(module.getContext(), step.type);
-  return module.getOrInsertFunction(step.function,
-                                    llvm::FunctionType::get(result, arguments, false));
+  return module.getOrInsertFunction(step.function, llvm::FunctionType::get(result, arguments, false));
 }
 
 // Does LLVM know the function, and with these types?
 bool is_known(llvm::FunctionCallee callee) {
   auto* function = llvm::dyn_cast<llvm::Function>(callee.getCallee());
-  if (!function || !function->isIntrinsic() ||
-      function->getFunctionType() != callee.getFunctionType())
-    return false;
+  if (!function || !function->isIntrinsic() || function->getFunctionType() != callee.getFunctionType()) return false;
   llvm::SmallVector<llvm::Type*, 4> overloads;
   if (!llvm::Intrinsic::getIntrinsicSignature(function, overloads)) return false;
   return llvm::Intrinsic::getName(function->getIntrinsicID(), overloads, function->getParent(),
@@ -58,34 +53,29 @@ bool is_known(llvm::FunctionCallee callee) {
 Status check(const Intrinsic& intrinsic, const llvm::TargetMachine& machine, llvm::Module& module) {
   const llvm::Triple& triple = machine.getTargetTriple();
   if (triple.getArchName() != intrinsic.arch)
-    return reject("intrinsic `{a}` is for `{b}`, another architecture than the target's",
-                  intrinsic.name, intrinsic.arch);
+    return reject("intrinsic `{a}` is for `{b}`, another architecture than the target's", intrinsic.name,
+                  intrinsic.arch);
   for (const std::string& feature : intrinsic.features) {
     if (machine.getMCSubtargetInfo()->checkFeatures("+" + feature)) continue;
-    return reject("intrinsic `{a}` needs `{b}`, which the target does not have", intrinsic.name,
-                  feature);
+    return reject("intrinsic `{a}` needs `{b}`, which the target does not have", intrinsic.name, feature);
   }
   for (const IntrinsicStep& step : intrinsic.steps) {
     if (step.op != IntrinsicStep::Op::Call || is_known(declare(module, intrinsic, step))) continue;
-    return reject("intrinsic `{a}`: LLVM has no `{b}` with these types", intrinsic.name,
-                  step.function);
+    return reject("intrinsic `{a}`: LLVM has no `{b}` with these types", intrinsic.name, step.function);
   }
   return ok();
 }
 
 }  // namespace
 
-Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine,
-                             llvm::Module& module) {
+Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module) {
   std::vector<const Intrinsic*> checked;
   Status status = ok();
   for (const Stmt* body : {program.run.body, program.prepack.body}) {
     for_each<For>(body, [&](const For* loop) {
       const Annotation* mark = find_annotation(loop->annotations, kIntrinsicMark);
       const Intrinsic* intrinsic = mark ? find_intrinsic(mark->value.text) : nullptr;
-      if (!intrinsic || !status ||
-          std::find(checked.begin(), checked.end(), intrinsic) != checked.end())
-        return;
+      if (!intrinsic || !status || std::find(checked.begin(), checked.end(), intrinsic) != checked.end()) return;
       checked.push_back(intrinsic);
       status = check(*intrinsic, machine, module);
     });
@@ -115,14 +105,10 @@ void FunctionEmitter::intrinsic(const For& nest, const Intrinsic& intrinsic) {
   }
 }
 
-llvm::Value* FunctionEmitter::intrinsic_step(const IntrinsicStep& step,
-                                             const std::vector<IntrinsicOperand>& operands,
+llvm::Value* FunctionEmitter::intrinsic_step(const IntrinsicStep& step, const std::vector<IntrinsicOperand>& operands,
                                              const std::vector<llvm::Value*>& values) {
-  auto argument = [&](std::size_t at) {
-    return values[static_cast<std::size_t>(step.arguments[at])];
-  };
-  if (step.op == IntrinsicStep::Op::Splat)
-    return builder_.CreateVectorSplat(step.type.lanes, argument(0));
+  auto argument = [&](std::size_t at) { return values[static_cast<std::size_t>(step.arguments[at])]; };
+  if (step.op == IntrinsicStep::Op::Splat) return builder_.CreateVectorSplat(step.type.lanes, argument(0));
   llvm::Type* type = llvm_type(function_->getContext(), step.type);
   if (step.op == IntrinsicStep::Op::As) return builder_.CreateBitCast(argument(0), type);
   const IntrinsicOperand& operand = operands[static_cast<std::size_t>(step.operand)];

@@ -38,7 +38,8 @@ bool add_index(const Expr* expr, i64 scale, Address& address) {
     return add_index(ramp->base, scale, address);
   }
   if (const Broadcast* all = as<Broadcast>(expr)) return add_index(all->value, scale, address);
-  if (const Unary* unary = as<Unary>(expr); unary && unary->op == UnaryOp::Neg) return add_index(unary->value, -scale, address);
+  if (const Unary* unary = as<Unary>(expr); unary && unary->op == UnaryOp::Neg)
+    return add_index(unary->value, -scale, address);
   if (const Binary* node = as<Binary>(expr)) {
     if (node->op == BinaryOp::Add) return add_index(node->a, scale, address) && add_index(node->b, scale, address);
     if (node->op == BinaryOp::Sub) return add_index(node->a, scale, address) && add_index(node->b, -scale, address);
@@ -75,7 +76,8 @@ llvm::Align FunctionEmitter::align_of(const Buffer* buffer, const Address& addre
   return llvm::Align(std::max(divisor & -divisor, bytes));
 }
 
-// Terms of outer loops are added in the heads of those loops, so that an inner loop adds only its own; equal sums are shared.
+// Terms of outer loops are added in the heads of those loops, so that an inner loop adds only its own; equal sums are
+// shared.
 llvm::Value* FunctionEmitter::pointer_to(const Buffer* buffer, const Address& address, bool may_hide) {
   int bytes = bytes_of(buffer->dtype), innermost = static_cast<int>(levels_.size()) - 1;
   llvm::Value* pointer = find(buffer).pointer;
@@ -101,8 +103,8 @@ llvm::Value* FunctionEmitter::pointer_to(const Buffer* buffer, const Address& ad
   return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), pointer, builder_.getInt64(address.constant * bytes));
 }
 
-llvm::Value* FunctionEmitter::offset_by_terms(llvm::Value* base, const std::vector<std::pair<const Expr*, i64>>& terms, int depth,
-                                              int bytes) {
+llvm::Value* FunctionEmitter::offset_by_terms(llvm::Value* base, const std::vector<std::pair<const Expr*, i64>>& terms,
+                                              int depth, int bytes) {
   for (const Level::CachedPointer& cached : levels_[depth].pointers) {
     if (cached.base == base && cached.terms == terms) return cached.pointer;
   }
@@ -118,8 +120,8 @@ llvm::Value* FunctionEmitter::offset_by_terms(llvm::Value* base, const std::vect
   return pointer;
 }
 
-// LLVM must not see that two pointers are equal, else it keeps what it loaded for one copy of an unrolled window alive for the next
-// ones and spills accumulators. The number makes each asm different, for equal ones would be merged.
+// LLVM must not see that two pointers are equal, else it keeps what it loaded for one copy of an unrolled window alive
+// for the next ones and spills accumulators. The number makes each asm different, for equal ones would be merged.
 llvm::Value* FunctionEmitter::hide(llvm::Value* pointer, int depth) {
   for (const auto& [plain, hidden] : levels_[depth].hidden) {
     if (plain == pointer) return hidden;
@@ -158,7 +160,8 @@ llvm::Value* FunctionEmitter::load(const Load& load) {
     llvm::Value* pointers = gather_pointers(load.buffer, index);
     llvm::Value* mask = needs_mask(load.buffer) ? mask_ : nullptr;
     llvm::Align align(bytes_of(dtype));
-    return from_memory(builder_.CreateMaskedGather(type, pointers, align, mask, llvm::Constant::getNullValue(type)), dtype);
+    return from_memory(builder_.CreateMaskedGather(type, pointers, align, mask, llvm::Constant::getNullValue(type)),
+                       dtype);
   }
   if (load.type.lanes > 1 && address->stride != 1) return from_memory(load_strided(load, *address), dtype);
   llvm::Value* pointer = pointer_to(load.buffer, *address, /*may_hide=*/load.buffer->scope != Scope::Register);
@@ -168,17 +171,23 @@ llvm::Value* FunctionEmitter::load(const Load& load) {
   return from_memory(load_contiguous(type, pointer, align), dtype);
 }
 
-// Inside of a loop marked `prefetch`: asks for what the same load reads some bytes later. One request for each line of the cache.
+// Inside of a loop marked `prefetch`: asks for what the same load reads some bytes later. One request for each line of
+// the cache.
 void FunctionEmitter::prefetch(const Buffer* buffer, const Address& address, llvm::Value* pointer) {
   constexpr i64 kLine = 64;
-  if (prefetching_.bytes == 0 || buffer->scope == Scope::Register || address.constant * bytes_of(buffer->dtype) % kLine != 0) return;
+  if (prefetching_.bytes == 0 || buffer->scope == Scope::Register ||
+      address.constant * bytes_of(buffer->dtype) % kLine != 0)
+    return;
   bool moves = false;
   for (const auto& [term, coefficient] : address.terms) moves |= uses(term, prefetching_.var);
-  if (!moves || std::find(prefetching_.done.begin(), prefetching_.done.end(), std::pair(buffer, address)) != prefetching_.done.end()) return;
+  if (!moves || std::find(prefetching_.done.begin(), prefetching_.done.end(), std::pair(buffer, address)) !=
+                    prefetching_.done.end())
+    return;
   prefetching_.done.emplace_back(buffer, address);
   // Not inbounds: behind the last panel there may be nothing, and an address that is not mapped is ignored.
   llvm::Value* later = builder_.CreateGEP(builder_.getInt8Ty(), pointer, builder_.getInt64(prefetching_.bytes));
-  llvm::Value* arguments[] = {later, builder_.getInt32(0), builder_.getInt32(3), builder_.getInt32(1)};  // read, into all caches, data
+  llvm::Value* arguments[] = {later, builder_.getInt32(0), builder_.getInt32(3),
+                              builder_.getInt32(1)};  // read, into all caches, data
   builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {later->getType()}, arguments);
 }
 
@@ -201,7 +210,8 @@ llvm::Value* FunctionEmitter::load_contiguous(llvm::Type* type, llvm::Value* poi
   return phi;
 }
 
-// Evenly spaced lanes: one scalar load each is faster than a gather instruction on the processors at hand; stride 0 is one load.
+// Evenly spaced lanes: one scalar load each is faster than a gather instruction on the processors at hand; stride 0 is
+// one load.
 llvm::Value* FunctionEmitter::load_strided(const Load& load, const Address& address) {
   int lanes = load.type.lanes;
   llvm::Type* element = memory_type(load.buffer->dtype);
@@ -262,8 +272,8 @@ void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
   Address lane = *address;
   lane.stride = 0;
   for (int i = 0; i < index->type.lanes; ++i, lane.constant += address->stride) {
-    builder_.CreateAlignedStore(builder_.CreateExtractElement(value, static_cast<u64>(i)), pointer_to(target.buffer, lane, false),
-                                element_align);
+    builder_.CreateAlignedStore(builder_.CreateExtractElement(value, static_cast<u64>(i)),
+                                pointer_to(target.buffer, lane, false), element_align);
   }
 }
 

@@ -1,5 +1,5 @@
-// Entry points, tasks, and the internal functions that hold the bodies. A body takes its buffers as noalias arguments: that is how
-// LLVM learns that they do not overlap.
+// Entry points, tasks, and the internal functions that hold the bodies. A body takes its buffers as noalias arguments:
+// that is how LLVM learns that they do not overlap.
 #include <numeric>
 
 #include "backends/llvm/emitter.h"
@@ -14,8 +14,8 @@ u64 alignment_at(i64 offset) { return offset == 0 ? 64 : static_cast<u64>(std::g
 
 }  // namespace
 
-ModuleEmitter::ModuleEmitter(llvm::Module& module, const LoweredProgram& program, std::string_view symbol, int vector_bits,
-                             const std::string& cpu, const std::string& features)
+ModuleEmitter::ModuleEmitter(llvm::Module& module, const LoweredProgram& program, std::string_view symbol,
+                             int vector_bits, const std::string& cpu, const std::string& features)
     : module_(module), program_(program), symbol_(symbol), vector_bits_(vector_bits), cpu_(cpu), features_(features) {}
 
 void ModuleEmitter::emit() {
@@ -58,7 +58,8 @@ llvm::Value* ModuleEmitter::worker_pointer(llvm::IRBuilder<>& builder, llvm::Val
                                            const Placement& placement) {
   llvm::Value* part = builder.CreateNSWMul(worker, builder.getInt64(program_.scratch_worker_bytes));
   llvm::Value* base = builder.CreateInBoundsGEP(builder.getInt8Ty(), scratch, part);
-  return builder.CreateInBoundsGEP(builder.getInt8Ty(), base, builder.getInt64(program_.scratch_shared_bytes + placement.offset));
+  return builder.CreateInBoundsGEP(builder.getInt8Ty(), base,
+                                   builder.getInt64(program_.scratch_shared_bytes + placement.offset));
 }
 
 std::vector<BoundBuffer> ModuleEmitter::entry_buffers(llvm::IRBuilder<>& builder, const LoweredFunction& function,
@@ -66,15 +67,17 @@ std::vector<BoundBuffer> ModuleEmitter::entry_buffers(llvm::IRBuilder<>& builder
   std::vector<BoundBuffer> bound;
   llvm::Type* pointer = builder.getPtrTy();
   for (const Placement& argument : function.arguments) {
-    llvm::Value* slot = builder.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), static_cast<u64>(argument.offset));
+    llvm::Value* slot =
+        builder.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), static_cast<u64>(argument.offset));
     bound.push_back({argument.buffer, builder.CreateLoad(pointer, slot), 64, true});
   }
   for (const Placement& placement : function.scratch) {
     TW_CHECK(&function == &program_.run, "prepack has no scratch");
     llvm::Value* scratch = entry->getArg(1);
-    llvm::Value* place = placement.place == Place::WorkerScratch
-                             ? worker_pointer(builder, scratch, builder.getInt64(0), placement)
-                             : builder.CreateInBoundsGEP(builder.getInt8Ty(), scratch, builder.getInt64(placement.offset));
+    llvm::Value* place =
+        placement.place == Place::WorkerScratch
+            ? worker_pointer(builder, scratch, builder.getInt64(0), placement)
+            : builder.CreateInBoundsGEP(builder.getInt8Ty(), scratch, builder.getInt64(placement.offset));
     bound.push_back({placement.buffer, place, alignment_at(placement.offset), !overlaps_other(placement)});
   }
   return bound;
@@ -92,13 +95,14 @@ void ModuleEmitter::emit_entry(const LoweredFunction& function, bool is_run) {
   bool is_parallel = is_run && program_.parallel;
   llvm::Value* null = llvm::Constant::getNullValue(pointer);
   call_body(builder, symbol_for(is_run ? "body" : "pack"), buffers, {}, function.body,
-            is_parallel ? entry->getArg(2) : null, is_parallel ? entry->getArg(3) : null, is_run ? entry->getArg(1) : null);
+            is_parallel ? entry->getArg(2) : null, is_parallel ? entry->getArg(3) : null,
+            is_run ? entry->getArg(1) : null);
   builder.CreateRet(builder.getInt32(0));
 }
 
-void ModuleEmitter::call_body(llvm::IRBuilder<>& builder, const std::string& name, const std::vector<BoundBuffer>& buffers,
-                              const std::vector<BoundVar>& vars, const Stmt* stmt, llvm::Value* parallel_for, llvm::Value* pool,
-                              llvm::Value* scratch) {
+void ModuleEmitter::call_body(llvm::IRBuilder<>& builder, const std::string& name,
+                              const std::vector<BoundBuffer>& buffers, const std::vector<BoundVar>& vars,
+                              const Stmt* stmt, llvm::Value* parallel_for, llvm::Value* pool, llvm::Value* scratch) {
   std::vector<llvm::Value*> arguments;
   for (const BoundBuffer& buffer : buffers) arguments.push_back(buffer.pointer);
   for (const BoundVar& var : vars) arguments.push_back(var.value);
@@ -116,7 +120,8 @@ void ModuleEmitter::call_body(llvm::IRBuilder<>& builder, const std::string& nam
     if (buffer.is_noalias) body->addParamAttr(index, llvm::Attribute::NoAlias);
     llvm::LLVMContext& context = module_.getContext();
     body->addParamAttr(index, llvm::Attribute::getWithAlignment(context, llvm::Align(buffer.alignment)));
-    body->addParamAttr(index, llvm::Attribute::getWithDereferenceableBytes(context, static_cast<u64>(bytes_of(buffer.buffer))));
+    body->addParamAttr(
+        index, llvm::Attribute::getWithDereferenceableBytes(context, static_cast<u64>(bytes_of(buffer.buffer))));
     buffer.pointer = body->getArg(index++);
     emitter.bind(buffer);
   }

@@ -73,11 +73,16 @@ void FunctionEmitter::stmt(const Stmt* node) {
     case Kind::Seq:
       for (const Stmt* child : as<Seq>(node)->stmts) stmt(child);
       return;
-    case Kind::Store: return store(*as<Store>(node));
-    case Kind::If: return branch(*as<If>(node));
-    case Kind::For: return loop(*as<For>(node));
-    case Kind::Alloc: return alloc(*as<Alloc>(node));
-    default: break;
+    case Kind::Store:
+      return store(*as<Store>(node));
+    case Kind::If:
+      return branch(*as<If>(node));
+    case Kind::For:
+      return loop(*as<For>(node));
+    case Kind::Alloc:
+      return alloc(*as<Alloc>(node));
+    default:
+      break;
   }
   TW_CHECK(false, "a statement that lowering does not make");
 }
@@ -116,9 +121,11 @@ void FunctionEmitter::branch(const If& node) {
 }
 
 void FunctionEmitter::loop(const For& node) {
-  TW_CHECK(node.loop_kind == LoopKind::Serial || node.loop_kind == LoopKind::Parallel, "a loop that lowering does not make");
+  TW_CHECK(node.loop_kind == LoopKind::Serial || node.loop_kind == LoopKind::Parallel,
+           "a loop that lowering does not make");
   if (node.extent <= 0) return;
-  if (const Annotation* mark = find_annotation(node.annotations, kIntrinsicMark)) return intrinsic(node, *find_intrinsic(mark->value.text));
+  if (const Annotation* mark = find_annotation(node.annotations, kIntrinsicMark))
+    return intrinsic(node, *find_intrinsic(mark->value.text));
   if (node.loop_kind == LoopKind::Parallel && parallel_for_ && node.extent > 1) return parallel_loop(node);
   counted_loop(node);
 }
@@ -134,7 +141,8 @@ void FunctionEmitter::counted_loop(const For& node) {
     head = block("loop");
     builder_.CreateBr(head);
     builder_.SetInsertPoint(head);
-    counter = phi = builder_.CreatePHI(builder_.getInt64Ty(), 2, llvm::StringRef(node.var->name.data(), node.var->name.size()));
+    counter = phi =
+        builder_.CreatePHI(builder_.getInt64Ty(), 2, llvm::StringRef(node.var->name.data(), node.var->name.size()));
   }
   enter_scope(hides);
   std::size_t known = ranges_.size();

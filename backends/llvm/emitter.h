@@ -51,8 +51,9 @@ LiveIns live_ins(const Stmt* stmt);
 
 class FunctionEmitter;
 
-// Can the target do all intrinsics of the program? The types in calls of LLVM's intrinsics are checked too. Uses the module for
-// declarations. The result is the width of their widest vector in bits, 0 if there is none: LLVM must know it beforehand.
+// Can the target do all intrinsics of the program? The types in calls of LLVM's intrinsics are checked too. Uses the
+// module for declarations. The result is the width of their widest vector in bits, 0 if there is none: LLVM must know
+// it beforehand.
 Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMachine& machine, llvm::Module& module);
 
 // One module: <symbol>_run, <symbol>_prepack, and internal functions.
@@ -65,19 +66,23 @@ class ModuleEmitter {
   llvm::Module& module() { return module_; }
   Arena& arena() { return arena_; }  // for expressions made on the way
   llvm::Function* make_function(llvm::FunctionType* type, const std::string& name, bool is_entry);
-  // The task function of a parallel loop: (context, index, worker). The context is a struct of the live-ins in order, with the
-  // scratch pointer first.
-  llvm::Function* make_task(const For& loop, const LiveIns& ins, const std::vector<BoundBuffer>& outer, const VarRanges& ranges);
+  // The task function of a parallel loop: (context, index, worker). The context is a struct of the live-ins in order,
+  // with the scratch pointer first.
+  llvm::Function* make_task(const For& loop, const LiveIns& ins, const std::vector<BoundBuffer>& outer,
+                            const VarRanges& ranges);
   std::string symbol_for(const char* suffix);
   llvm::StructType* context_type(const LiveIns& ins);
   const Placement* worker_placement(const Buffer* buffer) const;
 
  private:
   void emit_entry(const LoweredFunction& function, bool is_run);
-  std::vector<BoundBuffer> entry_buffers(llvm::IRBuilder<>& builder, const LoweredFunction& function, llvm::Function* entry);
-  llvm::Value* worker_pointer(llvm::IRBuilder<>& builder, llvm::Value* scratch, llvm::Value* worker, const Placement& placement);
+  std::vector<BoundBuffer> entry_buffers(llvm::IRBuilder<>& builder, const LoweredFunction& function,
+                                         llvm::Function* entry);
+  llvm::Value* worker_pointer(llvm::IRBuilder<>& builder, llvm::Value* scratch, llvm::Value* worker,
+                              const Placement& placement);
   bool overlaps_other(const Placement& placement) const;
-  // An internal function whose arguments are the buffers (noalias), the variables, and what a parallel loop needs; the body is `stmt`.
+  // An internal function whose arguments are the buffers (noalias), the variables, and what a parallel loop needs; the
+  // body is `stmt`.
   void call_body(llvm::IRBuilder<>& builder, const std::string& name, const std::vector<BoundBuffer>& buffers,
                  const std::vector<BoundVar>& vars, const Stmt* stmt, llvm::Value* parallel_for, llvm::Value* pool,
                  llvm::Value* scratch);
@@ -124,7 +129,7 @@ class FunctionEmitter {
   // The innermost loop marked `prefetch`.
   struct Prefetching {
     const Var* var = nullptr;
-    i64 bytes = 0;  // how far ahead; 0 = nothing is asked for
+    i64 bytes = 0;                                        // how far ahead; 0 = nothing is asked for
     std::vector<std::pair<const Buffer*, Address>> done;  // in one iteration
   };
 
@@ -153,7 +158,8 @@ class FunctionEmitter {
   void prefetch(const Buffer* buffer, const Address& address, llvm::Value* pointer);
   llvm::Value* gather_pointers(const Buffer* buffer, const Expr* index);
   llvm::Value* pointer_to(const Buffer* buffer, const Address& address, bool may_hide);
-  llvm::Value* offset_by_terms(llvm::Value* base, const std::vector<std::pair<const Expr*, i64>>& terms, int depth, int bytes);
+  llvm::Value* offset_by_terms(llvm::Value* base, const std::vector<std::pair<const Expr*, i64>>& terms, int depth,
+                               int bytes);
   llvm::Value* hide(llvm::Value* pointer, int depth);
   llvm::Align align_of(const Buffer* buffer, const Address& address) const;
   llvm::Value* from_memory(llvm::Value* value, DType dtype);
@@ -196,10 +202,10 @@ class FunctionEmitter {
   std::vector<VarSlot> vars_;  // by Var::id
   VarRanges ranges_;
   std::vector<Level> levels_;
-  std::vector<int> hiding_;     // depths of the scopes that hide addresses
+  std::vector<int> hiding_;  // depths of the scopes that hide addresses
   Prefetching prefetching_;
   llvm::DenseMap<const Expr*, llvm::Value*> memo_;  // within one Store
-  llvm::Value* mask_ = nullptr;  // lanes that are active; null = all
+  llvm::Value* mask_ = nullptr;                     // lanes that are active; null = all
   llvm::Value *parallel_for_ = nullptr, *pool_ = nullptr, *scratch_ = nullptr;
   int hidden_count_ = 0;
 };

@@ -12,18 +12,28 @@ using namespace vector_math;
 
 llvm::Value* VectorFunctions::call(Function function, llvm::Value* x) {
   switch (function) {
-    case Function::Exp: return exp(x);
-    case Function::Log: return log(x);
-    case Function::Tanh: return tanh(x);
-    case Function::Erf: return erf(x);
-    case Function::Sigmoid: return sigmoid(x);
-    default: return nullptr;
+    case Function::Exp:
+      return exp(x);
+    case Function::Log:
+      return log(x);
+    case Function::Tanh:
+      return tanh(x);
+    case Function::Erf:
+      return erf(x);
+    case Function::Sigmoid:
+      return sigmoid(x);
+    default:
+      return nullptr;
   }
 }
 
-llvm::Value* VectorFunctions::number(llvm::Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+llvm::Value* VectorFunctions::number(llvm::Value* like, double value) {
+  return llvm::ConstantFP::get(like->getType(), value);
+}
 
-llvm::Value* VectorFunctions::bits(llvm::Value* like, u32 value) { return llvm::ConstantInt::get(int_type(like), value); }
+llvm::Value* VectorFunctions::bits(llvm::Value* like, u32 value) {
+  return llvm::ConstantInt::get(int_type(like), value);
+}
 
 llvm::Type* VectorFunctions::int_type(llvm::Value* like) {
   if (auto* vector = llvm::dyn_cast<llvm::VectorType>(like->getType())) return llvm::VectorType::getInteger(vector);
@@ -31,14 +41,18 @@ llvm::Type* VectorFunctions::int_type(llvm::Value* like) {
 }
 
 llvm::Value* VectorFunctions::as_int(llvm::Value* x) { return b_.CreateBitCast(x, int_type(x)); }
-llvm::Value* VectorFunctions::as_float(llvm::Value* x, llvm::Value* like) { return b_.CreateBitCast(x, like->getType()); }
+llvm::Value* VectorFunctions::as_float(llvm::Value* x, llvm::Value* like) {
+  return b_.CreateBitCast(x, like->getType());
+}
 llvm::Value* VectorFunctions::abs(llvm::Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 llvm::Value* VectorFunctions::with_sign_of(llvm::Value* magnitude, llvm::Value* sign) {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign);
 }
 
 // a * b + c: one FMA where the machine has it, because the builder's flags allow contraction.
-llvm::Value* VectorFunctions::fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) { return b_.CreateFAdd(b_.CreateFMul(a, b), c); }
+llvm::Value* VectorFunctions::fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) {
+  return b_.CreateFAdd(b_.CreateFMul(a, b), c);
+}
 
 llvm::Value* VectorFunctions::polynomial(llvm::Value* x, Array<float> highest_first) {
   llvm::Value* sum = number(x, highest_first[0]);
@@ -59,7 +73,9 @@ llvm::Value* VectorFunctions::exp(llvm::Value* x) {
 
   llvm::Value* exponent = b_.CreateSub(as_int(shifted), as_int(magic));
   llvm::Value* half = b_.CreateAShr(exponent, bits(x, 1));
-  auto power_of_two = [&](llvm::Value* e) { return as_float(b_.CreateShl(b_.CreateAdd(e, bits(x, 127)), bits(x, 23)), x); };
+  auto power_of_two = [&](llvm::Value* e) {
+    return as_float(b_.CreateShl(b_.CreateAdd(e, bits(x, 127)), bits(x, 23)), x);
+  };
   return b_.CreateFMul(b_.CreateFMul(mantissa, power_of_two(half)), power_of_two(b_.CreateSub(exponent, half)));
 }
 

@@ -23,7 +23,7 @@ struct Device::State {
 };
 
 struct Memory::State {
-  cl_mem handle;  // of all of it
+  cl_mem handle;           // of all of it
   cl_command_queue queue;  // of its device
 };
 
@@ -74,7 +74,8 @@ void find_devices_of(cl_platform_id platform, const Api& found, std::vector<Foun
   std::string platform_name =
       text_of([&](auto... rest) { return found.get_platform_info(platform, CL_PLATFORM_NAME, rest...); });
   if (platform_name == opencl::kPoclPlatform) {
-    // It may have no device then, or one that compiles nothing. It has one number in either case, so that those of others stay.
+    // It may have no device then, or one that compiles nothing. It has one number in either case, so that those of
+    // others stay.
     std::string problem = opencl::pocl_cache_problem();
     if (!problem.empty()) return out.push_back({nullptr, platform_name, problem});
   }
@@ -135,7 +136,8 @@ std::string binary_of(cl_program program) {
   if (cl().get_program_info(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS) size = 0;
   std::string bytes(size, 0);
   char* at = bytes.data();
-  if (size > 0 && cl().get_program_info(program, CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) != CL_SUCCESS) bytes.clear();
+  if (size > 0 && cl().get_program_info(program, CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) != CL_SUCCESS)
+    bytes.clear();
   return bytes;
 }
 
@@ -174,7 +176,9 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
 
 i64 Device::memory_bytes() const {
   cl_ulong bytes = 0;
-  return cl().get_device_info(state_->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes, &bytes, nullptr) == CL_SUCCESS ? static_cast<i64>(bytes) : 0;
+  return cl().get_device_info(state_->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes, &bytes, nullptr) == CL_SUCCESS
+             ? static_cast<i64>(bytes)
+             : 0;
 }
 
 Device::~Device() {
@@ -211,16 +215,14 @@ bool Memory::read(void* data) const {
 
 bool Memory::fill(u8 byte) {
   auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
-    return cl().fill_buffer(state_->queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) ==
-           CL_SUCCESS;
+    return cl().fill_buffer(state_->queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) == CL_SUCCESS;
   };
   return fill_between_bands(bytes_, byte, set) && cl().finish(state_->queue) == CL_SUCCESS;
 }
 
 bool Memory::bands_intact() const {
   return bands_hold(bytes_, [&](void* to, std::size_t at, std::size_t bytes) {
-    return cl().read_buffer(state_->queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) ==
-           CL_SUCCESS;
+    return cl().read_buffer(state_->queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) == CL_SUCCESS;
   });
 }
 
@@ -249,7 +251,8 @@ Binary make_binary(Device& device, const std::string& source, std::string& error
   std::string bytes = error.empty() ? binary_of(program) : "";
   if (program) cl().release_program(program);
   if (error.empty() && bytes.empty()) error = "the driver gives no binary";
-  std::string name = about(id, CL_DEVICE_NAME), version = about(id, CL_DEVICE_VERSION), driver = about(id, CL_DRIVER_VERSION);
+  std::string name = about(id, CL_DEVICE_NAME), version = about(id, CL_DEVICE_VERSION),
+              driver = about(id, CL_DRIVER_VERSION);
   const char* const texts[] = {source.c_str(), name.c_str(), version.c_str(), driver.c_str()};
   char tag[TW_CL_TAG_BYTES + 1];
   tw_cl_binary_tag(texts, bytes.data(), bytes.size(), tag);
@@ -262,13 +265,14 @@ int LoadedKernel::run(double& device_seconds) { return state_->launch(state_->ru
 
 int LoadedKernel::run_cold(Memory& other, double& device_seconds) {
   const u8 value = 1;
-  int code = cl().fill_buffer(state_->device.queue, other.state().handle, &value, 1, kBand, static_cast<std::size_t>(other.bytes()), 0, nullptr, nullptr);
+  int code = cl().fill_buffer(state_->device.queue, other.state().handle, &value, 1, kBand,
+                              static_cast<std::size_t>(other.bytes()), 0, nullptr, nullptr);
   return code == CL_SUCCESS ? run(device_seconds) : code;
 }
 
-// Wall-clock time from the first enqueueing to the end of the last call. The queue is in order, so calls do not overlap;
-// they are enqueued while earlier ones run, and waited for once in a while, not one by one: a caller that wants one
-// result waits longer, by what the driver takes for a launch and a wait.
+// Wall-clock time from the first enqueueing to the end of the last call. The queue is in order, so calls do not
+// overlap; they are enqueued while earlier ones run, and waited for once in a while, not one by one: a caller that
+// wants one result waits longer, by what the driver takes for a launch and a wait.
 int LoadedKernel::run(int calls, i64& nanoseconds) {
   auto begin = std::chrono::steady_clock::now();
   int code = 0;

@@ -29,7 +29,8 @@ fs::path cache_folder() {
   return home.empty() ? fs::path("/tmp/pocl") : fs::path(home) / ".cache" / "pocl";
 }
 
-// 0 if files can be made in a folder, or it can be created; else why not (errno). It is not created: PoCL gives it permissions of its own.
+// 0 if files can be made in a folder, or it can be created; else why not (errno). It is not created: PoCL gives it
+// permissions of its own.
 int why_not_writable(const fs::path& folder) {
   std::error_code error;
   fs::path nearest = fs::absolute(folder, error);
@@ -39,7 +40,9 @@ int why_not_writable(const fs::path& folder) {
 }
 
 // The file of a driver for the loader holds the name of its library.
-bool is_of_pocl(const fs::path& icd) { return read_whole_file(icd.string()).value_or("").find("pocl") != std::string::npos; }
+bool is_of_pocl(const fs::path& icd) {
+  return read_whole_file(icd.string()).value_or("").find("pocl") != std::string::npos;
+}
 
 }  // namespace
 

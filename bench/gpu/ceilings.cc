@@ -13,10 +13,12 @@
 namespace tw::gpu_bench {
 namespace {
 
-// What is measured one after the other. A fault takes the context with it, so that nothing behind it could run: then nothing is begun any more.
+// What is measured one after the other. A fault takes the context with it, so that nothing behind it could run: then
+// nothing is begun any more.
 class Steps {
  public:
-  Steps(device::Device& device, const std::string& after, const Say& say) : device_(device), after_(after), say_(say), is_behind_(after.empty()) {}
+  Steps(device::Device& device, const std::string& after, const Say& say)
+      : device_(device), after_(after), say_(say), is_behind_(after.empty()) {}
 
   // False: an earlier process did it, or the device answers no more.
   bool begin(const std::string& name) {
@@ -35,22 +37,31 @@ class Steps {
   bool is_behind_, is_poisoned_ = false;
 };
 
-void say_ceiling(const Say& say, const std::string& name, const char* unit, double work, const Times& times, const std::string& detail) {
+void say_ceiling(const Say& say, const std::string& name, const char* unit, double work, const Times& times,
+                 const std::string& detail) {
   if (!times.problem.empty()) return say({{"skipped", name}, {"problem", times.problem}});
-  say({{"ceiling", name}, {"unit", unit}, {"value", work / times.median * 1e-9}, {"us", times.median * 1e6}, {"detail", detail}});
+  say({{"ceiling", name},
+       {"unit", unit},
+       {"value", work / times.median * 1e-9},
+       {"us", times.median * 1e6},
+       {"detail", detail}});
 }
 
 void copies(Clock& clock, Steps& steps, const Say& say) {
   if (!steps.begin("copies")) return;
   constexpr i64 kBytes = i64{1} << 30;
   device::Memory from(clock.device(), kBytes), to(clock.device(), kBytes);
-  if (!from.is_there() || !to.is_there() || !write_noise(from)) return say({{"skipped", "copy"}, {"problem", "no memory for 2 GiB"}});
+  if (!from.is_there() || !to.is_there() || !write_noise(from))
+    return say({{"skipped", "copy"}, {"problem", "no memory for 2 GiB"}});
   std::string error;
   const cuda::Api* api = cuda::api(error);
-  Contestant copy{"copy", "", [&] { return api->copy_async(cuda::address_of(to), cuda::address_of(from), kBytes, clock.stream()); }};
+  Contestant copy{"copy", "", [&] {
+                    return api->copy_async(cuda::address_of(to), cuda::address_of(from), kBytes, clock.stream());
+                  }};
   Contestant set{"set", "", [&] { return api->set_bytes_async(cuda::address_of(to), 1, kBytes, clock.stream()); }};
   TimingOptions options{.cold_rounds = 0};
-  say_ceiling(say, "copy 1 GiB, bytes read and written", "GB/s", 2.0 * kBytes, clock.interleave({copy}, options)[0], "cuMemcpyDtoDAsync");
+  say_ceiling(say, "copy 1 GiB, bytes read and written", "GB/s", 2.0 * kBytes, clock.interleave({copy}, options)[0],
+              "cuMemcpyDtoDAsync");
   say_ceiling(say, "set 1 GiB", "GB/s", 1.0 * kBytes, clock.interleave({set}, options)[0], "cuMemsetD8Async");
 }
 
@@ -65,10 +76,13 @@ constexpr ProductRow kProducts[] = {{"f32", Precision::Full, "cublas f32 (pedant
                                     {"f16", Precision::Full, "cublas f16"},
                                     {"bf16", Precision::Full, "cublas bf16"}};
 
-DType type_named(const std::string& name) { return name == "f16" ? DType::F16 : name == "bf16" ? DType::BF16 : DType::F32; }
+DType type_named(const std::string& name) {
+  return name == "f16" ? DType::F16 : name == "bf16" ? DType::BF16 : DType::F32;
+}
 
-std::unique_ptr<Problem> problem_of(device::Device& device, const std::string& op, const std::map<std::string, peers::i64>& args,
-                                    const std::string& type, std::string& error) {
+std::unique_ptr<Problem> problem_of(device::Device& device, const std::string& op,
+                                    const std::map<std::string, peers::i64>& args, const std::string& type,
+                                    std::string& error) {
   Diagnostics diagnostics(*operator_library().source);
   WorkloadArguments arguments;
   for (const auto& [name, value] : args) arguments.push_back({name, i64{value}});
@@ -86,8 +100,10 @@ void products(Clock& clock, Steps& steps, const Say& say) {
     for (const ProductRow& row : kProducts) {
       std::string name = cat(row.name, " ", size, "^3"), problem_error;
       if (!steps.begin(name)) continue;
-      std::unique_ptr<Problem> problem = problem_of(clock.device(), "matmul", {{"M", size}, {"N", size}, {"K", size}}, row.type, problem_error);
-      std::optional<Contestant> best = problem ? cublas.best_of(*problem, row.precision, clock, problem_error) : std::nullopt;
+      std::unique_ptr<Problem> problem =
+          problem_of(clock.device(), "matmul", {{"M", size}, {"N", size}, {"K", size}}, row.type, problem_error);
+      std::optional<Contestant> best =
+          problem ? cublas.best_of(*problem, row.precision, clock, problem_error) : std::nullopt;
       if (!best) {
         say({{"skipped", name}, {"problem", problem_error}});
         continue;
@@ -106,8 +122,12 @@ void convolutions(Clock& clock, Steps& steps, const Say& say) {
     const char *name, *op;
     std::map<std::string, peers::i64> args;
   };
-  const Row rows[] = {{"cudnn conv2d 16x56x56x64, 3x3", "conv2d", {{"N", 16}, {"H", 56}, {"W", 56}, {"CI", 64}, {"CO", 64}, {"K", 3}, {"padding", 1}}},
-                      {"cudnn conv2d 16x14x14x256, 3x3", "conv2d", {{"N", 16}, {"H", 14}, {"W", 14}, {"CI", 256}, {"CO", 256}, {"K", 3}, {"padding", 1}}},
+  const Row rows[] = {{"cudnn conv2d 16x56x56x64, 3x3",
+                       "conv2d",
+                       {{"N", 16}, {"H", 56}, {"W", 56}, {"CI", 64}, {"CO", 64}, {"K", 3}, {"padding", 1}}},
+                      {"cudnn conv2d 16x14x14x256, 3x3",
+                       "conv2d",
+                       {{"N", 16}, {"H", 14}, {"W", 14}, {"CI", 256}, {"CO", 256}, {"K", 3}, {"padding", 1}}},
                       {"cudnn softmax 8192x4096", "softmax", {{"M", 8192}, {"N", 4096}}}};
   for (const Row& row : rows) {
     std::string why;
@@ -120,13 +140,15 @@ void convolutions(Clock& clock, Steps& steps, const Say& say) {
     }
     bool by_bytes = problem->shape().flops == 0;
     Times times = clock.interleave({*best}, {.rounds = 11, .cold_rounds = 0, .budget_seconds = 0.5})[0];
-    say_ceiling(say, row.name, by_bytes ? "GB/s" : "GFLOP/s", by_bytes ? problem->bytes() : problem->shape().flops, times, best->detail);
+    say_ceiling(say, row.name, by_bytes ? "GB/s" : "GFLOP/s", by_bytes ? problem->bytes() : problem->shape().flops,
+                times, best->detail);
   }
 }
 
 }  // namespace
 
-ExitCode run_conformance(device::Device& device, const std::string& expected_file, const std::string& after, const Say& say) {
+ExitCode run_conformance(device::Device& device, const std::string& expected_file, const std::string& after,
+                         const Say& say) {
   std::string error;
   if (!cuda::nvrtc_version(error)) return say({{"skipped", "conformance"}, {"problem", error}}), Wrong;
   std::optional<std::string> text = read_whole_file(expected_file);

@@ -25,7 +25,8 @@ T element(const std::vector<u8>& bytes, std::size_t at) {
 // Floats as integers in their order, so that neighbours differ by one.
 template <class Float, class Bits>
 double steps_between(Float a, Float b) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b) ? 0 : std::numeric_limits<double>::infinity();
+  if (std::isnan(a) || std::isnan(b))
+    return std::isnan(a) && std::isnan(b) ? 0 : std::numeric_limits<double>::infinity();
   auto place = [](Float value) {
     Bits bits;
     std::memcpy(&bits, &value, sizeof bits);
@@ -49,11 +50,23 @@ struct Format {
 using Bytes = const std::vector<u8>&;
 // In the order of Element.
 constexpr Format kFormats[] = {
-    {4, [](Bytes a, Bytes b, std::size_t at) { return steps_between<float, std::int32_t>(element<float>(a, at), element<float>(b, at)); }},
-    {8, [](Bytes a, Bytes b, std::size_t at) { return steps_between<double, std::int64_t>(element<double>(a, at), element<double>(b, at)); }},
+    {4,
+     [](Bytes a, Bytes b, std::size_t at) {
+       return steps_between<float, std::int32_t>(element<float>(a, at), element<float>(b, at));
+     }},
+    {8,
+     [](Bytes a, Bytes b, std::size_t at) {
+       return steps_between<double, std::int64_t>(element<double>(a, at), element<double>(b, at));
+     }},
     {4, [](Bytes a, Bytes b, std::size_t at) { return element<int>(a, at) == element<int>(b, at) ? 0.0 : 1.0; }},
-    {2, [](Bytes a, Bytes b, std::size_t at) { return steps_between(element<std::uint16_t>(a, at), element<std::uint16_t>(b, at), 0x7c00); }},
-    {2, [](Bytes a, Bytes b, std::size_t at) { return steps_between(element<std::uint16_t>(a, at), element<std::uint16_t>(b, at), 0x7f80); }},
+    {2,
+     [](Bytes a, Bytes b, std::size_t at) {
+       return steps_between(element<std::uint16_t>(a, at), element<std::uint16_t>(b, at), 0x7c00);
+     }},
+    {2,
+     [](Bytes a, Bytes b, std::size_t at) {
+       return steps_between(element<std::uint16_t>(a, at), element<std::uint16_t>(b, at), 0x7f80);
+     }},
 };
 
 double difference(Bytes a, Bytes b, std::size_t at) {
@@ -64,14 +77,16 @@ double difference(Bytes a, Bytes b, std::size_t at) {
 std::string hex_of(const std::vector<u8>& bytes, std::size_t from, std::size_t count) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string out;
-  for (std::size_t i = from; i < from + count && i < bytes.size(); ++i) out += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
+  for (std::size_t i = from; i < from + count && i < bytes.size(); ++i)
+    out += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
   return out;
 }
 
 std::vector<u8> bytes_from(std::string_view hex) {
   auto digit = [](char c) { return static_cast<u8>(c <= '9' ? c - '0' : c - 'a' + 10); };
   std::vector<u8> out;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) out.push_back(static_cast<u8>(digit(hex[i]) << 4 | digit(hex[i + 1])));
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    out.push_back(static_cast<u8>(digit(hex[i]) << 4 | digit(hex[i + 1])));
   return out;
 }
 
@@ -133,8 +148,8 @@ Conformance compare(const Case& one, const std::vector<u8>& actual, const std::v
     double distance = one.tolerance > 0 ? difference(actual, expected, i) : format.distance(actual, expected, i);
     out.worst = std::max(out.worst, distance);
     if (distance > (one.tolerance > 0 ? one.tolerance : one.ulps) && out.problem.empty())
-      out.problem = cat("element ", i, " has the bytes ", hex_of(actual, i * format.bytes, format.bytes), " and should have ",
-                        hex_of(expected, i * format.bytes, format.bytes));
+      out.problem = cat("element ", i, " has the bytes ", hex_of(actual, i * format.bytes, format.bytes),
+                        " and should have ", hex_of(expected, i * format.bytes, format.bytes));
   }
   out.is_right = out.problem.empty();
   return out;
@@ -152,7 +167,8 @@ Conformance check_on(device::Device& device, const Case& one, const Outputs& exp
     memory.push_back(std::make_unique<device::Memory>(device, one.kernel.manifest.run[i].bytes));
     if (!memory.back()->is_there()) return out.problem = "no memory", out;
     arguments.push_back(memory.back().get());
-    if (i < one.inputs.size() ? !memory[i]->write(one.inputs[i].data()) : !memory[i]->fill(0xff)) return out.problem = "no data", out;
+    if (i < one.inputs.size() ? !memory[i]->write(one.inputs[i].data()) : !memory[i]->fill(0xff))
+      return out.problem = "no data", out;
   }
   Kernel kernel = one.kernel;
   kernel.code = compiled->cubin;

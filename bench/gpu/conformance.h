@@ -1,6 +1,6 @@
 // Conformance: does each device function that emitted CUDA C uses do on this GPU what its CPU body in the emulator
-// (runtime/emulator/device_functions.h) does? One small kernel for each, run by both on the same inputs. The emulator's results may be made
-// elsewhere, where there is a C++ compiler, and carried in a file. It times nothing.
+// (runtime/emulator/device_functions.h) does? One small kernel for each, run by both on the same inputs. The emulator's
+// results may be made elsewhere, where there is a C++ compiler, and carried in a file. It times nothing.
 #pragma once
 #include <map>
 #include <string>
@@ -15,11 +15,12 @@ namespace tw::gpu_bench {
 enum class Element : u8 { F32, F64, I32, F16, BF16 };
 
 struct Case {
-  std::string name;      // the function, or functions
-  Kernel kernel;         // CUDA C: inputs x, y, z, output `out`
+  std::string name;  // the function, or functions
+  Kernel kernel;     // CUDA C: inputs x, y, z, output `out`
   std::vector<std::vector<u8>> inputs;
   Element element = Element::F32;
-  // Units in the last place that a result may be off; 0 = the same bits. NVIDIA's documented error, and one for the C library's.
+  // Units in the last place that a result may be off; 0 = the same bits. NVIDIA's documented error, and one for the C
+  // library's.
   int ulps = 0;
   // Above 0: how far an f32 may be off instead, where sums are taken in any order.
   double tolerance = 0;
@@ -36,7 +37,8 @@ Outputs parse_outputs(const std::string& text, std::string& error);
 struct Conformance {
   std::string name;
   bool is_right = false;
-  double worst = 0;     // units in the last place, or the difference where there is a tolerance; bits that differ count 1 where ulps is 0
+  double worst = 0;  // units in the last place, or the difference where there is a tolerance; bits that differ count 1
+                     // where ulps is 0
   std::string problem;  // why there is no result, or the first wrong element
 };
 // Compares one case's results.

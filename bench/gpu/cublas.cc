@@ -24,11 +24,12 @@ struct Api {
   int (*preference)(Pointer* preference);
   int (*set_preference)(Pointer preference, int attribute, const void* value, std::size_t bytes);
   int (*forget_preference)(Pointer preference);
-  int (*heuristics)(Pointer handle, Pointer description, Pointer a, Pointer b, Pointer c, Pointer d, Pointer preference, int wanted,
-                    lt::Heuristic* found, int* count);
-  int (*multiply)(Pointer handle, Pointer description, const void* alpha, const void* a, Pointer a_layout, const void* b, Pointer b_layout,
-                  const void* beta, const void* c, Pointer c_layout, void* d, Pointer d_layout, const lt::Algorithm* algorithm,
-                  void* workspace, std::size_t workspace_bytes, Pointer stream);
+  int (*heuristics)(Pointer handle, Pointer description, Pointer a, Pointer b, Pointer c, Pointer d, Pointer preference,
+                    int wanted, lt::Heuristic* found, int* count);
+  int (*multiply)(Pointer handle, Pointer description, const void* alpha, const void* a, Pointer a_layout,
+                  const void* b, Pointer b_layout, const void* beta, const void* c, Pointer c_layout, void* d,
+                  Pointer d_layout, const lt::Algorithm* algorithm, void* workspace, std::size_t workspace_bytes,
+                  Pointer stream);
 };
 
 void load_all(Api& api, Symbols symbols) {
@@ -79,23 +80,29 @@ struct Product {
   }
 
   bool set(Pointer& layout, const Operand& as, int type, int batch) {
-    bool good = api.layout(&layout, type, static_cast<std::uint64_t>(as.rows), static_cast<std::uint64_t>(as.columns), as.leading) == 0;
-    return good && (batch == 1 || (api.set_layout(layout, lt::BatchCount, &batch, sizeof batch) == 0 &&
-                                   api.set_layout(layout, lt::BatchStride, &as.batch_stride, sizeof as.batch_stride) == 0));
+    bool good = api.layout(&layout, type, static_cast<std::uint64_t>(as.rows), static_cast<std::uint64_t>(as.columns),
+                           as.leading) == 0;
+    return good &&
+           (batch == 1 || (api.set_layout(layout, lt::BatchCount, &batch, sizeof batch) == 0 &&
+                           api.set_layout(layout, lt::BatchStride, &as.batch_stride, sizeof as.batch_stride) == 0));
   }
 
   bool make(const peers::Gemm& g, Problem& problem, int compute) {
     bool is_outer = g.inner == 1;
     auto batch_stride = [&](const peers::Strides& strides) { return is_outer ? strides.outer : strides.inner; };
-    std::optional<Operand> first = operand(g.b, g.k, g.n, batch_stride(g.b)), second = operand(g.a, g.m, g.k, batch_stride(g.a)),
+    std::optional<Operand> first = operand(g.b, g.k, g.n, batch_stride(g.b)),
+                           second = operand(g.a, g.m, g.k, batch_stride(g.a)),
                            result = operand(g.c, g.m, g.n, batch_stride(g.c));
     if (!first || !second || !result || result->is_transposed || (g.inner != 1 && g.outer != 1)) return false;
     int batch = static_cast<int>(g.inner * g.outer), transposed = 1;
     std::size_t workspace = kWorkspace;
     return api.describe(&description, compute, lt::F32) == 0 &&
-           (!first->is_transposed || api.set_description(description, lt::TransposeA, &transposed, sizeof transposed) == 0) &&
-           (!second->is_transposed || api.set_description(description, lt::TransposeB, &transposed, sizeof transposed) == 0) &&
-           set(b, *first, type_of(problem.input(1).dtype), batch) && set(a, *second, type_of(problem.input(0).dtype), batch) &&
+           (!first->is_transposed ||
+            api.set_description(description, lt::TransposeA, &transposed, sizeof transposed) == 0) &&
+           (!second->is_transposed ||
+            api.set_description(description, lt::TransposeB, &transposed, sizeof transposed) == 0) &&
+           set(b, *first, type_of(problem.input(1).dtype), batch) &&
+           set(a, *second, type_of(problem.input(0).dtype), batch) &&
            set(c, *result, type_of(problem.output().dtype), batch) && api.preference(&preference) == 0 &&
            api.set_preference(preference, lt::WorkspaceBytes, &workspace, sizeof workspace) == 0;
   }
@@ -119,7 +126,8 @@ struct Cublas::State {
 
 Cublas::Cublas(device::Device& device, std::string& error) : state_(std::make_unique<State>()) {
   std::string path;
-  void* library = cuda::open_toolkit_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, RTLD_NOW | RTLD_GLOBAL, path, error);
+  void* library = cuda::open_toolkit_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+                                             RTLD_NOW | RTLD_GLOBAL, path, error);
   if (!library) return;
   load_all(state_->api, Symbols(library, error));
   if (!error.empty()) return;
@@ -145,19 +153,21 @@ std::optional<Contestant> Cublas::best_of(Problem& problem, Precision precision,
   if (!product->make(*gemm, problem, compute)) return error = "cuBLASLt does not take these shapes", std::nullopt;
   lt::Heuristic found[kHeuristics];
   int count = 0;
-  int code = api.heuristics(state_->handle, product->description, product->b, product->a, product->c, product->c, product->preference,
-                            kHeuristics, found, &count);
+  int code = api.heuristics(state_->handle, product->description, product->b, product->a, product->c, product->c,
+                            product->preference, kHeuristics, found, &count);
   if (code != 0 || count == 0) return error = cat("cuBLASLt has no way for this product: status ", code), std::nullopt;
   Product* kept = product.get();
   state_->products.push_back(std::move(product));
   auto address = [](const Array& array) { return reinterpret_cast<void*>(cuda::address_of(*array.memory)); };
   void *a = address(problem.input(0)), *b = address(problem.input(1)), *c = address(problem.output());
   void* workspace = reinterpret_cast<void*>(cuda::address_of(*state_->workspace));
-  Contestant out{.name = "cublas", .detail = "", .enqueue = [&api, handle = state_->handle, kept, a, b, c, workspace, stream = clock.stream()] {
-    const float one = 1, zero = 0;
-    return api.multiply(handle, kept->description, &one, b, kept->b, a, kept->a, &zero, c, kept->c, c, kept->c, &kept->algorithm, workspace,
-                        kWorkspace, stream);
-  }};
+  Contestant out{.name = "cublas",
+                 .detail = "",
+                 .enqueue = [&api, handle = state_->handle, kept, a, b, c, workspace, stream = clock.stream()] {
+                   const float one = 1, zero = 0;
+                   return api.multiply(handle, kept->description, &one, b, kept->b, a, kept->a, &zero, c, kept->c, c,
+                                       kept->c, &kept->algorithm, workspace, kWorkspace, stream);
+                 }};
   double best = 0;
   int best_index = -1;
   for (int i = 0; i < count; ++i) {

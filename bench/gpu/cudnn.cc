@@ -23,16 +23,17 @@ struct Api {
   int (*filter)(Pointer* description);
   int (*set_filter)(Pointer description, int type, int format, int k, int c, int h, int w);
   int (*convolution)(Pointer* description);
-  int (*set_convolution)(Pointer description, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h, int dilation_w, int mode,
-                         int compute);
+  int (*set_convolution)(Pointer description, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h,
+                         int dilation_w, int mode, int compute);
   int (*set_groups)(Pointer description, int groups);
   int (*set_math)(Pointer description, int math);
-  int (*find)(Pointer handle, Pointer x, const void* x_data, Pointer w, const void* w_data, Pointer convolution, Pointer y, void* y_data,
-              int wanted, int* count, dnn::Found* found, void* workspace, std::size_t bytes);
-  int (*convolve)(Pointer handle, const void* alpha, Pointer x, const void* x_data, Pointer w, const void* w_data, Pointer convolution,
-                  int algorithm, void* workspace, std::size_t bytes, const void* beta, Pointer y, void* y_data);
-  int (*softmax)(Pointer handle, int algorithm, int mode, const void* alpha, Pointer x, const void* x_data, const void* beta, Pointer y,
-                 void* y_data);
+  int (*find)(Pointer handle, Pointer x, const void* x_data, Pointer w, const void* w_data, Pointer convolution,
+              Pointer y, void* y_data, int wanted, int* count, dnn::Found* found, void* workspace, std::size_t bytes);
+  int (*convolve)(Pointer handle, const void* alpha, Pointer x, const void* x_data, Pointer w, const void* w_data,
+                  Pointer convolution, int algorithm, void* workspace, std::size_t bytes, const void* beta, Pointer y,
+                  void* y_data);
+  int (*softmax)(Pointer handle, int algorithm, int mode, const void* alpha, Pointer x, const void* x_data,
+                 const void* beta, Pointer y, void* y_data);
 };
 
 void load_all(Api& api, Symbols symbols) {
@@ -53,12 +54,14 @@ void load_all(Api& api, Symbols symbols) {
   symbols.load(api.softmax, "cudnnSoftmaxForward");
 }
 
-// [taps, channels of a group, CO] as [CO, taps, channels of a group], which is how cuDNN has weights beside channels-last images.
+// [taps, channels of a group, CO] as [CO, taps, channels of a group], which is how cuDNN has weights beside
+// channels-last images.
 std::vector<float> output_channels_first(const std::vector<float>& weights, i64 channels) {
   std::vector<float> out(weights.size());
   i64 rest = static_cast<i64>(weights.size()) / channels;
   for (i64 r = 0; r < rest; ++r) {
-    for (i64 c = 0; c < channels; ++c) out[static_cast<std::size_t>(c * rest + r)] = weights[static_cast<std::size_t>(r * channels + c)];
+    for (i64 c = 0; c < channels; ++c)
+      out[static_cast<std::size_t>(c * rest + r)] = weights[static_cast<std::size_t>(r * channels + c)];
   }
   return out;
 }
@@ -102,7 +105,8 @@ Cudnn::~Cudnn() {
 
 std::optional<Contestant> Cudnn::best_of(Problem& problem, std::string& error) {
   if (problem.input(0).dtype != DType::F32) return error = "cuDNN is asked for f32 only", std::nullopt;
-  if (const auto* c = std::get_if<peers::Convolution>(&problem.shape().shape)) return state_->convolution(*c, problem, error);
+  if (const auto* c = std::get_if<peers::Convolution>(&problem.shape().shape))
+    return state_->convolution(*c, problem, error);
   const auto* rows = std::get_if<peers::RowWise>(&problem.shape().shape);
   if (rows && rows->kind == peers::RowWise::Kind::Softmax) return state_->softmax(*rows, problem, error);
   return error = "cuDNN is asked for convolutions and softmax only", std::nullopt;
@@ -116,35 +120,40 @@ std::optional<Contestant> Cudnn::State::convolution(const peers::Convolution& c,
       api.tensor(&x) == 0 && api.tensor(&y) == 0 && api.filter(&w) == 0 && api.convolution(&how) == 0 &&
       api.set_tensor(x, dnn::Nhwc, dnn::Float, small(c.n), small(c.ci), small(c.in[1]), small(c.in[2])) == 0 &&
       api.set_tensor(y, dnn::Nhwc, dnn::Float, small(c.n), small(c.co), small(c.out[1]), small(c.out[2])) == 0 &&
-      api.set_filter(w, dnn::Float, dnn::Nhwc, small(c.co), small(c.ci / c.groups), small(c.kernel[1]), small(c.kernel[2])) == 0 &&
-      api.set_convolution(how, small(c.padding[1]), small(c.padding[2]), small(c.stride[1]), small(c.stride[2]), small(c.dilation[1]),
-                          small(c.dilation[2]), dnn::CrossCorrelation, dnn::Float) == 0 &&
+      api.set_filter(w, dnn::Float, dnn::Nhwc, small(c.co), small(c.ci / c.groups), small(c.kernel[1]),
+                     small(c.kernel[2])) == 0 &&
+      api.set_convolution(how, small(c.padding[1]), small(c.padding[2]), small(c.stride[1]), small(c.stride[2]),
+                          small(c.dilation[1]), small(c.dilation[2]), dnn::CrossCorrelation, dnn::Float) == 0 &&
       api.set_groups(how, small(c.groups)) == 0 && api.set_math(how, dnn::FmaMath) == 0;
   if (!good) return error = "cuDNN does not take this convolution", std::nullopt;
   std::vector<float> reordered = output_channels_first(problem.input(1).values, c.co);
   weights.push_back(std::make_unique<device::Memory>(device, static_cast<i64>(reordered.size() * sizeof(float))));
-  if (!weights.back()->is_there() || !weights.back()->write(reordered.data())) return error = "no memory for the weights", std::nullopt;
-  void *x_data = address(*problem.input(0).memory), *w_data = address(*weights.back()), *y_data = address(*problem.output().memory),
-       *space = address(*workspace);
+  if (!weights.back()->is_there() || !weights.back()->write(reordered.data()))
+    return error = "no memory for the weights", std::nullopt;
+  void *x_data = address(*problem.input(0).memory), *w_data = address(*weights.back()),
+       *y_data = address(*problem.output().memory), *space = address(*workspace);
   dnn::Found found[kWays];
   int count = 0, code = api.find(handle, x, x_data, w, w_data, how, y, y_data, kWays, &count, found, space, kWorkspace);
-  if (code != 0 || count == 0 || found[0].status != 0) return error = cat("cuDNN has no way for this convolution: status ", code), std::nullopt;
-  return Contestant{"cudnn", cat(version, ", algorithm ", found[0].algorithm, ", ", found[0].bytes >> 20, " MiB of workspace"),
-                    [this, x, x_data, w, w_data, how, y, y_data, space, way = found[0].algorithm] {
-                      const float one = 1, zero = 0;
-                      return api.convolve(handle, &one, x, x_data, w, w_data, how, way, space, kWorkspace, &zero, y, y_data);
-                    }};
+  if (code != 0 || count == 0 || found[0].status != 0)
+    return error = cat("cuDNN has no way for this convolution: status ", code), std::nullopt;
+  return Contestant{
+      "cudnn", cat(version, ", algorithm ", found[0].algorithm, ", ", found[0].bytes >> 20, " MiB of workspace"),
+      [this, x, x_data, w, w_data, how, y, y_data, space, way = found[0].algorithm] {
+        const float one = 1, zero = 0;
+        return api.convolve(handle, &one, x, x_data, w, w_data, how, way, space, kWorkspace, &zero, y, y_data);
+      }};
 }
 
 std::optional<Contestant> Cudnn::State::softmax(const peers::RowWise& rows, Problem& problem, std::string& error) {
   Pointer shape = nullptr;
-  if (api.tensor(&shape) != 0 ||
-      api.set_tensor(shape, dnn::Nhwc, dnn::Float, static_cast<int>(rows.rows), static_cast<int>(rows.columns), 1, 1) != 0)
+  if (api.tensor(&shape) != 0 || api.set_tensor(shape, dnn::Nhwc, dnn::Float, static_cast<int>(rows.rows),
+                                                static_cast<int>(rows.columns), 1, 1) != 0)
     return error = "cuDNN does not take these rows", std::nullopt;
-  return Contestant{"cudnn", version, [this, shape, x = address(*problem.input(0).memory), y = address(*problem.output().memory)] {
-                      const float one = 1, zero = 0;
-                      return api.softmax(handle, dnn::SoftmaxAccurate, dnn::SoftmaxInstance, &one, shape, x, &zero, shape, y);
-                    }};
+  return Contestant{
+      "cudnn", version, [this, shape, x = address(*problem.input(0).memory), y = address(*problem.output().memory)] {
+        const float one = 1, zero = 0;
+        return api.softmax(handle, dnn::SoftmaxAccurate, dnn::SoftmaxInstance, &one, shape, x, &zero, shape, y);
+      }};
 }
 
 }  // namespace tw::gpu_bench

@@ -1,6 +1,7 @@
-// NVIDIA's libraries doing what one of our kernels does, found at run time (dlopen), so that nothing needs them to build or start: cuBLASLt for
-// products, cuDNN for convolutions and softmax. For the GPU benchmark. Declared here as far as they are used, by NVIDIA's documented
-// interfaces of CUDA 12 and 13 and cuDNN 9; gpu_bench_test compares the numbers with NVIDIA's headers where these are installed.
+// NVIDIA's libraries doing what one of our kernels does, found at run time (dlopen), so that nothing needs them to
+// build or start: cuBLASLt for products, cuDNN for convolutions and softmax. For the GPU benchmark. Declared here as
+// far as they are used, by NVIDIA's documented interfaces of CUDA 12 and 13 and cuDNN 9; gpu_bench_test compares the
+// numbers with NVIDIA's headers where these are installed.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,10 +15,14 @@
 namespace tw::gpu_bench {
 
 // What a product of floats is made with.
-enum class Precision : u8 { Full, Default, Tf32 };  // of f32 operands: cuBLAS's pedantic mode, what it does by itself, TF32; halves are always summed in f32
+enum class Precision : u8 {
+  Full,
+  Default,
+  Tf32
+};  // of f32 operands: cuBLAS's pedantic mode, what it does by itself, TF32; halves are always summed in f32
 
 namespace lt {
-enum Type : int { F32 = 0, F16 = 2, BF16 = 14 };                            // cudaDataType
+enum Type : int { F32 = 0, F16 = 2, BF16 = 14 };                                    // cudaDataType
 enum Compute : int { Compute32F = 68, Compute32FPedantic = 69, ComputeTf32 = 77 };  // cublasComputeType_t
 enum LayoutAttribute : int { BatchCount = 5, BatchStride = 6 };
 enum DescriptionAttribute : int { TransposeA = 3, TransposeB = 4 };
@@ -35,7 +40,16 @@ struct Heuristic {
 }  // namespace lt
 
 namespace dnn {
-enum : int { Float = 0, Nhwc = 1, Half = 2, BFloat16 = 9, CrossCorrelation = 1, FmaMath = 3, SoftmaxAccurate = 1, SoftmaxInstance = 0 };
+enum : int {
+  Float = 0,
+  Nhwc = 1,
+  Half = 2,
+  BFloat16 = 9,
+  CrossCorrelation = 1,
+  FmaMath = 3,
+  SoftmaxAccurate = 1,
+  SoftmaxInstance = 0
+};
 struct Found {
   int algorithm, status;
   float milliseconds;
@@ -45,8 +59,9 @@ struct Found {
 };
 }  // namespace dnn
 
-// What a library does the problem with, the best of its ways; the output goes to problem.output(). nullopt with why in `error`: not installed,
-// not a problem for it. Contestants use what belongs to the library object, which must outlive them.
+// What a library does the problem with, the best of its ways; the output goes to problem.output(). nullopt with why in
+// `error`: not installed, not a problem for it. Contestants use what belongs to the library object, which must outlive
+// them.
 class Cublas {
  public:
   Cublas(device::Device& device, std::string& error);
@@ -68,7 +83,8 @@ class Cudnn {
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
-  // Convolutions: the fastest that cudnnFindConvolutionForwardAlgorithmEx measures, in f32 without tensor cores for f32 operands.
+  // Convolutions: the fastest that cudnnFindConvolutionForwardAlgorithmEx measures, in f32 without tensor cores for f32
+  // operands.
   std::optional<Contestant> best_of(Problem& problem, std::string& error);
 
   struct State;

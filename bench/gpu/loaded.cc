@@ -29,7 +29,8 @@ std::unique_ptr<Loaded> load(device::Device& device, const Kernel& kernel, Probl
     out->scratch = std::make_unique<device::Memory>(device, bytes);
     if (!out->scratch->is_there()) return error = "no memory for scratch", nullptr;
   }
-  out->kernel = std::make_unique<device::LoadedKernel>(device, kernel, pointers[0], pointers[1], out->scratch.get(), error);
+  out->kernel =
+      std::make_unique<device::LoadedKernel>(device, kernel, pointers[0], pointers[1], out->scratch.get(), error);
   return error.empty() ? std::move(out) : nullptr;
 }
 

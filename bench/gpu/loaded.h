@@ -1,4 +1,5 @@
-// A kernel of ours on a device, bound to the arrays of a problem and to memory of its own for packed operands and scratch.
+// A kernel of ours on a device, bound to the arrays of a problem and to memory of its own for packed operands and
+// scratch.
 #pragma once
 #include <map>
 #include <memory>

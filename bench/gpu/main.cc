@@ -1,8 +1,12 @@
-// tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some minutes:
-//   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE] [--expected FILE] [--device N]
+// tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some
+// minutes:
+//   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE] [--expected
+//   FILE] [--device N]
 //                         [--pytorch FILE]
-//   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels; needs a C++ compiler and no GPU
-// Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU. Each part runs in a process of its own (--section).
+//   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels; needs a C++
+//   compiler and no GPU
+// Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU.
+// Each part runs in a process of its own (--section).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json/serialize.hpp>
@@ -13,9 +17,9 @@
 #include "bench/gpu/process.h"
 #include "bench/gpu/report.h"
 #include "bench/gpu/sections.h"
-#include "runtime/console/output.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 
 namespace tw::gpu_bench {
 namespace {
@@ -49,7 +53,11 @@ int run_section(const Options& options) {
   if (!error.empty()) return say({{"skipped", options.section}, {"problem", error}}), NoDevice;
   if (options.section == "conformance") return run_conformance(device, options.expected, options.after, say);
   if (options.section == "ceilings") return run_ceilings(device, options.after, say);
-  TaskOptions task{.list = options.list, .task = options.section, .finalists = options.finalists, .skip = options.skip, .limit = options.seconds};
+  TaskOptions task{.list = options.list,
+                   .task = options.section,
+                   .finalists = options.finalists,
+                   .skip = options.skip,
+                   .limit = options.seconds};
   return run_task(device, names[static_cast<std::size_t>(options.device)], task, say) ? Done : Wrong;
 }
 
@@ -87,16 +95,25 @@ class Attempts {
   }
 
   std::vector<std::string> words() const {
-    std::vector<std::string> out = {"tracewright-gpu-bench", "--section", section_, "--list", options_.list, "--device",
-                                    std::to_string(options_.device), "--finalists", std::to_string(options_.finalists),
-                                    "--seconds", std::to_string(std::max(kLeast, end_ - seconds_now()))};
+    std::vector<std::string> out = {"tracewright-gpu-bench",
+                                    "--section",
+                                    section_,
+                                    "--list",
+                                    options_.list,
+                                    "--device",
+                                    std::to_string(options_.device),
+                                    "--finalists",
+                                    std::to_string(options_.finalists),
+                                    "--seconds",
+                                    std::to_string(std::max(kLeast, end_ - seconds_now()))};
     if (!options_.expected.empty()) out.insert(out.end(), {"--expected", options_.expected});
     if (!after_.empty()) out.insert(out.end(), {"--after", after_});
     for (const std::string& finalist : skip_) out.insert(out.end(), {"--skip", finalist});
     return out;
   }
 
-  // What ended the process gets a row, and the next process does without it. False: it is not known, or was tried often enough.
+  // What ended the process gets a row, and the next process does without it. False: it is not known, or was tried often
+  // enough.
   bool leave_out(const PartProcess& part) {
     std::string problem = part.how_it_ended();
     if (part.begun.is_string()) {
@@ -135,14 +152,16 @@ class Attempts {
 // Runs the parts one after the other, each in what is left of the time.
 class Schedule {
  public:
-  Schedule(const Options& options, Report& report) : options_(options), report_(report), end_(seconds_now() + options.seconds) {}
+  Schedule(const Options& options, Report& report)
+      : options_(options), report_(report), end_(seconds_now() + options.seconds) {}
 
   void run(const std::vector<std::string>& parts) {
     for (std::size_t i = 0; i < parts.size(); ++i) run_one(parts[i], limit_of(parts.size() - i));
   }
 
  private:
-  // Three equal shares: parts that need less leave it to the others, and if none does, the first half of them still gets its turn.
+  // Three equal shares: parts that need less leave it to the others, and if none does, the first half of them still
+  // gets its turn.
   double limit_of(std::size_t parts_left) const {
     double left = end_ - seconds_now();
     return std::min(left, std::max(kLeast, left * 3 / static_cast<double>(parts_left)));
@@ -184,15 +203,18 @@ int emulate(const std::string& path) {
 
 int run(int count, char** words) {
   Options options;
-  CLI::App app("What this GPU does, and how tracewright's kernels stand beside cuBLASLt and cuDNN.", "tracewright-gpu-bench");
+  CLI::App app("What this GPU does, and how tracewright's kernels stand beside cuBLASLt and cuDNN.",
+               "tracewright-gpu-bench");
   app.add_option("--json", options.json_file, "write all rows to this file");
-  app.add_option("--seconds", options.seconds, "time for all of it; parts that do not fit are skipped")->check(CLI::Range(5.0, 1e6));
+  app.add_option("--seconds", options.seconds, "time for all of it; parts that do not fit are skipped")
+      ->check(CLI::Range(5.0, 1e6));
   app.add_option("--only", options.only, "one part: conformance, ceilings, or a task of the list");
   app.add_option("--list", options.list, "task list; its arch is replaced by that of the GPU");
   app.add_option("--expected", options.expected, "results of the emulator, as --emulate writes them");
   app.add_option("--device", options.device, "number of the GPU")->check(CLI::NonNegativeNumber);
   app.add_option("--finalists", options.finalists, "kernels of each task that are tried")->check(CLI::Range(1, 1000));
-  app.add_option("--pytorch", options.pytorch, "times of PyTorch, as pytorch_rows.py prints them, to stand beside ours");
+  app.add_option("--pytorch", options.pytorch,
+                 "times of PyTorch, as pytorch_rows.py prints them, to stand beside ours");
   app.add_option("--emulate", options.emulate, "write the emulator's results to this file, and do nothing else");
   app.add_option("--section", options.section)->group("");
   app.add_option("--after", options.after)->group("");

@@ -40,19 +40,23 @@ struct Expected {
   const std::vector<Array>& arrays;
   i64 position;
 
-  double at(std::size_t array, i64 place) const { return static_cast<double>(arrays[array].values[static_cast<std::size_t>(place)]); }
+  double at(std::size_t array, i64 place) const {
+    return static_cast<double>(arrays[array].values[static_cast<std::size_t>(place)]);
+  }
 
   double operator()(const peers::Gemm& g) const {
     i64 n = position % g.n, m = position / g.n % g.m, batch = position / g.n / g.m;
     i64 inner = batch % g.inner, outer = batch / g.inner;
-    i64 a = outer * g.a.outer + inner * g.a.inner + m * g.a.row, b = outer * g.b.outer + inner * g.b.inner + n * g.b.column;
+    i64 a = outer * g.a.outer + inner * g.a.inner + m * g.a.row,
+        b = outer * g.b.outer + inner * g.b.inner + n * g.b.column;
     double sum = 0;
     for (i64 k = 0; k < g.k; ++k) sum += at(0, a + k * g.a.column) * at(1, b + k * g.b.row);
     return sum;
   }
 
   double operator()(const peers::Convolution& c) const {
-    i64 channel = position % c.co, rest = position / c.co, of_group = c.ci / c.groups, group = channel / (c.co / c.groups);
+    i64 channel = position % c.co, rest = position / c.co, of_group = c.ci / c.groups,
+        group = channel / (c.co / c.groups);
     std::array<i64, 3> out{};
     for (std::size_t d = 3; d-- > 0; rest /= c.out[d]) out[d] = rest % c.out[d];
     double sum = 0;
@@ -72,7 +76,8 @@ struct Expected {
 
   double operator()(const peers::RowWise& r) const {
     using Kind = peers::RowWise::Kind;
-    i64 row = r.kind == Kind::Norm ? position : position / r.columns, column = position % r.columns, begin = row * r.columns;
+    i64 row = r.kind == Kind::Norm ? position : position / r.columns, column = position % r.columns,
+        begin = row * r.columns;
     double n = static_cast<double>(r.columns), top = -INFINITY, sum = 0, squares = 0, exponentials = 0, variance = 0;
     for (i64 j = 0; j < r.columns; ++j) {
       double x = at(0, begin + j);
@@ -83,10 +88,14 @@ struct Expected {
       exponentials += std::exp(x - top), variance += (x - sum / n) * (x - sum / n);
     }
     switch (r.kind) {
-      case Kind::Softmax: return std::exp(at(0, position) - top) / exponentials;
-      case Kind::LayerNorm: return (at(0, position) - sum / n) / std::sqrt(variance / n + 1e-5) * at(1, column) + at(2, column);
-      case Kind::RmsNorm: return at(0, position) / std::sqrt(squares / n + 1e-6) * at(1, column);
-      case Kind::Norm: break;
+      case Kind::Softmax:
+        return std::exp(at(0, position) - top) / exponentials;
+      case Kind::LayerNorm:
+        return (at(0, position) - sum / n) / std::sqrt(variance / n + 1e-5) * at(1, column) + at(2, column);
+      case Kind::RmsNorm:
+        return at(0, position) / std::sqrt(squares / n + 1e-6) * at(1, column);
+      case Kind::Norm:
+        break;
     }
     return std::sqrt(squares);
   }
@@ -116,9 +125,7 @@ std::vector<float> decode(const std::vector<u8>& bytes, DType dtype) {
   return out;
 }
 
-bool write_noise(device::Memory& memory) {
-  return memory.write(random_values((memory.bytes() + 3) / 4, 1).data());
-}
+bool write_noise(device::Memory& memory) { return memory.write(random_values((memory.bytes() + 3) / 4, 1).data()); }
 
 std::vector<u8> encode(const std::vector<float>& values, DType dtype) {
   HostArray array = HostArray::zeros(dtype, {static_cast<i64>(values.size())});
@@ -130,16 +137,20 @@ std::vector<u8> encode(const std::vector<float>& values, DType dtype) {
   return array.bytes;
 }
 
-std::unique_ptr<Problem> Problem::make(device::Device& device, const std::string& op, const std::map<std::string, peers::i64>& args,
-                                       const std::vector<std::string>& epilogue, const Program& program, std::string& error) {
+std::unique_ptr<Problem> Problem::make(device::Device& device, const std::string& op,
+                                       const std::map<std::string, peers::i64>& args,
+                                       const std::vector<std::string>& epilogue, const Program& program,
+                                       std::string& error) {
   auto understood = peers::understand({op, args, epilogue, {}});
   if (auto* why = std::get_if<std::string>(&understood)) return error = *why, nullptr;
   if (!epilogue.empty()) return error = "epilogues are not compared", nullptr;
   auto out = std::make_unique<Problem>();
   out->shape_ = std::get<peers::Operator>(understood);
   for (const Param& param : program.params) {
-    Array array{.name = std::string(param.buffer->name), .dtype = param.buffer->dtype, .is_output = param.role == Role::Output};
-    if (!is_float(array.dtype) || array.dtype == DType::F64) return error = cat("no comparison for elements of type ", name_of(array.dtype)), nullptr;
+    Array array{
+        .name = std::string(param.buffer->name), .dtype = param.buffer->dtype, .is_output = param.role == Role::Output};
+    if (!is_float(array.dtype) || array.dtype == DType::F64)
+      return error = cat("no comparison for elements of type ", name_of(array.dtype)), nullptr;
     array.memory = std::make_unique<device::Memory>(device, bytes_of(param.buffer));
     if (!array.memory->is_there()) return error = cat("the device has no memory for `", array.name, "`"), nullptr;
     if (!array.is_output) {
@@ -149,11 +160,13 @@ std::unique_ptr<Problem> Problem::make(device::Device& device, const std::string
     }
     out->arrays_.push_back(std::move(array));
   }
-  if (out->arrays_.empty() || !out->arrays_.back().is_output) return error = "the output is not the last parameter", nullptr;
+  if (out->arrays_.empty() || !out->arrays_.back().is_output)
+    return error = "the output is not the last parameter", nullptr;
   return out;
 }
 
-std::unique_ptr<Problem> Problem::make(device::Device& device, const TaskEntry& entry, const Program& program, std::string& error) {
+std::unique_ptr<Problem> Problem::make(device::Device& device, const TaskEntry& entry, const Program& program,
+                                       std::string& error) {
   std::map<std::string, peers::i64> args;
   for (const TaskArgument& argument : entry.args) {
     if (const i64* number = std::get_if<i64>(&argument.value)) args[argument.name] = *number;
@@ -192,8 +205,10 @@ std::string Problem::check(const std::vector<float>& other, double& error) {
   }
   double scale = std::max(size_of(wanted), 1e-30), limit = tolerance_of(output().dtype);
   error = size_of(differences) / scale;
-  for (double difference : differences) worst = std::max(worst, std::isnan(difference) ? INFINITY : std::abs(difference) / scale);
-  if (!(error <= limit) || worst > 20 * limit) return cat("differs from the result in f64 by ", error, " of its size, at most by ", worst);
+  for (double difference : differences)
+    worst = std::max(worst, std::isnan(difference) ? INFINITY : std::abs(difference) / scale);
+  if (!(error <= limit) || worst > 20 * limit)
+    return cat("differs from the result in f64 by ", error, " of its size, at most by ", worst);
   for (std::size_t i = 0; i < other.size() && other.size() == actual.size(); ++i) {
     double difference = std::abs(static_cast<double>(actual[i]) - static_cast<double>(other[i])) / scale;
     if (!(difference <= 20 * limit)) return cat("element ", i, " is ", actual[i], ", the library has ", other[i]);

@@ -1,5 +1,6 @@
-// One operator of a task list with random data on a device: the arrays, single results computed in f64 on the processor, and the check of
-// an output against these. For the GPU benchmark and clblast_bench; layouts are those of bench/peers/operators.h.
+// One operator of a task list with random data on a device: the arrays, single results computed in f64 on the
+// processor, and the check of an output against these. For the GPU benchmark and clblast_bench; layouts are those of
+// bench/peers/operators.h.
 #pragma once
 #include <map>
 #include <memory>
@@ -24,12 +25,16 @@ struct Array {
 
 class Problem {
  public:
-  // Inputs are normal random numbers. Null with why in `error`: an operator that is not known, no memory, an element type that is no float.
-  static std::unique_ptr<Problem> make(device::Device& device, const std::string& op, const std::map<std::string, peers::i64>& args,
-                                       const std::vector<std::string>& epilogue, const Program& program, std::string& error);
+  // Inputs are normal random numbers. Null with why in `error`: an operator that is not known, no memory, an element
+  // type that is no float.
+  static std::unique_ptr<Problem> make(device::Device& device, const std::string& op,
+                                       const std::map<std::string, peers::i64>& args,
+                                       const std::vector<std::string>& epilogue, const Program& program,
+                                       std::string& error);
 
   // The same for the entry of a task list that `program` came from.
-  static std::unique_ptr<Problem> make(device::Device& device, const TaskEntry& entry, const Program& program, std::string& error);
+  static std::unique_ptr<Problem> make(device::Device& device, const TaskEntry& entry, const Program& program,
+                                       std::string& error);
 
   const peers::Operator& shape() const { return shape_; }
   Array& input(std::size_t index) { return arrays_[index]; }
@@ -39,8 +44,9 @@ class Problem {
   bool poison_output() { return output().memory->fill(0xff); }
   // What the operator gives at a flat position, in f64.
   double expected(i64 position) const;
-  // Looks at the output on the device: "" or what is wrong. Some places are compared with expected(), and all with `other`, the output that a
-  // library gave, if it is not empty. `error`: relative Frobenius norm of the difference at these places.
+  // Looks at the output on the device: "" or what is wrong. Some places are compared with expected(), and all with
+  // `other`, the output that a library gave, if it is not empty. `error`: relative Frobenius norm of the difference at
+  // these places.
   std::string check(const std::vector<float>& other, double& error);
   // The output on the device as floats; empty if it cannot be read.
   std::vector<float> read_output();

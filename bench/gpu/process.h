@@ -1,4 +1,5 @@
-// A part of the benchmark in a process of its own, and what becomes of it. It knows nothing of what the rows say but {"begin": ...}.
+// A part of the benchmark in a process of its own, and what becomes of it. It knows nothing of what the rows say but
+// {"begin": ...}.
 #pragma once
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -17,11 +18,11 @@ enum ExitCode : int {
 };
 
 struct PartProcess {
-  boost::json::array rows;        // without those that say what begins
-  boost::json::value begun;       // what the latest of these names; null: none came
-  int code = -1;                  // 128 + signal if it was killed; below 0: it cannot be started
-  bool is_late = false;           // its time was over, and it went on saying things
-  bool is_silent = false;         // something was begun, and nothing was said for kMostSilent seconds
+  boost::json::array rows;   // without those that say what begins
+  boost::json::value begun;  // what the latest of these names; null: none came
+  int code = -1;             // 128 + signal if it was killed; below 0: it cannot be started
+  bool is_late = false;      // its time was over, and it went on saying things
+  bool is_silent = false;    // something was begun, and nothing was said for kMostSilent seconds
   bool is_done() const { return code >= Done && code <= NoDevice && !is_late && !is_silent; }
   std::string how_it_ended() const;  // of one that is neither done nor late
 };

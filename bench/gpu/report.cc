@@ -9,9 +9,9 @@
 #include <sstream>
 #include <vector>
 
-#include "runtime/console/output.h"
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
+#include "runtime/console/output.h"
 
 namespace tw::gpu_bench {
 namespace {
@@ -26,7 +26,8 @@ const char* text(const json::object& row, const char* name) { return row.at(name
 double number(const json::object& row, const char* name) { return row.at(name).to_number<double>(); }
 std::string microseconds(const json::object& row, const char* name) { return show_time(number(row, name) * 1e-6); }
 
-// Under another name first: whoever is ended meanwhile leaves the older file. What is no ordinary file (a pipe) is written in place, once.
+// Under another name first: whoever is ended meanwhile leaves the older file. What is no ordinary file (a pipe) is
+// written in place, once.
 bool write_whole(const std::string& path, const std::string& content, bool is_last) {
   std::error_code error;
   fs::file_type type = fs::symlink_status(path, error).type();
@@ -40,17 +41,19 @@ bool write_whole(const std::string& path, const std::string& content, bool is_la
 
 // A kernel that could not be timed has a problem instead.
 void add_task(const json::object& row, Table& table) {
-  if (!row.contains("us")) return table.push_back({text(row, "task"), "", "", "", "", "", "", "", text(row, "problem")});
+  if (!row.contains("us"))
+    return table.push_back({text(row, "task"), "", "", "", "", "", "", "", text(row, "problem")});
   std::vector<std::string> ours = {text(row, "task"), microseconds(row, "us"), show_number(number(row, "gflops"), 0),
                                    show_number(number(row, "gb_per_second"), 0)};
   for (const json::value& value : row.at("against").as_array()) {
     const json::object& other = value.as_object();
     std::vector<std::string> line = ours;
     const json::array& quartiles = other.at("ratio_quartiles").as_array();
-    std::string ratio = fmt::format("{:.2f} ({:.2f} to {:.2f})", number(other, "ratio"), quartiles[0].to_number<double>(),
-                                    quartiles[1].to_number<double>());
-    line.insert(line.end(), {text(other, "library"), microseconds(other, "us"), ratio, show_number(number(other, "cold_ratio"), 2),
-                             cat(text(row, "problem"), text(other, "problem"))});
+    std::string ratio = fmt::format("{:.2f} ({:.2f} to {:.2f})", number(other, "ratio"),
+                                    quartiles[0].to_number<double>(), quartiles[1].to_number<double>());
+    line.insert(line.end(),
+                {text(other, "library"), microseconds(other, "us"), ratio, show_number(number(other, "cold_ratio"), 2),
+                 cat(text(row, "problem"), text(other, "problem"))});
     table.push_back(std::move(line));
   }
 }
@@ -79,7 +82,8 @@ void Report::add(const std::string& part, State state, double seconds, json::arr
     const json::object& found = row.as_object();
     if (found.contains("task") && found.contains("us")) us_[text(found, "task")] = number(found, "us");
   }
-  parts_.push_back({{"part", part}, {"state", kStates[static_cast<int>(state)]}, {"seconds", seconds}, {"rows", std::move(rows)}});
+  parts_.push_back(
+      {{"part", part}, {"state", kStates[static_cast<int>(state)]}, {"seconds", seconds}, {"rows", std::move(rows)}});
   save(false);
 }
 
@@ -109,21 +113,25 @@ void Report::print() const {
   Table parts, tasks, ceilings;
   int right = 0, all = 0;
   for (const json::value& part : parts_) {
-    parts.push_back({text(part.as_object(), "part"), text(part.as_object(), "state"), show_number(number(part.as_object(), "seconds"))});
+    parts.push_back({text(part.as_object(), "part"), text(part.as_object(), "state"),
+                     show_number(number(part.as_object(), "seconds"))});
     for (const json::value& value : part.at("rows").as_array()) {
       const json::object& row = value.as_object();
       if (row.contains("case")) ++all, right += row.at("right").as_bool();
-      if (row.contains("case") && !row.at("right").as_bool()) std::printf("WRONG  %s: %s\n", text(row, "case"), text(row, "problem"));
+      if (row.contains("case") && !row.at("right").as_bool())
+        std::printf("WRONG  %s: %s\n", text(row, "case"), text(row, "problem"));
       if (row.contains("skipped")) std::printf("skipped  %s: %s\n", text(row, "skipped"), text(row, "problem"));
       if (row.contains("ceiling"))
-        ceilings.push_back({text(row, "ceiling"), show_number(number(row, "value"), 0), text(row, "unit"), text(row, "detail")});
+        ceilings.push_back(
+            {text(row, "ceiling"), show_number(number(row, "value"), 0), text(row, "unit"), text(row, "detail")});
       if (row.contains("task")) add_task(row, tasks);
     }
   }
   if (all > 0) std::printf("\n%d of %d device functions do what the emulator does\n\n", right, all);
   if (!ceilings.empty()) print_table({"ceiling", "value", "unit", "by"}, ceilings);
   std::puts("");
-  if (!tasks.empty()) print_table({"task", "ours", "GFLOP/s", "GB/s", "library", "theirs", "theirs / ours", "cold", "problem"}, tasks);
+  if (!tasks.empty())
+    print_table({"task", "ours", "GFLOP/s", "GB/s", "library", "theirs", "theirs / ours", "cold", "problem"}, tasks);
   print_pytorch();
   std::puts("");
   print_table({"part", "state", "s"}, parts);
@@ -134,8 +142,8 @@ void Report::print_pytorch() const {
   for (const json::value& value : beside_pytorch()) {
     const json::object& row = value.as_object();
     if (!row.contains("ratio")) continue;
-    table.push_back({text(row, "task"), show_time(us_.at(text(row, "task")) * 1e-6), text(row, "library"), microseconds(row, "us"),
-                     show_number(number(row, "ratio"), 2)});
+    table.push_back({text(row, "task"), show_time(us_.at(text(row, "task")) * 1e-6), text(row, "library"),
+                     microseconds(row, "us"), show_number(number(row, "ratio"), 2)});
   }
   if (!table.empty()) std::puts(""), print_table({"task", "ours", "library", "theirs", "theirs / ours"}, table);
 }

@@ -13,7 +13,8 @@ enum class State : int { Right, Wrong, Skipped };
 class Report {
  public:
   // `json_file` may be "": then there is no file.
-  Report(std::string device_name, std::string json_file) : device_name_(std::move(device_name)), json_file_(std::move(json_file)) {}
+  Report(std::string device_name, std::string json_file)
+      : device_name_(std::move(device_name)), json_file_(std::move(json_file)) {}
 
   // Times of PyTorch by pytorch_rows.py, one JSON object a line, to stand beside ours. False with why in `error`.
   bool read_pytorch(const std::string& path, std::string& error);

@@ -19,8 +19,9 @@
 namespace tw::gpu_bench {
 namespace {
 
-// The list's target for this device: what follows from the arch, as shared memory does, is that of the device; what the list says beside it
-// stays. The description is the one whose name is part of the device's name, else any of its arch. What is wrong, or "".
+// The list's target for this device: what follows from the arch, as shared memory does, is that of the device; what the
+// list says beside it stays. The description is the one whose name is part of the device's name, else any of its arch.
+// What is wrong, or "".
 std::string set_target(Target& target, const std::string& device_line) {
   FoundDevice found = found_device(device_line);
   if (found.arch.empty()) return cat("no known `arch` runs on ", device_line);
@@ -35,7 +36,8 @@ std::string set_target(Target& target, const std::string& device_line) {
 }
 
 // Null with why in `error`.
-std::unique_ptr<Loaded> load_finalist(device::Device& device, const Finalist& finalist, Problem& problem, std::string& error) {
+std::unique_ptr<Loaded> load_finalist(device::Device& device, const Finalist& finalist, Problem& problem,
+                                      std::string& error) {
   Kernel kernel = finalist.source;
   kernel.code = finalist.compiled.cubin;
   return load(device, kernel, problem, error);
@@ -43,7 +45,8 @@ std::unique_ptr<Loaded> load_finalist(device::Device& device, const Finalist& fi
 
 class TaskRun {
  public:
-  TaskRun(device::Device& device, const TaskOptions& options, const Say& say) : device_(device), options_(options), say_(say), clock_(device) {}
+  TaskRun(device::Device& device, const TaskOptions& options, const Say& say)
+      : device_(device), options_(options), say_(say), clock_(device) {}
 
   bool run(const TuneTask& task, const TaskEntry& entry, const rules::Library& library, const std::string& rules) {
     double begin = seconds_now();
@@ -54,7 +57,8 @@ class TaskRun {
     choose_library();
     for (std::size_t i = 0; i < found.finalists.size(); ++i) {
       if (best_ && seconds_now() - begin > 0.75 * options_.limit) break;
-      if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end()) try_one(found.finalists[i], i);
+      if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end())
+        try_one(found.finalists[i], i);
     }
     if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), false;
     return compare(task, found.finalists[best_index_]);
@@ -66,7 +70,8 @@ class TaskRun {
     std::jthread timer([&](const std::stop_token& is_found) {
       std::mutex mutex;
       std::unique_lock lock(mutex);
-      std::condition_variable_any().wait_for(lock, is_found, std::chrono::duration<double>(options_.limit / 2), [] { return false; });
+      std::condition_variable_any().wait_for(lock, is_found, std::chrono::duration<double>(options_.limit / 2),
+                                             [] { return false; });
       stop = true;
     });
     return find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
@@ -131,7 +136,8 @@ class TaskRun {
     std::vector<Times> times = clock_.interleave(all, {.budget_seconds = options_.seconds});
     // What ran last is not what is checked here: once more, on a fresh output.
     problem_->poison_output();
-    std::string wrong = best_->kernel->run() == 0 ? problem_->check(library_output_, best_error_) : "it does not run any more";
+    std::string wrong =
+        best_->kernel->run() == 0 ? problem_->check(library_output_, best_error_) : "it does not run any more";
     boost::json::array against;
     for (std::size_t i = 1; i < all.size(); ++i) {
       against.push_back({{"library", all[i].name},
@@ -144,15 +150,16 @@ class TaskRun {
                          {"cold_ratio", times[i].cold_ratio},
                          {"problem", times[i].problem}});
     }
-    boost::json::object row{{"task", task.name},
-                            {"target", to_string(task.target)},
-                            {"predicted_us", finalist.seconds * 1e6},
-                            {"finalist", best_index_},
-                            {"prepacks", !finalist.source.manifest.prepack_launches.empty()},
-                            {"rounds", times[0].rounds},
-                            {"error", best_error_},
-                            {"problem", cat(times[0].problem, times[0].problem.empty() || wrong.empty() ? "" : "; ", wrong)},
-                            {"against", against}};
+    boost::json::object row{
+        {"task", task.name},
+        {"target", to_string(task.target)},
+        {"predicted_us", finalist.seconds * 1e6},
+        {"finalist", best_index_},
+        {"prepacks", !finalist.source.manifest.prepack_launches.empty()},
+        {"rounds", times[0].rounds},
+        {"error", best_error_},
+        {"problem", cat(times[0].problem, times[0].problem.empty() || wrong.empty() ? "" : "; ", wrong)},
+        {"against", against}};
     if (times[0].problem.empty()) add_times(times[0], row);
     say_(row);
     return wrong.empty() && times[0].problem.empty();

@@ -18,7 +18,9 @@ const cuda::Api& driver() {
   return *cuda::api(error);  // never null where a Device exists
 }
 
-i64 flush_bytes(device::Device& device) { return std::max<i64>(i64{64} << 20, 2 * i64{cuda::attribute_of(device, cuda::L2Bytes)}); }
+i64 flush_bytes(device::Device& device) {
+  return std::max<i64>(i64{64} << 20, 2 * i64{cuda::attribute_of(device, cuda::L2Bytes)});
+}
 
 // Of each round in which both were timed.
 std::vector<double> ratios(const std::vector<double>& of, const std::vector<double>& to) {
@@ -78,8 +80,8 @@ int Clock::enqueue(const Recorded& recorded, const Contestant& one) {
   return failed;
 }
 
-// The same work goes first, untimed: when it ends, the timed one is already in the stream (an event on an idle stream would count its launch), and every
-// contestant finds the caches as it leaves them itself.
+// The same work goes first, untimed: when it ends, the timed one is already in the stream (an event on an idle stream
+// would count its launch), and every contestant finds the caches as it leaves them itself.
 double Clock::play(const Recorded& recorded, const Contestant& one, int& code) {
   code = enqueue(recorded, one);
   return code == 0 ? between_events([&] { return enqueue(recorded, one); }, code) : 0;
@@ -146,7 +148,8 @@ std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const T
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   double begin = seconds_now();
-  for (int round = 0; round < options.rounds && (round < 5 || seconds_now() - begin < options.budget_seconds); ++round) {
+  for (int round = 0; round < options.rounds && (round < 5 || seconds_now() - begin < options.budget_seconds);
+       ++round) {
     std::shuffle(order.begin(), order.end(), order_of_turns);
     for (std::size_t i : order) {
       int code = 0;
@@ -168,7 +171,8 @@ std::vector<Times> Clock::interleave(const std::vector<Contestant>& all, const T
     if (!out[i].problem.empty()) continue;
     std::vector<double> ratio = ratios(hot[i], hot[0]);
     out[i].median = median(hot[i]), out[i].lower = quantile(hot[i], 0.25), out[i].upper = quantile(hot[i], 0.75);
-    out[i].ratio = median(ratio), out[i].ratio_lower = quantile(ratio, 0.25), out[i].ratio_upper = quantile(ratio, 0.75);
+    out[i].ratio = median(ratio), out[i].ratio_lower = quantile(ratio, 0.25),
+    out[i].ratio_upper = quantile(ratio, 0.75);
     out[i].cold = median(cold_samples[i]), out[i].cold_ratio = median(ratios(cold_samples[i], cold_samples[0]));
     out[i].rounds = static_cast<int>(hot[i].size());
   }

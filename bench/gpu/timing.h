@@ -1,5 +1,5 @@
-// Times of work in one stream of a CUDA device, by events: several ways to do the same thing, in turn. For the GPU benchmark: our kernels and
-// those of libraries are timed here alike. It checks no results and knows no library.
+// Times of work in one stream of a CUDA device, by events: several ways to do the same thing, in turn. For the GPU
+// benchmark: our kernels and those of libraries are timed here alike. It checks no results and knows no library.
 #pragma once
 #include <functional>
 #include <string>
@@ -18,7 +18,7 @@ struct Contestant {
 // Seconds of one call.
 struct Times {
   double median = 0, lower = 0, upper = 0;  // of the samples, with their quartiles; the caches hold what fits into them
-  double cold = 0;                          // median, after a write to more memory than the second cache holds; 0 = not taken
+  double cold = 0;  // median, after a write to more memory than the second cache holds; 0 = not taken
   // Of (this one's time / the first contestant's time in the same round): above 1, the first one is faster.
   double ratio = 0, ratio_lower = 0, ratio_upper = 0;
   double cold_ratio = 0;
@@ -28,7 +28,8 @@ struct Times {
 };
 
 struct TimingOptions {
-  double warm_seconds = 0.2;  // all contestants in turn, before anything is timed: an idle GPU needs a while for its clock rate
+  double warm_seconds =
+      0.2;  // all contestants in turn, before anything is timed: an idle GPU needs a while for its clock rate
   int rounds = 21, cold_rounds = 9;
   double sample_seconds = 1e-3;  // calls of a sample together, at least one
   double budget_seconds = 6;     // no further rounds after so long, beyond five
@@ -45,8 +46,8 @@ class Clock {
   device::Device& device() { return device_; }
   // Calls for a check, no time: 0, or the driver's answer.
   int run(const Contestant& one);
-  // Seconds of one call, to choose among ways to do the same: the median of a few samples of a millisecond, fewer of long calls, after a warm-up. 0 with
-  // the driver's answer in `code`.
+  // Seconds of one call, to choose among ways to do the same: the median of a few samples of a millisecond, fewer of
+  // long calls, after a warm-up. 0 with the driver's answer in `code`.
   double median_of(const Contestant& one, int& code);
   // One call after the second cache was filled with other data.
   double cold(const Contestant& one, int& code);
@@ -62,7 +63,8 @@ class Clock {
   void forget(Recorded& recorded);
   int enqueue(const Recorded& recorded, const Contestant& one);
   double play(const Recorded& recorded, const Contestant& one, int& code);
-  // As many calls as a sample of so long has, recorded; `calls` is 0 where it fails, with the driver's answer in `code`.
+  // As many calls as a sample of so long has, recorded; `calls` is 0 where it fails, with the driver's answer in
+  // `code`.
   Recorded record_sample(const Contestant& one, double seconds, int& code);
   void warm_up(const std::vector<Contestant>& all, const std::vector<Recorded>& recorded, double seconds);
   template <class Work>

@@ -77,9 +77,7 @@ class Blas : public Library {
     for (const std::string& name : problem.epilogue) {
       const bool known = name == "bias" || name == "relu" || name == "add";
       if (!known) return unsupported("a BLAS has no " + name);
-      Step step{name == "bias"  ? Step::Kind::Bias
-                : name == "add" ? Step::Kind::Add
-                                : Step::Kind::Relu};
+      Step step{name == "bias" ? Step::Kind::Bias : name == "add" ? Step::Kind::Add : Step::Kind::Relu};
       if (name != "relu") {
         if (next >= problem.inputs.size()) return error("no input for " + name);
         step.operand = problem.inputs[next++];
@@ -96,9 +94,8 @@ class Blas : public Library {
     for (i64 outer = 0; outer < gemm_.outer; ++outer) {
       for (i64 inner = 0; inner < gemm_.inner; ++inner) {
         cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, gemm_.m, gemm_.n, gemm_.k, 1.0F,
-                    at(a_, gemm_.a, outer, inner), a.leading, at(b_, gemm_.b, outer, inner),
-                    b.leading, 0.0F, c_.get() + outer * gemm_.c.outer + inner * gemm_.c.inner,
-                    static_cast<int>(gemm_.c.row));
+                    at(a_, gemm_.a, outer, inner), a.leading, at(b_, gemm_.b, outer, inner), b.leading, 0.0F,
+                    c_.get() + outer * gemm_.c.outer + inner * gemm_.c.inner, static_cast<int>(gemm_.c.row));
       }
     }
     for (const Step& step : steps_) apply(step, c_.get(), elements_ / gemm_.n, gemm_.n);

@@ -35,8 +35,7 @@ class Fma : public Library {
   std::string version() const override { return "FMA probe"; }
 
   Outcome prepare(const Problem&, const Operator& op) override {
-    if (!std::holds_alternative<FmaProbe>(op.shape))
-      return unsupported("the FMA probe computes nothing");
+    if (!std::holds_alternative<FmaProbe>(op.shape)) return unsupported("the FMA probe computes nothing");
     for (const FmaVariant& variant : fma_variants()) {
       if (!variant.is_present() || (vector_bits_ != 0 && vector_bits_ != variant.bits)) continue;
       variant_ = &variant;
@@ -45,9 +44,7 @@ class Fma : public Library {
     return unsupported("this CPU has no such FMA instructions");
   }
 
-  double flops(const Operator&) const override {
-    return variant_->flops_per_round * kRounds * threads_;
-  }
+  double flops(const Operator&) const override { return variant_->flops_per_round * kRounds * threads_; }
 
   void run() override {
     start();
@@ -80,8 +77,7 @@ class Fma : public Library {
   void help() {
     unsigned seen = 0;
     while (true) {
-      for (int spin = 0; spin < 20'000 && call_.load(std::memory_order_acquire) == seen; ++spin)
-        __builtin_ia32_pause();
+      for (int spin = 0; spin < 20'000 && call_.load(std::memory_order_acquire) == seen; ++spin) __builtin_ia32_pause();
       call_.wait(seen, std::memory_order_acquire);
       ++seen;
       if (!variant_) return;

@@ -39,8 +39,7 @@ struct ConvolutionDims {
   memory::desc weights;
   Tag channels_last;
 
-  explicit ConvolutionDims(const Convolution& conv)
-      : in{conv.n, conv.ci}, out{conv.n, conv.co}, bias{1, conv.co} {
+  explicit ConvolutionDims(const Convolution& conv) : in{conv.n, conv.ci}, out{conv.n, conv.co}, bias{1, conv.co} {
     static const Tag kTags[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
     channels_last = kTags[conv.axes - 1];
     for (int axis = 3 - conv.axes; axis < 3; ++axis) {
@@ -82,13 +81,11 @@ class OneDnn : public Library {
  public:
   std::string version() const override {
     const auto* v = dnnl::version();
-    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
-           std::to_string(v->patch);
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
   }
 
   Outcome prepare(const Problem& problem, const Operator& op) override {
-    if (static_cast<i64>(problem.inputs.size()) < op.inputs)
-      return error(problem.op + " needs more inputs");
+    if (static_cast<i64>(problem.inputs.size()) < op.inputs) return error(problem.op + " needs more inputs");
     ways_.clear();
     refusal_ = "oneDNN has no " + problem.op;
     std::visit([&](const auto& shape) { collect(shape, problem, op); }, op.shape);
@@ -102,9 +99,7 @@ class OneDnn : public Library {
     stream_.wait();
   }
 
-  void output(float* result) override {
-    reorder(ways_[best_].result, memory(plain_output_, engine_, result));
-  }
+  void output(float* result) override { reorder(ways_[best_].result, memory(plain_output_, engine_, result)); }
 
  private:
   // Tries one way: `make` adds to ways_. What oneDNN does not offer is an exception of its own, and
@@ -134,10 +129,8 @@ class OneDnn : public Library {
     const auto matmul = [&](const char* name, const memory::desc& weights) {
       const Epilogue epilogue = understand_epilogue(problem, op, bias);
       const dnnl::matmul::desc desc =
-          epilogue.bias
-              ? dnnl::matmul::desc(a, weights, memory::desc(bias, kF32, plain_strides(bias)),
-                                   plain_output_)
-              : dnnl::matmul::desc(a, weights, plain_output_);
+          epilogue.bias ? dnnl::matmul::desc(a, weights, memory::desc(bias, kF32, plain_strides(bias)), plain_output_)
+                        : dnnl::matmul::desc(a, weights, plain_output_);
       const dnnl::matmul::primitive_desc chosen(desc, attributes(epilogue), engine_);
       add_way(name, chosen, epilogue, problem, a, b, bias);
     };
@@ -146,14 +139,13 @@ class OneDnn : public Library {
     attempt([&] { matmul("matmul, packed weights", memory::desc(b.dims(), kF32, Tag::any)); });
     if (gemm.outer * gemm.inner > 1) return;
     attempt([&] {
-      const memory::desc wanted({gemm.n, gemm.k}, kF32, Tag::any),
-          weights({gemm.n, gemm.k}, kF32, Dims{1, gemm.n});
+      const memory::desc wanted({gemm.n, gemm.k}, kF32, Tag::any), weights({gemm.n, gemm.k}, kF32, Dims{1, gemm.n});
       const Dims line{gemm.n};
       const Epilogue epilogue = understand_epilogue(problem, op, bias);
       const dnnl::inner_product_forward::desc desc =
-          epilogue.bias ? dnnl::inner_product_forward::desc(
-                              kForward, a, wanted, memory::desc(line, kF32, Tag::a), plain_output_)
-                        : dnnl::inner_product_forward::desc(kForward, a, wanted, plain_output_);
+          epilogue.bias
+              ? dnnl::inner_product_forward::desc(kForward, a, wanted, memory::desc(line, kF32, Tag::a), plain_output_)
+              : dnnl::inner_product_forward::desc(kForward, a, wanted, plain_output_);
       const dnnl::inner_product_forward::primitive_desc chosen(desc, attributes(epilogue), engine_);
       add_way("inner product, packed weights", chosen, epilogue, problem, a, weights, line);
     });
@@ -165,35 +157,29 @@ class OneDnn : public Library {
     using dnnl::algorithm;
     for (Tag tag : {Tag::any, dims.channels_last}) {
       if (conv.transposed) {
-        try_convolution<dnnl::deconvolution_forward>(algorithm::deconvolution_direct, tag, dims,
-                                                     problem, op);
-        try_convolution<dnnl::deconvolution_forward>(algorithm::deconvolution_winograd, tag, dims,
-                                                     problem, op);
+        try_convolution<dnnl::deconvolution_forward>(algorithm::deconvolution_direct, tag, dims, problem, op);
+        try_convolution<dnnl::deconvolution_forward>(algorithm::deconvolution_winograd, tag, dims, problem, op);
       } else {
-        try_convolution<dnnl::convolution_forward>(algorithm::convolution_direct, tag, dims,
-                                                   problem, op);
-        try_convolution<dnnl::convolution_forward>(algorithm::convolution_auto, tag, dims, problem,
-                                                   op);
+        try_convolution<dnnl::convolution_forward>(algorithm::convolution_direct, tag, dims, problem, op);
+        try_convolution<dnnl::convolution_forward>(algorithm::convolution_auto, tag, dims, problem, op);
       }
     }
   }
 
   // `tag`: the layout of source and result; the plain one is channels last.
   template <class Primitive>
-  void try_convolution(dnnl::algorithm algorithm, Tag tag, const ConvolutionDims& dims,
-                       const Problem& problem, const Operator& op) {
+  void try_convolution(dnnl::algorithm algorithm, Tag tag, const ConvolutionDims& dims, const Problem& problem,
+                       const Operator& op) {
     attempt([&] {
       const Epilogue epilogue = understand_epilogue(problem, op, dims.bias);
       const Dims line{dims.bias[1]};
       const memory::desc bias = epilogue.bias ? memory::desc(line, kF32, Tag::a) : memory::desc();
-      const typename Primitive::desc desc(kForward, algorithm, memory::desc(dims.in, kF32, tag),
-                                          memory::desc(dims.weights.dims(), kF32, Tag::any), bias,
-                                          memory::desc(dims.out, kF32, tag), dims.strides,
-                                          dims.dilation, dims.left, dims.right);
+      const typename Primitive::desc desc(
+          kForward, algorithm, memory::desc(dims.in, kF32, tag), memory::desc(dims.weights.dims(), kF32, Tag::any),
+          bias, memory::desc(dims.out, kF32, tag), dims.strides, dims.dilation, dims.left, dims.right);
       const typename Primitive::primitive_desc chosen(desc, attributes(epilogue), engine_);
       const memory::desc source(dims.in, kF32, dims.channels_last);
-      add_way(tag == Tag::any ? "best layout" : "channels last", chosen, epilogue, problem, source,
-              dims.weights, line);
+      add_way(tag == Tag::any ? "best layout" : "channels last", chosen, epilogue, problem, source, dims.weights, line);
     });
   }
 
@@ -202,8 +188,7 @@ class OneDnn : public Library {
       refusal_ = "no epilogues after " + problem.op;
       return;
     }
-    const memory::desc data({rows.rows, rows.columns}, kF32, Tag::ab),
-        row({1, rows.columns}, kF32, Tag::ab);
+    const memory::desc data({rows.rows, rows.columns}, kF32, Tag::ab), row({1, rows.columns}, kF32, Tag::ab);
     plain_output_ = data;
     const memory source = plain_memory(data, problem.inputs[0]);
     if (rows.kind == RowWise::Kind::Softmax) {
@@ -213,10 +198,8 @@ class OneDnn : public Library {
       });
     } else if (rows.kind == RowWise::Kind::LayerNorm) {
       attempt([&] {
-        const auto flags =
-            dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
-        const dnnl::layer_normalization_forward::primitive_desc chosen(
-            {kForward, data, 1e-5F, flags}, engine_);
+        const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+        const dnnl::layer_normalization_forward::primitive_desc chosen({kForward, data, 1e-5F, flags}, engine_);
         const memory::desc line({rows.columns}, kF32, Tag::a);
         add_way("layer normalization", chosen,
                 {{DNNL_ARG_SRC, source},
@@ -227,8 +210,7 @@ class OneDnn : public Library {
       plain_output_ = memory::desc({rows.rows, 1}, kF32, Tag::ab);
       attempt([&] {
         const auto algorithm = dnnl::algorithm::reduction_norm_lp_sum;
-        const dnnl::reduction::primitive_desc chosen({algorithm, data, plain_output_, 2.0F, 0.0F},
-                                                     engine_);
+        const dnnl::reduction::primitive_desc chosen({algorithm, data, plain_output_, 2.0F, 0.0F}, engine_);
         add_way("reduction", chosen, {{DNNL_ARG_SRC, source}});
       });
     }
@@ -248,11 +230,9 @@ class OneDnn : public Library {
     Epilogue epilogue;
     std::size_t next = op.inputs;
     const auto add_operand = [&](const memory::desc& desc) {
-      if (next >= problem.inputs.size())
-        throw dnnl::error(dnnl_invalid_arguments, "an epilogue step has no input");
-      epilogue.operands.emplace_back(
-          DNNL_ARG_ATTR_MULTIPLE_POST_OP(epilogue.steps.len()) | DNNL_ARG_SRC_1,
-          plain_memory(desc, problem.inputs[next++]));
+      if (next >= problem.inputs.size()) throw dnnl::error(dnnl_invalid_arguments, "an epilogue step has no input");
+      epilogue.operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(epilogue.steps.len()) | DNNL_ARG_SRC_1,
+                                     plain_memory(desc, problem.inputs[next++]));
       epilogue.steps.append_binary(dnnl::algorithm::binary_add, desc);
     };
     for (std::size_t i = 0; i < problem.epilogue.size(); ++i) {
@@ -284,33 +264,28 @@ class OneDnn : public Library {
 
   // A way with source, weights and epilogue: brings all into the layouts that oneDNN chose.
   template <class PrimitiveDesc>
-  void add_way(const std::string& name, const PrimitiveDesc& chosen, const Epilogue& epilogue,
-               const Problem& problem, const memory::desc& source, const memory::desc& weights,
-               const Dims& bias) {
+  void add_way(const std::string& name, const PrimitiveDesc& chosen, const Epilogue& epilogue, const Problem& problem,
+               const memory::desc& source, const memory::desc& weights, const Dims& bias) {
     std::unordered_map<int, memory> arguments(epilogue.operands.begin(), epilogue.operands.end());
     arguments[DNNL_ARG_SRC] = suited(chosen.src_desc(), plain_memory(source, problem.inputs[0]));
-    arguments[DNNL_ARG_WEIGHTS] =
-        suited(chosen.weights_desc(), plain_memory(weights, problem.inputs[1]));
+    arguments[DNNL_ARG_WEIGHTS] = suited(chosen.weights_desc(), plain_memory(weights, problem.inputs[1]));
     if (epilogue.bias) {
-      arguments[DNNL_ARG_BIAS] =
-          plain_memory(memory::desc(bias, kF32, plain_strides(bias)), epilogue.bias);
+      arguments[DNNL_ARG_BIAS] = plain_memory(memory::desc(bias, kF32, plain_strides(bias)), epilogue.bias);
     }
     add_way(name, chosen, std::move(arguments));
   }
 
   template <class PrimitiveDesc>
-  void add_way(const std::string& name, const PrimitiveDesc& chosen,
-               std::unordered_map<int, memory> arguments) {
+  void add_way(const std::string& name, const PrimitiveDesc& chosen, std::unordered_map<int, memory> arguments) {
     const memory result(chosen.dst_desc(), engine_);
     arguments[DNNL_ARG_DST] = result;
-    ways_.push_back({name + " (" + chosen.impl_info_str() + ")", dnnl::primitive(chosen),
-                     std::move(arguments), result});
+    ways_.push_back(
+        {name + " (" + chosen.impl_info_str() + ")", dnnl::primitive(chosen), std::move(arguments), result});
   }
 
   memory plain_memory(const memory::desc& desc, const float* data) {
-    return memory(
-        desc, engine_,
-        const_cast<float*>(data));  // oneDNN has no read-only memory; sources are only read
+    return memory(desc, engine_,
+                  const_cast<float*>(data));  // oneDNN has no read-only memory; sources are only read
   }
 
   memory suited(const memory::desc& wanted, const memory& plain) {

@@ -45,8 +45,7 @@ Operator attention_scores(i64 batch, i64 seq, i64 heads, i64 dim) {
   return {shape, 2, elements, seq, 2.0 * elements * dim};
 }
 
-Operator convolution(Arguments& args, const std::vector<std::string>& axes, bool transposed,
-                     bool depthwise) {
+Operator convolution(Arguments& args, const std::vector<std::string>& axes, bool transposed, bool depthwise) {
   Convolution shape;
   shape.axes = static_cast<int>(axes.size());
   shape.transposed = transposed;
@@ -62,22 +61,19 @@ Operator convolution(Arguments& args, const std::vector<std::string>& axes, bool
     const i64 padding = shape.padding[axis] = args("padding", 0);
     const i64 dilation = shape.dilation[axis] = args("dilation", 1);
     const i64 reach = dilation * (kernel - 1) + 1;
-    shape.out[axis] = transposed ? (in - 1) * stride - 2 * padding + reach
-                                 : (in + 2 * padding - reach) / stride + 1;
+    shape.out[axis] = transposed ? (in - 1) * stride - 2 * padding + reach : (in + 2 * padding - reach) / stride + 1;
     taps *= kernel;
     positions *= shape.out[axis];
     inputs *= in;
   }
   const i64 elements = shape.n * positions * shape.co;
   const i64 steps = transposed ? shape.n * inputs * shape.co : elements;
-  return {shape, 2, elements, shape.co,
-          2.0 * steps * taps * (shape.ci / std::max<i64>(1, shape.groups))};
+  return {shape, 2, elements, shape.co, 2.0 * steps * taps * (shape.ci / std::max<i64>(1, shape.groups))};
 }
 
 Operator row_wise(RowWise::Kind kind, i64 rows, i64 columns, i64 inputs) {
   const bool reduces = kind == RowWise::Kind::Norm;
-  return {RowWise{kind, rows, columns}, inputs, reduces ? rows : rows * columns,
-          reduces ? rows : columns, 0};
+  return {RowWise{kind, rows, columns}, inputs, reduces ? rows : rows * columns, reduces ? rows : columns, 0};
 }
 
 struct Entry {
@@ -89,43 +85,19 @@ const Entry kOperators[] = {
     {"dense", [](Arguments& a) { return gemm(1, a("M"), a("N"), a("K"), true); }},
     {"matmul", [](Arguments& a) { return gemm(1, a("M"), a("N"), a("K"), false); }},
     {"batch_matmul", [](Arguments& a) { return gemm(a("B"), a("M"), a("N"), a("K"), false); }},
-    {"transpose_batch_matmul",
-     [](Arguments& a) { return attention_scores(a("B"), a("S"), a("H"), a("D")); }},
+    {"transpose_batch_matmul", [](Arguments& a) { return attention_scores(a("B"), a("S"), a("H"), a("D")); }},
     {"conv1d", [](Arguments& a) { return convolution(a, {"L"}, false, false); }},
-    {"conv2d",
-     [](Arguments& a) {
-       return convolution(a, {"H", "W"}, false, false);
-     }},
-    {"conv3d",
-     [](Arguments& a) {
-       return convolution(a, {"D", "H", "W"}, false, false);
-     }},
-    {"group_conv2d",
-     [](Arguments& a) {
-       return convolution(a, {"H", "W"}, false, false);
-     }},
-    {"dilated_conv2d",
-     [](Arguments& a) {
-       return convolution(a, {"H", "W"}, false, false);
-     }},
-    {"depthwise_conv2d",
-     [](Arguments& a) {
-       return convolution(a, {"H", "W"}, false, true);
-     }},
-    {"conv2d_transposed",
-     [](Arguments& a) {
-       return convolution(a, {"H", "W"}, true, false);
-     }},
+    {"conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, false); }},
+    {"conv3d", [](Arguments& a) { return convolution(a, {"D", "H", "W"}, false, false); }},
+    {"group_conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, false); }},
+    {"dilated_conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, false); }},
+    {"depthwise_conv2d", [](Arguments& a) { return convolution(a, {"H", "W"}, false, true); }},
+    {"conv2d_transposed", [](Arguments& a) { return convolution(a, {"H", "W"}, true, false); }},
     {"softmax", [](Arguments& a) { return row_wise(RowWise::Kind::Softmax, a("M"), a("N"), 1); }},
-    {"layernorm",
-     [](Arguments& a) { return row_wise(RowWise::Kind::LayerNorm, a("M"), a("N"), 3); }},
+    {"layernorm", [](Arguments& a) { return row_wise(RowWise::Kind::LayerNorm, a("M"), a("N"), 3); }},
     {"rmsnorm", [](Arguments& a) { return row_wise(RowWise::Kind::RmsNorm, a("M"), a("N"), 2); }},
-    {"fma",
-     [](Arguments&) {
-       return Operator{FmaProbe{}, 0, 0, 0, 0};
-     }},
-    {"norm",
-     [](Arguments& a) { return row_wise(RowWise::Kind::Norm, a("B"), a("M") * a("N"), 1); }},
+    {"fma", [](Arguments&) { return Operator{FmaProbe{}, 0, 0, 0, 0}; }},
+    {"norm", [](Arguments& a) { return row_wise(RowWise::Kind::Norm, a("B"), a("M") * a("N"), 1); }},
 };
 
 }  // namespace

@@ -40,8 +40,7 @@ struct Gemm {
 struct Convolution {
   int axes = 2;
   i64 n = 1, ci = 0, co = 0, groups = 1;
-  std::array<i64, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0},
-      dilation{1, 1, 1};
+  std::array<i64, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
   bool transposed = false;
 };
 
@@ -59,8 +58,7 @@ struct Operator {
   i64 inputs = 0;  // arrays before those of the epilogue
   i64 output_elements = 0;
   i64 channels = 0;  // extent of the output's last axis, along which a bias runs
-  double flops =
-      0;  // multiplications and additions of the sum, padding counted; 0 where that says nothing
+  double flops = 0;  // multiplications and additions of the sum, padding counted; 0 where that says nothing
 };
 
 // The operator of a problem, or a sentence saying why no library can be asked for it.

@@ -86,13 +86,11 @@ std::vector<int> allowed_cpus() {
 
 void pin(const Options& options) {
   std::vector<int> cpus = options.cpus.empty() ? allowed_cpus() : options.cpus;
-  if (options.cpus.empty() && cpus.size() > static_cast<std::size_t>(options.threads))
-    cpus.resize(options.threads);
+  if (options.cpus.empty() && cpus.size() > static_cast<std::size_t>(options.threads)) cpus.resize(options.threads);
   cpu_set_t set;
   CPU_ZERO(&set);
   for (int cpu : cpus) CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
-    std::cerr << "cannot pin to the cores asked for\n";
+  if (sched_setaffinity(0, sizeof set, &set) != 0) std::cerr << "cannot pin to the cores asked for\n";
 }
 
 struct Setting {
@@ -113,8 +111,7 @@ std::vector<Setting> kernel_choice([[maybe_unused]] int vector_bits) {
   }
   const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (wide && __builtin_cpu_is("amd"))
-    return {{"OPENBLAS_CORETYPE", "SkylakeX"}, {"BLIS_ARCH_TYPE", "0"}};
+  if (wide && __builtin_cpu_is("amd")) return {{"OPENBLAS_CORETYPE", "SkylakeX"}, {"BLIS_ARCH_TYPE", "0"}};
 #endif
   return {};
 }
@@ -124,8 +121,7 @@ void clear_settings() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry; ++entry) {
     const std::string name(*entry, std::strcspn(*entry, "="));
-    for (const char* prefix :
-         {"OPENBLAS_", "BLIS_", "DNNL_", "ONEDNN_", "ATEN_", "OMP_", "GOMP_", "MKL_", "GOTO_"}) {
+    for (const char* prefix : {"OPENBLAS_", "BLIS_", "DNNL_", "ONEDNN_", "ATEN_", "OMP_", "GOMP_", "MKL_", "GOTO_"}) {
       if (name.starts_with(prefix)) names.push_back(name);
     }
   }
@@ -140,12 +136,10 @@ void restart_with_environment(const Options& options, char** argv) {
   pin(options);
   clear_settings();
   const std::string threads = std::to_string(options.threads);
-  for (const char* name :
-       {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"}) {
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"}) {
     setenv(name, threads.c_str(), 1);
   }
-  for (const Setting& setting : kernel_choice(options.vector_bits))
-    setenv(setting.variable, setting.value, 1);
+  for (const Setting& setting : kernel_choice(options.vector_bits)) setenv(setting.variable, setting.value, 1);
   setenv("OMP_DYNAMIC", "false", 1);
   setenv("OMP_PROC_BIND", "true", 1);
   setenv(kMark, "1", 1);
@@ -159,17 +153,14 @@ class Mapping {
  public:
   Mapping(const std::string& file, std::size_t bytes, bool writable) : bytes_(bytes) {
     const int fd = open(file.c_str(), writable ? O_RDWR : O_RDONLY);
-    struct stat info {};
-    if (fd >= 0 && fstat(fd, &info) == 0 && static_cast<std::size_t>(info.st_size) >= bytes &&
-        bytes > 0) {
-      void* at =
-          mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    struct stat info{};
+    if (fd >= 0 && fstat(fd, &info) == 0 && static_cast<std::size_t>(info.st_size) >= bytes && bytes > 0) {
+      void* at = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
       if (at != MAP_FAILED) data_ = static_cast<float*>(at);
     }
     if (fd >= 0) close(fd);
   }
-  Mapping(Mapping&& other) noexcept
-      : bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
+  Mapping(Mapping&& other) noexcept : bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
   Mapping& operator=(Mapping&&) = delete;
   ~Mapping() {
     if (data_) munmap(data_, bytes_);
@@ -217,8 +208,8 @@ class Session {
     library_.run();
     prepared_ = true;
     std::ostringstream answer;
-    answer << "ok " << std::setprecision(17) << library_.flops(operator_) << " "
-           << operator_.output_elements << " " << one_line(outcome.text);
+    answer << "ok " << std::setprecision(17) << library_.flops(operator_) << " " << operator_.output_elements << " "
+           << one_line(outcome.text);
     return answer.str();
   }
 
@@ -234,13 +225,11 @@ class Session {
       if (!value.is_int64()) return "argument " + std::string(name) + " is not an integer";
       problem_.args[name] = value.get_int64();
     }
-    for (const auto& step :
-         epilogue && epilogue->is_array() ? epilogue->get_array() : boost::json::array{}) {
+    for (const auto& step : epilogue && epilogue->is_array() ? epilogue->get_array() : boost::json::array{}) {
       if (!step.is_string()) return "an epilogue step is not a string";
       problem_.epilogue.emplace_back(step.get_string());
     }
-    for (const auto& input :
-         inputs && inputs->is_array() ? inputs->get_array() : boost::json::array{}) {
+    for (const auto& input : inputs && inputs->is_array() ? inputs->get_array() : boost::json::array{}) {
       if (std::string why = map_input(input); !why.empty()) return why;
     }
     return "";
@@ -250,8 +239,7 @@ class Session {
     const auto* object = input.if_object();
     const auto* file = object ? object->if_contains("file") : nullptr;
     const auto* elements = object ? object->if_contains("elements") : nullptr;
-    if (!file || !file->is_string() || !elements || !elements->is_int64())
-      return "an input has no file or elements";
+    if (!file || !file->is_string() || !elements || !elements->is_int64()) return "an input has no file or elements";
     const std::string name(file->get_string());
     mappings_.emplace_back(name, elements->get_int64() * sizeof(float), false);
     if (!mappings_.back().data()) return "cannot map " + name;

@@ -20,8 +20,7 @@ using Sizes = std::vector<std::int64_t>;
 struct Way {
   std::string name;
   std::function<Tensor()> run;
-  std::function<Tensor(const Tensor&)>
-      plain;  // brings the result into the plain layout; outside the time
+  std::function<Tensor(const Tensor&)> plain;  // brings the result into the plain layout; outside the time
 };
 
 Tensor same(const Tensor& tensor) { return tensor; }
@@ -33,8 +32,7 @@ class Torch : public Library {
   std::string version() const override { return std::string("LibTorch ") + TORCH_VERSION; }
 
   Outcome prepare(const Problem& problem, const Operator& op) override {
-    if (static_cast<i64>(problem.inputs.size()) < op.inputs)
-      return error(problem.op + " needs more inputs");
+    if (static_cast<i64>(problem.inputs.size()) < op.inputs) return error(problem.op + " needs more inputs");
     ways_.clear();
     elements_ = op.output_elements;
     try {
@@ -79,22 +77,18 @@ class Torch : public Library {
 
   void collect(const Convolution& conv, const Problem& problem) {
     const int first = 3 - conv.axes;
-    const auto range = [&](const std::array<i64, 3>& values) {
-      return Sizes(values.begin() + first, values.end());
-    };
+    const auto range = [&](const std::array<i64, 3>& values) { return Sizes(values.begin() + first, values.end()); };
     Sizes in{conv.n}, kernel = range(conv.kernel);
     for (i64 extent : range(conv.in)) in.push_back(extent);
     in.push_back(conv.ci);
-    kernel.insert(kernel.end(), {conv.ci / (conv.transposed ? 1 : conv.groups),
-                                 conv.co / (conv.transposed ? conv.groups : 1)});
+    kernel.insert(kernel.end(),
+                  {conv.ci / (conv.transposed ? 1 : conv.groups), conv.co / (conv.transposed ? conv.groups : 1)});
     // Channels from last to second; weights from [K.., CI, CO] to [CO, CI, K..] (transposed: [CI,
     // CO, K..]).
     const Tensor x = tensor(problem.inputs[0], in).movedim(-1, 1);
     const Tensor plain = tensor(problem.inputs[1], kernel);
-    const Tensor w =
-        conv.transposed ? plain.movedim({-2, -1}, {0, 1}) : plain.movedim({-1, -2}, {0, 1});
-    const Sizes stride = range(conv.stride), padding = range(conv.padding),
-                dilation = range(conv.dilation);
+    const Tensor w = conv.transposed ? plain.movedim({-2, -1}, {0, 1}) : plain.movedim({-1, -2}, {0, 1});
+    const Sizes stride = range(conv.stride), padding = range(conv.padding), dilation = range(conv.dilation);
     const Sizes output_padding(conv.axes, 0);
     const bool transposed = conv.transposed;
     const i64 groups = conv.groups;
@@ -107,8 +101,8 @@ class Torch : public Library {
       const Tensor source = x.contiguous(format), weights = w.contiguous(format);
       ways_.push_back({channels_last ? "channels last" : "channels first",
                        [=] {
-                         return at::convolution(source, weights, {}, stride, padding, dilation,
-                                                transposed, output_padding, groups);
+                         return at::convolution(source, weights, {}, stride, padding, dilation, transposed,
+                                                output_padding, groups);
                        },
                        [](const Tensor& result) { return result.movedim(1, -1); }});
     }
@@ -121,10 +115,8 @@ class Torch : public Library {
     } else if (rows.kind == RowWise::Kind::Norm) {
       ways_.push_back({"norm", [x] { return at::norm(x, 2, {1}, false); }, same});
     } else if (rows.kind == RowWise::Kind::LayerNorm) {
-      const Tensor scale = tensor(problem.inputs[1], {rows.columns}),
-                   shift = tensor(problem.inputs[2], {rows.columns});
-      ways_.push_back(
-          {"layer_norm", [=] { return at::layer_norm(x, {x.size(1)}, scale, shift, 1e-5); }, same});
+      const Tensor scale = tensor(problem.inputs[1], {rows.columns}), shift = tensor(problem.inputs[2], {rows.columns});
+      ways_.push_back({"layer_norm", [=] { return at::layer_norm(x, {x.size(1)}, scale, shift, 1e-5); }, same});
     }
   }
 
@@ -137,8 +129,7 @@ class Torch : public Library {
       const bool bias = name == "bias", takes_operand = bias || name == "add";
       if (takes_operand && next >= problem.inputs.size()) return "no input for " + name;
       const float* data = takes_operand ? problem.inputs[next++] : nullptr;
-      const Tensor operand =
-          takes_operand ? tensor(data, bias ? Sizes{op.channels} : Sizes{elements_}) : Tensor();
+      const Tensor operand = takes_operand ? tensor(data, bias ? Sizes{op.channels} : Sizes{elements_}) : Tensor();
       for (Way& way : ways_) {
         const Tensor first = way.run();
         // In the memory order of the result, whatever that is.

@@ -1,6 +1,6 @@
 // GpuDevice: an NVIDIA GPU as numbers: limits of a launch, and rates for the analytic model (gpu_draft.h). Read from
-// YAML by runtime/lists/device_file.h; costmodel/devices/ holds those that are built in. Used where there is no device to
-// ask, and never checked against one. Occupancy is computed here as the driver does.
+// YAML by runtime/lists/device_file.h; costmodel/devices/ holds those that are built in. Used where there is no device
+// to ask, and never checked against one. Occupancy is computed here as the driver does.
 #pragma once
 #include <string>
 

@@ -82,9 +82,7 @@ Tensor raw_rows(const float* values, int64_t rows, int64_t columns) {
 
 // Features far beyond the range seen in training are cut: a network says nothing sensible far
 // outside of it.
-Tensor scaled(const tw_mlp& model, const Tensor& x) {
-  return ((x - model.mean) * model.scale).clamp_(-6, 6);
-}
+Tensor scaled(const tw_mlp& model, const Tensor& x) { return ((x - model.mean) * model.scale).clamp_(-6, 6); }
 
 Tensor forward(const Weights& w, const Rows& rows) {
   Tensor x = at::relu(at::linear(rows.x, w[0], w[1]));
@@ -127,8 +125,7 @@ class TrainingSet {
       : first_row_(data.batch.first_row, data.batch.first_row + data.batch.candidates + 1),
         x_(scaled(model, raw_rows(data.batch.values, first_row_.back(), model.columns))),
         speed_(at::from_blob(const_cast<float*>(data.speed), {data.batch.candidates}, at::kFloat)),
-        group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)) {
-  }
+        group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)) {}
 
   Batch batch(std::span<const int64_t> chosen) const {
     std::vector<int64_t> places, owner;
@@ -139,8 +136,7 @@ class TrainingSet {
       }
     }
     const Tensor which = at::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size()));
-    return {{x_.index_select(0, at::tensor(places)), at::tensor(owner),
-             static_cast<int64_t>(chosen.size())},
+    return {{x_.index_select(0, at::tensor(places)), at::tensor(owner), static_cast<int64_t>(chosen.size())},
             pair_weights(speed_.index_select(0, which), group_.index_select(0, which))};
   }
 
@@ -160,14 +156,11 @@ void shuffle(std::vector<T>& list, tw::Rng& rng) {
 // compared.
 Order batches(std::vector<int64_t> candidates, const int32_t* group, int size, tw::Rng& rng) {
   shuffle(candidates, rng);
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](int64_t a, int64_t b) { return group[a] < group[b]; });
+  std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t a, int64_t b) { return group[a] < group[b]; });
   Order out;
   const std::size_t count = (candidates.size() + size - 1) / size;
   for (std::size_t b = 0; b < count; ++b) {
-    const auto at = [&](std::size_t part) {
-      return candidates.begin() + candidates.size() * part / count;
-    };
+    const auto at = [&](std::size_t part) { return candidates.begin() + candidates.size() * part / count; };
     out.emplace_back(at(b), at(b + 1));
   }
   shuffle(out, rng);
@@ -182,8 +175,7 @@ void fit_scaling(tw_mlp& model, const tw_mlp_batch& batch) {
   const Tensor mean = x.mean(0);
   const Tensor deviation = (x - mean).square_().mean(0).sqrt_();
   // A column that never changes tells nothing: scale 0.
-  const Tensor scale =
-      at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
+  const Tensor scale = at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
   if (model.trained) {
     Tensor& weight = model.weights[0];
     Tensor& bias = model.weights[1];
@@ -195,8 +187,8 @@ void fit_scaling(tw_mlp& model, const tw_mlp_batch& batch) {
 }
 
 // One pass over the data; the mean loss.
-float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer,
-                const Order& order, float clip_norm) {
+float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer, const Order& order,
+                float clip_norm) {
   double sum = 0;
   int64_t seen = 0;
   for (const std::vector<int64_t>& chosen : order) {
@@ -224,21 +216,18 @@ float held_out_error(const TrainingSet& set, const Weights& weights, const Order
   return all > 0 ? static_cast<float>(wrong / all) : 0.0f;
 }
 
-void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& options,
-           tw_mlp_report& report) {
+void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& options, tw_mlp_report& report) {
   const TrainingSet set(model, data);
   tw::Rng rng(options.seed, data.batch.candidates);
   std::vector<int64_t> learned, held_out;
   for (int64_t c = 0; c < data.batch.candidates; ++c) {
-    const bool out =
-        options.patience > 0 && c % options.held_out_every == options.held_out_every - 1;
+    const bool out = options.patience > 0 && c % options.held_out_every == options.held_out_every - 1;
     (out ? held_out : learned).push_back(c);
   }
   const Order held_out_order = batches(held_out, data.group, options.batch_size, rng);
   for (Tensor& weight : model.weights) weight = weight.detach().clone().set_requires_grad(true);
-  torch::optim::Adam optimizer(
-      model.weights,
-      torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay));
+  torch::optim::Adam optimizer(model.weights,
+                               torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay));
   auto& settings = static_cast<torch::optim::AdamOptions&>(optimizer.param_groups()[0].options());
 
   Weights best;
@@ -262,8 +251,7 @@ void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& option
     report.best_epoch = report.epochs;
   }
   for (const Tensor& weight : best) {
-    TORCH_CHECK(weight.isfinite().all().item<bool>(),
-                "training ended in weights that are no numbers");
+    TORCH_CHECK(weight.isfinite().all().item<bool>(), "training ended in weights that are no numbers");
   }
   model.weights = best;
   model.trained = true;
@@ -275,11 +263,9 @@ void predict(const tw_mlp& model, const tw_mlp_batch& batch, float* scores) {
   for (int begin = 0; begin < batch.candidates; begin += predict_chunk) {
     const int end = std::min(begin + predict_chunk, batch.candidates);
     owner.clear();
-    for (int c = begin; c < end; ++c)
-      owner.insert(owner.end(), batch.first_row[c + 1] - batch.first_row[c], c - begin);
+    for (int c = begin; c < end; ++c) owner.insert(owner.end(), batch.first_row[c + 1] - batch.first_row[c], c - begin);
     const float* values = batch.values + batch.first_row[begin] * model.columns;
-    const Tensor x =
-        scaled(model, raw_rows(values, static_cast<int64_t>(owner.size()), model.columns));
+    const Tensor x = scaled(model, raw_rows(values, static_cast<int64_t>(owner.size()), model.columns));
     const Tensor out = forward(model.weights, {x, at::tensor(owner), end - begin}).contiguous();
     std::memcpy(scores + begin, out.data_ptr<float>(), (end - begin) * sizeof(float));
   }
@@ -292,9 +278,7 @@ std::vector<Tensor> saved_tensors(const tw_mlp& model) {
   return out;
 }
 
-void tell(tw_mlp_error* error, const char* text) {
-  std::snprintf(error->text, sizeof error->text, "%s", text);
-}
+void tell(tw_mlp_error* error, const char* text) { std::snprintf(error->text, sizeof error->text, "%s", text); }
 
 // Runs body(); an exception of LibTorch becomes -1 and its text.
 template <class Body>
@@ -327,8 +311,8 @@ tw_mlp* api_create(int32_t columns, uint64_t seed, tw_mlp_error* error) {
 
 void api_destroy(tw_mlp* model) { delete model; }
 
-int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training* options,
-                  tw_mlp_report* report, tw_mlp_error* error) {
+int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training* options, tw_mlp_report* report,
+                  tw_mlp_error* error) {
   return guarded(error, [&] {
     tw_mlp next = *model;
     if (options->from_scratch) {
@@ -342,8 +326,7 @@ int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training*
   });
 }
 
-int32_t api_predict(const tw_mlp* model, const tw_mlp_batch* batch, float* scores,
-                    tw_mlp_error* error) {
+int32_t api_predict(const tw_mlp* model, const tw_mlp_batch* batch, float* scores, tw_mlp_error* error) {
   if (!model->trained) {
     std::fill_n(scores, batch->candidates, 0.0f);
     return 0;

@@ -21,7 +21,9 @@ namespace {
 bool same_field(const Expr* a, const Expr* b) { return same_expr(a, b); }
 bool same_field(Array<const Expr*> a, Array<const Expr*> b) { return same_exprs(a, b); }
 template <class T>
-bool same_field(const T& a, const T& b) { return a == b; }
+bool same_field(const T& a, const T& b) {
+  return a == b;
+}
 }  // namespace
 
 bool same_expr(const Expr* a, const Expr* b) {
@@ -30,12 +32,16 @@ bool same_expr(const Expr* a, const Expr* b) {
   if (a->kind == Kind::Var) return false;  // only equal to itself
   return dispatch(a, [&](const auto& n) {
     using T = std::decay_t<decltype(n)>;
-    if constexpr (std::is_base_of_v<Expr, T>) return same_fields(n, *as<T>(b), [](const auto& x, const auto& y) { return same_field(x, y); });
-    else return false;
+    if constexpr (std::is_base_of_v<Expr, T>)
+      return same_fields(n, *as<T>(b), [](const auto& x, const auto& y) { return same_field(x, y); });
+    else
+      return false;
   });
 }
 
-bool same_exprs(Array<const Expr*> a, Array<const Expr*> b) { return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_expr); }
+bool same_exprs(Array<const Expr*> a, Array<const Expr*> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_expr);
+}
 
 // ---- Sum
 
@@ -48,7 +54,8 @@ bool is_small(i64 value) { return -kLimit <= value && value <= kLimit; }
 // False on overflow.
 [[nodiscard]] bool multiply_add(i64 a, i64 b, i64& sum) {
   i64 product;
-  return !__builtin_mul_overflow(a, b, &product) && is_small(product) && !__builtin_add_overflow(sum, product, &sum) && is_small(sum);
+  return !__builtin_mul_overflow(a, b, &product) && is_small(product) && !__builtin_add_overflow(sum, product, &sum) &&
+         is_small(sum);
 }
 
 }  // namespace
@@ -96,7 +103,8 @@ void Sum::collect(const Expr* expr, i64 factor) {
       exact = exact && multiply_add(*value, factor, product);
       return exact ? collect(binary->a, product) : void();
     }
-    default: return add_atom(expr, factor);
+    default:
+      return add_atom(expr, factor);
   }
 }
 
@@ -125,9 +133,12 @@ const Expr* to_expr(Arena& arena, const Sum& sum) {
   if (first == sum.terms.size()) first = 0;
   const Expr* out = nullptr;
   auto append = [&](const Sum::Term& term) {
-    if (!out) out = build.mul(term.atom, term.coefficient);
-    else if (term.coefficient > 0) out = build.add(out, build.mul(term.atom, term.coefficient));
-    else out = build.sub(out, build.mul(term.atom, -term.coefficient));
+    if (!out)
+      out = build.mul(term.atom, term.coefficient);
+    else if (term.coefficient > 0)
+      out = build.add(out, build.mul(term.atom, term.coefficient));
+    else
+      out = build.sub(out, build.mul(term.atom, -term.coefficient));
   };
   if (!sum.terms.empty()) append(sum.terms[first]);
   for (std::size_t i = 0; i < sum.terms.size(); ++i) {
@@ -203,13 +214,17 @@ MaybeInterval interval_of_binary(const Binary* e, const VarRanges& ranges) {
   }
   if (!a || !b) return std::nullopt;
   switch (e->op) {
-    case BinaryOp::Mul: return multiply(*a, *b);
-    case BinaryOp::Min: return Interval{std::min(a->min, b->min), std::min(a->max, b->max)};
-    case BinaryOp::Max: return Interval{std::max(a->min, b->min), std::max(a->max, b->max)};
+    case BinaryOp::Mul:
+      return multiply(*a, *b);
+    case BinaryOp::Min:
+      return Interval{std::min(a->min, b->min), std::min(a->max, b->max)};
+    case BinaryOp::Max:
+      return Interval{std::max(a->min, b->min), std::max(a->max, b->max)};
     case BinaryOp::FloorDiv:
       if (b->min <= 0 || b->min != b->max) return std::nullopt;
       return Interval{floor_div(a->min, b->min), floor_div(a->max, b->min)};
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -250,7 +265,8 @@ std::optional<Interval> interval_of(const Expr* expr, const VarRanges& ranges) {
     }
     case Kind::Cast: {
       auto* cast = static_cast<const Cast*>(expr);
-      return cast->type.dtype == DType::I64 && cast->value->type.dtype == DType::Bool ? interval_of(cast->value, ranges) : std::nullopt;
+      return cast->type.dtype == DType::I64 && cast->value->type.dtype == DType::Bool ? interval_of(cast->value, ranges)
+                                                                                      : std::nullopt;
     }
     case Kind::Unary:
       if (expr->type.dtype == DType::Bool) return Interval{0, 1};
@@ -263,13 +279,15 @@ std::optional<Interval> interval_of(const Expr* expr, const VarRanges& ranges) {
       MaybeInterval a = interval_of(select->then, ranges), b = interval_of(select->otherwise, ranges);
       return a && b ? MaybeInterval({std::min(a->min, b->min), std::max(a->max, b->max)}) : std::nullopt;
     }
-    case Kind::Call: return interval_of_claim(as_within(expr), ranges);
+    case Kind::Call:
+      return interval_of_claim(as_within(expr), ranges);
     case Kind::Binary: {
       DType dtype = expr->type.dtype;
       if (dtype != DType::I64 && dtype != DType::Bool) return std::nullopt;
       return interval_of_binary(static_cast<const Binary*>(expr), ranges);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -291,16 +309,26 @@ std::optional<SignClaim> claim_of(const Binary* comparison) {
   if (!comparison || comparison->a->type != Type{DType::I64, 1}) return std::nullopt;
   SignClaim claim{difference_of(comparison->a, comparison->b), Sign::Negative};
   switch (comparison->op) {
-    case BinaryOp::Lt: break;
-    case BinaryOp::Ge: claim.sign = Sign::NotNegative; break;
-    case BinaryOp::Le: claim.sum.add_constant(-1); break;
+    case BinaryOp::Lt:
+      break;
+    case BinaryOp::Ge:
+      claim.sign = Sign::NotNegative;
+      break;
+    case BinaryOp::Le:
+      claim.sum.add_constant(-1);
+      break;
     case BinaryOp::Gt:
       claim.sum.add_constant(-1);
       claim.sign = Sign::NotNegative;
       break;
-    case BinaryOp::Eq: claim.sign = Sign::Zero; break;
-    case BinaryOp::Ne: claim.sign = Sign::NotZero; break;
-    default: return std::nullopt;
+    case BinaryOp::Eq:
+      claim.sign = Sign::Zero;
+      break;
+    case BinaryOp::Ne:
+      claim.sign = Sign::NotZero;
+      break;
+    default:
+      return std::nullopt;
   }
   return claim.sum.exact ? std::optional(claim) : std::nullopt;
 }
@@ -357,19 +385,25 @@ i64 known_divisor(const Expr* expr) {
     }
     return divisor;
   }
-  if (const Select* select = as<Select>(expr)) return std::gcd(known_divisor(select->then), known_divisor(select->otherwise));
+  if (const Select* select = as<Select>(expr))
+    return std::gcd(known_divisor(select->then), known_divisor(select->otherwise));
   const Binary* binary = as<Binary>(expr);
   if (!binary) return 1;
   i64 a = known_divisor(binary->a), b = known_divisor(binary->b), product = 0;
   switch (binary->op) {
-    case BinaryOp::Mul: return multiply_add(a, b, product) ? product : 1;
-    case BinaryOp::Min: case BinaryOp::Max: return std::gcd(a, b);
-    case BinaryOp::FloorMod: return std::max<i64>(std::gcd(a, b), 1);
+    case BinaryOp::Mul:
+      return multiply_add(a, b, product) ? product : 1;
+    case BinaryOp::Min:
+    case BinaryOp::Max:
+      return std::gcd(a, b);
+    case BinaryOp::FloorMod:
+      return std::max<i64>(std::gcd(a, b), 1);
     case BinaryOp::FloorDiv: {
       std::optional<i64> n = constant_of(binary->b);
       return n && *n > 0 && a % *n == 0 ? a / *n : 1;
     }
-    default: return 1;
+    default:
+      return 1;
   }
 }
 
@@ -390,8 +424,10 @@ bool assume_negative(const Sum& sum, VarRanges& ranges) {
     // coefficient * var <= -1 - rest.min
     i64 bound = floor_div(-1 - rest->min, std::abs(term.coefficient));
     Interval narrowed = *known;
-    if (term.coefficient > 0) narrowed.max = std::min(narrowed.max, bound);
-    else narrowed.min = std::max(narrowed.min, -bound);
+    if (term.coefficient > 0)
+      narrowed.max = std::min(narrowed.max, bound);
+    else
+      narrowed.min = std::max(narrowed.min, -bound);
     if (narrowed.min > narrowed.max) return false;
     if (narrowed != *known) ranges.set(var, narrowed);
   }
@@ -408,7 +444,8 @@ Sum negative(const Sum& sum, i64 constant) {
 }  // namespace
 
 bool assume(const Expr* condition, bool holds, VarRanges& ranges) {
-  if (const Unary* unary = as<Unary>(condition); unary && unary->op == UnaryOp::Not) return assume(unary->value, !holds, ranges);
+  if (const Unary* unary = as<Unary>(condition); unary && unary->op == UnaryOp::Not)
+    return assume(unary->value, !holds, ranges);
   const Binary* binary = as<Binary>(condition);
   if (!binary) return true;
   if (binary->op == (holds ? BinaryOp::And : BinaryOp::Or)) {

@@ -1,5 +1,6 @@
-// Integer arithmetic over loop variables: linear forms, value ranges, proofs. Conservative: "unknown" is always a legal answer,
-// also for sums that have more than kMaxTerms terms or whose coefficients overflow. Nothing here touches the heap.
+// Integer arithmetic over loop variables: linear forms, value ranges, proofs. Conservative: "unknown" is always a legal
+// answer, also for sums that have more than kMaxTerms terms or whose coefficients overflow. Nothing here touches the
+// heap.
 #pragma once
 #include "dsl/base/fixed_list.h"
 #include "dsl/ir/build.h"

@@ -23,8 +23,8 @@ bool is_spatial(const Block* block);                               // all iters 
 bool is_output_block(const Program& program, const Block* block);  // writes a parameter
 // Each binding is a loop variable of its own, or 0 for an iter of extent 1.
 bool has_trivial_bindings(const Block* block);
-// Several statements that the block runs one after the other, none of which goes on with what the block did before: made by
-// blockize. It may read what it has just written.
+// Several statements that the block runs one after the other, none of which goes on with what the block did before:
+// made by blockize. It may read what it has just written.
 bool is_composite(const Block* block);
 // The only statement of the block, if it is a Store to one target; else null.
 const Store* single_store(const Block* block);

@@ -29,8 +29,8 @@ std::optional<Interval> bounded_interval(const Sum& sum, const VarRanges& ranges
 // Is `sum < limit` proved, by the ranges or by one of the bounds, of which the sum is a part?
 bool stays_below(const Sum& sum, i64 limit, const VarRanges& ranges, const List<Bound>& bounds);
 
-// Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than what the smaller
-// ones reach. All atoms must have ranges.
+// Are all values between the smallest and the largest taken? Sorted by coefficient, each step is at most one more than
+// what the smaller ones reach. All atoms must have ranges.
 bool is_dense(const Sum& sum, const VarRanges& ranges, const List<Bound>& bounds = {});
 
 }  // namespace tw

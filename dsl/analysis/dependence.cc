@@ -71,8 +71,8 @@ bool writes_are_apart(Arena& arena, const Block* block, const Buffer* buffer, co
   return true;
 }
 
-// Does a loop around, whose iterations a reduction runs over, go on with what the block left in the buffer an iteration ago:
-// adds to it, or leaves it as it is?
+// Does a loop around, whose iterations a reduction runs over, go on with what the block left in the buffer an iteration
+// ago: adds to it, or leaves it as it is?
 bool adds_to_earlier_runs(const Block* block, const Buffer* buffer, const VarRanges& around) {
   bool reads_it = false;
   for_each<Load>(block->body, [&](const Load* load) { reads_it |= load->buffer == buffer; });
@@ -96,7 +96,8 @@ bool is_filled_before(Arena& arena, const Block* block, const Buffer* buffer, co
   std::optional<Region> wanted = region_of(arena, loop->body, buffer, AccessKind::Write, ranges, block);
   for (const Block* writer : blocks_in(loop)) {
     if (writer == block) return false;
-    if (!writes_buffer(writer, buffer) || reads_buffer(writer, buffer) || adds_to_earlier_runs(writer, buffer, around)) continue;
+    if (!writes_buffer(writer, buffer) || reads_buffer(writer, buffer) || adds_to_earlier_runs(writer, buffer, around))
+      continue;
     // promote fills a register tile under the predicate of the block that adds to it.
     if (buffer->scope == Scope::Register) return true;
     std::optional<Region> written = region_of(arena, loop->body, buffer, AccessKind::Write, ranges, writer);
@@ -106,13 +107,14 @@ bool is_filled_before(Arena& arena, const Block* block, const Buffer* buffer, co
 }
 
 // Is something carried from one run of the loop to the next in a buffer of which each iteration has its own?
-Status carries_nothing(Arena& arena, const Program& program, const Block* block, const For* loop, const VarRanges& around,
-                       const List<const Block*>& below) {
+Status carries_nothing(Arena& arena, const Program& program, const Block* block, const For* loop,
+                       const VarRanges& around, const List<const Block*>& below) {
   for (const Buffer* buffer : buffers_written(block)) {
     if (!adds_to_earlier_runs(block, buffer, around) || !is_private_to(program, buffer, below)) continue;
     if (is_filled_before(arena, block, buffer, loop, around)) continue;
-    return reject("`{b}` is used in loop `{a}` alone, each iteration of which has its own, but a loop around adds to it",
-                  loop->var->name, buffer->name)
+    return reject(
+               "`{b}` is used in loop `{a}` alone, each iteration of which has its own, but a loop around adds to it",
+               loop->var->name, buffer->name)
         .about_loop(loop->id.value)
         .about_block(block->id.value);
   }
@@ -129,8 +131,7 @@ int loops_that_repeat(const Block* writer, const Buffer* buffer, const List<cons
 // before it has just written all of them, or all writers keep to elements of their own iteration, up to `repeating`
 // loops whose iterations stay in order.
 bool reads_own_elements(Arena& arena, const Stmt* body, const List<const Block*>& blocks, const Block* reader,
-                        const Buffer* buffer, const List<const For*>& fixed, const VarRanges& ranges,
-                        int repeating) {
+                        const Buffer* buffer, const List<const For*>& fixed, const VarRanges& ranges, int repeating) {
   std::optional<Region> wanted = region_of(arena, body, buffer, AccessKind::Read, ranges, reader);
   if (!wanted) return true;
   bool is_before = true, all_own = true, covered = false;
@@ -153,8 +154,10 @@ bool is_each_items_own(Arena& arena, const Program& program, const Buffer* buffe
   if (!is_local || !is_private_to(program, buffer, below)) return false;
   around.set_extent(loop->var, loop->extent);
   return std::all_of(below.begin(), below.end(), [&](const Block* block) {
-    if (writes_buffer(block, buffer)) return !reads_buffer(block, buffer) && !(block->predicate && uses(block->predicate, loop->var));
-    return !reads_buffer(block, buffer) || reads_own_elements(arena, loop->body, below, block, buffer, {loop}, around, 0);
+    if (writes_buffer(block, buffer))
+      return !reads_buffer(block, buffer) && !(block->predicate && uses(block->predicate, loop->var));
+    return !reads_buffer(block, buffer) ||
+           reads_own_elements(arena, loop->body, below, block, buffer, {loop}, around, 0);
   });
 }
 
@@ -184,7 +187,8 @@ Status keep_nothing(const List<const Block*>& blocks, const For* loop) {
     if (!is_composite(block)) continue;
     for (const Buffer* buffer : buffers_read(block)) {
       if (!writes_buffer(block, buffer)) continue;
-      return reject("block `{a}` reads elements of `{b}` that may come from another iteration", block->name, buffer->name)
+      return reject("block `{a}` reads elements of `{b}` that may come from another iteration", block->name,
+                    buffer->name)
           .about_block(block->id.value)
           .about_loop(loop->id.value);
     }
@@ -192,8 +196,7 @@ Status keep_nothing(const List<const Block*>& blocks, const For* loop) {
   return ok();
 }
 
-Status check_reads(Arena& arena, const Stmt* body, const List<const For*>& fixed, VarRanges around,
-                   int repeating) {
+Status check_reads(Arena& arena, const Stmt* body, const List<const For*>& fixed, VarRanges around, int repeating) {
   List<const Block*> blocks = blocks_in(body);
   TW_TRY_STATUS(keep_nothing(blocks, fixed.back()));
   if (blocks.size() < 2) return ok();

@@ -15,7 +15,8 @@ Status iterations_may_be_permuted(Arena& arena, const Stmt* body, const List<con
 
 // May iterations run at the same time, if buffers that are used only below the loop are private to each worker?
 Status iterations_may_overlap(Arena& arena, const Program& program, const For* loop, const VarRanges& around);
-// May each statement below run for all iterations before the next statement does, where each iteration has registers of its own?
+// May each statement below run for all iterations before the next statement does, where each iteration has registers of
+// its own?
 Status iterations_may_interleave(Arena& arena, const Program& program, const For* loop, const VarRanges& around);
 // May the iterations of a reduction loop run on work-items that combine their terms? The loop must be directly around a
 // block with a known reducer whose terms are loads (rfactor makes them), and whose result is no work-item's own.

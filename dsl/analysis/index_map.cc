@@ -86,7 +86,8 @@ class Inversion {
   Inversion(Build build, Array<const Var*> params, Array<i64> extents)
       : build_(build), sources_(params.begin(), params.end()), extents_(extents.begin(), extents.end()) {}
 
-  // Sums that are taken apart as a whole, as in (i * 8 + j) // 16, and of which every value is that of one element, are sources, too.
+  // Sums that are taken apart as a whole, as in (i * 8 + j) // 16, and of which every value is that of one element, are
+  // sources, too.
   void find_sources(const Expr* e) {
     const Binary* n = as<Binary>(e);
     if (!n) return;
@@ -185,10 +186,12 @@ class Inversion {
   const Expr* value_of(const Part& part) const {
     if (part.count == 1) return build_.integer(0);
     for (const Known& known : known_) {
-      if (known.part.source == part.source && known.part.lower == part.lower && known.part.count == part.count) return known.value;
+      if (known.part.source == part.source && known.part.lower == part.lower && known.part.count == part.count)
+        return known.value;
     }
     const Expr* whole = value_of(part.source);
-    return whole ? build_.floor_mod(build_.floor_div(whole, build_.integer(part.lower)), build_.integer(part.count)) : nullptr;
+    return whole ? build_.floor_mod(build_.floor_div(whole, build_.integer(part.lower)), build_.integer(part.count))
+                 : nullptr;
   }
   // sum % count == value, where all parts of the sum but one are known: x % count = (value - the others) % count.
   bool learn_remainder(const Expr* of, i64 count, const Expr* value) {
@@ -232,8 +235,8 @@ std::optional<i64> product_of(Array<i64> factors) {
 
 }  // namespace
 
-std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents,
-                                  const List<const Var*>& coordinates) {
+std::optional<FusedMap> fused_map(Arena& arena, Array<const Var*> params, Array<const Expr*> results,
+                                  Array<i64> extents, const List<const Var*>& coordinates) {
   Inversion inversion(Build{arena}, params, extents);
   FusedMap map;
   List<Term> waiting;
@@ -281,20 +284,30 @@ class Evaluation {
     i64 out = 0;
     if (!b) return std::nullopt;
     switch (n->op) {
-      case BinaryOp::Add: return __builtin_add_overflow(*a, *b, &out) ? std::nullopt : std::optional(out);
-      case BinaryOp::Sub: return __builtin_sub_overflow(*a, *b, &out) ? std::nullopt : std::optional(out);
-      case BinaryOp::Mul: return __builtin_mul_overflow(*a, *b, &out) ? std::nullopt : std::optional(out);
-      case BinaryOp::FloorDiv: case BinaryOp::FloorMod:
-        if (*b == -1) return n->op == BinaryOp::FloorMod ? std::optional<i64>(0) : __builtin_sub_overflow(i64{0}, *a, &out) ? std::nullopt : std::optional(out);
+      case BinaryOp::Add:
+        return __builtin_add_overflow(*a, *b, &out) ? std::nullopt : std::optional(out);
+      case BinaryOp::Sub:
+        return __builtin_sub_overflow(*a, *b, &out) ? std::nullopt : std::optional(out);
+      case BinaryOp::Mul:
+        return __builtin_mul_overflow(*a, *b, &out) ? std::nullopt : std::optional(out);
+      case BinaryOp::FloorDiv:
+      case BinaryOp::FloorMod:
+        if (*b == -1)
+          return n->op == BinaryOp::FloorMod                ? std::optional<i64>(0)
+                 : __builtin_sub_overflow(i64{0}, *a, &out) ? std::nullopt
+                                                            : std::optional(out);
         return fold(n->op, *a, *b);
-      default: return fold(n->op, *a, *b);
+      default:
+        return fold(n->op, *a, *b);
     }
   }
   static bool understands(const Expr* e) {
     if (as<IntImm>(e) || as<Var>(e)) return true;
     const Binary* n = as<Binary>(e);
-    constexpr BinaryOp kOps[] = {BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::FloorDiv, BinaryOp::FloorMod, BinaryOp::Min, BinaryOp::Max};
-    return n && std::find(std::begin(kOps), std::end(kOps), n->op) != std::end(kOps) && understands(n->a) && understands(n->b);
+    constexpr BinaryOp kOps[] = {BinaryOp::Add,      BinaryOp::Sub, BinaryOp::Mul, BinaryOp::FloorDiv,
+                                 BinaryOp::FloorMod, BinaryOp::Min, BinaryOp::Max};
+    return n && std::find(std::begin(kOps), std::end(kOps), n->op) != std::end(kOps) && understands(n->a) &&
+           understands(n->b);
   }
 
  private:
@@ -321,30 +334,37 @@ i64 place_of(const List<i64>& at, Array<const Expr*> results, const List<i64>& s
 
 }  // namespace
 
-Result<List<i64>> tried_shape(Arena& arena, Str buffer, Array<const Var*> params, Array<const Expr*> results, Array<i64> extents) {
+Result<List<i64>> tried_shape(Arena& arena, Str buffer, Array<const Var*> params, Array<const Expr*> results,
+                              Array<i64> extents) {
   for (std::size_t r = 0; r < results.size(); ++r) {
     if (!Evaluation::understands(results[r]))
       return reject("result {0} of the map of `{a}` is not made of + - * // % min max", buffer, static_cast<i64>(r));
   }
   std::optional<i64> elements = product_of(extents);
   if (!elements || *elements > kMostTried)
-    return reject("the map of `{a}` is not proved to be one to one, and of its {0} elements at most {1} are tried", buffer,
-                  elements.value_or(INT64_MAX), kMostTried);
+    return reject("the map of `{a}` is not proved to be one to one, and of its {0} elements at most {1} are tried",
+                  buffer, elements.value_or(INT64_MAX), kMostTried);
   Evaluation evaluation(params);
   List<i64> shape(results.size(), 1), at(extents.size(), 0);
   do {
     for (std::size_t r = 0; r < results.size(); ++r) {
       std::optional<i64> index = evaluation.value(results[r], at);
-      if (!index) return reject("result {0} of the map of `{a}` has no value for element {b}", buffer, text_of(arena, at), static_cast<i64>(r));
-      if (*index < 0) return reject("result {0} of the map of `{a}` is {1} for element {b}", buffer, text_of(arena, at), static_cast<i64>(r), *index);
+      if (!index)
+        return reject("result {0} of the map of `{a}` has no value for element {b}", buffer, text_of(arena, at),
+                      static_cast<i64>(r));
+      if (*index < 0)
+        return reject("result {0} of the map of `{a}` is {1} for element {b}", buffer, text_of(arena, at),
+                      static_cast<i64>(r), *index);
       shape[r] = std::max(shape[r], *index + 1);
     }
   } while (advance(at, extents));
 
   std::optional<i64> places = product_of(shape);
   if (!places || *places > *elements) {
-    return reject("the map of `{a}` leaves places without an element, which only results of p, p // c and p % c may: {0} elements, {1} places",
-                  buffer, *elements, places.value_or(INT64_MAX));
+    return reject(
+        "the map of `{a}` leaves places without an element, which only results of p, p // c and p % c may: {0} "
+        "elements, {1} places",
+        buffer, *elements, places.value_or(INT64_MAX));
   }
   std::vector<bool> taken(static_cast<std::size_t>(*places));
   do {

@@ -95,7 +95,9 @@ class Decoder {
       grown = false;
       for (std::size_t i = 0; i < places_.size(); ++i) {
         std::size_t source = places_[i].source;
-        if (sources_[source].is_known || known_below(source, kDepth) < std::min(places_[i].total, values_of(sources_[source].sum))) continue;
+        if (sources_[source].is_known ||
+            known_below(source, kDepth) < std::min(places_[i].total, values_of(sources_[source].sum)))
+          continue;
         sources_[source].is_known = true;
         grown = true;
         const Sum sum = sources_[source].sum;
@@ -162,7 +164,8 @@ class Decoder {
     std::optional<Interval> known = interval_of(atom, ranges_);
     if (known && known->min == known->max) return true;
     bool only_fixed = true;
-    for_each<Var>(atom, [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
+    for_each<Var>(atom,
+                  [&](const Var* var) { only_fixed &= std::find(fixed_.begin(), fixed_.end(), var) != fixed_.end(); });
     return only_fixed;
   }
   // The largest n of which `source % n` is seen to be known.

@@ -1,5 +1,6 @@
-// How many points blocks have: the product of the extents of their iters. Used for flops, for bounds on time, and to tell what is
-// small enough to be interpreted or emulated. A double: large workloads have more points than an i64 holds.
+// How many points blocks have: the product of the extents of their iters. Used for flops, for bounds on time, and to
+// tell what is small enough to be interpreted or emulated. A double: large workloads have more points than an i64
+// holds.
 #pragma once
 #include "dsl/ir/program.h"
 #include "dsl/ir/walk.h"

@@ -21,7 +21,8 @@ double additions(const Block* block) {
   }
   for (const For* loop : loops_inside(block)) {
     auto moves = [&](const Access& access) {
-      return std::any_of(access.indices.begin(), access.indices.end(), [&](const Expr* index) { return uses(index, loop->var); });
+      return std::any_of(access.indices.begin(), access.indices.end(),
+                         [&](const Expr* index) { return uses(index, loop->var); });
     };
     if (std::none_of(writes.begin(), writes.end(), moves)) count *= static_cast<double>(loop->extent);
   }
@@ -34,7 +35,8 @@ bool hands_on(const Block* block, const Buffer* buffer) {
     const Load* load = as<Load>(value);
     return load && load->buffer == buffer;
   };
-  if (std::optional<Reducer> reducer = reducer_of(block)) return std::any_of(reducer->terms.begin(), reducer->terms.end(), is_element);
+  if (std::optional<Reducer> reducer = reducer_of(block))
+    return std::any_of(reducer->terms.begin(), reducer->terms.end(), is_element);
   const Store* store = as<Store>(block->body);
   return store && std::any_of(store->values.begin(), store->values.end(), is_element);
 }
@@ -46,7 +48,8 @@ double additions_behind(const Program& program, const Block* block, List<const B
   for (const Block* next : blocks_in(program.body)) {
     if (std::find(passed.begin(), passed.end(), next) != passed.end()) continue;
     List<const Buffer*> results = buffers_written(block);
-    bool goes_on = std::any_of(results.begin(), results.end(), [&](const Buffer* buffer) { return hands_on(next, buffer); });
+    bool goes_on =
+        std::any_of(results.begin(), results.end(), [&](const Buffer* buffer) { return hands_on(next, buffer); });
     if (goes_on) most = std::max(most, additions(next) * additions_behind(program, next, passed));
   }
   return most;

@@ -132,7 +132,7 @@ std::optional<Reducer> reducer_of(const Block* block) {
 }
 
 List<const Expr*> combine(Arena& arena, const Reducer& r, const List<const Expr*>& accumulated,
-                                 const List<const Expr*>& terms) {
+                          const List<const Expr*>& terms) {
   // From the top down, because a term is to be found before what is inside it changes.
   struct Swap {
     Arena& arena;

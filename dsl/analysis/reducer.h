@@ -19,7 +19,7 @@ std::optional<Reducer> reducer_of(const Block* block);
 
 // The update with other operands in place of the loads of the targets and of the terms.
 List<const Expr*> combine(Arena& arena, const Reducer& reducer, const List<const Expr*>& accumulated,
-                                 const List<const Expr*>& terms);
+                          const List<const Expr*>& terms);
 
 // Does the loop run on work-items of a group that combine what they have: is it bound to threadIdx and the loop of a
 // reduction? In a program with blocks, and in a lowered one, where it is directly around its store.

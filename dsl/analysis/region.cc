@@ -26,7 +26,8 @@ bool mentions(const Expr* expr, const VarRanges& vars) {
   return found;
 }
 
-// What is looked up in memory is known to nobody outside of the block: no box can begin there, unless it is said where it lies.
+// What is looked up in memory is known to nobody outside of the block: no box can begin there, unless it is said where
+// it lies.
 bool reads_memory(const Expr* expr) {
   if (const Call* claim = as_within(expr)) return reads_memory(claim->arguments[1]);
   bool found = false;
@@ -354,7 +355,8 @@ class RegionFinder {
     List<Bound> out;
     for (const Bound& bound : bounds) {
       Sum relaxed, fixed;
-      for (const Sum::Term& term : bound.sum.terms) (mentions(term.atom, inner_) ? relaxed : fixed).add_atom(term.atom, term.coefficient);
+      for (const Sum::Term& term : bound.sum.terms)
+        (mentions(term.atom, inner_) ? relaxed : fixed).add_atom(term.atom, term.coefficient);
       std::optional<Interval> reach = fixed.terms.empty() ? std::nullopt : interval_of(fixed, all_);
       if (reach && !relaxed.terms.empty()) out.push_back({relaxed, bound.bound - reach->min});
     }

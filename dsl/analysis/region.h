@@ -31,8 +31,8 @@ List<const For*> loops_inside(const Block* block);
 void add_ranges(VarRanges& ranges, const List<const For*>& loops);
 
 // All accesses in the init and body of a block, in program order, reads of a statement before its writes. A block that
-// accumulates (it has R iters or an init) does not count as a reader of what it writes. Reads of buffers whose names stand in
-// the block's annotation kHiddenMark (separated by spaces; parameters that nobody writes) do not count either.
+// accumulates (it has R iters or an init) does not count as a reader of what it writes. Reads of buffers whose names
+// stand in the block's annotation kHiddenMark (separated by spaces; parameters that nobody writes) do not count either.
 inline constexpr std::string_view kHiddenMark = "hidden";
 List<Access> accesses_of(const Block* block);
 bool is_hidden(const Block* block, const Buffer* buffer);
@@ -47,9 +47,9 @@ List<const Buffer*> buffers_written(const Block* block);
 List<Region> reads(Arena& arena, const Block* block);
 List<Region> writes(Arena& arena, const Block* block);
 
-// What the blocks in `subtree` (or only one or some of them) touch of a buffer. The loops in the subtree run over their whole
-// range; the variables of loops around it stay symbols, `around` says how far they reach. Nothing if the buffer is not
-// touched that way.
+// What the blocks in `subtree` (or only one or some of them) touch of a buffer. The loops in the subtree run over their
+// whole range; the variables of loops around it stay symbols, `around` says how far they reach. Nothing if the buffer
+// is not touched that way.
 std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,
                                 const VarRanges& around, const Block* only = nullptr);
 std::optional<Region> region_of(Arena& arena, const Stmt* subtree, const Buffer* buffer, AccessKind kind,

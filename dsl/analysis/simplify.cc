@@ -24,8 +24,10 @@ Division divide(const Sum& sum, i64 divisor) {
   Division out;
   for (const Sum::Term& term : sum.terms) {
     bool multiple = term.coefficient % divisor == 0;
-    if (multiple) out.quotient.add_atom(term.atom, term.coefficient / divisor);
-    else out.rest.add_atom(term.atom, term.coefficient);
+    if (multiple)
+      out.quotient.add_atom(term.atom, term.coefficient / divisor);
+    else
+      out.rest.add_atom(term.atom, term.coefficient);
   }
   out.quotient.add_constant(floor_div(sum.constant, divisor));
   out.rest.add_constant(floor_mod(sum.constant, divisor));
@@ -58,16 +60,24 @@ class Simplifier {
  private:
   const Expr* changed(const Expr* e) {
     switch (e->kind) {
-      case Kind::IntImm: case Kind::FloatImm: case Kind::Var: return e;
-      case Kind::Unary: return unary(static_cast<const Unary*>(e));
-      case Kind::Binary: return binary(static_cast<const Binary*>(e));
-      case Kind::Select: return select(static_cast<const Select*>(e));
-      default: return children(e);
+      case Kind::IntImm:
+      case Kind::FloatImm:
+      case Kind::Var:
+        return e;
+      case Kind::Unary:
+        return unary(static_cast<const Unary*>(e));
+      case Kind::Binary:
+        return binary(static_cast<const Binary*>(e));
+      case Kind::Select:
+        return select(static_cast<const Select*>(e));
+      default:
+        return children(e);
     }
   }
 
   const Expr* children(const Expr* e) {
-    ChildMap map{this, [](void* self, const Expr* child) { return static_cast<Simplifier*>(self)->expr(child); }, nullptr};
+    ChildMap map{this, [](void* self, const Expr* child) { return static_cast<Simplifier*>(self)->expr(child); },
+                 nullptr};
     return with_children(build_.arena, e, map);
   }
 
@@ -87,12 +97,22 @@ class Simplifier {
 
   const Expr* binary(const Binary* e) {
     switch (e->op) {
-      case BinaryOp::Add: case BinaryOp::Sub: case BinaryOp::Mul: case BinaryOp::FloorDiv: case BinaryOp::FloorMod:
+      case BinaryOp::Add:
+      case BinaryOp::Sub:
+      case BinaryOp::Mul:
+      case BinaryOp::FloorDiv:
+      case BinaryOp::FloorMod:
         return is_index(e) ? sum_or_children(e) : children(e);
-      case BinaryOp::Min: case BinaryOp::Max: return is_index(e) ? extremum(e) : children(e);
-      case BinaryOp::And: case BinaryOp::Or: return logic(e);
-      case BinaryOp::Div: return children(e);
-      default: return is_index(e->a) ? comparison(e) : children(e);
+      case BinaryOp::Min:
+      case BinaryOp::Max:
+        return is_index(e) ? extremum(e) : children(e);
+      case BinaryOp::And:
+      case BinaryOp::Or:
+        return logic(e);
+      case BinaryOp::Div:
+        return children(e);
+      default:
+        return is_index(e->a) ? comparison(e) : children(e);
     }
   }
 
@@ -181,7 +201,8 @@ class Simplifier {
     if (n == 1) return out.add(sum, factor);
     for (i64 divisor : Divisors(sum, n).list) {
       // (d * T + r) // (d * m) = T // m
-      if (std::optional<Division> parts = proved_division(sum, divisor)) return add_quotient(parts->quotient, n / divisor, factor, out);
+      if (std::optional<Division> parts = proved_division(sum, divisor))
+        return add_quotient(parts->quotient, n / divisor, factor, out);
     }
     Division parts = divide(sum, n);
     out.add(parts.quotient, factor);
@@ -312,8 +333,10 @@ class Simplifier {
   const Expr* write_comparison(BinaryOp op, const Sum& difference) {
     Sum left, right;
     for (const Sum::Term& term : difference.terms) {
-      if (term.coefficient > 0) left.add_atom(term.atom, term.coefficient);
-      else right.add_atom(term.atom, -term.coefficient);
+      if (term.coefficient > 0)
+        left.add_atom(term.atom, term.coefficient);
+      else
+        right.add_atom(term.atom, -term.coefficient);
     }
     if (left.terms.empty()) {
       left.add_constant(difference.constant);
@@ -325,11 +348,16 @@ class Simplifier {
 
   static BinaryOp mirrored(BinaryOp op) {
     switch (op) {
-      case BinaryOp::Lt: return BinaryOp::Gt;
-      case BinaryOp::Le: return BinaryOp::Ge;
-      case BinaryOp::Gt: return BinaryOp::Lt;
-      case BinaryOp::Ge: return BinaryOp::Le;
-      default: return op;
+      case BinaryOp::Lt:
+        return BinaryOp::Gt;
+      case BinaryOp::Le:
+        return BinaryOp::Ge;
+      case BinaryOp::Gt:
+        return BinaryOp::Lt;
+      case BinaryOp::Ge:
+        return BinaryOp::Le;
+      default:
+        return op;
     }
   }
 
@@ -372,7 +400,8 @@ class StmtSimplifier {
     const Stmt* otherwise = branch->otherwise ? under(condition, false, branch->otherwise) : nullptr;
     if (condition == branch->condition && then == branch->then && otherwise == branch->otherwise) return branch;
     if (!then && !otherwise) return nullptr;
-    return then ? build.if_then(condition, then, otherwise) : build.if_then(build.unary(UnaryOp::Not, condition), otherwise);
+    return then ? build.if_then(condition, then, otherwise)
+                : build.if_then(build.unary(UnaryOp::Not, condition), otherwise);
   }
 
   // A branch, knowing that the condition holds or not; null if it is never taken.
@@ -384,7 +413,8 @@ class StmtSimplifier {
     return out;
   }
 
-  // Bindings belong to the loops around, init and body to the iters. The body runs only where all iters are in their domains.
+  // Bindings belong to the loops around, init and body to the iters. The body runs only where all iters are in their
+  // domains.
   const Stmt* simplify_block(const Block* block) {
     List<const Expr*> bindings(block->bindings.begin(), block->bindings.end());
     bool changed = false;

@@ -1,5 +1,5 @@
-// Sum: an integer expression as constant + sum of coefficient * atom, where an atom is whatever is not itself a sum (a variable,
-// `f // 3`, a load ...). The common base of affine.cc and simplify.cc; others use LinearForm.
+// Sum: an integer expression as constant + sum of coefficient * atom, where an atom is whatever is not itself a sum (a
+// variable, `f // 3`, a load ...). The common base of affine.cc and simplify.cc; others use LinearForm.
 #pragma once
 #include "dsl/analysis/affine.h"
 

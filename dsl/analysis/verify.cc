@@ -49,7 +49,8 @@ class Verifier {
   }
 
   void buffers_are_declared_once(const Buffer* buffer) {
-    bool known = std::any_of(buffers_.begin(), buffers_.end(), [&](const Buffer* b) { return b == buffer || b->id == buffer->id; });
+    bool known = std::any_of(buffers_.begin(), buffers_.end(),
+                             [&](const Buffer* b) { return b == buffer || b->id == buffer->id; });
     if (known) report("buffers_are_declared_once", "buffer `", buffer->name, "` or its id is declared twice");
   }
 
@@ -62,7 +63,8 @@ class Verifier {
   void parameters_are_global() {
     for (const Param& param : program_.params) {
       if (param.buffer->scope != Scope::Global) {
-        report("parameters_are_global", "parameter `", param.buffer->name, "` is in ", name_of(param.buffer->scope), " memory");
+        report("parameters_are_global", "parameter `", param.buffer->name, "` is in ", name_of(param.buffer->scope),
+               " memory");
       }
     }
   }
@@ -89,13 +91,15 @@ class Verifier {
 
   void indices_have_rank(const Buffer* buffer, Array<const Expr*> indices) {
     if (indices.size() != buffer->shape.size()) {
-      report("indices_have_rank", "`", buffer->name, "` has ", buffer->shape.size(), " dimensions, found ", indices.size(), " indices");
+      report("indices_have_rank", "`", buffer->name, "` has ", buffer->shape.size(), " dimensions, found ",
+             indices.size(), " indices");
     }
   }
 
   void indices_are_i64(Array<const Expr*> indices) {
     for (const Expr* index : indices) {
-      if (index->type.dtype != DType::I64) report("indices_are_i64", "the index `", print(index), "` is ", to_string(index->type));
+      if (index->type.dtype != DType::I64)
+        report("indices_are_i64", "the index `", print(index), "` is ", to_string(index->type));
     }
   }
 
@@ -103,11 +107,13 @@ class Verifier {
     if (const Binary* n = as<Binary>(e)) {
       Type result = is_comparison(n->op) ? Type{DType::Bool, n->a->type.lanes} : n->a->type;
       if (n->a->type != n->b->type || e->type != result) {
-        report("operands_agree", "`", name_of(n->op), "` joins ", to_string(n->a->type), " and ", to_string(n->b->type), " to ", to_string(e->type));
+        report("operands_agree", "`", name_of(n->op), "` joins ", to_string(n->a->type), " and ", to_string(n->b->type),
+               " to ", to_string(e->type));
       }
     }
     if (const Select* n = as<Select>(e); n && (n->then->type != n->otherwise->type || e->type != n->then->type)) {
-      report("operands_agree", "`if` chooses between ", to_string(n->then->type), " and ", to_string(n->otherwise->type));
+      report("operands_agree", "`if` chooses between ", to_string(n->then->type), " and ",
+             to_string(n->otherwise->type));
     }
     if (const Call* n = as<Call>(e)) {
       bool right = static_cast<int>(n->arguments.size()) == arity_of(n->function);
@@ -119,7 +125,9 @@ class Verifier {
   void operators_fit_types(const Binary* n) {
     DType type = n->a->type.dtype;
     bool divides_integers = n->op == BinaryOp::FloorDiv || n->op == BinaryOp::FloorMod;
-    bool fits = is_logical(n->op) ? type == DType::Bool : n->op == BinaryOp::Div ? is_float(type) : !divides_integers || is_int(type);
+    bool fits = is_logical(n->op)        ? type == DType::Bool
+                : n->op == BinaryOp::Div ? is_float(type)
+                                         : !divides_integers || is_int(type);
     if (!fits) report("operators_fit_types", "`", name_of(n->op), "` is applied to ", name_of(type));
   }
 
@@ -132,7 +140,8 @@ class Verifier {
   void vectors_have_lanes(const Expr* e) {
     const Ramp* ramp = as<Ramp>(e);
     const Broadcast* broadcast = as<Broadcast>(e);
-    bool scalar_inside = ramp ? ramp->base->type.lanes == 1 && ramp->stride->type == ramp->base->type : broadcast->value->type.lanes == 1;
+    bool scalar_inside = ramp ? ramp->base->type.lanes == 1 && ramp->stride->type == ramp->base->type
+                              : broadcast->value->type.lanes == 1;
     if (!scalar_inside || e->type.lanes < 2) report("vectors_have_lanes", "`", print(e), "` is no vector of scalars");
   }
 
@@ -154,25 +163,29 @@ class Verifier {
 
   void values_have_the_type_of_the_buffer(const StoreTarget& target, const Expr* value) {
     if (value->type.dtype != target.buffer->dtype) {
-      report("values_have_the_type_of_the_buffer", "`", target.buffer->name, "` is ", name_of(target.buffer->dtype), ", the value stored is ", to_string(value->type));
+      report("values_have_the_type_of_the_buffer", "`", target.buffer->name, "` is ", name_of(target.buffer->dtype),
+             ", the value stored is ", to_string(value->type));
     }
   }
 
   void inputs_are_not_written(const Buffer* buffer) {
     const Param* param = find_param(program_, buffer);
-    if (param && param->role != Role::Output) report("inputs_are_not_written", "`", buffer->name, "` is ", name_of(param->role), " and written");
+    if (param && param->role != Role::Output)
+      report("inputs_are_not_written", "`", buffer->name, "` is ", name_of(param->role), " and written");
   }
 
   void targets_differ(const Store* n) {
     for (std::size_t i = 0; i < n->targets.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        if (n->targets[i].buffer == n->targets[j].buffer) report("targets_differ", "one statement writes `", n->targets[i].buffer->name, "` twice");
+        if (n->targets[i].buffer == n->targets[j].buffer)
+          report("targets_differ", "one statement writes `", n->targets[i].buffer->name, "` twice");
       }
     }
   }
 
   void stores_are_in_blocks(const Store* n) {
-    if (has_blocks_ && !block_) report("stores_are_in_blocks", "`", n->targets[0].buffer->name, "` is written outside of all blocks");
+    if (has_blocks_ && !block_)
+      report("stores_are_in_blocks", "`", n->targets[0].buffer->name, "` is written outside of all blocks");
   }
 
   void store(const Store* n) {
@@ -199,12 +212,14 @@ class Verifier {
 
   void ids_are_unique(const char* what, Str name, u32 id, std::set<u32>& known, u32 next) {
     if (!known.insert(id).second) report("ids_are_unique", what, " `", name, "` has the id ", id, " of another one");
-    if (id == 0 || id >= next) report("ids_are_unique", what, " `", name, "` has the id ", id, ", outside of [1, ", next, ")");
+    if (id == 0 || id >= next)
+      report("ids_are_unique", what, " `", name, "` has the id ", id, ", outside of [1, ", next, ")");
   }
 
   void only_bound_loops_have_threads(const For* n) {
     if ((n->loop_kind == LoopKind::Bind) == n->thread.empty()) {
-      report("only_bound_loops_have_threads", "loop `", n->var->name, "` is ", name_of(n->loop_kind), n->thread.empty() ? " to no thread" : " and has a thread");
+      report("only_bound_loops_have_threads", "loop `", n->var->name, "` is ", name_of(n->loop_kind),
+             n->thread.empty() ? " to no thread" : " and has a thread");
     }
   }
 
@@ -226,12 +241,14 @@ class Verifier {
   // ---- rules about blocks
 
   void block_names_are_unique(const Block* n) {
-    if (!block_names_.insert(n->name).second) report("block_names_are_unique", "there is another block `", n->name, "`");
+    if (!block_names_.insert(n->name).second)
+      report("block_names_are_unique", "there is another block `", n->name, "`");
   }
 
   void every_iter_has_a_binding(const Block* n) {
     if (n->iters.size() != n->bindings.size()) {
-      report("every_iter_has_a_binding", "block `", n->name, "` has ", n->iters.size(), " iters and ", n->bindings.size(), " bindings");
+      report("every_iter_has_a_binding", "block `", n->name, "` has ", n->iters.size(), " iters and ",
+             n->bindings.size(), " bindings");
     }
   }
 
@@ -241,7 +258,8 @@ class Verifier {
       std::optional<Interval> reach = interval_of(n->bindings[i], ranges_);
       i64 extent = n->iters[i].extent;
       if (reach && (reach->min < 0 || reach->max >= extent)) {
-        report("bindings_stay_in_the_domain", "iter `", n->iters[i].var->name, "` of extent ", extent, " is bound to [", reach->min, ", ", reach->max, "]");
+        report("bindings_stay_in_the_domain", "iter `", n->iters[i].var->name, "` of extent ", extent, " is bound to [",
+               reach->min, ", ", reach->max, "]");
       }
     }
   }
@@ -252,15 +270,18 @@ class Verifier {
       for (const For* loop : loops_) {
         bool concurrent = loop->loop_kind == LoopKind::Parallel || loop->loop_kind == LoopKind::Vectorize;
         if (concurrent && loop->extent > 1 && uses(n->bindings[i], loop->var)) {
-          report("reductions_do_not_run_concurrently", "the reduction `", n->iters[i].var->name, "` runs over the ", name_of(loop->loop_kind), " loop `", loop->var->name, "`");
+          report("reductions_do_not_run_concurrently", "the reduction `", n->iters[i].var->name, "` runs over the ",
+                 name_of(loop->loop_kind), " loop `", loop->var->name, "`");
         }
       }
     }
   }
 
   void only_reductions_have_an_init(const Block* n) {
-    bool reduces = std::any_of(n->iters.begin(), n->iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
-    if (n->init && !reduces) report("only_reductions_have_an_init", "block `", n->name, "` has an init and no reduction iter");
+    bool reduces =
+        std::any_of(n->iters.begin(), n->iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
+    if (n->init && !reduces)
+      report("only_reductions_have_an_init", "block `", n->name, "` has an init and no reduction iter");
   }
 
   // The body of a block sees its iters and the loops inside it only.
@@ -299,9 +320,12 @@ class Verifier {
 
   void stmt(const Stmt* s) {
     switch (s->kind) {
-      case Kind::Store: return store(static_cast<const Store*>(s));
-      case Kind::For: return loop(static_cast<const For*>(s));
-      case Kind::Block: return block(static_cast<const Block*>(s));
+      case Kind::Store:
+        return store(static_cast<const Store*>(s));
+      case Kind::For:
+        return loop(static_cast<const For*>(s));
+      case Kind::Block:
+        return block(static_cast<const Block*>(s));
       case Kind::Seq:
         for (const Stmt* child : static_cast<const Seq*>(s)->stmts) stmt(child);
         return;
@@ -319,7 +343,8 @@ class Verifier {
         buffers_.erase(n->buffer);
         return;
       }
-      default: return report("statements_are_statements", "found an expression where a statement belongs");
+      default:
+        return report("statements_are_statements", "found an expression where a statement belongs");
     }
   }
 
@@ -346,8 +371,10 @@ std::string render(const Program& program, const std::vector<Illegal>& problems)
   std::string rest;
   for (const Illegal& problem : problems) {
     bool placed = problem.loop.value || problem.block.value;
-    if (placed) marks.marks.push_back({problem.loop, problem.block, cat(problem.rule, ": ", problem.message)});
-    else rest += cat(problem.rule, ": ", problem.message, "\n");
+    if (placed)
+      marks.marks.push_back({problem.loop, problem.block, cat(problem.rule, ": ", problem.message)});
+    else
+      rest += cat(problem.rule, ": ", problem.message, "\n");
   }
   return print(program, marks) + rest;
 }

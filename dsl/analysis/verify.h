@@ -1,5 +1,6 @@
-// The rules of legal IR, one named function each (verify.cc). Used by tests after every primitive, by `-d verify`, and for programs
-// that come from outside. What only a run can show (races, bounds of elements) is for backends/interpreter.h.
+// The rules of legal IR, one named function each (verify.cc). Used by tests after every primitive, by `-d verify`, and
+// for programs that come from outside. What only a run can show (races, bounds of elements) is for
+// backends/interpreter.h.
 #pragma once
 #include <string>
 #include <vector>

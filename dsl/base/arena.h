@@ -1,5 +1,6 @@
 // Bump allocator for IR nodes. Objects must be trivially destructible; memory returns with the arena or at reset().
-// Rule: new nodes go into the arena you were handed; they may point to older arenas that outlive it, never the other way.
+// Rule: new nodes go into the arena you were handed; they may point to older arenas that outlive it, never the other
+// way.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -59,11 +60,17 @@ class Arena {
     return {out, count};
   }
   template <class T, class Allocator>
-  Array<T> copy(const std::vector<T, Allocator>& values) { return copy(values.data(), values.size()); }
+  Array<T> copy(const std::vector<T, Allocator>& values) {
+    return copy(values.data(), values.size());
+  }
   template <class T>
-  Array<T> copy(Array<T> values) { return copy(values.data(), values.size()); }
+  Array<T> copy(Array<T> values) {
+    return copy(values.data(), values.size());
+  }
   template <class T>
-  Array<T> list(std::initializer_list<T> values) { return copy(values.begin(), values.size()); }
+  Array<T> list(std::initializer_list<T> values) {
+    return copy(values.begin(), values.size());
+  }
   Str text(std::string_view characters) {
     Array<char> out = copy(characters.data(), characters.size());
     return {out.data(), out.size()};

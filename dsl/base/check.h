@@ -3,7 +3,8 @@
 
 namespace tw {
 
-// Prints the failed condition with its place and a note, runs the crash hook (which writes a replayable file), and aborts.
+// Prints the failed condition with its place and a note, runs the crash hook (which writes a replayable file), and
+// aborts.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line, const char* note);
 
 // Called by check_failed before it aborts; the search sets it to write the trace at hand. Thread-local.

@@ -1,5 +1,5 @@
-// seconds_now: a clock that only goes forward, for how long something takes. processor_seconds: what other work on the machine
-// disturbs less.
+// seconds_now: a clock that only goes forward, for how long something takes. processor_seconds: what other work on the
+// machine disturbs less.
 #pragma once
 #include <time.h>
 
@@ -8,7 +8,9 @@
 namespace tw {
 
 // Seconds since a moment that is the same for all calls of a process.
-inline double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // Processor time of all threads of this process since it began.
 inline double processor_seconds() {

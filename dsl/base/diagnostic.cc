@@ -68,8 +68,10 @@ std::string Diagnostics::render() const {
     std::string number = std::to_string(at.line);
     std::string gutter(number.size() < 5 ? 5 - number.size() : 0, ' ');
     if (line_end > begin && text[line_end - 1] == '\r') --line_end;
-    Excerpt shown = excerpt(std::string_view(text).substr(line_begin, line_end - line_begin), begin - line_begin, std::max(diagnostic.span.end, begin) - line_begin);
-    out += cat(gutter, number, " | ", shown.line, "\n", std::string(gutter.size() + number.size(), ' '), " | ", shown.mark, "\n");
+    Excerpt shown = excerpt(std::string_view(text).substr(line_begin, line_end - line_begin), begin - line_begin,
+                            std::max(diagnostic.span.end, begin) - line_begin);
+    out += cat(gutter, number, " | ", shown.line, "\n", std::string(gutter.size() + number.size(), ' '), " | ",
+               shown.mark, "\n");
     if (!diagnostic.note.empty()) out += cat("note: ", printable(diagnostic.note), "\n");
   }
   return out;

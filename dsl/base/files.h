@@ -8,7 +8,8 @@ namespace tw {
 // The bytes of a file; nullopt if it cannot be read to its end.
 std::optional<std::string> read_whole_file(const std::string& path);
 
-// The same of a file that people name, up to 64 MiB: a larger one is refused without reading on. On failure `error` says why, with the path.
+// The same of a file that people name, up to 64 MiB: a larger one is refused without reading on. On failure `error`
+// says why, with the path.
 inline constexpr long kMostFileBytes = 64L << 20;
 std::optional<std::string> read_text_file(const std::string& path, std::string& error);
 

@@ -1,5 +1,5 @@
-// FixedList: a list of at most N trivially copyable items, kept inline: no heap. For small results of analyses that are made
-// tens of times per candidate. A full list refuses the next item; it does not grow.
+// FixedList: a list of at most N trivially copyable items, kept inline: no heap. For small results of analyses that are
+// made tens of times per candidate. A full list refuses the next item; it does not grow.
 #pragma once
 #include <cstddef>
 #include <new>
@@ -35,8 +35,14 @@ class FixedList {
   void clear() { size_ = 0; }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  T& operator[](std::size_t index) { TW_CHECK(index < size_); return at(index); }
-  const T& operator[](std::size_t index) const { TW_CHECK(index < size_); return at(index); }
+  T& operator[](std::size_t index) {
+    TW_CHECK(index < size_);
+    return at(index);
+  }
+  const T& operator[](std::size_t index) const {
+    TW_CHECK(index < size_);
+    return at(index);
+  }
   T* begin() { return &at(0); }
   T* end() { return begin() + size_; }
   const T* begin() const { return &at(0); }

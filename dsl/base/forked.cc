@@ -46,8 +46,10 @@ ForkedAnswer run_forked(const std::function<int(std::string& text)>& work) {
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFSIGNALED(status)) answer.signal = WTERMSIG(status);
-  else if (child > 0) answer.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status))
+    answer.signal = WTERMSIG(status);
+  else if (child > 0)
+    answer.exit_code = WEXITSTATUS(status);
   return answer;
 }
 

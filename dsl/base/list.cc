@@ -9,8 +9,8 @@
 namespace tw {
 namespace {
 
-// Sizes are powers of two; what is larger than the largest comes from the heap. Of each size some wait for the next request, not
-// all: a thread that only gives back what others took must not hoard it.
+// Sizes are powers of two; what is larger than the largest comes from the heap. Of each size some wait for the next
+// request, not all: a thread that only gives back what others took must not hoard it.
 constexpr std::size_t kSmallest = 32;
 constexpr int kSizes = 10;
 constexpr int kMaxWaiting = 256;
@@ -27,8 +27,8 @@ struct ThreadPool {
   bool is_watched = false;  // it is emptied when its thread ends
   bool has_ended = false;   // that has happened; lists may be destroyed later
 };
-// In a shared library each access would be a call, and one more because of a destructor, 10 % of a replay. So there is none, and the pool is
-// small enough for the memory that programs keep for libraries which are opened later.
+// In a shared library each access would be a call, and one more because of a destructor, 10 % of a replay. So there is
+// none, and the pool is small enough for the memory that programs keep for libraries which are opened later.
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadPool pool;
 
 struct PoolWatch {
@@ -68,7 +68,8 @@ void* take_pooled(std::size_t bytes) {
 
 void give_pooled(void* data, std::size_t bytes) noexcept {
   int size = size_index(bytes);
-  if (!is_pooling || size >= kSizes || pool.has_ended || pool.sizes[size].count == kMaxWaiting) return ::operator delete(data);
+  if (!is_pooling || size >= kSizes || pool.has_ended || pool.sizes[size].count == kMaxWaiting)
+    return ::operator delete(data);
   if (!pool.is_watched) watch_pool();
   Waiting& waiting = pool.sizes[size];
   waiting.first = new (data) Piece{waiting.first};

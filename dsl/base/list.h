@@ -1,13 +1,14 @@
-// List: a std::vector for what lives no longer than a step: results of analyses, nodes under construction. Its memory comes from free
-// lists of the thread, so that replaying traces leaves the heap alone once these are warm. Not for what is kept: a vector is right there.
+// List: a std::vector for what lives no longer than a step: results of analyses, nodes under construction. Its memory
+// comes from free lists of the thread, so that replaying traces leaves the heap alone once these are warm. Not for what
+// is kept: a vector is right there.
 #pragma once
 #include <cstddef>
 #include <vector>
 
 namespace tw {
 
-// Memory aligned for any object, of at least `bytes`; give() must be told the same number. What one thread took another one may give:
-// then it waits for requests of that one. A thread gives its memory back to the heap when it ends.
+// Memory aligned for any object, of at least `bytes`; give() must be told the same number. What one thread took another
+// one may give: then it waits for requests of that one. A thread gives its memory back to the heap when it ends.
 void* take_pooled(std::size_t bytes);
 void give_pooled(void* data, std::size_t bytes) noexcept;
 

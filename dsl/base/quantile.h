@@ -6,7 +6,8 @@
 
 namespace tw {
 
-// The value below which the part `part` (0 to 1) of the values lies, between two of them in proportion; 0 where there are none.
+// The value below which the part `part` (0 to 1) of the values lies, between two of them in proportion; 0 where there
+// are none.
 inline double quantile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

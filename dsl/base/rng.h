@@ -16,8 +16,7 @@ inline u64 mix64(u64 x) {
 
 class Rng {
  public:
-  explicit Rng(u64 seed, u64 a = 0, u64 b = 0, u64 c = 0)
-      : key_(mix64(mix64(mix64(mix64(seed) ^ a) ^ b) ^ c)) {}
+  explicit Rng(u64 seed, u64 a = 0, u64 b = 0, u64 c = 0) : key_(mix64(mix64(mix64(mix64(seed) ^ a) ^ b) ^ c)) {}
 
   u64 next() { return mix64(key_ + 0xd1342543de82ef95ull * ++counter_); }
   // Uniform in [0, bound). bound > 0. The bias of the multiply-shift is below 2^-32 for the bounds used here.

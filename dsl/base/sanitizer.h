@@ -1,4 +1,5 @@
-// Is this a build for a sanitizer that has a heap of its own? TW_SANITIZED is 1 or 0; GCC and Clang say it in different ways.
+// Is this a build for a sanitizer that has a heap of its own? TW_SANITIZED is 1 or 0; GCC and Clang say it in different
+// ways.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -9,9 +9,12 @@ std::string quote(std::string_view characters) {
   std::string out = "\"";
   for (char c : characters) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else
+      out += c;
   }
   return out + '"';
 }

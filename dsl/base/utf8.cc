@@ -5,7 +5,9 @@
 namespace tw {
 namespace {
 
-unsigned byte_at(std::string_view text, std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0; }
+unsigned byte_at(std::string_view text, std::size_t at) {
+  return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
+}
 
 unsigned code_point(std::string_view text, std::size_t at, std::size_t length) {
   unsigned code = length == 1 ? byte_at(text, at) : byte_at(text, at) & (0x7fu >> length);
@@ -15,7 +17,8 @@ unsigned code_point(std::string_view text, std::size_t at, std::size_t length) {
 
 bool is_unfit(unsigned code) {
   bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0);
-  bool is_invisible = (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+  bool is_invisible = (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+                      (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
   return is_control || is_invisible;
 }
 

@@ -14,7 +14,8 @@ struct Shown {
   std::size_t bytes;    // that it stands for
   std::size_t columns;  // that it takes; 1 for every character that is shown as it is
 };
-// Control characters, characters that are invisible or turn the direction of writing, and bytes that are no UTF-8 become \x1b, \u202e, \xff.
+// Control characters, characters that are invisible or turn the direction of writing, and bytes that are no UTF-8
+// become \x1b, \u202e, \xff.
 Shown shown_at(std::string_view text, std::size_t at);
 
 // The whole text in that form (shown_at). Line feeds and tabs stay as they are.

@@ -30,11 +30,11 @@
 //   }
 //
 // {A} becomes the registers of A: its elements in the order of i, 4 bytes to a register, or one of 8 bytes. Sums fill a
-// register each. The description, whose output comes last, adds products of elements along one loop; indices are loops, those of
-// the output the outer ones in their order. `rounds "tf32"`: floats are rounded to 11 bits first. `lanes 128`: a group of warps,
-// whose instructions may read an operand in shared memory: `in_shared B` in place of `holds B`, and {B} is a descriptor. No code
-// is made of these yet. The nests that become such an instruction are
-// found by dsl/passes/warp_mma.h, and tensorize does not take one.
+// register each. The description, whose output comes last, adds products of elements along one loop; indices are loops,
+// those of the output the outer ones in their order. `rounds "tf32"`: floats are rounded to 11 bits first. `lanes 128`:
+// a group of warps, whose instructions may read an operand in shared memory: `in_shared B` in place of `holds B`, and
+// {B} is a descriptor. No code is made of these yet. The nests that become such an instruction are found by
+// dsl/passes/warp_mma.h, and tensorize does not take one.
 #pragma once
 #include <string>
 #include <vector>
@@ -105,8 +105,8 @@ struct AccessPair {
   const Buffer *buffer, *described;
   Array<const Expr*> indices, described_indices;
 };
-// Each way in which the store computes what the described one does: accesses in pairs, targets first. There are several where
-// the operands of sums and products may change places.
+// Each way in which the store computes what the described one does: accesses in pairs, targets first. There are several
+// where the operands of sums and products may change places.
 std::vector<std::vector<AccessPair>> pairings(const Store* store, const Store* described);
 
 // Where an operand begins: element of the buffer, counted in memory.
@@ -118,7 +118,7 @@ struct IntrinsicOperand {
 // loops of the same extents in any order around a store of the same value, with the operands'
 // elements where the description has them. `around` = ranges of the variables outside of the nest
 // that are known.
-Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic,
-                                                      const Stmt* nest, const VarRanges& around);
+Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic, const Stmt* nest,
+                                                      const VarRanges& around);
 
 }  // namespace tw

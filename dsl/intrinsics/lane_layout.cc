@@ -19,16 +19,22 @@ struct Evaluation {
 
   std::optional<i64> operator()(const ast::Expr* e) const {
     if (auto* number = ast::as<ast::Int>(e)) return number->value;
-    if (auto* name = ast::as<ast::Name>(e)) return name->name == t_name ? std::optional(t) : name->name == i_name ? std::optional(i) : std::nullopt;
+    if (auto* name = ast::as<ast::Name>(e))
+      return name->name == t_name ? std::optional(t) : name->name == i_name ? std::optional(i) : std::nullopt;
     auto* binary = ast::as<ast::Binary>(e);
     std::optional<i64> a = binary ? (*this)(binary->a) : std::nullopt, b = a ? (*this)(binary->b) : std::nullopt;
     if (!b || *a < 0 || *b < 0 || *a > kMostElements || *b > kMostElements) return std::nullopt;
     switch (binary->op) {
-      case BinaryOp::Add: return *a + *b;
-      case BinaryOp::Mul: return *a * *b;
-      case BinaryOp::FloorDiv: return *b > 0 ? std::optional(*a / *b) : std::nullopt;
-      case BinaryOp::FloorMod: return *b > 0 ? std::optional(*a % *b) : std::nullopt;
-      default: return std::nullopt;
+      case BinaryOp::Add:
+        return *a + *b;
+      case BinaryOp::Mul:
+        return *a * *b;
+      case BinaryOp::FloorDiv:
+        return *b > 0 ? std::optional(*a / *b) : std::nullopt;
+      case BinaryOp::FloorMod:
+        return *b > 0 ? std::optional(*a % *b) : std::nullopt;
+      default:
+        return std::nullopt;
     }
   }
 };
@@ -51,7 +57,8 @@ std::vector<LaneLayout::Digit> LaneLayout::digits(const std::vector<Index>& bits
   for (std::size_t b = 0; b < bits.size(); ++b) {
     i64 step = bits[b][dimension];
     if (step == 0) continue;
-    bool goes_on = !out.empty() && out.back().first + out.back().count == b && step == out.back().step << out.back().count;
+    bool goes_on =
+        !out.empty() && out.back().first + out.back().count == b && step == out.back().step << out.back().count;
     if (goes_on)
       ++out.back().count;
     else
@@ -99,7 +106,8 @@ ParsedLayout read_lane_layout(const ast::Expr* map, const std::vector<i64>& shap
     return out;
   };
   LaneLayout made;
-  for (std::size_t b = 0; b < bits_of(lanes); ++b) made.lane_bits.push_back(index(i64{1} << b, 0).value_or(LaneLayout::Index(shape.size(), -1)));
+  for (std::size_t b = 0; b < bits_of(lanes); ++b)
+    made.lane_bits.push_back(index(i64{1} << b, 0).value_or(LaneLayout::Index(shape.size(), -1)));
   for (std::size_t b = 0; b < bits_of(elements / lanes); ++b)
     made.own_bits.push_back(index(0, i64{1} << b).value_or(LaneLayout::Index(shape.size(), -1)));
   std::set<LaneLayout::Index> held;
@@ -107,7 +115,8 @@ ParsedLayout read_lane_layout(const ast::Expr* map, const std::vector<i64>& shap
     for (i64 i = 0; i < elements / lanes; ++i) {
       std::optional<LaneLayout::Index> found = index(t, i);
       if (!found) return {{}, cat("lane ", t, " has no element ", i, " inside of the operand")};
-      if (*found != made.at(t, i)) return {{}, cat("what lane ", t, " holds as element ", i, " is no sum over the bits of these numbers")};
+      if (*found != made.at(t, i))
+        return {{}, cat("what lane ", t, " holds as element ", i, " is no sum over the bits of these numbers")};
       if (!held.insert(*found).second) return {{}, cat("lane ", t, " holds as element ", i, " what is held already")};
     }
   }

@@ -1,7 +1,7 @@
 // Which element of an operand each lane of a warp holds, as PTX describes the fragments of its matrix instructions:
 //   (t, i) -> (t // 4 + i // 2 * 8, t % 4 * 2 + i % 2)
-// Lane t holds several elements, counted by i; each index is a sum over the bits of t and i, so a layout is one number for
-// each bit and each index.
+// Lane t holds several elements, counted by i; each index is a sum over the bits of t and i, so a layout is one number
+// for each bit and each index.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace tw {
 
 struct LaneLayout {
-  using Index = std::vector<i64>;  // one number for each dimension of the operand
+  using Index = std::vector<i64>;          // one number for each dimension of the operand
   std::vector<Index> lane_bits, own_bits;  // what each bit of t, and of i, adds
 
   // Bits that follow each other in one dimension: bits [first, first + count) of t or i are a number, times `step`.
@@ -31,8 +31,8 @@ struct LaneLayout {
   bool operator==(const LaneLayout&) const = default;
 };
 
-// The layout of an operand of this shape that `lanes` lanes share; none holds what another one does. A message where the
-// expression is no such layout.
+// The layout of an operand of this shape that `lanes` lanes share; none holds what another one does. A message where
+// the expression is no such layout.
 struct ParsedLayout {
   LaneLayout layout;
   std::string error;  // "" = none

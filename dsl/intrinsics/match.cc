@@ -102,16 +102,14 @@ class Matcher {
 
   Result<std::vector<IntrinsicOperand>> run(Arena& arena) {
     if (!nest_.store || !has_loops())
-      return reject("expected serial loops of the extents of intrinsic `{a}` around one store",
-                    intrinsic_.name);
+      return reject("expected serial loops of the extents of intrinsic `{a}` around one store", intrinsic_.name);
     bool same_form = false;
     for (const auto& accesses : pairings(nest_.store, description_.store)) {
       bool same = find_places(accesses);
       same_form |= same;
       if (same && find_loops()) return operands(arena);
     }
-    if (!same_form)
-      return reject("what is computed is not what intrinsic `{a}` computes", intrinsic_.name);
+    if (!same_form) return reject("what is computed is not what intrinsic `{a}` computes", intrinsic_.name);
     return reject("the operands do not lie in memory as intrinsic `{a}` expects", intrinsic_.name);
   }
 
@@ -126,11 +124,9 @@ class Matcher {
   bool find_places(const std::vector<AccessPair>& accesses) {
     pairs_.clear();
     for (const AccessPair& access : accesses)
-      pairs_.push_back({access.buffer, access.described,
-                        place_of(access.buffer, access.indices, nest_.ranges),
+      pairs_.push_back({access.buffer, access.described, place_of(access.buffer, access.indices, nest_.ranges),
                         place_of(access.described, access.described_indices, description_.ranges)});
-    return std::all_of(pairs_.begin(), pairs_.end(),
-                       [](const Pair& pair) { return pair.place.exact; });
+    return std::all_of(pairs_.begin(), pairs_.end(), [](const Pair& pair) { return pair.place.exact; });
   }
 
   // Which loop of the nest is which loop of the description: the first order in which every access
@@ -139,8 +135,8 @@ class Matcher {
     order_.resize(nest_.loops.size());
     std::iota(order_.begin(), order_.end(), 0);
     do {
-      bool moves_alike = std::all_of(pairs_.begin(), pairs_.end(),
-                                     [&](const Pair& pair) { return moves_as_described(pair); });
+      bool moves_alike =
+          std::all_of(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return moves_as_described(pair); });
       if (moves_alike) return true;
     } while (std::next_permutation(order_.begin(), order_.end()));
     return false;
@@ -149,8 +145,7 @@ class Matcher {
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const For *loop = nest_.loops[i], *described = description_.loops[order_[i]];
       if (loop->extent != described->extent) return false;
-      if (factor(pair.place, loop->var) != factor(pair.described_place, described->var))
-        return false;
+      if (factor(pair.place, loop->var) != factor(pair.described_place, described->var)) return false;
     }
     return true;
   }
@@ -172,8 +167,7 @@ class Matcher {
     std::vector<Sum> firsts(params.size());
     for (const Pair& pair : pairs_) {
       auto is_meant = [&](const Param& param) { return param.buffer == pair.described; };
-      std::size_t at = static_cast<std::size_t>(
-          std::find_if(params.begin(), params.end(), is_meant) - params.begin());
+      std::size_t at = static_cast<std::size_t>(std::find_if(params.begin(), params.end(), is_meant) - params.begin());
       Sum first;
       first.add_constant(pair.place.constant - pair.described_place.constant);
       for (const Sum::Term& term : pair.place.terms) {
@@ -183,10 +177,9 @@ class Matcher {
       }
       Sum difference = first;
       difference.add(firsts[at], -1);
-      bool other = out[at].buffer && (out[at].buffer != pair.buffer || !difference.terms.empty() ||
-                                      difference.constant != 0);
-      if (other)
-        return reject("one operand of intrinsic `{a}` would lie in two places", intrinsic_.name);
+      bool other =
+          out[at].buffer && (out[at].buffer != pair.buffer || !difference.terms.empty() || difference.constant != 0);
+      if (other) return reject("one operand of intrinsic `{a}` would lie in two places", intrinsic_.name);
       out[at] = {pair.buffer, to_expr(arena, first)};
       firsts[at] = first;
     }
@@ -194,8 +187,7 @@ class Matcher {
       for (std::size_t j = 0; j < i; ++j) {
         bool written = params[i].role == Role::Output || params[j].role == Role::Output;
         if (written && out[i].buffer == out[j].buffer)
-          return reject("intrinsic `{a}` would read `{b}` while it writes it", intrinsic_.name,
-                        out[i].buffer->name);
+          return reject("intrinsic `{a}` would read `{b}` while it writes it", intrinsic_.name, out[i].buffer->name);
       }
     }
     return out;
@@ -220,10 +212,11 @@ std::vector<std::vector<AccessPair>> pairings(const Store* store, const Store* d
   return out;
 }
 
-Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic,
-                                                      const Stmt* nest, const VarRanges& around) {
+Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic, const Stmt* nest,
+                                                      const VarRanges& around) {
   if (intrinsic.lanes > 1)
-    return reject("intrinsic `{a}` is done by {0} lanes together: the mark `warp_mma` finds it", intrinsic.name, intrinsic.lanes);
+    return reject("intrinsic `{a}` is done by {0} lanes together: the mark `warp_mma` finds it", intrinsic.name,
+                  intrinsic.lanes);
   return Matcher(intrinsic, nest, around).run(arena);
 }
 

@@ -23,8 +23,8 @@ std::optional<Type> parse_type(std::string_view text) {
   bool is_vector = x != std::string_view::npos;
   int count = is_vector ? 0 : 1;
   auto [end, error] = std::from_chars(lanes.data(), lanes.data() + lanes.size(), count);
-  bool is_count = !is_vector || (error == std::errc() && end == lanes.data() + lanes.size() &&
-                                 count >= 2 && count <= 256);
+  bool is_count =
+      !is_vector || (error == std::errc() && end == lanes.data() + lanes.size() && count >= 2 && count <= 256);
   if (!dtype || !is_count) return std::nullopt;
   return Type{*dtype, static_cast<std::uint16_t>(count)};
 }
@@ -47,11 +47,13 @@ bool adds_products(const Program& description) {
   for (; as<For>(body); body = as<For>(body)->body) loops.push_back(as<For>(body)->var);
   const Store* store = as<Store>(body);
   const StoreTarget& target = store->targets[0];
-  bool fits = description.params.back().role == Role::Output && loops.size() == target.indices.size() + 1 && std::equal(target.indices.begin(), target.indices.end(), loops.begin()) &&
+  bool fits = description.params.back().role == Role::Output && loops.size() == target.indices.size() + 1 &&
+              std::equal(target.indices.begin(), target.indices.end(), loops.begin()) &&
               is_product_of_elements(store->values[0]);
   for_each<Load>(store, [&](const Load* load) {
     for (const Expr* index : load->indices) fits = fits && std::find(loops.begin(), loops.end(), index) != loops.end();
-    bool is_old = load->buffer != target.buffer || std::equal(load->indices.begin(), load->indices.end(), target.indices.begin());
+    bool is_old =
+        load->buffer != target.buffer || std::equal(load->indices.begin(), load->indices.end(), target.indices.begin());
     fits = fits && is_old;
   });
   return fits;
@@ -60,29 +62,36 @@ bool adds_products(const Program& description) {
 // A name that no parameter has; "" = none.
 std::string missing_operand(Array<Param> params, const std::set<std::string, std::less<>>& names) {
   for (const std::string& name : names) {
-    if (std::none_of(params.begin(), params.end(), [&](const Param& param) { return param.buffer->name == name; })) return name;
+    if (std::none_of(params.begin(), params.end(), [&](const Param& param) { return param.buffer->name == name; }))
+      return name;
   }
   return "";
 }
 
 // What does not fit together in an intrinsic of several lanes; "" if all does.
 std::string why_no_warp_instruction(const Intrinsic& made, const std::set<std::string, std::less<>>& in_shared) {
-  if (!adds_products(made.description.program)) return "expected loops over the indices of the output, which comes last, around one that adds products of elements";
+  if (!adds_products(made.description.program))
+    return "expected loops over the indices of the output, which comes last, around one that adds products of elements";
   if (!made.rounds.empty() && made.rounds != "tf32") return "floats are rounded to \"tf32\"";
   Array<Param> params = made.description.program.params;
-  if (std::string missing = missing_operand(params, in_shared); !missing.empty()) return cat("`", missing, "` is no operand");
+  if (std::string missing = missing_operand(params, in_shared); !missing.empty())
+    return cat("`", missing, "` is no operand");
   for (std::size_t p = 0; p < params.size(); ++p) {
     const Buffer* buffer = params[p].buffer;
-    if (made.ptx.find(cat("{", buffer->name, "}")) == std::string::npos) return cat("the instruction does not mention {", buffer->name, "}");
+    if (made.ptx.find(cat("{", buffer->name, "}")) == std::string::npos)
+      return cat("the instruction does not mention {", buffer->name, "}");
     if (in_shared.contains(buffer->name)) {
-      if (made.lanes == kWarpLanes || params[p].role == Role::Output) return cat("only groups of warps read operands in shared memory, not `", buffer->name, "`");
+      if (made.lanes == kWarpLanes || params[p].role == Role::Output)
+        return cat("only groups of warps read operands in shared memory, not `", buffer->name, "`");
       continue;
     }
     if (made.holds.size() <= p || made.holds[p].is_empty()) return cat("who holds what of `", buffer->name, "`?");
     i64 bytes = bytes_of(buffer->dtype);
-    bool fills = made.holds[p].held() * bytes % std::max<i64>(4, bytes) == 0 && (bytes < 8 || buffer->dtype == DType::F64);
+    bool fills =
+        made.holds[p].held() * bytes % std::max<i64>(4, bytes) == 0 && (bytes < 8 || buffer->dtype == DType::F64);
     bool is_sum = buffer->dtype == DType::F32 || buffer->dtype == DType::I32 || buffer->dtype == DType::F64;
-    if (!fills || (params[p].role == Role::Output && !is_sum)) return cat("`", buffer->name, "` does not fill registers of 4 bytes, or doubles");
+    if (!fills || (params[p].role == Role::Output && !is_sum))
+      return cat("`", buffer->name, "` does not fill registers of 4 bytes, or doubles");
   }
   return "";
 }
@@ -101,8 +110,8 @@ class IntrinsicParser {
     }
     bool is_done = made_->lanes > 1 ? !made_->ptx.empty() : !made_->steps.empty();
     if (!made_->description.program.body || !is_done || made_->arch.empty()) {
-      p_.error(name->span, cat("intrinsic `", made_->name,
-                               "` lacks its `arch`, its `program` or its `implementation`"));
+      p_.error(name->span,
+               cat("intrinsic `", made_->name, "` lacks its `arch`, its `program` or its `implementation`"));
       return nullptr;
     }
     if (std::string wrong = made_->lanes > 1 ? why_no_warp_instruction(*made_, in_shared_) : ""; !wrong.empty())
@@ -114,8 +123,7 @@ class IntrinsicParser {
   bool item() {
     if (p_.accept("doc")) return text(made_->doc, "what the intrinsic does, in quotes");
     if (p_.accept("arch")) return text(made_->arch, "the architecture of LLVM's triple, in quotes");
-    if (p_.accept("needs"))
-      return text(made_->features.emplace_back(), "a feature of the target, in quotes");
+    if (p_.accept("needs")) return text(made_->features.emplace_back(), "a feature of the target, in quotes");
     if (p_.accept("cost")) {
       std::optional<i64> cost = p_.expect_integer("how many instructions it takes");
       made_->cost = cost.value_or(1);
@@ -127,7 +135,8 @@ class IntrinsicParser {
     if (p_.accept("holds")) return holds();
     if (p_.accept("in_shared")) return in_shared();
     if (p_.accept("implementation")) return implementation();
-    p_.error_expected("`doc`, `arch`, `needs`, `cost`, `lanes`, `rounds`, `program`, `holds`, `in_shared`, `implementation` or `}`");
+    p_.error_expected(
+        "`doc`, `arch`, `needs`, `cost`, `lanes`, `rounds`, `program`, `holds`, `in_shared`, `implementation` or `}`");
     return false;
   }
 
@@ -154,8 +163,7 @@ class IntrinsicParser {
       fits = fits && is_used && is_target == (param.role == Role::Output);
     }
     made_->description = *program;
-    if (!fits)
-      p_.error(at, "expected loops around one store to the only output, which use every parameter");
+    if (!fits) p_.error(at, "expected loops around one store to the only output, which use every parameter");
     return fits;
   }
 
@@ -177,7 +185,8 @@ class IntrinsicParser {
     std::optional<Token> name = p_.expect_name("the name of an operand");
     const ast::Expr* map = name ? p_.expr() : nullptr;
     if (!map) return false;
-    auto meant = std::find_if(params.begin(), params.end(), [&](const Param& param) { return param.buffer->name == name->text; });
+    auto meant = std::find_if(params.begin(), params.end(),
+                              [&](const Param& param) { return param.buffer->name == name->text; });
     if (meant == params.end()) return p_.error(at, "expected an operand of the description"), false;
     ParsedLayout read = read_lane_layout(map, {meant->buffer->shape.begin(), meant->buffer->shape.end()}, made_->lanes);
     if (!read.error.empty()) return p_.error(at, cat("`", meant->buffer->name, "`: ", read.error)), false;
@@ -194,8 +203,7 @@ class IntrinsicParser {
 
   bool implementation() {
     if (!made_->description.program.body)
-      return p_.error_expected("`program`, which names the operands, before `implementation`"),
-             false;
+      return p_.error_expected("`program`, which names the operands, before `implementation`"), false;
     if (!p_.expect("{")) return false;
     if (made_->lanes > 1)
       return p_.expect("ptx") && text(made_->ptx, "an instruction of PTX, in quotes") && p_.expect("}");
@@ -225,13 +233,12 @@ class IntrinsicParser {
     }
     auto* call = ast::as<ast::Call>(e);
     auto* callee = call ? ast::as<ast::Name>(call->callee) : nullptr;
-    static const std::map<std::string_view,
-                          std::optional<int> (IntrinsicParser::*)(const ast::Call*)>
-        kOperations = {{"load", &IntrinsicParser::load},
-                       {"store", &IntrinsicParser::store},
-                       {"splat", &IntrinsicParser::splat},
-                       {"as", &IntrinsicParser::reinterpret},
-                       {"call", &IntrinsicParser::call}};
+    static const std::map<std::string_view, std::optional<int> (IntrinsicParser::*)(const ast::Call*)> kOperations = {
+        {"load", &IntrinsicParser::load},
+        {"store", &IntrinsicParser::store},
+        {"splat", &IntrinsicParser::splat},
+        {"as", &IntrinsicParser::reinterpret},
+        {"call", &IntrinsicParser::call}};
     auto known = callee ? kOperations.find(callee->name) : kOperations.end();
     if (known == kOperations.end()) return fail(e->span, "expected load, store, splat, as or call");
     return (this->*known->second)(call);
@@ -270,8 +277,7 @@ class IntrinsicParser {
     auto* number = ast::as<ast::Int>(argument(call, 2));
     if (call->arguments.size() > 3 || (argument(call, 2) && !number))
       return fail(call->span, "expected an offset in elements");
-    const Buffer* buffer =
-        made_->description.program.params[static_cast<std::size_t>(operand)].buffer;
+    const Buffer* buffer = made_->description.program.params[static_cast<std::size_t>(operand)].buffer;
     i64 first = number ? number->value : 0;
     if (first < 0 || first * tw::bytes_of(buffer->dtype) + bytes_of(type) > tw::bytes_of(buffer))
       return fail(call->span, cat("this reaches beyond operand `", buffer->name, "`"));
@@ -283,8 +289,7 @@ class IntrinsicParser {
     std::optional<Type> as_type = from ? type(call, 1) : std::nullopt;
     std::optional<i64> first = as_type ? offset(call, *from, *as_type) : std::nullopt;
     if (!first) return std::nullopt;
-    return add(
-        {.op = IntrinsicStep::Op::Load, .type = *as_type, .operand = *from, .offset = *first});
+    return add({.op = IntrinsicStep::Op::Load, .type = *as_type, .operand = *from, .offset = *first});
   }
   std::optional<int> store(const ast::Call* call) {
     std::optional<int> to = operand(call), what = to ? value(call, 1) : std::nullopt;
@@ -292,8 +297,7 @@ class IntrinsicParser {
     if (!first) return std::nullopt;
     if (made_->description.program.params[static_cast<std::size_t>(*to)].role != Role::Output)
       return fail(call->span, "only the output is written");
-    return add(
-        {.op = IntrinsicStep::Op::Store, .operand = *to, .offset = *first, .arguments = {*what}});
+    return add({.op = IntrinsicStep::Op::Store, .operand = *to, .offset = *first, .arguments = {*what}});
   }
   std::optional<int> splat(const ast::Call* call) {
     auto* lanes = ast::as<ast::Int>(argument(call, 1));
@@ -309,18 +313,16 @@ class IntrinsicParser {
     std::optional<int> of = to ? value(call, 1) : std::nullopt;
     if (!of) return std::nullopt;
     if (bytes_of(*to) != bytes_of(type_of(*of)))
-      return fail(call->span, cat(to_string(*to), " has ", bytes_of(*to), " bytes, the value has ",
-                                  bytes_of(type_of(*of))));
+      return fail(call->span,
+                  cat(to_string(*to), " has ", bytes_of(*to), " bytes, the value has ", bytes_of(type_of(*of))));
     return add({.op = IntrinsicStep::Op::As, .type = *to, .arguments = {*of}});
   }
   std::optional<int> call(const ast::Call* call) {
     std::optional<Type> result = type(call, 0);
     auto* name = ast::as<ast::Text>(argument(call, 1));
     if (!result || !name) return fail(call->span, "expected call(type, \"llvm.name\", values)");
-    if (!name->value.starts_with("llvm."))
-      return fail(call->span, "only LLVM's intrinsics, llvm.*, are called");
-    IntrinsicStep made{
-        .op = IntrinsicStep::Op::Call, .type = *result, .function = std::string(name->value)};
+    if (!name->value.starts_with("llvm.")) return fail(call->span, "only LLVM's intrinsics, llvm.*, are called");
+    IntrinsicStep made{.op = IntrinsicStep::Op::Call, .type = *result, .function = std::string(name->value)};
     for (std::size_t i = 2; i < call->arguments.size(); ++i) {
       std::optional<int> one = value(call, i);
       if (!one) return std::nullopt;
@@ -341,8 +343,7 @@ struct Registry {
   std::map<std::string, std::shared_ptr<const Intrinsic>, std::less<>> known;
 };
 
-std::vector<std::shared_ptr<const Intrinsic>> parse_all(const Source& source,
-                                                        Diagnostics& diagnostics) {
+std::vector<std::shared_ptr<const Intrinsic>> parse_all(const Source& source, Diagnostics& diagnostics) {
   Arena scratch;
   Parser parser(source, scratch, diagnostics);
   std::vector<std::shared_ptr<const Intrinsic>> all;
@@ -381,16 +382,13 @@ bool same_step(const IntrinsicStep& a, const IntrinsicStep& b) {
 
 bool same_intrinsic(const Intrinsic& a, const Intrinsic& b) {
   return a.arch == b.arch && a.features == b.features && a.cost == b.cost && a.lanes == b.lanes && a.holds == b.holds &&
-         a.rounds == b.rounds && a.ptx == b.ptx &&
-         structurally_equal(a.description.program, b.description.program) &&
+         a.rounds == b.rounds && a.ptx == b.ptx && structurally_equal(a.description.program, b.description.program) &&
          std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same_step);
 }
 
 }  // namespace
 
-std::shared_ptr<const Intrinsic> parse_intrinsic(Parser& parser) {
-  return IntrinsicParser(parser).run();
-}
+std::shared_ptr<const Intrinsic> parse_intrinsic(Parser& parser) { return IntrinsicParser(parser).run(); }
 
 bool declare_intrinsic(std::shared_ptr<const Intrinsic> intrinsic) {
   Registry& all = registry();
@@ -432,8 +430,11 @@ i64 registers_of_lane(const Intrinsic& intrinsic, std::size_t parameter) {
 }
 
 bool can_do(std::string_view gpu, const Intrinsic& intrinsic) {
-  auto number = [](std::string_view arch) { return std::atoi(std::string(arch.substr(std::min<std::size_t>(3, arch.size()))).c_str()); };
-  return gpu.empty() || std::all_of(intrinsic.features.begin(), intrinsic.features.end(), [&](const std::string& wanted) {
+  auto number = [](std::string_view arch) {
+    return std::atoi(std::string(arch.substr(std::min<std::size_t>(3, arch.size()))).c_str());
+  };
+  return gpu.empty() ||
+         std::all_of(intrinsic.features.begin(), intrinsic.features.end(), [&](const std::string& wanted) {
            return wanted.ends_with("a") ? gpu == wanted : number(gpu) >= number(wanted);
          });
 }

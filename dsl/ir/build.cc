@@ -23,27 +23,45 @@ bool is_comparison(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::N
 
 std::optional<i64> fold(BinaryOp op, i64 a, i64 b) {
   switch (op) {
-    case BinaryOp::Add: return wrapped(static_cast<u64>(a) + static_cast<u64>(b));
-    case BinaryOp::Sub: return wrapped(static_cast<u64>(a) - static_cast<u64>(b));
-    case BinaryOp::Mul: return wrapped(static_cast<u64>(a) * static_cast<u64>(b));
-    case BinaryOp::Div: return std::nullopt;
-    case BinaryOp::FloorDiv: return b == 0 ? std::nullopt : std::optional(floor_div(a, b));
-    case BinaryOp::FloorMod: return b == 0 ? std::nullopt : std::optional(b == -1 ? 0 : a - floor_div(a, b) * b);
-    case BinaryOp::Min: return std::min(a, b);
-    case BinaryOp::Max: return std::max(a, b);
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    case BinaryOp::Ne: return a != b;
-    case BinaryOp::And: return a && b;
-    case BinaryOp::Or: return a || b;
+    case BinaryOp::Add:
+      return wrapped(static_cast<u64>(a) + static_cast<u64>(b));
+    case BinaryOp::Sub:
+      return wrapped(static_cast<u64>(a) - static_cast<u64>(b));
+    case BinaryOp::Mul:
+      return wrapped(static_cast<u64>(a) * static_cast<u64>(b));
+    case BinaryOp::Div:
+      return std::nullopt;
+    case BinaryOp::FloorDiv:
+      return b == 0 ? std::nullopt : std::optional(floor_div(a, b));
+    case BinaryOp::FloorMod:
+      return b == 0 ? std::nullopt : std::optional(b == -1 ? 0 : a - floor_div(a, b) * b);
+    case BinaryOp::Min:
+      return std::min(a, b);
+    case BinaryOp::Max:
+      return std::max(a, b);
+    case BinaryOp::Lt:
+      return a < b;
+    case BinaryOp::Le:
+      return a <= b;
+    case BinaryOp::Gt:
+      return a > b;
+    case BinaryOp::Ge:
+      return a >= b;
+    case BinaryOp::Eq:
+      return a == b;
+    case BinaryOp::Ne:
+      return a != b;
+    case BinaryOp::And:
+      return a && b;
+    case BinaryOp::Or:
+      return a || b;
   }
   return std::nullopt;
 }
 
-const Expr* Build::integer(i64 value, DType dtype) const { return arena.make<IntImm>(Expr{{Kind::IntImm}, {dtype, 1}}, value); }
+const Expr* Build::integer(i64 value, DType dtype) const {
+  return arena.make<IntImm>(Expr{{Kind::IntImm}, {dtype, 1}}, value);
+}
 
 const Expr* Build::number(double value, DType dtype) const {
   if (is_int(dtype)) return integer(static_cast<i64>(value), dtype);
@@ -102,7 +120,8 @@ const Expr* Build::binary(BinaryOp op, const Expr* a, const Expr* b) const {
         if (y && *y == 1) return integer(0);
         if (x && *x == 0) return a;
         break;
-      case BinaryOp::Min: case BinaryOp::Max:
+      case BinaryOp::Min:
+      case BinaryOp::Max:
         if (a == b) return a;
         break;
       case BinaryOp::And:
@@ -113,7 +132,14 @@ const Expr* Build::binary(BinaryOp op, const Expr* a, const Expr* b) const {
         if (x) return *x ? a : b;
         if (y) return *y ? b : a;
         break;
-      case BinaryOp::Div: case BinaryOp::Lt: case BinaryOp::Le: case BinaryOp::Gt: case BinaryOp::Ge: case BinaryOp::Eq: case BinaryOp::Ne: break;
+      case BinaryOp::Div:
+      case BinaryOp::Lt:
+      case BinaryOp::Le:
+      case BinaryOp::Gt:
+      case BinaryOp::Ge:
+      case BinaryOp::Eq:
+      case BinaryOp::Ne:
+        break;
     }
   }
   return arena.make<Binary>(Expr{{Kind::Binary}, type}, op, a, b);

@@ -1,5 +1,5 @@
-// Makes nodes. Expressions are folded while they are built (constants, x + 0, x * 1, x * 0 for integers, nested constant sums), so
-// that printed programs stay short; deeper rewriting is dsl/analysis/simplify.h.
+// Makes nodes. Expressions are folded while they are built (constants, x + 0, x * 1, x * 0 for integers, nested
+// constant sums), so that printed programs stay short; deeper rewriting is dsl/analysis/simplify.h.
 #pragma once
 #include "dsl/base/list.h"
 #include "dsl/ir/nodes.h"
@@ -10,8 +10,9 @@ struct Build {
   Arena& arena;
 
   const Expr* integer(i64 value, DType dtype = DType::I64) const;
-  const Expr* number(double value, DType dtype) const;  // of any dtype: IntImm for integers and bool, FloatImm for floats
-  const Var* var(u32 id, Str name) const;               // I64
+  const Expr* number(double value,
+                     DType dtype) const;   // of any dtype: IntImm for integers and bool, FloatImm for floats
+  const Var* var(u32 id, Str name) const;  // I64
   const Expr* cast(DType dtype, const Expr* value) const;
   const Expr* unary(UnaryOp op, const Expr* value) const;
   const Expr* binary(BinaryOp op, const Expr* a, const Expr* b) const;  // a and b have equal types
@@ -36,13 +37,15 @@ struct Build {
   const Stmt* store(Array<StoreTarget> targets, Array<const Expr*> values) const;
   // Nested sequences are flattened, null entries dropped; one statement stays itself; none gives null.
   const Stmt* seq(Array<const Stmt*> stmts) const;
-  const Stmt* seq(std::initializer_list<const Stmt*> stmts) const { return seq(Array<const Stmt*>(stmts.begin(), stmts.size())); }
+  const Stmt* seq(std::initializer_list<const Stmt*> stmts) const {
+    return seq(Array<const Stmt*>(stmts.begin(), stmts.size()));
+  }
   const Stmt* if_then(const Expr* condition, const Stmt* then, const Stmt* otherwise = nullptr) const;
   const For* loop(LoopId id, const Var* var, i64 extent, const Stmt* body, LoopKind kind = LoopKind::Serial) const;
   const Stmt* alloc(const Buffer* buffer, const Stmt* body) const;
 
-  // A node whose children were replaced: folded and typed again, as when it was first built. Null for a statement that has nothing
-  // left to do.
+  // A node whose children were replaced: folded and typed again, as when it was first built. Null for a statement that
+  // has nothing left to do.
   const Expr* remake(const Cast& n) const { return cast(n.type.dtype, n.value); }
   const Expr* remake(const Unary& n) const { return unary(n.op, n.value); }
   const Expr* remake(const Binary& n) const { return binary(n.op, n.a, n.b); }

@@ -10,8 +10,8 @@
 namespace tw {
 namespace {
 
-// Writes a program as a canonical sequence of words: equal sequences mean structurally equal programs. Variables and buffers
-// are numbered as they are first met. Lookup tables are small vectors: programs have tens of variables.
+// Writes a program as a canonical sequence of words: equal sequences mean structurally equal programs. Variables and
+// buffers are numbered as they are first met. Lookup tables are small vectors: programs have tens of variables.
 class Canonical {
  public:
   enum class Form { Exact, Normalized };
@@ -73,10 +73,15 @@ class Canonical {
   }
   void literal(const Literal& value) {
     switch (value.tag) {
-      case Literal::Tag::Int: return put(static_cast<u64>(value.integer));
-      case Literal::Tag::Text: return put_text(value.text);
-      case Literal::Tag::Number: return put_double(value.number);
-      case Literal::Tag::List: case Literal::Tag::Dictionary: break;
+      case Literal::Tag::Int:
+        return put(static_cast<u64>(value.integer));
+      case Literal::Tag::Text:
+        return put_text(value.text);
+      case Literal::Tag::Number:
+        return put_double(value.number);
+      case Literal::Tag::List:
+      case Literal::Tag::Dictionary:
+        break;
     }
     put(static_cast<u64>(value.tag));
     put(value.items.size());
@@ -97,7 +102,8 @@ class Canonical {
     if (e->kind == Kind::IntImm) return sum.constant += factor * static_cast<const IntImm*>(e)->value, true;
     if (e->kind == Kind::Var) {
       auto* v = static_cast<const Var*>(e);
-      if (std::find(unit_vars_.begin(), unit_vars_.end(), v) == unit_vars_.end()) sum.terms.emplace_back(number(vars_, v).first, factor);
+      if (std::find(unit_vars_.begin(), unit_vars_.end(), v) == unit_vars_.end())
+        sum.terms.emplace_back(number(vars_, v).first, factor);
       return true;
     }
     if (e->kind != Kind::Binary) return false;
@@ -158,7 +164,7 @@ class Canonical {
     std::apply([&](auto... entry) { (put_entry(n, entry), ...); }, T::fields);
   }
   template <class T, class Field>
-  void put_entry(const T& n, Field T::*field) {
+  void put_entry(const T& n, Field T::* field) {
     if constexpr (is_child<Field> && has_nullable<T>) {
       if (!(n.*field)) return;
     }
@@ -174,17 +180,24 @@ class Canonical {
     put(present);
   }
 
-  // What a field of each type adds. There is no conversion between them, so that a field of a new type does not compile.
+  // What a field of each type adds. There is no conversion between them, so that a field of a new type does not
+  // compile.
   template <class T>
     requires std::is_enum_v<T> || std::is_same_v<T, i64>
-  void put_field(T value) { put(static_cast<u64>(value)); }
+  void put_field(T value) {
+    put(static_cast<u64>(value));
+  }
   template <std::same_as<double> T>
-  void put_field(T value) { put_double(value); }
+  void put_field(T value) {
+    put_double(value);
+  }
   void put_field(const Expr* child) { expr(child); }
   void put_field(const Stmt* child) { stmt(child); }
   void put_field(const Var* defined) { variable(defined); }
   void put_field(const Buffer* used) { buffer(used); }
-  void put_field(Str text) { if (!text.empty()) put_text(text); }
+  void put_field(Str text) {
+    if (!text.empty()) put_text(text);
+  }
   void put_field(Array<Annotation> list) { annotations(list); }
   template <class T>
   void put_field(Array<T> list) {

@@ -18,8 +18,8 @@ Hash128 hash_bytes(std::string_view bytes);
 // Of the whole program: parameters (role, type, shape), locals, body, tolerance.
 Hash128 structural_hash(const Program& program);
 
-// The same of the program without its unit loops, and with affine indices in normal form: programs that differ only in where loops
-// of one iteration stand compile to the same code. What the search calls one candidate.
+// The same of the program without its unit loops, and with affine indices in normal form: programs that differ only in
+// where loops of one iteration stand compile to the same code. What the search calls one candidate.
 Hash128 normalized_hash(const Program& program);
 
 // Equal structural hashes are confirmed with this.

@@ -7,21 +7,24 @@
 namespace tw {
 namespace {
 
-constexpr const char* kBinaryNames[] = {"+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", ">", ">=", "==", "!=", "and", "or"};
+constexpr const char* kBinaryNames[] = {"+", "-",  "*", "/",  "//", "%",  "min", "max",
+                                        "<", "<=", ">", ">=", "==", "!=", "and", "or"};
 struct FunctionRow {
   const char* name;
   int arity;
 };
-constexpr FunctionRow kFunctions[] = {{"exp", 1}, {"log", 1}, {"sqrt", 1}, {"rsqrt", 1}, {"tanh", 1}, {"erf", 1},
-                                      {"sigmoid", 1}, {"abs", 1}, {"floor", 1}, {"ceil", 1}, {"round", 1}, {"pow", 2},
-                                      {"reduce_add", 1}, {"reduce_mul", 1}, {"reduce_min", 1}, {"reduce_max", 1},
-                                      {"within", 3}};
+constexpr FunctionRow kFunctions[] = {
+    {"exp", 1},        {"log", 1},        {"sqrt", 1},       {"rsqrt", 1},      {"tanh", 1},  {"erf", 1},
+    {"sigmoid", 1},    {"abs", 1},        {"floor", 1},      {"ceil", 1},       {"round", 1}, {"pow", 2},
+    {"reduce_add", 1}, {"reduce_mul", 1}, {"reduce_min", 1}, {"reduce_max", 1}, {"within", 3}};
 struct ReductionRow {
   Function function;
   BinaryOp op;
 };
-constexpr ReductionRow kReductions[] = {{Function::ReduceAdd, BinaryOp::Add}, {Function::ReduceMul, BinaryOp::Mul},
-                                        {Function::ReduceMin, BinaryOp::Min}, {Function::ReduceMax, BinaryOp::Max}};
+constexpr ReductionRow kReductions[] = {{Function::ReduceAdd, BinaryOp::Add},
+                                        {Function::ReduceMul, BinaryOp::Mul},
+                                        {Function::ReduceMin, BinaryOp::Min},
+                                        {Function::ReduceMax, BinaryOp::Max}};
 constexpr const char* kLoopKinds[] = {"serial", "parallel", "vectorize", "unroll", "bind"};
 constexpr const char* kScopes[] = {"global", "register", "shared", "local", "global.vtcm"};
 

@@ -7,13 +7,14 @@
 //           | For(id, var, extent, kind, thread, annotations, body)      var runs over [0, extent)
 //           | Block(id, name, iters, bindings, predicate?, init?, body, annotations)
 //           | Alloc(buffer, body)                          lowered programs only: the buffer lives inside body
-//   expr    = IntImm | FloatImm | Var | Cast(e) | Unary(op, e) | Binary(op, a, b) | Select(c, a, b) | Call(function, args)
+//   expr    = IntImm | FloatImm | Var | Cast(e) | Unary(op, e) | Binary(op, a, b) | Select(c, a, b) | Call(function,
+//   args)
 //           | Load(buffer, indices) | Ramp(base, stride, lanes) | Broadcast(e, lanes)
 //
-// A Block is a piece of computation that is described by its iteration variables alone (TensorIR, ASPLOS 2023): each iter has
-// a domain [0, extent) and a kind, S = data-parallel, R = reduction; `bindings` are the values of the iters in terms of the loops
-// around. A block with R iters has an `init`, run when all R iters are 0, until it is decomposed. Regions read and written are
-// not stored: dsl/analysis/region.h derives them from the body.
+// A Block is a piece of computation that is described by its iteration variables alone (TensorIR, ASPLOS 2023): each
+// iter has a domain [0, extent) and a kind, S = data-parallel, R = reduction; `bindings` are the values of the iters in
+// terms of the loops around. A block with R iters has an `init`, run when all R iters are 0, until it is decomposed.
+// Regions read and written are not stored: dsl/analysis/region.h derives them from the body.
 #pragma once
 #include <tuple>
 
@@ -22,8 +23,23 @@
 namespace tw {
 
 enum class Kind : u8 {
-  IntImm, FloatImm, Var, Cast, Unary, Binary, Select, Call, Load, Ramp, Broadcast,
-  Store, Seq, If, For, Block, Alloc,  // statements
+  IntImm,
+  FloatImm,
+  Var,
+  Cast,
+  Unary,
+  Binary,
+  Select,
+  Call,
+  Load,
+  Ramp,
+  Broadcast,
+  Store,
+  Seq,
+  If,
+  For,
+  Block,
+  Alloc,  // statements
 };
 // Those up to here have no children, those behind may have some.
 inline constexpr Kind kLastLeaf = Kind::Var, kLastKind = Kind::Alloc;
@@ -38,10 +54,11 @@ struct Stmt : Node {};
 
 // ---- lists of fields
 //
-// Each node has one list of its fields, `fields`, in the order in which they are visited and hashed; so have the records that lists
-// inside of nodes consist of. Children, rebuilding, copying, hash and equality follow from it (walk.h, compare.cc, program.cc). The type
-// of a field says what it is: `const Expr*` and `const Stmt*` are children, `const Var*` is a variable that the node defines, and
-// `const Buffer*` a buffer. Two things are said in the list itself:
+// Each node has one list of its fields, `fields`, in the order in which they are visited and hashed; so have the
+// records that lists inside of nodes consist of. Children, rebuilding, copying, hash and equality follow from it
+// (walk.h, compare.cc, program.cc). The type of a field says what it is: `const Expr*` and `const Stmt*` are children,
+// `const Var*` is a variable that the node defines, and `const Buffer*` a buffer. Two things are said in the list
+// itself:
 
 // A handle or a name, which does not count when programs are compared.
 template <class Member>
@@ -87,8 +104,9 @@ struct Unary : Expr {
   static constexpr Kind own_kind = Kind::Unary;
   static constexpr std::tuple fields{&Unary::op, &Unary::value};
 };
-// Div is float division; integers divide by FloorDiv and FloorMod (Python's // and %). Min is `a < b ? a : b`, Max `a > b ? a : b`:
-// the second operand if one of the two is a NaN. So a reduction with a NaN among its terms depends on their order.
+// Div is float division; integers divide by FloorDiv and FloorMod (Python's // and %). Min is `a < b ? a : b`, Max `a >
+// b ? a : b`: the second operand if one of the two is a NaN. So a reduction with a NaN among its terms depends on their
+// order.
 enum class BinaryOp : u8 { Add, Sub, Mul, Div, FloorDiv, FloorMod, Min, Max, Lt, Le, Gt, Ge, Eq, Ne, And, Or };
 struct Binary : Expr {
   BinaryOp op;
@@ -101,10 +119,27 @@ struct Select : Expr {  // only the chosen side is evaluated
   static constexpr Kind own_kind = Kind::Select;
   static constexpr std::tuple fields{&Select::condition, &Select::then, &Select::otherwise};
 };
-// ReduceX combines the lanes of a vector into one scalar; lowered programs only. Within(x, min, extent) is the index x, of which it
-// is known that it lies in [min, min + extent): a fact for analysis, which the interpreter checks and lowering drops.
+// ReduceX combines the lanes of a vector into one scalar; lowered programs only. Within(x, min, extent) is the index x,
+// of which it is known that it lies in [min, min + extent): a fact for analysis, which the interpreter checks and
+// lowering drops.
 enum class Function : u8 {
-  Exp, Log, Sqrt, Rsqrt, Tanh, Erf, Sigmoid, Abs, Floor, Ceil, Round, Pow, ReduceAdd, ReduceMul, ReduceMin, ReduceMax, Within,
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Tanh,
+  Erf,
+  Sigmoid,
+  Abs,
+  Floor,
+  Ceil,
+  Round,
+  Pow,
+  ReduceAdd,
+  ReduceMul,
+  ReduceMin,
+  ReduceMax,
+  Within,
 };
 struct Call : Expr {
   Function function;
@@ -113,9 +148,9 @@ struct Call : Expr {
   static constexpr std::tuple fields{&Call::function, &Call::arguments};
 };
 
-// Where a buffer lives. Global: memory, shared by all workers unless the block sits inside a parallel loop. Register: must end
-// up in registers, so every index is constant once loops are unrolled and vectorized. Shared, Local: GPU memories. Vtcm: a
-// processor's own fast memory of a few MiB that is addressed as all else (Hexagon).
+// Where a buffer lives. Global: memory, shared by all workers unless the block sits inside a parallel loop. Register:
+// must end up in registers, so every index is constant once loops are unrolled and vectorized. Shared, Local: GPU
+// memories. Vtcm: a processor's own fast memory of a few MiB that is addressed as all else (Hexagon).
 enum class Scope : u8 { Global, Register, Shared, Local, Vtcm };
 
 // The stride of one dimension, in elements, is the smallest that is `offset` modulo `factor` and leaves room for the
@@ -131,7 +166,8 @@ struct Buffer {
   DType dtype;
   Array<i64> shape;
   Scope scope = Scope::Global;
-  Str layout = {};  // "" = row-major; names a storage order that does not change indices (e.g. a swizzle); GPU backends read it
+  Str layout =
+      {};  // "" = row-major; names a storage order that does not change indices (e.g. a swizzle); GPU backends read it
   Array<StrideRule> stride_rules = {};  // at most one per dimension; indices know nothing of them
 };
 
@@ -208,7 +244,8 @@ struct For : Stmt {
   Array<Annotation> annotations;
   const Stmt* body;
   static constexpr Kind own_kind = Kind::For;
-  static constexpr std::tuple fields{Uncompared{&For::id}, &For::var, &For::extent, &For::loop_kind, &For::thread, &For::annotations, &For::body};
+  static constexpr std::tuple fields{Uncompared{&For::id}, &For::var,         &For::extent, &For::loop_kind,
+                                     &For::thread,         &For::annotations, &For::body};
 };
 
 enum class IterKind : u8 { S, R };
@@ -228,8 +265,15 @@ struct Block : Stmt {
   const Stmt* body;
   Array<Annotation> annotations;
   static constexpr Kind own_kind = Kind::Block;
-  static constexpr std::tuple fields{Uncompared{&Block::id}, Uncompared{&Block::name}, &Block::bindings, &Block::iters, Nullable(&Block::predicate, &Block::init),
-                                     &Block::annotations, &Block::predicate, &Block::init, &Block::body};
+  static constexpr std::tuple fields{Uncompared{&Block::id},
+                                     Uncompared{&Block::name},
+                                     &Block::bindings,
+                                     &Block::iters,
+                                     Nullable(&Block::predicate, &Block::init),
+                                     &Block::annotations,
+                                     &Block::predicate,
+                                     &Block::init,
+                                     &Block::body};
 };
 struct Alloc : Stmt {
   const Buffer* buffer;
@@ -246,7 +290,8 @@ const T* as(const Node* node) {
   return node && node->kind == T::own_kind ? static_cast<const T*>(node) : nullptr;
 }
 
-// The table of kinds: calls visit(Struct<IntImm>{}), visit(Struct<Binary>{}), ... with the struct that nodes of this kind are.
+// The table of kinds: calls visit(Struct<IntImm>{}), visit(Struct<Binary>{}), ... with the struct that nodes of this
+// kind are.
 template <class T>
 struct Struct {
   using Type = T;
@@ -254,35 +299,54 @@ struct Struct {
 template <class Visit>
 [[gnu::always_inline]] inline decltype(auto) with_struct(Kind kind, Visit&& visit) {
   switch (kind) {
-    case Kind::IntImm: return visit(Struct<IntImm>{});
-    case Kind::FloatImm: return visit(Struct<FloatImm>{});
-    case Kind::Var: return visit(Struct<Var>{});
-    case Kind::Cast: return visit(Struct<Cast>{});
-    case Kind::Unary: return visit(Struct<Unary>{});
-    case Kind::Binary: return visit(Struct<Binary>{});
-    case Kind::Select: return visit(Struct<Select>{});
-    case Kind::Call: return visit(Struct<Call>{});
-    case Kind::Load: return visit(Struct<Load>{});
-    case Kind::Ramp: return visit(Struct<Ramp>{});
-    case Kind::Broadcast: return visit(Struct<Broadcast>{});
-    case Kind::Store: return visit(Struct<Store>{});
-    case Kind::Seq: return visit(Struct<Seq>{});
-    case Kind::If: return visit(Struct<If>{});
-    case Kind::For: return visit(Struct<For>{});
-    case Kind::Block: return visit(Struct<Block>{});
-    case Kind::Alloc: return visit(Struct<Alloc>{});
+    case Kind::IntImm:
+      return visit(Struct<IntImm>{});
+    case Kind::FloatImm:
+      return visit(Struct<FloatImm>{});
+    case Kind::Var:
+      return visit(Struct<Var>{});
+    case Kind::Cast:
+      return visit(Struct<Cast>{});
+    case Kind::Unary:
+      return visit(Struct<Unary>{});
+    case Kind::Binary:
+      return visit(Struct<Binary>{});
+    case Kind::Select:
+      return visit(Struct<Select>{});
+    case Kind::Call:
+      return visit(Struct<Call>{});
+    case Kind::Load:
+      return visit(Struct<Load>{});
+    case Kind::Ramp:
+      return visit(Struct<Ramp>{});
+    case Kind::Broadcast:
+      return visit(Struct<Broadcast>{});
+    case Kind::Store:
+      return visit(Struct<Store>{});
+    case Kind::Seq:
+      return visit(Struct<Seq>{});
+    case Kind::If:
+      return visit(Struct<If>{});
+    case Kind::For:
+      return visit(Struct<For>{});
+    case Kind::Block:
+      return visit(Struct<Block>{});
+    case Kind::Alloc:
+      return visit(Struct<Alloc>{});
   }
   __builtin_unreachable();
 }
 // Calls visit with the node as what it is: const IntImm&, const Binary&, ...
 template <class Visit>
 [[gnu::always_inline]] inline decltype(auto) dispatch(const Node* node, Visit&& visit) {
-  return with_struct(node->kind, [&](auto is) -> decltype(auto) { return visit(static_cast<const typename decltype(is)::Type&>(*node)); });
+  return with_struct(node->kind, [&](auto is) -> decltype(auto) {
+    return visit(static_cast<const typename decltype(is)::Type&>(*node));
+  });
 }
 inline bool is_expr(const Node* node) { return node->kind < Kind::Store; }
 
-const char* name_of(BinaryOp op);    // "+"
-const char* name_of(Function f);     // "exp"
+const char* name_of(BinaryOp op);  // "+"
+const char* name_of(Function f);   // "exp"
 std::optional<Function> parse_function(std::string_view name);
 int arity_of(Function f);
 // The function that combines lanes with this operation (+ * min max), and the operation of such a function.
@@ -295,7 +359,8 @@ const char* name_of(Scope scope);    // "global"
 std::optional<Scope> parse_scope(std::string_view name);
 
 const Annotation* find_annotation(Array<Annotation> annotations, std::string_view key);
-Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations, const Annotation& added);  // replaces the key
+Array<Annotation> with_annotation(Arena& arena, Array<Annotation> annotations,
+                                  const Annotation& added);  // replaces the key
 Array<Annotation> without_annotation(Arena& arena, Array<Annotation> annotations, std::string_view key);
 Literal copy_of(Arena& arena, const Literal& value);  // with its texts, lists and dictionaries
 

@@ -21,12 +21,28 @@ std::string print_number(double value) {
 
 int strength(BinaryOp op) {
   switch (op) {
-    case BinaryOp::Or: return 1;
-    case BinaryOp::And: return 2;
-    case BinaryOp::Lt: case BinaryOp::Le: case BinaryOp::Gt: case BinaryOp::Ge: case BinaryOp::Eq: case BinaryOp::Ne: return 4;
-    case BinaryOp::Add: case BinaryOp::Sub: return 5;
-    case BinaryOp::Mul: case BinaryOp::Div: case BinaryOp::FloorDiv: case BinaryOp::FloorMod: return 6;
-    case BinaryOp::Min: case BinaryOp::Max: return 9;  // printed as a call
+    case BinaryOp::Or:
+      return 1;
+    case BinaryOp::And:
+      return 2;
+    case BinaryOp::Lt:
+    case BinaryOp::Le:
+    case BinaryOp::Gt:
+    case BinaryOp::Ge:
+    case BinaryOp::Eq:
+    case BinaryOp::Ne:
+      return 4;
+    case BinaryOp::Add:
+    case BinaryOp::Sub:
+      return 5;
+    case BinaryOp::Mul:
+    case BinaryOp::Div:
+    case BinaryOp::FloorDiv:
+    case BinaryOp::FloorMod:
+      return 6;
+    case BinaryOp::Min:
+    case BinaryOp::Max:
+      return 9;  // printed as a call
   }
   return 0;
 }
@@ -72,16 +88,21 @@ class Printer {
         std::string text = print_number(n->value);
         return n->type.dtype == DType::F32 ? text : cat(name_of(n->type.dtype), "(", text, ")");
       }
-      case Kind::Var: return name(static_cast<const Var*>(e));
-      case Kind::Cast: return cat(name_of(e->type.dtype), "(", expr(static_cast<const Cast*>(e)->value), ")");
+      case Kind::Var:
+        return name(static_cast<const Var*>(e));
+      case Kind::Cast:
+        return cat(name_of(e->type.dtype), "(", expr(static_cast<const Cast*>(e)->value), ")");
       case Kind::Unary: {
         auto* n = static_cast<const Unary*>(e);
-        return n->op == UnaryOp::Neg ? cat("-", expr(n->value, 8)) : parenthesize(outer > 3, cat("not ", expr(n->value, 3)));
+        return n->op == UnaryOp::Neg ? cat("-", expr(n->value, 8))
+                                     : parenthesize(outer > 3, cat("not ", expr(n->value, 3)));
       }
-      case Kind::Binary: return binary(static_cast<const Binary*>(e), outer);
+      case Kind::Binary:
+        return binary(static_cast<const Binary*>(e), outer);
       case Kind::Select: {
         auto* n = static_cast<const Select*>(e);
-        return parenthesize(outer > 0, cat("if ", expr(n->condition, 1), " then ", expr(n->then, 1), " else ", expr(n->otherwise, 0)));
+        return parenthesize(
+            outer > 0, cat("if ", expr(n->condition, 1), " then ", expr(n->then, 1), " else ", expr(n->otherwise, 0)));
       }
       case Kind::Call: {
         auto* n = static_cast<const Call*>(e);
@@ -95,8 +116,15 @@ class Printer {
         auto* n = static_cast<const Ramp*>(e);
         return cat("ramp(", expr(n->base), ", ", expr(n->stride), ", ", n->type.lanes, ")");
       }
-      case Kind::Broadcast: return cat("broadcast(", expr(static_cast<const Broadcast*>(e)->value), ", ", e->type.lanes, ")");
-      case Kind::Store: case Kind::Seq: case Kind::If: case Kind::For: case Kind::Block: case Kind::Alloc: break;  // statements
+      case Kind::Broadcast:
+        return cat("broadcast(", expr(static_cast<const Broadcast*>(e)->value), ", ", e->type.lanes, ")");
+      case Kind::Store:
+      case Kind::Seq:
+      case Kind::If:
+      case Kind::For:
+      case Kind::Block:
+      case Kind::Alloc:
+        break;  // statements
     }
     return "?";
   }
@@ -105,11 +133,13 @@ class Printer {
   static std::string parenthesize(bool yes, std::string text) { return yes ? "(" + text + ")" : text; }
 
   std::string binary(const Binary* n, int outer) {
-    if (n->op == BinaryOp::Min || n->op == BinaryOp::Max) return cat(name_of(n->op), "(", expr(n->a), ", ", expr(n->b), ")");
+    if (n->op == BinaryOp::Min || n->op == BinaryOp::Max)
+      return cat(name_of(n->op), "(", expr(n->a), ", ", expr(n->b), ")");
     int own = strength(n->op);
     // Left-associative: the right operand needs parentheses at equal strength; comparisons do not chain.
     bool chains = own != 4;
-    return parenthesize(outer > own, cat(expr(n->a, chains ? own : own + 1), " ", name_of(n->op), " ", expr(n->b, own + 1)));
+    return parenthesize(outer > own,
+                        cat(expr(n->a, chains ? own : own + 1), " ", name_of(n->op), " ", expr(n->b, own + 1)));
   }
 
   std::string list(Array<const Expr*> exprs) {
@@ -157,24 +187,38 @@ class Printer {
         }
         return line("}");
       }
-      case Kind::For: return loop(static_cast<const For*>(s));
-      case Kind::Block: return block(static_cast<const Block*>(s));
+      case Kind::For:
+        return loop(static_cast<const For*>(s));
+      case Kind::Block:
+        return block(static_cast<const Block*>(s));
       case Kind::Alloc: {
         auto* n = static_cast<const Alloc*>(s);
         line(cat("alloc ", claim(n->buffer), ": ", buffer_type(n->buffer), " {"));
         nested(n->body);
         return line("}");
       }
-      case Kind::IntImm: case Kind::FloatImm: case Kind::Var: case Kind::Cast: case Kind::Unary: case Kind::Binary: case Kind::Select:
-      case Kind::Call: case Kind::Load: case Kind::Ramp: case Kind::Broadcast: break;  // expressions
+      case Kind::IntImm:
+      case Kind::FloatImm:
+      case Kind::Var:
+      case Kind::Cast:
+      case Kind::Unary:
+      case Kind::Binary:
+      case Kind::Select:
+      case Kind::Call:
+      case Kind::Load:
+      case Kind::Ramp:
+      case Kind::Broadcast:
+        break;  // expressions
     }
     line("?");
   }
 
   void loop(const For* n) {
     std::string prefix;
-    if (n->loop_kind == LoopKind::Bind) prefix = cat("bind ", n->thread, " ");
-    else if (n->loop_kind != LoopKind::Serial) prefix = cat(name_of(n->loop_kind), " ");
+    if (n->loop_kind == LoopKind::Bind)
+      prefix = cat("bind ", n->thread, " ");
+    else if (n->loop_kind != LoopKind::Serial)
+      prefix = cat(name_of(n->loop_kind), " ");
     std::string shown = push(n->var);
     line(cat(prefix, "for ", shown, " in ", n->extent, annotations(n->annotations), " {"), remark(n->id, {}));
     nested(n->body);
@@ -192,9 +236,11 @@ class Printer {
     for (const std::string& b : buffer_names_) taken_.insert(b);
     for (std::size_t i = 0; i < n->iters.size(); ++i) {
       const IterVar& iter = n->iters[i];
-      heads.push_back(cat(push(iter.var), ": ", iter.kind == IterKind::S ? "S" : "R", " ", iter.extent, " = ", bindings[i]));
+      heads.push_back(
+          cat(push(iter.var), ": ", iter.kind == IterKind::S ? "S" : "R", " ", iter.extent, " = ", bindings[i]));
     }
-    line(cat("block ", n->name, "(", join(heads, ", "), ")", where, annotations(n->annotations), " {"), remark({}, n->id));
+    line(cat("block ", n->name, "(", join(heads, ", "), ")", where, annotations(n->annotations), " {"),
+         remark({}, n->id));
     ++depth_;
     if (n->init) {
       line("init {");
@@ -216,7 +262,8 @@ class Printer {
 
   std::string remark(LoopId loop, BlockId block) const {
     for (const PrintMarks::Mark& mark : marks_.marks) {
-      if ((loop.value && mark.loop == loop) || (block.value && mark.block == block)) return mark.remark.empty() ? "here" : mark.remark;
+      if ((loop.value && mark.loop == loop) || (block.value && mark.block == block))
+        return mark.remark.empty() ? "here" : mark.remark;
     }
     return "";
   }
@@ -267,10 +314,15 @@ std::string print(const Expr* expr) { return Printer(kNoMarks).expr(expr); }
 
 std::string print(const Literal& value) {
   switch (value.tag) {
-    case Literal::Tag::Int: return std::to_string(value.integer);
-    case Literal::Tag::Text: return quote(value.text);
-    case Literal::Tag::Number: return print_number(value.number);
-    case Literal::Tag::List: case Literal::Tag::Dictionary: break;
+    case Literal::Tag::Int:
+      return std::to_string(value.integer);
+    case Literal::Tag::Text:
+      return quote(value.text);
+    case Literal::Tag::Number:
+      return print_number(value.number);
+    case Literal::Tag::List:
+    case Literal::Tag::Dictionary:
+      break;
   }
   bool is_list = value.is(Literal::Tag::List);
   std::vector<std::string> items;

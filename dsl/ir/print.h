@@ -10,8 +10,8 @@
 //             D[i, j] = D[i, j] + X[i, k] * W[k, j]
 //           }
 //   ...
-// Loop kinds: `for`, `parallel for`, `vectorize for`, `unroll for`, `bind threadIdx.x for`. Annotations: `@key = value` after the head.
-// Inside a block names mean its iters. A name that is taken gets a suffix _1, _2, ...
+// Loop kinds: `for`, `parallel for`, `vectorize for`, `unroll for`, `bind threadIdx.x for`. Annotations: `@key = value`
+// after the head. Inside a block names mean its iters. A name that is taken gets a suffix _1, _2, ...
 #pragma once
 #include <string>
 
@@ -34,7 +34,8 @@ std::string print(const Program& program, const PrintMarks& marks = {});
 std::string print(const Stmt* stmt);
 std::string print(const Expr* expr);
 std::string print(const Literal& value);
-// A literal that parses back to the same double: 0.1, 1e-05, inf, -inf, nan; always with a point, an exponent or a word.
+// A literal that parses back to the same double: 0.1, 1e-05, inf, -inf, nan; always with a point, an exponent or a
+// word.
 std::string print_number(double value);
 // How strongly an operator binds, 1 = weakest; `not` has 3. The parser (dsl/text/parse_expr.cc) uses the same table.
 int strength(BinaryOp op);

@@ -68,7 +68,9 @@ bool has_free_layout(const Program& program, const Buffer* buffer) {
   return mark && mark->value.integer == 1;
 }
 
-bool is_prepackable(const Program& program, const Buffer* buffer) { return is_constant_param(program, buffer) || has_free_layout(program, buffer); }
+bool is_prepackable(const Program& program, const Buffer* buffer) {
+  return is_constant_param(program, buffer) || has_free_layout(program, buffer);
+}
 
 void mark_free_layout(OwnedProgram& owned) {
   std::vector<Annotation> marks(owned.program.annotations.begin(), owned.program.annotations.end());
@@ -149,8 +151,10 @@ class Cloner {
   template <class T>
   T copy(const T& old) {  // a record; or a value that points to nothing
     T made = old;
-    if constexpr (HasFields<T>) copy_fields(made);
-    else static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T> || is_one_of<T, LoopId, BlockId, StrideRule>);
+    if constexpr (HasFields<T>)
+      copy_fields(made);
+    else
+      static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T> || is_one_of<T, LoopId, BlockId, StrideRule>);
     return made;
   }
 

@@ -16,8 +16,15 @@ struct DTypeRow {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 // In the order of the enumeration. The identity of a float max is -inf, so that masked softmax works.
 constexpr DTypeRow kRows[kDTypes] = {
-    {"bool", 1, 0},       {"i8", 1, -128},  {"u8", 1, 0},     {"i32", 4, -2147483648.0}, {"i64", 8, -9223372036854775808.0},
-    {"f16", 2, -kInf},    {"bf16", 2, -kInf}, {"f32", 4, -kInf}, {"f64", 8, -kInf},
+    {"bool", 1, 0},
+    {"i8", 1, -128},
+    {"u8", 1, 0},
+    {"i32", 4, -2147483648.0},
+    {"i64", 8, -9223372036854775808.0},
+    {"f16", 2, -kInf},
+    {"bf16", 2, -kInf},
+    {"f32", 4, -kInf},
+    {"f64", 8, -kInf},
 };
 
 }  // namespace

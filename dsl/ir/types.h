@@ -29,8 +29,8 @@ struct Type {
 };
 std::string to_string(Type type);  // "f32" or "f32x8"
 
-// An output element is right if |actual - expected| <= absolute + relative * |expected|, or both are NaN, or the same infinity. In a
-// workload 0 and 0 mean that none is stated.
+// An output element is right if |actual - expected| <= absolute + relative * |expected|, or both are NaN, or the same
+// infinity. In a workload 0 and 0 mean that none is stated.
 struct Tolerance {
   double absolute = 0, relative = 0;
 };

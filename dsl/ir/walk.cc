@@ -33,7 +33,9 @@ struct MapFields {
 
   // Is there anything to map in a T?
   template <class T>
-  bool concerns() const { return can_hold<T, const Stmt*>() || (can_hold<T, const Expr*>() && map.expr); }
+  bool concerns() const {
+    return can_hold<T, const Stmt*>() || (can_hold<T, const Expr*>() && map.expr);
+  }
 
   template <class T>
   [[gnu::always_inline]] bool all_of(T& holder) const {
@@ -45,9 +47,12 @@ struct MapFields {
  private:
   template <class T>
   [[gnu::always_inline]] bool of_field(T& field, bool may_be_null) const {
-    if constexpr (!can_hold_children<T>) return false;
-    else if constexpr (is_child<T>) return of_child(field, may_be_null);
-    else return concerns<T>() && of_list(field);
+    if constexpr (!can_hold_children<T>)
+      return false;
+    else if constexpr (is_child<T>)
+      return of_child(field, may_be_null);
+    else
+      return concerns<T>() && of_list(field);
   }
   template <class T>
   [[gnu::always_inline]] bool of_child(T& child, bool may_be_null) const {
@@ -104,13 +109,14 @@ struct StmtRewrite {
 };
 }  // namespace
 
-const Stmt* rewrite_stmts_with(Arena& arena, const Stmt* node, void* context, const Stmt* (*change)(void*, const Stmt*)) {
+const Stmt* rewrite_stmts_with(Arena& arena, const Stmt* node, void* context,
+                               const Stmt* (*change)(void*, const Stmt*)) {
   return node ? StmtRewrite{arena, context, change}(node) : nullptr;
 }
 
 namespace {
-// Not a Rewriter: what replaces a variable may hold that variable again (v -> v + 1), and folding may bring it to the top of the
-// rebuilt parent (v - 1 -> v), where it must not be replaced a second time.
+// Not a Rewriter: what replaces a variable may hold that variable again (v -> v + 1), and folding may bring it to the
+// top of the rebuilt parent (v - 1 -> v), where it must not be replaced a second time.
 struct Substituter {
   Arena& arena;
   const Substitution& replacements;

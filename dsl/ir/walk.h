@@ -1,5 +1,5 @@
-// Generic traversal, derived from the list of fields of each node (nodes.h): for_each_child(), walk(), rewrite(), substitute().
-// Unchanged means same pointer: rewrite returns the node itself if nothing below it changed.
+// Generic traversal, derived from the list of fields of each node (nodes.h): for_each_child(), walk(), rewrite(),
+// substitute(). Unchanged means same pointer: rewrite returns the node itself if nothing below it changed.
 #pragma once
 #include "dsl/ir/build.h"
 #include "dsl/ir/nodes.h"
@@ -19,9 +19,13 @@ template <class T>
 concept HasFields = requires { T::fields; };
 
 template <class T, class Visit, class Field, class Owner>
-void visit_entry(T& node, Visit& visit, Field Owner::*field) { visit(node.*field); }
+void visit_entry(T& node, Visit& visit, Field Owner::* field) {
+  visit(node.*field);
+}
 template <class T, class Visit, class Member>
-void visit_entry(T& node, Visit& visit, Uncompared<Member> field) { visit(node.*field.member); }
+void visit_entry(T& node, Visit& visit, Uncompared<Member> field) {
+  visit(node.*field.member);
+}
 template <class T, class Visit, class... Members>
 void visit_entry(T&, Visit&, Nullable<Members...>) {}  // its children are entries of their own
 
@@ -32,9 +36,13 @@ template <class T, class Visit>
 }
 
 template <class T, class Same, class Field, class Owner>
-bool same_entry(const T& a, const T& b, Same& same, Field Owner::*field) { return same(a.*field, b.*field); }
+bool same_entry(const T& a, const T& b, Same& same, Field Owner::* field) {
+  return same(a.*field, b.*field);
+}
 template <class T, class Same, class Entry>
-bool same_entry(const T&, const T&, Same&, Entry) { return true; }
+bool same_entry(const T&, const T&, Same&, Entry) {
+  return true;
+}
 
 // Does same(a.field, b.field) hold for each field that counts in comparisons?
 template <class T, class Same>
@@ -46,23 +54,34 @@ bool same_fields(const T& a, const T& b, Same&& same) {
 template <class T, class Child>
 constexpr bool can_hold();
 template <class Child, class Field, class Owner>
-constexpr bool entry_can_hold(Field Owner::*) { return can_hold<Field, Child>(); }
+constexpr bool entry_can_hold(Field Owner::*) {
+  return can_hold<Field, Child>();
+}
 template <class Child, class Entry>
-constexpr bool entry_can_hold(Entry) { return false; }
+constexpr bool entry_can_hold(Entry) {
+  return false;
+}
 template <class T, class Child>
 constexpr bool can_hold() {
-  if constexpr (is_array<T>) return can_hold<typename T::value_type, Child>();
-  else if constexpr (HasFields<T>) return std::apply([](auto... entry) { return (entry_can_hold<Child>(entry) || ...); }, T::fields);
-  else return std::is_same_v<T, Child>;
+  if constexpr (is_array<T>)
+    return can_hold<typename T::value_type, Child>();
+  else if constexpr (HasFields<T>)
+    return std::apply([](auto... entry) { return (entry_can_hold<Child>(entry) || ...); }, T::fields);
+  else
+    return std::is_same_v<T, Child>;
 }
 template <class T>
 inline constexpr bool can_hold_children = can_hold<T, const Expr*>() || can_hold<T, const Stmt*>();
 
 // Does a node of this type have children that may be null?
 template <class... Members>
-constexpr bool is_nullable(Nullable<Members...>) { return true; }
+constexpr bool is_nullable(Nullable<Members...>) {
+  return true;
+}
 template <class Entry>
-constexpr bool is_nullable(Entry) { return false; }
+constexpr bool is_nullable(Entry) {
+  return false;
+}
 template <class T>
 inline constexpr bool has_nullable = std::apply([](auto... entry) { return (is_nullable(entry) || ...); }, T::fields);
 
@@ -102,8 +121,8 @@ void for_each(const Node* root, Visit&& visit) {
   });
 }
 
-// Rebuilds `node` with each child replaced by map(child), through Build::remake. Without `expr`, expressions stay. A statement
-// may become null, which removes it.
+// Rebuilds `node` with each child replaced by map(child), through Build::remake. Without `expr`, expressions stay. A
+// statement may become null, which removes it.
 struct ChildMap {
   void* context;
   const Expr* (*expr)(void* context, const Expr*);
@@ -112,8 +131,9 @@ struct ChildMap {
 const Expr* with_children(Arena& arena, const Expr* node, const ChildMap& map);
 const Stmt* with_children(Arena& arena, const Stmt* node, const ChildMap& map);
 
-// Post-order rewriting: children first, then change(node), which returns the node itself or another one. `change` is called
-// with const Expr* and const Stmt* (overload or generic lambda); a statement may become null, which removes it from its sequence.
+// Post-order rewriting: children first, then change(node), which returns the node itself or another one. `change` is
+// called with const Expr* and const Stmt* (overload or generic lambda); a statement may become null, which removes it
+// from its sequence.
 template <class Change>
 class Rewriter {
  public:
@@ -141,13 +161,16 @@ const T* rewrite(Arena& arena, const T* node, Change change) {
 template <class T, class Change>
 const T* rewrite_exprs(Arena& arena, const T* node, Change change) {
   auto both = [&](auto* n) {
-    if constexpr (std::is_convertible_v<decltype(n), const Expr*>) return change(n);
-    else return n;
+    if constexpr (std::is_convertible_v<decltype(n), const Expr*>)
+      return change(n);
+    else
+      return n;
   };
   return rewrite(arena, node, both);
 }
 // Only statements change; expressions are not visited: change(const Stmt*) -> const Stmt*.
-const Stmt* rewrite_stmts_with(Arena& arena, const Stmt* node, void* context, const Stmt* (*change)(void*, const Stmt*));
+const Stmt* rewrite_stmts_with(Arena& arena, const Stmt* node, void* context,
+                               const Stmt* (*change)(void*, const Stmt*));
 template <class Change>
 const Stmt* rewrite_stmts(Arena& arena, const Stmt* node, Change change) {
   return rewrite_stmts_with(arena, node, &change,
@@ -159,7 +182,8 @@ struct Substitution {
   List<std::pair<const Var*, const Expr*>> entries;
   void set(const Var* var, const Expr* value) { entries.emplace_back(var, value); }
   const Expr* find(const Var* var) const {
-    for (const auto& [from, to] : entries) if (from == var) return to;
+    for (const auto& [from, to] : entries)
+      if (from == var) return to;
     return nullptr;
   }
 };

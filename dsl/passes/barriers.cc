@@ -69,13 +69,14 @@ class BarrierFinder {
     return x && y && x->at < y->at + bytes_of(b) && y->at < x->at + bytes_of(a);
   }
   const SharedPlace* place(const Buffer* buffer) const {
-    auto found = std::find_if(places_.begin(), places_.end(), [&](const SharedPlace& p) { return p.buffer == buffer->id; });
+    auto found =
+        std::find_if(places_.begin(), places_.end(), [&](const SharedPlace& p) { return p.buffer == buffer->id; });
     return buffer->scope == Scope::Shared && found != places_.end() ? &*found : nullptr;
   }
 
   // One barrier at the beginning of each iteration: behind it, what the iteration reads has been copied by everybody,
-  // and nobody reads any more what it copies over. That holds for copies, which have versions, and for nothing else that
-  // work-items write there for each other.
+  // and nobody reads any more what it copies over. That holds for copies, which have versions, and for nothing else
+  // that work-items write there for each other.
   void staged(const For* loop) {
     std::set<const Buffer*> around = staged_;
     Touched own;
@@ -118,7 +119,8 @@ class BarrierFinder {
   Array<SharedPlace> places_;
   Touched pending_;
   std::set<const Buffer*> staged_;  // that the loop at hand stages
-  std::set<const Buffer*> copied_;  // written by staged copies only, each to a version of its own, since the last barrier
+  std::set<const Buffer*>
+      copied_;  // written by staged copies only, each to a version of its own, since the last barrier
 };
 
 }  // namespace

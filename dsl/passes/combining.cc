@@ -17,8 +17,9 @@ bool is_power_of_two(i64 n) { return n > 0 && (n & (n - 1)) == 0; }
 Combining combining_along(const For* loop, const LaunchExtents& extents, bool has_shuffles) {
   const Store* update = static_cast<const Store*>(loop->body);
   i64 items = extents.threads_of_group(), lanes = std::min(kWarp, items);
-  bool has_halves = std::any_of(update->targets.begin(), update->targets.end(),
-                                [](const StoreTarget& target) { return is_float(target.buffer->dtype) && bytes_of(target.buffer->dtype) == 2; });
+  bool has_halves = std::any_of(update->targets.begin(), update->targets.end(), [](const StoreTarget& target) {
+    return is_float(target.buffer->dtype) && bytes_of(target.buffer->dtype) == 2;
+  });
   bool has_warps = has_shuffles && !has_halves && axis_of(loop)->dimension == 0 && is_power_of_two(loop->extent) &&
                    items % lanes == 0 && is_power_of_two(lanes);
   if (!has_warps) return {false, items};
@@ -31,7 +32,8 @@ i64 combining_bytes(const Stmt* kernel, const LaunchExtents& extents, bool has_s
     const Store* update = as<Store>(loop->body);
     if (!update || !combines_work_items(loop)) return;
     i64 elements = combining_along(loop, extents, has_shuffles).elements;
-    for (const StoreTarget& target : update->targets) total += aligned_shared(elements * bytes_of(target.buffer->dtype));
+    for (const StoreTarget& target : update->targets)
+      total += aligned_shared(elements * bytes_of(target.buffer->dtype));
   });
   return total;
 }

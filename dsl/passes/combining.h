@@ -1,5 +1,5 @@
-// How the work-items of a group combine what they have along a loop (combines_work_items in dsl/analysis/reducer.h), and the shared memory that this
-// takes. For device_scopes, which counts it, and the printer, which declares it.
+// How the work-items of a group combine what they have along a loop (combines_work_items in dsl/analysis/reducer.h),
+// and the shared memory that this takes. For device_scopes, which counts it, and the printer, which declares it.
 #pragma once
 #include "dsl/passes/lower_gpu.h"
 

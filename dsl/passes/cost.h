@@ -1,5 +1,5 @@
-// How much code a statement becomes, and how much of it runs: the measure of the caps on unrolling and partitioning. An estimate,
-// in vector operations; arithmetic on indices and accesses to Register buffers cost nothing.
+// How much code a statement becomes, and how much of it runs: the measure of the caps on unrolling and partitioning. An
+// estimate, in vector operations; arithmetic on indices and accesses to Register buffers cost nothing.
 #pragma once
 #include "dsl/ir/nodes.h"
 #include "dsl/passes/lower.h"
@@ -12,8 +12,8 @@ struct Cost {
 };
 Cost cost_of(const Stmt* stmt, const LoweringOptions& options);
 
-// Code of the largest nest of loops among those that run one after the other: what the caps hold for. Compilation takes time in proportion to all
-// code together, so a program of many nests may have more in all.
+// Code of the largest nest of loops among those that run one after the other: what the caps hold for. Compilation takes
+// time in proportion to all code together, so a program of many nests may have more in all.
 i64 code_of_largest_nest(const Stmt* body, const LoweringOptions& options);
 
 // Lanes of the vectors that a vectorized loop around `stmt` becomes: as many of the widest type in it as fit.

@@ -114,11 +114,7 @@ class ThreadVars {
 class PrivateRegion {
  public:
   PrivateRegion(const Buffer* buffer, VarRanges ranges, const LaunchExtents& extents)
-      : buffer_(buffer),
-        ranges_(std::move(ranges)),
-        extents_(extents),
-        threads_(extents),
-        dims(buffer->shape.size()) {}
+      : buffer_(buffer), ranges_(std::move(ranges)), extents_(extents), threads_(extents), dims(buffer->shape.size()) {}
 
   void visit(const Node* node) {
     const For* loop = as<For>(node);
@@ -209,7 +205,11 @@ class PrivateRegion {
 class ScopeAssignment {
  public:
   ScopeAssignment(Arena& arena, const Stmt* kernel, const GpuLimits& limits)
-      : arena_(arena), build_{arena}, limits_(limits), extents_(extents_of(kernel)), threads_(extents_),
+      : arena_(arena),
+        build_{arena},
+        limits_(limits),
+        extents_(extents_of(kernel)),
+        threads_(extents_),
         rooms_(kernel, combining_bytes(kernel, extents_, limits.has_shuffles)) {}
 
   const Stmt* stmt(const Stmt* s) {
@@ -384,7 +384,8 @@ Result<ScopedProgram> device_scopes(Arena& arena, Program program, const GpuLimi
   ScopeAssignment assignment(arena, program.body, limits);
   program.body = assignment.stmt(program.body);
   if (assignment.rejected()) return *assignment.rejected();
-  return ScopedProgram{program, assignment.rooms().rooms(), assignment.rooms().places(), arena.copy(assignment.group_scratch())};
+  return ScopedProgram{program, assignment.rooms().rooms(), assignment.rooms().places(),
+                       arena.copy(assignment.group_scratch())};
 }
 
 }  // namespace tw

@@ -21,7 +21,8 @@ class Flattening {
     Buffer* copy = arena_.make<Buffer>(*buffer);
     copy->shape = arena_.list<i64>({stored_elements_of(buffer)});
     copy->stride_rules = {};
-    if (std::optional<XorLayout> layout = xor_layout(buffer)) copy->layout = arena_.text(cat(kXorLayout, layout->bits, " ", layout->span));
+    if (std::optional<XorLayout> layout = xor_layout(buffer))
+      copy->layout = arena_.text(cat(kXorLayout, layout->bits, " ", layout->span));
     buffers_.emplace_back(buffer, copy);
     return copy;
   }
@@ -62,7 +63,8 @@ class Flattening {
     std::vector<i64> strides = strides_of(buffer);
     for (std::size_t d = indices.size(); d-- > 0;) sum.collect(indices[d], strides[d]);
     if (!sum.exact) return arena_.list<const Expr*>({nested_index(buffer, indices)});
-    bool linear = std::all_of(sum.terms.begin(), sum.terms.end(), [](const Sum::Term& t) { return t.atom->kind == Kind::Var; });
+    bool linear =
+        std::all_of(sum.terms.begin(), sum.terms.end(), [](const Sum::Term& t) { return t.atom->kind == Kind::Var; });
     if (!linear) sum = sum_of(simplify(arena_, to_expr(arena_, sum), ranges_));
     std::stable_sort(sum.terms.begin(), sum.terms.end(),
                      [&](const Sum::Term& a, const Sum::Term& b) { return order(a.atom) < order(b.atom); });
@@ -77,7 +79,8 @@ class Flattening {
     return index;
   }
 
-  // The depth of the innermost loop that an atom depends on; loops whose bodies will be copied count as innermost of all.
+  // The depth of the innermost loop that an atom depends on; loops whose bodies will be copied count as innermost of
+  // all.
   std::size_t order(const Expr* atom) const {
     std::size_t innermost = 0;
     for (std::size_t depth = 0; depth < loops_.size(); ++depth) {

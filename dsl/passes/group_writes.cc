@@ -39,7 +39,8 @@ class Writes {
     u32 next_buffer = kernel.next_buffer;
     for (const Param& param : kernel.params) {
       if (!is_wanted(param.buffer)) continue;
-      Buffer* numbers = arena.make<Buffer>(Buffer{.id = {next_buffer++}, .name = param.buffer->name, .dtype = DType::I32, .shape = param.buffer->shape});
+      Buffer* numbers = arena.make<Buffer>(
+          Buffer{.id = {next_buffer++}, .name = param.buffer->name, .dtype = DType::I32, .shape = param.buffer->shape});
       numbers_of_[param.buffer] = numbers;
     }
   }
@@ -47,11 +48,16 @@ class Writes {
   // Null: nothing is stored. `group`: the number, as far as loops around are over groups.
   const Stmt* stmt(const Stmt* s, const Expr* group) {
     switch (s->kind) {
-      case Kind::Store: return store(static_cast<const Store*>(s), group);
-      case Kind::For: return loop(static_cast<const For*>(s), group);
-      case Kind::If: return branch(static_cast<const If*>(s), group);
-      case Kind::Seq: return seq(static_cast<const Seq*>(s), group);
-      default: break;
+      case Kind::Store:
+        return store(static_cast<const Store*>(s), group);
+      case Kind::For:
+        return loop(static_cast<const For*>(s), group);
+      case Kind::If:
+        return branch(static_cast<const If*>(s), group);
+      case Kind::Seq:
+        return seq(static_cast<const Seq*>(s), group);
+      default:
+        break;
     }
     TW_CHECK(false, "a statement that kernels do not have");
   }
@@ -68,7 +74,8 @@ class Writes {
     for (const StoreTarget& target : store->targets) {
       auto numbers = numbers_of_.find(target.buffer);
       if (numbers == numbers_of_.end()) continue;
-      if (std::find(written_.begin(), written_.end(), numbers->second) == written_.end()) written_.push_back(numbers->second);
+      if (std::find(written_.begin(), written_.end(), numbers->second) == written_.end())
+        written_.push_back(numbers->second);
       out.push_back(build_.store(numbers->second, target.indices, build_.cast(DType::I32, group)));
     }
     return build_.seq(out);
@@ -90,7 +97,8 @@ class Writes {
   }
 
   const Stmt* branch(const If* branch, const Expr* group) {
-    const Stmt *then = stmt(branch->then, group), *otherwise = branch->otherwise ? stmt(branch->otherwise, group) : nullptr;
+    const Stmt *then = stmt(branch->then, group),
+               *otherwise = branch->otherwise ? stmt(branch->otherwise, group) : nullptr;
     if (then) return build_.if_then(branch->condition, then, otherwise);
     return otherwise ? build_.if_then(build_.unary(UnaryOp::Not, branch->condition), otherwise) : nullptr;
   }
@@ -107,9 +115,11 @@ class Writes {
   std::vector<const Buffer*> written_;
 };
 
-std::optional<Program> numbers_of(Arena& arena, const Program& kernel, const std::function<bool(const Buffer*)>& is_wanted) {
+std::optional<Program> numbers_of(Arena& arena, const Program& kernel,
+                                  const std::function<bool(const Buffer*)>& is_wanted) {
   std::array<i64, 3> groups = extents_of(kernel.body).groups;
-  if (static_cast<double>(groups[0]) * static_cast<double>(groups[1]) * static_cast<double>(groups[2]) > std::numeric_limits<std::int32_t>::max())
+  if (static_cast<double>(groups[0]) * static_cast<double>(groups[1]) * static_cast<double>(groups[2]) >
+      std::numeric_limits<std::int32_t>::max())
     return std::nullopt;
   Writes writes(arena, kernel, is_wanted);
   Program out = kernel;
@@ -129,7 +139,8 @@ std::optional<Program> group_writes(Arena& arena, const Program& scheduled) {
   for (std::size_t i = split ? split->kernels.size() : 0; i-- > 0;) {
     Result<Program> kernel = bound(arena, split->kernels[i].program);
     if (!kernel) return std::nullopt;
-    if (kernel->body) return numbers_of(arena, *kernel, [&](const Buffer* buffer) { return is_output(scheduled, buffer); });
+    if (kernel->body)
+      return numbers_of(arena, *kernel, [&](const Buffer* buffer) { return is_output(scheduled, buffer); });
   }
   return std::nullopt;
 }

@@ -43,7 +43,8 @@ Result<LoweredEntry> lower_entry(Arena& arena, const Program& entry, bool is_run
   const Program& flat = at.program();
   LoweredEntry out{{.body = flat.body}, placed.shared_bytes, placed.worker_bytes};
   std::vector<Placement> arguments, scratch;
-  for (const Param& param : flat.params) arguments.push_back({param.buffer, Place::Argument, static_cast<i64>(arguments.size())});
+  for (const Param& param : flat.params)
+    arguments.push_back({param.buffer, Place::Argument, static_cast<i64>(arguments.size())});
   for (std::size_t i = 0; i < flat.locals.size(); ++i) {
     scratch.push_back({flat.locals[i], placed.slots[i].place, placed.slots[i].offset});
   }
@@ -76,7 +77,8 @@ std::vector<LoweredArgument> lowered_arguments(Arena& arena, const Program& entr
   return out;
 }
 
-Result<LoweredProgram> lower(Arena& arena, const Program& program, const LoweringOptions& options, std::vector<PassDump>* dumps) {
+Result<LoweredProgram> lower(Arena& arena, const Program& program, const LoweringOptions& options,
+                             std::vector<PassDump>* dumps) {
   TW_TRY(EntryPoints entries, split_entry_points(arena, program));
   LoweredProgram out;
   TW_TRY(LoweredEntry run, lower_entry(arena, entries.run, true, options, dumps));

@@ -1,5 +1,5 @@
-// Lowering: a scheduled program becomes flat functions without blocks, ready for code generation. One pipeline for every
-// backend; `-d passes` prints the program after each pass that changed it.
+// Lowering: a scheduled program becomes flat functions without blocks, ready for code generation. One pipeline for
+// every backend; `-d passes` prints the program after each pass that changed it.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,12 +11,12 @@ namespace tw {
 
 // What lowering has to know about the machine.
 struct LoweringOptions {
-  int vector_bits = 256;       // a loop of kind Vectorize becomes vectors of at most this width
-  int vector_registers = 16;   // budget of Register buffers, in vectors; over it the candidate is rejected
-  i64 max_instructions = 2000; // cap on unrolled and partitioned code, in vector operations per nest of loops
-  bool is_device = false;      // bound loops stay, scopes Shared and Local exist: see lower_gpu.h
-  i64 vtcm_bytes = 0;          // of scope Vtcm, for all threads together; 0 = the machine has none
-  int threads = 1;             // that run the kernel, each with its own buffers inside of a parallel loop
+  int vector_bits = 256;        // a loop of kind Vectorize becomes vectors of at most this width
+  int vector_registers = 16;    // budget of Register buffers, in vectors; over it the candidate is rejected
+  i64 max_instructions = 2000;  // cap on unrolled and partitioned code, in vector operations per nest of loops
+  bool is_device = false;       // bound loops stay, scopes Shared and Local exist: see lower_gpu.h
+  i64 vtcm_bytes = 0;           // of scope Vtcm, for all threads together; 0 = the machine has none
+  int threads = 1;              // that run the kernel, each with its own buffers inside of a parallel loop
 };
 
 enum class Place : u8 {
@@ -31,10 +31,11 @@ struct Placement {
   i64 offset;
 };
 
-// A flat function: no Block, every buffer has rank 1, every index is I64 (scalar, or a Ramp/Broadcast of it), loops are Serial or Parallel,
-// never one Parallel loop inside another. Indices of Register buffers are constant. A Select with a scalar condition evaluates the
-// chosen side only; with a vector condition both sides may be evaluated for all lanes. One buffer may be in several Allocs that do not
-// contain each other. A loop of one iteration occurs only where it carries a mark (`hide_address`, `min_blocks`).
+// A flat function: no Block, every buffer has rank 1, every index is I64 (scalar, or a Ramp/Broadcast of it), loops are
+// Serial or Parallel, never one Parallel loop inside another. Indices of Register buffers are constant. A Select with a
+// scalar condition evaluates the chosen side only; with a vector condition both sides may be evaluated for all lanes.
+// One buffer may be in several Allocs that do not contain each other. A loop of one iteration occurs only where it
+// carries a mark (`hide_address`, `min_blocks`).
 struct LoweredFunction {
   Array<Placement> arguments;  // in the order of the kernel ABI's `buffers`
   Array<Placement> scratch;
@@ -43,9 +44,9 @@ struct LoweredFunction {
 
 struct LoweredArgument {
   Str name;
-  bool is_output;     // written by this entry point
-  bool is_packed;     // a constant that prepack rewrote
-  bool is_constant;   // a constant that stays as it is (run), or the original (prepack)
+  bool is_output;    // written by this entry point
+  bool is_packed;    // a constant that prepack rewrote
+  bool is_constant;  // a constant that stays as it is (run), or the original (prepack)
   DType dtype;
   Array<i64> shape;
 };
@@ -65,7 +66,8 @@ struct PassDump {
   std::string text;  // the program after it
 };
 
-// Nodes go into `arena`, which may also hold the program. `dumps`, if given, gets the text after each pass that changed something.
+// Nodes go into `arena`, which may also hold the program. `dumps`, if given, gets the text after each pass that changed
+// something.
 Result<LoweredProgram> lower(Arena& arena, const Program& program, const LoweringOptions& options,
                              std::vector<PassDump>* dumps = nullptr);
 

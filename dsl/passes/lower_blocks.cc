@@ -34,10 +34,14 @@ class BlockLowering {
 
   const Stmt* stmt(const Stmt* s) {
     switch (s->kind) {
-      case Kind::Block: return block(static_cast<const Block*>(s));
-      case Kind::For: return loop(static_cast<const For*>(s));
-      case Kind::Seq: return sequence(static_cast<const Seq*>(s));
-      default: return with_children(arena_, s, map());
+      case Kind::Block:
+        return block(static_cast<const Block*>(s));
+      case Kind::For:
+        return loop(static_cast<const For*>(s));
+      case Kind::Seq:
+        return sequence(static_cast<const Seq*>(s));
+      default:
+        return with_children(arena_, s, map());
     }
   }
 
@@ -79,7 +83,8 @@ class BlockLowering {
     for (std::size_t i = 0; i < guards.size(); ++i) bare.push_back(strip_guards(out->stmts[i], guards[i]));
     Conjunction shared;
     for (const Expr* guard : guards[0]) {
-      if (std::all_of(guards.begin() + 1, guards.end(), [&](const Conjunction& c) { return has(c, guard); })) shared.push_back(guard);
+      if (std::all_of(guards.begin() + 1, guards.end(), [&](const Conjunction& c) { return has(c, guard); }))
+        shared.push_back(guard);
     }
     if (shared.empty()) return out;
     for (std::size_t i = 0; i < bare.size(); ++i) {
@@ -106,8 +111,8 @@ class BlockLowering {
     return build_.if_then(predicate, build_.seq({init, body}));
   }
 
-  // A tensorized block leaves its mark on the outermost loop of its body, or on a loop of one iteration where there is none left
-  // and check_intrinsics will find no match.
+  // A tensorized block leaves its mark on the outermost loop of its body, or on a loop of one iteration where there is
+  // none left and check_intrinsics will find no match.
   const Stmt* with_mark(const Block* block, const Stmt* body) {
     const Annotation* mark = find_annotation(block->annotations, kIntrinsicMark);
     if (!mark || !body) return body;
@@ -131,8 +136,10 @@ class BlockLowering {
     for (const For* loop : chain) {
       bool spatial = is_bound(block, IterKind::S, loop->var), reduction = is_bound(block, IterKind::R, loop->var);
       if (spatial && reduction) return nullptr;
-      if (spatial) kept.push_back(loop);
-      else first.set(loop->var, build_.integer(0));
+      if (spatial)
+        kept.push_back(loop);
+      else
+        first.set(loop->var, build_.integer(0));
     }
     if (!starts_at_zero(block, first)) return nullptr;
     const Stmt* init = init_block(block, first);
@@ -168,7 +175,8 @@ class BlockLowering {
       if (block->iters[i].kind != IterKind::R || constant_of(bindings[i])) continue;
       predicate = build_.both(predicate, build_.binary(BinaryOp::Eq, bindings[i], build_.integer(0)));
     }
-    Block* init = arena_.make<Block>(*build_.with_bindings(build_.with_body(block, nullptr, block->init), arena_.copy(bindings), predicate));
+    Block* init = arena_.make<Block>(
+        *build_.with_bindings(build_.with_body(block, nullptr, block->init), arena_.copy(bindings), predicate));
     init->annotations = without_annotation(arena_, init->annotations, kIntrinsicMark);
     return init;
   }

@@ -5,10 +5,10 @@
 // Every top-level loop nest is a kernel; nests run one after another. In a kernel
 //   - loops of kind Bind with a blockIdx axis are outermost: one iteration is one work-group;
 //   - a loop of kind Bind with a threadIdx axis is a step that all work-items of the group take together; a store, or a
-//     serial loop without such loops inside, is one that a single work-item takes. A step is never inside of another one.
-//     Steps follow each other in program order; where a later one needs what an earlier one of another work-item did, a
-//     barrier stands before it (`barriers`). So running the loops as loops gives the same result, where every work-item
-//     keeps its own private buffers;
+//     serial loop without such loops inside, is one that a single work-item takes. A step is never inside of another
+//     one. Steps follow each other in program order; where a later one needs what an earlier one of another work-item
+//     did, a barrier stands before it (`barriers`). So running the loops as loops gives the same result, where every
+//     work-item keeps its own private buffers;
 //   - a step whose innermost threadIdx loop is directly around a store that does not index its result with it is a
 //     reduction: its work-items combine their terms (combines_work_items in dsl/analysis/reducer.h);
 //   - all else has the shape of LoweredFunction's body: rank 1, no Block, vectors explicit, Register buffers at
@@ -23,12 +23,12 @@
 namespace tw {
 
 struct GpuLimits {
-  i64 threads = 256;             // of one work-group
-  i64 threads_z = 64;            // of these along z: CUDA's limit, and that of many OpenCL devices
+  i64 threads = 256;   // of one work-group
+  i64 threads_z = 64;  // of these along z: CUDA's limit, and that of many OpenCL devices
   std::array<i64, 3> groups{(i64{1} << 31) - 1, 65535, 65535};  // of the grid along x, y, z; CUDA's, OpenCL has none
-  i64 shared_bytes = 32 << 10;   // of one work-group, with what alignment adds
-  i64 private_bytes = 16 << 10;  // of Local buffers of one work-item
-  bool has_shuffles = false;     // work-items of a warp read each other's registers (dsl/passes/combining.h)
+  i64 shared_bytes = 32 << 10;                                  // of one work-group, with what alignment adds
+  i64 private_bytes = 16 << 10;                                 // of Local buffers of one work-item
+  bool has_shuffles = false;  // work-items of a warp read each other's registers (dsl/passes/combining.h)
 };
 
 // One pointer that a kernel takes.

@@ -101,7 +101,8 @@ Result<bool> copies_ahead_are_contiguous(Arena& arena, const Program& program) {
   bool is_device = has_local_in(program, {Scope::Shared, Scope::Local});
   TW_TRY(PlacedProgram lowered, placed(arena, program, {.is_device = is_device}));
   bool found = false;
-  for_each<For>(lowered.program.body, [&](const For* loop) { found |= is_staged(loop) && has_strided_copy(lowered.program, loop); });
+  for_each<For>(lowered.program.body,
+                [&](const For* loop) { found |= is_staged(loop) && has_strided_copy(lowered.program, loop); });
   return !found;
 }
 

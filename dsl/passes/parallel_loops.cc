@@ -16,8 +16,10 @@ const Stmt* serialize(Arena& arena, const Stmt* s, Around around) {
   const For* loop = as<For>(s);
   if (loop && loop->loop_kind == LoopKind::Parallel) {
     bool stays = loop->extent > 1 && around != Around::Parallel;
-    if (stays) below.around = Around::ParallelDirectly;
-    else if (loop->extent == 1) below.around = around;
+    if (stays)
+      below.around = Around::ParallelDirectly;
+    else if (loop->extent == 1)
+      below.around = around;
     if (!stays) loop = Build{arena}.with_kind(loop, LoopKind::Serial);
   }
   ChildMap map{&below, nullptr, [](void* context, const Stmt* child) {
@@ -60,7 +62,8 @@ Program unbind_threads(Arena& arena, Program program) {
   std::vector<const Buffer*> locals(program.locals.begin(), program.locals.end());
   for (const Buffer*& local : locals) {
     // Registers of several threads are an array that their loops step through.
-    bool is_memory = local->scope == Scope::Shared || local->scope == Scope::Local || (local->scope == Scope::Register && has_threads);
+    bool is_memory = local->scope == Scope::Shared || local->scope == Scope::Local ||
+                     (local->scope == Scope::Register && has_threads);
     if (!is_memory) continue;
     Buffer* global = arena.make<Buffer>(*local);
     global->scope = Scope::Global;

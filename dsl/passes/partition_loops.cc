@@ -29,8 +29,8 @@ struct Cuts {
   }
 };
 
-// A group's copy of what lies inside of a matrix and a constant outside: one test for each piece, which costs less than the code of
-// what is then computed a second time.
+// A group's copy of what lies inside of a matrix and a constant outside: one test for each piece, which costs less than
+// the code of what is then computed a second time.
 bool fills_group_memory(const Store* store) {
   const Select* fill = store->targets.size() == 1 ? as<Select>(store->values[0]) : nullptr;
   bool is_constant = fill && (as<FloatImm>(fill->otherwise) || as<IntImm>(fill->otherwise));
@@ -83,9 +83,15 @@ class CutFinder {
     if (op->a->type != Type{DType::I64, 1} || !uses(op, var_)) return;
     Sum sum = difference_of(op->a, op->b);
     switch (op->op) {  // sum < 0 or not
-      case BinaryOp::Lt: case BinaryOp::Ge: break;
-      case BinaryOp::Le: case BinaryOp::Gt: sum.add_constant(-1); break;
-      default: return;
+      case BinaryOp::Lt:
+      case BinaryOp::Ge:
+        break;
+      case BinaryOp::Le:
+      case BinaryOp::Gt:
+        sum.add_constant(-1);
+        break;
+      default:
+        return;
     }
     cut_where_sign_changes(sum);
   }
@@ -96,15 +102,20 @@ class CutFinder {
     i64 coefficient = 0;
     rest.add_constant(sum.constant);
     for (const Sum::Term& term : sum.terms) {
-      if (term.atom == var_) coefficient = term.coefficient;
-      else if (uses(term.atom, var_)) return;
-      else rest.add_atom(term.atom, term.coefficient);
+      if (term.atom == var_)
+        coefficient = term.coefficient;
+      else if (uses(term.atom, var_))
+        return;
+      else
+        rest.add_atom(term.atom, term.coefficient);
     }
     std::optional<Interval> bounds = interval_of(rest, ranges_);
     if (coefficient == 0 || !sum.exact || !bounds) return;
     for (i64 bound : {bounds->min, bounds->max}) {
-      if (coefficient > 0) cuts_.add(ceil_div(-bound, coefficient), range_);
-      else cuts_.add(floor_div(bound, -coefficient) + 1, range_);
+      if (coefficient > 0)
+        cuts_.add(ceil_div(-bound, coefficient), range_);
+      else
+        cuts_.add(floor_div(bound, -coefficient) + 1, range_);
     }
   }
 
@@ -116,15 +127,15 @@ class CutFinder {
   Cuts cuts_;
 };
 
-// Two halves: top-down, loops are cut and conditions decided with what is known about the variables then; a loop variable keeps its
-// meaning until its loop has been rebuilt around the finished body.
+// Two halves: top-down, loops are cut and conditions decided with what is known about the variables then; a loop
+// variable keeps its meaning until its loop has been rebuilt around the finished body.
 class Partition {
  public:
   Partition(Arena& arena, const LoweringOptions& options, u32& next_var)
       : arena_(arena), build_{arena}, options_(options), next_var_(next_var) {}
 
-  // The outermost loops are not cut: tests inside of them choose between the bodies, of which there is one for each way a tile can be. Cut
-  // loops have one for each piece of each loop, and tiles of tiles end in two places.
+  // The outermost loops are not cut: tests inside of them choose between the bodies, of which there is one for each way
+  // a tile can be. Cut loops have one for each piece of each loop, and tiles of tiles end in two places.
   const Stmt* guarded(const For* outermost) {
     is_guarded_ = true;
     return chosen_inside(outermost, true);
@@ -133,9 +144,12 @@ class Partition {
   const Stmt* stmt(const Stmt* s) {
     visits_ += s->kind == Kind::Store;
     switch (s->kind) {
-      case Kind::For: return loop(static_cast<const For*>(s));
-      case Kind::If: return branch(static_cast<const If*>(s));
-      default: return with_children(arena_, s, map());
+      case Kind::For:
+        return loop(static_cast<const For*>(s));
+      case Kind::If:
+        return branch(static_cast<const If*>(s));
+      default:
+        return with_children(arena_, s, map());
     }
   }
 
@@ -200,7 +214,8 @@ class Partition {
     const Expr* first = build_.integer(piece.range.min);
     shift.set(loop->var, extent == 1 ? first : build_.add(loop->var, first));
     const Stmt* body = piece.range.min == 0 && extent > 1 ? piece.body : substitute(arena_, piece.body, shift);
-    bool is_marked = find_annotation(loop->annotations, "hide_address") || find_annotation(loop->annotations, kStagedMark);
+    bool is_marked =
+        find_annotation(loop->annotations, "hide_address") || find_annotation(loop->annotations, kStagedMark);
     if (extent == 1 && !is_marked && !is_one_instruction(loop)) return body;
     For* copy = arena_.make<For>(*loop);
     copy->extent = extent;
@@ -239,23 +254,27 @@ class Partition {
     return out;
   }
 
-  // What the choice of a piece may ask about a concurrent loop: its variable, or a digit of it (a quotient or remainder by a
-  // constant: the loops that were fused), which has a variable of its own while the body is partitioned.
+  // What the choice of a piece may ask about a concurrent loop: its variable, or a digit of it (a quotient or remainder
+  // by a constant: the loops that were fused), which has a variable of its own while the body is partitioned.
   struct Axis {
     const Var* var;
     i64 extent;
     bool holds_steps;  // see holds_steps()
   };
 
-  // Parallel and bound loops that are directly inside each other stay so: the choice of the piece is made in the innermost body.
+  // Parallel and bound loops that are directly inside each other stay so: the choice of the piece is made in the
+  // innermost body.
   const Stmt* concurrent(const For* outermost) { return chosen_inside(outermost, false); }
 
-  // Serial loops that are directly inside of these as well, if `with_serial`; then loops that are parts of one are seen as one.
+  // Serial loops that are directly inside of these as well, if `with_serial`; then loops that are parts of one are seen
+  // as one.
   const Stmt* chosen_inside(const For* outermost, bool with_serial) {
     std::vector<const For*> nest;
     std::vector<Axis> axes;
     const Stmt* inner = outermost;
-    auto belongs = [&](const For* loop) { return is_concurrent(loop) || (with_serial && loop->loop_kind == LoopKind::Serial && loop->annotations.empty()); };
+    auto belongs = [&](const For* loop) {
+      return is_concurrent(loop) || (with_serial && loop->loop_kind == LoopKind::Serial && loop->annotations.empty());
+    };
     for (const For* loop = outermost; loop && belongs(loop); loop = as<For>(inner)) {
       nest.push_back(loop);
       axes.push_back({loop->var, loop->extent, holds_steps(loop)});
@@ -277,7 +296,8 @@ class Partition {
     return body;
   }
 
-  // Each digit of a variable in `axes` becomes a variable, an axis too; `digits` holds what they stand for, those of digits last.
+  // Each digit of a variable in `axes` becomes a variable, an axis too; `digits` holds what they stand for, those of
+  // digits last.
   const Stmt* name_digits(const Stmt* body, std::vector<Axis>& axes, Substitution& digits) {
     return rewrite_exprs(arena_, body, [&](const Expr* e) -> const Expr* {
       const Binary* op = as<Binary>(e);
@@ -302,7 +322,8 @@ class Partition {
     for (std::size_t inner = 0; inner < axes.size(); ++inner) {
       for (std::size_t outer = 0; outer < axes.size(); ++outer) {
         const Axis low = axes[inner], high = axes[outer];
-        if (inner == outer || low.holds_steps || high.holds_steps || !uses(body, low.var) || !uses(body, high.var)) continue;
+        if (inner == outer || low.holds_steps || high.holds_steps || !uses(body, low.var) || !uses(body, high.var))
+          continue;
         const Var* whole = build_.var(next_var_, low.var->name);
         const Expr* step = build_.mul(high.var, build_.integer(low.extent));
         Substitution parts;
@@ -362,8 +383,10 @@ class Partition {
     const Stmt* out = bodies.back();
     for (std::size_t i = cuts.at.size(); i-- > 0;) {
       const Expr* before = build_.lt(axis.var, cuts.at[i]);
-      if (bodies[i]) out = build_.if_then(before, bodies[i], out);
-      else if (out) out = build_.if_then(build_.binary(BinaryOp::Ge, axis.var, build_.integer(cuts.at[i])), out);
+      if (bodies[i])
+        out = build_.if_then(before, bodies[i], out);
+      else if (out)
+        out = build_.if_then(build_.binary(BinaryOp::Ge, axis.var, build_.integer(cuts.at[i])), out);
     }
     return out;
   }

@@ -13,8 +13,8 @@
 namespace tw {
 namespace {
 
-constexpr i64 kAlignment = 64;         // bytes; of scratch slots
-constexpr i64 kStackBytes = 1024;      // a buffer up to this size lives on the stack
+constexpr i64 kAlignment = 64;     // bytes; of scratch slots
+constexpr i64 kStackBytes = 1024;  // a buffer up to this size lives on the stack
 
 using MaybeInterval = std::optional<Interval>;
 
@@ -22,7 +22,8 @@ MaybeInterval hull(MaybeInterval a, MaybeInterval b) {
   return a && b ? Interval{std::min(a->min, b->min), std::max(a->max, b->max)} : a ? a : b;
 }
 
-// One dimension of the region that is touched in one iteration of the shared loops: base + [min, max], base over their variables.
+// One dimension of the region that is touched in one iteration of the shared loops: base + [min, max], base over their
+// variables.
 struct Span {
   bool whole = false;  // the dimension as it is
   bool moves = false;  // a whole dimension in which the shared loops select different parts
@@ -42,9 +43,7 @@ struct Usage {
   std::optional<std::size_t> ring;  // the dimension whose indices become remainders
   const For* carrier = nullptr;     // of a ring: the loop inside of `loops` whose iterations hand elements on
 
-  bool is_worker() const {
-    return std::any_of(loops.begin(), loops.end(), is_concurrent);
-  }
+  bool is_worker() const { return std::any_of(loops.begin(), loops.end(), is_concurrent); }
 };
 
 class BufferPlacement {
@@ -67,7 +66,8 @@ class BufferPlacement {
     PlacedProgram out{program_};
     assign_slots(out);
     if (out.vtcm_bytes > options_.vtcm_bytes)
-      return reject("buffers in scope global.vtcm need {0} bytes at once, but there are {1}", out.vtcm_bytes, options_.vtcm_bytes);
+      return reject("buffers in scope global.vtcm need {0} bytes at once, but there are {1}", out.vtcm_bytes,
+                    options_.vtcm_bytes);
     if (program_.body) out.program.body = wrap(rewrite_stmt(program_.body), nullptr);
     return out;
   }
@@ -90,7 +90,8 @@ class BufferPlacement {
 
   // ---- which loops do all accesses of a buffer share?
 
-  // In order of execution: a store's values, then its targets. `nest` = number of the top-level one, `condition` = the innermost If around.
+  // In order of execution: a store's values, then its targets. `nest` = number of the top-level one, `condition` = the
+  // innermost If around.
   void find_loops(const Node* node, std::size_t nest, const If* condition) {
     if (const For* loop = as<For>(node)) {
       loops_.push_back(loop);
@@ -124,9 +125,9 @@ class BufferPlacement {
   }
   const For* loop_inside(std::size_t depth) const { return depth < loops_.size() ? loops_[depth] : nullptr; }
 
-  // The loops of which each iteration may have a buffer of its own: from the outside in, up to one that carries values from
-  // iteration to iteration (its first access is a read, or a write in the first iteration only), or whose iterations run at once
-  // in the lanes of a vector.
+  // The loops of which each iteration may have a buffer of its own: from the outside in, up to one that carries values
+  // from iteration to iteration (its first access is a read, or a write in the first iteration only), or whose
+  // iterations run at once in the lanes of a vector.
   std::vector<const For*> private_loops(const If* condition, bool is_read) const {
     std::vector<const For*> out;
     for (const For* loop : loops_) {
@@ -174,20 +175,24 @@ class BufferPlacement {
     if (branch->otherwise) find_regions(branch->otherwise);
   }
 
-  // The bounds of a sum, also by the guards around: where guard <= -1, sum = (sum - m * guard) + m * guard <= max(sum - m * guard) - m.
+  // The bounds of a sum, also by the guards around: where guard <= -1, sum = (sum - m * guard) + m * guard <= max(sum -
+  // m * guard) - m.
   MaybeInterval bounds_of(const Sum& sum) const {
     MaybeInterval bounds = interval_of(sum, ranges_);
     for (const Sum& guard : guards_) {
       for (const Sum::Term& term : sum.terms) {
-        auto same = std::find_if(guard.terms.begin(), guard.terms.end(), [&](const Sum::Term& t) { return t.atom == term.atom; });
+        auto same = std::find_if(guard.terms.begin(), guard.terms.end(),
+                                 [&](const Sum::Term& t) { return t.atom == term.atom; });
         if (same == guard.terms.end() || term.coefficient % same->coefficient != 0) continue;
         i64 m = term.coefficient / same->coefficient;
         Sum rest = sum;
         rest.add(guard, -m);
         MaybeInterval other = interval_of(rest, ranges_);
         if (!bounds || !other) continue;
-        if (m > 0) bounds->max = std::min(bounds->max, other->max - m);
-        else bounds->min = std::max(bounds->min, other->min - m);
+        if (m > 0)
+          bounds->max = std::min(bounds->max, other->max - m);
+        else
+          bounds->min = std::max(bounds->min, other->min - m);
         break;
       }
     }
@@ -226,13 +231,16 @@ class BufferPlacement {
     }
     MaybeInterval constants = sum.exact ? bounds_of(inner) : std::nullopt;
     // What runs stays inside of the buffer.
-    if (constants && base.terms.empty()) constants = Interval{std::max<i64>(constants->min, 0), std::min(constants->max, usage.buffer->shape[dimension] - 1)};
+    if (constants && base.terms.empty())
+      constants =
+          Interval{std::max<i64>(constants->min, 0), std::min(constants->max, usage.buffer->shape[dimension] - 1)};
     if (constants && constants->min > constants->max) constants.reset();
     Sum difference = base;
     difference.add(span.base, -1);
     bool same_base = !span.seen || (difference.exact && difference.terms.empty());
     if (!constants || !same_base) span.whole = true;
-    for (const For* loop : usage.loops) span.moves |= span.whole && (uses(index, loop->var) || !span.base.terms.empty());
+    for (const For* loop : usage.loops)
+      span.moves |= span.whole && (uses(index, loop->var) || !span.base.terms.empty());
     if (span.whole) return;
     MaybeInterval& side = is_read ? span.read : span.written;
     side = hull(side, constants);
@@ -240,8 +248,8 @@ class BufferPlacement {
     span.seen = true;
   }
 
-  // Is everything that an iteration of the shared loops reads written in that same iteration? Else values pass from iteration to
-  // iteration, and the buffer must stay whole, outside of these loops.
+  // Is everything that an iteration of the shared loops reads written in that same iteration? Else values pass from
+  // iteration to iteration, and the buffer must stay whole, outside of these loops.
   static bool is_rewritten(const Usage& usage) {
     return std::all_of(usage.spans.begin(), usage.spans.end(), [](const Span& span) {
       if (span.whole) return !span.moves;
@@ -249,18 +257,22 @@ class BufferPlacement {
     });
   }
 
-  // A ring holds what one iteration of the carrier touches, all of which is written by then. The boxes of iterations move forward, so
-  // whatever is still needed lies in each box between its first and its last use, where no two elements have equal remainders.
+  // A ring holds what one iteration of the carrier touches, all of which is written by then. The boxes of iterations
+  // move forward, so whatever is still needed lies in each box between its first and its last use, where no two
+  // elements have equal remainders.
   Status check_ring(const Usage& usage) const {
     if (!usage.ring) return ok();
     const Span& span = usage.spans[*usage.ring];
     bool in_order = usage.carrier && !is_concurrent(usage.carrier) && usage.carrier->loop_kind != LoopKind::Vectorize;
-    bool moves_forward = in_order && std::any_of(span.base.terms.begin(), span.base.terms.end(), [&](const Sum::Term& term) {
-      return term.atom == usage.carrier->var && term.coefficient > 0;
-    });
+    bool moves_forward =
+        in_order && std::any_of(span.base.terms.begin(), span.base.terms.end(), [&](const Sum::Term& term) {
+          return term.atom == usage.carrier->var && term.coefficient > 0;
+        });
     if (!span.whole && moves_forward && is_rewritten(usage)) return ok();
-    return reject("buffer `{a}` is a ring along dimension {0}, but its accesses are not in one loop whose iterations move forward there",
-                  usage.buffer->name, static_cast<i64>(*usage.ring));
+    return reject(
+        "buffer `{a}` is a ring along dimension {0}, but its accesses are not in one loop whose iterations move "
+        "forward there",
+        usage.buffer->name, static_cast<i64>(*usage.ring));
   }
 
   // Do all variables of the atom belong to the shared loops?
@@ -320,7 +332,8 @@ class BufferPlacement {
   i64 live_registers(const Usage& usage) const {
     i64 total = 0;
     for (const Usage& other : usages_) {
-      bool around = other.loops.size() <= usage.loops.size() && std::equal(other.loops.begin(), other.loops.end(), usage.loops.begin());
+      bool around = other.loops.size() <= usage.loops.size() &&
+                    std::equal(other.loops.begin(), other.loops.end(), usage.loops.begin());
       if (other.seen && around && other.shrunk->scope == Scope::Register) total += registers_of(other.shrunk);
     }
     return total;
@@ -330,15 +343,19 @@ class BufferPlacement {
     for (const Usage& usage : usages_) {
       const Buffer* buffer = usage.shrunk;
       if (!usage.seen) continue;
-      bool is_missing = is_vtcm(usage) ? options_.is_device || options_.vtcm_bytes == 0
-                                       : !options_.is_device && (buffer->scope == Scope::Shared || buffer->scope == Scope::Local);
+      bool is_missing = is_vtcm(usage)
+                            ? options_.is_device || options_.vtcm_bytes == 0
+                            : !options_.is_device && (buffer->scope == Scope::Shared || buffer->scope == Scope::Local);
       if (is_missing) {
-        return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name, Str(name_of(buffer->scope)));
+        return reject("buffer `{a}` is in scope {b}, which this backend does not have", buffer->name,
+                      Str(name_of(buffer->scope)));
       }
       if (options_.is_device) continue;  // device_scopes has limits of its own
       if (buffer->scope == Scope::Register && live_registers(usage) + 1 > options_.vector_registers) {
-        return reject("register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are {1}",
-                      buffer->name, live_registers(usage), options_.vector_registers);
+        return reject(
+            "register buffer `{a}`: it and those around it need {0} vector registers and one to spare, but there are "
+            "{1}",
+            buffer->name, live_registers(usage), options_.vector_registers);
       }
     }
     return ok();
@@ -363,7 +380,8 @@ class BufferPlacement {
       bool vtcm = is_vtcm(*usage), worker = usage->is_worker();
       i64 offset = plans[vtcm][worker].offsets[next[vtcm][worker]++];
       locals.push_back(usage->shrunk);
-      out.slots.push_back({worker ? Place::WorkerScratch : Place::SharedScratch, offset + (vtcm ? plans[false][worker].bytes : 0)});
+      out.slots.push_back(
+          {worker ? Place::WorkerScratch : Place::SharedScratch, offset + (vtcm ? plans[false][worker].bytes : 0)});
     }
     out.shared_bytes = plans[false][false].bytes + plans[true][false].bytes;
     out.worker_bytes = plans[false][true].bytes + plans[true][true].bytes;
@@ -384,8 +402,9 @@ class BufferPlacement {
   }
 
   const Stmt* rewrite_stmt(const Stmt* s) {
-    ChildMap map{this, [](void* self, const Expr* e) { return static_cast<BufferPlacement*>(self)->rewrite_expr(e); },
-                 [](void* self, const Stmt* child) { return static_cast<BufferPlacement*>(self)->rewrite_stmt(child); }};
+    ChildMap map{
+        this, [](void* self, const Expr* e) { return static_cast<BufferPlacement*>(self)->rewrite_expr(e); },
+        [](void* self, const Stmt* child) { return static_cast<BufferPlacement*>(self)->rewrite_stmt(child); }};
     if (const For* loop = as<For>(s)) {
       std::size_t known = ranges_.size();
       ranges_.set_extent(loop->var, loop->extent);
@@ -412,7 +431,9 @@ class BufferPlacement {
   }
 
   const Expr* rewrite_expr(const Expr* e) {
-    ChildMap map{this, [](void* self, const Expr* child) { return static_cast<BufferPlacement*>(self)->rewrite_expr(child); }, nullptr};
+    ChildMap map{this,
+                 [](void* self, const Expr* child) { return static_cast<BufferPlacement*>(self)->rewrite_expr(child); },
+                 nullptr};
     const Expr* out = with_children(arena_, e, map);
     const Load* load = as<Load>(out);
     const Usage* usage = load ? find(load->buffer) : nullptr;

@@ -1,8 +1,9 @@
 // Pass place_buffers: every local buffer gets its smallest size and its place.
-// Input: no Block, locals of full size. Output: a local has the size of the region that is touched under the loops which all its
-// accesses share, and indices relative to it. Register buffers and small ones are an Alloc inside these loops; the others stay in
-// `locals` and have a slot in scratch memory. Parameters do not change. Slots whose lifetimes do not meet share memory. Those of
-// scope Vtcm lie behind the others, and are counted: nothing here asks a machine for that memory.
+// Input: no Block, locals of full size. Output: a local has the size of the region that is touched under the loops
+// which all its accesses share, and indices relative to it. Register buffers and small ones are an Alloc inside these
+// loops; the others stay in `locals` and have a slot in scratch memory. Parameters do not change. Slots whose lifetimes
+// do not meet share memory. Those of scope Vtcm lie behind the others, and are counted: nothing here asks a machine for
+// that memory.
 #pragma once
 #include "dsl/base/result.h"
 #include "dsl/ir/program.h"

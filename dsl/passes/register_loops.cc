@@ -53,14 +53,18 @@ bool is_along(Array<const Expr*> indices, const Var* var) {
   Sum last = sum_of(indices.back());
   bool steps = false;
   for (const Sum::Term& term : last.terms) {
-    if (term.atom == var) steps = term.coefficient == 1;
-    else if (uses(term.atom, var)) return false;
+    if (term.atom == var)
+      steps = term.coefficient == 1;
+    else if (uses(term.atom, var))
+      return false;
   }
-  return last.exact && steps && std::none_of(indices.begin(), indices.end() - 1, [&](const Expr* index) { return uses(index, var); });
+  return last.exact && steps &&
+         std::none_of(indices.begin(), indices.end() - 1, [&](const Expr* index) { return uses(index, var); });
 }
 
-// One row of a tile goes from registers to memory, perhaps through casts and what follows the sum: its elements are independent, and
-// consecutive on both sides. (promote says so itself where the output's index is linear in the loops; where some were fused, it is not.)
+// One row of a tile goes from registers to memory, perhaps through casts and what follows the sum: its elements are
+// independent, and consecutive on both sides. (promote says so itself where the output's index is linear in the loops;
+// where some were fused, it is not.)
 bool writes_row(const For* loop) {
   const Stmt* body = loop->body;
   if (const If* tail = as<If>(body); tail && !tail->otherwise) body = tail->then;
@@ -69,7 +73,8 @@ bool writes_row(const For* loop) {
   if (!is_along(store->targets[0].indices, loop->var)) return false;
   bool reads_registers = false, reads_rows = true;
   for_each<Load>(store->values[0], [&](const Load* load) {
-    bool moves = std::any_of(load->indices.begin(), load->indices.end(), [&](const Expr* index) { return uses(index, loop->var); });
+    bool moves = std::any_of(load->indices.begin(), load->indices.end(),
+                             [&](const Expr* index) { return uses(index, loop->var); });
     reads_registers |= moves && load->buffer->scope == Scope::Register;
     reads_rows &= !moves || is_along(load->indices, loop->var);
   });
@@ -92,7 +97,8 @@ Result<Program> unroll_register_loops(Arena& arena, Program program) {
     return loop->loop_kind == LoopKind::Serial ? build.with_kind(loop, LoopKind::Unroll) : loop;
   });
   if (parallel) {
-    return reject("loop `{a}` is parallel and selects a register; a register buffer must lie inside of it", parallel->var->name)
+    return reject("loop `{a}` is parallel and selects a register; a register buffer must lie inside of it",
+                  parallel->var->name)
         .about_loop(parallel->id.value);
   }
   return program;

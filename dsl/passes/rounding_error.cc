@@ -11,7 +11,8 @@
 namespace tw {
 namespace {
 
-// Half the distance of the smallest numbers; for floats and bfloats the smallest normal one, because processors may flush what is below.
+// Half the distance of the smallest numbers; for floats and bfloats the smallest normal one, because processors may
+// flush what is below.
 double smallest_error(DType type) { return type == DType::F16 ? 0x1p-25 : 0x1p-126; }
 
 constexpr double kSumRoundings = 4, kCommonCause = 64, kFunctionRoundings = 4;
@@ -23,9 +24,11 @@ class Variances {
  public:
   Variances(Arena& arena, Program& program) : build_{arena}, program_(program) {}
 
-  // What a load of the buffer has, given the buffer that holds it for each element; `sum_roundoff`: of a sum, what is added times the square of its value.
-  // Of a product that, too, what the other buffer holds is relative.
-  void set(const Buffer* buffer, const Buffer* variance, double sum_roundoff, bool is_relative) { known_[buffer] = {variance, sum_roundoff, is_relative}; }
+  // What a load of the buffer has, given the buffer that holds it for each element; `sum_roundoff`: of a sum, what is
+  // added times the square of its value. Of a product that, too, what the other buffer holds is relative.
+  void set(const Buffer* buffer, const Buffer* variance, double sum_roundoff, bool is_relative) {
+    known_[buffer] = {variance, sum_roundoff, is_relative};
+  }
 
   const Expr* of(const Expr* e) {
     if (!is_float(e->type.dtype)) return nullptr;
@@ -41,7 +44,9 @@ class Variances {
   const Expr* wide(const Expr* e) const { return build_.cast(DType::F64, e); }
   const Expr* number(double value) const { return build_.number(value, DType::F64); }
   const Expr* square(const Expr* e) const { return build_.mul(wide(e), wide(e)); }
-  const Expr* scaled(double factor, const Expr* e) const { return e && factor != 0 ? build_.mul(number(factor), e) : nullptr; }
+  const Expr* scaled(double factor, const Expr* e) const {
+    return e && factor != 0 ? build_.mul(number(factor), e) : nullptr;
+  }
   const Expr* times(const Expr* a, const Expr* b) const { return a && b ? build_.mul(a, b) : nullptr; }
   const Expr* sum(const Expr* a, const Expr* b) const { return !a ? b : !b ? a : build_.add(a, b); }
 
@@ -54,14 +59,22 @@ class Variances {
 
   const Expr* compute(const Expr* e) {
     switch (e->kind) {
-      case Kind::FloatImm: return of_literal(static_cast<const FloatImm*>(e));
-      case Kind::Cast: return of_cast(static_cast<const Cast*>(e));
-      case Kind::Unary: return of(static_cast<const Unary*>(e)->value);
-      case Kind::Binary: return of_binary(static_cast<const Binary*>(e));
-      case Kind::Select: return of_select(static_cast<const Select*>(e));
-      case Kind::Call: return of_call(static_cast<const Call*>(e));
-      case Kind::Load: return of_load(static_cast<const Load*>(e));
-      default: return nullptr;
+      case Kind::FloatImm:
+        return of_literal(static_cast<const FloatImm*>(e));
+      case Kind::Cast:
+        return of_cast(static_cast<const Cast*>(e));
+      case Kind::Unary:
+        return of(static_cast<const Unary*>(e)->value);
+      case Kind::Binary:
+        return of_binary(static_cast<const Binary*>(e));
+      case Kind::Select:
+        return of_select(static_cast<const Select*>(e));
+      case Kind::Call:
+        return of_call(static_cast<const Call*>(e));
+      case Kind::Load:
+        return of_load(static_cast<const Load*>(e));
+      default:
+        return nullptr;
     }
   }
 
@@ -87,14 +100,18 @@ class Variances {
     DType type = e->type.dtype;
     switch (e->op) {
       case BinaryOp::Add:
-      case BinaryOp::Sub: return sum(sum(a, b), rounding(e, type, 1));
-      case BinaryOp::Mul: return sum(sum(times(a, square(e->b)), times(b, square(e->a))), sum(times(a, b), rounding(e, type, 1)));
+      case BinaryOp::Sub:
+        return sum(sum(a, b), rounding(e, type, 1));
+      case BinaryOp::Mul:
+        return sum(sum(times(a, square(e->b)), times(b, square(e->a))), sum(times(a, b), rounding(e, type, 1)));
       case BinaryOp::Div: {
         const Expr* top = sum(a, times(b, square(e)));
-        return sum(top ? build_.binary(BinaryOp::Div, top, square(e->b)) : nullptr, rounding(e, type, kFunctionRoundings));
+        return sum(top ? build_.binary(BinaryOp::Div, top, square(e->b)) : nullptr,
+                   rounding(e, type, kFunctionRoundings));
       }
       // The other operand may be taken where the two are near each other.
-      default: return a && b ? build_.binary(BinaryOp::Max, a, b) : sum(a, b);
+      default:
+        return a && b ? build_.binary(BinaryOp::Max, a, b) : sum(a, b);
     }
   }
 
@@ -116,11 +133,14 @@ class Variances {
     const Expr* argument = e->arguments[0];
     const Expr* before = of(argument);
     switch (e->function) {
-      case Function::Abs: return before;
+      case Function::Abs:
+        return before;
       case Function::Floor:
       case Function::Ceil:
-      case Function::Round: return before ? jump(e, before) : nullptr;
-      default: return sum(times(before, squared_slope(e)), own_error(e));
+      case Function::Round:
+        return before ? jump(e, before) : nullptr;
+      default:
+        return sum(times(before, squared_slope(e)), own_error(e));
     }
   }
 
@@ -130,14 +150,29 @@ class Variances {
     auto no_less = [&](const Expr* a) { return build_.binary(BinaryOp::Max, a, number(1e-60)); };
     const Expr* slope = one;  // tanh and erf are no steeper than 1.13
     switch (e->function) {
-      case Function::Exp: slope = f; break;
-      case Function::Log: slope = divided(one, x); break;
-      case Function::Sqrt: slope = divided(number(0.5), no_less(f)); break;
-      case Function::Rsqrt: slope = build_.mul(number(0.5), build_.mul(f, build_.mul(f, f))); break;
-      case Function::Sigmoid: slope = build_.mul(f, build_.sub(one, f)); break;
-      case Function::Erf: slope = number(1.13); break;
-      case Function::Pow: slope = divided(build_.mul(wide(e->arguments[1]), f), x); break;
-      default: break;
+      case Function::Exp:
+        slope = f;
+        break;
+      case Function::Log:
+        slope = divided(one, x);
+        break;
+      case Function::Sqrt:
+        slope = divided(number(0.5), no_less(f));
+        break;
+      case Function::Rsqrt:
+        slope = build_.mul(number(0.5), build_.mul(f, build_.mul(f, f)));
+        break;
+      case Function::Sigmoid:
+        slope = build_.mul(f, build_.sub(one, f));
+        break;
+      case Function::Erf:
+        slope = number(1.13);
+        break;
+      case Function::Pow:
+        slope = divided(build_.mul(wide(e->arguments[1]), f), x);
+        break;
+      default:
+        break;
     }
     return build_.mul(slope, slope);
   }
@@ -148,12 +183,16 @@ class Variances {
     const Expr* own = rounding(e, type, kFunctionRoundings);
     double u2 = squared(kFunctionRoundings * unit_roundoff(type));
     switch (e->function) {
-      case Function::Exp: return sum(own, scaled(u2, build_.mul(square(e), square(e->arguments[0]))));
-      case Function::Pow: return sum(own, scaled(u2, build_.mul(square(e), square(e->arguments[1]))));
+      case Function::Exp:
+        return sum(own, scaled(u2, build_.mul(square(e), square(e->arguments[0]))));
+      case Function::Pow:
+        return sum(own, scaled(u2, build_.mul(square(e), square(e->arguments[1]))));
       case Function::Tanh:
       case Function::Erf:
-      case Function::Log: return sum(own, number(u2));
-      default: return own;
+      case Function::Log:
+        return sum(own, number(u2));
+      default:
+        return own;
     }
   }
 
@@ -174,7 +213,12 @@ class Variances {
 class WithVariances {
  public:
   WithVariances(Arena& arena, const Program& program, std::string_view suffix)
-      : suffix_(suffix), arena_(arena), build_{arena}, program_(program), variances_(arena, program_), params_(program.params.begin(), program.params.end()),
+      : suffix_(suffix),
+        arena_(arena),
+        build_{arena},
+        program_(program),
+        variances_(arena, program_),
+        params_(program.params.begin(), program.params.end()),
         locals_(program.locals.begin(), program.locals.end()) {}
 
   std::optional<Program> run() {
@@ -224,9 +268,11 @@ class WithVariances {
     for (std::size_t i = 0; i < store->targets.size(); ++i) {
       const StoreTarget& target = store->targets[i];
       if (!is_float(target.buffer->dtype)) continue;
-      Term term = reducer ? of_reduction(block, reducer->values[i], reducer->terms[i]) : Term{.value = variances_.of(store->values[i])};
+      Term term = reducer ? of_reduction(block, reducer->values[i], reducer->terms[i])
+                          : Term{.value = variances_.of(store->values[i])};
       const Buffer* variance = term.value ? add_block(block, target, term) : nullptr;
-      if (variance || term.sum_roundoff > 0) variances_.set(target.buffer, variance, term.sum_roundoff, term.is_relative);
+      if (variance || term.sum_roundoff > 0)
+        variances_.set(target.buffer, variance, term.sum_roundoff, term.is_relative);
     }
     return true;
   }
@@ -246,7 +292,9 @@ class WithVariances {
       return {before ? build_.binary(BinaryOp::Div, before, size) : nullptr, u2, BinaryOp::Add, true};
     }
     if (n == 1) return {before, 0, BinaryOp::Add};
-    return {variances_.sum(variances_.scaled(1 + n / kCommonCause, before), variances_.scaled(u2, variances_.square(term))), u2, BinaryOp::Add};
+    return {
+        variances_.sum(variances_.scaled(1 + n / kCommonCause, before), variances_.scaled(u2, variances_.square(term))),
+        u2, BinaryOp::Add};
   }
 
   // A nest over the iters of `block`, in their order, that stores `term` where the block stores its target.
@@ -275,8 +323,10 @@ class WithVariances {
     made->id = {program_.next_buffer++};
     made->name = arena_.text(cat(like->name, suffix));
     made->dtype = DType::F64;
-    if (is_output) params_.push_back({made, Role::Output});
-    else locals_.push_back(made);
+    if (is_output)
+      params_.push_back({made, Role::Output});
+    else
+      locals_.push_back(made);
     return made;
   }
 
@@ -285,16 +335,19 @@ class WithVariances {
     std::vector<const Expr*> bindings;
     for (const IterVar& iter : iters) vars.push_back(build_.var(program_.next_var++, iter.var->name));
     for (std::size_t i = 0; i < iters.size(); ++i) bindings.push_back(vars[i]);
-    const Stmt* nest = arena_.make<Block>(Stmt{{Kind::Block}}, BlockId{program_.next_block++}, named->name, arena_.copy(iters), arena_.copy(bindings),
-                                          nullptr, init, body, Array<Annotation>{});
-    for (std::size_t i = iters.size(); i-- > 0;) nest = build_.loop({program_.next_loop++}, vars[i], iters[i].extent, nest);
+    const Stmt* nest =
+        arena_.make<Block>(Stmt{{Kind::Block}}, BlockId{program_.next_block++}, named->name, arena_.copy(iters),
+                           arena_.copy(bindings), nullptr, init, body, Array<Annotation>{});
+    for (std::size_t i = iters.size(); i-- > 0;)
+      nest = build_.loop({program_.next_loop++}, vars[i], iters[i].extent, nest);
     added_.push_back(nest);
   }
 
   // What a reduction leaves for whoever loads it is put together for an output.
   void finish(const Buffer* output) {
     Str name = arena_.text(cat(output->name, suffix_));
-    if (std::any_of(params_.begin(), params_.end(), [&](const Param& param) { return param.buffer->name == name; })) return;
+    if (std::any_of(params_.begin(), params_.end(), [&](const Param& param) { return param.buffer->name == name; }))
+      return;
     std::vector<IterVar> iters;
     std::vector<const Expr*> indices;
     for (i64 extent : output->shape) {
@@ -322,11 +375,16 @@ class WithVariances {
 
 double unit_roundoff(DType type) {
   switch (type) {
-    case DType::F64: return 0x1p-53;
-    case DType::F32: return 0x1p-24;
-    case DType::F16: return 0x1p-11;
-    case DType::BF16: return 0x1p-8;
-    default: return 0;
+    case DType::F64:
+      return 0x1p-53;
+    case DType::F32:
+      return 0x1p-24;
+    case DType::F16:
+      return 0x1p-11;
+    case DType::BF16:
+      return 0x1p-8;
+    default:
+      return 0;
   }
 }
 

@@ -27,8 +27,9 @@ std::set<const Buffer*> touched(const Stmt* inside) {
   return out;
 }
 
-// What keeps a place of its own: small buffers, and what is touched by steps under a condition, before which no barrier may
-// stand; but loops of staged copies have barriers wherever they are. Those in `staged`, and those with a layout, are not one with others.
+// What keeps a place of its own: small buffers, and what is touched by steps under a condition, before which no barrier
+// may stand; but loops of staged copies have barriers wherever they are. Those in `staged`, and those with a layout,
+// are not one with others.
 void remove_kept(const Stmt* kernel, Lifetimes& spans, std::set<const Buffer*>& staged) {
   std::set<const Buffer*> conditional;
   walk(kernel, [&](const Node* node) {

@@ -3,8 +3,8 @@
 // each set of one element type is one buffer, as large as its largest; an Alloc of it inside of another is gone. Serial
 // execution means the same; that nobody writes what others still read follows, as between all steps, from the barriers,
 // which are found afterwards: they see one buffer. What is left of several types (operands, and sums that leave through
-// shared memory when no operand is needed any more) keeps its name and gets a place (SharedPlace) by first fit: only barriers,
-// the printer and, by the addresses, the emulator know of that.
+// shared memory when no operand is needed any more) keeps its name and gets a place (SharedPlace) by first fit: only
+// barriers, the printer and, by the addresses, the emulator know of that.
 #pragma once
 #include "dsl/passes/lifetimes.h"
 #include "dsl/passes/lower_gpu.h"

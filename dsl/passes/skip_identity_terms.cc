@@ -25,9 +25,12 @@ bool is_identity(BinaryOp op, const Expr* e) {
   std::optional<double> value = number_of(e);
   if (!value) return false;
   switch (op) {
-    case BinaryOp::Add: return *value == 0;
-    case BinaryOp::Max: return *value <= lowest_of(e->type.dtype);
-    default: return false;
+    case BinaryOp::Add:
+      return *value == 0;
+    case BinaryOp::Max:
+      return *value <= lowest_of(e->type.dtype);
+    default:
+      return false;
   }
 }
 
@@ -56,8 +59,7 @@ std::optional<Guarded> guarded(const Build& build, BinaryOp op, const Expr* term
 
 bool loads_target(const Expr* e, const StoreTarget& target) {
   const Load* load = as<Load>(e);
-  return load && load->buffer == target.buffer &&
-         same_exprs(load->indices, target.indices);
+  return load && load->buffer == target.buffer && same_exprs(load->indices, target.indices);
 }
 
 // What a store combines with its target; null if it does nothing of the kind.

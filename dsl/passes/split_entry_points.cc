@@ -9,7 +9,9 @@ namespace {
 
 using Buffers = std::vector<const Buffer*>;
 
-bool contains(const Buffers& list, const Buffer* buffer) { return std::find(list.begin(), list.end(), buffer) != list.end(); }
+bool contains(const Buffers& list, const Buffer* buffer) {
+  return std::find(list.begin(), list.end(), buffer) != list.end();
+}
 void add(Buffers& list, const Buffer* buffer) {
   if (!contains(list, buffer)) list.push_back(buffer);
 }
@@ -41,14 +43,18 @@ struct Nests {
 Result<Nests> divide(const Stmt* body) {
   Nests out;
   std::vector<const Stmt*> nests;
-  if (const Seq* seq = as<Seq>(body)) nests.assign(seq->stmts.begin(), seq->stmts.end());
-  else if (body) nests.push_back(body);
+  if (const Seq* seq = as<Seq>(body))
+    nests.assign(seq->stmts.begin(), seq->stmts.end());
+  else if (body)
+    nests.push_back(body);
   for (const Stmt* nest : nests) {
     const Block *marked = nullptr, *plain = nullptr;
     for_each<Block>(nest, [&](const Block* block) { (is_prepack(block) ? marked : plain) = block; });
     if (marked && plain) {
-      return reject("prepack: block `{a}` shares a loop nest with block `{b}`; it must be a nest of its own at the top level",
-                    marked->name, plain->name)
+      return reject(
+                 "prepack: block `{a}` shares a loop nest with block `{b}`; it must be a nest of its own at the top "
+                 "level",
+                 marked->name, plain->name)
           .about_block(marked->id.value)
           .about_block(plain->id.value);
     }
@@ -67,7 +73,8 @@ bool is_copied(const Expr* value) {
 
 // What depends on an input with a free layout may be moved before the run, not computed there.
 Status check_copies(const Program& program, const Accesses& accesses, const Stmt* prepack) {
-  bool has_inputs = std::any_of(accesses.read.begin(), accesses.read.end(), [&](const Buffer* b) { return has_free_layout(program, b); });
+  bool has_inputs = std::any_of(accesses.read.begin(), accesses.read.end(),
+                                [&](const Buffer* b) { return has_free_layout(program, b); });
   if (!has_inputs) return ok();
   const Block* wrong = nullptr;
   for_each<Block>(prepack, [&](const Block* block) {
@@ -82,13 +89,15 @@ Status check_copies(const Program& program, const Accesses& accesses, const Stmt
     if (computes && reads_input) wrong = block;
   });
   if (!wrong) return ok();
-  return reject("prepack: block `{a}` computes with an input; of inputs with a free layout it may only make copies", wrong->name)
+  return reject("prepack: block `{a}` computes with an input; of inputs with a free layout it may only make copies",
+                wrong->name)
       .about_block(wrong->id.value);
 }
 
 Status check_prepack(const Program& program, const Accesses& prepack, const Accesses& run) {
   for (const Buffer* buffer : prepack.written) {
-    if (is_param(program, buffer)) return reject("prepack: writes `{a}`, which is a parameter; it may write locals only", buffer->name);
+    if (is_param(program, buffer))
+      return reject("prepack: writes `{a}`, which is a parameter; it may write locals only", buffer->name);
     if (contains(run.written, buffer)) return reject("prepack: `{a}` is also written outside of prepack", buffer->name);
   }
   for (const Buffer* buffer : prepack.read) {

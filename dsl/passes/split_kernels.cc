@@ -39,8 +39,8 @@ Str name_of_nest(Arena& arena, const Stmt* nest, std::size_t position) {
   return arena.text(cat(name.empty() ? "nest" : name, "_", position));
 }
 
-// Offsets of the locals that several nests touch. Kernels run one after another: from the first to the last that touches
-// a buffer it is needed.
+// Offsets of the locals that several nests touch. Kernels run one after another: from the first to the last that
+// touches a buffer it is needed.
 Result<std::map<const Buffer*, i64>> place_scratch(const Program& entry, const std::vector<Buffers>& touched,
                                                    i64& bytes) {
   Buffers stored;

@@ -55,7 +55,8 @@ Result<Body> body_of(const For* loop) {
     inner = alloc->body;
   }
   const Seq* seq = as<Seq>(inner);
-  if (staged.empty() || !seq) return cannot(loop, "expected copies into shared buffers of its own, and what reads them");
+  if (staged.empty() || !seq)
+    return cannot(loop, "expected copies into shared buffers of its own, and what reads them");
   Buffers computed;
   for (const Stmt* s : seq->stmts) {
     bool is_copy = meet(stored(s), staged);
@@ -68,7 +69,8 @@ Result<Body> body_of(const For* loop) {
   for (const Stmt* copy : out.copies) {
     Buffers from = loaded(copy), to = stored(copy);
     bool is_plain = std::all_of(to.begin(), to.end(), [&](const Buffer* buffer) { return contains(staged, buffer); });
-    if (!is_plain || meet(from, computed) || meet(from, staged)) return cannot(loop, "a copy depends on its iterations");
+    if (!is_plain || meet(from, computed) || meet(from, staged))
+      return cannot(loop, "a copy depends on its iterations");
   }
   return out;
 }
@@ -80,8 +82,11 @@ Status is_pipeline(const For* loop) {
   Array<Literal> stages = mark->value.items;
   bool fits = stages.size() > 1;
   for (std::size_t i = 0; i < stages.size(); ++i)
-    fits &= stages[i].is(Literal::Tag::Int) && (i + 1 == stages.size() ? stages[i].integer >= 0 : stages[i].integer == 0);
-  return fits ? ok() : cannot(loop, "expected `software_pipeline_stage` to be 0 for each copy, then the stage of what reads them");
+    fits &=
+        stages[i].is(Literal::Tag::Int) && (i + 1 == stages.size() ? stages[i].integer >= 0 : stages[i].integer == 0);
+  return fits ? ok()
+              : cannot(loop,
+                       "expected `software_pipeline_stage` to be 0 for each copy, then the stage of what reads them");
 }
 Status is_pipeline_of(const For* loop, const Body& body) {
   const Annotation* mark = find_annotation(loop->annotations, kPipelineMark);
@@ -143,14 +148,16 @@ class Staging {
   Result<const Stmt*> stage(const For* loop, i64 stages) {
     For* plain = arena_.make<For>(*loop);
     TW_TRY_STATUS(is_pipeline(loop));
-    plain->annotations = without_annotation(arena_, without_annotation(arena_, loop->annotations, kStagesMark), kPipelineMark);
+    plain->annotations =
+        without_annotation(arena_, without_annotation(arena_, loop->annotations, kStagesMark), kPipelineMark);
     stages = std::min(stages, loop->extent);
     if (stages < 2) return plain;
     if (loop->loop_kind != LoopKind::Serial) return cannot(loop, "expected a serial loop");
     TW_TRY(Body body, body_of(loop));
     TW_TRY_STATUS(is_pipeline_of(loop, body));
     is_all_async_ = find_annotation(loop->annotations, kPipelineMark);
-    async_copies_ = std::count_if(body.copies.begin(), body.copies.end(), [&](const Stmt* copy) { return is_async(copy); });
+    async_copies_ =
+        std::count_if(body.copies.begin(), body.copies.end(), [&](const Stmt* copy) { return is_async(copy); });
     Versions versions(arena_, stages);
     Buffers buffers;
     for (const Alloc* alloc : body.staged) buffers.push_back(versions.add(alloc->buffer));
@@ -179,13 +186,11 @@ class Staging {
   }
 
  private:
-  static Annotation mark(std::string_view key, i64 value) {
-    return {Str(key), Literal::of(value)};
-  }
+  static Annotation mark(std::string_view key, i64 value) { return {Str(key), Literal::of(value)}; }
 
   // A copy as another iteration of the loop makes it.
-  const Stmt* copied(const Stmt* copy, const For* loop, const Expr* iteration, const Expr* version,
-                     const Body& body, Versions& versions) {
+  const Stmt* copied(const Stmt* copy, const For* loop, const Expr* iteration, const Expr* version, const Body& body,
+                     Versions& versions) {
     Substitution at;
     at.set(loop->var, iteration);
     const Stmt* out = versions.in(simplify(arena_, substitute(arena_, copy, at)), version);
@@ -197,14 +202,16 @@ class Staging {
     const For* loop = as<For>(s);
     if (!loop) return s;
     For* out = arena_.make<For>(*loop);
-    out->annotations = with_annotation(arena_, without_annotation(arena_, loop->annotations, kAsyncMark), mark(kCopiesMark, copies));
+    out->annotations =
+        with_annotation(arena_, without_annotation(arena_, loop->annotations, kAsyncMark), mark(kCopiesMark, copies));
     if (is_async) out->annotations = with_annotation(arena_, out->annotations, mark(kAsyncCopiesMark, async_copies_));
     return out;
   }
 
   bool is_async(const Stmt* copy) const {
     bool is_marked = is_all_async_;
-    for_each<For>(copy, [&](const For* loop) { is_marked |= find_annotation(loop->annotations, kAsyncMark) != nullptr; });
+    for_each<For>(copy,
+                  [&](const For* loop) { is_marked |= find_annotation(loop->annotations, kAsyncMark) != nullptr; });
     return is_marked;
   }
 
@@ -229,7 +236,8 @@ Result<Program> stage_copies(Arena& arena, Program program) {
   Staging staging(arena);
   program.body = rewrite_stmts(arena, program.body, [&](const Stmt* s) -> const Stmt* {
     const For* loop = as<For>(s);
-    bool is_marked = loop && (find_annotation(loop->annotations, kStagesMark) || find_annotation(loop->annotations, kPipelineMark));
+    bool is_marked =
+        loop && (find_annotation(loop->annotations, kStagesMark) || find_annotation(loop->annotations, kPipelineMark));
     if (!is_marked || !status) return s;
     Result<const Stmt*> staged = staging.stage(loop, stages_of(loop));
     if (staged) return *staged;

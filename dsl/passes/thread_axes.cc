@@ -46,7 +46,8 @@ const Stmt* parallel_as_groups(Arena& arena, const Stmt* s, std::size_t dimensio
   return bound;
 }
 
-// The axis with most groups changes places with x, where it is longer than a grid may be: only x may have more than 65,535.
+// The axis with most groups changes places with x, where it is longer than a grid may be: only x may have more than
+// 65,535.
 const Stmt* with_longest_along_x(Arena& arena, const Stmt* body, const GpuLimits& limits) {
   const auto groups = extents_of(body).groups;
   std::size_t longest = static_cast<std::size_t>(std::max_element(groups.begin(), groups.end()) - groups.begin());
@@ -171,10 +172,12 @@ Result<Program> bind_threads(Arena& arena, Program program, const GpuLimits& lim
   if (extents.threads_of_group() > limits.threads)
     return reject("a work-group has {0} work-items, more than {1}", extents.threads_of_group(), limits.threads);
   if (extents.threads[2] > limits.threads_z)
-    return reject("a work-group has {0} work-items along threadIdx.z, more than {1}", extents.threads[2], limits.threads_z);
+    return reject("a work-group has {0} work-items along threadIdx.z, more than {1}", extents.threads[2],
+                  limits.threads_z);
   for (std::size_t d = 0; d < 3; ++d) {
     if (extents.groups[d] > limits.groups[d])
-      return reject("the grid has {0} work-groups along blockIdx.{a}, more than {1}", kDimensions.substr(d, 1), extents.groups[d], limits.groups[d]);
+      return reject("the grid has {0} work-groups along blockIdx.{a}, more than {1}", kDimensions.substr(d, 1),
+                    extents.groups[d], limits.groups[d]);
   }
   return program;
 }

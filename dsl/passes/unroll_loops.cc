@@ -89,7 +89,8 @@ Status check_registers(const Stmt* body) {
     }
     return !wrong;
   });
-  if (wrong) return reject("register buffer `{a}`: an index is not constant after unrolling and vectorizing", wrong->name);
+  if (wrong)
+    return reject("register buffer `{a}`: an index is not constant after unrolling and vectorizing", wrong->name);
   return ok();
 }
 
@@ -99,8 +100,8 @@ Result<Program> unroll_loops(Arena& arena, Program program, const LoweringOption
   if (!program.body) return program;
   i64 code = code_of_largest_nest(program.body, options);
   if (code > options.max_instructions) {
-    return reject("unrolled code of a nest of loops of `{a}` would have {0} vector operations; at most {1} are allowed", program.name, code,
-                  options.max_instructions);
+    return reject("unrolled code of a nest of loops of `{a}` would have {0} vector operations; at most {1} are allowed",
+                  program.name, code, options.max_instructions);
   }
   program.body = Unrolling(arena).stmt(program.body);
   TW_TRY_STATUS(check_registers(program.body));

@@ -42,11 +42,15 @@ class VectorBody {
       case Kind::If: {
         auto* branch = static_cast<const If*>(s);
         if (uses(branch->condition, var_)) return fail(s);
-        return build_.if_then(branch->condition, stmt(branch->then, chunks), branch->otherwise ? stmt(branch->otherwise, chunks) : nullptr);
+        return build_.if_then(branch->condition, stmt(branch->then, chunks),
+                              branch->otherwise ? stmt(branch->otherwise, chunks) : nullptr);
       }
-      case Kind::Seq: return sequence(static_cast<const Seq*>(s), chunks);
-      case Kind::Store: return by_chunk({&s, 1}, chunks);
-      default: return fail(s);  // an Alloc would need one buffer per lane
+      case Kind::Seq:
+        return sequence(static_cast<const Seq*>(s), chunks);
+      case Kind::Store:
+        return by_chunk({&s, 1}, chunks);
+      default:
+        return fail(s);  // an Alloc would need one buffer per lane
     }
   }
 
@@ -58,7 +62,8 @@ class VectorBody {
   }
 
   const Stmt* sequence(const Seq* seq, const std::vector<Chunk>& chunks) {
-    bool only_stores = std::all_of(seq->stmts.begin(), seq->stmts.end(), [](const Stmt* s) { return s->kind == Kind::Store; });
+    bool only_stores =
+        std::all_of(seq->stmts.begin(), seq->stmts.end(), [](const Stmt* s) { return s->kind == Kind::Store; });
     if (only_stores) return by_chunk(seq->stmts, chunks);
     std::vector<const Stmt*> out;
     for (const Stmt* s : seq->stmts) out.push_back(stmt(s, chunks));
@@ -75,8 +80,10 @@ class VectorBody {
     for (const Chunk& chunk : chunks) {
       for (const Stmt* s : stores) {
         auto* one = static_cast<const Store*>(s);
-        if (!is_uniform(one)) out.push_back(store(one, chunk));
-        else if (&chunk == &chunks[0]) out.push_back(one);
+        if (!is_uniform(one))
+          out.push_back(store(one, chunk));
+        else if (&chunk == &chunks[0])
+          out.push_back(one);
       }
     }
     return build_.seq(out);
@@ -92,8 +99,8 @@ class VectorBody {
     return !accumulates;
   }
 
-  // C[x] = C[x] + f(j) with x free of j: the terms of the chunks are combined first, vectors with vectors, then lanes with lanes. The
-  // order of the terms changes, as a loop that is annotated `horizontal` allows.
+  // C[x] = C[x] + f(j) with x free of j: the terms of the chunks are combined first, vectors with vectors, then lanes
+  // with lanes. The order of the terms changes, as a loop that is annotated `horizontal` allows.
   const Stmt* horizontal(const Store* store, Array<const Stmt*> body, const std::vector<Chunk>& chunks) {
     const StoreTarget& target = store->targets[0];
     const Binary* update = as<Binary>(store->values[0]);
@@ -146,8 +153,9 @@ class VectorBody {
   }
 
   void report_race(const Buffer* buffer) {
-    race_ = reject("vectorize: every iteration of loop `{a}` stores to the same place of `{b}`", var_->name, buffer->name)
-                .about_loop(loop_->id.value);
+    race_ =
+        reject("vectorize: every iteration of loop `{a}` stores to the same place of `{b}`", var_->name, buffer->name)
+            .about_loop(loop_->id.value);
   }
 
   const Expr* wide(const Expr* e, int lanes) { return e->type.lanes == 1 ? build_.broadcast(e, lanes) : e; }
@@ -183,14 +191,17 @@ class VectorBody {
         int lanes = std::max(a->type.lanes, b->type.lanes);
         return build_.binary(n->op, wide(a, lanes), wide(b, lanes));
       }
-      case Kind::Select: return select(static_cast<const Select*>(e), chunk);
-      case Kind::Call: return call(static_cast<const Call*>(e), chunk);
+      case Kind::Select:
+        return select(static_cast<const Select*>(e), chunk);
+      case Kind::Call:
+        return call(static_cast<const Call*>(e), chunk);
       case Kind::Load: {
         auto* n = static_cast<const Load*>(e);
         const Expr* at = as_address(expr(n->indices[0], chunk));
         return at == n->indices[0] ? e : build_.load(n->buffer, arena_.list<const Expr*>({at}));
       }
-      default: return e->type.lanes == 1 ? e : fail(e);
+      default:
+        return e->type.lanes == 1 ? e : fail(e);
     }
   }
 
@@ -207,7 +218,8 @@ class VectorBody {
   }
 
   const Expr* select(const Select* e, const Chunk& chunk) {
-    const Expr *condition = expr(e->condition, chunk), *then = expr(e->then, chunk), *otherwise = expr(e->otherwise, chunk);
+    const Expr *condition = expr(e->condition, chunk), *then = expr(e->then, chunk),
+               *otherwise = expr(e->otherwise, chunk);
     if (condition == e->condition && then == e->then && otherwise == e->otherwise) return e;
     if (condition->type.lanes > 1 && !(loads_are_safe(e->then) && loads_are_safe(e->otherwise))) return fail(e);
     int lanes = std::max({condition->type.lanes, then->type.lanes, otherwise->type.lanes});
@@ -247,8 +259,10 @@ class VectorBody {
   static std::optional<i64> take(Sum& sum, const Var* var) {
     i64 coefficient = 0;
     for (const Sum::Term& term : sum.terms) {
-      if (term.atom == var) coefficient = term.coefficient;
-      else if (uses(term.atom, var)) return std::nullopt;
+      if (term.atom == var)
+        coefficient = term.coefficient;
+      else if (uses(term.atom, var))
+        return std::nullopt;
     }
     sum.add_atom(var, -coefficient);
     return sum.exact ? std::optional(coefficient) : std::nullopt;
@@ -277,7 +291,8 @@ class Vectorization {
     const For* loop = as<For>(s);
     std::size_t known = ranges_.size();
     if (loop) ranges_.set_extent(loop->var, loop->extent);
-    ChildMap map{this, nullptr, [](void* self, const Stmt* child) { return static_cast<Vectorization*>(self)->stmt(child); }};
+    ChildMap map{this, nullptr,
+                 [](void* self, const Stmt* child) { return static_cast<Vectorization*>(self)->stmt(child); }};
     const Stmt* out = with_children(arena_, s, map);
     ranges_.shrink(known);
     loop = as<For>(out);

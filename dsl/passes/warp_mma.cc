@@ -21,14 +21,16 @@ i64 take(Sum& sum, const Expr* atom) {
   return found;
 }
 
-// Takes the lane's number out of a sum: what each of its bits adds. Nothing where a term mixes it with the number of the warp.
+// Takes the lane's number out of a sum: what each of its bits adds. Nothing where a term mixes it with the number of
+// the warp.
 std::optional<std::vector<i64>> take_lane_bits(Sum& sum, const Var* t, i64 lanes, const VarRanges& ranges) {
   std::vector<i64> out(bits_of(lanes), 0);
   auto terms = sum.terms;
   for (const Sum::Term& term : terms) {
     std::optional<Digit> digit = digit_of(term.atom, ranges);
     if (!digit || digit->source != t || digit->lower >= lanes) continue;
-    if (!is_power_of_two(digit->lower) || !is_power_of_two(digit->count) || digit->lower * digit->count > lanes) return std::nullopt;
+    if (!is_power_of_two(digit->lower) || !is_power_of_two(digit->count) || digit->lower * digit->count > lanes)
+      return std::nullopt;
     for (std::size_t b = 0; b < bits_of(digit->count); ++b) out[bits_of(digit->lower) + b] += term.coefficient << b;
     sum.add_atom(term.atom, -term.coefficient);
   }
@@ -64,7 +66,9 @@ std::optional<Nest> nest_of(const For* outer) {
   const Stmt* body = outer;
   for (; as<For>(body); body = as<For>(body)->body) {
     out.loops.push_back(as<For>(body));
-    if (out.loops.back()->loop_kind != LoopKind::Serial || !is_power_of_two(out.loops.back()->extent) || out.loops.size() > 8) return std::nullopt;
+    if (out.loops.back()->loop_kind != LoopKind::Serial || !is_power_of_two(out.loops.back()->extent) ||
+        out.loops.size() > 8)
+      return std::nullopt;
   }
   out.update = as<Store>(body);
   bool is_plain = out.update && out.update->targets.size() == 1 && out.update->targets[0].indices.size() == 1;
@@ -102,7 +106,8 @@ class Matcher {
   std::optional<WarpMma> run() {
     i64 points = 1;
     for (const For* loop : nest_.loops) points *= loop->extent;
-    if (threads_->extent % intrinsic_.lanes != 0 || points != sums_->held() * description_.sum->extent) return std::nullopt;
+    if (threads_->extent % intrinsic_.lanes != 0 || points != sums_->held() * description_.sum->extent)
+      return std::nullopt;
     for (const std::vector<AccessPair>& accesses : pairings(nest_.update, description_.store)) {
       WarpMma out{&intrinsic_, nest_.update, {}, {}};
       if (find_sums(accesses) && find_inputs(accesses, out) && find_sum_bits(out)) return out;
@@ -160,12 +165,14 @@ class Matcher {
     std::vector<i64> moves;  // by each loop over sums
     for (const For* loop : spatial_) moves.push_back(take(out.index, loop->var));
     std::optional<std::vector<i64>> bits = take_lane_bits(out.index, threads_->var, intrinsic_.lanes, ranges_);
-    if (!bits || !is_uniform(out.index, threads_->var, intrinsic_.lanes, ranges_) || uses_loops(out.index)) return std::nullopt;
+    if (!bits || !is_uniform(out.index, threads_->var, intrinsic_.lanes, ranges_) || uses_loops(out.index))
+      return std::nullopt;
     // Of the sums' layout: how far this operand moves with a bit.
     auto expected = [&](const LaneLayout::Index& by) {
       i64 all = 0;
       for (std::size_t d = 0; d < out.steps.size(); ++d) {
-        if (std::optional<std::size_t> at = description_.index_of(access.described_indices[d])) all += out.steps[d] * by[*at];
+        if (std::optional<std::size_t> at = description_.index_of(access.described_indices[d]))
+          all += out.steps[d] * by[*at];
       }
       return all;
     };
@@ -194,7 +201,8 @@ class Matcher {
 
   bool uses_loops(const Sum& sum) const {
     return std::any_of(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& term) {
-      return std::any_of(nest_.loops.begin(), nest_.loops.end(), [&](const For* loop) { return uses(term.atom, loop->var); });
+      return std::any_of(nest_.loops.begin(), nest_.loops.end(),
+                         [&](const For* loop) { return uses(term.atom, loop->var); });
     });
   }
 
@@ -204,7 +212,8 @@ class Matcher {
     for (std::size_t b = 0; b < sums_->own_bits.size(); ++b) {
       for (std::size_t l = 0; l < spatial_.size() && out.sum_bits.size() == b; ++l) {
         for (i64 value = 1; value < spatial_[l]->extent && out.sum_bits.size() == b; value *= 2) {
-          bool fits = std::all_of(moves_.begin(), moves_.end(), [&](const Moves& moves) { return moves.by_loop[l] * value == moves.wanted[b]; });
+          bool fits = std::all_of(moves_.begin(), moves_.end(),
+                                  [&](const Moves& moves) { return moves.by_loop[l] * value == moves.wanted[b]; });
           if (fits && taken.insert({l, value}).second) out.sum_bits.push_back({spatial_[l]->var, value});
         }
       }
@@ -231,7 +240,8 @@ class Matcher {
 
 }  // namespace
 
-std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, const VarRanges& ranges, std::string_view gpu) {
+std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, const VarRanges& ranges,
+                                      std::string_view gpu) {
   std::optional<Nest> nest = nest_of(outer);
   bool may_round = find_annotation(outer->annotations, kWarpMmaMark)->value.integer == kMayRound;
   for (const Intrinsic* intrinsic : nest ? warp_intrinsics() : std::vector<const Intrinsic*>()) {
@@ -247,9 +257,10 @@ Status check_rounding(const Program& program) {
   auto check = [&](const Block* block) {
     i64 bits = precision_of(program, block);
     if (!status || bits <= kRoundedBits) return;
-    status = reject("the products of block `{a}` would be rounded to {0} bits, but the workload's tolerance asks for {1}", block->name,
-                    kRoundedBits, bits)
-                 .about_block(block->id.value);
+    status =
+        reject("the products of block `{a}` would be rounded to {0} bits, but the workload's tolerance asks for {1}",
+               block->name, kRoundedBits, bits)
+            .about_block(block->id.value);
   };
   auto rounds = [](const For* loop) {
     const Annotation* mark = find_annotation(loop->annotations, kWarpMmaMark);

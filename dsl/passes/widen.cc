@@ -23,7 +23,8 @@ class Widening {
       const Expr* loaded = load->buffer == find(load->buffer) ? e : build_.load(find(load->buffer), load->indices);
       return is_float(loaded->type.dtype) ? build_.cast(DType::F64, loaded) : loaded;
     }
-    if (const FloatImm* imm = as<FloatImm>(e)) return imm->type.dtype == DType::F64 ? e : build_.number(imm->value, DType::F64);
+    if (const FloatImm* imm = as<FloatImm>(e))
+      return imm->type.dtype == DType::F64 ? e : build_.number(imm->value, DType::F64);
     const Cast* cast = as<Cast>(e);
     if (!cast || !is_float(cast->type.dtype) || cast->type.dtype == DType::F64) return e;
     return build_.cast(DType::F64, cast->value);

@@ -1,5 +1,5 @@
-// Puts a mark on a loop or a block: a key with an integer, a text, a number with a fraction, a list or a dictionary. A mark that is
-// there already is replaced.
+// Puts a mark on a loop or a block: a key with an integer, a text, a number with a fraction, a list or a dictionary. A
+// mark that is there already is replaced.
 //   for i in 8 { B[i] }   annotate(i, "unroll_limit", 16)   ->   for i in 8 @unroll_limit = 16 { B[i] }
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/primitive.h"

@@ -38,13 +38,11 @@ Result<const Buffer*> buffer_named(const State& state, const Block* block, i64 i
   return reject("expected access \"read\" or \"write\", found \"{a}\"", state.arena().text(access));
 }
 
-Result<List<Range>> box_of(State& state, const Block* block, const Buffer* buffer,
-                                  const IndexMap& map) {
+Result<List<Range>> box_of(State& state, const Block* block, const Buffer* buffer, const IndexMap& map) {
   i64 iters = static_cast<i64>(block->iters.size()), rank = static_cast<i64>(buffer->shape.size());
   i64 params = static_cast<i64>(map.params.size()), results = static_cast<i64>(map.results.size());
   if (params != iters) {
-    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, params,
-                  iters)
+    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, params, iters)
         .about_block(block->id.value);
   }
   if (results != 2 * rank) {
@@ -59,8 +57,8 @@ Result<List<Range>> box_of(State& state, const Block* block, const Buffer* buffe
   for (std::size_t d = 0; d < buffer->shape.size(); ++d) {
     std::optional<i64> extent = constant_of(map.results[2 * d + 1]);
     if (!extent || *extent < 1) {
-      return reject("expected a positive number as the extent of dimension {0} of `{a}`",
-                    buffer->name, static_cast<i64>(d));
+      return reject("expected a positive number as the extent of dimension {0} of `{a}`", buffer->name,
+                    static_cast<i64>(d));
     }
     box.push_back({substitute(state.arena(), map.results[2 * d], at), *extent});
   }
@@ -84,12 +82,10 @@ bool lies_in(const Expr* index, const Range& range, const VarRanges& ranges) {
 }
 
 // From `iter` on, every value of the iters that the index or the box depends on.
-bool lies_in_everywhere(const Block* block, std::size_t iter, const Expr* index, const Range& range,
-                        VarRanges& point) {
+bool lies_in_everywhere(const Block* block, std::size_t iter, const Expr* index, const Range& range, VarRanges& point) {
   if (iter == block->iters.size()) return lies_in(index, range, point);
   const IterVar& at = block->iters[iter];
-  if (!uses(index, at.var) && !uses(range.min, at.var))
-    return lies_in_everywhere(block, iter + 1, index, range, point);
+  if (!uses(index, at.var) && !uses(range.min, at.var)) return lies_in_everywhere(block, iter + 1, index, range, point);
   std::size_t known = point.size();
   bool inside = true;
   for (i64 value = 0; value < at.extent && inside; ++value) {
@@ -105,8 +101,7 @@ bool is_proved(const Block* block, const Expr* index, const Range& range) {
   i64 points = 1;
   for (const IterVar& iter : block->iters) {
     ranges.set_extent(iter.var, iter.extent);
-    if ((uses(index, iter.var) || uses(range.min, iter.var)) && points <= kMaxPoints)
-      points *= iter.extent;
+    if ((uses(index, iter.var) || uses(range.min, iter.var)) && points <= kMaxPoints) points *= iter.extent;
   }
   std::optional<Interval> offset = interval_of(difference_of(index, range.min), ranges);
   if (offset && offset->min >= 0 && offset->max < range.extent) return true;
@@ -128,8 +123,8 @@ Status all_lie_inside(const Claim& claim) {
             .about_block(claim.block->id.value);
       }
       if (is_proved(claim.block, access.indices[d], claim.box[d])) continue;
-      return reject("cannot prove that index {0} of `{b}` in block `{a}` stays in the box",
-                    claim.block->name, claim.buffer->name, static_cast<i64>(d))
+      return reject("cannot prove that index {0} of `{b}` in block `{a}` stays in the box", claim.block->name,
+                    claim.buffer->name, static_cast<i64>(d))
           .about_block(claim.block->id.value);
     }
   }
@@ -142,8 +137,8 @@ Array<const Expr*> claimed(Build build, const Claim& claim, Array<const Expr*> i
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const Call* before = as_within(indices[d]);
     const Expr* extent = build.integer(claim.box[d].extent);
-    Array<const Expr*> arguments = build.arena.list<const Expr*>(
-        {before ? before->arguments[0] : indices[d], claim.box[d].min, extent});
+    Array<const Expr*> arguments =
+        build.arena.list<const Expr*>({before ? before->arguments[0] : indices[d], claim.box[d].min, extent});
     out.push_back(build.call(Function::Within, arguments));
   }
   return build.arena.copy(out);
@@ -154,8 +149,7 @@ const Stmt* with_claim(Build build, const Claim& claim, const Stmt* part) {
     if constexpr (std::is_convertible_v<decltype(n), const Expr*>) {
       const Load* load = as<Load>(n);
       bool meant = load && load->buffer == claim.buffer;
-      return meant ? build.load(load->buffer, claimed(build, claim, load->indices))
-                   : static_cast<const Expr*>(n);
+      return meant ? build.load(load->buffer, claimed(build, claim, load->indices)) : static_cast<const Expr*>(n);
     } else {
       const Store* store = claim.kind == AccessKind::Write ? as<Store>(n) : nullptr;
       if (!store) return static_cast<const Stmt*>(n);
@@ -178,8 +172,8 @@ static Result<Unit> apply(State& state, BlockId id, i64 buffer_index, Str access
   Claim claim{block, buffer, access == "read" ? AccessKind::Read : AccessKind::Write, box};
   TW_TRY_STATUS(all_lie_inside(claim));
   Build build = state.build();
-  state.replace(block, build.with_body(block, with_claim(build, claim, block->init),
-                                       with_claim(build, claim, block->body)));
+  state.replace(block,
+                build.with_body(block, with_claim(build, claim, block->init), with_claim(build, claim, block->body)));
   return Unit{};
 }
 

@@ -2,9 +2,9 @@
 //   Y[x] += P[(x + r) % 7]     cache_index(Y, "global")
 //   ->   for x, r { Y_index[x, r] = (x + r) % 7 };  Y[x] += P[Y_index[x, r]]
 // A table is made for each index that is neither an iter nor a constant, is a function of the block's iters alone and
-// occurs more than `threshold` times in reads. Indices of writes stay: others must see what is written. From then on the
-// reads may be anywhere in their buffers as far as other instructions know: cache_read and compute_at no longer apply to
-// them. The results are the new blocks. Source: CacheIndex of TVM.
+// occurs more than `threshold` times in reads. Indices of writes stay: others must see what is written. From then on
+// the reads may be anywhere in their buffers as far as other instructions know: cache_read and compute_at no longer
+// apply to them. The results are the new blocks. Source: CacheIndex of TVM.
 #include <algorithm>
 
 #include "dsl/analysis/affine.h"
@@ -22,7 +22,8 @@ struct ComputedIndex {
   List<const IterVar*> iters;
 };
 
-// The iters that an index is computed from; nothing if it is also computed from something else, or need not be computed.
+// The iters that an index is computed from; nothing if it is also computed from something else, or need not be
+// computed.
 static std::optional<List<const IterVar*>> iters_of(const Block* block, const Expr* index) {
   if (as<Var>(index) || as<IntImm>(index)) return std::nullopt;
   bool known = true;
@@ -98,7 +99,8 @@ static const Stmt* make_table(State& state, const Block* block, const ComputedIn
   const Expr *value = claim ? claim->arguments[0] : index.expr, *entry = build.load(buffer, arena.copy(outer));
   filler->body = build.store(buffer, arena.copy(inner), substitute(arena, value, fresh));
   made.push_back(filler->id);
-  if (claim) entry = build.call(Function::Within, arena.list<const Expr*>({entry, claim->arguments[1], claim->arguments[2]}));
+  if (claim)
+    entry = build.call(Function::Within, arena.list<const Expr*>({entry, claim->arguments[1], claim->arguments[2]}));
   table = {index.expr, entry};
   return nest_over(state, filler, ranges, false, {}, nullptr);
 }

@@ -73,4 +73,5 @@ static Result<Blocks> apply(State& state, BlockId id, i64 write_index, Str scope
   return Blocks(state.arena().list<BlockId>({fill->id, empty->id}));
 }
 
-REGISTER(cache_inplace, "A block that updates a buffer in place works on a copy, made before and written back afterwards.")
+REGISTER(cache_inplace,
+         "A block that updates a buffer in place works on a copy, made before and written back afterwards.")

@@ -1,13 +1,13 @@
 // Blocks read a copy of a buffer, which a new block makes before them.
 //   for i { C[i] = A[i] * 2 }     cache_read(C, 0, "local")
 //   ->   for i { A_local[i] = A[i] };  for i { C[i] = A_local[i] * 2 }
-// The given block names the buffer, and without `consumers` it alone reads the copy. With them it is read by exactly the
-// blocks listed: the given one among them or not. The copy is made once, before the first of them, outside all loops in
-// which nobody writes the buffer, over the box that they all read from there; its buffer has the shape and type of the
-// original. Applies unless one of them writes what it reads, or stands outside of a loop in which the copy is made, or the
-// box has elements that nobody writes. Under a predicate: the box may be larger than what is read, elements outside the
-// buffer are kept out. The result is the new block. Source: CacheRead of TVM, where a call without consumers means all
-// blocks that read the buffer.
+// The given block names the buffer, and without `consumers` it alone reads the copy. With them it is read by exactly
+// the blocks listed: the given one among them or not. The copy is made once, before the first of them, outside all
+// loops in which nobody writes the buffer, over the box that they all read from there; its buffer has the shape and
+// type of the original. Applies unless one of them writes what it reads, or stands outside of a loop in which the copy
+// is made, or the box has elements that nobody writes. Under a predicate: the box may be larger than what is read,
+// elements outside the buffer are kept out. The result is the new block. Source: CacheRead of TVM, where a call without
+// consumers means all blocks that read the buffer.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"
@@ -36,8 +36,8 @@ static Status are_below(const List<const Block*>& readers, const Path& path, int
     int loop = at - 1;
     while (!as<For>(path[loop])) --loop;
     const For* around = static_cast<const For*>(path[loop]);
-    return reject("block `{a}` is not below loop `{b}`, in whose iterations the buffer is written and copied", reader->name,
-                  around->var->name)
+    return reject("block `{a}` is not below loop `{b}`, in whose iterations the buffer is written and copied",
+                  reader->name, around->var->name)
         .about_block(reader->id.value)
         .about_loop(around->id.value);
   }

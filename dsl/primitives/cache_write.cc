@@ -2,9 +2,10 @@
 //   for i { C[i] = A[i] * 2 }     cache_write(C, 0, "local")
 //   ->   for i { C_local[i] = A[i] * 2 };  for i { C[i] = C_local[i] }
 // The copy is made outside all loops in which nobody else reads the buffer, over the box that the block writes from
-// there; the new buffer has the shape and type of the original. Blocks listed as `consumers` read the new buffer from then
-// on, the others still the original; without a list all read the original. Applies to a complete or reduction block whose
-// writes fill a box. Under a predicate: the copy has the same tails. The result is the new block. Source: CacheWrite of TVM.
+// there; the new buffer has the shape and type of the original. Blocks listed as `consumers` read the new buffer from
+// then on, the others still the original; without a list all read the original. Applies to a complete or reduction
+// block whose writes fill a box. Under a predicate: the copy has the same tails. The result is the new block. Source:
+// CacheWrite of TVM.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"

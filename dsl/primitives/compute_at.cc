@@ -3,9 +3,10 @@
 //   ->   for j0 in 3 { for i in 4 { B[j0 * 4 + i] where j0 * 4 + i < 10 };  for j1 in 4 { C } }
 // Applies to a complete or reduction block that writes no parameter, if all its consumers are below the loop and its
 // own producers come before. It runs over the box that all consumers below need; elements that the box has too many, at
-// tails, are kept out by a predicate. Reduction loops run in full. `position` is the "last" place that it can have in the
-// loop, directly before the first consumer, or the "first" one, at the loop's begin: its own producers are all before the
-// loop. At a root location nothing happens; inline is compute_inline. Source: ComputeAt of TVM, whose index is -1 or -2.
+// tails, are kept out by a predicate. Reduction loops run in full. `position` is the "last" place that it can have in
+// the loop, directly before the first consumer, or the "first" one, at the loop's begin: its own producers are all
+// before the loop. At a root location nothing happens; inline is compute_inline. Source: ComputeAt of TVM, whose index
+// is -1 or -2.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/move.h"
 #include "dsl/schedule/primitive.h"
@@ -29,7 +30,8 @@ static Status all_consumers_below(const State& state, const Block* block, const 
   return ok();
 }
 
-// The range of such an index may hold more than what is read: somewhere in a box (annotate_buffer_access), or a quotient or remainder.
+// The range of such an index may hold more than what is read: somewhere in a box (annotate_buffer_access), or a
+// quotient or remainder.
 static bool may_be_wider(const Expr* index) {
   if (as_within(index)) return true;
   bool divides = false;
@@ -56,8 +58,8 @@ static Status has_inputs_for_boxes(const State& state, const Block* block, const
     for (int i = 0; i < to.size() && i < other.size() && to[i] == other[i]; ++i) {
       const For* shared = as<For>(to[i]);
       if (!shared || shared->extent == 1) continue;
-      return reject("block `{a}` would compute a whole box, but block `{b}` computes its inputs piece by piece", block->name,
-                    producer->name)
+      return reject("block `{a}` would compute a whole box, but block `{b}` computes its inputs piece by piece",
+                    block->name, producer->name)
           .about_block(producer->id.value)
           .about_loop(shared->id.value);
     }

@@ -37,11 +37,9 @@ bool bounds_one_iter(const Expr* conjunct) {
 Result<Padding> padding_of(const Block* block) {
   const Store* store = single_store(block);
   const Select* select = store ? as<Select>(store->values[0]) : nullptr;
-  bool is_constant = select && (select->otherwise->kind == Kind::FloatImm ||
-                                select->otherwise->kind == Kind::IntImm);
+  bool is_constant = select && (select->otherwise->kind == Kind::FloatImm || select->otherwise->kind == Kind::IntImm);
   if (!is_constant) {
-    return reject("expected block `{a}` to store `if condition then data else constant`",
-                  block->name)
+    return reject("expected block `{a}` to store `if condition then data else constant`", block->name)
         .about_block(block->id.value);
   }
   VarRanges ranges;
@@ -52,8 +50,7 @@ Result<Padding> padding_of(const Block* block) {
         .about_block(block->id.value);
   }
   if (!assume(select->condition, true, ranges))
-    return reject("no point of block `{a}` is inside of the padding", block->name)
-        .about_block(block->id.value);
+    return reject("no point of block `{a}` is inside of the padding", block->name).about_block(block->id.value);
   Padding padding{select->then, select->otherwise, {}};
   bool pads = false;
   for (const IterVar& iter : block->iters) {
@@ -81,9 +78,8 @@ const Block* inner_block(State& state, const Block* block, const Padding& paddin
   const StoreTarget& target = single_store(block)->targets[0];
   Block* copy = arena.make<Block>(*block);
   copy->iters = arena.copy(iters);
-  copy->body = simplify(
-      arena, substitute(arena, build.store(target.buffer, target.indices, padding.data), shifted),
-      domains);
+  copy->body =
+      simplify(arena, substitute(arena, build.store(target.buffer, target.indices, padding.data), shifted), domains);
   return copy;
 }
 
@@ -157,13 +153,12 @@ static Result<BlockId> apply(State& state, BlockId id, LoopId loop_id) {
   Block* fill = state.arena().make<Block>(*mirror.block);
   fill->id = state.fresh_block();
   fill->name = state.fresh_block_name(state.name(block->name, "_pad"));
-  const Stmt* filling = build.store(single_store(block)->targets[0].buffer,
-                                    single_store(block)->targets[0].indices, padding.constant);
+  const Stmt* filling =
+      build.store(single_store(block)->targets[0].buffer, single_store(block)->targets[0].indices, padding.constant);
   fill->body = substitute(state.arena(), filling, mirror.iters);
   fill->annotations = {};
   Program before = state.program();
-  state.replace(loop,
-                build.seq({mirror.around(build, fill), inner_nest(state, path, at, padding)}));
+  state.replace(loop, build.seq({mirror.around(build, fill), inner_nest(state, path, at, padding)}));
   TW_TRY_STATUS(concurrent_loops_stay_legal(state, id, before));
   return fill->id;
 }

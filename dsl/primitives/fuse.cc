@@ -1,7 +1,7 @@
 // Joins loops that are directly inside each other into one.
 //   for i in 4 { for j in 3 { B[i, j] } }   fuse([i, j])   ->   for i_j in 12 { B[i_j // 3, i_j % 3] }
-// Applies to plain serial loops, outermost first, each the only statement of the one before. Without preserve_unit_iters the variable of a
-// new loop with one iteration does not stand in bindings; the loop is there.
+// Applies to plain serial loops, outermost first, each the only statement of the one before. Without
+// preserve_unit_iters the variable of a new loop with one iteration does not stand in bindings; the loop is there.
 #include <algorithm>
 
 #include "dsl/schedule/nest.h"

@@ -1,5 +1,5 @@
-// The blocks below a loop, in program order. A block has none: what blockize joins is one block, and the blocks that it was
-// made of are no longer there.
+// The blocks below a loop, in program order. A block has none: what blockize joins is one block, and the blocks that it
+// was made of are no longer there.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/primitive.h"
 

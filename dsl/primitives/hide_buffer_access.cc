@@ -18,8 +18,8 @@ PRIMITIVE(hide_buffer_access, Unit(BlockId block, Str access, Ints buffer_indice
 static Status may_be_hidden(const State& state, const Block* block, const Buffer* buffer) {
   List<const Block*> writers = writers_of(state.program().body, buffer);
   if (!writers.empty()) {
-    return reject("`{a}` is written by block `{b}`, for which a reader must be seen to wait",
-                  buffer->name, writers[0]->name)
+    return reject("`{a}` is written by block `{b}`, for which a reader must be seen to wait", buffer->name,
+                  writers[0]->name)
         .about_block(block->id.value);
   }
   if (is_param(state.program(), buffer)) return ok();
@@ -28,10 +28,8 @@ static Status may_be_hidden(const State& state, const Block* block, const Buffer
 
 static Result<Unit> apply(State& state, BlockId id, Str access, Ints buffer_indices) {
   TW_TRY(const Block* block, state.block(id));
-  if (access == "write")
-    return reject("a write cannot be hidden: others depend on it").about_block(id.value);
-  if (access != "read")
-    return reject("expected access \"read\", found \"{a}\"", state.arena().text(access));
+  if (access == "write") return reject("a write cannot be hidden: others depend on it").about_block(id.value);
+  if (access != "read") return reject("expected access \"read\", found \"{a}\"", state.arena().text(access));
   List<const Buffer*> seen = buffers_read(block), hidden;
   for (i64 index : buffer_indices) {
     TW_TRY(const Buffer* buffer, buffer_at(block, seen, index, "read"));

@@ -18,8 +18,7 @@ PRIMITIVE(loop_partition, Loops(LoopId loop, Factors factors, bool preserve_unit
 
 // The extents of the parts: together the loop's.
 static Result<List<i64>> parts_of(const For* loop, Array<i64> factors) {
-  if (factors.size() < 2)
-    return reject("expected at least two parts, found {0}", static_cast<i64>(factors.size()));
+  if (factors.size() < 2) return reject("expected at least two parts, found {0}", static_cast<i64>(factors.size()));
   List<i64> parts(factors.begin(), factors.end());
   i64 known = 0, holes = 0;
   for (i64 part : parts) {
@@ -36,8 +35,7 @@ static Result<List<i64>> parts_of(const For* loop, Array<i64> factors) {
   if (holes > 1) return reject("only one part may be left open, found {0} of them", holes);
   i64 rest = loop->extent - known;
   if (holes == 1 ? rest < 1 : rest != 0) {
-    return reject("the parts given add up to {0}, but loop `{a}` has extent {1}", loop->var->name,
-                  known, loop->extent)
+    return reject("the parts given add up to {0}, but loop `{a}` has extent {1}", loop->var->name, known, loop->extent)
         .about_loop(loop->id.value);
   }
   for (i64& part : parts) {
@@ -52,15 +50,12 @@ namespace {
 class Copier {
  public:
   // `names` of the blocks made so far, which are not in the program yet.
-  Copier(State& state, i64 part, List<Str>& names)
-      : state_(state), part_(part), names_(names) {}
+  Copier(State& state, i64 part, List<Str>& names) : state_(state), part_(part), names_(names) {}
 
   const Stmt* stmt(const Stmt* s) {
     if (const Block* block = as<Block>(s)) return copy(block);
     if (const For* loop = as<For>(s)) return copy(loop);
-    ChildMap map{this, nullptr, [](void* self, const Stmt* child) {
-                   return static_cast<Copier*>(self)->stmt(child);
-                 }};
+    ChildMap map{this, nullptr, [](void* self, const Stmt* child) { return static_cast<Copier*>(self)->stmt(child); }};
     return with_children(state_.arena(), s, map);
   }
   void rename(const Var* from, const Expr* to) { vars_.set(from, to); }
@@ -91,8 +86,7 @@ class Copier {
     }
     out->iters = state_.arena().copy(fresh);
     out->bindings = state_.arena().copy(bindings);
-    out->predicate =
-        block->predicate ? substitute(state_.arena(), block->predicate, vars_) : nullptr;
+    out->predicate = block->predicate ? substitute(state_.arena(), block->predicate, vars_) : nullptr;
     out->init = block->init ? with_fresh_loops(state_, substitute(state_.arena(), block->init, iters)) : nullptr;
     out->body = with_fresh_loops(state_, substitute(state_.arena(), block->body, iters));
     return out;
@@ -151,8 +145,7 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preser
     shift.set(shifted, build.add(own, start));
     ids.push_back(state.fresh_loop());
     const Stmt* body = rebind(state.arena(), copier.stmt(loop->body), shift, ranges);
-    nests.push_back(
-        build.loop(ids.back(), var, parts[i], without_dead_inits(state.arena(), body, ranges)));
+    nests.push_back(build.loop(ids.back(), var, parts[i], without_dead_inits(state.arena(), body, ranges)));
     start += parts[i];
   }
   Program before = state.program();
@@ -160,10 +153,8 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preser
   state.replace(loop, all);
   // A buffer that was private to the workers of one loop below may now be shared by those of
   // several.
-  for (const Block* block : blocks_in(all))
-    TW_TRY_STATUS(concurrent_loops_stay_legal(state, block->id, before));
+  for (const Block* block : blocks_in(all)) TW_TRY_STATUS(concurrent_loops_stay_legal(state, block->id, before));
   return Loops(state.arena().copy(ids));
 }
 
-REGISTER(loop_partition,
-         "Cuts a loop into consecutive loops with the extents given; `_` stands for what is left.")
+REGISTER(loop_partition, "Cuts a loop into consecutive loops with the extents given; `_` stands for what is left.")

@@ -19,9 +19,9 @@ PRIMITIVE(merge, LoopId(Loops siblings))
 namespace {
 
 struct Nest {
-  Path path;                      // to the listed loop
-  List<const For*> loops;  // from below the common statement to the listed loop
-  const Stmt* body = nullptr;     // with the merged loops' variables
+  Path path;                   // to the listed loop
+  List<const For*> loops;      // from below the common statement to the listed loop
+  const Stmt* body = nullptr;  // with the merged loops' variables
 };
 
 // How many statements all paths begin with.
@@ -43,8 +43,7 @@ Status take_loops(Nest& nest, int from) {
   for (int i = from; i < nest.path.size(); ++i) {
     const For* loop = as<For>(nest.path[i]);
     if (!loop)
-      return reject("expected loop `{a}` to be the only statement of the loop around it",
-                    listed->var->name)
+      return reject("expected loop `{a}` to be the only statement of the loop around it", listed->var->name)
           .about_loop(listed->id.value);
     TW_TRY_STATUS(is_plain(loop));
     nest.loops.push_back(loop);
@@ -55,15 +54,14 @@ Status take_loops(Nest& nest, int from) {
 Status are_alike(const Nest& a, const Nest& b) {
   const For *first = a.loops.back(), *second = b.loops.back();
   if (a.loops.size() != b.loops.size())
-    return about(reject("loops `{a}` and `{b}` are at different depths, {0} and {1}",
-                        first->var->name, second->var->name, static_cast<i64>(a.loops.size()),
-                        static_cast<i64>(b.loops.size())),
+    return about(reject("loops `{a}` and `{b}` are at different depths, {0} and {1}", first->var->name,
+                        second->var->name, static_cast<i64>(a.loops.size()), static_cast<i64>(b.loops.size())),
                  first, second);
   for (std::size_t i = 0; i < a.loops.size(); ++i) {
     const For *x = a.loops[i], *y = b.loops[i];
     if (x->extent != y->extent)
-      return about(reject("loop `{a}` has extent {0}, but loop `{b}` has extent {1}", x->var->name,
-                          y->var->name, x->extent, y->extent),
+      return about(reject("loop `{a}` has extent {0}, but loop `{b}` has extent {1}", x->var->name, y->var->name,
+                          x->extent, y->extent),
                    x, y);
   }
   return ok();
@@ -74,28 +72,26 @@ Status follow_each_other(const Seq* seq, const List<Nest>& nests) {
   for (std::size_t i = 0; i + 1 < nests.size(); ++i) {
     if (++at != seq->stmts.end() && *at == nests[i + 1].loops[0]) continue;
     const For *a = nests[i].loops[0], *b = nests[i + 1].loops[0];
-    return about(reject("expected the nest of loop `{b}` to follow directly on that of loop `{a}`",
-                        a->var->name, b->var->name),
-                 a, b);
+    return about(
+        reject("expected the nest of loop `{b}` to follow directly on that of loop `{a}`", a->var->name, b->var->name),
+        a, b);
   }
   return ok();
 }
 
 // What `user` touches of the buffer in an iteration of the merged loops was all written by `writer`
 // in this iteration, and by no other one.
-Status keeps_to_iterations(State& state, const Nest& writes, const Block* writer, const Nest& uses,
-                           const Block* user, const Buffer* buffer, const VarRanges& ranges) {
+Status keeps_to_iterations(State& state, const Nest& writes, const Block* writer, const Nest& uses, const Block* user,
+                           const Buffer* buffer, const VarRanges& ranges) {
   TW_TRY(Path path, state.path_to(writer->id));
   int first = path.index_of(writes.loops[0]), last = path.index_of(writes.loops.back());
   TW_TRY_STATUS(is_finished_in(path, first, writer));
   TW_TRY_STATUS(loops_do_not_repeat(state.arena(), path, first, last, false));
-  std::optional<Region> written =
-      region_of(state.arena(), writes.body, buffer, AccessKind::Write, ranges, writer);
+  std::optional<Region> written = region_of(state.arena(), writes.body, buffer, AccessKind::Write, ranges, writer);
   for (AccessKind kind : {AccessKind::Read, AccessKind::Write}) {
     std::optional<Region> used = region_of(state.arena(), uses.body, buffer, kind, ranges, user);
     if (!used || (written->exact && contains(*written, *used, ranges))) continue;
-    return reject("block `{a}` uses elements of `{b}` that another iteration may write", user->name,
-                  buffer->name)
+    return reject("block `{a}` uses elements of `{b}` that another iteration may write", user->name, buffer->name)
         .about_block(user->id.value)
         .about_block(writer->id.value);
   }
@@ -110,8 +106,7 @@ Status may_be_merged(State& state, const Nest& first, const Nest& second, const 
         if (shared) TW_TRY_STATUS(keeps_to_iterations(state, first, a, second, b, buffer, ranges));
       }
       for (const Buffer* buffer : buffers_written(b)) {
-        if (reads_buffer(a, buffer))
-          TW_TRY_STATUS(keeps_to_iterations(state, second, b, first, a, buffer, ranges));
+        if (reads_buffer(a, buffer)) TW_TRY_STATUS(keeps_to_iterations(state, second, b, first, a, buffer, ranges));
       }
     }
   }
@@ -130,11 +125,9 @@ Result<List<Nest>> nests_of(const State& state, Loops ids, int& common) {
   for (Nest& nest : nests) {
     const For* loop = static_cast<const For*>(nest.path.back());
     if (common == nest.path.size() || !as<Seq>(nests[0].path[common - 1]))
-      return about(
-          reject("loops `{a}` and `{b}` are not in nests beside each other", first->var->name,
-                 loop == first ? static_cast<const For*>(nests[1].path.back())->var->name
-                               : loop->var->name),
-          first, loop);
+      return about(reject("loops `{a}` and `{b}` are not in nests beside each other", first->var->name,
+                          loop == first ? static_cast<const For*>(nests[1].path.back())->var->name : loop->var->name),
+                   first, loop);
     TW_TRY_STATUS(take_loops(nest, common));
     TW_TRY_STATUS(are_alike(nests[0], nest));
   }
@@ -142,15 +135,12 @@ Result<List<Nest>> nests_of(const State& state, Loops ids, int& common) {
   return nests;
 }
 
-Str merged_name(const State& state, Str a, Str b) {
-  return a == b ? a : state.name(state.name(a, "_"), b);
-}
+Str merged_name(const State& state, Str a, Str b) { return a == b ? a : state.name(state.name(a, "_"), b); }
 
 }  // namespace
 
 static Result<LoopId> apply(State& state, Loops ids) {
-  if (ids.size() < 2)
-    return reject("expected at least two loops, found {0}", static_cast<i64>(ids.size()));
+  if (ids.size() < 2) return reject("expected at least two loops, found {0}", static_cast<i64>(ids.size()));
   int common = 0;
   TW_TRY(List<Nest> nests, nests_of(state, ids, common));
   Build build = state.build();
@@ -160,8 +150,7 @@ static Result<LoopId> apply(State& state, Loops ids) {
   }
   List<const Var*> vars;
   for (std::size_t i = 0; i < nests[0].loops.size(); ++i) {
-    vars.push_back(state.fresh_var(
-        merged_name(state, nests[0].loops[i]->var->name, nests.back().loops[i]->var->name)));
+    vars.push_back(state.fresh_var(merged_name(state, nests[0].loops[i]->var->name, nests.back().loops[i]->var->name)));
     ranges.set_extent(vars.back(), nests[0].loops[i]->extent);
   }
   List<const Stmt*> bodies;
@@ -172,8 +161,7 @@ static Result<LoopId> apply(State& state, Loops ids) {
     bodies.push_back(nest.body);
   }
   for (std::size_t i = 0; i < nests.size(); ++i) {
-    for (std::size_t j = i + 1; j < nests.size(); ++j)
-      TW_TRY_STATUS(may_be_merged(state, nests[i], nests[j], ranges));
+    for (std::size_t j = i + 1; j < nests.size(); ++j) TW_TRY_STATUS(may_be_merged(state, nests[i], nests[j], ranges));
   }
 
   const Stmt* nest = build.seq(bodies);

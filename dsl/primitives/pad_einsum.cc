@@ -41,8 +41,7 @@ bool take_factors(const Expr* e, List<const Load*>& out) {
     return true;
   }
   const Binary* product = as<Binary>(e);
-  return product && product->op == BinaryOp::Mul && take_factors(product->a, out) &&
-         take_factors(product->b, out);
+  return product && product->op == BinaryOp::Mul && take_factors(product->a, out) && take_factors(product->b, out);
 }
 
 Result<List<i64>> padded_extents(const Block* block, Ints padding) {
@@ -63,15 +62,14 @@ Result<List<i64>> padded_extents(const Block* block, Ints padding) {
 Status is_indexed_by_iters(const Plan& plan, const Load* factor) {
   std::optional<List<int>> iters = iters_as_indices(plan.block, factor->indices);
   if (!iters) {
-    return reject("block `{a}` reads `{b}` at indices that are not its iters, each once",
-                  plan.block->name, factor->buffer->name)
+    return reject("block `{a}` reads `{b}` at indices that are not its iters, each once", plan.block->name,
+                  factor->buffer->name)
         .about_block(plan.block->id.value);
   }
   for (std::size_t i = 0; i < plan.extents.size(); ++i) {
     const IterVar& iter = plan.block->iters[i];
     bool grows = iter.kind == IterKind::R && plan.extents[i] != iter.extent;
-    if (!grows || std::find(iters->begin(), iters->end(), static_cast<int>(i)) != iters->end())
-      continue;
+    if (!grows || std::find(iters->begin(), iters->end(), static_cast<int>(i)) != iters->end()) continue;
     return reject(
                "reduction iter `{a}` grows and is no index of the factor `{b}`, which padding "
                "would not make 0",
@@ -87,8 +85,8 @@ Status iters_outside_stay(const Plan& plan, const List<int>& indices) {
     const IterVar& iter = plan.block->iters[i];
     bool is_index = std::find(indices.begin(), indices.end(), static_cast<int>(i)) != indices.end();
     if (iter.kind == IterKind::R || is_index || plan.extents[i] == iter.extent) continue;
-    return reject("spatial iter `{a}` grows and is no index of what block `{b}` writes",
-                  iter.var->name, plan.block->name)
+    return reject("spatial iter `{a}` grows and is no index of what block `{b}` writes", iter.var->name,
+                  plan.block->name)
         .about_block(plan.block->id.value);
   }
   return ok();
@@ -106,8 +104,8 @@ Status fills_its_output(const Plan& plan) {
     covered += extent > 1;
   }
   if (iters && covered == spatial) return iters_outside_stay(plan, *iters);
-  return reject("expected block `{a}` to write all of `{b}` at its spatial iters, each once",
-                block->name, target.buffer->name)
+  return reject("expected block `{a}` to write all of `{b}` at its spatial iters, each once", block->name,
+                target.buffer->name)
       .about_block(block->id.value);
 }
 
@@ -119,8 +117,7 @@ Result<Plan> plan_for(const State& state, BlockId id, Ints padding) {
   std::optional<Reducer> reducer = reducer_of(block);
   const Binary* sum = reducer && plan.update ? as<Binary>(reducer->values[0]) : nullptr;
   if (!sum || sum->op != BinaryOp::Add || !take_factors(reducer->terms[0], plan.factors)) {
-    return reject("expected block `{a}` to sum products of loads", block->name)
-        .about_block(id.value);
+    return reject("expected block `{a}` to sum products of loads", block->name).about_block(id.value);
   }
   TW_TRY_STATUS(fills_its_output(plan));
   for (const Load* factor : plan.factors) TW_TRY_STATUS(is_indexed_by_iters(plan, factor));
@@ -129,13 +126,12 @@ Result<Plan> plan_for(const State& state, BlockId id, Ints padding) {
 }
 
 // A local buffer for one with these indices, as large as the padded iters.
-const Buffer* padded_buffer(State& state, const Plan& plan, const Buffer* of,
-                            Array<const Expr*> indices) {
+const Buffer* padded_buffer(State& state, const Plan& plan, const Buffer* of, Array<const Expr*> indices) {
   List<i64> shape;
   List<int> iters = *iters_as_indices(plan.block, indices);
   for (int iter : iters) shape.push_back(iter < 0 ? 1 : plan.extents[iter]);
-  const Buffer* buffer = state.fresh_buffer(state.name(of->name, "_pad"), of->dtype,
-                                            state.arena().copy(shape), Scope::Global);
+  const Buffer* buffer =
+      state.fresh_buffer(state.name(of->name, "_pad"), of->dtype, state.arena().copy(shape), Scope::Global);
   state.add_local(buffer);
   return buffer;
 }
@@ -148,16 +144,14 @@ const Stmt* copy_nest(State& state, const Block* copy) {
 }
 
 // padded[...] = if inside then of[...] else 0
-const Block* padding_block(State& state, const Plan& plan, const Load* factor,
-                           const Buffer* padded) {
+const Block* padding_block(State& state, const Plan& plan, const Load* factor, const Buffer* padded) {
   Build build = state.build();
   const Block* copy = copy_block(state, padded->name, factor->buffer, padded, plan.block);
   List<int> at = *iters_as_indices(plan.block, factor->indices);
   const Expr* inside = nullptr;
   for (std::size_t d = 0; d < at.size(); ++d) {
     i64 extent = at[d] < 0 ? 1 : plan.block->iters[at[d]].extent;
-    if (extent < padded->shape[d])
-      inside = build.both(inside, build.lt(copy->iters[d].var, extent));
+    if (extent < padded->shape[d]) inside = build.both(inside, build.lt(copy->iters[d].var, extent));
   }
   if (!inside) return copy;
   const Store* store = as<Store>(copy->body);
@@ -166,8 +160,7 @@ const Block* padding_block(State& state, const Plan& plan, const Load* factor,
 }
 
 // The reduction on the padded buffers, in its old loops with new extents.
-const Stmt* padded_nest(State& state, const Plan& plan, const List<const Buffer*>& inputs,
-                        const Buffer* out) {
+const Stmt* padded_nest(State& state, const Plan& plan, const List<const Buffer*>& inputs, const Buffer* out) {
   Build build = state.build();
   Arena& arena = state.arena();
   const StoreTarget& target = plan.update->targets[0];
@@ -176,22 +169,18 @@ const Stmt* padded_nest(State& state, const Plan& plan, const List<const Buffer*
     if (!load) return e;
     if (load->buffer == target.buffer) return build.load(out, load->indices);
     auto factor = std::find(plan.factors.begin(), plan.factors.end(), load);
-    return factor == plan.factors.end()
-               ? e
-               : build.load(inputs[factor - plan.factors.begin()], load->indices);
+    return factor == plan.factors.end() ? e : build.load(inputs[factor - plan.factors.begin()], load->indices);
   };
   Block* block = arena.make<Block>(*plan.block);
   List<IterVar> iters(block->iters.begin(), block->iters.end());
   for (std::size_t i = 0; i < iters.size(); ++i) iters[i].extent = plan.extents[i];
   block->iters = arena.copy(iters);
   block->init = build.store(out, target.indices, as<Store>(plan.block->init)->values[0]);
-  block->body =
-      build.store(out, target.indices, rewrite_exprs(arena, plan.update->values[0], change));
+  block->body = build.store(out, target.indices, rewrite_exprs(arena, plan.update->values[0], change));
   const Stmt* nest = block;
   for (std::size_t i = plan.nest.loops.size(); i-- > 0;) {
     const For* loop = plan.nest.loops[i];
-    auto iter = std::find(block->bindings.begin(), block->bindings.end(), loop->var) -
-                block->bindings.begin();
+    auto iter = std::find(block->bindings.begin(), block->bindings.end(), loop->var) - block->bindings.begin();
     For* grown = arena.make<For>(*loop);
     grown->extent = plan.extents[static_cast<std::size_t>(iter)];
     grown->body = nest;
@@ -222,8 +211,7 @@ static Result<Blocks> apply(State& state, BlockId id, Ints padding) {
   }
   const StoreTarget& target = plan.update->targets[0];
   const Buffer* out = padded_buffer(state, plan, target.buffer, target.indices);
-  const Block* crop =
-      copy_block(state, state.name(plan.block->name, "_crop"), out, target.buffer, plan.block);
+  const Block* crop = copy_block(state, state.name(plan.block->name, "_crop"), out, target.buffer, plan.block);
   made.push_back(crop->id);
   insert_after(state, plan.nest.top, copy_nest(state, crop));
   state.replace(plan.nest.top, padded_nest(state, plan, inputs, out));

@@ -2,11 +2,11 @@
 //   for i0 { for k { for i1 in 4 { D[i0 * 4 + i1, k] { init { D[i] = 0 } D[i] += A[i, k] } } } }     promote(D, 0, k)
 //   ->   for i0 { for i1 { R[i1] = 0 };  for k { for i1 { R[i % 4] += A[i, k] } };  for i1 { D[i] = R[i % 4] } }
 // Applies to a reduction block that writes one buffer, and a loop that feeds only R iters, below which the block
-// touches a box of constant size that starts at a multiple of its size; or elements with equal steps between them, as rows of one
-// phase of a transposed convolution are. If reduction loops are outside, or the init was
-// decomposed before, the tile is loaded instead of initialised, except where these loops are at their first value.
-// Tails: rows that a predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are
-// unrolled, the one along the rows of the output is vectorized; bound ones stay bound.
+// touches a box of constant size that starts at a multiple of its size; or elements with equal steps between them, as
+// rows of one phase of a transposed convolution are. If reduction loops are outside, or the init was decomposed before,
+// the tile is loaded instead of initialised, except where these loops are at their first value. Tails: rows that a
+// predicate takes away are neither computed nor loaded nor stored. The loops of the new blocks are unrolled, the one
+// along the rows of the output is vectorized; bound ones stay bound.
 #include <algorithm>
 #include <numeric>
 
@@ -33,8 +33,8 @@ struct Plan {
   int at;  // index of the loop in the path
   const Buffer* buffer;
   Array<const Expr*> indices;  // of the accumulator
-  List<i64> steps;  // between the elements of the tile, for each dimension
-  Region tile;      // of the indices divided by the steps
+  List<i64> steps;             // between the elements of the tile, for each dimension
+  Region tile;                 // of the indices divided by the steps
   List<const For*> outer_reductions;
 };
 
@@ -45,7 +45,9 @@ Substitution bindings_of(const Block* block) {
   return bindings;
 }
 
-const Expr* divided(const Build& build, const Expr* index, i64 step) { return step == 1 ? index : build.floor_div(index, build.integer(step)); }
+const Expr* divided(const Build& build, const Expr* index, i64 step) {
+  return step == 1 ? index : build.floor_div(index, build.integer(step));
+}
 
 // The largest step that all loops from the path's `at` on take along an index.
 i64 step_of(Arena& arena, const Plan& plan, const Expr* index) {
@@ -181,8 +183,8 @@ Array<const Expr*> places(Arena& arena, const Plan& plan, Array<const Expr*> ind
   return arena.copy(out);
 }
 
-// The loops of a new block: bound ones stay with the work-items that compute the tile; the others unrolled, and vectorized where
-// consecutive values are consecutive in the output, that one innermost.
+// The loops of a new block: bound ones stay with the work-items that compute the tile; the others unrolled, and
+// vectorized where consecutive values are consecutive in the output, that one innermost.
 const Stmt* tile_nest(State& state, const MirroredNest& mirror, const Stmt* block, const Expr* last_index) {
   Build build = state.build();
   const For* vector = nullptr;

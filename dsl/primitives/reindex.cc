@@ -4,11 +4,13 @@
 // Iters that do not occur in the indices are left out. access = "read": the copy is made before the block, outside all
 // loops in which nobody writes the buffer. "write": the block fills the copy, and the new block stores it afterwards;
 // the block must be a complete or reduction block that writes each element for one point only. Applies if all accesses
-// are at the same indices and stay inside of the buffer on the whole domain, and if what the copy reads has been written,
-// also at points that the block leaves out. Only the given block changes. The result is the new block. Source: ReIndex of TVM.
+// are at the same indices and stay inside of the buffer on the whole domain, and if what the copy reads has been
+// written, also at points that the block leaves out. Only the given block changes. The result is the new block. Source:
+// ReIndex of TVM.
+#include "dsl/schedule/reindex.h"
+
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/copy.h"
-#include "dsl/schedule/reindex.h"
 
 using namespace tw;
 

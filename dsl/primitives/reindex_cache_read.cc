@@ -2,7 +2,8 @@
 //   for x, r, c { Y[x] += P[x + r, c] }     reindex_cache_read(Y, 0, "shared", (x, r, c) -> (c, r, x))
 //   ->   for x, r, c { P_shared[c, r, x] = P[x + r, c] };  for x, r, c { Y[x] += P_shared[c, r, x] }
 // The map has all iters of the block as parameters and uses those that occur in the access; it must give each element a
-// place of its own and leave no place empty. Otherwise as reindex with "read". The result is the new block. Source: ReindexCacheRead of TVM.
+// place of its own and leave no place empty. Otherwise as reindex with "read". The result is the new block. Source:
+// ReindexCacheRead of TVM.
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/reindex.h"

@@ -3,7 +3,8 @@
 //   for i, j, k { C[i, j] += .. }     reindex_cache_write(C, 0, "shared", (i, j, k) -> (j, i))
 //   ->   for i, j, k { C_shared[j, i] += .. };  for i, j { C[i, j] = C_shared[j, i] }
 // The map has all iters of the block as parameters and uses those that occur in the access; it must give each element a
-// place of its own and leave no place empty. Otherwise as reindex with "write". The result is the new block. Source: ReindexCacheWrite of TVM.
+// place of its own and leave no place empty. Otherwise as reindex with "write". The result is the new block. Source:
+// ReindexCacheWrite of TVM.
 #include "dsl/analysis/region.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/reindex.h"

@@ -56,20 +56,24 @@ static bool is_mixed(const For* loop, const Block* block) {
   return loop->extent > 1 && feeds(loop, block, IterKind::R) && feeds(loop, block, IterKind::S);
 }
 
-// Do both loops feed one S iter? Then different iterations of one give the same point, with other iterations of the other.
+// Do both loops feed one S iter? Then different iterations of one give the same point, with other iterations of the
+// other.
 static bool share_point(const For* a, const For* b, const Block* block) {
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
-    if (block->iters[i].kind == IterKind::S && uses(block->bindings[i], a->var) && uses(block->bindings[i], b->var)) return true;
+    if (block->iters[i].kind == IterKind::S && uses(block->bindings[i], a->var) && uses(block->bindings[i], b->var))
+      return true;
   }
   return false;
 }
 
 // The loops in whose order the values of a point's R iters come.
-static List<const For*> reduction_order(const List<const For*>& loops, const Block* block, const List<const For*>& mixed) {
+static List<const For*> reduction_order(const List<const For*>& loops, const Block* block,
+                                        const List<const For*>& mixed) {
   List<const For*> out;
   for (const For* loop : loops) {
     auto is_tied = [&](const For* other) { return share_point(loop, other, block); };
-    if (loop->extent > 1 && (feeds(loop, block, IterKind::R) || std::any_of(mixed.begin(), mixed.end(), is_tied))) out.push_back(loop);
+    if (loop->extent > 1 && (feeds(loop, block, IterKind::R) || std::any_of(mixed.begin(), mixed.end(), is_tied)))
+      out.push_back(loop);
   }
   return out;
 }

@@ -24,8 +24,7 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
   std::sort(sorted.begin(), sorted.end());
   std::iota(all.begin(), all.end(), 0);
   if (sorted != all) {
-    return reject("the new order of the iters of block `{a}` is no permutation of 0 to {0}",
-                  block->name, count - 1)
+    return reject("the new order of the iters of block `{a}` is no permutation of 0 to {0}", block->name, count - 1)
         .about_block(id.value);
   }
   List<IterVar> iters;
@@ -41,7 +40,8 @@ static Result<Unit> apply(State& state, BlockId id, Ints new_order) {
   return Unit{};
 }
 
-Status tw::steps::reorder_block_iter_var(State& state, BlockId block, Ints new_order) { return apply(state, block, new_order); }
+Status tw::steps::reorder_block_iter_var(State& state, BlockId block, Ints new_order) {
+  return apply(state, block, new_order);
+}
 
-REGISTER(reorder_block_iter_var,
-         "Permutes the iters of a block; loops and bindings stay as they are.")
+REGISTER(reorder_block_iter_var, "Permutes the iters of a block; loops and bindings stay as they are.")

@@ -4,10 +4,11 @@
 // Applies to a complete or reduction block if each iteration of the loop finishes a box of what it reads, no two
 // iterations the same one, and the block reads that box at its iters. What else it reads must be there before the loop.
 // Tails of the box are kept out by a predicate. `position` is the "first" place that it can have in the loop, directly
-// after the last producer there, or the "last" one, at the loop's end: its own consumers are all after the loop. At a root
-// location nothing happens; inline is reverse_compute_inline. Source: ReverseComputeAt of TVM, whose index is -2 or -1.
-// With `unfinished` the loop may feed a producer's reduction: the block runs with each partial result, the last time with the
-// whole one. Then it must do nothing that a partial result could make illegal: no reduction, no lookup, no integer division.
+// after the last producer there, or the "last" one, at the loop's end: its own consumers are all after the loop. At a
+// root location nothing happens; inline is reverse_compute_inline. Source: ReverseComputeAt of TVM, whose index is -2
+// or -1. With `unfinished` the loop may feed a producer's reduction: the block runs with each partial result, the last
+// time with the whole one. Then it must do nothing that a partial result could make illegal: no reduction, no lookup,
+// no integer division.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -16,7 +17,9 @@
 
 using namespace tw;
 
+// clang-format off: one line, which cmake/generated.cmake reads
 PRIMITIVE(reverse_compute_at, Unit(BlockId block, Location at, bool keep_units = false, bool unfinished = false, Str position = "first"))
+// clang-format on
 
 // Everything the block reads comes from below the loop or from before it; everybody who reads the block comes after it.
 static Status fits_in_order(const State& state, const Block* block, const For* loop) {
@@ -72,7 +75,8 @@ static Status pieces_reach_all(State& state, const Block* block, const For* loop
       .about_block(block->id.value);
 }
 
-// Of an index with several variables, such as i * 2 + r % 2, an iter's values may touch what an iteration computes in a part only.
+// Of an index with several variables, such as i * 2 + r % 2, an iter's values may touch what an iteration computes in a
+// part only.
 static bool has_several_variables(const Expr* index) {
   const Var* first = nullptr;
   bool several = false;
@@ -109,13 +113,15 @@ static Status narrow(State& state, const Block* block, const For* loop, const Ac
   return reject(
              "block `{a}` reads `{b}` at indices that are not its iters along {0} of {1} dimensions of which an "
              "iteration computes a part",
-             block->name, access.buffer->name, static_cast<i64>(std::max(tiled - solved, mixed)), static_cast<i64>(tiled))
+             block->name, access.buffer->name, static_cast<i64>(std::max(tiled - solved, mixed)),
+             static_cast<i64>(tiled))
       .about_block(block->id.value);
 }
 
 // May the block run with values that are not final? What it writes then is written again.
 static Status can_run_unfinished(const Block* block) {
-  bool reduces = std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
+  bool reduces =
+      std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& i) { return i.kind == IterKind::R; });
   bool divides = false, looks_up = false;
   for_each<Binary>(block->body, [&](const Binary* e) {
     bool is_division = e->op == BinaryOp::FloorDiv || e->op == BinaryOp::FloorMod;
@@ -126,12 +132,14 @@ static Status can_run_unfinished(const Block* block) {
   }
   if (!reduces && !divides && !looks_up) return ok();
   return reject("block `{a}` cannot run with results that are not finished: it {b}", block->name,
-                Str(reduces ? "is a reduction" : divides ? "divides integers" : "looks up in memory"))
+                Str(reduces   ? "is a reduction"
+                    : divides ? "divides integers"
+                              : "looks up in memory"))
       .about_block(block->id.value);
 }
 
-// Partial results pass from iteration to iteration of the reduction's loops. So no other loop may be between these and the place: its
-// iterations might run at once one day, each with a buffer of its own.
+// Partial results pass from iteration to iteration of the reduction's loops. So no other loop may be between these and
+// the place: its iterations might run at once one day, each with a buffer of its own.
 static Status partial_results_stay(const Path& path, const For* loop, const Block* producer) {
   bool reduces = false;
   for (int i = 0; i <= path.index_of(loop); ++i) {
@@ -139,7 +147,8 @@ static Status partial_results_stay(const Path& path, const For* loop, const Bloc
     if (!around || around->extent == 1) continue;
     bool is_reduction = feeds(around, producer, IterKind::R) && !feeds(around, producer, IterKind::S);
     if (reduces && !is_reduction) {
-      return reject("loop `{b}` would keep the partial results of block `{a}` inside of its iterations", producer->name, around->var->name)
+      return reject("loop `{b}` would keep the partial results of block `{a}` inside of its iterations", producer->name,
+                    around->var->name)
           .about_block(producer->id.value)
           .about_loop(around->id.value);
     }
@@ -148,8 +157,8 @@ static Status partial_results_stay(const Path& path, const For* loop, const Bloc
   return ok();
 }
 
-static Result<List<Range>> ranges_computed(State& state, const Block* block, const For* loop,
-                                           const VarRanges& around, bool unfinished) {
+static Result<List<Range>> ranges_computed(State& state, const Block* block, const For* loop, const VarRanges& around,
+                                           bool unfinished) {
   List<Range> ranges;
   for (const IterVar& iter : block->iters) ranges.push_back({state.build().integer(0), iter.extent});
   List<bool> narrowed(ranges.size());
@@ -203,7 +212,8 @@ static Result<Unit> apply(State& state, BlockId id, Location at, bool keep_units
   return concurrent_loops_stay_legal(state, id, before);
 }
 
-Status tw::steps::reverse_compute_at(State& state, BlockId block, Location at, bool keep_units, bool unfinished, Str position) {
+Status tw::steps::reverse_compute_at(State& state, BlockId block, Location at, bool keep_units, bool unfinished,
+                                     Str position) {
   return apply(state, block, at, keep_units, unfinished, position);
 }
 

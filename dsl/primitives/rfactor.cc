@@ -4,8 +4,9 @@
 //   ->   for i { for k0 { for k1 { D_rf[i, k0] += A[i, k0 * 8 + k1] } } };   for i { for k0 { D[i] += D_rf[i, k0] } }
 // Applies to a serial loop that feeds only R iters of one reduction block with a known reducer
 // (dsl/analysis/reducer.h), whose reduction loops contain nothing else. factor_axis is where the new dimension goes,
-// negative from the end; all buffers that the block writes have as many dimensions. Under a predicate on R iters (a tail) the
-// partial result takes the identity instead; predicates on S iters stay on both. The result is the new block with the partial results, in the old loops.
+// negative from the end; all buffers that the block writes have as many dimensions. Under a predicate on R iters (a
+// tail) the partial result takes the identity instead; predicates on S iters stay on both. The result is the new block
+// with the partial results, in the old loops.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -86,7 +87,8 @@ Result<Plan> plan_for(const State& state, LoopId id, i64 axis) {
   for (const StoreTarget& target : reducer->targets) {
     i64 other = static_cast<i64>(target.buffer->shape.size());
     if (other == rank) continue;
-    return reject("block `{a}` writes buffers of {0} and of {1} dimensions, in which factor_axis is not the same place", block->name, rank, other)
+    return reject("block `{a}` writes buffers of {0} and of {1} dimensions, in which factor_axis is not the same place",
+                  block->name, rank, other)
         .about_block(block->id.value);
   }
   TW_TRY(Path path, state.path_to(block->id));
@@ -223,6 +225,8 @@ static Result<BlockId> apply(State& state, LoopId loop, i64 factor_axis) {
   return id;
 }
 
-Result<BlockId> tw::steps::rfactor(State& state, LoopId loop, i64 factor_axis) { return apply(state, loop, factor_axis); }
+Result<BlockId> tw::steps::rfactor(State& state, LoopId loop, i64 factor_axis) {
+  return apply(state, loop, factor_axis);
+}
 
 REGISTER(rfactor, "Cuts a reduction in two: partial results along one of its loops, and a reduction of these.")

@@ -36,15 +36,12 @@ struct Plan {
 
 // The innermost loop around the block that is also around all its consumers, which come later.
 Result<const For*> shared_loop(const State& state, const Block* block, const Path& path) {
-  List<const Block*> readers = consumers(state.program().body, block),
-                            order = blocks_in(state.program().body);
+  List<const Block*> readers = consumers(state.program().body, block), order = blocks_in(state.program().body);
   if (readers.empty())
-    return reject("block `{a}` has no consumer to keep elements for", block->name)
-        .about_block(block->id.value);
+    return reject("block `{a}` has no consumer to keep elements for", block->name).about_block(block->id.value);
   for (const Block* reader : readers) {
     if (order_of(order, reader) < order_of(order, block)) {
-      return reject("block `{b}` reads what block `{a}` writes only later", block->name,
-                    reader->name)
+      return reject("block `{b}` reads what block `{a}` writes only later", block->name, reader->name)
           .about_block(reader->id.value);
     }
   }
@@ -53,8 +50,7 @@ Result<const For*> shared_loop(const State& state, const Block* block, const Pat
     auto is_below = [&](const Block* reader) { return is_inside(loop, reader); };
     if (loop && std::all_of(readers.begin(), readers.end(), is_below)) return loop;
   }
-  return reject("block `{a}` shares no loop with all its consumers", block->name)
-      .about_block(block->id.value);
+  return reject("block `{a}` shares no loop with all its consumers", block->name).about_block(block->id.value);
 }
 
 // What the block reads must be finished when it reads it: it does not come back later.
@@ -103,9 +99,8 @@ Result<std::pair<std::size_t, i64>> moving_axis(const Plan& plan, const Region& 
     if (moves) found = {d, *step};
   }
   if (!found || read.dims[found->first].extent <= found->second) {
-    return reject(
-               "iterations of loop `{b}` read nothing of `{a}` that the iteration before has read",
-               plan.buffer->name, plan.loop->var->name)
+    return reject("iterations of loop `{b}` read nothing of `{a}` that the iteration before has read",
+                  plan.buffer->name, plan.loop->var->name)
         .about_loop(plan.loop->id.value);
   }
   return *found;
@@ -116,19 +111,16 @@ Result<std::pair<std::size_t, i64>> moving_axis(const Plan& plan, const Region& 
 Status predicate_moves_along(const Plan& plan, const List<const For*>& own) {
   Sum index = sum_of(plan.index);
   for (const Expr* conjunct : conjuncts_of(plan.block->predicate)) {
-    bool is_outside = std::none_of(own.begin(), own.end(),
-                                   [&](const For* loop) { return uses(conjunct, loop->var); });
+    bool is_outside = std::none_of(own.begin(), own.end(), [&](const For* loop) { return uses(conjunct, loop->var); });
     List<Bound> bounds = bounds_of(conjunct, plan.ranges);
-    bool is_index = bounds.size() == 1 && understands(conjunct) &&
-                    factor_of(index, bounds[0].sum) &&
+    bool is_index = bounds.size() == 1 && understands(conjunct) && factor_of(index, bounds[0].sum) &&
                     bounds[0].sum.terms.size() == index.terms.size();
-    bool is_other_axis =
-        !uses(conjunct, plan.loop->var) &&
-        std::none_of(index.terms.begin(), index.terms.end(), [&](const Sum::Term& term) {
-          bool shared = false;
-          for_each<Var>(term.atom, [&](const Var* var) { shared |= uses(conjunct, var); });
-          return shared;
-        });
+    bool is_other_axis = !uses(conjunct, plan.loop->var) &&
+                         std::none_of(index.terms.begin(), index.terms.end(), [&](const Sum::Term& term) {
+                           bool shared = false;
+                           for_each<Var>(term.atom, [&](const Var* var) { shared |= uses(conjunct, var); });
+                           return shared;
+                         });
     if (is_outside || is_index || is_other_axis) continue;
     return reject(
                "a condition of block `{a}` does not let it be told what the iteration before has "
@@ -156,8 +148,7 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index) {
   TW_TRY_STATUS(is_complete(state.program().body, plan.block));
   if (!single_store(plan.block))
     return reject("expected block `{a}` to be one store", plan.block->name).about_block(id.value);
-  if (!plan.buffer->layout.empty())
-    return reject("`{a}` has a layout of its own already", plan.buffer->name);
+  if (!plan.buffer->layout.empty()) return reject("`{a}` has a layout of its own already", plan.buffer->name);
   TW_TRY(plan.loop, shared_loop(state, plan.block, path));
   TW_TRY_STATUS(is_serial(plan.loop));
   TW_TRY_STATUS(inputs_are_finished(state, plan.block, plan.loop));
@@ -165,15 +156,13 @@ Result<Plan> plan_for(State& state, BlockId id, i64 write_index) {
   VarRanges around = ranges_to(path, path.index_of(plan.loop) + 1);
   Arena& arena = state.arena();
   Region read = *region_of(arena, plan.loop->body, plan.buffer, AccessKind::Read, around);
-  Region written =
-      *region_of(arena, plan.loop->body, plan.buffer, AccessKind::Write, around, plan.block);
+  Region written = *region_of(arena, plan.loop->body, plan.buffer, AccessKind::Write, around, plan.block);
   using Axis = std::pair<std::size_t, i64>;
   TW_TRY(Axis moving, moving_axis(plan, read));
   plan.axis = moving.first;
-  if (!contains(written, read, around) ||
-      step_of(written.dims[plan.axis], plan.loop) != moving.second) {
-    return reject("an iteration of loop `{b}` does not write all of `{a}` that it reads",
-                  plan.buffer->name, plan.loop->var->name)
+  if (!contains(written, read, around) || step_of(written.dims[plan.axis], plan.loop) != moving.second) {
+    return reject("an iteration of loop `{b}` does not write all of `{a}` that it reads", plan.buffer->name,
+                  plan.loop->var->name)
         .about_loop(plan.loop->id.value);
   }
   Substitution bindings;
@@ -194,17 +183,15 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index) {
   Build build = state.build();
   Arena& arena = state.arena();
   const Expr* is_first = build.binary(BinaryOp::Eq, plan.loop->var, build.integer(0));
-  const Expr* is_new =
-      simplify(arena, build.binary(BinaryOp::Ge, plan.index, plan.first_new), plan.ranges);
+  const Expr* is_new = simplify(arena, build.binary(BinaryOp::Ge, plan.index, plan.first_new), plan.ranges);
   const Expr* needed = build.binary(BinaryOp::Or, is_first, is_new);
   Program before = state.program();
-  state.replace(plan.block, build.with_bindings(plan.block, plan.block->bindings,
-                                                build.both(plan.block->predicate, needed)));
+  state.replace(plan.block,
+                build.with_bindings(plan.block, plan.block->bindings, build.both(plan.block->predicate, needed)));
   Buffer* ring = arena.make<Buffer>(*plan.buffer);
   ring->layout = state.name(kRingLayout, std::to_string(plan.axis));
   state.replace_buffer_everywhere(plan.buffer, ring);
   return concurrent_loops_stay_legal(state, id, before);
 }
 
-REGISTER(rolling_buffer,
-         "A producer keeps what the iteration before has computed, in a buffer that is a ring.")
+REGISTER(rolling_buffer, "A producer keeps what the iteration before has computed, in a buffer that is a ring.")

@@ -62,9 +62,9 @@ static Status all_stores_fit(const State& state, const Buffer* buffer, DType typ
     for_each<Store>(writer, [&](const Store* store) {
       for (std::size_t t = 0; t < store->targets.size(); ++t) {
         if (!status || store->targets[t].buffer != buffer || holds_value(type, store->values[t])) continue;
-        status = reject("block `{a}` may store values to `{b}` that the new type does not hold", writer->name,
-                        buffer->name)
-                     .about_block(writer->id.value);
+        status =
+            reject("block `{a}` may store values to `{b}` that the new type does not hold", writer->name, buffer->name)
+                .about_block(writer->id.value);
       }
     });
   }
@@ -74,7 +74,9 @@ static Status all_stores_fit(const State& state, const Buffer* buffer, DType typ
 static Result<Unit> apply(State& state, BlockId id, i64 write_index, Str dtype) {
   TW_TRY(const Block* block, state.block(id));
   std::optional<DType> type = parse_dtype(dtype);
-  if (!type) return reject("`{a}` is no type; expected bool, i8, u8, i32, i64, f16, bf16, f32 or f64", state.arena().text(dtype));
+  if (!type)
+    return reject("`{a}` is no type; expected bool, i8, u8, i32, i64, f16, bf16, f32 or f64",
+                  state.arena().text(dtype));
   TW_TRY(const Buffer* buffer, local_written_by(state, block, write_index));
   TW_TRY_STATUS(all_stores_fit(state, buffer, *type));
 

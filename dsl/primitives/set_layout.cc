@@ -1,9 +1,11 @@
-// The order in which the elements of a buffer that a block writes are stored, where it is shared by a group of work-items.
+// The order in which the elements of a buffer that a block writes are stored, where it is shared by a group of
+// work-items.
 //   B: f16[64, 32]     set_layout(B, 0, "xor", 2)     ->   B: f16[64, 32] layout "xor 2"
-// "rows": row-major, as all buffers are to begin with. "xor", n: pieces of 16 bytes are exchanged, so that those which lie
-// below each other in rows of 128 bytes or less lie in different banks: see XorLayout. With n = 0 that is "rows" again. Indices
-// stay as they are, and so does every value. Applies to local buffers of two and more dimensions that are neither in registers
-// nor rings. Source: the swizzles of CUTLASS (CuTe), of which "xor" is the family with 16 bytes.
+// "rows": row-major, as all buffers are to begin with. "xor", n: pieces of 16 bytes are exchanged, so that those which
+// lie below each other in rows of 128 bytes or less lie in different banks: see XorLayout. With n = 0 that is "rows"
+// again. Indices stay as they are, and so does every value. Applies to local buffers of two and more dimensions that
+// are neither in registers nor rings. Source: the swizzles of CUTLASS (CuTe), of which "xor" is the family with 16
+// bytes.
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/primitive.h"
 
@@ -28,8 +30,8 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, Str layout,
         .about_block(id.value);
   }
   if (is_xor && buffer->shape.size() < 2) {
-    return reject("`{a}`, which block `{b}` writes, has {0} dimensions, expected rows to exchange pieces of", buffer->name,
-                  block->name, static_cast<i64>(buffer->shape.size()))
+    return reject("`{a}`, which block `{b}` writes, has {0} dimensions, expected rows to exchange pieces of",
+                  buffer->name, block->name, static_cast<i64>(buffer->shape.size()))
         .about_block(id.value);
   }
   Buffer* laid_out = state.arena().make<Buffer>(*buffer);

@@ -1,8 +1,8 @@
 // Puts the buffer that a block writes into another memory.
 //   B: f32[8] in global     set_scope(B, 0, "shared")     ->   B: f32[8] in shared
-// Applies to local buffers and the scopes global, shared, local and global.vtcm. `register` is left to promote: its tiles are filled
-// and emptied by the loops that it makes around them, which other buffers lack. What a scope means is for the backend,
-// which rejects those that it does not have. Source: SetScope of TVM.
+// Applies to local buffers and the scopes global, shared, local and global.vtcm. `register` is left to promote: its
+// tiles are filled and emptied by the loops that it makes around them, which other buffers lack. What a scope means is
+// for the backend, which rejects those that it does not have. Source: SetScope of TVM.
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/primitive.h"
 

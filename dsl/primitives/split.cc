@@ -2,9 +2,9 @@
 //   for i in 10 { B[i] }     split(i, [_, 4])
 //   ->   for i_0 in 3 { for i_1 in 4 { B[i_0 * 4 + i_1] where i_0 * 4 + i_1 < 10 } }
 // At most one factor is open (_): what is left, rounded up. Factors need not divide the extent: then the blocks inside
-// get a predicate, which lowering turns into specialised tail code. With disable_predication they must not need one: the factors
-// divide, or what the blocks' predicates say already keeps the loop from running too far. Without preserve_unit_iters the
-// variables of new loops with one iteration do not stand in bindings; the loops are there.
+// get a predicate, which lowering turns into specialised tail code. With disable_predication they must not need one:
+// the factors divide, or what the blocks' predicates say already keeps the loop from running too far. Without
+// preserve_unit_iters the variables of new loops with one iteration do not stand in bindings; the loops are there.
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/bounds.h"
 #include "dsl/schedule/nest.h"
@@ -44,14 +44,17 @@ static Status needs_no_predicate(const For* loop, const Stmt* body, const Expr* 
   for (const Block* block : blocks_in(body)) {
     std::optional<Interval> reach = bounded_interval(sum_of(index), ranges, bounds_of(block->predicate, ranges));
     if (reach && reach->max < loop->extent) continue;
-    return reject("the factors overshoot loop `{a}` by {0} iterations, and without a predicate nothing keeps block `{b}` from running in them",
-                  loop->var->name, block->name, product - loop->extent)
+    return reject(
+               "the factors overshoot loop `{a}` by {0} iterations, and without a predicate nothing keeps block `{b}` "
+               "from running in them",
+               loop->var->name, block->name, product - loop->extent)
         .about_loop(loop->id.value);
   }
   return ok();
 }
 
-static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preserve_unit_iters, bool disable_predication) {
+static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preserve_unit_iters,
+                           bool disable_predication) {
   TW_TRY(Path path, state.path_to(id));
   const For* loop = static_cast<const For*>(path.back());
   if (factors.values.empty()) return reject("expected at least one factor");
@@ -77,15 +80,19 @@ static Result<Loops> apply(State& state, LoopId id, Factors factors, bool preser
   VarRanges ranges = ranges_around(path);
   for (std::size_t i = 0; i < extents.size(); ++i) ranges.set_extent(vars[i], extents[i]);
   const Stmt* body = rebind(state.arena(), loop->body, replaced, ranges);
-  if (product > loop->extent && disable_predication) TW_TRY_STATUS(needs_no_predicate(loop, body, index, product, ranges));
-  if (product > loop->extent && !disable_predication) body = with_limit(state.arena(), body, index, loop->extent, ranges);
+  if (product > loop->extent && disable_predication)
+    TW_TRY_STATUS(needs_no_predicate(loop, body, index, product, ranges));
+  if (product > loop->extent && !disable_predication)
+    body = with_limit(state.arena(), body, index, loop->extent, ranges);
   for (std::size_t i = extents.size(); i-- > 0;) body = build.loop(ids[i], vars[i], extents[i], body);
   state.replace(loop, body);
   return Loops(state.arena().copy(ids));
 }
 
-Result<Loops> tw::steps::split(State& state, LoopId loop, Factors factors, bool preserve_unit_iters, bool disable_predication) {
+Result<Loops> tw::steps::split(State& state, LoopId loop, Factors factors, bool preserve_unit_iters,
+                               bool disable_predication) {
   return apply(state, loop, factors, preserve_unit_iters, disable_predication);
 }
 
-REGISTER(split, "Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.", .extents = Meaning::Extents::Split)
+REGISTER(split, "Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.",
+         .extents = Meaning::Extents::Split)

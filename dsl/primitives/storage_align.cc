@@ -1,5 +1,5 @@
-// Pads the rows of the buffer that a block writes: the stride of dimension `axis`, in elements, becomes the smallest that
-// is `offset` modulo `factor`.
+// Pads the rows of the buffer that a block writes: the stride of dimension `axis`, in elements, becomes the smallest
+// that is `offset` modulo `factor`.
 //   B: f32[6, 10]     storage_align(B, 0, 0, 8, 4)     ->   B: f32[6, 10] align(0, 8, 4), whose rows are 12 apart
 // Applies to local buffers that are not in registers. A negative axis counts from the last one. Indices stay as they
 // are; lowering pads what is left of the buffer when it has found how much of it must be stored. A second rule for an
@@ -16,14 +16,16 @@ static Result<Unit> apply(State& state, BlockId id, i64 write_index, i64 axis, i
   TW_TRY(const Buffer* buffer, local_written_by(state, block, write_index));
   i64 rank = static_cast<i64>(buffer->shape.size());
   if (axis < -rank || axis >= rank) {
-    return reject("`{a}`, which block `{b}` writes, has {1} dimensions, expected an axis of them, found {0}", buffer->name,
-                  block->name, axis, rank)
+    return reject("`{a}`, which block `{b}` writes, has {1} dimensions, expected an axis of them, found {0}",
+                  buffer->name, block->name, axis, rank)
         .about_block(id.value);
   }
   if (factor < 1 || factor > kMaxStrideFactor)
-    return reject("expected a factor from 1 to {1} for the stride of `{a}`, found {0}", buffer->name, factor, kMaxStrideFactor);
+    return reject("expected a factor from 1 to {1} for the stride of `{a}`, found {0}", buffer->name, factor,
+                  kMaxStrideFactor);
   if (offset < 0 || offset >= factor)
-    return reject("expected an offset from 0 to {1} for the stride of `{a}`, found {0}", buffer->name, offset, factor - 1);
+    return reject("expected an offset from 0 to {1} for the stride of `{a}`, found {0}", buffer->name, offset,
+                  factor - 1);
   if (buffer->scope == Scope::Register) {
     return reject("`{a}`, which block `{b}` writes, is in registers and has no strides", buffer->name, block->name)
         .about_block(id.value);

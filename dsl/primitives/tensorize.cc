@@ -6,7 +6,8 @@
 // (dsl/intrinsics/intrinsic.h): serial loops of its extents in any order around a store of the same
 // value, operands that lie in memory as described. The loops stay as the meaning; code is made of
 // the intrinsic, if they still match when the program is lowered, else the candidate is rejected. A
-// loop is made a block first (blockize, which preserve_unit_iters is for). The result is the block. Source: Tensorize of TensorIR.
+// loop is made a block first (blockize, which preserve_unit_iters is for). The result is the block. Source: Tensorize
+// of TensorIR.
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/schedule/blockize.h"
 #include "dsl/schedule/primitive.h"
@@ -45,5 +46,4 @@ static Result<BlockId> apply(State& state, LoopOrBlock at, Str name, bool preser
   return id;
 }
 
-REGISTER(tensorize,
-         "A block, or a loop nest that becomes one, is done by a tensor intrinsic of the machine.")
+REGISTER(tensorize, "A block, or a loop nest that becomes one, is done by a tensor intrinsic of the machine.")

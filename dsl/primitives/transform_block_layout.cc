@@ -20,16 +20,15 @@ using namespace tw;
 PRIMITIVE(transform_block_layout, Unit(BlockId block, IndexMap iter_map))
 
 // The kind and the name of the iter that a result of the map becomes.
-static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap& map,
-                                std::size_t r, i64 extent) {
+static Result<IterVar> new_iter(State& state, const Block* block, const IndexMap& map, std::size_t r, i64 extent) {
   Str name = {};
   const IterVar* first = nullptr;
   for (std::size_t p = 0; p < map.params.size(); ++p) {
     if (!uses(map.results[r], map.params[p])) continue;
     const IterVar& iter = block->iters[p];
     if (first && first->kind != iter.kind) {
-      return reject("result {0} of the map mixes spatial and reduction iters of block `{a}`",
-                    block->name, static_cast<i64>(r))
+      return reject("result {0} of the map mixes spatial and reduction iters of block `{a}`", block->name,
+                    static_cast<i64>(r))
           .about_block(block->id.value);
     }
     if (!first) first = &iter;
@@ -42,8 +41,7 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   TW_TRY(const Block* block, state.block(id));
   i64 count = static_cast<i64>(block->iters.size()), found = static_cast<i64>(map.params.size());
   if (found != count) {
-    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, found,
-                  count)
+    return reject("the map has {0} parameters, but block `{a}` has {1} iters", block->name, found, count)
         .about_block(id.value);
   }
   TW_TRY(FirstNest nest, first_nest(state, block));
@@ -57,8 +55,7 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   for (std::size_t r = 0; r < map.results.size(); ++r) coordinates.push_back(state.fresh_var("v"));
   List<const Expr*> results;
   for (const Expr* result : map.results) results.push_back(simplify(state.arena(), result, domain));
-  std::optional<FusedMap> fused =
-      fused_map(state.arena(), map.params, results, extents, coordinates);
+  std::optional<FusedMap> fused = fused_map(state.arena(), map.params, results, extents, coordinates);
   if (!fused) {
     return reject(
                "the map of block `{a}` is not one to one over its domain, or its inverse is not known: "
@@ -81,19 +78,18 @@ static Result<Unit> apply(State& state, BlockId id, IndexMap map) {
   for (std::size_t p = 0; p < extents.size(); ++p)
     values.set(block->iters[p].var, substitute(state.arena(), fused->inverse[p], vars));
 
-  bool has_reduction = std::any_of(iters.begin(), iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
+  bool has_reduction =
+      std::any_of(iters.begin(), iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
   if (block->init && !has_reduction)
-    return reject("the map leaves block `{a}` without a reduction iter, where its init would run", block->name).about_block(id.value);
+    return reject("the map leaves block `{a}` without a reduction iter, where its init would run", block->name)
+        .about_block(id.value);
   Block* changed = state.arena().make<Block>(*block);
   changed->iters = state.arena().copy(iters);
-  auto mapped = [&](const Stmt* s) {
-    return simplify(state.arena(), substitute(state.arena(), s, values), domains);
-  };
+  auto mapped = [&](const Stmt* s) { return simplify(state.arena(), substitute(state.arena(), s, values), domains); };
   changed->init = block->init ? mapped(block->init) : nullptr;
   changed->body = mapped(block->body);
   state.replace(nest.top, nest_over(state, changed, ranges, /*keep_units=*/true, {}, nullptr));
   return Unit{};
 }
 
-REGISTER(transform_block_layout,
-         "Re-shapes the iteration domain of a block by an index map, with new loops.")
+REGISTER(transform_block_layout, "Re-shapes the iteration domain of a block by an index map, with new loops.")

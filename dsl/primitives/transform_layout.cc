@@ -1,12 +1,13 @@
 // Re-lays out a buffer: index (i, j) becomes map(i, j), in its shape and in all blocks that read or write it.
 //   B: f32[6, 10]; for i, j { B[i, j] = A[i, j] }     transform_layout(B, 0, "write", (i, j) -> (j // 4, i, j % 4))
 //   ->   B: f32[3, 6, 4]; for b0, b1, b2 { B[b0, b1, b2] = if b0 * 4 + b2 < 10 then A[b1, b0 * 4 + b2] else 0 }
-// Applies to local buffers (pack a parameter with cache_read first) and maps that are one to one: that tile and permute, which may
-// pad, that fuse and rotate, and any others that leave no place empty, which is tried (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
+// Applies to local buffers (pack a parameter with cache_read first) and maps that are one to one: that tile and
+// permute, which may pad, that fuse and rotate, and any others that leave no place empty, which is tried
+// (dsl/analysis/index_map.h). A complete writer that has not been scheduled yet gets loops over the new shape (those of
 // extent 1 too, so that how many there are does not depend on the map), which its old loops' handles do not survive,
-// and writes `pad` where the map pads. Any other writer keeps its loops, and so do all where the map is only tried, because its inverse is
-// not known; then the map must not pad. A map with open numbers is not tried: loops would depend on a draw. What storage_align said about
-// the old dimensions is forgotten.
+// and writes `pad` where the map pads. Any other writer keeps its loops, and so do all where the map is only tried,
+// because its inverse is not known; then the map must not pad. A map with open numbers is not tried: loops would depend
+// on a draw. What storage_align said about the old dimensions is forgotten.
 #include <algorithm>
 
 #include "dsl/analysis/block_info.h"
@@ -64,8 +65,10 @@ static Result<TiledMap> understood(State& state, const Buffer* buffer, const Ind
     return out;
   }
   if (map.is_open)
-    return reject("the map of `{a}` has numbers of a sample: then only maps of p, p // c, p % c, sums of these with strides and "
-                  "(sums) % n are taken", buffer->name);
+    return reject(
+        "the map of `{a}` has numbers of a sample: then only maps of p, p // c, p % c, sums of these with strides and "
+        "(sums) % n are taken",
+        buffer->name);
   TW_TRY(out.shape, tried_shape(arena, buffer->name, map.params, simple, buffer->shape));
   return out;
 }

@@ -1,9 +1,9 @@
 // A block writes to a new buffer, which each iteration of a loop around it copies to the original at its end.
 //   for i0 { for i1 { C[i0 * 4 + i1] = A[..] * 2 } }     write_at(i0, C, 0, "shared")
 //   ->   for i0 { for i1 { C_shared[i0 * 4 + i1] = A[..] * 2 };  for a in 4 { C[i0 * 4 + a] = C_shared[i0 * 4 + a] } }
-// Applies to a complete or reduction block that an iteration of the loop finishes and whose writes there fill a box that
-// no block below the loop reads. The result is the new block. Source: WriteAt of TVM, whose copy is opaque until it is
-// lowered.
+// Applies to a complete or reduction block that an iteration of the loop finishes and whose writes there fill a box
+// that no block below the loop reads. The result is the new block. Source: WriteAt of TVM, whose copy is opaque until
+// it is lowered.
 #include "dsl/analysis/block_info.h"
 #include "dsl/schedule/copy.h"
 #include "dsl/schedule/move.h"

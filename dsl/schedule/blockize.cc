@@ -23,8 +23,7 @@ struct Chain {
   List<const For*> loops;
   const Block* block = nullptr;
   bool has(const Node* node) const {
-    return std::any_of(loops.begin(), loops.end(),
-                       [&](const For* loop) { return uses(node, loop->var); });
+    return std::any_of(loops.begin(), loops.end(), [&](const For* loop) { return uses(node, loop->var); });
   }
 };
 
@@ -37,8 +36,7 @@ Result<Chain> chain_below(const Stmt* top) {
   }
   chain.block = as<Block>(at);
   if (chain.block) return chain;
-  return reject("expected one block and nothing else below loop `{a}`",
-                chain.loops.back()->var->name)
+  return reject("expected one block and nothing else below loop `{a}`", chain.loops.back()->var->name)
       .about_loop(chain.loops.back()->id.value);
 }
 
@@ -50,8 +48,7 @@ struct Tiling {
 };
 
 Reject not_in_tiles(const Block* block, const IterVar& iter) {
-  return reject("iter `{b}` of block `{a}` does not run over whole tiles below the loop",
-                block->name, iter.var->name)
+  return reject("iter `{b}` of block `{a}` does not run over whole tiles below the loop", block->name, iter.var->name)
       .about_block(block->id.value);
 }
 
@@ -86,8 +83,8 @@ const Stmt* around(Build build, const List<const For*>& loops, const Stmt* body)
 
 // The init for all places of the tile: in the loops that feed S iters, where the reduction inside
 // begins.
-const Stmt* init_of(State& state, const Chain& chain, const List<Tiling>& tilings,
-                    const Substitution& iters, const VarRanges& ranges) {
+const Stmt* init_of(State& state, const Chain& chain, const List<Tiling>& tilings, const Substitution& iters,
+                    const VarRanges& ranges) {
   Build build = state.build();
   List<const For*> spatial;
   Substitution first;
@@ -102,12 +99,9 @@ const Stmt* init_of(State& state, const Chain& chain, const List<Tiling>& tiling
   for (std::size_t i = 0; i < tilings.size(); ++i) {
     if (chain.block->iters[i].kind != IterKind::R) continue;
     const Expr* place = substitute(state.arena(), tilings[i].place, first);
-    begins = build.both(
-        begins,
-        simplify(state.arena(), build.binary(BinaryOp::Eq, place, build.integer(0)), ranges));
+    begins = build.both(begins, simplify(state.arena(), build.binary(BinaryOp::Eq, place, build.integer(0)), ranges));
   }
-  const Stmt* init =
-      substitute(state.arena(), substitute(state.arena(), chain.block->init, iters), first);
+  const Stmt* init = substitute(state.arena(), substitute(state.arena(), chain.block->init, iters), first);
   if (begins && !is_constant(begins, 1)) init = build.if_then(begins, init);
   return with_fresh_loops(state, around(build, spatial, simplify(state.arena(), init, ranges)));
 }
@@ -119,8 +113,7 @@ Result<BlockId> blockize_loop(State& state, LoopId id, bool preserve_unit_iters)
   TW_TRY(Chain chain, chain_below(path.back()));
   const Block* old = chain.block;
   if (old->predicate && chain.has(old->predicate)) {
-    return reject("block `{a}` has a tail below the loop: its condition depends on loops there",
-                  old->name)
+    return reject("block `{a}` has a tail below the loop: its condition depends on loops there", old->name)
         .about_block(old->id.value);
   }
   Build build = state.build();
@@ -156,8 +149,7 @@ Result<BlockId> blockize_loop(State& state, LoopId id, bool preserve_unit_iters)
   tile->iters = arena.copy(iters);
   tile->bindings = arena.copy(bindings);
   tile->init = old->init ? init_of(state, chain, tilings, values, ranges) : nullptr;
-  tile->body =
-      around(build, chain.loops, simplify(arena, substitute(arena, old->body, values), ranges));
+  tile->body = around(build, chain.loops, simplify(arena, substitute(arena, old->body, values), ranges));
   state.replace(path.back(), tile);
   return tile->id;
 }
@@ -189,14 +181,13 @@ Result<Member> member_at(const State& state, BlockId id) {
 Status may_be_a_part(const Chain& chain, const List<const For*>& shared) {
   const Block* block = chain.block;
   if (block->predicate) {
-    return reject("block `{a}` has a condition, with which it cannot be a part of another one",
-                  block->name)
+    return reject("block `{a}` has a condition, with which it cannot be a part of another one", block->name)
         .about_block(block->id.value);
   }
   for (const For* loop : shared) {
     if (loop->extent == 1 || !feeds(loop, block, IterKind::R)) continue;
-    return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction",
-                  block->name, loop->var->name)
+    return reject("block `{a}` is not finished below loop `{b}`, which feeds its reduction", block->name,
+                  loop->var->name)
         .about_block(block->id.value)
         .about_loop(loop->id.value);
   }
@@ -204,8 +195,7 @@ Status may_be_a_part(const Chain& chain, const List<const For*>& shared) {
 }
 
 // What the block does, in its own loops, as plain statements.
-const Stmt* inlined(State& state, const Chain& chain, const Substitution& shared,
-                    VarRanges ranges) {
+const Stmt* inlined(State& state, const Chain& chain, const Substitution& shared, VarRanges ranges) {
   Build build = state.build();
   Arena& arena = state.arena();
   const Block* block = chain.block;

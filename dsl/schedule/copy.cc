@@ -133,7 +133,8 @@ int highest_without_reader(const Path& path, const Buffer* buffer, const List<co
 
 namespace {
 
-// Index in the path of the first statement below the loops that are around another block, too; 0 if there are none before path[at].
+// Index in the path of the first statement below the loops that are around another block, too; 0 if there are none
+// before path[at].
 int below_shared_loops(const Path& path, int at, const Path& other) {
   int below = 0;
   for (int i = 0; i < at && i < other.size() && path[i] == other[i]; ++i) {
@@ -159,17 +160,21 @@ Region read_in_all(const State& state, const List<const Block*>& readers, const 
 
 Status somebody_writes_all_of(const State& state, const Region& box, const Path& path, int at, const Region* in_all) {
   List<const Block*> writers = writers_of(state.program().body, box.buffer);
-  bool is_written = writers.empty() || std::any_of(writers.begin(), writers.end(), [&](const Block* writer) {
-    // In an iteration of loops that the writer shares with the copy only what this iteration writes is there for sure.
-    int below = below_shared_loops(path, at, *state.path_to(writer->id));
-    Region written = *region_of(state.arena(), path[below], box.buffer, AccessKind::Write, ranges_to(path, below), writer);
-    return written.exact && contains(written, in_all && below == 0 ? *in_all : box, ranges_to(path, at));
-  });
+  bool is_written =
+      writers.empty() || std::any_of(writers.begin(), writers.end(), [&](const Block* writer) {
+        // In an iteration of loops that the writer shares with the copy only what this iteration writes is there for
+        // sure.
+        int below = below_shared_loops(path, at, *state.path_to(writer->id));
+        Region written =
+            *region_of(state.arena(), path[below], box.buffer, AccessKind::Write, ranges_to(path, below), writer);
+        return written.exact && contains(written, in_all && below == 0 ? *in_all : box, ranges_to(path, at));
+      });
   if (is_written) return ok();
   return reject("cannot prove that all of the box of `{a}` that would be copied is written", box.buffer->name);
 }
 
-Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box, const Path& path, int at) {
+Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box, const Path& path,
+                      int at) {
   if (box.exact || writers_of(state.program().body, box.buffer).empty()) return ok();
   Region in_all = read_in_all(state, readers, box.buffer);
   return somebody_writes_all_of(state, box, path, at, &in_all);

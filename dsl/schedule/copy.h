@@ -20,7 +20,8 @@ bool loads_of(const Block* block, const Buffer* buffer);
 // The indices of all its loads from and stores to the buffer, which must be the same.
 Result<Array<const Expr*>> only_indices(const Block* block, const Buffer* buffer);
 
-// The blocks that an instruction names as those that read a copy of the buffer, in program order: each once, and each reads it.
+// The blocks that an instruction names as those that read a copy of the buffer, in program order: each once, and each
+// reads it.
 Result<List<const Block*>> consumers_named(const State& state, Array<BlockId> ids, const Buffer* buffer);
 
 // The loops around path[at] as ranges of their variables.
@@ -32,12 +33,14 @@ int highest_without_writer(const Path& path, const Buffer* buffer);
 int highest_without_reader(const Path& path, const Buffer* buffer, const List<const Block*>& but_for = {});
 // Where a later block writes the buffer, a guard may keep the first iteration from reading it; a copy has no guard.
 Status is_written_before(const State& state, const Block* block, const Buffer* buffer);
-// A copy before path[at] touches all of the box that its readers need, also what they leave out between: then some writer writes all
-// of it before.
-Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box, const Path& path, int at);
-// Does one block write all of a box before path[at]? Instead of the box all that is ever read counts, if it is given, for writers
-// that share no loop with the copy. True of buffers nobody writes.
-Status somebody_writes_all_of(const State& state, const Region& box, const Path& path, int at, const Region* in_all = nullptr);
+// A copy before path[at] touches all of the box that its readers need, also what they leave out between: then some
+// writer writes all of it before.
+Status is_all_written(const State& state, const List<const Block*>& readers, const Region& box, const Path& path,
+                      int at);
+// Does one block write all of a box before path[at]? Instead of the box all that is ever read counts, if it is given,
+// for writers that share no loop with the copy. True of buffers nobody writes.
+Status somebody_writes_all_of(const State& state, const Region& box, const Path& path, int at,
+                              const Region* in_all = nullptr);
 
 // A block, not yet in the program, with one S iter per dimension: to[i, j] = from[i, j]. Iters are named after those of
 // `like` where it uses them as indices.

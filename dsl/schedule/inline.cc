@@ -127,12 +127,12 @@ i64 extent_read(const Block* consumer, const List<int>& iters, std::size_t d) {
 Reject does_not_read_all(const Block* consumer, const Buffer* buffer, const List<int>& iters, std::size_t d) {
   i64 extent = extent_read(consumer, iters, d), elements = buffer->shape[d], dimension = static_cast<i64>(d);
   if (extent > elements) {
-    return reject("block `{a}` runs {0} times along dimension {2} of `{b}`, which has {1} elements there", consumer->name, buffer->name,
-                  extent, elements, dimension)
+    return reject("block `{a}` runs {0} times along dimension {2} of `{b}`, which has {1} elements there",
+                  consumer->name, buffer->name, extent, elements, dimension)
         .about_block(consumer->id.value);
   }
-  return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name, buffer->name, extent, elements,
-                dimension)
+  return reject("block `{a}` reads {0} of the {1} elements of `{b}` along dimension {2}", consumer->name, buffer->name,
+                extent, elements, dimension)
       .about_block(consumer->id.value);
 }
 
@@ -143,9 +143,10 @@ Status consumes_all(const Block* consumer, const Buffer* buffer, const List<int>
   return ok();
 }
 
-// The producer of the elements that are read only: along a dimension of which the consumer reads the beginning, an iter of the
-// producer ends where that does, as a tail does.
-Result<const Block*> producer_of_read(State& state, const Block* consumer, const Block* producer, const List<int>& read_at) {
+// The producer of the elements that are read only: along a dimension of which the consumer reads the beginning, an iter
+// of the producer ends where that does, as a tail does.
+Result<const Block*> producer_of_read(State& state, const Block* consumer, const Block* producer,
+                                      const List<int>& read_at) {
   const StoreTarget& target = single_store(producer)->targets[0];
   Build build = state.build();
   Block* out = state.arena().make<Block>(*producer);
@@ -153,10 +154,13 @@ Result<const Block*> producer_of_read(State& state, const Block* consumer, const
   for (std::size_t d = 0; d < read_at.size(); ++d) {
     i64 extent = extent_read(consumer, read_at, d);
     if (extent == target.buffer->shape[d]) continue;
-    auto iter = std::find_if(iters.begin(), iters.end(), [&](const IterVar& it) { return it.var == target.indices[d]; });
-    if (iter == iters.end() || extent > target.buffer->shape[d]) return does_not_read_all(consumer, target.buffer, read_at, d);
+    auto iter =
+        std::find_if(iters.begin(), iters.end(), [&](const IterVar& it) { return it.var == target.indices[d]; });
+    if (iter == iters.end() || extent > target.buffer->shape[d])
+      return does_not_read_all(consumer, target.buffer, read_at, d);
     iter->extent = extent;
-    out->predicate = build.both(out->predicate, build.lt(producer->bindings[static_cast<std::size_t>(iter - iters.begin())], extent));
+    out->predicate = build.both(out->predicate,
+                                build.lt(producer->bindings[static_cast<std::size_t>(iter - iters.begin())], extent));
   }
   out->iters = state.arena().copy(iters);
   return out;
@@ -175,7 +179,8 @@ Status produces_all(const Block* producer, const Buffer* buffer, const List<int>
   return ok();
 }
 
-// Does the producer write each element of the buffer once, wherever: its iters one by one, or their digits put together?
+// Does the producer write each element of the buffer once, wherever: its iters one by one, or their digits put
+// together?
 bool writes_each_once(const State& state, const Block* producer) {
   const Store* store = single_store(producer);
   if (!store || is_output_block(state.program(), producer)) return false;
@@ -185,8 +190,10 @@ bool writes_each_once(const State& state, const Block* producer) {
   for (const IterVar& iter : producer->iters) iters.push_back(iter.var), extents.push_back(iter.extent);
   const StoreTarget& target = store->targets[0];
   for (std::size_t d = 0; d < target.indices.size(); ++d) coordinates.push_back(build.var(0, "at"));
-  std::optional<FusedMap> map = fused_map(state.arena(), state.arena().copy(iters), target.indices, state.arena().copy(extents), coordinates);
-  return map && std::equal(map->shape.begin(), map->shape.end(), target.buffer->shape.begin(), target.buffer->shape.end());
+  std::optional<FusedMap> map =
+      fused_map(state.arena(), state.arena().copy(iters), target.indices, state.arena().copy(extents), coordinates);
+  return map &&
+         std::equal(map->shape.begin(), map->shape.end(), target.buffer->shape.begin(), target.buffer->shape.end());
 }
 
 Status defines_each_once(const State& state, const Block* producer) {

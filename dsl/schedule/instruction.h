@@ -1,5 +1,6 @@
 // Instructions: what a trace consists of. An instruction is a primitive or a sample applied to arguments; arguments are
-// literals, values made by earlier instructions, or integer arithmetic over such values ("open" values: known at replay).
+// literals, values made by earlier instructions, or integer arithmetic over such values ("open" values: known at
+// replay).
 #pragma once
 #include <string>
 
@@ -15,16 +16,16 @@ class State;
 // One argument as written in the trace. Lives in the arena of its trace.
 struct Arg {
   enum class Tag : u8 {
-    None,    // none
-    Hole,    // _ : a factor left open
-    Int,     // integer
-    Text,    // "text"
-    Value,   // the value with index `integer`
-    Param,   // the integer-th parameter of the enclosing Map
-    Extent,  // extent of the loop items[0]
-    List,    // [items]
-    Binary,  // items[0] op items[1]
-    Map,     // (p0, ..., p(integer-1)) -> (items)
+    None,        // none
+    Hole,        // _ : a factor left open
+    Int,         // integer
+    Text,        // "text"
+    Value,       // the value with index `integer`
+    Param,       // the integer-th parameter of the enclosing Map
+    Extent,      // extent of the loop items[0]
+    List,        // [items]
+    Binary,      // items[0] op items[1]
+    Map,         // (p0, ..., p(integer-1)) -> (items)
     Number,      // with a fraction, for marks
     Dictionary,  // {items}, for marks
     Entry,       // of a Dictionary: "text": items[0]
@@ -50,17 +51,18 @@ struct Decision {
   bool open() const { return count == 0; }
   bool operator==(const Decision& other) const {
     if (count != other.count) return false;
-    for (int i = 0; i < count; ++i) if (values[i] != other.values[i]) return false;
+    for (int i = 0; i < count; ++i)
+      if (values[i] != other.values[i]) return false;
     return true;
   }
   static Decision of(i64 value) { return {{value}, 1}; }
 };
 
-// How a sampling instruction gets its decision: the one given if it is legal; if it is not, strict replay rejects and adapting
-// replay takes the nearest legal one; an open one is drawn. What was taken is written back.
+// How a sampling instruction gets its decision: the one given if it is legal; if it is not, strict replay rejects and
+// adapting replay takes the nearest legal one; an open one is drawn. What was taken is written back.
 struct Draw {
   Decision* decision;
-  Rng* rng;    // null: open decisions are rejected
+  Rng* rng;  // null: open decisions are rejected
   bool adapt;
 };
 
@@ -73,7 +75,7 @@ struct Value {
 
 // One parameter of a primitive, from its PRIMITIVE line.
 struct Parameter {
-  std::string type;      // "LoopId", "Factors", "bool", ...
+  std::string type;  // "LoopId", "Factors", "bool", ...
   std::string name;
   std::string fallback;  // the default as written, "" = required
 };
@@ -87,21 +89,21 @@ struct Meaning {
   // What a sample draws.
   enum class Draws : u8 {
     Other,
-    OneOf,            // one of the integers arguments[0], weighted by arguments[1]
-    Divisors,         // factors of the loop arguments[0] whose product is its extent, the last at most arguments[2]
-    Factors,          // the same, where factors need not divide the extent
-    PartedDivisors,   // the same as Divisors, where those from arguments[2] on make a multiple of arguments[3]
-    Order,            // an order of the loops arguments[0]
-    Place,            // where the block arguments[0] is computed
+    OneOf,           // one of the integers arguments[0], weighted by arguments[1]
+    Divisors,        // factors of the loop arguments[0] whose product is its extent, the last at most arguments[2]
+    Factors,         // the same, where factors need not divide the extent
+    PartedDivisors,  // the same as Divisors, where those from arguments[2] on make a multiple of arguments[3]
+    Order,           // an order of the loops arguments[0]
+    Place,           // where the block arguments[0] is computed
   };
   // What happens to the extents of loops.
   enum class Extents : u8 {
-    Kept,      // all stay, and loops that are made have extents known at replay only
-    Split,     // the results are the loop arguments[0] cut by the factors arguments[1]
-    Fused,     // the result is the loops arguments[0] in one
-    Listed,    // the results are the loops around the block arguments[0]
-    Padded,    // the loops around the block arguments[0] become multiples of arguments[1]
-    Lost,      // of loops that were there before, too
+    Kept,    // all stay, and loops that are made have extents known at replay only
+    Split,   // the results are the loop arguments[0] cut by the factors arguments[1]
+    Fused,   // the result is the loops arguments[0] in one
+    Listed,  // the results are the loops around the block arguments[0]
+    Padded,  // the loops around the block arguments[0] become multiples of arguments[1]
+    Lost,    // of loops that were there before, too
   };
   // Does it change the mark arguments[1] of the loop or block arguments[0]?
   enum class Mark : u8 { None, Set /* to arguments[2] */, Removed };
@@ -109,12 +111,12 @@ struct Meaning {
   Draws draws = Draws::Other;
   Extents extents = Extents::Kept;
   Mark mark = Mark::None;
-  bool is_condition = false;      // only decisions for which arguments[0] is not 0 are in the space
-  bool is_weight = false;         // the prior of the decisions is weighted by arguments[0]
-  bool picks = false;             // the result is one of arguments[0], the index arguments[1] says which
-  bool keeps_loops = false;       // all loops stay where they are
-  bool is_parallel = false;       // workers share the iterations of a loop
-  bool starts_postproc = false;   // what follows is postprocessing
+  bool is_condition = false;     // only decisions for which arguments[0] is not 0 are in the space
+  bool is_weight = false;        // the prior of the decisions is weighted by arguments[0]
+  bool picks = false;            // the result is one of arguments[0], the index arguments[1] says which
+  bool keeps_loops = false;      // all loops stay where they are
+  bool is_parallel = false;      // workers share the iterations of a loop
+  bool starts_postproc = false;  // what follows is postprocessing
 };
 
 // A primitive or sample: everything that recording, replay, printing, parsing and documentation need.

@@ -13,12 +13,8 @@ namespace tw {
 int order_of(const List<const Block*>& order, const Block* block) {
   return static_cast<int>(std::find(order.begin(), order.end(), block) - order.begin());
 }
-int first_order(const List<const Block*>& order, const Stmt* stmt) {
-  return order_of(order, blocks_in(stmt).front());
-}
-int last_order(const List<const Block*>& order, const Stmt* stmt) {
-  return order_of(order, blocks_in(stmt).back());
-}
+int first_order(const List<const Block*>& order, const Stmt* stmt) { return order_of(order, blocks_in(stmt).front()); }
+int last_order(const List<const Block*>& order, const Stmt* stmt) { return order_of(order, blocks_in(stmt).back()); }
 
 Result<bool> is_first_position(const State& state, Str position) {
   if (position == "first" || position == "last") return position == "first";
@@ -222,11 +218,13 @@ Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& befo
 namespace {
 
 // Loops around a block, its new place and one of its producers: in an iteration only a part of its inputs may be there.
-List<const For*> loops_with_producers(const State& state, const List<const Block*>& sources, const Path& from, const Path& to) {
+List<const For*> loops_with_producers(const State& state, const List<const Block*>& sources, const Path& from,
+                                      const Path& to) {
   List<const For*> shared;
   for (const Block* producer : sources) {
     Path other = *state.path_to(producer->id);
-    for (int i = 0; i < from.size() && i < to.size() && i < other.size() && from[i] == to[i] && from[i] == other[i]; ++i) {
+    for (int i = 0; i < from.size() && i < to.size() && i < other.size() && from[i] == to[i] && from[i] == other[i];
+         ++i) {
       const For* loop = as<For>(from[i]);
       if (loop && loop->extent > 1) shared.push_back(loop);
     }
@@ -257,13 +255,14 @@ Status computes_no_more(const State& state, const Block* block, const Path& from
     const IterVar& iter = block->iters[i];
     if (iter.kind == IterKind::R) continue;
     bool is_whole = ranges[i].extent >= iter.extent;
-    bool is_cut = is_whole && std::any_of(shared.begin(), shared.end(), [&](const For* loop) { return uses(block->bindings[i], loop->var); });
+    bool is_cut = is_whole && std::any_of(shared.begin(), shared.end(),
+                                          [&](const For* loop) { return uses(block->bindings[i], loop->var); });
     Sum values = sum_of(block->bindings[i]);
     std::optional<Interval> reach = bounded_interval(values, before, bounds);
     bool is_known = reach && is_dense(values, before, bounds);
     if (!is_cut && is_known && contains(*reach, values_in(ranges[i], iter, after))) continue;
-    return reject("iter `{b}` of block `{a}` would run over more values than now, for which its inputs may be missing", block->name,
-                  iter.var->name)
+    return reject("iter `{b}` of block `{a}` would run over more values than now, for which its inputs may be missing",
+                  block->name, iter.var->name)
         .about_block(block->id.value);
   }
   return ok();

@@ -19,9 +19,9 @@ List<const Stmt*> children_of(const For* loop);
 int first_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks);
 int last_child_with(const List<const Stmt*>& children, const List<const Block*>& blocks);
 
-// The block does not look up in memory where it reads the buffer: else it cannot be told which part is needed, and there
-// may be parts that nobody has computed. `boxes_count`: it is enough to know a box (annotate_buffer_access), because all of
-// it is there or will be computed.
+// The block does not look up in memory where it reads the buffer: else it cannot be told which part is needed, and
+// there may be parts that nobody has computed. `boxes_count`: it is enough to know a box (annotate_buffer_access),
+// because all of it is there or will be computed.
 Status reads_known_places(const Block* block, const Buffer* buffer, bool boxes_count);
 // The loop is not around the block that `from` leads to.
 Status is_outside(const Path& from, const For* loop, const Block* block);
@@ -42,9 +42,10 @@ Status is_finished_in(const Path& path, int loops, const Block* block);
 // becomes `before` again.
 Status concurrent_loops_stay_legal(State& state, BlockId id, const Program& before);
 
-// A block at the end of `from` that shall run over `ranges` of its iters in the innermost loop of `to`: where it did not run over all of
-// these values so far, or only over a part at a time, its inputs may be there in part only.
-Status computes_no_more(const State& state, const Block* block, const Path& from, const Path& to, const List<Range>& ranges);
+// A block at the end of `from` that shall run over `ranges` of its iters in the innermost loop of `to`: where it did
+// not run over all of these values so far, or only over a part at a time, its inputs may be there in part only.
+Status computes_no_more(const State& state, const Block* block, const Path& from, const Path& to,
+                        const List<Range>& ranges);
 
 // The ranges of a block's iters that cover a region of what it writes; over its whole domain where that is not
 // understood.

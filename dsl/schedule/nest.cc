@@ -158,8 +158,8 @@ bool is_outside(const Expr* e, const VarRanges& around) {
   return outside;
 }
 
-// What `sum < limit` says about the variables of `around`, if loop variables further in, which are not negative, are left
-// out; null if that is nothing.
+// What `sum < limit` says about the variables of `around`, if loop variables further in, which are not negative, are
+// left out; null if that is nothing.
 const Expr* without_inner_loops(Build build, const Expr* conjunct, const VarRanges& around) {
   List<Bound> bounds = bounds_of(conjunct, around);
   if (bounds.size() != 1 || !understands(conjunct)) return nullptr;
@@ -217,8 +217,8 @@ const Expr* staying_in_domains(Build build, const Block* block, const List<const
 
 }  // namespace
 
-const Stmt* nest_over(State& state, const Block* block, const List<Range>& ranges, bool keep_units,
-                      VarRanges around, const Expr* condition) {
+const Stmt* nest_over(State& state, const Block* block, const List<Range>& ranges, bool keep_units, VarRanges around,
+                      const Expr* condition) {
   Build build = state.build();
   List<const Var*> vars(ranges.size());
   List<const Expr*> bindings;
@@ -282,7 +282,7 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
 }
 
 List<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
-                               const VarRanges& inside) {
+                        const VarRanges& inside) {
   List<Range> ranges;
   for (const IterVar& iter : block->iters) {
     Range range{Build{arena}.integer(0), iter.extent};
@@ -312,10 +312,12 @@ bool feeds(const For* loop, const Block* block, IterKind kind) {
 
 Status check_feeds_only_reduction(const For* loop, const Block* block) {
   if (!feeds(loop, block, IterKind::R)) {
-    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+    return reject("loop `{a}` feeds no reduction iter of block `{b}`", loop->var->name, block->name)
+        .about_loop(loop->id.value);
   }
   if (feeds(loop, block, IterKind::S)) {
-    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name).about_loop(loop->id.value);
+    return reject("loop `{a}` feeds spatial and reduction iters of block `{b}`", loop->var->name, block->name)
+        .about_loop(loop->id.value);
   }
   return ok();
 }

@@ -43,8 +43,8 @@ const Expr* common_condition(Build build, const List<const Block*>& blocks, cons
 // The block inside fresh loops, in the order of its iters: iter k runs over ranges[k]. Its predicate becomes
 // `condition` (null = true) and what is needed to stay in the domains of the iters. Ranges of one value get no loop
 // unless keep_units. Loops are named after the iters.
-const Stmt* nest_over(State& state, const Block* block, const List<Range>& ranges, bool keep_units,
-                      VarRanges around, const Expr* condition);
+const Stmt* nest_over(State& state, const Block* block, const List<Range>& ranges, bool keep_units, VarRanges around,
+                      const Expr* condition);
 
 // The values of `iter` for which `index` lies in `range`; nothing if the index is not iter + c or (iter // c) + d.
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range);
@@ -52,10 +52,10 @@ std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, con
 std::optional<Range> solve(Arena& arena, const Expr* index, const Var* iter, const Range& range,
                            const VarRanges& inside);
 // The ranges of a block's iters that cover `region` of a buffer which the block accesses with `indices`. An iter whose
-// position in the region is not understood runs over its domain. With ranges of loops inside the block, points that touch
-// the region in a part only count too.
+// position in the region is not understood runs over its domain. With ranges of loops inside the block, points that
+// touch the region in a part only count too.
 List<Range> iter_ranges(Arena& arena, const Block* block, Array<const Expr*> indices, const Region& region,
-                               const VarRanges& inside = {});
+                        const VarRanges& inside = {});
 
 // `added` is put before (after) `anchor`, which stands somewhere in the program.
 void insert_before(State& state, const Stmt* anchor, const Stmt* added);
@@ -86,8 +86,8 @@ MirroredNest mirror_loops(State& state, const Block* block, const Path& path, in
 // computed.
 const Stmt* top_of_own_nest(const Path& path);
 
-// The loops of a block that nobody has scheduled: one plain loop per iter, over its whole domain (none for an iter bound
-// to 0), no predicate, nothing else below. Outermost first.
+// The loops of a block that nobody has scheduled: one plain loop per iter, over its whole domain (none for an iter
+// bound to 0), no predicate, nothing else below. Outermost first.
 struct FirstNest {
   const Stmt* top;
   List<const For*> loops;

@@ -53,13 +53,16 @@ class ScheduleParser {
     return append(*kind, expr->span, arguments, decision, results);
   }
 
-  bool append(const InstructionKind& kind, Span span, Array<Arg> arguments, const Decision& decision, const std::vector<Name>& results) {
+  bool append(const InstructionKind& kind, Span span, Array<Arg> arguments, const Decision& decision,
+              const std::vector<Name>& results) {
     bool one = kind.result == "LoopId" || kind.result == "BlockId" || kind.result == "i64" || kind.result == "Location";
     if (kind.result == "Unit" && !results.empty()) return fail(results[0].span, cat(kind.name, " has no result"));
-    if (one && results.size() != 1) return fail(span, cat(kind.name, " has one result, found ", results.size(), " names for it"));
+    if (one && results.size() != 1)
+      return fail(span, cat(kind.name, " has one result, found ", results.size(), " names for it"));
     std::vector<Str> names;
     for (const Name& name : results) {
-      if (values_.count(name.text)) return fail(name.span, cat("`", name.text, "` is already the name of a value"), "give it another name");
+      if (values_.count(name.text))
+        return fail(name.span, cat("`", name.text, "` is already the name of a value"), "give it another name");
       values_[name.text] = trace_.value_count() + static_cast<u32>(names.size());
       names.push_back(name.text);
     }
@@ -78,7 +81,8 @@ class ScheduleParser {
     do {
       std::optional<i64> value = parser_.expect_integer("an integer");
       if (!value) return false;
-      if (decision.count == Decision::kMax) return fail(at, cat("a decision has at most ", Decision::kMax, " integers"));
+      if (decision.count == Decision::kMax)
+        return fail(at, cat("a decision has at most ", Decision::kMax, " integers"));
       decision.values[decision.count++] = *value;
     } while (parser_.accept(","));
     return parser_.expect("]");
@@ -97,15 +101,19 @@ class ScheduleParser {
           return fail(argument.name_span, cat(kind.name, " has no parameter `", argument.name, "`"), signature(kind));
         }
       }
-      if (index >= kind.parameters.size()) return fail(argument.value->span, cat(kind.name, " takes ", kind.parameters.size(), " arguments"), signature(kind));
-      if (given[index]) return fail(argument.value->span, cat("parameter `", kind.parameters[index].name, "` is given twice"));
+      if (index >= kind.parameters.size())
+        return fail(argument.value->span, cat(kind.name, " takes ", kind.parameters.size(), " arguments"),
+                    signature(kind));
+      if (given[index])
+        return fail(argument.value->span, cat("parameter `", kind.parameters[index].name, "` is given twice"));
       given[index] = true;
       if (!convert(argument.value, arguments[index])) return false;
     }
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (given[i]) continue;
       if (kind.parameters[i].fallback.empty()) {
-        return fail(call->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"), signature(kind));
+        return fail(call->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"),
+                    signature(kind));
       }
       arguments[i] = default_argument(kind.parameters[i]);
     }
@@ -131,10 +139,12 @@ class ScheduleParser {
 
   bool convert_name(const ast::Name* n, Arg& out) {
     for (std::size_t i = 0; i < map_params_.size(); ++i) {
-      if (map_params_[i]->name == n->name) return out = Arg{.tag = Arg::Tag::Param, .integer = static_cast<i64>(i)}, true;
+      if (map_params_[i]->name == n->name)
+        return out = Arg{.tag = Arg::Tag::Param, .integer = static_cast<i64>(i)}, true;
     }
     auto at = values_.find(n->name);
-    if (at == values_.end()) return fail(n->span, cat("`", n->name, "` is not the name of a value"), known_value(n->name));
+    if (at == values_.end())
+      return fail(n->span, cat("`", n->name, "` is not the name of a value"), known_value(n->name));
     out = Arg::of_value(at->second);
     return true;
   }
@@ -187,14 +197,16 @@ class ScheduleParser {
       return convert_items({loop, 1}, Arg::Tag::Extent, out);
     }
     if (callee && (callee->name == "min" || callee->name == "max") && n->arguments.size() == 2) {
-      return convert_binary(callee->name == "min" ? BinaryOp::Min : BinaryOp::Max, n->arguments[0].value, n->arguments[1].value, out);
+      return convert_binary(callee->name == "min" ? BinaryOp::Min : BinaryOp::Max, n->arguments[0].value,
+                            n->arguments[1].value, out);
     }
     return fail(n->span, "an argument may call extent, min and max only");
   }
 
   static std::string signature(const InstructionKind& kind) {
     std::vector<std::string> parts;
-    for (const Parameter& p : kind.parameters) parts.push_back(p.fallback.empty() ? p.name : cat(p.name, " = ", p.fallback));
+    for (const Parameter& p : kind.parameters)
+      parts.push_back(p.fallback.empty() ? p.name : cat(p.name, " = ", p.fallback));
     return cat(kind.name, "(", join(parts, ", "), ")");
   }
   static std::string suggestion(Str name) {

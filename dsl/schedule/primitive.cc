@@ -40,8 +40,10 @@ Result<BlockId> ArgReader::convert(const Arg& arg, BlockId*) {
 }
 
 Result<LoopOrBlock> ArgReader::convert(const Arg& arg, LoopOrBlock*) {
-  if (const Value* loop = value_of(state_, arg, Value::Tag::Loop)) return LoopOrBlock{.loop = {static_cast<u32>(loop->payload)}};
-  if (const Value* block = value_of(state_, arg, Value::Tag::Block)) return LoopOrBlock{.block = {static_cast<u32>(block->payload)}};
+  if (const Value* loop = value_of(state_, arg, Value::Tag::Loop))
+    return LoopOrBlock{.loop = {static_cast<u32>(loop->payload)}};
+  if (const Value* block = value_of(state_, arg, Value::Tag::Block))
+    return LoopOrBlock{.block = {static_cast<u32>(block->payload)}};
   return reject("expected a loop or a block");
 }
 
@@ -94,7 +96,8 @@ Result<Loops> ArgReader::convert(const Arg& arg, Loops*) {
 Result<Blocks> ArgReader::convert(const Arg& arg, Blocks*) {
   if (arg.tag == Arg::Tag::None) return Blocks{};
   if (arg.tag != Arg::Tag::List) return reject("expected a list of blocks");
-  BlockId* out = static_cast<BlockId*>(state_.arena().allocate(sizeof(BlockId) * (arg.items.size() + 1), alignof(BlockId)));
+  BlockId* out =
+      static_cast<BlockId*>(state_.arena().allocate(sizeof(BlockId) * (arg.items.size() + 1), alignof(BlockId)));
   for (std::size_t i = 0; i < arg.items.size(); ++i) {
     TW_TRY(out[i], convert(arg.items[i], static_cast<BlockId*>(nullptr)));
   }

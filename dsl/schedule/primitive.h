@@ -5,9 +5,9 @@
 //   static Result<Loops> apply(State& state, LoopId loop, Factors factors) { ... }
 //   REGISTER(split, "Cuts one loop into a nest of several.")
 //
-// From the signature follow argument conversion and checks, recording, replay, printing, parsing, documentation, the C++ method of
-// Schedule and the random arguments of property tests. A query takes `const State&` (it is pure); a sample takes
-// `const State&` and, last, a `Draw`. This is the only header with such templates.
+// From the signature follow argument conversion and checks, recording, replay, printing, parsing, documentation, the
+// C++ method of Schedule and the random arguments of property tests. A query takes `const State&` (it is pure); a
+// sample takes `const State&` and, last, a `Draw`. This is the only header with such templates.
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -47,7 +47,9 @@ struct LoopOrBlock {
 // The default of an optional parameter: an empty value of any of these types, written `none` in text.
 struct None {
   template <class T>
-  operator T() const { return T{}; }
+  operator T() const {
+    return T{};
+  }
 };
 inline constexpr None none;
 
@@ -150,17 +152,17 @@ InstructionKind make_kind(const char* name, const char* signature, const char* d
 
 #define PRIMITIVE(name, ...) static constexpr const char* name##_signature = #__VA_ARGS__;
 // After the sentence come the fields of `Meaning` that are not as in most instructions: `.is_condition = true`.
-#define REGISTER(name, doc, ...)                                                          \
-  namespace tw {                                                                          \
-  const InstructionKind& kind_of_##name() {                                               \
-    static const InstructionKind kind = [] {                                              \
-      InstructionKind made = make_kind(#name, name##_signature, doc);                     \
-      made.pure = ApplyTraits<decltype(&apply)>::pure;                                    \
-      made.samples = ApplyTraits<decltype(&apply)>::samples;                              \
-      made.meaning = Meaning{__VA_ARGS__};                                                \
-      made.apply = &ApplyTraits<decltype(&apply)>::template call<&apply>;                 \
-      return made;                                                                        \
-    }();                                                                                  \
-    return kind;                                                                          \
-  }                                                                                       \
+#define REGISTER(name, doc, ...)                                          \
+  namespace tw {                                                          \
+  const InstructionKind& kind_of_##name() {                               \
+    static const InstructionKind kind = [] {                              \
+      InstructionKind made = make_kind(#name, name##_signature, doc);     \
+      made.pure = ApplyTraits<decltype(&apply)>::pure;                    \
+      made.samples = ApplyTraits<decltype(&apply)>::samples;              \
+      made.meaning = Meaning{__VA_ARGS__};                                \
+      made.apply = &ApplyTraits<decltype(&apply)>::template call<&apply>; \
+      return made;                                                        \
+    }();                                                                  \
+    return kind;                                                          \
+  }                                                                       \
   }

@@ -136,7 +136,8 @@ Result<PointAccess> point_access(const Block* block, const Buffer* buffer) {
     if (occurs(iter.var, indices)) access.iters.push_back(&iter);
   }
   if (!access.iters.empty()) return access;
-  return reject("block `{a}` accesses one element of `{b}` only", block->name, buffer->name).about_block(block->id.value);
+  return reject("block `{a}` accesses one element of `{b}` only", block->name, buffer->name)
+      .about_block(block->id.value);
 }
 
 Stage stage_by_iters(State& state, const PointAccess& access) {
@@ -208,9 +209,11 @@ Result<BlockId> read_through(State& state, BlockId id, const PointAccess& access
       mover_block(state, stage.copy->name, access, {access.buffer, access.indices}, {stage.copy, stage.indices});
   const Stmt* nest =
       nest_over(state, mover, region.dims, false, around, common_condition(state.build(), {block}, around));
-  // The copy runs for a box of the iters, the block perhaps for less of it, and nobody need have written what it leaves out.
+  // The copy runs for a box of the iters, the block perhaps for less of it, and nobody need have written what it leaves
+  // out.
   if (!region.exact)
-    TW_TRY_STATUS(somebody_writes_all_of(state, *region_of(state.arena(), nest, access.buffer, AccessKind::Read, around), path, at));
+    TW_TRY_STATUS(somebody_writes_all_of(
+        state, *region_of(state.arena(), nest, access.buffer, AccessKind::Read, around), path, at));
   return finish(state, id, path[at], nest, true, mover->id, access.buffer, stage);
 }
 
@@ -218,7 +221,8 @@ Result<BlockId> write_through(State& state, BlockId id, const PointAccess& acces
   TW_TRY(Path path, state.path_to(id));
   const Block* block = static_cast<const Block*>(path.back());
   TW_TRY_STATUS(is_complete_or_reduction(state.program().body, block));
-  if (!are_determined(vars_of(access.iters), {access.indices.begin(), access.indices.end()}, nullptr, domains_of(block))) {
+  if (!are_determined(vars_of(access.iters), {access.indices.begin(), access.indices.end()}, nullptr,
+                      domains_of(block))) {
     return reject("block `{a}` may write an element of `{b}` for several values of its iters", block->name,
                   access.buffer->name)
         .about_block(id.value);

@@ -8,7 +8,7 @@ namespace tw {
 // How a block accesses a buffer, if it does so at one element per point of its domain.
 struct PointAccess {
   const Buffer* buffer;
-  Array<const Expr*> indices;      // over the block's iters
+  Array<const Expr*> indices;  // over the block's iters
   List<const IterVar*> iters;  // those that occur in them, in the block's order
 };
 Result<PointAccess> point_access(const Block* block, const Buffer* buffer);
@@ -20,8 +20,8 @@ struct Stage {
 };
 // Indexed by the iters of the access in their order.
 Stage stage_by_iters(State& state, const PointAccess& access);
-// Indexed by map(all iters of the block), in which the same iters occur as in the access. Iters of one value that only the map names are
-// added to those of the access, so that how many loops a copy has does not depend on extents.
+// Indexed by map(all iters of the block), in which the same iters occur as in the access. Iters of one value that only
+// the map names are added to those of the access, so that how many loops a copy has does not depend on extents.
 Result<Stage> stage_by_map(State& state, const Block* block, PointAccess& access, const IndexMap& map, Scope scope);
 
 // The block reads (writes) the stage; a new block fills it before (empties it after). The result is the new block.

@@ -18,8 +18,10 @@ std::string default_name(const State& state, const Value& value) {
       const Block* block = state.find_block({static_cast<u32>(value.payload)});
       return block ? cat("b_", block->name) : "b";
     }
-    case Value::Tag::Int: return "v";
-    case Value::Tag::Location: return "at";
+    case Value::Tag::Int:
+      return "v";
+    case Value::Tag::Location:
+      return "at";
   }
   return "v";
 }
@@ -62,7 +64,8 @@ Result<u32> Schedule::apply(const InstructionKind& kind, Array<Arg> given, Decis
   std::vector<std::string> made;
   for (u32 i = first; i < state_.values().size(); ++i) {
     std::size_t at = i - first;
-    made.push_back(at < names.size() && !names[at].empty() ? std::string(names[at]) : default_name(state_, state_.values()[i]));
+    made.push_back(at < names.size() && !names[at].empty() ? std::string(names[at])
+                                                           : default_name(state_, state_.values()[i]));
   }
   std::vector<Str> views(made.begin(), made.end());
   trace_.append(kind, arguments, kind.samples ? decision : Decision{}, views);
@@ -80,7 +83,8 @@ Arg Schedule::handle(Value::Tag tag, i64 payload) const {
 
 Arg Schedule::to_arg(Factors factors) const {
   std::vector<Arg> items;
-  for (i64 factor : factors.values) items.push_back(factor == Factors::kHole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(factor));
+  for (i64 factor : factors.values)
+    items.push_back(factor == Factors::kHole ? Arg{.tag = Arg::Tag::Hole} : Arg::of_int(factor));
   return {.tag = Arg::Tag::List, .items = arena_->copy(items)};
 }
 
@@ -92,7 +96,8 @@ Arg Schedule::to_arg(const Literal& value) const {
   std::vector<Arg> items;
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     Arg item = to_arg(value.items[i]);
-    items.push_back(is_list ? item : Arg{.tag = Arg::Tag::Entry, .text = value.keys[i], .items = arena_->list<Arg>({item})});
+    items.push_back(is_list ? item
+                            : Arg{.tag = Arg::Tag::Entry, .text = value.keys[i], .items = arena_->list<Arg>({item})});
   }
   return {.tag = is_list ? Arg::Tag::List : Arg::Tag::Dictionary, .items = arena_->copy(items)};
 }
@@ -119,7 +124,8 @@ Arg map_arg(Arena& arena, const Expr* e, Array<const Var*> params) {
   }
   const Binary* binary = as<Binary>(e);
   TW_CHECK(binary, "index map with something else than integer arithmetic");
-  return {.tag = Arg::Tag::Binary, .op = binary->op,
+  return {.tag = Arg::Tag::Binary,
+          .op = binary->op,
           .items = arena.list<Arg>({map_arg(arena, binary->a, params), map_arg(arena, binary->b, params)})};
 }
 }  // namespace

@@ -5,8 +5,8 @@
 //   Loops l = *s.get_loops(b);
 //   Loops i = *s.split(l[0], {{Factors::kHole, 8}});
 //
-// A Reject leaves schedule and trace as they were. Integers that were sampled are recorded as constants when they are passed to a
-// method of this class; to keep them open use apply() with Arg::of_value.
+// A Reject leaves schedule and trace as they were. Integers that were sampled are recorded as constants when they are
+// passed to a method of this class; to keep them open use apply() with Arg::of_value.
 #pragma once
 #include "dsl/schedule/primitive.h"
 #include "dsl/schedule/trace.h"
@@ -18,9 +18,13 @@ class Schedule {
   // The base program must outlive the schedule. `seed` is for samples without a decision.
   explicit Schedule(const Program& base, u64 seed = 0)
       : arena_(std::make_shared<Arena>()), state_(*arena_, base), rng_(seed), base_loops_(base.next_loop) {}
-  // Goes on with a state of somebody else: new nodes go into its arena, which must outlive the schedule. The state itself stays as it is.
+  // Goes on with a state of somebody else: new nodes go into its arena, which must outlive the schedule. The state
+  // itself stays as it is.
   explicit Schedule(const State& state)
-      : arena_(std::shared_ptr<Arena>(), &state.arena()), state_(state.arena(), state.program()), rng_(0), base_loops_(state.program().next_loop) {}
+      : arena_(std::shared_ptr<Arena>(), &state.arena()),
+        state_(state.arena(), state.program()),
+        rng_(0),
+        base_loops_(state.program().next_loop) {}
   Schedule(Schedule&&) = default;
   Schedule& operator=(Schedule&&) = default;
 
@@ -31,12 +35,15 @@ class Schedule {
   const Program& program() const { return state_.program(); }
   const Trace& trace() const { return trace_; }
 
-  // Applies and records one instruction; last arguments may be left to their defaults. Returns the index of its first value; names are for its results ("" or too few: made up).
-  // decision: for samples; open = drawn.
+  // Applies and records one instruction; last arguments may be left to their defaults. Returns the index of its first
+  // value; names are for its results ("" or too few: made up). decision: for samples; open = drawn.
   Result<u32> apply(const InstructionKind& kind, Array<Arg> arguments, Decision decision = {}, Array<Str> names = {});
 
-  // Appends an instruction that makes no value without applying it: for `require`, whose condition the draw at hand need not meet.
-  void record_without_applying(const InstructionKind& kind, Array<Arg> arguments) { trace_.append(kind, arguments, {}, {}); }
+  // Appends an instruction that makes no value without applying it: for `require`, whose condition the draw at hand
+  // need not meet.
+  void record_without_applying(const InstructionKind& kind, Array<Arg> arguments) {
+    trace_.append(kind, arguments, {}, {});
+  }
   // Loops with smaller ids were there before the first instruction.
   u32 base_loop_count() const { return base_loops_; }
 

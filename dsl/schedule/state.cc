@@ -9,7 +9,8 @@
 namespace tw {
 namespace {
 
-// Depth-first search for a statement; leaves the path to it in `path`. Blocks are not entered: they are leaves of a schedule.
+// Depth-first search for a statement; leaves the path to it in `path`. Blocks are not entered: they are leaves of a
+// schedule.
 template <class Found>
 bool search(const Stmt* node, Path& path, Found found) {
   if (!node) return false;
@@ -17,7 +18,8 @@ bool search(const Stmt* node, Path& path, Found found) {
   if (found(node)) return true;
   bool is_below = false;
   auto in_child = [&](const auto* child) {
-    if constexpr (std::is_convertible_v<decltype(child), const Stmt*>) is_below = is_below || search(child, path, found);
+    if constexpr (std::is_convertible_v<decltype(child), const Stmt*>)
+      is_below = is_below || search(child, path, found);
   };
   if (node->kind != Kind::Block) for_each_child(node, in_child);
   if (is_below) return true;
@@ -165,8 +167,10 @@ Str State::name(std::string_view base, std::string_view suffix) const {
 
 const Buffer* State::fresh_buffer(Str wanted, DType dtype, Array<i64> shape, Scope scope) {
   auto taken = [&](std::string_view candidate) {
-    for (const Param& param : program_.params) if (param.buffer->name == candidate) return true;
-    for (const Buffer* local : program_.locals) if (local->name == candidate) return true;
+    for (const Param& param : program_.params)
+      if (param.buffer->name == candidate) return true;
+    for (const Buffer* local : program_.locals)
+      if (local->name == candidate) return true;
     return false;
   };
   Str unique = wanted;
@@ -177,7 +181,8 @@ const Buffer* State::fresh_buffer(Str wanted, DType dtype, Array<i64> shape, Sco
 Str State::fresh_block_name(Str wanted) const {
   Array<const Block*> all = blocks();
   auto taken = [&](std::string_view candidate) {
-    for (const Block* block : all) if (block->name == candidate) return true;
+    for (const Block* block : all)
+      if (block->name == candidate) return true;
     return false;
   };
   Str unique = wanted;
@@ -187,7 +192,8 @@ Str State::fresh_block_name(Str wanted) const {
 
 Result<i64> State::integer(const Arg& arg) const {
   switch (arg.tag) {
-    case Arg::Tag::Int: return arg.integer;
+    case Arg::Tag::Int:
+      return arg.integer;
     case Arg::Tag::Value: {
       TW_CHECK(arg.integer < static_cast<i64>(values_.size()), "argument refers to a later value");
       const Value& value = values_[arg.integer];
@@ -207,14 +213,17 @@ Result<i64> State::integer(const Arg& arg) const {
       if (!value) return reject("division by zero");
       return *value;
     }
-    default: return reject("expected an integer");
+    default:
+      return reject("expected an integer");
   }
 }
 
 std::string explain(const Reject& reject, const State& state) {
   PrintMarks marks;
-  for (u32 id : reject.loops) if (id) marks.marks.push_back({{id}, {}, "here"});
-  for (u32 id : reject.blocks) if (id) marks.marks.push_back({{}, {id}, "here"});
+  for (u32 id : reject.loops)
+    if (id) marks.marks.push_back({{id}, {}, "here"});
+  for (u32 id : reject.blocks)
+    if (id) marks.marks.push_back({{}, {id}, "here"});
   return cat(to_string(reject), "\nthe program at this step:\n", print(state.program(), marks));
 }
 

@@ -10,17 +10,22 @@ namespace tw {
 // How deep statements may be nested, in a workload and after an instruction.
 inline constexpr int kMostNesting = 90;
 
-// The statements from the outermost one to a node, both included. It has room for twice kMostNesting, since an instruction may nest deeper while it is applied.
+// The statements from the outermost one to a node, both included. It has room for twice kMostNesting, since an
+// instruction may nest deeper while it is applied.
 class Path {
  public:
   static constexpr int kMax = 2 * kMostNesting;
   int size() const { return size_; }
   const Stmt* operator[](int i) const { return nodes_[i]; }
   const Stmt* back() const { return nodes_[size_ - 1]; }
-  void push(const Stmt* node) { TW_CHECK(size_ < kMax, "program nested too deeply"); nodes_[size_++] = node; }
+  void push(const Stmt* node) {
+    TW_CHECK(size_ < kMax, "program nested too deeply");
+    nodes_[size_++] = node;
+  }
   void pop() { --size_; }
   int index_of(const Stmt* node) const {
-    for (int i = 0; i < size_; ++i) if (nodes_[i] == node) return i;
+    for (int i = 0; i < size_; ++i)
+      if (nodes_[i] == node) return i;
     return -1;
   }
 
@@ -48,7 +53,7 @@ class State {
   Result<Path> path_to(BlockId id) const;
   Result<const For*> loop(LoopId id) const;
   Result<const Block*> block(BlockId id) const;
-  const For* find_loop(LoopId id) const;      // null if dead
+  const For* find_loop(LoopId id) const;  // null if dead
   const Block* find_block(BlockId id) const;
   // Loops around the last node of a path (itself not included), outermost first.
   Array<const For*> loops_on(const Path& path) const;

@@ -46,14 +46,22 @@ class ArgPrinter {
 
   std::string print(const Arg& arg, bool nested = false) {
     switch (arg.tag) {
-      case Arg::Tag::None: return "none";
-      case Arg::Tag::Hole: return "_";
-      case Arg::Tag::Int: return std::to_string(arg.integer);
-      case Arg::Tag::Text: return quote(arg.text);
-      case Arg::Tag::Value: return std::string(trace_.name_of_value(static_cast<u32>(arg.integer)));
-      case Arg::Tag::Param: return param(arg.integer);
-      case Arg::Tag::Extent: return cat("extent(", print(arg.items[0]), ")");
-      case Arg::Tag::List: return cat("[", list(arg.items), "]");
+      case Arg::Tag::None:
+        return "none";
+      case Arg::Tag::Hole:
+        return "_";
+      case Arg::Tag::Int:
+        return std::to_string(arg.integer);
+      case Arg::Tag::Text:
+        return quote(arg.text);
+      case Arg::Tag::Value:
+        return std::string(trace_.name_of_value(static_cast<u32>(arg.integer)));
+      case Arg::Tag::Param:
+        return param(arg.integer);
+      case Arg::Tag::Extent:
+        return cat("extent(", print(arg.items[0]), ")");
+      case Arg::Tag::List:
+        return cat("[", list(arg.items), "]");
       case Arg::Tag::Binary: {
         if (arg.op == BinaryOp::Min || arg.op == BinaryOp::Max) return cat(name_of(arg.op), "(", list(arg.items), ")");
         std::string text = cat(print(arg.items[0], true), " ", name_of(arg.op), " ", print(arg.items[1], true));
@@ -64,9 +72,12 @@ class ArgPrinter {
         for (i64 i = 0; i < arg.integer; ++i) params.push_back(param(i));
         return cat("(", join(params, ", "), ") -> (", list(arg.items), ")");
       }
-      case Arg::Tag::Number: return print_number(arg.number);
-      case Arg::Tag::Dictionary: return cat("{", list(arg.items), "}");
-      case Arg::Tag::Entry: return cat(quote(arg.text), ": ", print(arg.items[0]));
+      case Arg::Tag::Number:
+        return print_number(arg.number);
+      case Arg::Tag::Dictionary:
+        return cat("{", list(arg.items), "}");
+      case Arg::Tag::Entry:
+        return cat(quote(arg.text), ": ", print(arg.items[0]));
     }
     return "?";
   }
@@ -105,16 +116,21 @@ void hash_arg(const Arg& arg, std::string& bytes) {
 
 }  // namespace
 
-void Trace::append(const InstructionKind& kind, Array<Arg> arguments, const Decision& decision, Array<Str> result_names) {
+void Trace::append(const InstructionKind& kind, Array<Arg> arguments, const Decision& decision,
+                   Array<Str> result_names) {
   TW_CHECK(arguments.size() == kind.parameters.size(), "instruction with a wrong number of arguments");
   std::vector<Arg> copied;
   for (const Arg& arg : arguments) copied.push_back(copy_arg(*arena_, arg));
-  instructions_.push_back({&kind, arena_->copy(copied), value_count(), static_cast<u32>(result_names.size()), decision});
-  auto taken = [&](std::string_view candidate) { return std::find(names_.begin(), names_.end(), candidate) != names_.end(); };
+  instructions_.push_back(
+      {&kind, arena_->copy(copied), value_count(), static_cast<u32>(result_names.size()), decision});
+  auto taken = [&](std::string_view candidate) {
+    return std::find(names_.begin(), names_.end(), candidate) != names_.end();
+  };
   for (Str wanted : result_names) {
     std::string unique(wanted);
     // p0, p1, ... name the parameters of index maps.
-    if (unique.size() > 1 && unique[0] == 'p' && unique.find_first_not_of("0123456789", 1) == std::string::npos) unique += "_";
+    if (unique.size() > 1 && unique[0] == 'p' && unique.find_first_not_of("0123456789", 1) == std::string::npos)
+      unique += "_";
     std::string base = unique;
     for (int i = 1; taken(unique); ++i) unique = cat(base, "_", i);
     names_.push_back(arena_->text(unique));
@@ -208,7 +224,8 @@ std::string Trace::print_instruction(const Instruction& instruction) const {
     // Parameters with a default are written with their name.
     arguments.push_back(positional && parameter.fallback.empty() ? text : cat(parameter.name, " = ", text));
   }
-  std::string line = cat(results.empty() ? "" : join(results, ", ") + " = ", instruction.kind->name, "(", join(arguments, ", "), ")");
+  std::string line =
+      cat(results.empty() ? "" : join(results, ", ") + " = ", instruction.kind->name, "(", join(arguments, ", "), ")");
   if (instruction.kind->samples && !instruction.decision.open()) {
     const Decision& d = instruction.decision;
     std::vector<i64> values(d.values, d.values + d.count);
@@ -219,7 +236,8 @@ std::string Trace::print_instruction(const Instruction& instruction) const {
 
 std::string Trace::print(int indent) const {
   std::string out;
-  for (const Instruction& instruction : instructions_) out += cat(std::string(indent, ' '), print_instruction(instruction), "\n");
+  for (const Instruction& instruction : instructions_)
+    out += cat(std::string(indent, ' '), print_instruction(instruction), "\n");
   return out;
 }
 
@@ -236,8 +254,8 @@ Hash128 Trace::hash() const {
   return hash_bytes(bytes);
 }
 
-Status replay(const Trace& trace, State& state, std::vector<Decision>& decisions, ReplayMode mode, Rng* rng, std::size_t first,
-              std::size_t last) {
+Status replay(const Trace& trace, State& state, std::vector<Decision>& decisions, ReplayMode mode, Rng* rng,
+              std::size_t first, std::size_t last) {
   last = std::min(last, trace.instructions().size());
   std::size_t sample = 0;
   for (std::size_t i = 0; i < last; ++i) {
@@ -249,7 +267,8 @@ Status replay(const Trace& trace, State& state, std::vector<Decision>& decisions
     }
     if (i < first) continue;
     TW_CHECK(state.values().size() == instruction.first_result, "replay on a state of another prefix");
-    Status status = instruction.kind->apply(state, instruction.arguments, {decision, rng, mode == ReplayMode::Adapt}, state.values());
+    Status status = instruction.kind->apply(state, instruction.arguments, {decision, rng, mode == ReplayMode::Adapt},
+                                            state.values());
     if (status && state.values().size() != instruction.first_result + instruction.results) {
       status = reject("gave {0} results here, {1} when it was recorded: is the trace of another program?",
                       static_cast<i64>(state.values().size()) - instruction.first_result, instruction.results);

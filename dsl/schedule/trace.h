@@ -1,5 +1,6 @@
-// Trace: a straight-line schedule: instructions, each with its arguments and, if it samples, its decision. A value; steps are
-// appended, never edited in place. The text form is schedule text: one line per instruction, the decision after `@`.
+// Trace: a straight-line schedule: instructions, each with its arguments and, if it samples, its decision. A value;
+// steps are appended, never edited in place. The text form is schedule text: one line per instruction, the decision
+// after `@`.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,7 +15,7 @@ struct Instruction {
   Array<Arg> arguments;  // one per parameter of the kind, defaults filled in
   u32 first_result;      // index of its first value
   u32 results;
-  Decision decision;     // of samples
+  Decision decision;  // of samples
 };
 
 class Trace {
@@ -56,9 +57,9 @@ class Trace {
 
 enum class ReplayMode { Strict, Adapt };
 
-// Applies the instructions [first, last) of a trace to a state whose values are those of the instructions before. Decisions, in
-// sample order for the whole trace, override the trace's own and receive what was taken. rng: for open decisions, may be null.
-// A Reject names its step; the state is then to be thrown away.
+// Applies the instructions [first, last) of a trace to a state whose values are those of the instructions before.
+// Decisions, in sample order for the whole trace, override the trace's own and receive what was taken. rng: for open
+// decisions, may be null. A Reject names its step; the state is then to be thrown away.
 Status replay(const Trace& trace, State& state, std::vector<Decision>& decisions, ReplayMode mode, Rng* rng,
               std::size_t first = 0, std::size_t last = SIZE_MAX);
 // With the trace's own decisions.

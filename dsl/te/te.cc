@@ -28,12 +28,17 @@ BinaryOp operator_of(Reducer reducer) {
 const Expr* identity(const Build& build, Reducer reducer, DType type) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   switch (reducer) {
-    case Reducer::Prod: return build.number(1, type);
-    case Reducer::Max: case Reducer::ArgMax:
-      return is_float(type) ? build.number(-infinity, type) : build.integer(type == DType::U8 ? 0 : -highest_of(type) - 1, type);
-    case Reducer::Min: case Reducer::ArgMin:
+    case Reducer::Prod:
+      return build.number(1, type);
+    case Reducer::Max:
+    case Reducer::ArgMax:
+      return is_float(type) ? build.number(-infinity, type)
+                            : build.integer(type == DType::U8 ? 0 : -highest_of(type) - 1, type);
+    case Reducer::Min:
+    case Reducer::ArgMin:
       return is_float(type) ? build.number(infinity, type) : build.integer(highest_of(type), type);
-    default: return build.number(0, type);
+    default:
+      return build.number(0, type);
   }
 }
 
@@ -65,12 +70,14 @@ Str Definition::fresh(std::string_view wanted) {
   return arena_->text(name);
 }
 
-const Buffer* Definition::buffer(std::string_view name, DType type, const std::vector<i64>& shape, std::string_view layout) {
+const Buffer* Definition::buffer(std::string_view name, DType type, const std::vector<i64>& shape,
+                                 std::string_view layout) {
   return arena_->make<Buffer>(BufferId{program_.next_buffer++}, fresh(name), type, arena_->copy(shape), Scope::Global,
                               arena_->text(layout));
 }
 
-Tensor Definition::placeholder(std::string_view name, DType type, const std::vector<i64>& shape, std::string_view layout, Role role) {
+Tensor Definition::placeholder(std::string_view name, DType type, const std::vector<i64>& shape,
+                               std::string_view layout, Role role) {
   params_.push_back({buffer(name, type, shape, layout), role});
   return {arena_.get(), params_.back().buffer};
 }
@@ -99,13 +106,15 @@ Tensor Definition::result(const Stage& stage, std::size_t index, DType type, boo
   for (const IterVar& axis : stage.axes) shape.push_back(axis.extent);
   std::string name = stage.names[index] + (is_local && stage.is_output ? "_acc" : "");
   const Buffer* made = buffer(name, type, shape, is_local && stage.is_output ? "" : stage.layout);
-  if (is_local) locals_.push_back(made);
-  else params_.push_back({made, Role::Output});
+  if (is_local)
+    locals_.push_back(made);
+  else
+    params_.push_back({made, Role::Output});
   return {arena_.get(), made};
 }
 
-// One loop per axis around one block. The block gets its own variables with the names of the axes; those of the stage stay the
-// iters, because the value is written in terms of them.
+// One loop per axis around one block. The block gets its own variables with the names of the axes; those of the stage
+// stay the iters, because the value is written in terms of them.
 void Definition::emit(std::string_view name, const std::vector<IterVar>& axes, const Stmt* init, const Stmt* body) {
   Build build{*arena_};
   std::vector<const Var*> loops;
@@ -114,8 +123,9 @@ void Definition::emit(std::string_view name, const std::vector<IterVar>& axes, c
     loops.push_back(build.var(program_.next_var++, axis.var->name));
     bindings.push_back(loops.back());
   }
-  const Stmt* nest = arena_->make<Block>(Stmt{{Kind::Block}}, BlockId{program_.next_block++}, arena_->text(name),
-                                         arena_->copy(axes), arena_->copy(bindings), nullptr, init, body, Array<Annotation>{});
+  const Stmt* nest =
+      arena_->make<Block>(Stmt{{Kind::Block}}, BlockId{program_.next_block++}, arena_->text(name), arena_->copy(axes),
+                          arena_->copy(bindings), nullptr, init, body, Array<Annotation>{});
   u32 first = program_.next_loop;
   program_.next_loop += static_cast<u32>(axes.size());
   for (std::size_t i = axes.size(); i-- > 0;) {
@@ -148,9 +158,11 @@ std::vector<Tensor> Definition::add_reduction(const Stage& stage) {
   if (converts && !stage.is_output) reduction.names[0] += "_acc";
   Tensor sum = result(reduction, 0, accumulator, converts || !stage.is_output);
   Value old{arena_.get(), build.load(sum.buffer, indices)};
-  Value next = convert(accumulator, binary(operator_of(stage.reducer), old, convert(arithmetic_type(accumulator), stage.value)));
+  Value next =
+      convert(accumulator, binary(operator_of(stage.reducer), old, convert(arithmetic_type(accumulator), stage.value)));
   emit(sum.buffer->name, together(stage.axes, stage.reduce_axes),
-       build.store(sum.buffer, indices, identity(build, stage.reducer, accumulator)), build.store(sum.buffer, indices, next.expr));
+       build.store(sum.buffer, indices, identity(build, stage.reducer, accumulator)),
+       build.store(sum.buffer, indices, next.expr));
   if (!converts) return {sum};
   Stage last{.names = stage.names, .types = {type}, .is_output = stage.is_output, .layout = stage.layout};
   std::vector<Value> at;
@@ -172,15 +184,18 @@ std::vector<Tensor> Definition::add_arg_reduction(const Stage& stage) {
   Array<const Expr*> indices = arena_->copy(vars_of(stage.axes));
   Value position = literal(*arena_, i64{0});
   for (const IterVar& axis : stage.reduce_axes) position = position * axis.extent + (*this)[axis];
-  Value old{arena_.get(), build.load(best.buffer, indices)}, old_index{arena_.get(), build.load(best_index.buffer, indices)};
+  Value old{arena_.get(), build.load(best.buffer, indices)},
+      old_index{arena_.get(), build.load(best_index.buffer, indices)};
   Value now = convert(value_type, stage.value), index = convert(index_type, position);
   // Of equal values the smallest index wins, so that the order of the iterations does not matter.
   Value better = binary(BinaryOp::Or, binary(operator_of(stage.reducer), now, old),
                         binary(BinaryOp::And, binary(BinaryOp::Eq, now, old), binary(BinaryOp::Lt, index, old_index)));
   Array<StoreTarget> targets = arena_->list<StoreTarget>({{best_index.buffer, indices}, {best.buffer, indices}});
-  const Stmt* update = build.store(targets, arena_->list<const Expr*>({build.select(better.expr, index.expr, old_index.expr),
-                                                                       build.select(better.expr, now.expr, old.expr)}));
-  const Stmt* init = build.store(targets, arena_->list<const Expr*>({build.integer(0, index_type), identity(build, stage.reducer, value_type)}));
+  const Stmt* update =
+      build.store(targets, arena_->list<const Expr*>({build.select(better.expr, index.expr, old_index.expr),
+                                                      build.select(better.expr, now.expr, old.expr)}));
+  const Stmt* init = build.store(
+      targets, arena_->list<const Expr*>({build.integer(0, index_type), identity(build, stage.reducer, value_type)}));
   emit(best_index.buffer->name, together(stage.axes, stage.reduce_axes), init, update);
   return {best_index, best};
 }
@@ -190,11 +205,18 @@ Tensor Definition::compute(std::string_view name, const std::vector<IterVar>& ax
 }
 
 Tensor Definition::output(std::string_view name, const std::vector<IterVar>& axes, const Value& value) {
-  return add({.names = {std::string(name)}, .types = {std::nullopt}, .axes = axes, .value = value, .is_output = true})[0];
+  return add(
+      {.names = {std::string(name)}, .types = {std::nullopt}, .axes = axes, .value = value, .is_output = true})[0];
 }
 
-Tensor Definition::sum(std::string_view name, const std::vector<IterVar>& axes, const std::vector<IterVar>& over, const Value& value) {
-  return add({.names = {std::string(name)}, .types = {std::nullopt}, .axes = axes, .reducer = Reducer::Sum, .reduce_axes = over, .value = value})[0];
+Tensor Definition::sum(std::string_view name, const std::vector<IterVar>& axes, const std::vector<IterVar>& over,
+                       const Value& value) {
+  return add({.names = {std::string(name)},
+              .types = {std::nullopt},
+              .axes = axes,
+              .reducer = Reducer::Sum,
+              .reduce_axes = over,
+              .value = value})[0];
 }
 
 OwnedProgram Definition::finish() {

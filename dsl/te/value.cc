@@ -39,36 +39,56 @@ DType common_type(BinaryOp op, const Value& a, const Value& b) {
 std::optional<i64> fold_integers(BinaryOp op, i64 a, i64 b) {
   i64 out = 0;
   switch (op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return __builtin_mul_overflow(a, b, &out) ? std::nullopt : std::optional(out);
-    case BinaryOp::FloorDiv: return b == 0 ? std::nullopt : std::optional(a / b - (a % b != 0 && (a < 0) != (b < 0)));
-    case BinaryOp::FloorMod: return b == 0 ? std::nullopt : std::optional(((a % b) + b) % b);
-    case BinaryOp::Min: return std::min(a, b);
-    case BinaryOp::Max: return std::max(a, b);
-    default: return std::nullopt;
+    case BinaryOp::Add:
+      return a + b;
+    case BinaryOp::Sub:
+      return a - b;
+    case BinaryOp::Mul:
+      return __builtin_mul_overflow(a, b, &out) ? std::nullopt : std::optional(out);
+    case BinaryOp::FloorDiv:
+      return b == 0 ? std::nullopt : std::optional(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+    case BinaryOp::FloorMod:
+      return b == 0 ? std::nullopt : std::optional(((a % b) + b) % b);
+    case BinaryOp::Min:
+      return std::min(a, b);
+    case BinaryOp::Max:
+      return std::max(a, b);
+    default:
+      return std::nullopt;
   }
 }
 
 double fold_floats(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return a * b;
-    case BinaryOp::Div: return a / b;
-    case BinaryOp::Min: return a < b ? a : b;
-    default: return a > b ? a : b;
+    case BinaryOp::Add:
+      return a + b;
+    case BinaryOp::Sub:
+      return a - b;
+    case BinaryOp::Mul:
+      return a * b;
+    case BinaryOp::Div:
+      return a / b;
+    case BinaryOp::Min:
+      return a < b ? a : b;
+    default:
+      return a > b ? a : b;
   }
 }
 
 bool fold_comparison(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    default: return a != b;
+    case BinaryOp::Lt:
+      return a < b;
+    case BinaryOp::Le:
+      return a <= b;
+    case BinaryOp::Gt:
+      return a > b;
+    case BinaryOp::Ge:
+      return a >= b;
+    case BinaryOp::Eq:
+      return a == b;
+    default:
+      return a != b;
   }
 }
 
@@ -86,7 +106,8 @@ std::string expected(const char* what, std::string_view at, const Value& found) 
 std::string problem_of_literals(BinaryOp op, const Value& a, const Value& b) {
   if (is_comparison(op) || common_type(op, a, b) == DType::F32) return "";
   i64 x = as<IntImm>(a.expr)->value, y = as<IntImm>(b.expr)->value;
-  if ((op == BinaryOp::FloorDiv || op == BinaryOp::FloorMod) && y == 0) return cat("`", name_of(op), "` divides by zero");
+  if ((op == BinaryOp::FloorDiv || op == BinaryOp::FloorMod) && y == 0)
+    return cat("`", name_of(op), "` divides by zero");
   std::optional<i64> folded = fold_integers(op, x, y);
   return folded && std::abs(*folded) <= kMaxLiteral ? "" : "this constant is out of range";
 }
@@ -99,13 +120,15 @@ bool holds(DType wide, DType narrow) {
   return narrow == DType::I32 && (wide == DType::I64 || wide == DType::F64);
 }
 
-// `e` as a `type` if nothing was computed since it was widened from that type: f16(f32(x)) of an f16 x is x. So that copies and
-// paddings of narrow types stay copies. Null if something was computed.
+// `e` as a `type` if nothing was computed since it was widened from that type: f16(f32(x)) of an f16 x is x. So that
+// copies and paddings of narrow types stay copies. Null if something was computed.
 const Expr* without_widening(const Build& build, DType type, const Expr* e) {
   if (e->type.dtype == type) return e;
-  if (const Cast* cast = as<Cast>(e)) return cast->value->type.dtype == type && holds(cast->type.dtype, type) ? cast->value : nullptr;
+  if (const Cast* cast = as<Cast>(e))
+    return cast->value->type.dtype == type && holds(cast->type.dtype, type) ? cast->value : nullptr;
   if (const IntImm* imm = as<IntImm>(e)) {
-    bool fits = is_int(type) && holds(e->type.dtype, type) && imm->value >= lowest_of(type) && imm->value <= highest_of(type);
+    bool fits =
+        is_int(type) && holds(e->type.dtype, type) && imm->value >= lowest_of(type) && imm->value <= highest_of(type);
     return fits ? build.integer(imm->value, type) : nullptr;
   }
   if (e->kind == Kind::FloatImm) return is_float(type) ? build.cast(type, e) : nullptr;
@@ -124,11 +147,16 @@ i64 saturated(double value) {
 
 i64 highest_of(DType type) {
   switch (type) {
-    case DType::Bool: return 1;
-    case DType::I8: return std::numeric_limits<std::int8_t>::max();
-    case DType::U8: return std::numeric_limits<std::uint8_t>::max();
-    case DType::I32: return std::numeric_limits<std::int32_t>::max();
-    default: return std::numeric_limits<i64>::max();
+    case DType::Bool:
+      return 1;
+    case DType::I8:
+      return std::numeric_limits<std::int8_t>::max();
+    case DType::U8:
+      return std::numeric_limits<std::uint8_t>::max();
+    case DType::I32:
+      return std::numeric_limits<std::int32_t>::max();
+    default:
+      return std::numeric_limits<i64>::max();
   }
 }
 

@@ -1,6 +1,7 @@
-// The one expression tree of the language: workloads, rules, schedules and traces parse to these nodes (dsl/text/parse_expr.h)
-// and give them their own meaning. Nothing is resolved or typed here. Nodes and their texts live in an Arena; each has the span
-// of its source text. No tree is higher than kMaxHeight, so that recursion over it is safe.
+// The one expression tree of the language: workloads, rules, schedules and traces parse to these nodes
+// (dsl/text/parse_expr.h) and give them their own meaning. Nothing is resolved or typed here. Nodes and their texts
+// live in an Arena; each has the span of its source text. No tree is higher than kMaxHeight, so that recursion over it
+// is safe.
 #pragma once
 #include <string>
 
@@ -10,7 +11,27 @@
 namespace tw::ast {
 
 enum class Kind : u8 {
-  Int, Float, Bool, Text, Name, Hole, None, Call, Index, Slice, Member, List, Dictionary, Comprehension, Quantifier, Tuple, Unary, Binary, If, Lambda, Test,
+  Int,
+  Float,
+  Bool,
+  Text,
+  Name,
+  Hole,
+  None,
+  Call,
+  Index,
+  Slice,
+  Member,
+  List,
+  Dictionary,
+  Comprehension,
+  Quantifier,
+  Tuple,
+  Unary,
+  Binary,
+  If,
+  Lambda,
+  Test,
 };
 
 inline constexpr int kMaxHeight = 500;

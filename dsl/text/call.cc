@@ -34,12 +34,15 @@ std::optional<WorkloadArgument> argument_of(const ast::Argument& argument, Parse
   auto* name = ast::as<ast::Name>(argument.value);
   std::optional<DType> type = name ? parse_dtype(name->name) : std::nullopt;
   if (argument.name.empty() || (!integer && !type)) {
-    parser.error(argument.value->span, cat("expected a named integer or type, found `", ast::to_string(argument.value), "`"),
+    parser.error(argument.value->span,
+                 cat("expected a named integer or type, found `", ast::to_string(argument.value), "`"),
                  "for example `M = 128` or `T = f16`");
     return std::nullopt;
   }
-  if (integer) made.value = integer->value;
-  else made.value = *type;
+  if (integer)
+    made.value = integer->value;
+  else
+    made.value = *type;
   return made;
 }
 
@@ -50,7 +53,8 @@ std::vector<Signature> signatures(const WorkloadModule& module) {
   for (const ast::Workload& workload : module.workloads) {
     Signature signature{std::string(workload.name.name), std::string(workload.doc), {}};
     for (const ast::Parameter& p : workload.parameters) {
-      signature.parameters.push_back({std::string(p.name.name), p.is_type, !p.fallback, p.fallback ? ast::to_string(p.fallback) : ""});
+      signature.parameters.push_back(
+          {std::string(p.name.name), p.is_type, !p.fallback, p.fallback ? ast::to_string(p.fallback) : ""});
     }
     list.push_back(std::move(signature));
   }
@@ -59,31 +63,40 @@ std::vector<Signature> signatures(const WorkloadModule& module) {
 
 std::vector<EpilogueSignature> epilogue_signatures(const WorkloadModule& module) {
   std::vector<EpilogueSignature> list;
-  for (const ast::Epilogue& epilogue : module.epilogues) list.push_back({std::string(epilogue.name.name), std::string(epilogue.doc)});
+  for (const ast::Epilogue& epilogue : module.epilogues)
+    list.push_back({std::string(epilogue.name.name), std::string(epilogue.doc)});
   return list;
 }
 
-std::vector<CallProblem> check_call(const WorkloadModule& module, const std::string& workload, const WorkloadArguments& arguments,
-                                    const std::vector<std::string>& epilogues) {
+std::vector<CallProblem> check_call(const WorkloadModule& module, const std::string& workload,
+                                    const WorkloadArguments& arguments, const std::vector<std::string>& epilogues) {
   std::vector<CallProblem> problems;
-  auto at = std::find_if(module.workloads.begin(), module.workloads.end(), [&](const ast::Workload& w) { return w.name.name == workload; });
+  auto at = std::find_if(module.workloads.begin(), module.workloads.end(),
+                         [&](const ast::Workload& w) { return w.name.name == workload; });
   if (at == module.workloads.end()) {
-    problems.push_back({"", cat("unknown workload `", workload, "`"), suggestion(workload, names_of(module.workloads))});
+    problems.push_back(
+        {"", cat("unknown workload `", workload, "`"), suggestion(workload, names_of(module.workloads))});
   } else {
     std::set<std::string> given;
     for (const WorkloadArgument& argument : arguments) {
-      auto parameter = std::find_if(at->parameters.begin(), at->parameters.end(), [&](const ast::Parameter& p) { return p.name.name == argument.name; });
+      auto parameter = std::find_if(at->parameters.begin(), at->parameters.end(),
+                                    [&](const ast::Parameter& p) { return p.name.name == argument.name; });
       if (!given.insert(argument.name).second) {
         problems.push_back({argument.name, cat("argument `", argument.name, "` is given twice"), ""});
       } else if (parameter == at->parameters.end()) {
-        problems.push_back({argument.name, cat("`", workload, "` has no argument `", argument.name, "`"), suggestion(argument.name, names_of(at->parameters))});
+        problems.push_back({argument.name, cat("`", workload, "` has no argument `", argument.name, "`"),
+                            suggestion(argument.name, names_of(at->parameters))});
       } else if (parameter->is_type != std::holds_alternative<DType>(argument.value)) {
-        problems.push_back({argument.name, cat("expected ", parameter->is_type ? "a type" : "an integer", " for `", argument.name, "`, found ", shown(argument.value)), ""});
+        problems.push_back({argument.name,
+                            cat("expected ", parameter->is_type ? "a type" : "an integer", " for `", argument.name,
+                                "`, found ", shown(argument.value)),
+                            ""});
       }
     }
     for (const ast::Parameter& parameter : at->parameters) {
       std::string name(parameter.name.name);
-      if (!parameter.fallback && !given.count(name)) problems.push_back({"", cat("`", workload, "` needs the argument `", name, "`"), ""});
+      if (!parameter.fallback && !given.count(name))
+        problems.push_back({"", cat("`", workload, "` needs the argument `", name, "`"), ""});
     }
   }
   std::vector<std::string> known = names_of(module.epilogues);
@@ -105,7 +118,8 @@ std::optional<WorkloadUse> parse_use(const Source& source, Diagnostics& diagnost
   auto* call = ast::as<ast::Call>(expr);
   auto* name = ast::as<ast::Name>(call ? call->callee : expr);
   if (!name) {
-    parser.error(expr->span, cat("expected a workload with arguments, found `", ast::to_string(expr), "`"), "for example `banded(M = 512, B = 16)`");
+    parser.error(expr->span, cat("expected a workload with arguments, found `", ast::to_string(expr), "`"),
+                 "for example `banded(M = 512, B = 16)`");
     return std::nullopt;
   }
   WorkloadUse use{std::string(name->name), {}};
@@ -120,7 +134,8 @@ std::optional<WorkloadUse> parse_use(const Source& source, Diagnostics& diagnost
 
 std::string to_string(const WorkloadUse& use) {
   std::vector<std::string> parts;
-  for (const WorkloadArgument& argument : use.arguments) parts.push_back(cat(argument.name, " = ", shown(argument.value)));
+  for (const WorkloadArgument& argument : use.arguments)
+    parts.push_back(cat(argument.name, " = ", shown(argument.value)));
   return cat(use.workload, "(", join(parts, ", "), ")");
 }
 

@@ -66,19 +66,34 @@ class IntegerEvaluator {
     std::optional<i64> a = (*this)(n->a), b = (*this)(n->b);
     if (!a || !b) return std::nullopt;
     switch (n->op) {
-      case BinaryOp::Add: case BinaryOp::Sub: case BinaryOp::Mul: return checked(n, *a, *b);
-      case BinaryOp::Div: return fail(n->op_span, "`/` divides floats", "integers divide with `//`");
-      case BinaryOp::FloorDiv: return divisible(n, *a, *b) ? std::optional(floor_div(*a, *b)) : std::nullopt;
-      case BinaryOp::FloorMod: return divisible(n, *a, *b) ? std::optional(*a - floor_div(*a, *b) * *b) : std::nullopt;
-      case BinaryOp::Lt: return *a < *b;
-      case BinaryOp::Le: return *a <= *b;
-      case BinaryOp::Gt: return *a > *b;
-      case BinaryOp::Ge: return *a >= *b;
-      case BinaryOp::Eq: return *a == *b;
-      case BinaryOp::Ne: return *a != *b;
-      case BinaryOp::And: return *a && *b;
-      case BinaryOp::Or: return *a || *b;
-      default: return std::nullopt;
+      case BinaryOp::Add:
+      case BinaryOp::Sub:
+      case BinaryOp::Mul:
+        return checked(n, *a, *b);
+      case BinaryOp::Div:
+        return fail(n->op_span, "`/` divides floats", "integers divide with `//`");
+      case BinaryOp::FloorDiv:
+        return divisible(n, *a, *b) ? std::optional(floor_div(*a, *b)) : std::nullopt;
+      case BinaryOp::FloorMod:
+        return divisible(n, *a, *b) ? std::optional(*a - floor_div(*a, *b) * *b) : std::nullopt;
+      case BinaryOp::Lt:
+        return *a < *b;
+      case BinaryOp::Le:
+        return *a <= *b;
+      case BinaryOp::Gt:
+        return *a > *b;
+      case BinaryOp::Ge:
+        return *a >= *b;
+      case BinaryOp::Eq:
+        return *a == *b;
+      case BinaryOp::Ne:
+        return *a != *b;
+      case BinaryOp::And:
+        return *a && *b;
+      case BinaryOp::Or:
+        return *a || *b;
+      default:
+        return std::nullopt;
     }
   }
 
@@ -91,9 +106,12 @@ class IntegerEvaluator {
     return out;
   }
   bool divisible(const ast::Binary* n, i64 a, i64 b) {
-    if (b == 0) fail(n->op_span, cat("`", name_of(n->op), "` divides by zero"));
-    else if (b == -1 && a == std::numeric_limits<i64>::min()) fail(n->span, "this integer overflows");
-    else return true;
+    if (b == 0)
+      fail(n->op_span, cat("`", name_of(n->op), "` divides by zero"));
+    else if (b == -1 && a == std::numeric_limits<i64>::min())
+      fail(n->span, "this integer overflows");
+    else
+      return true;
     return false;
   }
 
@@ -105,7 +123,8 @@ class IntegerEvaluator {
     }
     for (const IntegerFunction& f : kFunctions) {
       if (!callee || callee->name != f.name) continue;
-      if (n->arguments.size() != 2) return fail(n->span, cat("`", f.name, "` takes 2 arguments, found ", n->arguments.size()));
+      if (n->arguments.size() != 2)
+        return fail(n->span, cat("`", f.name, "` takes 2 arguments, found ", n->arguments.size()));
       std::optional<i64> a = (*this)(n->arguments[0].value), b = (*this)(n->arguments[1].value);
       if (!a || !b) return std::nullopt;
       if (f.divides && *b <= 0) return fail(n->span, cat("`", f.name, "` divides by ", *b));
@@ -162,7 +181,8 @@ std::optional<DType> evaluate_type(const ast::Expr* expr, const Names& scope, Er
     if (!type) return std::nullopt;
     return callee->name == "result" && is_float(*type) ? *type : te::arithmetic_type(*type);
   }
-  errors(expr->span, cat("expected a type, found `", ast::to_string(expr), "`"), "types are f64 f32 f16 bf16 i64 i32 i8 u8 bool");
+  errors(expr->span, cat("expected a type, found `", ast::to_string(expr), "`"),
+         "types are f64 f32 f16 bf16 i64 i32 i8 u8 bool");
   return std::nullopt;
 }
 

@@ -28,8 +28,8 @@ class Names {
   std::map<std::string, Meaning, std::less<>> names_;
 };
 
-// Reports at most kMaxErrors. While text of another module is evaluated (a function of the library) errors point at the place
-// in this module that asked for it.
+// Reports at most kMaxErrors. While text of another module is evaluated (a function of the library) errors point at the
+// place in this module that asked for it.
 class Errors {
  public:
   explicit Errors(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}

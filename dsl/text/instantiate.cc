@@ -1,5 +1,5 @@
-// A workload with arguments -> Program. Runs the statements in order: conditions on parameters are decided, stages are lowered
-// through te::Definition, epilogues are appended to the output.
+// A workload with arguments -> Program. Runs the statements in order: conditions on parameters are decided, stages are
+// lowered through te::Definition, epilogues are appended to the output.
 #include <algorithm>
 
 #include "dsl/analysis/affine.h"
@@ -13,7 +13,8 @@
 namespace tw {
 namespace {
 
-using ast::AxisPlace, ast::Conditional, ast::Declaration, ast::Epilogue, ast::Expr, ast::Let, ast::NamePlace, ast::Parameter;
+using ast::AxisPlace, ast::Conditional, ast::Declaration, ast::Epilogue, ast::Expr, ast::Let, ast::NamePlace,
+    ast::Parameter;
 using ast::Require, ast::StageText, ast::Statement, ast::ToleranceSetting, ast::Workload;
 
 using namespace instantiation;
@@ -39,17 +40,19 @@ void collect_values(const Expr* e, const Names& scope, std::vector<std::string>&
   }
 }
 
-// The first access that certainly leaves its buffer, as a message; "" if there is none. Only where no `if` stands guard and the index
-// is a linear form, whose bounds are reached.
+// The first access that certainly leaves its buffer, as a message; "" if there is none. Only where no `if` stands guard
+// and the index is a linear form, whose bounds are reached.
 std::string access_outside(const tw::Expr* e, const VarRanges& ranges) {
   std::string found;
   if (const Select* select = tw::as<Select>(e)) return access_outside(select->condition, ranges);
   if (const Load* load = tw::as<Load>(e)) {
     for (std::size_t i = 0; i < load->indices.size() && found.empty(); ++i) {
-      std::optional<Interval> reach = linear_form(load->indices[i]) ? interval_of(load->indices[i], ranges) : std::nullopt;
+      std::optional<Interval> reach =
+          linear_form(load->indices[i]) ? interval_of(load->indices[i], ranges) : std::nullopt;
       i64 extent = load->buffer->shape[i];
       if (!reach || (reach->min >= 0 && reach->max < extent)) continue;
-      found = cat("index ", i, " of `", load->buffer->name, "` takes the values ", reach->min, " to ", reach->max, ", its extent is ", extent);
+      found = cat("index ", i, " of `", load->buffer->name, "` takes the values ", reach->min, " to ", reach->max,
+                  ", its extent is ", extent);
     }
   }
   for_each_child(e, [&](const Node* child) {
@@ -60,14 +63,19 @@ std::string access_outside(const tw::Expr* e, const VarRanges& ranges) {
 
 class Instantiation {
  public:
-  Instantiation(const WorkloadModule& module, const Workload& workload, std::vector<const Epilogue*> epilogues, Diagnostics& diagnostics)
-      : workload_(workload), epilogues_(std::move(epilogues)), errors_(diagnostics),
-        definition_(workload.name.name), lowering_(definition_.arena(), module, errors_) {}
+  Instantiation(const WorkloadModule& module, const Workload& workload, std::vector<const Epilogue*> epilogues,
+                Diagnostics& diagnostics)
+      : workload_(workload),
+        epilogues_(std::move(epilogues)),
+        errors_(diagnostics),
+        definition_(workload.name.name),
+        lowering_(definition_.arena(), module, errors_) {}
 
   std::optional<OwnedProgram> run(const WorkloadArguments& arguments, const WorkloadModule& module) {
     parameters(arguments);
     if (!errors_.any()) statements(workload_.body, scope_);
-    if (!errors_.any() && outputs_ == 0) errors_(workload_.name.span, cat("workload `", workload_.name.name, "` has no output"));
+    if (!errors_.any() && outputs_ == 0)
+      errors_(workload_.name.span, cat("workload `", workload_.name.name, "` has no output"));
     if (!errors_.any() && !epilogues_.empty()) apply_epilogues(module);
     if (errors_.any()) return std::nullopt;
     return definition_.finish();
@@ -76,11 +84,13 @@ class Instantiation {
  private:
   void parameters(const WorkloadArguments& arguments) {
     for (const Parameter& parameter : workload_.parameters) {
-      auto given = std::find_if(arguments.begin(), arguments.end(), [&](const WorkloadArgument& a) { return a.name == parameter.name.name; });
+      auto given = std::find_if(arguments.begin(), arguments.end(),
+                                [&](const WorkloadArgument& a) { return a.name == parameter.name.name; });
       if (given != arguments.end()) {
         std::visit([&](auto value) { scope_.add(parameter.name.name, value); }, given->value);
       } else if (parameter.is_type) {
-        if (std::optional<DType> type = evaluate_type(parameter.fallback, scope_, errors_)) scope_.add(parameter.name.name, *type);
+        if (std::optional<DType> type = evaluate_type(parameter.fallback, scope_, errors_))
+          scope_.add(parameter.name.name, *type);
       } else if (std::optional<i64> value = evaluate_integer(parameter.fallback, scope_, errors_)) {
         scope_.add(parameter.name.name, *value);
       }
@@ -129,7 +139,8 @@ class Instantiation {
     std::optional<i64> value = evaluate_integer(e, scope, errors_);
     if (!value) return std::nullopt;
     if (*value < 1 || *value > kMaxExtent) {
-      errors_(e->span, cat(what, " has extent ", *value), *value < 1 ? "an extent is at least 1" : "an extent is at most 2^40");
+      errors_(e->span, cat(what, " has extent ", *value),
+              *value < 1 ? "an extent is at least 1" : "an extent is at most 2^40");
       return std::nullopt;
     }
     return value;
@@ -144,7 +155,8 @@ class Instantiation {
       }
     }
     if (shape.size() <= kMaxDimensions) return true;
-    errors_(name.span, cat("`", name.name, "` has ", shape.size(), " dimensions; at most ", kMaxDimensions, " are possible"));
+    errors_(name.span,
+            cat("`", name.name, "` has ", shape.size(), " dimensions; at most ", kMaxDimensions, " are possible"));
     return false;
   }
 
@@ -161,8 +173,10 @@ class Instantiation {
     violated_ = true;
     std::vector<std::string> values;
     collect_values(node.condition, scope, values);
-    std::string message = node.message.empty() ? cat("`", ast::to_string(node.condition), "` does not hold") : std::string(node.message);
-    errors_(node.condition->span, cat(workload_.name.name, ": ", message, values.empty() ? "" : " with ", join(values, ", ")));
+    std::string message =
+        node.message.empty() ? cat("`", ast::to_string(node.condition), "` does not hold") : std::string(node.message);
+    errors_(node.condition->span,
+            cat(workload_.name.name, ": ", message, values.empty() ? "" : " with ", join(values, ", ")));
   }
 
   void statement(const ToleranceSetting& node, Names&) { definition_.set_tolerance(node.tolerance); }
@@ -174,12 +188,14 @@ class Instantiation {
 
   // ---- stages
 
-  std::optional<std::vector<IterVar>> axes_of(const std::vector<AxisPlace>& places, bool reduce, const Names& outer, Names& inside) {
+  std::optional<std::vector<IterVar>> axes_of(const std::vector<AxisPlace>& places, bool reduce, const Names& outer,
+                                              Names& inside) {
     std::vector<IterVar> axes;
     for (const AxisPlace& place : places) {
       std::optional<i64> extent = extent_of(place.extent, outer, cat("axis `", place.name.name, "`"));
       if (!extent) return std::nullopt;
-      axes.push_back(reduce ? definition_.reduce_axis(place.name.name, *extent) : definition_.axis(place.name.name, *extent));
+      axes.push_back(reduce ? definition_.reduce_axis(place.name.name, *extent)
+                            : definition_.axis(place.name.name, *extent));
       if (inside.add(place.name.name, definition_[axes.back()])) continue;
       errors_(place.name.span, cat("there is already an axis `", place.name.name, "` here"));
       return std::nullopt;
@@ -219,7 +235,8 @@ class Instantiation {
   bool agrees(const StageText& node, const te::Stage& stage) {
     std::size_t wanted = te::is_arg(node.reducer) ? 2 : 1;
     if (node.names.size() != wanted) {
-      errors_(node.names.back().span, cat("expected ", wanted, wanted == 1 ? " result" : " results (index and value)", ", found ", node.names.size()));
+      errors_(node.names.back().span, cat("expected ", wanted, wanted == 1 ? " result" : " results (index and value)",
+                                          ", found ", node.names.size()));
     } else if (node.reducer != te::Reducer::None && node.reduce_axes.empty()) {
       errors_(node.reducer_span, "a reduction needs an axis");
     } else if (wanted == 2 && stage.types[0] && (!is_int(*stage.types[0]) || *stage.types[0] == DType::Bool)) {
@@ -262,7 +279,8 @@ class Instantiation {
   void apply_epilogues(const WorkloadModule& module) {
     for (std::size_t i = 0; i < epilogues_.size() && !errors_.any(); ++i) {
       const Epilogue& epilogue = *epilogues_[i];
-      bool foreign = std::none_of(module.epilogues.begin(), module.epilogues.end(), [&](const Epilogue& e) { return &e == &epilogue; });
+      bool foreign = std::none_of(module.epilogues.begin(), module.epilogues.end(),
+                                  [&](const Epilogue& e) { return &e == &epilogue; });
       Errors::Blame blame(errors_, foreign ? std::optional(workload_.name.span) : std::nullopt);
       apply(epilogue, i + 1 == epilogues_.size());
     }
@@ -320,8 +338,9 @@ auto find_named(const List& list, std::string_view name) -> decltype(&list[0]) {
 
 }  // namespace
 
-std::optional<OwnedProgram> instantiate(const WorkloadModule& module, const std::string& name, const WorkloadArguments& arguments,
-                                        const std::vector<std::string>& epilogues, Diagnostics& diagnostics) {
+std::optional<OwnedProgram> instantiate(const WorkloadModule& module, const std::string& name,
+                                        const WorkloadArguments& arguments, const std::vector<std::string>& epilogues,
+                                        Diagnostics& diagnostics) {
   const Workload* workload = find_named(module.workloads, name);
   for (const CallProblem& problem : check_call(module, name, arguments, epilogues)) {
     diagnostics.error(workload ? workload->name.span : Span{}, problem.message, problem.note);

@@ -9,10 +9,11 @@ namespace tw {
 namespace {
 
 // Longer symbols before their prefixes.
-constexpr std::string_view kSymbols[] = {"...", "//", "<=", ">=", "==", "!=", "->", "(", ")", "[", "]", "{", "}", ",", ";",
-                                         ":",   ".",  "=",  "<",  ">",  "+",  "-",  "*", "/", "%", "@", "?", "|", "~"};
-constexpr std::string_view kReserved[] = {"if", "then", "else", "and", "or", "not", "for", "in", "none", "true", "false", "inf",
-                                           "nan", "_"};
+constexpr std::string_view kSymbols[] = {"...", "//", "<=", ">=", "==", "!=", "->", "(", ")", "[",
+                                         "]",   "{",  "}",  ",",  ";",  ":",  ".",  "=", "<", ">",
+                                         "+",   "-",  "*",  "/",  "%",  "@",  "?",  "|", "~"};
+constexpr std::string_view kReserved[] = {"if", "then", "else", "and",   "or",  "not", "for",
+                                          "in", "none", "true", "false", "inf", "nan", "_"};
 
 // What people write who come from other languages, and the word for it here.
 struct Foreign {
@@ -46,8 +47,10 @@ class Lexer {
       if (c == '#') at_ = std::min(text_.find('\n', at_), text_.size());
       if (at_ == text_.size()) break;
       c = text_[at_];
-      if (c == '\n') newline_ = true;
-      else if (c != ' ' && c != '\t' && c != '\r') return true;
+      if (c == '\n')
+        newline_ = true;
+      else if (c != ' ' && c != '\t' && c != '\r')
+        return true;
     }
     return false;
   }
@@ -124,7 +127,8 @@ class Lexer {
     }
     if (at_ < text_.size() && is_word(text_[at_])) {
       while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-      return error(begin, at_, cat("expected a number, found `", shown(begin), "`"), "a name cannot begin with a digit");
+      return error(begin, at_, cat("expected a number, found `", shown(begin), "`"),
+                   "a name cannot begin with a digit");
     }
     const char* first = text_.data() + begin;
     const char* last = text_.data() + at_;

@@ -29,9 +29,9 @@ struct Token {
 inline constexpr std::size_t kMaxSourceBytes = 1 << 20;
 inline constexpr int kMaxErrors = 20;  // per source; what comes after them is not looked at
 
-// All tokens of the source, the last one of kind End. Comments run from `#` to the end of the line. Errors (stray characters,
-// texts without end, numbers out of range, a source above kMaxSourceBytes) go to `diagnostics`; the token is left out. Bytes
-// above 127 are legal in comments and texts only.
+// All tokens of the source, the last one of kind End. Comments run from `#` to the end of the line. Errors (stray
+// characters, texts without end, numbers out of range, a source above kMaxSourceBytes) go to `diagnostics`; the token
+// is left out. Bytes above 127 are legal in comments and texts only.
 std::vector<Token> lex(const Source& source, Diagnostics& diagnostics);
 
 // if then else and or not for in none true false inf nan _: these cannot name anything.

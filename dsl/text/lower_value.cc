@@ -13,7 +13,7 @@ namespace {
 
 // Limits for texts from strangers: functions multiply what they are given.
 constexpr int kMaxCallDepth = 64;
-constexpr i64 kMaxNodes = 20'000;    // of one value, shared parts counted as often as they are printed
+constexpr i64 kMaxNodes = 20'000;  // of one value, shared parts counted as often as they are printed
 constexpr int kMaxExprHeight = 1'200;
 constexpr i64 kMaxSteps = 4'000'000;  // of one instantiation
 constexpr i64 kMaxLiteral = i64{1} << 53;
@@ -46,7 +46,11 @@ std::vector<std::string> builtin_names() {
 }  // namespace
 
 ValueLowering::ValueLowering(Arena& arena, const WorkloadModule& module, Errors& errors)
-    : arena_(arena), module_(module), errors_(errors), functions_of_(&module), visible_functions_(module.functions.size()) {}
+    : arena_(arena),
+      module_(module),
+      errors_(errors),
+      functions_of_(&module),
+      visible_functions_(module.functions.size()) {}
 
 std::nullopt_t ValueLowering::fail(Span span, std::string message, std::string note) {
   errors_(span, std::move(message), std::move(note));
@@ -71,21 +75,32 @@ bool ValueLowering::small_enough(const Expr* expr, Span span) {
 std::optional<te::Value> ValueLowering::value(const ast::Expr* e, const Names& scope) {
   if (++steps_ > kMaxSteps) return fail(e->span, "this workload is too large");
   switch (e->kind) {
-    case ast::Kind::Int: return literal(ast::as<ast::Int>(e)->value, e->span);
-    case ast::Kind::Float: return te::literal(arena_, ast::as<ast::Float>(e)->value);
-    case ast::Kind::Bool: return te::Value{&arena_, Build{arena_}.integer(ast::as<ast::Bool>(e)->value, DType::Bool)};
-    case ast::Kind::Name: return name(ast::as<ast::Name>(e), scope);
-    case ast::Kind::Unary: return unary(ast::as<ast::Unary>(e), scope);
-    case ast::Kind::Binary: return binary(ast::as<ast::Binary>(e), scope);
-    case ast::Kind::If: return select(ast::as<ast::If>(e), scope);
-    case ast::Kind::Call: return call(ast::as<ast::Call>(e), scope);
-    case ast::Kind::Index: return index(ast::as<ast::Index>(e), scope);
-    default: return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
+    case ast::Kind::Int:
+      return literal(ast::as<ast::Int>(e)->value, e->span);
+    case ast::Kind::Float:
+      return te::literal(arena_, ast::as<ast::Float>(e)->value);
+    case ast::Kind::Bool:
+      return te::Value{&arena_, Build{arena_}.integer(ast::as<ast::Bool>(e)->value, DType::Bool)};
+    case ast::Kind::Name:
+      return name(ast::as<ast::Name>(e), scope);
+    case ast::Kind::Unary:
+      return unary(ast::as<ast::Unary>(e), scope);
+    case ast::Kind::Binary:
+      return binary(ast::as<ast::Binary>(e), scope);
+    case ast::Kind::If:
+      return select(ast::as<ast::If>(e), scope);
+    case ast::Kind::Call:
+      return call(ast::as<ast::Call>(e), scope);
+    case ast::Kind::Index:
+      return index(ast::as<ast::Index>(e), scope);
+    default:
+      return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
   }
 }
 
 std::optional<te::Value> ValueLowering::literal(i64 integer, Span span) {
-  if (integer > kMaxLiteral || integer < -kMaxLiteral) return fail(span, cat("the integer ", integer, " is above 2^53"));
+  if (integer > kMaxLiteral || integer < -kMaxLiteral)
+    return fail(span, cat("the integer ", integer, " is above 2^53"));
   return te::literal(arena_, integer);
 }
 
@@ -101,7 +116,8 @@ std::optional<te::Value> ValueLowering::name(const ast::Name* e, const Names& sc
   if (const i64* integer = std::get_if<i64>(meaning)) return literal(*integer, e->span);
   if (const te::Value* value = std::get_if<te::Value>(meaning)) return *value;
   if (std::holds_alternative<te::Tensor>(*meaning)) {
-    return fail(e->span, cat("expected a value, found the buffer `", e->name, "`"), cat("an element is `", e->name, "[...]`"));
+    return fail(e->span, cat("expected a value, found the buffer `", e->name, "`"),
+                cat("an element is `", e->name, "[...]`"));
   }
   return fail(e->span, cat("expected a value, found `", e->name, "`"));
 }
@@ -139,7 +155,8 @@ std::optional<te::Value> ValueLowering::call(const ast::Call* e, const Names& sc
   if (!callee) return fail(e->callee->span, "expected the name of a function");
   if (callee->name == "lowest" && e->arguments.size() == 1) {
     std::optional<DType> type = evaluate_type(e->arguments[0].value, scope, errors_);
-    return type ? Maybe(te::Value{&arena_, Build{arena_}.number(lowest_of(*type), te::arithmetic_type(*type))}) : std::nullopt;
+    return type ? Maybe(te::Value{&arena_, Build{arena_}.number(lowest_of(*type), te::arithmetic_type(*type))})
+                : std::nullopt;
   }
   std::vector<te::Value> arguments;
   for (const ast::Argument& argument : e->arguments) {
@@ -152,7 +169,8 @@ std::optional<te::Value> ValueLowering::call(const ast::Call* e, const Names& sc
   const DType* named = meaning ? std::get_if<DType>(meaning) : nullptr;
   std::optional<DType> type = named ? *named : parse_dtype(callee->name);
   if (!type) return builtin(e, callee->name, arguments);
-  if (arguments.size() != 1) return fail(e->span, cat("the conversion `", callee->name, "` takes 1 argument, found ", arguments.size()));
+  if (arguments.size() != 1)
+    return fail(e->span, cat("the conversion `", callee->name, "` takes 1 argument, found ", arguments.size()));
   return te::convert(*type, arguments[0]);
 }
 
@@ -163,17 +181,20 @@ std::optional<te::Value> ValueLowering::builtin(const ast::Call* e, Str name, co
   if (!function && !is_min && !is_max) return user_function(e, name, arguments);
   std::size_t arity = function ? static_cast<std::size_t>(arity_of(*function)) : 2;
   if (arguments.size() != arity) {
-    return fail(e->span, cat("`", name, "` takes ", arity, arity == 1 ? " argument" : " arguments", ", found ", arguments.size()));
+    return fail(e->span, cat("`", name, "` takes ", arity, arity == 1 ? " argument" : " arguments", ", found ",
+                             arguments.size()));
   }
   if (function) return te::call(*function, arguments);
   return te::binary(is_min ? BinaryOp::Min : BinaryOp::Max, arguments[0], arguments[1]);
 }
 
-std::optional<te::Value> ValueLowering::user_function(const ast::Call* e, Str name, const std::vector<te::Value>& arguments) {
+std::optional<te::Value> ValueLowering::user_function(const ast::Call* e, Str name,
+                                                      const std::vector<te::Value>& arguments) {
   const WorkloadModule* home = functions_of_;
   auto find = [&](const WorkloadModule& module, std::size_t visible) {
     auto end = module.functions.begin() + static_cast<std::ptrdiff_t>(visible);
-    auto at = std::find_if(module.functions.begin(), end, [&](const ast::FunctionText& f) { return f.name.name == name; });
+    auto at =
+        std::find_if(module.functions.begin(), end, [&](const ast::FunctionText& f) { return f.name.name == name; });
     return at == end ? nullptr : &*at;
   };
   const ast::FunctionText* function = find(*home, visible_functions_);
@@ -183,20 +204,25 @@ std::optional<te::Value> ValueLowering::user_function(const ast::Call* e, Str na
   }
   if (!function) {
     std::vector<std::string> known = builtin_names();
-    for (std::size_t i = 0; i < visible_functions_; ++i) known.push_back(std::string(functions_of_->functions[i].name.name));
+    for (std::size_t i = 0; i < visible_functions_; ++i)
+      known.push_back(std::string(functions_of_->functions[i].name.name));
     for (const ast::FunctionText& f : operator_library().functions) known.push_back(std::string(f.name.name));
     std::string near = closest(name, known);
-    return fail(e->callee->span, cat("unknown function `", name, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));
+    return fail(e->callee->span, cat("unknown function `", name, "`"),
+                near.empty() ? "" : cat("did you mean `", near, "`?"));
   }
   if (arguments.size() != function->parameters.size()) {
-    return fail(e->span, cat("`", name, "` takes ", function->parameters.size(), " arguments, found ", arguments.size()));
+    return fail(e->span,
+                cat("`", name, "` takes ", function->parameters.size(), " arguments, found ", arguments.size()));
   }
-  if (depth_ >= kMaxCallDepth) return fail(e->span, cat("functions call each other more than ", kMaxCallDepth, " deep"));
+  if (depth_ >= kMaxCallDepth)
+    return fail(e->span, cat("functions call each other more than ", kMaxCallDepth, " deep"));
   Names inside;
   for (std::size_t i = 0; i < arguments.size(); ++i) inside.add(function->parameters[i].name, arguments[i]);
   Errors::Blame blame(errors_, home != &module_ ? std::optional(e->span) : std::nullopt);
   const WorkloadModule* functions_before = std::exchange(functions_of_, home);
-  std::size_t visible_before = std::exchange(visible_functions_, static_cast<std::size_t>(function - home->functions.data()));
+  std::size_t visible_before =
+      std::exchange(visible_functions_, static_cast<std::size_t>(function - home->functions.data()));
   ++depth_;
   Maybe made = value(function->body, inside);
   --depth_;
@@ -219,8 +245,8 @@ std::optional<te::Value> ValueLowering::index(const ast::Index* e, const Names& 
   if (!at) return std::nullopt;
   std::size_t rank = tensor->buffer->shape.size();
   if (at->size() != rank) {
-    return fail(e->span, cat("`", name->name, "` has ", rank, rank == 1 ? " dimension" : " dimensions", ", found ", at->size(),
-                             at->size() == 1 ? " index" : " indices"));
+    return fail(e->span, cat("`", name->name, "` has ", rank, rank == 1 ? " dimension" : " dimensions", ", found ",
+                             at->size(), at->size() == 1 ? " index" : " indices"));
   }
   te::Value loaded = te::load(arena_, tensor->buffer, *at);
   if (!read_as_ || loaded.dtype() == DType::Bool) return loaded;

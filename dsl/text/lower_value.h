@@ -1,5 +1,5 @@
-// Values of stages: expression trees to te::Value. Resolves names, calls functions of the module and of the library, checks
-// types and sizes. Used by instantiate.cc.
+// Values of stages: expression trees to te::Value. Resolves names, calls functions of the module and of the library,
+// checks types and sizes. Used by instantiate.cc.
 #pragma once
 #include "dsl/text/evaluate.h"
 #include "dsl/text/workload.h"
@@ -11,9 +11,10 @@ class ValueLowering {
   // `module` is where errors point; its functions come before those of the library.
   ValueLowering(Arena& arena, const WorkloadModule& module, Errors& errors);
 
-  // Nothing after an error. `read_as`: buffers are read as this type where it is wider than their own (the accumulator of a
-  // reduction); or none.
-  std::optional<te::Value> lower(const ast::Expr* expr, const Names& scope, std::optional<DType> read_as = std::nullopt);
+  // Nothing after an error. `read_as`: buffers are read as this type where it is wider than their own (the accumulator
+  // of a reduction); or none.
+  std::optional<te::Value> lower(const ast::Expr* expr, const Names& scope,
+                                 std::optional<DType> read_as = std::nullopt);
 
  private:
   using Maybe = std::optional<te::Value>;

@@ -16,10 +16,11 @@ struct Operator {
   std::string_view text;
   BinaryOp op;
 };
-constexpr Operator kOperators[] = {
-    {"+", BinaryOp::Add},   {"-", BinaryOp::Sub}, {"*", BinaryOp::Mul}, {"/", BinaryOp::Div}, {"//", BinaryOp::FloorDiv},
-    {"%", BinaryOp::FloorMod}, {"<", BinaryOp::Lt}, {"<=", BinaryOp::Le}, {">", BinaryOp::Gt}, {">=", BinaryOp::Ge},
-    {"==", BinaryOp::Eq},   {"!=", BinaryOp::Ne}, {"and", BinaryOp::And}, {"or", BinaryOp::Or}};
+constexpr Operator kOperators[] = {{"+", BinaryOp::Add},   {"-", BinaryOp::Sub},       {"*", BinaryOp::Mul},
+                                   {"/", BinaryOp::Div},   {"//", BinaryOp::FloorDiv}, {"%", BinaryOp::FloorMod},
+                                   {"<", BinaryOp::Lt},    {"<=", BinaryOp::Le},       {">", BinaryOp::Gt},
+                                   {">=", BinaryOp::Ge},   {"==", BinaryOp::Eq},       {"!=", BinaryOp::Ne},
+                                   {"and", BinaryOp::And}, {"or", BinaryOp::Or}};
 
 // Counts an open bracket while it lives.
 class Inside {
@@ -40,7 +41,8 @@ int height_above(Array<const ast::Expr*> children) {
 
 }  // namespace
 
-Parser::Parser(const Source& source, Arena& arena, Diagnostics& diagnostics) : arena_(arena), diagnostics_(diagnostics) {
+Parser::Parser(const Source& source, Arena& arena, Diagnostics& diagnostics)
+    : arena_(arena), diagnostics_(diagnostics) {
   std::size_t before = diagnostics.all().size();
   tokens_ = lex(source, diagnostics);
   errors_ = static_cast<int>(diagnostics.all().size() - before);
@@ -177,7 +179,8 @@ Span Parser::span_from(std::size_t begin) const {
 
 bool Parser::check_height(int height, std::size_t begin) {
   if (height <= ast::kMaxHeight) return true;
-  error(span_from(begin), cat("this expression has more than ", ast::kMaxHeight, " levels"), "give a part of it a name");
+  error(span_from(begin), cat("this expression has more than ", ast::kMaxHeight, " levels"),
+        "give a part of it a name");
   return false;
 }
 
@@ -299,7 +302,8 @@ const ast::Expr* Parser::postfix_of(const ast::Expr* value) {
 const ast::Expr* Parser::primary() {
   std::size_t begin = here();
   switch (peek().kind) {
-    case TokenKind::Int: return integer(false, begin);
+    case TokenKind::Int:
+      return integer(false, begin);
     case TokenKind::Float: {
       double value = take().number;
       return make<ast::Float>(begin, {}, value);
@@ -308,8 +312,10 @@ const ast::Expr* Parser::primary() {
       Str value = arena_.text(unquote(take().text));
       return make<ast::Text>(begin, {}, value);
     }
-    case TokenKind::Name: return at_quantifier() ? quantifier() : word();
-    default: break;
+    case TokenKind::Name:
+      return at_quantifier() ? quantifier() : word();
+    default:
+      break;
   }
   if (at("(")) return parenthesized();
   if (at("[")) return bracketed();
@@ -349,7 +355,8 @@ const ast::Expr* Parser::call(const ast::Expr* callee) {
       argument.name = arena_.text(take().text);
       take();
     } else if (!arguments.empty() && !arguments.back().name.empty()) {
-      error(peek().span, "a positional argument cannot follow a named one", cat("name it too, as in `", arguments.back().name, " = ...`"));
+      error(peek().span, "a positional argument cannot follow a named one",
+            cat("name it too, as in `", arguments.back().name, " = ...`"));
       return nullptr;
     }
     argument.value = expr();
@@ -365,7 +372,8 @@ const ast::Expr* Parser::call(const ast::Expr* callee) {
   take();
   std::size_t begin = callee->span.begin;
   if (!check_height(height + 1, begin)) return nullptr;
-  return arena_.make<ast::Call>(ast::Expr{ast::Kind::Call, span_from(begin), height + 1}, callee, arena_.copy(arguments));
+  return arena_.make<ast::Call>(ast::Expr{ast::Kind::Call, span_from(begin), height + 1}, callee,
+                                arena_.copy(arguments));
 }
 
 const ast::Expr* Parser::index(const ast::Expr* value) {
@@ -482,7 +490,8 @@ const ast::Expr* Parser::dictionary() {
   take();
   int height = height_above(values);
   if (!check_height(height, begin)) return nullptr;
-  return arena_.make<ast::Dictionary>(ast::Expr{ast::Kind::Dictionary, span_from(begin), height}, arena_.copy(keys), arena_.copy(values));
+  return arena_.make<ast::Dictionary>(ast::Expr{ast::Kind::Dictionary, span_from(begin), height}, arena_.copy(keys),
+                                      arena_.copy(values));
 }
 
 const ast::Name* Parser::plain_name(std::string_view what) {

@@ -1,18 +1,18 @@
-// Parser: a cursor over the tokens of one source with everything that the parsers of workloads, rules, schedules and programs
-// share: expressions, "expected X, found Y", recovery, limits. It knows no statement.
+// Parser: a cursor over the tokens of one source with everything that the parsers of workloads, rules, schedules and
+// programs share: expressions, "expected X, found Y", recovery, limits. It knows no statement.
 //
 //   expr    = "if" expr "then" expr "else" expr | name "->" expr | "(" names ")" "->" expr | binary
-//   binary  = or < and < not < comparisons (do not chain) < + - < * / // % < unary - < postfix     (all left-associative)
-//   postfix = primary { "(" arguments ")" | "[" indices "]" | "." name | "?" }
-//   primary = number | text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]" | "{" ... "}"
+//   binary  = or < and < not < comparisons (do not chain) < + - < * / // % < unary - < postfix     (all
+//   left-associative) postfix = primary { "(" arguments ")" | "[" indices "]" | "." name | "?" } primary = number |
+//   text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]" | "{" ... "}"
 //           | ("all" | "any") "(" names "in" expr ":" expr ")"; inf and nan are Names that nothing
 //             else can have
 //
-// Statements end where a line ends outside of brackets, or at ";". A line that begins with a binary operator other than "-"
-// continues the line before; "(", "[", "?" and "-" at the beginning of a line do not.
+// Statements end where a line ends outside of brackets, or at ";". A line that begins with a binary operator other than
+// "-" continues the line before; "(", "[", "?" and "-" at the beginning of a line do not.
 //
-// How to write a statement parser: return null (or false) as soon as a call returned null, and let the loop over the statements
-// call recover(): every statement reports at most one error and the next one is parsed.
+// How to write a statement parser: return null (or false) as soon as a call returned null, and let the loop over the
+// statements call recover(): every statement reports at most one error and the next one is parsed.
 #pragma once
 #include <initializer_list>
 #include <optional>
@@ -36,25 +36,26 @@ class Parser {
   const Token& take();  // at the end: the End token, as often as one likes
   bool at_end() const { return peek().kind == TokenKind::End; }
   bool at(std::string_view characters) const { return peek().is(characters); }  // a symbol or a word
-  bool at_name() const;                                                          // a name that is not reserved
-  bool accept(std::string_view characters);                                      // takes it if it is there
+  bool at_name() const;                                                         // a name that is not reserved
+  bool accept(std::string_view characters);                                     // takes it if it is there
   bool expect(std::string_view characters);  // takes it, or reports "expected `x`, found `y`"
   // A name that is not reserved, or an error "expected <what>, found `y`"; e.g. what = "the name of a buffer".
   std::optional<Token> expect_name(std::string_view what);
-  std::optional<i64> expect_integer(std::string_view what);  // also negative
+  std::optional<i64> expect_integer(std::string_view what);    // also negative
   std::optional<double> expect_number(std::string_view what);  // integer or float, also negative
-  std::optional<Str> expect_text(std::string_view what);     // characters in the arena
+  std::optional<Str> expect_text(std::string_view what);       // characters in the arena
 
   // ---- statements
   // Is the current token beyond the end of a statement: first of its line, ";", "}" or the end?
   bool at_statement_end() const;
   // Takes ";" tokens; an error if something else stands on the line.
   bool end_statement();
-  // Skips the rest of a wrong statement: to the first token of a later line, behind ";", or before the "}" that closes the
-  // surrounding braces. Braces that open on the way are skipped whole. Called twice in one place it takes a token, so that a
-  // loop over statements always ends.
+  // Skips the rest of a wrong statement: to the first token of a later line, behind ";", or before the "}" that closes
+  // the surrounding braces. Braces that open on the way are skipped whole. Called twice in one place it takes a token,
+  // so that a loop over statements always ends.
   void recover();
-  // Guards recursion of statement parsers: `Nesting nesting(parser); if (!nesting) return null;`. Reports the error itself.
+  // Guards recursion of statement parsers: `Nesting nesting(parser); if (!nesting) return null;`. Reports the error
+  // itself.
   class Nesting {
    public:
     explicit Nesting(Parser& parser);

@@ -15,7 +15,8 @@ struct LoopWord {
   std::string_view word;
   LoopKind kind;
 };
-constexpr LoopWord kLoopWords[] = {{"parallel", LoopKind::Parallel}, {"vectorize", LoopKind::Vectorize}, {"unroll", LoopKind::Unroll}};
+constexpr LoopWord kLoopWords[] = {
+    {"parallel", LoopKind::Parallel}, {"vectorize", LoopKind::Vectorize}, {"unroll", LoopKind::Unroll}};
 
 class ProgramParser {
  public:
@@ -52,12 +53,16 @@ class ProgramParser {
     std::optional<Str> name = new_name("the name of a parameter");
     if (!name || !p_.expect(":")) return false;
     Role role = Role::Input;
-    if (p_.accept("const")) role = Role::Constant;
-    else if (p_.accept("output")) role = Role::Output;
-    else if (!p_.accept("input")) return p_.error_expected("`input`, `const` or `output`"), false;
+    if (p_.accept("const"))
+      role = Role::Constant;
+    else if (p_.accept("output"))
+      role = Role::Output;
+    else if (!p_.accept("input"))
+      return p_.error_expected("`input`, `const` or `output`"), false;
     Span span = p_.peek().span;
     const Buffer* made = buffer(*name);
-    if (made && !made->stride_rules.empty()) return p_.error(span, "a parameter has no `align`: its strides are fixed"), false;
+    if (made && !made->stride_rules.empty())
+      return p_.error(span, "a parameter has no `align`: its strides are fixed"), false;
     if (made) params_.push_back({made, role});
     return made != nullptr;
   }
@@ -78,12 +83,14 @@ class ProgramParser {
     if (!word) return nullptr;
     std::optional<DType> type = parse_dtype(word->text);
     if (!type) {
-      p_.error(word->span, cat("expected an element type, found `", word->text, "`"), "types are f64 f32 f16 bf16 i64 i32 i8 u8 bool");
+      p_.error(word->span, cat("expected an element type, found `", word->text, "`"),
+               "types are f64 f32 f16 bf16 i64 i32 i8 u8 bool");
       return nullptr;
     }
     std::vector<i64> shape;
     if (!p_.expect("[") || !dimensions(shape) || !p_.expect("]")) return nullptr;
-    Buffer* made = arena_->make<Buffer>(BufferId{program_.next_buffer++}, name, *type, arena_->copy(shape), Scope::Global, Str{});
+    Buffer* made =
+        arena_->make<Buffer>(BufferId{program_.next_buffer++}, name, *type, arena_->copy(shape), Scope::Global, Str{});
     if (p_.accept("in") && !scope(made->scope)) return nullptr;
     if (p_.accept("layout")) {
       std::optional<Str> layout = p_.expect_text("the text of `layout`");
@@ -244,8 +251,10 @@ class ProgramParser {
     if (!nesting) return false;
     while (!p_.at("}") && !p_.at_end()) {
       const Stmt* made = statement();
-      if (made) list.push_back(made);
-      else p_.recover();
+      if (made)
+        list.push_back(made);
+      else
+        p_.recover();
     }
     return p_.expect("}");
   }
@@ -254,7 +263,8 @@ class ProgramParser {
     std::vector<const Stmt*> list;
     std::size_t begin = p_.here();
     if (!p_.expect("{") || !statements(list)) return nullptr;
-    if (list.empty() && !p_.diagnostics().has_errors()) p_.error(p_.span_from(begin), "expected a statement between `{` and `}`");
+    if (list.empty() && !p_.diagnostics().has_errors())
+      p_.error(p_.span_from(begin), "expected a statement between `{` and `}`");
     return build_.seq(list);
   }
 
@@ -264,13 +274,15 @@ class ProgramParser {
     if (p_.at("for") || p_.at("bind") || loop_word()) return loop();
     if (p_.accept("block")) return block();
     if (p_.accept("alloc")) return alloc();
-    std::string near = closest(p_.peek().text, {"for", "parallel", "vectorize", "unroll", "bind", "block", "alloc", "if"});
+    std::string near =
+        closest(p_.peek().text, {"for", "parallel", "vectorize", "unroll", "bind", "block", "alloc", "if"});
     p_.error_expected("a statement", near.empty() ? "" : cat("did you mean `", near, "`?"));
     return nullptr;
   }
 
   const LoopWord* loop_word() const {
-    auto at = std::find_if(std::begin(kLoopWords), std::end(kLoopWords), [&](const LoopWord& w) { return p_.at(w.word); });
+    auto at =
+        std::find_if(std::begin(kLoopWords), std::end(kLoopWords), [&](const LoopWord& w) { return p_.at(w.word); });
     return at == std::end(kLoopWords) ? nullptr : at;
   }
 
@@ -336,7 +348,9 @@ class ProgramParser {
       const Expr* value = target ? exprs_.lower((*right)[i]) : nullptr;
       if (!value) return nullptr;
       if (value->type.dtype != target->buffer->dtype) {
-        p_.error((*right)[i]->span, cat("expected ", name_of(target->buffer->dtype), " for `", target->buffer->name, "`, found ", to_string(value->type)),
+        p_.error((*right)[i]->span,
+                 cat("expected ", name_of(target->buffer->dtype), " for `", target->buffer->name, "`, found ",
+                     to_string(value->type)),
                  "conversions are written out, as in `f32(x)`");
         return nullptr;
       }
@@ -405,7 +419,8 @@ class ProgramParser {
       if (!made.init) return false;
     }
     if (!statements(list)) return false;
-    if (list.empty() && !p_.diagnostics().has_errors()) p_.error(p_.span_from(begin), "expected a statement between `{` and `}`");
+    if (list.empty() && !p_.diagnostics().has_errors())
+      p_.error(p_.span_from(begin), "expected a statement between `{` and `}`");
     made.body = build_.seq(list);
     return made.body != nullptr;
   }

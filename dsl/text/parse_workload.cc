@@ -1,4 +1,5 @@
-// Workload modules: text -> ast::Workload, ast::FunctionText, ast::Epilogue. Names are resolved when a workload is instantiated.
+// Workload modules: text -> ast::Workload, ast::FunctionText, ast::Epilogue. Names are resolved when a workload is
+// instantiated.
 #include <algorithm>
 
 #include "dsl/base/text.h"
@@ -8,7 +9,8 @@
 namespace tw {
 namespace {
 
-using ast::AxisPlace, ast::Conditional, ast::Declaration, ast::Epilogue, ast::Expr, ast::FunctionText, ast::Let, ast::NamePlace;
+using ast::AxisPlace, ast::Conditional, ast::Declaration, ast::Epilogue, ast::Expr, ast::FunctionText, ast::Let,
+    ast::NamePlace;
 using ast::Parameter, ast::Require, ast::StageText, ast::Statement, ast::ToleranceSetting, ast::Workload;
 
 class ModuleParser {
@@ -88,7 +90,8 @@ class ModuleParser {
     std::optional<NamePlace> own = name("the name of the function");
     if (!own || !is_new(module_.functions, *own, "a function") || !p_.expect("(")) return false;
     made.name = *own;
-    bool builtin = parse_dtype(own->name) || parse_function(own->name) || own->name == "min" || own->name == "max" || own->name == "lowest";
+    bool builtin = parse_dtype(own->name) || parse_function(own->name) || own->name == "min" || own->name == "max" ||
+                   own->name == "lowest";
     if (builtin) {
       p_.error(own->span, cat("`", own->name, "` is a function of the language"));
       return false;
@@ -163,7 +166,8 @@ class ModuleParser {
     if (p_.accept("require")) return require(list);
     if (p_.at("tolerance")) return tolerance(list);
     std::string near = closest(p_.peek().text, {"input", "const", "output", "let", "require", "tolerance", "if"});
-    p_.error_expected("a statement", near.empty() ? "a stage looks like `D[i: M, j: N] = ...`" : cat("did you mean `", near, "`?"));
+    p_.error_expected("a statement",
+                      near.empty() ? "a stage looks like `D[i: M, j: N] = ...`" : cat("did you mean `", near, "`?"));
     return false;
   }
 
@@ -265,7 +269,8 @@ class ModuleParser {
       made.types.push_back(nullptr);
       if (p_.accept(":") && !(made.types.back() = type_name())) return false;
     } while (p_.accept(","));
-    if (!p_.expect("[") || !axes(made.axes, "]") || !layout(made.layout) || !p_.expect("=") || !right_side(made)) return false;
+    if (!p_.expect("[") || !axes(made.axes, "]") || !layout(made.layout) || !p_.expect("=") || !right_side(made))
+      return false;
     made.span = p_.span_from(begin);
     list.push_back({std::move(made)});
     return p_.end_statement();
@@ -281,7 +286,7 @@ class ModuleParser {
     if (!inner || !p_.expect(")")) return nullptr;
     ast::Argument argument{{}, {}, inner};
     return p_.arena().make<ast::Call>(Expr{ast::Kind::Call, p_.span_from(own->span.begin), inner->height + 1}, base,
-                                 p_.arena().copy(&argument, 1));
+                                      p_.arena().copy(&argument, 1));
   }
 
   bool axes(std::vector<AxisPlace>& list, std::string_view close) {
@@ -302,8 +307,8 @@ class ModuleParser {
   }
 
   bool at_reduction(std::size_t ahead) const {
-    return te::parse_reducer(p_.peek(ahead).text) && p_.peek(ahead + 1).is("(") && p_.peek(ahead + 2).kind == TokenKind::Name &&
-           p_.peek(ahead + 3).is(":");
+    return te::parse_reducer(p_.peek(ahead).text) && p_.peek(ahead + 1).is("(") &&
+           p_.peek(ahead + 2).kind == TokenKind::Name && p_.peek(ahead + 3).is(":");
   }
 
   bool right_side(StageText& made) {

@@ -28,7 +28,8 @@ std::optional<double> named_number(const ast::Expr* e) {
 // What is wrong with an operation on this type, or null.
 const char* problem_of(BinaryOp op, DType type) {
   bool logical = op == BinaryOp::And || op == BinaryOp::Or;
-  if (logical != (type == DType::Bool) && !(type == DType::Bool && is_comparison(op))) return logical ? "conditions" : "numbers";
+  if (logical != (type == DType::Bool) && !(type == DType::Bool && is_comparison(op)))
+    return logical ? "conditions" : "numbers";
   if (op == BinaryOp::Div && !is_float(type)) return "floats";
   bool integer = op == BinaryOp::FloorDiv || op == BinaryOp::FloorMod;
   return integer && !is_int(type) ? "integers" : nullptr;
@@ -67,38 +68,50 @@ std::nullptr_t ProgramExprs::fail(Span span, std::string message, std::string no
 
 const Expr* ProgramExprs::condition(const ast::Expr* e) {
   const Expr* made = lower(e);
-  if (made && made->type.dtype != DType::Bool) return fail(e->span, cat("expected a condition, found ", to_string(made->type)));
+  if (made && made->type.dtype != DType::Bool)
+    return fail(e->span, cat("expected a condition, found ", to_string(made->type)));
   return made;
 }
 
 const Expr* ProgramExprs::index(const ast::Expr* e) {
   const Expr* made = lower(e);
-  if (made && made->type.dtype != DType::I64) return fail(e->span, cat("expected an i64 as index, found ", to_string(made->type)));
+  if (made && made->type.dtype != DType::I64)
+    return fail(e->span, cat("expected an i64 as index, found ", to_string(made->type)));
   return made;
 }
 
 const Expr* ProgramExprs::lower(const ast::Expr* e) {
   if (std::optional<double> number = named_number(e)) return build_.number(*number, DType::F32);
   switch (e->kind) {
-    case ast::Kind::Int: return build_.integer(ast::as<ast::Int>(e)->value);
-    case ast::Kind::Bool: return build_.integer(ast::as<ast::Bool>(e)->value, DType::Bool);
-    case ast::Kind::Name: return name(ast::as<ast::Name>(e));
-    case ast::Kind::Unary: return unary(ast::as<ast::Unary>(e));
-    case ast::Kind::Binary: return binary(ast::as<ast::Binary>(e));
-    case ast::Kind::If: return select(ast::as<ast::If>(e));
-    case ast::Kind::Call: return call(ast::as<ast::Call>(e));
+    case ast::Kind::Int:
+      return build_.integer(ast::as<ast::Int>(e)->value);
+    case ast::Kind::Bool:
+      return build_.integer(ast::as<ast::Bool>(e)->value, DType::Bool);
+    case ast::Kind::Name:
+      return name(ast::as<ast::Name>(e));
+    case ast::Kind::Unary:
+      return unary(ast::as<ast::Unary>(e));
+    case ast::Kind::Binary:
+      return binary(ast::as<ast::Binary>(e));
+    case ast::Kind::If:
+      return select(ast::as<ast::If>(e));
+    case ast::Kind::Call:
+      return call(ast::as<ast::Call>(e));
     case ast::Kind::Index: {
       std::optional<StoreTarget> target = element(e);
       return target ? build_.load(target->buffer, target->indices) : nullptr;
     }
-    default: return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
+    default:
+      return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
   }
 }
 
 const Expr* ProgramExprs::name(const ast::Name* e) {
   const ProgramNames::Entry* entry = names_.find(e->name);
   if (entry && entry->var) return entry->var;
-  if (entry) return fail(e->span, cat("expected a value, found the buffer `", e->name, "`"), cat("an element is `", e->name, "[...]`"));
+  if (entry)
+    return fail(e->span, cat("expected a value, found the buffer `", e->name, "`"),
+                cat("an element is `", e->name, "[...]`"));
   std::string near = closest(e->name, names_.all());
   return fail(e->span, cat("unknown name `", e->name, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));
 }
@@ -108,7 +121,8 @@ const Expr* ProgramExprs::unary(const ast::Unary* e) {
   if (!value) return nullptr;
   bool wants_condition = e->op == UnaryOp::Not;
   if (wants_condition != (value->type.dtype == DType::Bool)) {
-    return fail(e->span, cat("expected ", wants_condition ? "a condition at `not`" : "a number at `-`", ", found ", to_string(value->type)));
+    return fail(e->span, cat("expected ", wants_condition ? "a condition at `not`" : "a number at `-`", ", found ",
+                             to_string(value->type)));
   }
   return build_.arena.make<Unary>(Expr{{Kind::Unary}, value->type}, e->op, value);
 }
@@ -120,8 +134,9 @@ const Expr* ProgramExprs::binary(const ast::Binary* e) {
 
 const Expr* ProgramExprs::binary(BinaryOp op, const Expr* a, const Expr* b, Span at) {
   if (a->type != b->type) {
-    return fail(at, cat("expected equal types at `", name_of(op), "`, found ", to_string(a->type), " and ", to_string(b->type)),
-                "conversions are written out, as in `f32(x)`");
+    return fail(
+        at, cat("expected equal types at `", name_of(op), "`, found ", to_string(a->type), " and ", to_string(b->type)),
+        "conversions are written out, as in `f32(x)`");
   }
   if (const char* expected = problem_of(op, a->type.dtype)) {
     return fail(at, cat("expected ", expected, " at `", name_of(op), "`, found ", to_string(a->type)));
@@ -134,7 +149,8 @@ const Expr* ProgramExprs::select(const ast::If* e) {
   const Expr *condition = this->condition(e->condition), *then = lower(e->then), *otherwise = lower(e->otherwise);
   if (!condition || !then || !otherwise) return nullptr;
   if (then->type != otherwise->type) {
-    return fail(e->span, cat("expected equal types behind `then` and `else`, found ", to_string(then->type), " and ", to_string(otherwise->type)));
+    return fail(e->span, cat("expected equal types behind `then` and `else`, found ", to_string(then->type), " and ",
+                             to_string(otherwise->type)));
   }
   return build_.arena.make<Select>(Expr{{Kind::Select}, then->type}, condition, then, otherwise);
 }
@@ -146,7 +162,8 @@ std::optional<std::vector<const Expr*>> ProgramExprs::arguments(const ast::Call*
   }
   std::vector<const Expr*> list;
   for (const ast::Argument& argument : e->arguments) {
-    list.push_back(argument.name.empty() ? lower(argument.value) : fail(argument.name_span, "expected an argument without a name"));
+    list.push_back(argument.name.empty() ? lower(argument.value)
+                                         : fail(argument.name_span, "expected an argument without a name"));
     if (!list.back()) return std::nullopt;
   }
   return list;
@@ -158,11 +175,13 @@ const Expr* ProgramExprs::call(const ast::Call* e) {
   if (callee->name == "ramp" || callee->name == "broadcast") return vector(e, callee->name);
   if (std::optional<DType> type = parse_dtype(callee->name)) {
     bool one = e->arguments.size() == 1 && e->arguments[0].name.empty();
-    return one ? convert(*type, e->arguments[0].value) : fail(e->span, cat("expected 1 argument, found ", e->arguments.size()));
+    return one ? convert(*type, e->arguments[0].value)
+               : fail(e->span, cat("expected 1 argument, found ", e->arguments.size()));
   }
   if (callee->name == "min" || callee->name == "max") {
     std::optional<std::vector<const Expr*>> two = arguments(e, 2);
-    return two ? binary(callee->name == "min" ? BinaryOp::Min : BinaryOp::Max, (*two)[0], (*two)[1], callee->span) : nullptr;
+    return two ? binary(callee->name == "min" ? BinaryOp::Min : BinaryOp::Max, (*two)[0], (*two)[1], callee->span)
+               : nullptr;
   }
   std::optional<Function> function = parse_function(callee->name);
   if (!function) return fail(callee->span, cat("unknown function `", callee->name, "`"));
@@ -171,9 +190,14 @@ const Expr* ProgramExprs::call(const ast::Call* e) {
   for (const Expr* argument : *list) {
     bool is_index = *function == Function::Within;
     bool fits = is_index ? argument->type.dtype == DType::I64
-                         : is_float(argument->type.dtype) || (*function == Function::Abs && argument->type.dtype != DType::Bool);
+                         : is_float(argument->type.dtype) ||
+                               (*function == Function::Abs && argument->type.dtype != DType::Bool);
     if (!fits || argument->type != list->front()->type) {
-      return fail(e->span, cat("expected ", fits ? "arguments of one type" : is_index ? "i64" : "floats", " at `", callee->name, "`, found ", to_string(argument->type)));
+      return fail(e->span, cat("expected ",
+                               fits       ? "arguments of one type"
+                               : is_index ? "i64"
+                                          : "floats",
+                               " at `", callee->name, "`, found ", to_string(argument->type)));
     }
   }
   return build_.call(*function, build_.arena.copy(*list));
@@ -195,9 +219,11 @@ const Expr* ProgramExprs::vector(const ast::Call* e, Str kind) {
   if (!list) return nullptr;
   const ast::Expr* last = e->arguments.back().value;
   auto* lanes = ast::as<ast::Int>(last);
-  if (!lanes || lanes->value < 2 || lanes->value > kMaxLanes) return fail(last->span, cat("expected a number of lanes from 2 to ", kMaxLanes));
+  if (!lanes || lanes->value < 2 || lanes->value > kMaxLanes)
+    return fail(last->span, cat("expected a number of lanes from 2 to ", kMaxLanes));
   for (const Expr* argument : *list) {
-    if (argument->type.lanes != 1) return fail(e->span, cat("expected scalars at `", kind, "`, found ", to_string(argument->type)));
+    if (argument->type.lanes != 1)
+      return fail(e->span, cat("expected scalars at `", kind, "`, found ", to_string(argument->type)));
   }
   if (!is_ramp) return build_.broadcast((*list)[0], static_cast<int>(lanes->value));
   if ((*list)[0]->type != (*list)[1]->type) return fail(e->span, "expected equal types at `ramp`");
@@ -223,7 +249,8 @@ std::optional<StoreTarget> ProgramExprs::element(const ast::Expr* e) {
     if (!indices.back()) return std::nullopt;
   }
   if (indices.size() != entry->buffer->shape.size()) {
-    fail(e->span, cat("`", name->name, "` has ", entry->buffer->shape.size(), " dimensions, found ", indices.size(), " indices"));
+    fail(e->span, cat("`", name->name, "` has ", entry->buffer->shape.size(), " dimensions, found ", indices.size(),
+                      " indices"));
     return std::nullopt;
   }
   return StoreTarget{entry->buffer, build_.arena.copy(indices)};

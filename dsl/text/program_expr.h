@@ -1,4 +1,5 @@
-// Expressions of printed programs: ast -> typed IR nodes, with the names of loops, iters and buffers. Used by parse_program.cc.
+// Expressions of printed programs: ast -> typed IR nodes, with the names of loops, iters and buffers. Used by
+// parse_program.cc.
 #pragma once
 #include <string_view>
 #include <unordered_map>
@@ -9,7 +10,8 @@
 
 namespace tw {
 
-// Which variable or buffer a name means. Names nest; between enter_block() and leave_block() the variables outside are unknown.
+// Which variable or buffer a name means. Names nest; between enter_block() and leave_block() the variables outside are
+// unknown.
 class ProgramNames {
  public:
   struct Entry {
@@ -43,11 +45,12 @@ class ProgramNames {
 // Types are exact: nothing is converted unless the text says so. Null after an error, which is reported to the parser.
 class ProgramExprs {
  public:
-  ProgramExprs(Arena& arena, Parser& parser, const ProgramNames& names) : build_{arena}, parser_(parser), names_(names) {}
+  ProgramExprs(Arena& arena, Parser& parser, const ProgramNames& names)
+      : build_{arena}, parser_(parser), names_(names) {}
   const Expr* lower(const ast::Expr* e);
-  const Expr* condition(const ast::Expr* e);                // Bool
-  const Expr* index(const ast::Expr* e);                    // I64
-  std::optional<StoreTarget> element(const ast::Expr* e);        // X[i, j]
+  const Expr* condition(const ast::Expr* e);               // Bool
+  const Expr* index(const ast::Expr* e);                   // I64
+  std::optional<StoreTarget> element(const ast::Expr* e);  // X[i, j]
 
  private:
   std::nullptr_t fail(Span span, std::string message, std::string note = "");

@@ -1,5 +1,6 @@
-// Workloads as text: parse a module of workloads, functions and epilogues, and turn one of them with arguments into a Program.
-// Used by the task lists, the command and the tests. It schedules nothing; types and widening are those of dsl/te/te.h.
+// Workloads as text: parse a module of workloads, functions and epilogues, and turn one of them with arguments into a
+// Program. Used by the task lists, the command and the tests. It schedules nothing; types and widening are those of
+// dsl/te/te.h.
 //
 //   fn gelu(x) = 0.5 * x * (1 + erf(x * 0.7071067811865476))
 //   workload dense_gelu(M: int, N: int, K: int, T: type = f32) {
@@ -8,21 +9,20 @@
 //     let H = M // 2                                   # integers; also another name for a buffer
 //     input X: T[M, K]
 //     const W: T[K, N] layout "any text", bias: T[N]   # rewritten once, outside the kernel
-//     D[i: M, j: N] = sum(k: K) X[i, k] * W[k, j]      # a stage; also `sum(k: K) in f64 ...` and `D: f16[i: M, j: N] = ...`
-//     if N > 1 { ... } else { ... }                    # decided by the parameters
-//     output Y[i: M, j: N] = gelu(D[i, j] + bias[j])
-//     tolerance 1e-4, 1e-3                             # absolute, relative
+//     D[i: M, j: N] = sum(k: K) X[i, k] * W[k, j]      # a stage; also `sum(k: K) in f64 ...` and `D: f16[i: M, j: N] =
+//     ...` if N > 1 { ... } else { ... }                    # decided by the parameters output Y[i: M, j: N] =
+//     gelu(D[i, j] + bias[j]) tolerance 1e-4, 1e-3                             # absolute, relative
 //   }
 //   epilogue bias(y) { const Bias: T[channels]; return y + Bias[channel] }
 //
-// Reductions: sum prod max min, and argmax argmin with two results, `output At, Best[i: M] = argmax(k: K) X[i, k]`; only as the
-// whole right side of a stage. Values: + - * / // %, comparisons, and or not, `if c then a else b` (only the chosen side is
-// evaluated), exp log sqrt rsqrt tanh erf sigmoid abs floor ceil round (ties to even) pow min max, the types as conversions,
-// lowest(T) (the identity of max), inf nan pi, and the functions of the module and of the library. In integers of shapes, lets and
-// conditions: + - * // %, comparisons, and or not, `if then else`, min max ceildiv is_float(T).
-// Functions of types: accumulator(T) is what T is summed in, result(T) is T for floats and the accumulator for i8, u8.
-// In an epilogue T is the element type of the output, channels and channel are extent and axis of its last dimension, shape and
-// axes stand for all of them.
+// Reductions: sum prod max min, and argmax argmin with two results, `output At, Best[i: M] = argmax(k: K) X[i, k]`;
+// only as the whole right side of a stage. Values: + - * / // %, comparisons, and or not, `if c then a else b` (only
+// the chosen side is evaluated), exp log sqrt rsqrt tanh erf sigmoid abs floor ceil round (ties to even) pow min max,
+// the types as conversions, lowest(T) (the identity of max), inf nan pi, and the functions of the module and of the
+// library. In integers of shapes, lets and conditions: + - * // %, comparisons, and or not, `if then else`, min max
+// ceildiv is_float(T). Functions of types: accumulator(T) is what T is summed in, result(T) is T for floats and the
+// accumulator for i8, u8. In an epilogue T is the element type of the output, channels and channel are extent and axis
+// of its last dimension, shape and axes stand for all of them.
 #pragma once
 #include <map>
 #include <memory>
@@ -82,8 +82,8 @@ struct CallProblem {
   std::string argument;  // the argument or epilogue that is wrong; empty: one is missing, or the workload is unknown
   std::string message, note;
 };
-std::vector<CallProblem> check_call(const WorkloadModule& module, const std::string& workload, const WorkloadArguments& arguments,
-                                    const std::vector<std::string>& epilogues);
+std::vector<CallProblem> check_call(const WorkloadModule& module, const std::string& workload,
+                                    const WorkloadArguments& arguments, const std::vector<std::string>& epilogues);
 
 // "banded(M = 512, B = 16, T = f16)".
 struct WorkloadUse {
@@ -95,13 +95,15 @@ std::string to_string(const WorkloadUse& use);
 
 // ---- the program
 
-// The workload `name` of the module with these arguments, its output passed through the epilogues in order; each epilogue is a
-// stage of its own name. Nothing after an error: problems of check_call have the span of the workload's name; a failed `require`
-// names the values in its message. `diagnostics` must be about module.source.
-std::optional<OwnedProgram> instantiate(const WorkloadModule& module, const std::string& name, const WorkloadArguments& arguments,
-                                        const std::vector<std::string>& epilogues, Diagnostics& diagnostics);
+// The workload `name` of the module with these arguments, its output passed through the epilogues in order; each
+// epilogue is a stage of its own name. Nothing after an error: problems of check_call have the span of the workload's
+// name; a failed `require` names the values in its message. `diagnostics` must be about module.source.
+std::optional<OwnedProgram> instantiate(const WorkloadModule& module, const std::string& name,
+                                        const WorkloadArguments& arguments, const std::vector<std::string>& epilogues,
+                                        Diagnostics& diagnostics);
 
-// The canonical, self-contained text of an instantiated workload, as stored in databases and trace files; parse_program reads it.
+// The canonical, self-contained text of an instantiated workload, as stored in databases and trace files; parse_program
+// reads it.
 std::string workload_text(const Program& program);
 
 }  // namespace tw

@@ -66,7 +66,7 @@ struct Statement {
 
 struct Parameter {
   NamePlace name;
-  bool is_type;         // else an integer
+  bool is_type;          // else an integer
   const Expr* fallback;  // null = the argument is required
 };
 struct Workload {

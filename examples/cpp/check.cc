@@ -29,7 +29,8 @@ rules mine { columns }
   std::cout << check.errors << check.draws << " draws, " << check.different << " wrong\n";
 
   std::string errors;
-  tw::CandidateSpace space = tw::make_candidate_space(programs[0].program.program, uses, library, tw::host_target(), errors);
+  tw::CandidateSpace space =
+      tw::make_candidate_space(programs[0].program.program, uses, library, tw::host_target(), errors);
   for (const tw::RejectRow& row : tw::explain_space(space, tw::host_target(), 10, 1).rejects)
     std::cout << row.rule << ": " << row.count << " x " << row.example << "\n";
 
@@ -39,7 +40,8 @@ rules mine { columns }
     tw::State state(arena, at.program.program);
     if (!tw::replay(at.trace, state)) return false;
     bool unrolled = false;
-    tw::for_each<tw::For>(state.program().body, [&](const tw::For* loop) { unrolled |= loop->loop_kind == tw::LoopKind::Unroll; });
+    tw::for_each<tw::For>(state.program().body,
+                          [&](const tw::For* loop) { unrolled |= loop->loop_kind == tw::LoopKind::Unroll; });
     return unrolled;
   };
   tw::Reduced small = tw::reduce({programs[0].program, space.space.sketches[0].trace}, fails);

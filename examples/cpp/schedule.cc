@@ -1,15 +1,18 @@
-// A schedule by hand: every primitive is a method, which gives a Result. The trace that was recorded is text, and replays.
+// A schedule by hand: every primitive is a method, which gives a Result. The trace that was recorded is text, and
+// replays.
+#include "dsl/schedule/schedule.h"
+
 #include <iostream>
 
 #include "dsl/ir/print.h"
 #include "dsl/schedule/parse_schedule.h"
-#include "dsl/schedule/schedule.h"
 #include "dsl/text/workload.h"
 
 int main() {
   const tw::WorkloadModule& operators = tw::operator_library();
   tw::Diagnostics diagnostics(*operators.source);
-  auto program = tw::instantiate(operators, "matmul", {{"M", tw::i64{16}}, {"N", tw::i64{32}}, {"K", tw::i64{8}}}, {}, diagnostics);
+  auto program = tw::instantiate(operators, "matmul", {{"M", tw::i64{16}}, {"N", tw::i64{32}}, {"K", tw::i64{8}}}, {},
+                                 diagnostics);
   if (!program) return std::cerr << diagnostics.render(), 1;
 
   tw::Schedule schedule(program->program);

@@ -21,7 +21,8 @@ rules mine { auto_inline; columns }
 
   const tw::WorkloadModule& operators = tw::operator_library();
   tw::Diagnostics call(*operators.source);
-  auto program = tw::instantiate(operators, "dense", {{"M", tw::i64{8}}, {"N", tw::i64{64}}, {"K", tw::i64{16}}}, {"bias", "relu"}, call);
+  auto program = tw::instantiate(operators, "dense", {{"M", tw::i64{8}}, {"N", tw::i64{64}}, {"K", tw::i64{16}}},
+                                 {"bias", "relu"}, call);
   if (!program) return std::cerr << call.render(), 1;
   std::string errors;
   tw::CandidateSpace space =
@@ -34,7 +35,9 @@ rules mine { auto_inline; columns }
     tw::Candidate candidate;
     if (!builder.draw(sketch, candidate, rng)) continue;  // no draw meets the requirements
     auto built = builder.build(candidate, &rng);
-    if (!built) std::cout << tw::to_string(built.rejected()) << "\n";
-    else std::cout << tw::full_trace(space, candidate)->print() << "\n";
+    if (!built)
+      std::cout << tw::to_string(built.rejected()) << "\n";
+    else
+      std::cout << tw::full_trace(space, candidate)->print() << "\n";
   }
 }

@@ -1,4 +1,5 @@
-// A schedule by hand with an open sample, tuned; the records that the database then has; the best one exported as a C library.
+// A schedule by hand with an open sample, tuned; the records that the database then has; the best one exported as a C
+// library.
 #include <atomic>
 #include <iostream>
 
@@ -7,8 +8,8 @@
 #include "dsl/text/workload.h"
 #include "runtime/export/export.h"
 #include "runtime/store/trace_file.h"
-#include "sampler/search/tune.h"
 #include "sampler/search/trial.h"
+#include "sampler/search/tune.h"
 
 namespace {
 
@@ -24,7 +25,8 @@ int main(int count, char** words) {
   std::string path = count > 1 ? words[1] : "template.db", folder = count > 2 ? words[2] : "exported";
   const tw::WorkloadModule& operators = tw::operator_library();
   tw::Diagnostics call(*operators.source);
-  auto program = tw::instantiate(operators, "matmul", {{"M", tw::i64{16}}, {"N", tw::i64{32}}, {"K", tw::i64{8}}}, {}, call);
+  auto program =
+      tw::instantiate(operators, "matmul", {{"M", tw::i64{16}}, {"N", tw::i64{32}}, {"K", tw::i64{8}}}, {}, call);
   tw::Source source{"template", R"(
 b = get_block("C")
 i, j, k = get_loops(b)
@@ -48,12 +50,14 @@ vectorize(j1)
   Quiet quiet;
   std::atomic<bool> stop = false;
   // The set `untuned` has no choices: all trials but one are of the schedule by hand.
-  tw::tune(tasks, tw::rules::Library::built_in(), {.trials = 4, .rules = "untuned"}, *database, worker.measurer.get(), quiet, stop);
+  tw::tune(tasks, tw::rules::Library::built_in(), {.trials = 4, .rules = "untuned"}, *database, worker.measurer.get(),
+           quiet, stop);
 
   std::string workload = tw::to_hex(tw::structural_hash(program->program)), target_text = tw::to_string(target);
   auto best = database->best(workload, target_text, tw::machine_of(tw::host_description()), 10);
   if (!best || best->empty()) return std::cerr << "no records\n", 1;
-  for (const tw::Record& record : *best) std::cout << record.id << " " << record.status << " " << record.seconds * 1e6 << " us\n";
+  for (const tw::Record& record : *best)
+    std::cout << record.id << " " << record.status << " " << record.seconds * 1e6 << " us\n";
 
   tw::Source stored{"record", best->front().trace};
   tw::Diagnostics of_record(stored);
@@ -67,8 +71,9 @@ vectorize(j1)
   if (!lowered || !compiler) return 1;
   auto kernel = compiler->compile(*lowered, tw::kernel_symbol("mine", "product"));
   if (!kernel) return std::cerr << tw::to_string(kernel.rejected()), 1;
-  tw::ExportPlan plan{"mine", {{"product", "16 x 8 times 8 x 32", *kernel, target, best->front().seconds, best->front().id,
-                                tw::print_trace_file({TW_VERSION, target_text, *program, *trace})}}};
+  tw::ExportPlan plan{"mine",
+                      {{"product", "16 x 8 times 8 x 32", *kernel, target, best->front().seconds, best->front().id,
+                        tw::print_trace_file({TW_VERSION, target_text, *program, *trace})}}};
   tw::ExportResult result = tw::write_export(plan, folder);
   std::cout << result.error << result.files.size() << " files\n";
   return result.error.empty() ? 0 : 1;

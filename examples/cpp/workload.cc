@@ -1,8 +1,9 @@
 // From text to a program, and what is said if the text is wrong.
+#include "dsl/text/workload.h"
+
 #include <iostream>
 
 #include "dsl/ir/print.h"
-#include "dsl/text/workload.h"
 
 int main() {
   tw::Source source{"mine.tw", R"(

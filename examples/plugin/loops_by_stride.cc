@@ -1,5 +1,5 @@
-// A rule that looks at index expressions, which the rule language cannot: loops that step through consecutive elements go inside; and a
-// postprocessor.
+// A rule that looks at index expressions, which the rule language cannot: loops that step through consecutive elements
+// go inside; and a postprocessor.
 #include <algorithm>
 
 #include "dsl/analysis/affine.h"
@@ -33,7 +33,8 @@ class LoopsByStride : public rules::NativeRule {
     return state.loops_around(block.id)->size() < 2 ? "there are at least two loops" : "";
   }
 
-  std::vector<Schedule> apply(const Schedule& base, BlockId id, const rules::TargetFacts&, std::vector<Reject>& rejects) const override {
+  std::vector<Schedule> apply(const Schedule& base, BlockId id, const rules::TargetFacts&,
+                              std::vector<Reject>& rejects) const override {
     std::vector<Schedule> sketches;
     Schedule schedule = base.fork();
     BlockId block = *schedule.get_block(schedule.state().find_block(id)->name);
@@ -41,15 +42,18 @@ class LoopsByStride : public rules::NativeRule {
     std::vector<LoopId> loops(handles.begin(), handles.end());
     std::stable_sort(loops.begin(), loops.end(), [&](LoopId a, LoopId b) {
       const State& state = schedule.state();
-      return contiguous_accesses(*state.find_block(id), *state.find_loop(a)) < contiguous_accesses(*state.find_block(id), *state.find_loop(b));
+      return contiguous_accesses(*state.find_block(id), *state.find_loop(a)) <
+             contiguous_accesses(*state.find_block(id), *state.find_loop(b));
     });
     if (auto reordered = schedule.reorder(Array<LoopId>(loops)); !reordered) {
       rejects.push_back(reordered.rejected());
       return sketches;
     }
     sketches.push_back(schedule.fork());
-    if (Status cut = cut_by_a_drawn_number(schedule, loops.back()); !cut) rejects.push_back(cut.rejected());
-    else sketches.push_back(std::move(schedule));
+    if (Status cut = cut_by_a_drawn_number(schedule, loops.back()); !cut)
+      rejects.push_back(cut.rejected());
+    else
+      sketches.push_back(std::move(schedule));
     return sketches;
   }
 

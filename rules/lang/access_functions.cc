@@ -23,8 +23,8 @@ FunctionResult yes_or_no(bool value) { return {RuleValue::of(value), {}}; }
 // How an operand is indexed in terms of the output's dimensions (the pattern analysis of TVM's
 // AutoInline).
 struct Pattern {
-  bool exists = false;  // each index is an iter that indexes the output, plus or minus a constant,
-                        // or a constant
+  bool exists = false;    // each index is an iter that indexes the output, plus or minus a constant,
+                          // or a constant
   bool injective = true;  // no dimension of the output twice
   bool ordered = true;    // in the order of the output
   bool direct = true;     // neither constants nor offsets
@@ -76,13 +76,11 @@ std::optional<LinearForm> over_loops(const Block* block, const Expr* index) {
   for (auto [var, coefficient] : iters->terms) {
     std::size_t i = 0;
     while (i < block->iters.size() && block->iters[i].var != var) ++i;
-    std::optional<LinearForm> binding =
-        i < block->iters.size() ? linear_form(block->bindings[i]) : std::nullopt;
+    std::optional<LinearForm> binding = i < block->iters.size() ? linear_form(block->bindings[i]) : std::nullopt;
     if (!binding) return std::nullopt;
     out.constant += coefficient * binding->constant;
     for (auto [loop, factor] : binding->terms) {
-      if (out.coefficient(loop) != 0 || !out.terms.push_back({loop, coefficient * factor}))
-        return std::nullopt;
+      if (out.coefficient(loop) != 0 || !out.terms.push_back({loop, coefficient * factor})) return std::nullopt;
     }
   }
   return out;
@@ -90,16 +88,14 @@ std::optional<LinearForm> over_loops(const Block* block, const Expr* index) {
 
 // How many innermost loops step through an access without a gap: the first with step 1, each next
 // one with what the ones inside cover. Loops that the access does not depend on count.
-int contiguous_in(const Block* block, Array<const For*> loops, const Buffer* buffer,
-                  Array<const Expr*> indices) {
+int contiguous_in(const Block* block, Array<const For*> loops, const Buffer* buffer, Array<const Expr*> indices) {
   LinearForm address;
   i64 stride = 1;
   for (std::size_t d = indices.size(); d-- > 0; stride *= buffer->shape[d]) {
     std::optional<LinearForm> form = over_loops(block, indices[d]);
     if (!form) return 0;
     for (auto [loop, coefficient] : form->terms) {
-      if (address.coefficient(loop) != 0 || !address.terms.push_back({loop, coefficient * stride}))
-        return 0;
+      if (address.coefficient(loop) != 0 || !address.terms.push_back({loop, coefficient * stride})) return 0;
     }
   }
   int count = 0;
@@ -162,38 +158,30 @@ const StoreTarget& write_of(const Block* block) {
 
 const Load* operand_of(const Block* block, const RuleValue& v) {
   std::vector<const Load*> operands = operands_of(block);
-  bool is_there =
-      v.tag == Tag::Int && v.integer >= 0 && v.integer < static_cast<i64>(operands.size());
+  bool is_there = v.tag == Tag::Int && v.integer >= 0 && v.integer < static_cast<i64>(operands.size());
   return is_there ? operands[v.integer] : nullptr;
 }
 
 std::vector<const Load*> operands_of(const Block* block) {
   std::vector<const Load*> found;
   for_each<Load>(block->body, [&](const Load* load) {
-    bool known = writes_buffer(block, load->buffer) ||
-                 std::any_of(found.begin(), found.end(),
-                             [&](const Load* other) { return other->buffer == load->buffer; });
+    bool known = writes_buffer(block, load->buffer) || std::any_of(found.begin(), found.end(), [&](const Load* other) {
+                   return other->buffer == load->buffer;
+                 });
     if (!known) found.push_back(load);
   });
   return found;
 }
 
-FunctionResult is_injective(const Context& c, const Values& v) {
-  return ask_pattern<&Pattern::injective>(c, v);
-}
-FunctionResult is_ordered(const Context& c, const Values& v) {
-  return ask_pattern<&Pattern::ordered>(c, v);
-}
-FunctionResult is_direct(const Context& c, const Values& v) {
-  return ask_pattern<&Pattern::direct>(c, v);
-}
+FunctionResult is_injective(const Context& c, const Values& v) { return ask_pattern<&Pattern::injective>(c, v); }
+FunctionResult is_ordered(const Context& c, const Values& v) { return ask_pattern<&Pattern::ordered>(c, v); }
+FunctionResult is_direct(const Context& c, const Values& v) { return ask_pattern<&Pattern::direct>(c, v); }
 
 FunctionResult calls(const Context& c, const Values& v) {
   const Block* block = block_of(c, v[0]);
   if (!block) return fail("expected a block that exists");
   bool found = false;
-  for_each<Call>(block->body,
-                 [&](const Call* call) { found |= name_of(call->function) == v[1].text; });
+  for_each<Call>(block->body, [&](const Call* call) { found |= name_of(call->function) == v[1].text; });
   return yes_or_no(found);
 }
 
@@ -244,8 +232,7 @@ FunctionResult loop_order_map(const Context& c, const Values& v) {
   for (const Piece& piece : pieces) {
     if (c.is_open_loop(loops[piece.loop]->id)) return none;
   }
-  std::stable_sort(pieces.begin(), pieces.end(),
-                   [](const Piece& a, const Piece& b) { return a.loop < b.loop; });
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.loop < b.loop; });
   bool is_same = pieces.size() == load->indices.size();
   Arena& arena = c.state.arena();
   std::vector<Arg> results;
@@ -253,32 +240,31 @@ FunctionResult loop_order_map(const Context& c, const Values& v) {
     is_same &= piece.dim == results.size();
     Arg part{.tag = Arg::Tag::Param, .integer = static_cast<i64>(piece.dim)};
     auto with = [&](BinaryOp op, i64 by) {
-      return Arg{
-          .tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({part, Arg::of_int(by)})};
+      return Arg{.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({part, Arg::of_int(by)})};
     };
     if (piece.lower > 1) part = with(BinaryOp::FloorDiv, piece.lower);
-    if (piece.lower * piece.extent < load->buffer->shape[piece.dim])
-      part = with(BinaryOp::FloorMod, piece.extent);
+    if (piece.lower * piece.extent < load->buffer->shape[piece.dim]) part = with(BinaryOp::FloorMod, piece.extent);
     results.push_back(part);
   }
   if (is_same || results.empty()) return none;
-  return {RuleValue::of_open({.tag = Arg::Tag::Map,
-                              .integer = static_cast<i64>(load->indices.size()),
-                              .items = arena.copy(results)}),
+  return {RuleValue::of_open(
+              {.tag = Arg::Tag::Map, .integer = static_cast<i64>(load->indices.size()), .items = arena.copy(results)}),
           {}};
 }
 
 namespace {
 
-// How many values of the variable, from multiples of that number on, an expression takes for one: the divisors of its quotients. 0 = it
-// does not occur.
+// How many values of the variable, from multiples of that number on, an expression takes for one: the divisors of its
+// quotients. 0 = it does not occur.
 i64 values_at_once(const Expr* e, const Var* var) {
   if (e == var) return 1;
   const Binary* quotient = as<Binary>(e);
-  std::optional<i64> divisor = quotient && quotient->op == BinaryOp::FloorDiv && quotient->a == var ? constant_of(quotient->b) : std::nullopt;
+  std::optional<i64> divisor =
+      quotient && quotient->op == BinaryOp::FloorDiv && quotient->a == var ? constant_of(quotient->b) : std::nullopt;
   if (divisor) return *divisor;
   i64 out = 0;
-  for_each_child(e, [&](const Node* child) { out = std::gcd(out, values_at_once(static_cast<const Expr*>(child), var)); });
+  for_each_child(e,
+                 [&](const Node* child) { out = std::gcd(out, values_at_once(static_cast<const Expr*>(child), var)); });
   return out;
 }
 
@@ -344,8 +330,8 @@ FunctionResult phases(const Context& c, const Values& v) {
   return none_or(all, of.loop);
 }
 
-// How many iterations of a loop, from multiples of that number on, read consecutive elements of an operand which begin at multiples of it,
-// too; 1 if that is not understood.
+// How many iterations of a loop, from multiples of that number on, read consecutive elements of an operand which begin
+// at multiples of it, too; 1 if that is not understood.
 FunctionResult consecutive(const Context& c, const Values& v) {
   Asked of = asked(c, v[0], v[2]);
   if (!of.error.empty()) return fail(of.error);

@@ -1,5 +1,5 @@
-// Analysis functions about how a block accesses its buffers, for the table in functions.cc, and what all analysis functions look
-// at. An operand is a number below n_reads(block). Private to rules/lang.
+// Analysis functions about how a block accesses its buffers, for the table in functions.cc, and what all analysis
+// functions look at. An operand is a number below n_reads(block). Private to rules/lang.
 #pragma once
 #include "rules/lang/functions.h"
 

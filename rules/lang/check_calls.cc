@@ -26,15 +26,17 @@ std::string near_function(std::string_view name, const Declared& declared, const
 namespace {
 
 bool is_built_in(const Module& module) {
-  return std::any_of(embedded_texts().begin(), embedded_texts().end(), [&](const EmbeddedText& text) { return text.path == module.source->name; });
+  return std::any_of(embedded_texts().begin(), embedded_texts().end(),
+                     [&](const EmbeddedText& text) { return text.path == module.source->name; });
 }
 
 }  // namespace
 
 std::optional<Unexported> unexported_function(std::string_view name, const Declared& declared) {
   auto says = [&](const auto& other, std::string_view word) {
-    std::string note = is_built_in(*other.home) ? cat("`tracewright language ", name, "` prints it: copy it")
-                                                : cat("write `export ", word == "step" ? word : "fn", " ", name, "` there");
+    std::string note = is_built_in(*other.home)
+                           ? cat("`tracewright language ", name, "` prints it: copy it")
+                           : cat("write `export ", word == "step" ? word : "fn", " ", name, "` there");
     return Unexported{cat("`", name, "` is a ", word, " of ", other.home->source->name, " alone"), std::move(note)};
   };
   if (auto* function = find_unexported(declared.functions, name)) return says(*function, "function");
@@ -42,7 +44,9 @@ std::optional<Unexported> unexported_function(std::string_view name, const Decla
   return std::nullopt;
 }
 
-std::string step_in_function(std::string_view name) { return cat("a function or condition cannot run the step `", name, "`"); }
+std::string step_in_function(std::string_view name) {
+  return cat("a function or condition cannot run the step `", name, "`");
+}
 
 std::string place_in_step(const Step& step, const Diagnostics& inside) {
   std::size_t line = position_of(inside.source(), inside.all()[0].span.begin).line;
@@ -58,7 +62,8 @@ const Mark* find_mark(std::string_view name, const Declared& declared, const Mod
 
 std::string unknown_mark(std::string_view name, const Declared& declared) {
   const Definition<Mark>* other = find_unexported(declared.marks, name);
-  return other ? cat("`", name, "` is a mark of ", other->home->source->name, " alone") : cat("no module declares a mark `", name, "`");
+  return other ? cat("`", name, "` is a mark of ", other->home->source->name, " alone")
+               : cat("no module declares a mark `", name, "`");
 }
 
 std::string near_mark(std::string_view name, const Declared& declared, const Module* module) {
@@ -71,7 +76,8 @@ std::string near_mark(std::string_view name, const Declared& declared, const Mod
     if (mark->is_exported || home.get() == module) names.emplace_back(mark->name);
   }
   std::string near = closest(name, names);
-  return near.empty() ? cat("declare it: `mark ", name, ": int \"what it says\"`, or `: text`") : cat("did you mean `", near, "`?");
+  return near.empty() ? cat("declare it: `mark ", name, ": int \"what it says\"`, or `: text`")
+                      : cat("did you mean `", near, "`?");
 }
 
 namespace {
@@ -97,13 +103,21 @@ std::optional<std::string> inside(std::optional<std::string> wrong) {
 
 Type type_of(const RuleValue& value) {
   switch (value.tag) {
-    case RuleValue::Tag::Bool: return Type::of(Type::Kind::Bool);
-    case RuleValue::Tag::Int: case RuleValue::Tag::Open: return Type::of(Type::Kind::Int);
-    case RuleValue::Tag::Text: return Type::of(Type::Kind::Text);
-    case RuleValue::Tag::Number: return Type::of(Type::Kind::Number);
-    case RuleValue::Tag::List: return Type::of(Type::Kind::List);
-    case RuleValue::Tag::Dictionary: return Type::of(Type::Kind::Dictionary);
-    default: return Type::any();
+    case RuleValue::Tag::Bool:
+      return Type::of(Type::Kind::Bool);
+    case RuleValue::Tag::Int:
+    case RuleValue::Tag::Open:
+      return Type::of(Type::Kind::Int);
+    case RuleValue::Tag::Text:
+      return Type::of(Type::Kind::Text);
+    case RuleValue::Tag::Number:
+      return Type::of(Type::Kind::Number);
+    case RuleValue::Tag::List:
+      return Type::of(Type::Kind::List);
+    case RuleValue::Tag::Dictionary:
+      return Type::of(Type::Kind::Dictionary);
+    default:
+      return Type::any();
   }
 }
 
@@ -113,7 +127,8 @@ std::string described(const Type& type) { return is_simple(type) ? name_of(type)
 
 std::optional<std::string> misfit(const Type& wanted, const Type& found) {
   if (!is_literal(found) || wanted.is(Type::Kind::Any)) return std::nullopt;
-  if (is_simple(wanted) || wanted.kind != found.kind) return takes(wanted, found) ? std::nullopt : std::optional(name_of(found));
+  if (is_simple(wanted) || wanted.kind != found.kind)
+    return takes(wanted, found) ? std::nullopt : std::optional(name_of(found));
   return inside(misfit(wanted.item(), found.item()));
 }
 
@@ -135,38 +150,36 @@ Type TypeChecker::type_of_call(const ast::Call* n, const TypeScopePtr& scope) {
   if (auto* member = ast::as<ast::Member>(n->callee); member && ast::to_string(member->value) != "target") {
     std::vector<std::string> words = {ast::to_string(member->value)};
     for (const ast::Argument& argument : n->arguments) words.push_back(ast::to_string(argument.value));
-    return error(n->callee->span, "functions are not members of values", cat("write `", member->name, "(", join(words, ", "), ")`")), Type::any();
+    return error(n->callee->span, "functions are not members of values",
+                 cat("write `", member->name, "(", join(words, ", "), ")`")),
+           Type::any();
   }
-  if (!callee)
-    return error(n->callee->span, "expected the name of a function or an instruction"), Type::any();
+  if (!callee) return error(n->callee->span, "expected the name of a function or an instruction"), Type::any();
   std::vector<Type> values;
-  for (const ast::Argument& argument : n->arguments)
-    values.push_back(type_of(argument.value, scope));
-  if (const InstructionKind* kind = find_kind(callee->name))
-    return call_instruction(*kind, n, values);
+  for (const ast::Argument& argument : n->arguments) values.push_back(type_of(argument.value, scope));
+  if (const InstructionKind* kind = find_kind(callee->name)) return call_instruction(*kind, n, values);
   for (const ast::Argument& argument : n->arguments) {
-    if (!argument.name.empty())
-      return error(argument.name_span, "only instructions take named arguments"), Type::any();
+    if (!argument.name.empty()) return error(argument.name_span, "only instructions take named arguments"), Type::any();
   }
   return call_function(callee, n, values, scope);
 }
 
-Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
-                                const std::vector<Type>& values, const TypeScopePtr& scope) {
+Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n, const std::vector<Type>& values,
+                                const TypeScopePtr& scope) {
   if (Type* local = scope->find(callee->name)) {
     if (local->is(Kind::Function)) return call_lambda(*local, values, n->span);
     if (local->is(Kind::Any)) return Type::any();
   }
-  if (auto* own = find_visible(declared_.functions, callee->name, module_)) return call_user(*own->home, *own->what, values, n->span);
-  if (auto* own = find_visible(declared_.steps, callee->name, module_)) return call_step(*own->home, *own->what, values, n->span);
+  if (auto* own = find_visible(declared_.functions, callee->name, module_))
+    return call_user(*own->home, *own->what, values, n->span);
+  if (auto* own = find_visible(declared_.steps, callee->name, module_))
+    return call_step(*own->home, *own->what, values, n->span);
   if (callee->name == "loops") {
     static const AnalysisFunction loops{"loops", "(block) -> [loop]", "", 1, nullptr};
     return call_analysis(loops, n, values);
   }
-  if (const ListFunction* function = find_list_function(callee->name))
-    return call_list_function(*function, n, values);
-  if (const AnalysisFunction* function = find_function(callee->name))
-    return call_analysis(*function, n, values);
+  if (const ListFunction* function = find_list_function(callee->name)) return call_list_function(*function, n, values);
+  if (const AnalysisFunction* function = find_function(callee->name)) return call_analysis(*function, n, values);
   if (std::optional<Unexported> other = unexported_function(callee->name, declared_)) {
     return error(callee->span, other->message, other->note), Type::any();
   }
@@ -175,16 +188,15 @@ Type TypeChecker::call_function(const ast::Name* callee, const ast::Call* n,
   return Type::any();
 }
 
-Type TypeChecker::call_user(const Module& home, const UserFunction& function, const std::vector<Type>& values, Span span) {
+Type TypeChecker::call_user(const Module& home, const UserFunction& function, const std::vector<Type>& values,
+                            Span span) {
   if (function.parameters.size() != values.size()) {
-    return error(span, cat(function.name, " takes ", function.parameters.size(),
-                           " arguments, found ", values.size())),
+    return error(span, cat(function.name, " takes ", function.parameters.size(), " arguments, found ", values.size())),
            Type::any();
   }
   if (depth_ >= 8) return Type::any();
   auto inner = new_scope();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    inner->names[std::string(function.parameters[i])] = values[i];
+  for (std::size_t i = 0; i < values.size(); ++i) inner->names[std::string(function.parameters[i])] = values[i];
   // What is wrong inside may be in another module's text; the evaluator names it where it runs.
   Diagnostics inside(diagnostics_.source());
   TypeChecker checker(home, declared_, inside);
@@ -198,11 +210,14 @@ Type TypeChecker::call_user(const Module& home, const UserFunction& function, co
 
 Type TypeChecker::call_step(const Module& home, const Step& step, const std::vector<Type>& values, Span span) {
   if (step.parameters.size() != values.size()) {
-    return error(span, cat(step.name, " takes ", step.parameters.size(), " arguments, found ", values.size())), Type::any();
+    return error(span, cat(step.name, " takes ", step.parameters.size(), " arguments, found ", values.size())),
+           Type::any();
   }
   if (functions_ > 0) return error(span, step_in_function(step.name), step_in_function_note), Type::any();
   if (std::find(steps_.begin(), steps_.end(), &step) != steps_.end()) {
-    return error(span, cat("step `", step.name, "` calls itself"), "steps end: they stand as if written where they are called"), Type::any();
+    return error(span, cat("step `", step.name, "` calls itself"),
+                 "steps end: they stand as if written where they are called"),
+           Type::any();
   }
   Diagnostics inside(*home.source);
   TypeChecker checker(home, declared_, inside);
@@ -213,7 +228,8 @@ Type TypeChecker::call_step(const Module& home, const Step& step, const std::vec
   work_left_ = checker.work_left_;
   if (!inside.has_errors()) return result;
   // What is wrong in the step itself has been said there.
-  if (!diagnostics_.has_errors()) error(span, place_in_step(step, inside) + inside.all()[0].message, inside.all()[0].note);
+  if (!diagnostics_.has_errors())
+    error(span, place_in_step(step, inside) + inside.all()[0].message, inside.all()[0].note);
   return Type::any();
 }
 
@@ -230,8 +246,8 @@ Type TypeChecker::result_of(const Step& step, const std::vector<Type>& values) {
 
 Type TypeChecker::call_lambda(const Type& lambda, const std::vector<Type>& values, Span span) {
   if (lambda.lambda->parameters.size() != values.size()) {
-    return error(span, cat("the function takes ", lambda.lambda->parameters.size(),
-                           " arguments, found ", values.size())),
+    return error(span,
+                 cat("the function takes ", lambda.lambda->parameters.size(), " arguments, found ", values.size())),
            Type::any();
   }
   if (depth_ >= 8) return Type::any();
@@ -251,8 +267,7 @@ Type TypeChecker::call_list_function(const ListFunction& function, const ast::Ca
                                      const std::vector<Type>& values) {
   std::string_view name = function.name;
   auto is_list = [&](std::size_t i) { return i < values.size() && values[i].is(Kind::List); };
-  bool is_open = std::any_of(values.begin(), values.end(),
-                             [](const Type& t) { return t.openness == Openness::Open; });
+  bool is_open = std::any_of(values.begin(), values.end(), [](const Type& t) { return t.openness == Openness::Open; });
   if (name == "range") {
     if (is_open) error(n->span, "range: expected one or two fixed integers");
     return Type::list(Type::of(Kind::Int));
@@ -261,8 +276,7 @@ Type TypeChecker::call_list_function(const ListFunction& function, const ast::Ca
   if (name == "flat") return Type::list(is_list(0) ? values[0].item().item() : Type::any());
   if (name == "rev") return is_list(0) ? values[0] : Type::any();
   if (name == "enumerate" || name == "zip")
-    return Type::list(Type::list(Type::any(), 2),
-                      is_list(0) && name == "enumerate" ? values[0].size : -1);
+    return Type::list(Type::list(Type::any(), 2), is_list(0) && name == "enumerate" ? values[0].size : -1);
   if (name == "prefix") {
     if (is_list(0) && values.size() == 2 && values[1].is(Kind::Function)) {
       Type holds = call_lambda(values[1], {values[0].item()}, n->span);
@@ -273,33 +287,28 @@ Type TypeChecker::call_list_function(const ListFunction& function, const ast::Ca
   }
   Openness openness = Openness::Fixed;
   for (const Type& value : values)
-    openness =
-        combine_openness(openness, value.is(Kind::List) ? value.item().openness : value.openness);
+    openness = combine_openness(openness, value.is(Kind::List) ? value.item().openness : value.openness);
   if (values.size() == 1 && is_list(0) && values[0].size == 0) openness = Openness::Fixed;
   return Type::of(Kind::Int, openness);
 }
 
-Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Call* n,
-                                const std::vector<Type>& values) {
+Type TypeChecker::call_analysis(const AnalysisFunction& function, const ast::Call* n, const std::vector<Type>& values) {
   if (static_cast<int>(values.size()) != function.arity) {
-    return error(n->span, cat(function.name, function.signature, " takes ", function.arity,
-                              " arguments, found ", values.size())),
+    return error(n->span, cat(function.name, function.signature, " takes ", function.arity, " arguments, found ",
+                              values.size())),
            Type::any();
   }
   TypedSignature signature = parse_signature(function.signature);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::vector<Type>& wanted = signature.parameters[i];
-    auto fits = [&](const Type& t) {
-      return t.is(Kind::Any) || values[i].is(Kind::Any) || t.kind == values[i].kind;
-    };
+    auto fits = [&](const Type& t) { return t.is(Kind::Any) || values[i].is(Kind::Any) || t.kind == values[i].kind; };
     bool is_handle = values[i].is(Kind::Loop) || values[i].is(Kind::Block);
-    if (std::any_of(wanted.begin(), wanted.end(), fits) &&
-        !(is_handle && values[i].openness == Openness::Open))
+    if (std::any_of(wanted.begin(), wanted.end(), fits) && !(is_handle && values[i].openness == Openness::Open))
       continue;
     std::vector<std::string> names;
     for (const Type& type : wanted) names.push_back(name_of(type));
-    return error(n->arguments[i].value->span, cat(function.name, ": expected ", join(names, " or "),
-                                                  ", found ", name_of(values[i]))),
+    return error(n->arguments[i].value->span,
+                 cat(function.name, ": expected ", join(names, " or "), ", found ", name_of(values[i]))),
            Type::any();
   }
   Type result = signature.result;
@@ -328,17 +337,16 @@ bool is_unbracketed_list(const InstructionKind& kind, const ast::Call* n, const 
 
 }  // namespace
 
-Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call* n,
-                                   const std::vector<Type>& values) {
+Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values) {
   if (is_post_ && kind.samples) {
-    error(n->span,
-          "a postprocessor may not draw: it runs on a program whose decisions have been taken",
+    error(n->span, "a postprocessor may not draw: it runs on a program whose decisions have been taken",
           "draw in a rule, and leave a mark with annotate()");
   }
   if (is_unbracketed_list(kind, n, values)) {
     std::vector<std::string> items;
     for (const ast::Argument& argument : n->arguments) items.push_back(ast::to_string(argument.value));
-    return error(n->span, cat(kind.name, " takes a list"), cat("write `", kind.name, "([", join(items, ", "), "])`")), Type::any();
+    return error(n->span, cat(kind.name, " takes a list"), cat("write `", kind.name, "([", join(items, ", "), "])`")),
+           Type::any();
   }
   std::vector<const Type*> given(kind.parameters.size(), nullptr);
   std::vector<const ast::Expr*> written(kind.parameters.size(), nullptr);
@@ -347,9 +355,8 @@ Type TypeChecker::call_instruction(const InstructionKind& kind, const ast::Call*
     std::size_t index = i;
     if (!argument.name.empty()) {
       auto named = [&](const Parameter& parameter) { return parameter.name == argument.name; };
-      index = static_cast<std::size_t>(
-          std::find_if(kind.parameters.begin(), kind.parameters.end(), named) -
-          kind.parameters.begin());
+      index = static_cast<std::size_t>(std::find_if(kind.parameters.begin(), kind.parameters.end(), named) -
+                                       kind.parameters.begin());
     }
     if (index >= kind.parameters.size()) {
       error(argument.value->span,
@@ -380,7 +387,8 @@ void TypeChecker::check_factors(const ast::Expr* written) {
   if (!factors) return;
   for (const ast::Expr* factor : factors->items) {
     const ast::Int* number = ast::as<ast::Int>(factor);
-    if (number && number->value < 1) error(factor->span, "a factor is at least 1", "`_` stands for the factor that the others leave");
+    if (number && number->value < 1)
+      error(factor->span, "a factor is at least 1", "`_` stands for the factor that the others leave");
   }
 }
 
@@ -390,32 +398,32 @@ void TypeChecker::check_mark(const ast::Expr* key, const ast::Expr* value, const
   const Definition<Mark>* mark = find_visible(declared_.marks, name->value, module_);
   if (!mark) return error(key->span, unknown_mark(name->value, declared_), near_mark(name->value, declared_, module_));
   std::optional<std::string> wrong = value ? misfit(mark->what->type, type) : std::nullopt;
-  if (wrong) error(value->span, wrong_mark_value(*mark->what, *wrong), cat("it is declared in ", mark->home->source->name));
+  if (wrong)
+    error(value->span, wrong_mark_value(*mark->what, *wrong), cat("it is declared in ", mark->home->source->name));
 }
 
-void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter,
-                                 const Type& value, Span span) {
+void TypeChecker::check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value,
+                                 Span span) {
   struct Row {
     std::string_view type;
     std::vector<Kind> kinds;
     const char* expected;
   };
-  static const Row rows[] = {
-      {"LoopId", {Kind::Loop}, "a loop"},
-      {"BlockId", {Kind::Block}, "a block"},
-      {"LoopOrBlock", {Kind::Loop, Kind::Block}, "a loop or a block"},
-      {"Location", {Kind::Loop, Kind::Location}, "a loop or a drawn location"},
-      {"i64", {Kind::Int, Kind::Bool}, "an integer"},
-      {"bool", {Kind::Bool, Kind::Int}, "a boolean"},
-      {"Str", {Kind::Text}, "a text"},
-      {"Literal",
-       {Kind::Int, Kind::Bool, Kind::Text, Kind::Number, Kind::List, Kind::Dictionary},
-       "an integer, a number, a text, a list or a dictionary"},
-      {"Loops", {Kind::List}, "a list of loops"},
-      {"Blocks", {Kind::List}, "a list of blocks"},
-      {"Ints", {Kind::List}, "a list of integers"},
-      {"Factors", {Kind::List}, "a list of factors"},
-      {"IndexMap", {Kind::Function, Kind::Map}, "an index map"}};
+  static const Row rows[] = {{"LoopId", {Kind::Loop}, "a loop"},
+                             {"BlockId", {Kind::Block}, "a block"},
+                             {"LoopOrBlock", {Kind::Loop, Kind::Block}, "a loop or a block"},
+                             {"Location", {Kind::Loop, Kind::Location}, "a loop or a drawn location"},
+                             {"i64", {Kind::Int, Kind::Bool}, "an integer"},
+                             {"bool", {Kind::Bool, Kind::Int}, "a boolean"},
+                             {"Str", {Kind::Text}, "a text"},
+                             {"Literal",
+                              {Kind::Int, Kind::Bool, Kind::Text, Kind::Number, Kind::List, Kind::Dictionary},
+                              "an integer, a number, a text, a list or a dictionary"},
+                             {"Loops", {Kind::List}, "a list of loops"},
+                             {"Blocks", {Kind::List}, "a list of blocks"},
+                             {"Ints", {Kind::List}, "a list of integers"},
+                             {"Factors", {Kind::List}, "a list of factors"},
+                             {"IndexMap", {Kind::Function, Kind::Map}, "an index map"}};
   if (value.is(Kind::Any)) return;
   for (const Row& row : rows) {
     if (row.type != parameter.type) continue;
@@ -440,10 +448,10 @@ Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n,
     const Type& value = argument->is(Kind::List) ? argument->item() : *argument;
     if (argument->is(Kind::List) && (list_size = argument->size) == 0) continue;
     openness = combine_openness(
-        openness,
-        combine_openness(value.openness, value.is(Kind::Loop) ? value.extent : Openness::Fixed));
+        openness, combine_openness(value.openness, value.is(Kind::Loop) ? value.extent : Openness::Fixed));
   }
-  bool is_drawn_handle = (kind.meaning.picks && openness == Openness::Open) || kind.meaning.draws == Meaning::Draws::Order;
+  bool is_drawn_handle =
+      (kind.meaning.picks && openness == Openness::Open) || kind.meaning.draws == Meaning::Draws::Order;
   Type loop = Type::loop(kind.pure && !kind.samples ? Openness::Unknown : openness);
   if (is_drawn_handle) loop.openness = Openness::Open;
   if (kind.result == "LoopId") return loop;
@@ -459,8 +467,7 @@ Type TypeChecker::result_of(const InstructionKind& kind, const ast::Call* n,
       bool is_count = n->arguments[i].name.empty() ? i == 1 : n->arguments[i].name == "n";
       if (is_count) count = ast::as<ast::Int>(n->arguments[i].value);
     }
-    return Type::list(Type::of(Kind::Int, Openness::Open),
-                      count ? static_cast<int>(count->value) : -1);
+    return Type::list(Type::of(Kind::Int, Openness::Open), count ? static_cast<int>(count->value) : -1);
   }
   return kind.result == "Unit" ? Type::of(Kind::None) : Type::any();
 }

@@ -81,26 +81,29 @@ Type TypeChecker::type_of_name(const ast::Name* n, const TypeScopePtr& scope) {
     for (const auto& [name, type] : at->names) names.push_back(name);
   }
   std::string near = n->name.size() < 3 ? "" : closest(n->name, names);
-  if (n->name == "None" || n->name == "null") return error(n->span, cat("`", n->name, "` is not defined here"), "`none` is no value, `_` a factor that the others leave"), Type::any();
-  error(n->span, cat("`", n->name, "` is not defined here"),
-        near.empty() ? "" : cat("did you mean `", near, "`?"));
+  if (n->name == "None" || n->name == "null")
+    return error(n->span, cat("`", n->name, "` is not defined here"),
+                 "`none` is no value, `_` a factor that the others leave"),
+           Type::any();
+  error(n->span, cat("`", n->name, "` is not defined here"), near.empty() ? "" : cat("did you mean `", near, "`?"));
   return Type::any();
 }
 
 Type TypeChecker::type_of_items(Array<const ast::Expr*> items, const TypeScopePtr& scope) {
   if (items.empty()) return {.kind = Kind::List, .size = 0};
   Type element = type_of(items[0], scope);
-  for (std::size_t i = 1; i < items.size(); ++i)
-    element = join_types(element, type_of(items[i], scope));
+  for (std::size_t i = 1; i < items.size(); ++i) element = join_types(element, type_of(items[i], scope));
   return Type::list(element, static_cast<int>(items.size()));
 }
 
-TypeScopePtr TypeChecker::scope_of_item(Array<const ast::Name*> names, const Type& over, Span span, const TypeScopePtr& scope) {
+TypeScopePtr TypeChecker::scope_of_item(Array<const ast::Name*> names, const Type& over, Span span,
+                                        const TypeScopePtr& scope) {
   TypeScopePtr inner = new_scope();
   inner->parent = scope;
   Type item = over.item();
   bool whole = names.size() == 1;
-  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any)) item = type_error(span, cat("a list of ", names.size(), " in this list"), item);
+  if (!whole && !item.is(Kind::List) && !item.is(Kind::Any))
+    item = type_error(span, cat("a list of ", names.size(), " in this list"), item);
   for (const ast::Name* name : names) inner->names[std::string(name->name)] = whole ? item : item.item();
   return inner;
 }
@@ -128,7 +131,8 @@ Type TypeChecker::type_of_index(const ast::Index* n, const TypeScopePtr& scope) 
     return list.is(Kind::Any) ? list : Type::list(list.item());
   }
   Type at = type_of(n->indices[0], scope);
-  bool fits = at.is(Kind::Any) || (at.is(Kind::Int) && at.openness != Openness::Open) || (at.is(Kind::Text) && list.is(Kind::Any));
+  bool fits = at.is(Kind::Any) || (at.is(Kind::Int) && at.openness != Openness::Open) ||
+              (at.is(Kind::Text) && list.is(Kind::Any));
   if (!fits) type_error(n->indices[0]->span, "a fixed integer", at);
   return list.item();
 }
@@ -144,7 +148,9 @@ Type TypeChecker::type_of_member(const ast::Member* n, const TypeScopePtr& scope
     Type value = type_of(n->value, scope);
     if (value.is(Kind::Any)) return value;
     if (!value.is(Kind::Dictionary))
-      return error(n->span, only_records_have_members, cat("write `", n->name, "(", ast::to_string(n->value), ")` for a function")), Type::any();
+      return error(n->span, only_records_have_members,
+                   cat("write `", n->name, "(", ast::to_string(n->value), ")` for a function")),
+             Type::any();
     if (value.fields.empty()) return value.item();
     std::vector<std::string> keys;
     for (const auto& [key, type] : value.fields) {
@@ -152,7 +158,9 @@ Type TypeChecker::type_of_member(const ast::Member* n, const TypeScopePtr& scope
       keys.push_back(key);
     }
     std::string near = closest(n->name, keys);
-    return error(n->span, cat("the record has no `", n->name, "`"), near.empty() ? cat("it has ", join(keys, ", ")) : cat("did you mean `", near, "`?")), Type::any();
+    return error(n->span, cat("the record has no `", n->name, "`"),
+                 near.empty() ? cat("it has ", join(keys, ", ")) : cat("did you mean `", near, "`?")),
+           Type::any();
   }
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) names.emplace_back(member.name);
@@ -176,30 +184,24 @@ Type TypeChecker::type_of_unary(const ast::Unary* n, const TypeScopePtr& scope) 
 Type TypeChecker::type_of_binary(const ast::Binary* n, const TypeScopePtr& scope) {
   Type a = type_of(n->a, scope), b = type_of(n->b, scope);
   if (n->op == BinaryOp::Div) return error(n->op_span, "integers divide with //"), Type::any();
-  auto number = [](const Type& t) {
-    return t.is(Kind::Int) || t.is(Kind::Bool) || t.is(Kind::Any);
-  };
+  auto number = [](const Type& t) { return t.is(Kind::Int) || t.is(Kind::Bool) || t.is(Kind::Any); };
   bool is_logic = n->op == BinaryOp::And || n->op == BinaryOp::Or,
        is_equality = n->op == BinaryOp::Eq || n->op == BinaryOp::Ne;
-  bool is_comparison = is_equality || n->op == BinaryOp::Lt || n->op == BinaryOp::Le ||
-                       n->op == BinaryOp::Gt || n->op == BinaryOp::Ge;
+  bool is_comparison =
+      is_equality || n->op == BinaryOp::Lt || n->op == BinaryOp::Le || n->op == BinaryOp::Gt || n->op == BinaryOp::Ge;
   if (n->op == BinaryOp::Add && (a.is(Kind::List) || b.is(Kind::List))) {
     bool both = a.is(Kind::List) && b.is(Kind::List);
     bool other = a.is(Kind::Any) || b.is(Kind::Any);
     if (both) {
       int size = a.size < 0 || b.size < 0 ? -1 : a.size + b.size;
-      return Type::list(a.size == 0   ? b.item()
-                        : b.size == 0 ? a.item()
-                                      : join_types(a.item(), b.item()),
-                        size);
+      return Type::list(a.size == 0 ? b.item() : b.size == 0 ? a.item() : join_types(a.item(), b.item()), size);
     }
     if (other) return Type::list(Type::any());
   }
   if (number(a) && number(b)) {
     // `b` does not matter where `a` decides.
     Openness openness = combine_openness(a.openness, b.openness);
-    if (is_logic && a.openness != Openness::Open && openness == Openness::Open)
-      openness = Openness::Unknown;
+    if (is_logic && a.openness != Openness::Open && openness == Openness::Open) openness = Openness::Unknown;
     return Type::of(is_logic || is_comparison ? Kind::Bool : Kind::Int, openness);
   }
   if (is_equality) return Type::of(Kind::Bool);

@@ -6,15 +6,14 @@
 namespace tw::rules {
 
 void check_types(const Module& module, const Declared& declared, Diagnostics& diagnostics) {
-  for (const UserFunction& function : module.functions)
-    TypeChecker(module, declared, diagnostics).check(function);
+  for (const UserFunction& function : module.functions) TypeChecker(module, declared, diagnostics).check(function);
   for (const Step& step : module.steps) TypeChecker(module, declared, diagnostics).check(step);
   for (const Rule& rule : module.rules) TypeChecker(module, declared, diagnostics).check(rule);
   for (const RuleSet& set : module.sets) TypeChecker(module, declared, diagnostics).check(set);
 }
 
-void check_parameter(const ast::Argument& given, const Module& set_module, const Rule& rule, const Module& home, const Declared& declared,
-                     Diagnostics& diagnostics) {
+void check_parameter(const ast::Argument& given, const Module& set_module, const Rule& rule, const Module& home,
+                     const Declared& declared, Diagnostics& diagnostics) {
   TypeChecker(set_module, declared, diagnostics).check(given, rule, home);
 }
 
@@ -27,8 +26,11 @@ void TypeChecker::check(const ast::Argument& given, const Rule& rule, const Modu
     Type found = TypeChecker(*module_, declared_, elsewhere).type_of(given.value, empty);
     auto is_number = [](const Type& type) { return type.is(Kind::Int) || type.is(Kind::Bool); };
     auto is_anything = [](const Type& type) { return type.is(Kind::Any) || type.is(Kind::None); };
-    if (is_anything(wanted) || is_anything(found) || wanted.kind == found.kind || (is_number(wanted) && is_number(found))) continue;
-    type_error(given.value->span, cat(name_of(wanted), " for the parameter `", param.name, "` of `", rule.name, "`"), found);
+    if (is_anything(wanted) || is_anything(found) || wanted.kind == found.kind ||
+        (is_number(wanted) && is_number(found)))
+      continue;
+    type_error(given.value->span, cat(name_of(wanted), " for the parameter `", param.name, "` of `", rule.name, "`"),
+               found);
   }
 }
 
@@ -55,8 +57,7 @@ void TypeChecker::check(const Rule& rule) {
   auto empty = new_scope();
   is_post_ = rule.is_post;
   if (!rule.is_schedule())
-    scope->names[std::string(rule.argument)] =
-        rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
+    scope->names[std::string(rule.argument)] = rule.visits_program ? Type::of(Kind::None) : Type::of(Kind::Block);
   functions_ = 1;
   for (const RuleParam& param : rule.params) {
     Type type = type_of(param.value, empty);
@@ -134,8 +135,7 @@ void TypeChecker::either(const Statement& s, const TypeScopePtr& scope) {
   std::optional<Snapshot> joined;
   for (const Alternative& alternative : s.alternatives) {
     restore(scope, before);
-    if (alternative.over)
-      scope->names[std::string(alternative.variable)] = list_of(alternative.over, scope).item();
+    if (alternative.over) scope->names[std::string(alternative.variable)] = list_of(alternative.over, scope).item();
     if (alternative.condition) check_condition(alternative.condition, scope);
     run(alternative.body, scope);
     if (joined) join_with(scope, *joined);
@@ -156,8 +156,7 @@ void TypeChecker::assign(const Statement& s, const TypeScopePtr& scope) {
   for (const ast::Expr* target : s.targets) assign_one(target, value.item(), scope);
 }
 
-void TypeChecker::assign_one(const ast::Expr* target, const Type& value,
-                             const TypeScopePtr& scope) {
+void TypeChecker::assign_one(const ast::Expr* target, const Type& value, const TypeScopePtr& scope) {
   if (auto* name = ast::as<ast::Name>(target)) {
     if (Type* old = scope->find(name->name))
       *old = value;

@@ -10,7 +10,7 @@ namespace tw::rules {
 // modules that are there declare.
 void check_types(const Module& module, const Declared& declared, Diagnostics& diagnostics);
 // What a set gives for a parameter of a rule is of the type of its value in the rule.
-void check_parameter(const ast::Argument& given, const Module& set_module, const Rule& rule, const Module& home, const Declared& declared,
-                     Diagnostics& diagnostics);
+void check_parameter(const ast::Argument& given, const Module& set_module, const Rule& rule, const Module& home,
+                     const Declared& declared, Diagnostics& diagnostics);
 
 }  // namespace tw::rules

@@ -12,7 +12,8 @@
 namespace tw::rules {
 
 const char* name_of(RuleValue::Tag tag) {
-  constexpr const char* names[] = {"none", "a boolean", "an integer", "a text", "a list", "a loop", "a block", "a function", "an open value", "a number", "a dictionary"};
+  constexpr const char* names[] = {"none",    "a boolean",  "an integer",    "a text",   "a list",      "a loop",
+                                   "a block", "a function", "an open value", "a number", "a dictionary"};
   return names[static_cast<int>(tag)];
 }
 
@@ -30,7 +31,8 @@ bool same(const RuleValue& a, const RuleValue& b) {
   if (a.tag != b.tag) return false;
   if (a.tag == Tag::Text) return a.text == b.text;
   if (a.tag == Tag::Lambda) return a.lambda == b.lambda && a.scope == b.scope;
-  if (a.tag == Tag::Open) return a.open.tag == b.open.tag && a.open.integer == b.open.integer && a.open.items.data() == b.open.items.data();
+  if (a.tag == Tag::Open)
+    return a.open.tag == b.open.tag && a.open.integer == b.open.integer && a.open.items.data() == b.open.items.data();
   if (a.tag == Tag::Number) return a.number == b.number;
   if (a.tag == Tag::Dictionary && *a.keys != *b.keys) return false;
   if (!a.has_items()) return a.integer == b.integer;
@@ -63,9 +65,16 @@ const std::vector<TargetMember>& target_members() {
   return members;
 }
 
-Evaluator::Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, const Limits& limits,
-                     Diagnostics& diagnostics, i64 steps)
-    : use_(use), declared_(declared), sink_(sink), target_(target), limits_(limits), diagnostics_(&diagnostics), module_(use.module.get()), steps_left_(steps) {
+Evaluator::Evaluator(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target,
+                     const Limits& limits, Diagnostics& diagnostics, i64 steps)
+    : use_(use),
+      declared_(declared),
+      sink_(sink),
+      target_(target),
+      limits_(limits),
+      diagnostics_(&diagnostics),
+      module_(use.module.get()),
+      steps_left_(steps) {
   if (!sink_.records()) return;
   for_each<For>(sink_.state().program().body, [&](const For* loop) { known_loops_.insert(loop->id.value); });
 }
@@ -76,7 +85,8 @@ Evaluator::~Evaluator() {
 
 namespace {
 
-// Loops of a schedule that depend on samples: every loop that its base program did not have, unless the trace has no sample.
+// Loops of a schedule that depend on samples: every loop that its base program did not have, unless the trace has no
+// sample.
 std::unordered_set<u32> open_loops_of(const Schedule& schedule) {
   std::unordered_set<u32> open;
   if (schedule.trace().sample_count() == 0) return open;
@@ -91,14 +101,15 @@ std::unordered_set<u32> open_loops_of(const Schedule& schedule) {
 
 namespace {
 
-RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block, const TargetFacts& target, const Limits& limits,
-                         Diagnostics& diagnostics) {
+RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block, const TargetFacts& target,
+                         const Limits& limits, Diagnostics& diagnostics) {
   RuleOutcome outcome;
   const NativeRule& rule = *use.rule->native;
   // The child's result cannot be used, because schedules live in the memory of this process.
   std::string wrong = try_in_child("the rule", kNativeSeconds, [&] {
     std::vector<Reject> ignored;
-    if (rule.unmet(base.state(), *base.state().find_block(block), target).empty()) rule.apply(base, block, target, ignored);
+    if (rule.unmet(base.state(), *base.state().find_block(block), target).empty())
+      rule.apply(base, block, target, ignored);
     return std::string();
   });
   if (!wrong.empty()) {
@@ -110,7 +121,8 @@ RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block
   if (!outcome.applied) return outcome;
   std::vector<Reject> rejects;
   outcome.schedules = rule.apply(base, block, target, rejects);
-  for (const Reject& why : rejects) outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, why.reason});
+  for (const Reject& why : rejects)
+    outcome.rejects.push_back({std::string(use.rule->name), to_string(why), why.instruction, why.reason});
   if (static_cast<int>(outcome.schedules.size()) <= limits.forks_per_block) return outcome;
   diagnostics.error(use.rule->span, cat("the rule makes more than ", limits.forks_per_block, " sketches of one block"));
   return {};
@@ -118,8 +130,9 @@ RuleOutcome apply_native(const RuleUse& use, const Schedule& base, BlockId block
 
 }  // namespace
 
-RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block, const TargetFacts& target,
-                       const Limits& limits, Diagnostics& diagnostics, const std::vector<Choice>* only) {
+RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Schedule& base, BlockId block,
+                       const TargetFacts& target, const Limits& limits, Diagnostics& diagnostics,
+                       const std::vector<Choice>* only) {
   if (use.rule->native) return apply_native(use, base, block, target, limits, diagnostics);
   RuleOutcome outcome;
   std::vector<Choice> choices;
@@ -127,7 +140,8 @@ RuleOutcome apply_rule(const RuleUse& use, const Declared& declared, const Sched
   std::unordered_set<u32> open = open_loops_of(base);
   for (int forks = 0;; ++forks) {
     if (forks == limits.forks_per_block) {
-      diagnostics.error(use.rule->span, cat("the rule makes more than ", limits.forks_per_block, " sketches of one block"));
+      diagnostics.error(use.rule->span,
+                        cat("the rule makes more than ", limits.forks_per_block, " sketches of one block"));
       return {};
     }
     Schedule schedule = base.fork();
@@ -165,14 +179,16 @@ constexpr const char* kCrashes = "postprocessor `{a}` crashes: {b}";
 constexpr const char* kThrows = "postprocessor `{a}` throws an exception";
 constexpr const char* kTakesLong = "postprocessor `{a}` takes too long";
 
-// Processor time for one candidate. Once one has taken too long, so that others are likely to, it is less: else the search would wait for each.
+// Processor time for one candidate. Once one has taken too long, so that others are likely to, it is less: else the
+// search would wait for each.
 constexpr double kPostSeconds = 2, kPostSecondsThen = 0.1;
 
 // Called for every candidate, so there is no child for it as there is for a rule.
 Status run_native_post(const RuleUse& use, Schedule& schedule, const TargetFacts& target) {
   static std::atomic<bool> is_one_too_long = false;
   Status status = ok();
-  CallEnd end = guard_call(is_one_too_long ? kPostSecondsThen : kPostSeconds, [&] { status = use.rule->native_post->apply(schedule, target); });
+  CallEnd end = guard_call(is_one_too_long ? kPostSecondsThen : kPostSeconds,
+                           [&] { status = use.rule->native_post->apply(schedule, target); });
   Str name(use.rule->name);
   if (end.crash) return reject(kCrashes, name, Str(end.crash));
   if (end.has_thrown) return reject(kThrows, name);
@@ -180,7 +196,8 @@ Status run_native_post(const RuleUse& use, Schedule& schedule, const TargetFacts
   return status;
 }
 
-Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target, Diagnostics& diagnostics) {
+Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const TargetFacts& target,
+                Diagnostics& diagnostics) {
   static const Limits limits;
   Evaluator evaluator(use, declared, sink, target, limits, diagnostics, limits.steps);
   Flow flow = evaluator.run({});
@@ -191,7 +208,8 @@ Status run_post(const RuleUse& use, const Declared& declared, Sink sink, const T
 }
 }  // namespace
 
-Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target, Diagnostics& diagnostics) {
+Status apply_post(const RuleUse& use, const Declared& declared, State& state, const TargetFacts& target,
+                  Diagnostics& diagnostics) {
   if (use.rule->native_post) {
     Schedule schedule(state);
     TW_TRY_STATUS(run_native_post(use, schedule, target));

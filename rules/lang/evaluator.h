@@ -1,5 +1,6 @@
-// The evaluator of rules, shared by the files that implement it: statements.cc (control, forks), expressions.cc, calls.cc (functions
-// of modules and of the tables), instructions.cc (what changes the program). Private to rules/lang; others call evaluate.h.
+// The evaluator of rules, shared by the files that implement it: statements.cc (control, forks), expressions.cc,
+// calls.cc (functions of modules and of the tables), instructions.cc (what changes the program). Private to rules/lang;
+// others call evaluate.h.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,7 +12,8 @@
 
 namespace tw::rules {
 
-// Where instructions go: a Schedule that records, or a bare State (postprocessing in the search). What is rejected changes nothing.
+// Where instructions go: a Schedule that records, or a bare State (postprocessing in the search). What is rejected
+// changes nothing.
 class Sink {
  public:
   // The state to return to: program and values, and the trace where instructions are recorded.
@@ -56,10 +58,12 @@ class Sink {
   State* bare_ = nullptr;
 };
 
-// How a statement ended. Rejected: an instruction was rejected (Evaluator::rejected). Error: reported to the diagnostics.
+// How a statement ended. Rejected: an instruction was rejected (Evaluator::rejected). Error: reported to the
+// diagnostics.
 enum class Flow : u8 { Next, Skip, Drop, Rejected, Error };
 
-// One run of one rule on one block. Every function that may fail gives nothing after a reject (`rejected` is set) or an error.
+// One run of one rule on one block. Every function that may fail gives nothing after a reject (`rejected` is set) or an
+// error.
 class Evaluator {
  public:
   using Tag = RuleValue::Tag;
@@ -83,7 +87,9 @@ class Evaluator {
   bool applied() const { return applied_; }
   const std::string& unmet() const { return unmet_; }
   // The choices of this run without those that it did not reach.
-  std::vector<Choice> taken() const { return {choices.begin(), choices.begin() + static_cast<std::ptrdiff_t>(next_choice_)}; }
+  std::vector<Choice> taken() const {
+    return {choices.begin(), choices.begin() + static_cast<std::ptrdiff_t>(next_choice_)};
+  }
   // Rejects inside `try`, which went on.
   const std::vector<Reject>& caught() const { return caught_; }
   i64 steps_left() const { return steps_left_; }
@@ -98,7 +104,8 @@ class Evaluator {
   };
   Snapshot snapshot(const std::shared_ptr<Scope>& scope) const;
   void restore(Snapshot before);
-  // True while a rule is recorded: values that depend on a sample are open then. False in postprocessors, which run after all draws.
+  // True while a rule is recorded: values that depend on a sample are open then. False in postprocessors, which run
+  // after all draws.
   bool builds_space() const { return sink_.records() && !use_.rule->is_post; }
 
   bool bind_params(Scope& scope);
@@ -125,9 +132,11 @@ class Evaluator {
   std::optional<RuleValue> eval_name(const ast::Name* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_items(Array<const ast::Expr*> items, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_dictionary(const ast::Dictionary* n, const std::shared_ptr<Scope>& scope);
-  std::optional<RuleValue> eval_entry(const RuleValue& dictionary, const ast::Index* n, const std::shared_ptr<Scope>& scope);
+  std::optional<RuleValue> eval_entry(const RuleValue& dictionary, const ast::Index* n,
+                                      const std::shared_ptr<Scope>& scope);
   // Where a comprehension or quantifier has its variables, an element taken apart; null after an error.
-  std::shared_ptr<Scope> scope_of_item(Array<const ast::Name*> variables, const RuleValue& item, Span span, const std::shared_ptr<Scope>& scope);
+  std::shared_ptr<Scope> scope_of_item(Array<const ast::Name*> variables, const RuleValue& item, Span span,
+                                       const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_quantifier(const ast::Quantifier* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope);
   bool bind(const std::vector<Str>& names, const RuleValue& item, Scope& scope, Span span);
@@ -144,20 +153,26 @@ class Evaluator {
   std::optional<RuleValue> eval_call(const ast::Call* n, const std::shared_ptr<Scope>& scope);
   std::optional<RuleValue> unknown_function(const ast::Name* callee);
   std::optional<RuleValue> call_lambda(const RuleValue& lambda, const std::vector<RuleValue>& values, Span span);
-  std::optional<RuleValue> call_user(const Module& home, const UserFunction& function, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_user(const Module& home, const UserFunction& function,
+                                     const std::vector<RuleValue>& values, Span span);
   // Runs the statements of a step in its place: what they do to the program and to the draws is the rule's.
-  std::optional<RuleValue> call_step(const Module& home, const Step& step, const std::vector<RuleValue>& values, Span span);
-  // Calls run() with the names, and the errors, of the module `home`. An error of another module's text is reported at `span`,
-  // with what `where` says in front of it.
-  std::optional<RuleValue> in_module(const Module& home, Span span, bool always, const std::function<std::string(const Diagnostics&)>& where,
+  std::optional<RuleValue> call_step(const Module& home, const Step& step, const std::vector<RuleValue>& values,
+                                     Span span);
+  // Calls run() with the names, and the errors, of the module `home`. An error of another module's text is reported at
+  // `span`, with what `where` says in front of it.
+  std::optional<RuleValue> in_module(const Module& home, Span span, bool always,
+                                     const std::function<std::string(const Diagnostics&)>& where,
                                      const std::function<std::optional<RuleValue>()>& run);
-  std::optional<RuleValue> call_list_function(const ListFunction& function, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_list_function(const ListFunction& function, const std::vector<RuleValue>& values,
+                                              Span span);
   // What annotate() put there, if it depends on a sample: an open value, not what the draw at hand has put there.
   std::optional<RuleValue> open_mark(const AnalysisFunction& function, const std::vector<RuleValue>& values);
-  std::optional<RuleValue> call_analysis(const AnalysisFunction& function, const std::vector<RuleValue>& values, Span span);
+  std::optional<RuleValue> call_analysis(const AnalysisFunction& function, const std::vector<RuleValue>& values,
+                                         Span span);
 
   // ---- instructions
-  std::optional<RuleValue> call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<RuleValue>& values,
+  std::optional<RuleValue> call_instruction(const InstructionKind& kind, const ast::Call* n,
+                                            const std::vector<RuleValue>& values,
                                             const std::vector<std::string>& names);
   std::optional<Arg> to_arg(const RuleValue& value, Span span);
   // An index map: the lambda's body with its parameters standing for the map's.
@@ -167,8 +182,8 @@ class Evaluator {
   std::optional<Arg> block_arg(BlockId id, Span span);
   std::optional<Arg> loop_arg(LoopId id, Span span);
   std::optional<RuleValue> loops_of(BlockId id, Span span, bool needs_no_handles = false);
-  std::optional<RuleValue> instruction(const InstructionKind& kind, Array<Arg> arguments, const std::vector<std::string>& names, Span span,
-                                       bool reject_is_fine);
+  std::optional<RuleValue> instruction(const InstructionKind& kind, Array<Arg> arguments,
+                                       const std::vector<std::string>& names, Span span, bool reject_is_fine);
   std::optional<RuleValue> record_unchecked(const InstructionKind& kind, Array<Arg> arguments);
   RuleValue result_of(const InstructionKind& kind, u32 first);
 
@@ -181,11 +196,13 @@ class Evaluator {
   void note_loops(bool open);
   // Which loop a drawn handle is depends on the draw: it stands for itself, not for the loop that it happens to be.
   void note_drawn_handles(u32 first);
-  // What is done to a drawn loop is done to another loop in another draw: which loops are around the blocks below is not known then.
+  // What is done to a drawn loop is done to another loop in another draw: which loops are around the blocks below is
+  // not known then.
   void note_drawn_order(const InstructionKind& kind, Array<Arg> arguments);
   bool is_drawn_loop(const Arg& arg) const;
   // A value that shows loops around such a block is an error.
-  std::optional<RuleValue> without_drawn_order(const std::vector<RuleValue>& of, std::optional<RuleValue> value, Span span);
+  std::optional<RuleValue> without_drawn_order(const std::vector<RuleValue>& of, std::optional<RuleValue> value,
+                                               Span span);
 
   // ---- small things
   Arena& arena() { return sink_.state().arena(); }
@@ -203,8 +220,8 @@ class Evaluator {
   const Module* module_;      // whose text that is
   i64 steps_left_;
   int depth_ = 0, nesting_ = 0;
-  int functions_ = 0;         // that are being evaluated: they run no steps
-  Flow ended_ = Flow::Next;   // Skip or Drop: a step that was called in an expression has ended the fork
+  int functions_ = 0;        // that are being evaluated: they run no steps
+  Flow ended_ = Flow::Next;  // Skip or Drop: a step that was called in an expression has ended the fork
   std::vector<std::shared_ptr<Scope>> captured_;  // by function values: they may refer to themselves
   std::size_t next_choice_ = 0;
   bool applied_ = false, failed_ = false;

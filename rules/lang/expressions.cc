@@ -14,7 +14,8 @@ bool Evaluator::charge(i64 steps, Span span) {
 
 bool Evaluator::check_size(const RuleValue& value, Span span) {
   if (value.tag == Tag::Open && value.parts > limits_.open_parts) {
-    error(span, cat("an open value of more than ", limits_.open_parts, " parts"), "what is made of samples is written out in the trace");
+    error(span, cat("an open value of more than ", limits_.open_parts, " parts"),
+          "what is made of samples is written out in the trace");
     return false;
   }
   if (!value.has_items()) return true;
@@ -35,7 +36,8 @@ bool Evaluator::check_size(const RuleValue& value, Span span) {
 
 std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
   if (!charge(1, e->span)) return std::nullopt;
-  if (nesting_ >= limits_.nesting) return error(e->span, cat("expressions nested more than ", limits_.nesting, " deep through calls"));
+  if (nesting_ >= limits_.nesting)
+    return error(e->span, cat("expressions nested more than ", limits_.nesting, " deep through calls"));
   ++nesting_;
   std::optional<RuleValue> value = eval_kind(e, scope);
   --nesting_;
@@ -48,22 +50,38 @@ std::optional<RuleValue> Evaluator::eval(const ast::Expr* e, const std::shared_p
 
 std::optional<RuleValue> Evaluator::eval_kind(const ast::Expr* e, const std::shared_ptr<Scope>& scope) {
   switch (e->kind) {
-    case ast::Kind::Int: return RuleValue::of(ast::as<ast::Int>(e)->value);
-    case ast::Kind::Bool: return RuleValue::of(ast::as<ast::Bool>(e)->value);
-    case ast::Kind::Text: return RuleValue::of(std::string(ast::as<ast::Text>(e)->value));
-    case ast::Kind::None: return RuleValue::none();
-    case ast::Kind::Hole: return RuleValue::of_open({.tag = Arg::Tag::Hole});
-    case ast::Kind::Name: return eval_name(ast::as<ast::Name>(e), scope);
-    case ast::Kind::List: return eval_items(ast::as<ast::List>(e)->items, scope);
-    case ast::Kind::Float: return RuleValue::of_number(ast::as<ast::Float>(e)->value);
-    case ast::Kind::Dictionary: return eval_dictionary(ast::as<ast::Dictionary>(e), scope);
-    case ast::Kind::Tuple: return eval_items(ast::as<ast::Tuple>(e)->items, scope);
-    case ast::Kind::Quantifier: return eval_quantifier(ast::as<ast::Quantifier>(e), scope);
-    case ast::Kind::Comprehension: return eval_comprehension(ast::as<ast::Comprehension>(e), scope);
-    case ast::Kind::Index: return eval_index(ast::as<ast::Index>(e), scope);
-    case ast::Kind::Member: return eval_member(ast::as<ast::Member>(e), scope);
-    case ast::Kind::Unary: return eval_unary(ast::as<ast::Unary>(e), scope);
-    case ast::Kind::Binary: return eval_binary(ast::as<ast::Binary>(e), scope);
+    case ast::Kind::Int:
+      return RuleValue::of(ast::as<ast::Int>(e)->value);
+    case ast::Kind::Bool:
+      return RuleValue::of(ast::as<ast::Bool>(e)->value);
+    case ast::Kind::Text:
+      return RuleValue::of(std::string(ast::as<ast::Text>(e)->value));
+    case ast::Kind::None:
+      return RuleValue::none();
+    case ast::Kind::Hole:
+      return RuleValue::of_open({.tag = Arg::Tag::Hole});
+    case ast::Kind::Name:
+      return eval_name(ast::as<ast::Name>(e), scope);
+    case ast::Kind::List:
+      return eval_items(ast::as<ast::List>(e)->items, scope);
+    case ast::Kind::Float:
+      return RuleValue::of_number(ast::as<ast::Float>(e)->value);
+    case ast::Kind::Dictionary:
+      return eval_dictionary(ast::as<ast::Dictionary>(e), scope);
+    case ast::Kind::Tuple:
+      return eval_items(ast::as<ast::Tuple>(e)->items, scope);
+    case ast::Kind::Quantifier:
+      return eval_quantifier(ast::as<ast::Quantifier>(e), scope);
+    case ast::Kind::Comprehension:
+      return eval_comprehension(ast::as<ast::Comprehension>(e), scope);
+    case ast::Kind::Index:
+      return eval_index(ast::as<ast::Index>(e), scope);
+    case ast::Kind::Member:
+      return eval_member(ast::as<ast::Member>(e), scope);
+    case ast::Kind::Unary:
+      return eval_unary(ast::as<ast::Unary>(e), scope);
+    case ast::Kind::Binary:
+      return eval_binary(ast::as<ast::Binary>(e), scope);
     case ast::Kind::If: {
       auto* n = ast::as<ast::If>(e);
       std::optional<bool> holds = condition(n->condition, scope);
@@ -84,8 +102,10 @@ std::optional<RuleValue> Evaluator::eval_kind(const ast::Expr* e, const std::sha
       if (!value) return std::nullopt;
       return RuleValue::of(value->tag != Tag::None);
     }
-    case ast::Kind::Call: return eval_call(ast::as<ast::Call>(e), scope);
-    case ast::Kind::Slice: break;
+    case ast::Kind::Call:
+      return eval_call(ast::as<ast::Call>(e), scope);
+    case ast::Kind::Slice:
+      break;
   }
   TW_CHECK(false, "a slice outside of an index");
   return std::nullopt;
@@ -113,7 +133,8 @@ std::optional<RuleValue> Evaluator::eval_dictionary(const ast::Dictionary* n, co
   return RuleValue::of(std::vector<std::string>(n->keys.begin(), n->keys.end()), *values->list);
 }
 
-std::shared_ptr<Scope> Evaluator::scope_of_item(Array<const ast::Name*> variables, const RuleValue& item, Span span, const std::shared_ptr<Scope>& scope) {
+std::shared_ptr<Scope> Evaluator::scope_of_item(Array<const ast::Name*> variables, const RuleValue& item, Span span,
+                                                const std::shared_ptr<Scope>& scope) {
   std::vector<Str> names;
   for (const ast::Name* name : variables) names.push_back(name->name);
   auto inner = std::make_shared<Scope>();
@@ -135,7 +156,8 @@ std::optional<RuleValue> Evaluator::eval_quantifier(const ast::Quantifier* n, co
   return RuleValue::of(n->is_all);
 }
 
-std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension* n, const std::shared_ptr<Scope>& scope) {
+std::optional<RuleValue> Evaluator::eval_comprehension(const ast::Comprehension* n,
+                                                       const std::shared_ptr<Scope>& scope) {
   std::optional<RuleValue> over = eval(n->over, scope);
   if (!over) return std::nullopt;
   if (over->tag != Tag::List) return type_error(n->over->span, "a list", *over);
@@ -193,7 +215,8 @@ std::optional<RuleValue> Evaluator::eval_index(const ast::Index* n, const std::s
   return (*list->list)[*at];
 }
 
-std::optional<RuleValue> Evaluator::eval_entry(const RuleValue& dictionary, const ast::Index* n, const std::shared_ptr<Scope>& scope) {
+std::optional<RuleValue> Evaluator::eval_entry(const RuleValue& dictionary, const ast::Index* n,
+                                               const std::shared_ptr<Scope>& scope) {
   std::optional<RuleValue> key = eval(n->indices[0], scope);
   if (!key) return std::nullopt;
   if (key->tag != Tag::Text) return type_error(n->indices[0]->span, "a text", *key);
@@ -204,7 +227,8 @@ std::optional<RuleValue> Evaluator::entry_of(const RuleValue& dictionary, std::s
   auto at = std::find(dictionary.keys->begin(), dictionary.keys->end(), key);
   if (at != dictionary.keys->end()) return (*dictionary.list)[static_cast<std::size_t>(at - dictionary.keys->begin())];
   std::string near = closest(key, *dictionary.keys);
-  return error(span, cat("the dictionary has no key ", quote(key)), near.empty() ? "" : cat("did you mean ", quote(near), "?"));
+  return error(span, cat("the dictionary has no key ", quote(key)),
+               near.empty() ? "" : cat("did you mean ", quote(near), "?"));
 }
 
 std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n, const std::shared_ptr<Scope>& scope) {
@@ -213,7 +237,8 @@ std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n, const std:
     std::optional<RuleValue> value = eval(n->value, scope);
     if (!value) return std::nullopt;
     if (value->tag == Tag::Dictionary) return entry_of(*value, n->name, n->span);
-    return error(n->span, only_records_have_members, cat("write `", n->name, "(", ast::to_string(n->value), ")` for a function"));
+    return error(n->span, only_records_have_members,
+                 cat("write `", n->name, "(", ast::to_string(n->value), ")` for a function"));
   }
   std::vector<std::string> names;
   for (const TargetMember& member : target_members()) {
@@ -221,7 +246,8 @@ std::optional<RuleValue> Evaluator::eval_member(const ast::Member* n, const std:
     names.emplace_back(member.name);
   }
   std::string near = closest(n->name, names);
-  return error(n->span, cat("a target has no `", n->name, "`"), near.empty() ? cat("it has ", join(names, ", ")) : cat("did you mean `", near, "`?"));
+  return error(n->span, cat("a target has no `", n->name, "`"),
+               near.empty() ? cat("it has ", join(names, ", ")) : cat("did you mean `", near, "`?"));
 }
 
 std::optional<RuleValue> Evaluator::eval_unary(const ast::Unary* n, const std::shared_ptr<Scope>& scope) {
@@ -238,7 +264,8 @@ std::optional<RuleValue> Evaluator::eval_unary(const ast::Unary* n, const std::s
 std::optional<RuleValue> Evaluator::eval_binary(const ast::Binary* n, const std::shared_ptr<Scope>& scope) {
   std::optional<RuleValue> a = eval(n->a, scope);
   if (!a) return std::nullopt;
-  if (a->tag == Tag::Bool && (n->op == BinaryOp::And || n->op == BinaryOp::Or) && (a->integer != 0) == (n->op == BinaryOp::Or)) {
+  if (a->tag == Tag::Bool && (n->op == BinaryOp::And || n->op == BinaryOp::Or) &&
+      (a->integer != 0) == (n->op == BinaryOp::Or)) {
     return a;  // decided: `b` may be meaningless then
   }
   std::optional<RuleValue> b = eval(n->b, scope);
@@ -258,8 +285,9 @@ std::optional<RuleValue> Evaluator::combine(const ast::Binary* n, const RuleValu
     return is_bool ? RuleValue::of(*value != 0) : RuleValue::of(*value);
   }
   if ((a.tag == Tag::Open || number(a)) && (b.tag == Tag::Open || number(b))) {
-    return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = n->op, .items = arena().list<Arg>({arg_of(a), arg_of(b)})},
-                              a.parts + b.parts + 1);
+    return RuleValue::of_open(
+        {.tag = Arg::Tag::Binary, .op = n->op, .items = arena().list<Arg>({arg_of(a), arg_of(b)})},
+        a.parts + b.parts + 1);
   }
   if (n->op == BinaryOp::Add && a.tag == Tag::List && b.tag == Tag::List) {
     std::vector<RuleValue> joined = *a.list;

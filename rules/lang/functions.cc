@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "dsl/analysis/precision.h"
 #include "dsl/analysis/affine.h"
+#include "dsl/analysis/precision.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/memory_use.h"
 #include "rules/lang/access_functions.h"
@@ -44,7 +44,8 @@ bool is_kind(const Block* block, const For* loop, IterKind kind) {
 }
 
 bool has_reduction(const Block* block) {
-  return std::any_of(block->iters.begin(), block->iters.end(), [](const IterVar& iter) { return iter.kind == IterKind::R; });
+  return std::any_of(block->iters.begin(), block->iters.end(),
+                     [](const IterVar& iter) { return iter.kind == IterKind::R; });
 }
 
 // The loop that moves through consecutive elements of the output: innermost dimension, step 1.
@@ -58,8 +59,10 @@ const For* contiguous_loop_of(const Context& c, const Block* block) {
     for (const IterVar* iter : fed_by(block, loops[l])) {
       std::size_t index = static_cast<std::size_t>(iter - block->iters.data());
       std::optional<LinearForm> binding = linear_form(block->bindings[index]);
-      bool only_here = std::none_of(target.indices.begin(), target.indices.end() - 1, [&](const Expr* e) { return uses(e, iter->var); });
-      if (iter->kind == IterKind::S && last->coefficient(iter->var) == 1 && binding && binding->coefficient(loops[l]->var) == 1 && only_here) {
+      bool only_here = std::none_of(target.indices.begin(), target.indices.end() - 1,
+                                    [&](const Expr* e) { return uses(e, iter->var); });
+      if (iter->kind == IterKind::S && last->coefficient(iter->var) == 1 && binding &&
+          binding->coefficient(loops[l]->var) == 1 && only_here) {
         return loops[l];
       }
     }
@@ -70,13 +73,15 @@ const For* contiguous_loop_of(const Context& c, const Block* block) {
 i64 reuse_of(const Block* block) {
   i64 reuse = 0;
   for (const Load* load : operands_of(block)) {
-    for (const IterVar& iter : block->iters) reuse += iter.kind == IterKind::S && iter.extent > 1 && !any_uses(load->indices, iter.var);
+    for (const IterVar& iter : block->iters)
+      reuse += iter.kind == IterKind::S && iter.extent > 1 && !any_uses(load->indices, iter.var);
   }
   return reuse;
 }
 
 bool has_trivial_bindings(const Block* block) {
-  return std::all_of(block->bindings.begin(), block->bindings.end(), [](const Expr* e) { return as<Var>(e) || constant_of(e); });
+  return std::all_of(block->bindings.begin(), block->bindings.end(),
+                     [](const Expr* e) { return as<Var>(e) || constant_of(e); });
 }
 
 std::vector<const Block*> neighbours(const Context& c, const Block* block, bool consumers) {
@@ -102,14 +107,14 @@ RuleValue list_of(const std::vector<const Block*>& blocks) {
 
 // ---- the functions
 
-#define TW_BLOCK(name)                          \
-  const Block* name = block_of(c, v[0]);        \
+#define TW_BLOCK(name)                   \
+  const Block* name = block_of(c, v[0]); \
   if (!name) return fail("expected a block that exists")
-#define TW_LOOP(name, at)                                                                       \
-  const For* name = v[at].tag == Tag::Loop ? c.state.find_loop(v[at].loop()) : nullptr;         \
+#define TW_LOOP(name, at)                                                               \
+  const For* name = v[at].tag == Tag::Loop ? c.state.find_loop(v[at].loop()) : nullptr; \
   if (!name) return fail("expected a loop that exists")
-#define TW_OPERAND(name, at)                         \
-  const Load* name = operand_of(block, v[at]);       \
+#define TW_OPERAND(name, at)                   \
+  const Load* name = operand_of(block, v[at]); \
   if (!name) return fail("expected the index of an operand")
 
 FunctionResult is_reduction(const Context& c, const Values& v) {
@@ -140,7 +145,8 @@ FunctionResult exists(const Context& c, const Values& v) {
 FunctionResult needs_tiling(const Context& c, const Values& v) {
   TW_BLOCK(block);
   bool tiled = find_annotation(block->annotations, "tiled") != nullptr;
-  return yes_or_no(!tiled && has_reduction(block) && has_trivial_bindings(block) && !operands_of(block).empty() && reuse_of(block) > 0);
+  return yes_or_no(!tiled && has_reduction(block) && has_trivial_bindings(block) && !operands_of(block).empty() &&
+                   reuse_of(block) > 0);
 }
 
 FunctionResult has_trivial_binding(const Context& c, const Values& v) {
@@ -315,7 +321,8 @@ FunctionResult moves_with(const Context& c, const Values& v) {
   TW_OPERAND(operand, 1);
   Array<const Expr*> indices = operand->indices;
   std::vector<const IterVar*> fed = fed_by(block, loop);
-  return yes_or_no(std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return any_uses(indices, iter->var); }));
+  return yes_or_no(
+      std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return any_uses(indices, iter->var); }));
 }
 
 // Does every operand of the block, and what it writes, move with the iter?
@@ -328,8 +335,8 @@ bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands,
   return everywhere;
 }
 
-// (p0, ...) -> (batch dimensions, p_axis // f, other dimensions, p_axis % f) for an operand: panels of f consecutive elements of the
-// axis that the loop moves along.
+// (p0, ...) -> (batch dimensions, p_axis // f, other dimensions, p_axis % f) for an operand: panels of f consecutive
+// elements of the axis that the loop moves along.
 FunctionResult panel_map(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
@@ -343,12 +350,16 @@ FunctionResult panel_map(const Context& c, const Values& v) {
   std::optional<Arg> axis;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     Arg param{.tag = Arg::Tag::Param, .integer = static_cast<i64>(d)};
-    bool is_axis = std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return uses(indices[d], iter->var); });
-    bool is_batch = std::any_of(block->iters.begin(), block->iters.end(),
-                                [&](const IterVar& iter) { return uses(indices[d], iter.var) && is_batch_iter(block, operands, iter); });
+    bool is_axis =
+        std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return uses(indices[d], iter->var); });
+    bool is_batch = std::any_of(block->iters.begin(), block->iters.end(), [&](const IterVar& iter) {
+      return uses(indices[d], iter.var) && is_batch_iter(block, operands, iter);
+    });
     if (is_axis && axis) return fail("the loop moves along two dimensions of the operand");
-    if (is_axis) axis = param;
-    else (is_batch ? batch : others).push_back(param);
+    if (is_axis)
+      axis = param;
+    else
+      (is_batch ? batch : others).push_back(param);
   }
   if (!axis) return fail("the loop does not move along the operand");
   Arg factor = v[3].tag == Tag::Open ? v[3].open : Arg::of_int(v[3].integer);
@@ -356,18 +367,24 @@ FunctionResult panel_map(const Context& c, const Values& v) {
   results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = arena.list<Arg>({*axis, factor})});
   results.insert(results.end(), others.begin(), others.end());
   results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = arena.list<Arg>({*axis, factor})});
-  return give(RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}));
+  return give(RuleValue::of_open(
+      {.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}));
 }
 
 RuleValue value_of(const Literal& literal) {
   std::vector<RuleValue> items;
   for (const Literal& item : literal.items) items.push_back(value_of(item));
   switch (literal.tag) {
-    case Literal::Tag::Int: return RuleValue::of(literal.integer);
-    case Literal::Tag::Text: return RuleValue::of(std::string(literal.text));
-    case Literal::Tag::Number: return RuleValue::of_number(literal.number);
-    case Literal::Tag::List: return RuleValue::of(std::move(items));
-    case Literal::Tag::Dictionary: break;
+    case Literal::Tag::Int:
+      return RuleValue::of(literal.integer);
+    case Literal::Tag::Text:
+      return RuleValue::of(std::string(literal.text));
+    case Literal::Tag::Number:
+      return RuleValue::of_number(literal.number);
+    case Literal::Tag::List:
+      return RuleValue::of(std::move(items));
+    case Literal::Tag::Dictionary:
+      break;
   }
   return RuleValue::of(std::vector<std::string>(literal.keys.begin(), literal.keys.end()), std::move(items));
 }
@@ -424,68 +441,103 @@ FunctionResult copies_are_contiguous(const Context& c, const Values&) {
 
 const std::vector<AnalysisFunction>& analysis_functions() {
   static const std::vector<AnalysisFunction> table = {
-      {"axis", "(loop) -> text?", "The axis of a device's grid that the loop is bound to, e.g. \"threadIdx.x\".", 1, axis},
+      {"axis", "(loop) -> text?", "The axis of a device's grid that the loop is bound to, e.g. \"threadIdx.x\".", 1,
+       axis},
       {"bits", "(block) -> int", "Bits of one element of what the block writes.", 1, bits},
       {"blocks", "() -> [block]", "All blocks, in program order.", 0, blocks},
       {"calls", "(block, text) -> bool", "Does the body call that function, e.g. \"exp\"?", 2, calls},
       {"common_loop", "(block, block) -> loop?", "The innermost loop around both.", 2, common_loop},
       {"consumers", "(block) -> [block]", "Blocks that read what the block writes.", 1, consumers},
-      {"consecutive", "(block, int, loop) -> int", "How many iterations of the loop, from multiples of it on, read consecutive elements of that operand, which begin at multiples of it.", 3, consecutive},
-      {"contiguous_loops", "(block) -> int", "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
+      {"consecutive", "(block, int, loop) -> int",
+       "How many iterations of the loop, from multiples of it on, read consecutive elements of that operand, which "
+       "begin at multiples of it.",
+       3, consecutive},
+      {"contiguous_loops", "(block) -> int",
+       "How many innermost loops step through consecutive elements of all buffers.", 1, contiguous_loops},
       {"copies_ahead_are_contiguous", "() -> bool",
-       "Does each copy of a pipeline read and write consecutive elements, once the program is lowered?", 0, copies_are_contiguous},
+       "Does each copy of a pipeline read and write consecutive elements, once the program is lowered?", 0,
+       copies_are_contiguous},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
       {"gemm_map", "(block, text) -> map?",
-       "How a contraction of two operands becomes a product of matrices: for \"block\" its iters as (batch,) row, column and sum, for \"output\" "
+       "How a contraction of two operands becomes a product of matrices: for \"block\" its iters as (batch,) row, "
+       "column and sum, for \"output\" "
        "the dimensions of its result as (batch,) row and column; none if they are that already.",
        2, gemm_map},
       {"group_size", "(block, loop) -> int?",
-       "How many consecutive iterations read the same group of an operand, as channels of a grouped convolution do; none if there are no groups.",
+       "How many consecutive iterations read the same group of an operand, as channels of a grouped convolution do; "
+       "none if there are no groups.",
        2, group_size},
       {"has_branch", "(block) -> bool", "Does the body contain `if`?", 1, has_branch},
       {"has_init", "(block) -> bool", "Is it a reduction that still sets its start value itself?", 1, has_init},
       {"has_reuse", "(block) -> bool", "Does some operand stay the same while an output axis moves?", 1, has_reuse},
-      {"has_trivial_bindings", "(block) -> bool", "Is each iter bound to one loop variable or a constant?", 1, has_trivial_binding},
-      {"is_contiguous_in", "(block, int, loop) -> bool", "Does the loop step through consecutive elements of that operand?", 3, is_contiguous_in},
-      {"is_direct", "(block, int) -> bool", "Is that operand indexed by iters of the output alone, without constants and offsets?", 2, is_direct},
-      {"is_elementwise", "(block) -> bool", "No reduction, and the output is indexed by the iters themselves.", 1, is_elementwise},
+      {"has_trivial_bindings", "(block) -> bool", "Is each iter bound to one loop variable or a constant?", 1,
+       has_trivial_binding},
+      {"is_contiguous_in", "(block, int, loop) -> bool",
+       "Does the loop step through consecutive elements of that operand?", 3, is_contiguous_in},
+      {"is_direct", "(block, int) -> bool",
+       "Is that operand indexed by iters of the output alone, without constants and offsets?", 2, is_direct},
+      {"is_elementwise", "(block) -> bool", "No reduction, and the output is indexed by the iters themselves.", 1,
+       is_elementwise},
       {"is_expensive", "(block) -> bool", "Does the body call exp, erf, ...?", 1, is_expensive},
-      {"is_gemm", "(block) -> bool", "Is it a contraction of two operands, each of which has axes that the other one lacks?", 1, is_gemm},
-      {"is_injective", "(block, int) -> bool", "Is that operand indexed by iters of the output, none of them twice?", 2, is_injective},
+      {"is_gemm", "(block) -> bool",
+       "Is it a contraction of two operands, each of which has axes that the other one lacks?", 1, is_gemm},
+      {"is_injective", "(block, int) -> bool", "Is that operand indexed by iters of the output, none of them twice?", 2,
+       is_injective},
       {"is_only_child", "(loop) -> bool", "Is the body of the loop one statement?", 1, is_only_child},
       {"is_open", "(loop) -> bool", "Does the extent depend on a sample?", 1, is_open},
-      {"is_ordered", "(block, int) -> bool", "Is that operand indexed by iters of the output, in its order?", 2, is_ordered},
+      {"is_ordered", "(block, int) -> bool", "Is that operand indexed by iters of the output, in its order?", 2,
+       is_ordered},
       {"is_output", "(block) -> bool", "Does the block write an output of the program?", 1, is_output_block},
-      {"is_parameter", "(block, int) -> bool", "Is that operand a parameter of the program, no result of another block?", 2, is_parameter},
-      {"is_prepackable", "(block, int) -> bool", "May that operand be laid out before the kernel runs: is it constant, or its layout free?", 2, tw::rules::is_prepackable},
+      {"is_parameter", "(block, int) -> bool",
+       "Is that operand a parameter of the program, no result of another block?", 2, is_parameter},
+      {"is_prepackable", "(block, int) -> bool",
+       "May that operand be laid out before the kernel runs: is it constant, or its layout free?", 2,
+       tw::rules::is_prepackable},
       {"is_reduction", "(block) -> bool", "Does the block have reduction iters?", 1, is_reduction},
       {"is_serial", "(loop) -> bool", "Is the loop neither parallel, vectorized, unrolled nor bound?", 1, is_serial},
-      {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1, kind},
-      {"loop_order_map", "(block, int) -> map?", "The layout in which that operand lies in the order in which the loops read it; none if it does.", 2, loop_order_map},
-      {"mark", "(block or loop, text) -> value?", "What annotate() put there; open if it depends on a sample.", 2, mark},
+      {"kind", "(loop) -> text", "\"S\" if the loop feeds data-parallel iters only, \"R\" if it feeds a reduction.", 1,
+       kind},
+      {"loop_order_map", "(block, int) -> map?",
+       "The layout in which that operand lies in the order in which the loops read it; none if it does.", 2,
+       loop_order_map},
+      {"mark", "(block or loop, text) -> value?", "What annotate() put there; open if it depends on a sample.", 2,
+       mark},
       {"moves_with", "(block, int, loop) -> bool", "Does that operand's index move with the loop?", 3, moves_with},
       {"n_elements", "(block) -> int", "Elements of the buffer that the block writes.", 1, n_elements},
       {"n_reads", "(block) -> int", "How many buffers the block reads besides its own output.", 1, reads_count},
       {"n_writes", "(block) -> int", "How many buffers the block writes.", 1, n_writes},
       {"name", "(block) -> text", "The block's name.", 1, name_of_block},
-      {"needs_tiling", "(block) -> bool", "A reduction with reuse that no rule has tiled: the reference's test for multi-level tiling.", 1, needs_tiling},
+      {"needs_tiling", "(block) -> bool",
+       "A reduction with reuse that no rule has tiled: the reference's test for multi-level tiling.", 1, needs_tiling},
       {"operand_bits", "(block, int) -> int", "Bits of one element of that operand.", 2, operand_bits},
       {"operand_type", "(block, int) -> text", "The element type of that operand, e.g. \"f16\".", 2, operand_type},
-      {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4, panel_map},
+      {"panel_map", "(block, int, loop, int) -> map", "Layout of an operand in panels along the loop's axis.", 4,
+       panel_map},
       {"prepackable_operand_with", "(block, loop) -> int?",
-       "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or an input whose layout is free.", 2,
-       prepackable_operand_with},
+       "Index of the first operand that moves with the loop and may be laid out before the kernel runs: a constant, or "
+       "an input whose layout is free.",
+       2, prepackable_operand_with},
       {"phases", "(block, loop) -> int?",
-       "The period of a condition on a remainder of this loop, as in transposed convolutions (their stride); none if there is no such condition.", 2, phases},
-      {"precision", "(block) -> int", "Bits that products of a reduction must have right, by the workload's tolerance; 24 where it states none.", 1, precision},
+       "The period of a condition on a remainder of this loop, as in transposed convolutions (their stride); none if "
+       "there is no such condition.",
+       2, phases},
+      {"precision", "(block) -> int",
+       "Bits that products of a reduction must have right, by the workload's tolerance; 24 where it states none.", 1,
+       precision},
       {"producers", "(block) -> [block]", "Blocks that write what the block reads.", 1, producers},
-      {"reduction_loops", "(block) -> [loop]", "The loops that feed reduction iters only, outermost first.", 1, loops_of_kind<IterKind::R>},
-      {"run_time_operand_with", "(block, loop) -> int?", "Index of the first operand that moves with the loop and can only be laid out while the kernel runs.", 2, run_time_operand_with},
-      {"spatial_loops", "(block) -> [loop]", "The loops that feed data-parallel iters only, outermost first.", 1, loops_of_kind<IterKind::S>},
+      {"reduction_loops", "(block) -> [loop]", "The loops that feed reduction iters only, outermost first.", 1,
+       loops_of_kind<IterKind::R>},
+      {"run_time_operand_with", "(block, loop) -> int?",
+       "Index of the first operand that moves with the loop and can only be laid out while the kernel runs.", 2,
+       run_time_operand_with},
+      {"spatial_loops", "(block) -> [loop]", "The loops that feed data-parallel iters only, outermost first.", 1,
+       loops_of_kind<IterKind::S>},
       {"uses_register", "(block) -> bool", "Does the block touch a register buffer?", 1, writes_register},
-      {"vector_axis", "(block) -> loop?", "The serial loop that steps through consecutive elements of the output.", 1, vector_axis},
-      {"vtcm_bytes", "() -> int", "Bytes of memory in scope global.vtcm that the program holds at once when it is lowered.", 0, vtcm_bytes},
+      {"vector_axis", "(block) -> loop?", "The serial loop that steps through consecutive elements of the output.", 1,
+       vector_axis},
+      {"vtcm_bytes", "() -> int",
+       "Bytes of memory in scope global.vtcm that the program holds at once when it is lowered.", 0, vtcm_bytes},
   };
   return table;
 }

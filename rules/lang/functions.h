@@ -1,5 +1,5 @@
-// The analysis functions that rules may call: one table from which checking and documentation come. Each is written in C++ and
-// asks something about the program; none changes it.
+// The analysis functions that rules may call: one table from which checking and documentation come. Each is written in
+// C++ and asks something about the program; none changes it.
 #pragma once
 #include <functional>
 

@@ -55,8 +55,9 @@ Arg joined(Arena& arena, const std::vector<std::pair<i64, i64>>& params) {  // p
   Arg out;
   for (std::size_t i = 0; i < params.size(); ++i) {
     Arg param{.tag = Arg::Tag::Param, .integer = params[i].first};
-    out = i == 0 ? param
-                 : binary(arena, BinaryOp::Add, binary(arena, BinaryOp::Mul, out, Arg::of_int(params[i].second)), param);
+    out = i == 0
+              ? param
+              : binary(arena, BinaryOp::Add, binary(arena, BinaryOp::Mul, out, Arg::of_int(params[i].second)), param);
   }
   return out;
 }
@@ -85,8 +86,7 @@ bool is_in_form(const Block* block, const GemmAxes& axes) {
 }
 
 RuleValue map_of(Arena& arena, std::size_t params, const std::vector<Arg>& results) {
-  return RuleValue::of_open(
-      {.tag = Arg::Tag::Map, .integer = static_cast<i64>(params), .items = arena.copy(results)});
+  return RuleValue::of_open({.tag = Arg::Tag::Map, .integer = static_cast<i64>(params), .items = arena.copy(results)});
 }
 
 }  // namespace

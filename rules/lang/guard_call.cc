@@ -33,7 +33,7 @@ void on_signal(int signal) {
 }
 
 void set_handlers() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK | SA_NODEFER;
   for (std::size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &action, &before[i]);

@@ -7,8 +7,9 @@
 
 namespace tw::rules {
 
-std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<RuleValue>& values,
-                                          const std::vector<std::string>& names) {
+std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind, const ast::Call* n,
+                                                     const std::vector<RuleValue>& values,
+                                                     const std::vector<std::string>& names) {
   std::vector<Arg> arguments(kind.parameters.size());
   std::vector<bool> given(kind.parameters.size(), false);
   const RuleValue* mark_value = nullptr;
@@ -20,8 +21,9 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
       }
     }
     if (index >= kind.parameters.size()) {
-      return error(argument.value->span, argument.name.empty() ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
-                                                               : cat(kind.name, " has no parameter `", argument.name, "`"));
+      return error(argument.value->span, argument.name.empty()
+                                             ? cat(kind.name, " takes ", kind.parameters.size(), " arguments")
+                                             : cat(kind.name, " has no parameter `", argument.name, "`"));
     }
     const Parameter& parameter = kind.parameters[index];
     bool is_number = values[i].tag == Tag::Open && (parameter.type == "i64" || parameter.type == "bool");
@@ -37,32 +39,40 @@ std::optional<RuleValue> Evaluator::call_instruction(const InstructionKind& kind
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (given[i]) continue;
-    if (kind.parameters[i].fallback.empty()) return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
+    if (kind.parameters[i].fallback.empty())
+      return error(n->span, cat(kind.name, ": parameter `", kind.parameters[i].name, "` is missing"));
     // A loop of one iteration stays where it is: how many loops there are does not depend on extents then.
     bool is_kept = kind.parameters[i].name == "keep_units";
     arguments[i] = is_kept ? Arg::of_int(1) : default_argument(kind.parameters[i]);
   }
   if (takes_mark(kind) && arguments[1].tag == Arg::Tag::Text) {
     const Mark* mark = find_mark(arguments[1].text, declared_, module_);
-    if (!mark) return error(n->span, unknown_mark(arguments[1].text, declared_), near_mark(arguments[1].text, declared_, module_));
+    if (!mark)
+      return error(n->span, unknown_mark(arguments[1].text, declared_),
+                   near_mark(arguments[1].text, declared_, module_));
     std::optional<std::string> wrong = mark_value ? misfit(mark->type, *mark_value) : std::nullopt;
     if (wrong) return error(n->span, wrong_mark_value(*mark, *wrong));
   }
   if (builds_space() && takes_out_open_units(kind, arguments)) {
-    return error(n->span, cat("`preserve_unit_iters = false` of ", kind.name, ": which variables have one value depends on a sample here"),
-                 "what the loops feed would depend on a draw; leave the variables in, or take factors that are known while the space is built");
+    return error(n->span,
+                 cat("`preserve_unit_iters = false` of ", kind.name,
+                     ": which variables have one value depends on a sample here"),
+                 "what the loops feed would depend on a draw; leave the variables in, or take factors that are known "
+                 "while the space is built");
   }
   return instruction(kind, arguments, names, n->span, kind.meaning.is_weight);
 }
 
 // Are variables of one value to go, and does it depend on a draw which these are?
 bool Evaluator::takes_out_open_units(const InstructionKind& kind, const std::vector<Arg>& arguments) const {
-  auto flag = std::find_if(kind.parameters.begin(), kind.parameters.end(), [](const Parameter& p) { return p.name == "preserve_unit_iters"; });
+  auto flag = std::find_if(kind.parameters.begin(), kind.parameters.end(),
+                           [](const Parameter& p) { return p.name == "preserve_unit_iters"; });
   if (flag == kind.parameters.end()) return false;
   const Arg& preserve = arguments[static_cast<std::size_t>(flag - kind.parameters.begin())];
   if (preserve.tag != Arg::Tag::Int || preserve.integer != 0) return false;
   bool has_open_loop = false;
-  if (kind.result == "BlockId" && arguments[0].tag == Arg::Tag::Value) {  // a nest that becomes a block: all of its loops count
+  if (kind.result == "BlockId" &&
+      arguments[0].tag == Arg::Tag::Value) {  // a nest that becomes a block: all of its loops count
     const Value& at = sink_.state().values()[static_cast<std::size_t>(arguments[0].integer)];
     const For* loop = at.tag == Value::Tag::Loop ? sink_.state().find_loop({static_cast<u32>(at.payload)}) : nullptr;
     if (loop) for_each<For>(loop, [&](const For* inside) { has_open_loop |= open_loops_.count(inside->id.value) > 0; });
@@ -72,12 +82,19 @@ bool Evaluator::takes_out_open_units(const InstructionKind& kind, const std::vec
 
 std::optional<Arg> Evaluator::to_arg(const RuleValue& value, Span span) {
   switch (value.tag) {
-    case Tag::None: return Arg{};
-    case Tag::Bool: case Tag::Int: return Arg::of_int(value.integer);
-    case Tag::Text: return Arg::of_text(arena().text(value.text));
-    case Tag::Open: return value.open;
-    case Tag::Loop: return loop_arg(value.loop(), span);
-    case Tag::Block: return block_arg(value.block(), span);
+    case Tag::None:
+      return Arg{};
+    case Tag::Bool:
+    case Tag::Int:
+      return Arg::of_int(value.integer);
+    case Tag::Text:
+      return Arg::of_text(arena().text(value.text));
+    case Tag::Open:
+      return value.open;
+    case Tag::Loop:
+      return loop_arg(value.loop(), span);
+    case Tag::Block:
+      return block_arg(value.block(), span);
     case Tag::List: {
       std::vector<Arg> items;
       for (const RuleValue& item : *value.list) {
@@ -87,17 +104,20 @@ std::optional<Arg> Evaluator::to_arg(const RuleValue& value, Span span) {
       }
       return Arg{.tag = Arg::Tag::List, .items = arena().copy(items)};
     }
-    case Tag::Number: return Arg::of_number(value.number);
+    case Tag::Number:
+      return Arg::of_number(value.number);
     case Tag::Dictionary: {
       std::vector<Arg> entries;
       for (std::size_t i = 0; i < value.list->size(); ++i) {
         std::optional<Arg> item = to_arg((*value.list)[i], span);
         if (!item) return std::nullopt;
-        entries.push_back({.tag = Arg::Tag::Entry, .text = arena().text((*value.keys)[i]), .items = arena().list<Arg>({*item})});
+        entries.push_back(
+            {.tag = Arg::Tag::Entry, .text = arena().text((*value.keys)[i]), .items = arena().list<Arg>({*item})});
       }
       return Arg{.tag = Arg::Tag::Dictionary, .items = arena().copy(entries)};
     }
-    case Tag::Lambda: return map_arg(value, span);
+    case Tag::Lambda:
+      return map_arg(value, span);
   }
   return std::nullopt;
 }
@@ -144,7 +164,8 @@ std::optional<Arg> Evaluator::loop_arg(LoopId id, Span span) {
 }
 
 std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span, bool needs_no_handles) {
-  // Loops that all have handles need no other query, and where nothing is recorded only those that go into an instruction need any.
+  // Loops that all have handles need no other query, and where nothing is recorded only those that go into an
+  // instruction need any.
   if (auto loops = sink_.state().loops_around(id)) {
     std::vector<RuleValue> known;
     known.reserve(loops->size());
@@ -160,8 +181,8 @@ std::optional<RuleValue> Evaluator::loops_of(BlockId id, Span span, bool needs_n
   return instruction(*find_kind("get_loops"), Array<Arg>(arguments), {}, span, false);
 }
 
-std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Array<Arg> arguments, const std::vector<std::string>& names, Span span,
-                                     bool reject_is_fine) {
+std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Array<Arg> arguments,
+                                                const std::vector<std::string>& names, Span span, bool reject_is_fine) {
   if (static_cast<int>(sink_.instructions()) >= limits_.instructions) {
     return error(span, cat("the trace has more than ", limits_.instructions, " instructions"));
   }
@@ -169,9 +190,12 @@ std::optional<RuleValue> Evaluator::instruction(const InstructionKind& kind, Arr
   bool open = kind.samples || std::any_of(arguments.begin(), arguments.end(), [&](const Arg& a) { return is_open(a); });
   std::vector<Str> views(names.begin(), names.end());
   Result<u32> first = sink_.apply(kind, arguments, views);
-  if (reject_is_fine && builds_space()) conditions.push_back({sink_.instructions() - (first ? 1 : 0), span, &diagnostics_->source(), static_cast<bool>(first)});
+  if (reject_is_fine && builds_space())
+    conditions.push_back(
+        {sink_.instructions() - (first ? 1 : 0), span, &diagnostics_->source(), static_cast<bool>(first)});
   if (!first) {
-    // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at the draw.
+    // A draw that a require excludes says nothing about the sketch: the instruction stays, the space is conditioned at
+    // the draw.
     if (reject_is_fine && builds_space()) return record_unchecked(kind, arguments);
     rejected = first.rejected();
     failed_ = true;
@@ -197,9 +221,14 @@ RuleValue Evaluator::result_of(const InstructionKind& kind, u32 first) {
       continue;
     }
     switch (values[i].tag) {
-      case Value::Tag::Loop: made.push_back(RuleValue::of(LoopId{static_cast<u32>(values[i].payload)})); break;
-      case Value::Tag::Block: made.push_back(RuleValue::of(BlockId{static_cast<u32>(values[i].payload)})); break;
-      default: made.push_back(RuleValue::of_open(Arg::of_value(i)));
+      case Value::Tag::Loop:
+        made.push_back(RuleValue::of(LoopId{static_cast<u32>(values[i].payload)}));
+        break;
+      case Value::Tag::Block:
+        made.push_back(RuleValue::of(BlockId{static_cast<u32>(values[i].payload)}));
+        break;
+      default:
+        made.push_back(RuleValue::of_open(Arg::of_value(i)));
     }
   }
   if (kind.result == "Unit") return RuleValue::none();
@@ -221,7 +250,8 @@ bool Evaluator::is_open(const Arg& arg) const {
 
 bool Evaluator::block_is_open(BlockId id) const {
   auto loops = sink_.state().loops_around(id);
-  return loops && std::any_of(loops->begin(), loops->end(), [&](const For* loop) { return open_loops_.count(loop->id.value) > 0; });
+  return loops && std::any_of(loops->begin(), loops->end(),
+                              [&](const For* loop) { return open_loops_.count(loop->id.value) > 0; });
 }
 
 void Evaluator::note_drawn_handles(u32 first) {
@@ -276,7 +306,8 @@ void Evaluator::assume_drawn(const Trace& trace) {
   }
 }
 
-std::optional<RuleValue> Evaluator::without_drawn_order(const std::vector<RuleValue>& of, std::optional<RuleValue> value, Span span) {
+std::optional<RuleValue> Evaluator::without_drawn_order(const std::vector<RuleValue>& of,
+                                                        std::optional<RuleValue> value, Span span) {
   if (!value || drawn_blocks_.empty() || use_.rule->is_post) return value;
   bool shows_loops = value->tag == Tag::Loop;
   if (value->tag == Tag::List) {
@@ -285,8 +316,10 @@ std::optional<RuleValue> Evaluator::without_drawn_order(const std::vector<RuleVa
   for (const RuleValue& argument : of) {
     if (!shows_loops || argument.tag != Tag::Block || !drawn_blocks_.count(argument.block().value)) continue;
     const Block* block = sink_.state().find_block(argument.block());
-    return error(span, cat("which loops are around block `", block ? block->name : Str(), "`, and in which order, depends on a draw"),
-                 "use handles from before the instruction that was given a drawn loop, or a postprocessor");
+    return error(
+        span,
+        cat("which loops are around block `", block ? block->name : Str(), "`, and in which order, depends on a draw"),
+        "use handles from before the instruction that was given a drawn loop, or a postprocessor");
   }
   return value;
 }

@@ -74,7 +74,8 @@ bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics
     } else if (old && !rule.replaces) {
       bool fits = std::string_view(old->kind()) == rule.kind();
       std::string replace = cat("write `replace ", rule.kind(), " ", rule.name, "` to put this one in its place, or ");
-      diagnostics.error(rule.span, cat("there already is a ", old->kind(), " `", rule.name, "`"), (fits ? replace : "") + "give it a name of its own");
+      diagnostics.error(rule.span, cat("there already is a ", old->kind(), " `", rule.name, "`"),
+                        (fits ? replace : "") + "give it a name of its own");
     } else if (!old && rule.replaces) {
       diagnostics.error(rule.span, cat("there is no rule `", rule.name, "` to replace"), near_rule(rule.name));
     } else if (old && std::string_view(old->kind()) != rule.kind()) {
@@ -89,9 +90,11 @@ bool Library::add_rules(const std::shared_ptr<const Module>& module, Diagnostics
 }
 
 template <class T>
-void Library::check_name(const std::shared_ptr<const Module>& module, const T& definition, Diagnostics& diagnostics) const {
+void Library::check_name(const std::shared_ptr<const Module>& module, const T& definition,
+                         Diagnostics& diagnostics) const {
   Str name = definition.name;
-  bool is_instruction = find_kind(name), is_built_in = name == "loops" || find_function(name) || find_list_function(name);
+  bool is_instruction = find_kind(name),
+       is_built_in = name == "loops" || find_function(name) || find_list_function(name);
   auto is_taken = [&](const auto& all) {
     return std::any_of(all.begin(), all.end(), [&](const auto& other) {
       return other.what->name == name && (other.home == module || (other.what->is_exported && definition.is_exported));
@@ -99,7 +102,12 @@ void Library::check_name(const std::shared_ptr<const Module>& module, const T& d
   };
   bool is_step = is_taken(declared_.steps);
   if (!is_instruction && !is_built_in && !is_step && !is_taken(declared_.functions)) return;
-  diagnostics.error(definition.span, cat("there already is ", is_instruction ? "an instruction `" : is_step ? "a step `" : "a function `", name, "`"),
+  diagnostics.error(definition.span,
+                    cat("there already is ",
+                        is_instruction ? "an instruction `"
+                        : is_step      ? "a step `"
+                                       : "a function `",
+                        name, "`"),
                     "give it a name of its own");
 }
 
@@ -116,9 +124,12 @@ void Library::add_functions(const std::shared_ptr<const Module>& module, Diagnos
 
 void Library::add_marks(const std::shared_ptr<const Module>& module, Diagnostics& diagnostics) {
   for (const Mark& mark : module->marks) {
-    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) { return row.what->name == mark.name && word_of(row.what->type) != word_of(mark.type); });
+    auto other = std::find_if(declared_.marks.begin(), declared_.marks.end(), [&](const auto& row) {
+      return row.what->name == mark.name && word_of(row.what->type) != word_of(mark.type);
+    });
     if (other != declared_.marks.end()) {
-      diagnostics.error(mark.span, cat("the mark `", mark.name, "` is declared as ", described(other->what->type), " already"),
+      diagnostics.error(mark.span,
+                        cat("the mark `", mark.name, "` is declared as ", described(other->what->type), " already"),
                         cat("it is declared in ", other->home->source->name));
     }
     declared_.marks.push_back({module, &mark});
@@ -127,9 +138,11 @@ void Library::add_marks(const std::shared_ptr<const Module>& module, Diagnostics
 
 void Library::add_schedules(std::string_view set, std::vector<RuleUse>& uses) const {
   for (const auto& module : modules_) {
-    bool is_own = std::any_of(module->sets.begin(), module->sets.end(), [&](const RuleSet& own) { return own.name == set; });
+    bool is_own =
+        std::any_of(module->sets.begin(), module->sets.end(), [&](const RuleSet& own) { return own.name == set; });
     for (const Rule& rule : module->rules) {
-      bool is_there = std::any_of(uses.begin(), uses.end(), [&](const RuleUse& use) { return use.rule->name == rule.name; });
+      bool is_there =
+          std::any_of(uses.begin(), uses.end(), [&](const RuleUse& use) { return use.rule->name == rule.name; });
       if (rule.is_schedule() && !is_own && !is_there) uses.push_back({&rule, module, {}, module});
     }
   }
@@ -145,11 +158,15 @@ void Library::rearrange_sets(const std::shared_ptr<const Module>& module, Diagno
         uses[i].rule = &rule;
         uses[i].module = module;
         for (const ast::Argument& argument : uses[i].arguments) {
-          bool has = std::any_of(rule.params.begin(), rule.params.end(), [&](const RuleParam& p) { return p.name == argument.name; });
-          if (!has) diagnostics.error(rule.span, cat("the set `", name, "` gives `", rule.name, "` a parameter `", argument.name, "`, which this one lacks"));
+          bool has = std::any_of(rule.params.begin(), rule.params.end(),
+                                 [&](const RuleParam& p) { return p.name == argument.name; });
+          if (!has)
+            diagnostics.error(rule.span, cat("the set `", name, "` gives `", rule.name, "` a parameter `",
+                                             argument.name, "`, which this one lacks"));
         }
       }
-      auto at = std::find_if(uses.begin(), uses.end(), [&](const RuleUse& use) { return is_placed && use.rule->name == rule.placement.anchor; });
+      auto at = std::find_if(uses.begin(), uses.end(),
+                             [&](const RuleUse& use) { return is_placed && use.rule->name == rule.placement.anchor; });
       bool is_there = std::any_of(uses.begin(), uses.end(), [&](const RuleUse& use) { return use.rule == &rule; });
       if (at == uses.end()) continue;
       is_found = true;
@@ -162,7 +179,8 @@ void Library::rearrange_sets(const std::shared_ptr<const Module>& module, Diagno
   }
 }
 
-std::string Library::place(const std::shared_ptr<const Module>& module, std::string_view set, Place where, std::string_view anchor) {
+std::string Library::place(const std::shared_ptr<const Module>& module, std::string_view set, Place where,
+                           std::string_view anchor) {
   auto found = std::find_if(sets_.rbegin(), sets_.rend(), [&](const auto& row) { return row.first == set; });
   if (found == sets_.rend()) return cat("there is no rule set `", set, "`");
   std::vector<RuleUse>& uses = found->second;
@@ -209,13 +227,18 @@ bool Library::add_set(const std::shared_ptr<const Module>& module, const RuleSet
     }
     if (!rule) {
       std::string near = near_rule(entry.rule);
-      diagnostics.error(entry.span, cat("unknown rule `", entry.rule, "`"), near.empty() ? "a set names rules of its module, of those it imports, and built-in ones" : near);
+      diagnostics.error(
+          entry.span, cat("unknown rule `", entry.rule, "`"),
+          near.empty() ? "a set names rules of its module, of those it imports, and built-in ones" : near);
       continue;
     }
     for (const ast::Argument& argument : entry.arguments) {
-      bool known = std::any_of(rule->params.begin(), rule->params.end(), [&](const RuleParam& p) { return p.name == argument.name; });
-      if (known) check_parameter(argument, *module, *rule, *home, declared_, diagnostics);
-      else diagnostics.error(argument.value->span, cat("rule `", rule->name, "` has no parameter `", argument.name, "`"));
+      bool known = std::any_of(rule->params.begin(), rule->params.end(),
+                               [&](const RuleParam& p) { return p.name == argument.name; });
+      if (known)
+        check_parameter(argument, *module, *rule, *home, declared_, diagnostics);
+      else
+        diagnostics.error(argument.value->span, cat("rule `", rule->name, "` has no parameter `", argument.name, "`"));
     }
     uses.push_back({rule, home, entry.arguments, module});
   }

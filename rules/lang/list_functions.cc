@@ -23,12 +23,14 @@ std::optional<RuleValue> combine(Arena& arena, BinaryOp op, const RuleValue& a, 
     std::optional<i64> value = exact(op, a.integer, b.integer);
     return value ? std::optional(RuleValue::of(*value)) : std::nullopt;
   }
-  return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({arg_of(a), arg_of(b)})}, a.parts + b.parts + 1);
+  return RuleValue::of_open({.tag = Arg::Tag::Binary, .op = op, .items = arena.list<Arg>({arg_of(a), arg_of(b)})},
+                            a.parts + b.parts + 1);
 }
 constexpr const char* too_large = "the integer does not fit into 64 bits";
 
 FunctionResult range(Arena&, const Values& v, const Apply&) {
-  if (v.empty() || v.size() > 2 || v[0].tag != Tag::Int || v.back().tag != Tag::Int) return fail("expected one or two fixed integers");
+  if (v.empty() || v.size() > 2 || v[0].tag != Tag::Int || v.back().tag != Tag::Int)
+    return fail("expected one or two fixed integers");
   i64 begin = v.size() == 2 ? v[0].integer : 0, end = v.back().integer;
   if (begin < end && static_cast<u64>(end) - static_cast<u64>(begin) > 10000) return fail("more than 10000 elements");
   Values out;
@@ -132,7 +134,8 @@ const std::vector<ListFunction>& list_functions() {
       {"len", "(list) -> int", "How many elements.", len},
       {"max", "(int, ...) -> int", "The largest; also of a list.", fold<BinaryOp::Max, 0>},
       {"min", "(int, ...) -> int", "The smallest; also of a list.", fold<BinaryOp::Min, 0>},
-      {"prefix", "(list, value -> bool) -> list", "The longest beginning for whose elements the function holds.", prefix},
+      {"prefix", "(list, value -> bool) -> list", "The longest beginning for whose elements the function holds.",
+       prefix},
       {"product", "([int]) -> int", "The product; 1 for an empty list.", fold<BinaryOp::Mul, 1>},
       {"range", "(int, int?) -> [int]", "Integers from the first (or 0) up to, not including, the last.", range},
       {"rev", "(list) -> list", "Backwards.", rev},

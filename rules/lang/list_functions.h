@@ -1,4 +1,5 @@
-// Functions on lists and integers that need no program: range, len, rev, flat, product, ... Bounded by the length of their lists.
+// Functions on lists and integers that need no program: range, len, rev, flat, product, ... Bounded by the length of
+// their lists.
 #pragma once
 #include <functional>
 #include <optional>

@@ -29,7 +29,9 @@ std::string reason_of(const std::string& message, const std::string& path) {
 bool is_shared_library(const std::string& path) {
   std::array<char, 4> begin{};
   std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) == "\x7f" "ELF";
+  return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) ==
+                                                      "\x7f"
+                                                      "ELF";
 }
 
 // Opens the library and asks for its version. "" or what is wrong.
@@ -41,13 +43,12 @@ std::string open(const std::string& path, Opened& out) {
                 boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
   if (error) return cat("it cannot be loaded: ", reason_of(error.message(), path));
   if (!library->has(plugin_symbol))
-    return cat("it is no plugin: it does not export `", plugin_symbol,
-               "`; write TW_PLUGIN(...) in one of its files");
+    return cat("it is no plugin: it does not export `", plugin_symbol, "`; write TW_PLUGIN(...) in one of its files");
   const PluginEntry* entry = library->get<const PluginEntry*()>(plugin_symbol)();
   if (!entry) return "its entry point gives nothing";
   if (entry->interface != plugin_interface || std::strcmp(entry->version, TW_VERSION) != 0) {
-    return cat("it was built for tracewright ", entry->version, " (interface ", entry->interface,
-               "), this is ", TW_VERSION, " (interface ", plugin_interface, "); build it again");
+    return cat("it was built for tracewright ", entry->version, " (interface ", entry->interface, "), this is ",
+               TW_VERSION, " (interface ", plugin_interface, "); build it again");
   }
   out = {std::move(library), entry};
   return "";
@@ -72,8 +73,7 @@ std::string probe(const std::string& path, int seconds) {
 
 }  // namespace
 
-std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error,
-                                          int seconds) {
+std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error, int seconds) {
   Opened opened;
   error = probe(path, seconds);
   if (error.empty()) error = open(path, opened);

@@ -11,8 +11,7 @@ namespace tw::rules {
 
 // The rules of a shared library as a module, or null and one sentence in `error`. `seconds`: how
 // long the entry point may take.
-std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error,
-                                          int seconds = 10);
+std::shared_ptr<const Module> load_plugin(const std::string& path, std::string& error, int seconds = 10);
 
 bool is_plugin(const std::string& path);  // by its name: *.so
 

@@ -1,4 +1,5 @@
-// The syntax tree of rule modules (.tw): rules, postprocessors, functions, rule sets. Expressions are those of dsl/text/ast.h.
+// The syntax tree of rule modules (.tw): rules, postprocessors, functions, rule sets. Expressions are those of
+// dsl/text/ast.h.
 //
 //   rule register_tiling(b: block)              one idea, tried on every block
 //     doc "..."
@@ -8,16 +9,18 @@
 //   post vectorize_rest(p: program) { ... }     runs on a concrete program after replay; every value is fixed there
 //   schedule by_hand for dense { statements }   one operator by hand: sketches of its own, beside those of the rules
 //   fn half(x) = x // 2                       a value, asked for in an expression
-//   step bind_rows(b, t) { statements; return g }   statements with a name, which stand as if written where it is called
-//   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
-//   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark(); also text,
-//                                             number, lists [int] and dictionaries {text} of these, and value for any of them
+//   step bind_rows(b, t) { statements; return g }   statements with a name, which stand as if written where it is
+//   called rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set mark
+//   packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark(); also
+//   text,
+//                                             number, lists [int] and dictionaries {text} of these, and value for any
+//                                             of them
 //   export fn ...   export step ...   export mark ...   what other modules may use; else a name is this module's own
 //   import "more.tw"                          another module, beside this one
 //   intrinsic NAME { ... }                    an instruction of a machine for tensorize (dsl/intrinsics/intrinsic.h)
 //
-// `replace rule NAME` (`post`, `schedule`) and `replace rules NAME` put a definition in the place of one that is there. A rule with the clause
-// `before NAME` or `after NAME` joins every set that has the rule NAME.
+// `replace rule NAME` (`post`, `schedule`) and `replace rules NAME` put a definition in the place of one that is there.
+// A rule with the clause `before NAME` or `after NAME` joins every set that has the rule NAME.
 //
 // Statements:
 //   a, b = expr       xs[i] = expr             expr (an instruction, a function or a step)
@@ -25,8 +28,8 @@
 //   if c { } else { }     for x in list { }    for (i, x) in list { }    require c
 //   either { } or when c { } or x in list { }  forks: each alternative is a sketch of its own
 //   maybe { }                                  either { } or { ... }
-//   try { } else { }                           commits if every instruction inside is accepted, else goes on with `else`
-//   skip              end this fork and keep it       drop   this fork is no sketch
+//   try { } else { }                           commits if every instruction inside is accepted, else goes on with
+//   `else` skip              end this fork and keep it       drop   this fork is no sketch
 #pragma once
 #include <memory>
 #include <string>
@@ -79,10 +82,10 @@ struct Placement {
 struct Rule {
   Str name;
   Span span;
-  bool is_post = false;      // visits the program once, after replay
+  bool is_post = false;  // visits the program once, after replay
   bool visits_program = false;
-  Str workload = {};         // of a schedule by hand: starts from untouched programs of this workload
-  Str argument = {};         // name of the block or program
+  Str workload = {};  // of a schedule by hand: starts from untouched programs of this workload
+  Str argument = {};  // name of the block or program
   Str doc = {};
   std::vector<RuleParam> params;
   const ast::Expr* when = nullptr;

@@ -11,7 +11,8 @@ namespace {
 class ModuleParser {
  public:
   ModuleParser(std::shared_ptr<const Source> source, Diagnostics& diagnostics)
-      : module_(std::make_shared<Module>()), parser_(*source, *(module_->arena = std::make_shared<Arena>()), diagnostics) {
+      : module_(std::make_shared<Module>()),
+        parser_(*source, *(module_->arena = std::make_shared<Arena>()), diagnostics) {
     module_->source = std::move(source);
   }
 
@@ -31,7 +32,8 @@ class ModuleParser {
     if (parser_.at("fn")) return function(is_exported);
     if (parser_.at("step")) return step(is_exported);
     if (parser_.at("mark")) return mark(is_exported);
-    if (is_exported) return parser_.error_expected("`fn`, `step` or `mark`", "rules and sets are known to all modules"), false;
+    if (is_exported)
+      return parser_.error_expected("`fn`, `step` or `mark`", "rules and sets are known to all modules"), false;
     if (parser_.at("import")) return import();
     if (parser_.at("intrinsic")) return intrinsic();
     bool replaces = parser_.accept("replace");
@@ -39,7 +41,8 @@ class ModuleParser {
     if (parser_.at("schedule")) return schedule(replaces);
     if (parser_.at("rules")) return rule_set(replaces);
     parser_.error_expected(replaces ? "`rule`, `post`, `schedule` or `rules`"
-                                    : "`rule`, `post`, `schedule`, `fn`, `step`, `rules`, `mark`, `export`, `import`, `intrinsic` or `replace`");
+                                    : "`rule`, `post`, `schedule`, `fn`, `step`, `rules`, `mark`, `export`, `import`, "
+                                      "`intrinsic` or `replace`");
     return false;
   }
 
@@ -146,7 +149,8 @@ class ModuleParser {
       if (!clause(rule)) return false;
     }
     if (rule.is_schedule() && rule.placement.where != Placement::Where::Nowhere) {
-      parser_.error(rule.placement.span, "a schedule has no place among the rules", "it starts from the program as it is written");
+      parser_.error(rule.placement.span, "a schedule has no place among the rules",
+                    "it starts from the program as it is written");
       return false;
     }
     if (!block(rule.body)) return false;
@@ -169,7 +173,8 @@ class ModuleParser {
     }
     do {
       std::optional<Token> name = parser_.expect_name("the name of a parameter");
-      if (name && parser_.at(":")) return parser_.error_expected("`=`", "parameters take their type from the value"), false;
+      if (name && parser_.at(":"))
+        return parser_.error_expected("`=`", "parameters take their type from the value"), false;
       if (!name || !parser_.expect("=")) return false;
       const ast::Expr* value = parser_.expr();
       if (!value) return false;
@@ -183,7 +188,8 @@ class ModuleParser {
     std::size_t begin = parser_.here();
     std::optional<Token> anchor = parser_.expect_name("the name of a rule");
     if (!anchor) return false;
-    rule.placement = {is_before ? Placement::Where::Before : Placement::Where::After, text(anchor->text), parser_.span_from(begin)};
+    rule.placement = {is_before ? Placement::Where::Before : Placement::Where::After, text(anchor->text),
+                      parser_.span_from(begin)};
     return true;
   }
 
@@ -300,7 +306,8 @@ class ModuleParser {
 
   // Is the word the first of a statement, and not the name of a value?
   bool begins_statement(std::string_view word) const {
-    return parser_.at(word) && !parser_.peek(1).is("=") && !parser_.peek(1).is(",") && !parser_.peek(1).is("[") && !parser_.peek(1).is("~");
+    return parser_.at(word) && !parser_.peek(1).is("=") && !parser_.peek(1).is(",") && !parser_.peek(1).is("[") &&
+           !parser_.peek(1).is("~");
   }
 
   // A word with which statements begin in other languages.
@@ -309,13 +316,14 @@ class ModuleParser {
       std::string_view word;
       const char* instead;
     };
-    static constexpr Row rows[] = {{"while", "use `for x in range(n)`"},
-                                   {"return", "`skip` ends the rule here, `drop` takes back what it did; a step may end with `return`"},
-                                   {"elif", "write `else if`"},
-                                   {"break", "use `if` inside of the loop, or prefix(list, condition)"},
-                                   {"continue", "use `if` inside of the loop, or a list with a condition: `[x for x in list if ...]`"},
-                                   {"let", "write `name = value`"},
-                                   {"def", "functions are written outside of rules: `fn name(x) = value`"}};
+    static constexpr Row rows[] = {
+        {"while", "use `for x in range(n)`"},
+        {"return", "`skip` ends the rule here, `drop` takes back what it did; a step may end with `return`"},
+        {"elif", "write `else if`"},
+        {"break", "use `if` inside of the loop, or prefix(list, condition)"},
+        {"continue", "use `if` inside of the loop, or a list with a condition: `[x for x in list if ...]`"},
+        {"let", "write `name = value`"},
+        {"def", "functions are written outside of rules: `fn name(x) = value`"}};
     for (const Row& row : rows) {
       if (!begins_statement(row.word)) continue;
       parser_.error(parser_.peek().span, cat("there is no `", row.word, "`"), row.instead);
@@ -350,7 +358,8 @@ class ModuleParser {
     }
     s.span = parser_.span_from(begin);
     if (good && parser_.at("@")) {
-      parser_.error(s.span, "samples of a rule or a schedule by hand are open, without a decision", "`tracewright replay` runs a trace with its decisions");
+      parser_.error(s.span, "samples of a rule or a schedule by hand are open, without a decision",
+                    "`tracewright replay` runs a trace with its decisions");
       return false;
     }
     if (!good || (!braces && !parser_.end_statement())) return false;
@@ -367,7 +376,8 @@ class ModuleParser {
     for (const ast::Expr* target : s.targets) {
       auto* callee = arena.make<ast::Name>(ast::Expr{ast::Kind::Name, s.span}, text("sample_categorical"));
       ast::Argument choices{.name = {}, .name_span = {}, .value = s.value};
-      auto* call = arena.make<ast::Call>(ast::Expr{ast::Kind::Call, s.span, s.value->height + 1}, callee, arena.list<ast::Argument>({choices}));
+      auto* call = arena.make<ast::Call>(ast::Expr{ast::Kind::Call, s.span, s.value->height + 1}, callee,
+                                         arena.list<ast::Argument>({choices}));
       Statement draw{.kind = StatementKind::Assign, .span = s.span};
       draw.targets = {target};
       draw.value = call;
@@ -421,7 +431,10 @@ class ModuleParser {
     if (parser_.accept("require")) {
       s.kind = StatementKind::Require;
       s.value = parser_.expr();
-      if (s.value && parser_.at(",")) return parser_.error_expected("the end of the line", "the `require` of a rule has no text: its condition is what is shown"), false;
+      if (s.value && parser_.at(","))
+        return parser_.error_expected("the end of the line",
+                                      "the `require` of a rule has no text: its condition is what is shown"),
+               false;
       return s.value != nullptr;
     }
     std::optional<std::vector<const ast::Expr*>> exprs = parser_.exprs();
@@ -431,7 +444,8 @@ class ModuleParser {
       s.targets = *exprs;
       for (const ast::Expr* target : s.targets) {
         auto* index = ast::as<ast::Index>(target);
-        if (!ast::as<ast::Name>(target) && !ast::as<ast::Hole>(target) && !(index && ast::as<ast::Name>(index->value))) {
+        if (!ast::as<ast::Name>(target) && !ast::as<ast::Hole>(target) &&
+            !(index && ast::as<ast::Name>(index->value))) {
           parser_.error(target->span, "expected a name to assign to");
           return false;
         }
@@ -466,7 +480,8 @@ class ModuleParser {
     if (!values || values->size() == 1) return values ? (*values)[0] : nullptr;
     int height = 1;
     for (const ast::Expr* value : *values) height = std::max(height, value->height + 1);
-    return module_->arena->make<ast::Tuple>(ast::Expr{ast::Kind::Tuple, parser_.span_from(begin), height}, module_->arena->copy(*values));
+    return module_->arena->make<ast::Tuple>(ast::Expr{ast::Kind::Tuple, parser_.span_from(begin), height},
+                                            module_->arena->copy(*values));
   }
 
   Str text(std::string_view characters) { return module_->arena->text(characters); }

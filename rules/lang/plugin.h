@@ -1,7 +1,8 @@
-// Rules in C++, for what the rule language cannot say: what a plugin implements, and how it says which tracewright it was built for.
-// A plugin is a shared library that links libtracewright; task lists name it under `modules:` like a text module. It is no sandbox:
-// apply() runs in the process of the search. A rule is run in a child process first: if it crashes, hangs or ends the process there, it is left
-// out; a postprocessor is tried so on a few draws. docs/cpp_api.md has an example.
+// Rules in C++, for what the rule language cannot say: what a plugin implements, and how it says which tracewright it
+// was built for. A plugin is a shared library that links libtracewright; task lists name it under `modules:` like a
+// text module. It is no sandbox: apply() runs in the process of the search. A rule is run in a child process first: if
+// it crashes, hangs or ends the process there, it is left out; a postprocessor is tried so on a few draws.
+// docs/cpp_api.md has an example.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,20 +21,22 @@ class NativeRule {
   virtual std::string doc() const = 0;   // one sentence
   // "" if the rule fits the block, else what is missing: it is printed by `check` and `explain`.
   virtual std::string unmet(const State& state, const Block& block, const TargetFacts& target) const = 0;
-  // The sketches that the rule makes of `base`: forks of it with further instructions. An instruction that was rejected goes to
-  // `rejects`, its fork nowhere. How many there are must not depend on what was drawn: pass samples on as Arg::of_value.
+  // The sketches that the rule makes of `base`: forks of it with further instructions. An instruction that was rejected
+  // goes to `rejects`, its fork nowhere. How many there are must not depend on what was drawn: pass samples on as
+  // Arg::of_value.
   virtual std::vector<Schedule> apply(const Schedule& base, BlockId block, const TargetFacts& target,
                                       std::vector<Reject>& rejects) const = 0;
 };
 
-// One postprocessor: visits a concrete program, after the draw. Instances are shared between threads and must not change.
+// One postprocessor: visits a concrete program, after the draw. Instances are shared between threads and must not
+// change.
 class NativePost {
  public:
   virtual ~NativePost() = default;
   virtual std::string name() const = 0;
   virtual std::string doc() const = 0;
-  // Applies instructions. A Reject rejects the candidate. What it does must depend on the program and the target only: the same is done
-  // in the search, where only the program counts, and where the trace is written.
+  // Applies instructions. A Reject rejects the candidate. What it does must depend on the program and the target only:
+  // the same is done in the search, where only the program counts, and where the trace is written.
   virtual Status apply(Schedule& schedule, const TargetFacts& target) const = 0;
 };
 

@@ -29,8 +29,7 @@ std::shared_ptr<const Module> RuleModules::add_file(const std::string& path) {
   auto source = std::make_shared<const Source>(Source{path, *text});
   Diagnostics diagnostics(*source);
   std::shared_ptr<const Module> module = parse_module(source, diagnostics);
-  bool is_good =
-      module && add_imports(path, *module, diagnostics) && library_.add(module, diagnostics);
+  bool is_good = module && add_imports(path, *module, diagnostics) && library_.add(module, diagnostics);
   errors_ += diagnostics.render();
   if (is_good) done_[path] = module;
   return is_good ? module : nullptr;
@@ -39,20 +38,17 @@ std::shared_ptr<const Module> RuleModules::add_file(const std::string& path) {
 std::shared_ptr<const Module> RuleModules::add_plugin(const std::string& path) {
   std::string error;
   std::shared_ptr<const Module> module = load_plugin(path, error);
-  if (!module)
-    return errors_ += cat(path, ": error: the plugin is not loaded: ", error, "\n"), nullptr;
+  if (!module) return errors_ += cat(path, ": error: the plugin is not loaded: ", error, "\n"), nullptr;
   Diagnostics diagnostics(*module->source);
   bool is_good = library_.add(module, diagnostics);
   errors_ += diagnostics.render();
   return is_good ? module : nullptr;
 }
 
-bool RuleModules::add_imports(const std::string& path, const Module& module,
-                              Diagnostics& diagnostics) {
+bool RuleModules::add_imports(const std::string& path, const Module& module, Diagnostics& diagnostics) {
   for (const Import& import : module.imports) {
     std::filesystem::path file = std::string(import.path);
-    std::string wanted =
-        (std::filesystem::path(path).parent_path() / file).lexically_normal().string();
+    std::string wanted = (std::filesystem::path(path).parent_path() / file).lexically_normal().string();
     if (leads_out(file)) {
       diagnostics.error(import.span, "a module may import files of its own folder and below only");
     } else if (!std::filesystem::is_regular_file(wanted)) {
@@ -62,8 +58,7 @@ bool RuleModules::add_imports(const std::string& path, const Module& module,
       diagnostics.error(import.span, cat(wanted, " imports this module, or has errors"),
                         "modules may not import one another in a circle");
     } else if (depth_ == most_nested_imports) {
-      diagnostics.error(import.span,
-                        cat("imports nested more than ", most_nested_imports, " deep"));
+      diagnostics.error(import.span, cat("imports nested more than ", most_nested_imports, " deep"));
     } else {
       ++depth_;
       if (!add_file(wanted)) diagnostics.error(import.span, cat(wanted, " has errors, see there"));

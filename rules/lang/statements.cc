@@ -4,7 +4,8 @@ namespace tw::rules {
 
 Flow Evaluator::run(BlockId block) {
   auto scope = std::make_shared<Scope>();
-  if (!use_.rule->is_schedule()) scope->set(use_.rule->argument, use_.rule->visits_program ? RuleValue::none() : RuleValue::of(block));
+  if (!use_.rule->is_schedule())
+    scope->set(use_.rule->argument, use_.rule->visits_program ? RuleValue::none() : RuleValue::of(block));
   if (!bind_params(*scope)) return Flow::Error;
   if (use_.rule->when) {
     std::optional<bool> holds = check_when(use_.rule->when, scope);
@@ -39,7 +40,9 @@ bool Evaluator::bind_params(Scope& scope) {
     std::optional<RuleValue> made = eval(value, empty);
     diagnostics_ = outside;
     module_ = use_.module.get();
-    if (inside.has_errors()) error(use_.rule->span, cat("parameter `", param.name, "`, as ", use_.set_module->source->name, " sets it: ", inside.all()[0].message));
+    if (inside.has_errors())
+      error(use_.rule->span, cat("parameter `", param.name, "`, as ", use_.set_module->source->name,
+                                 " sets it: ", inside.all()[0].message));
     if (!made) return false;
     scope.set(param.name, std::move(*made));
   }
@@ -63,21 +66,30 @@ Flow Evaluator::run_nested(const Statements& statements, const std::shared_ptr<S
 
 Flow Evaluator::run(const Statement& s, const std::shared_ptr<Scope>& scope) {
   switch (s.kind) {
-    case StatementKind::Skip: return Flow::Skip;
-    case StatementKind::Drop: return Flow::Drop;
-    case StatementKind::Assign: return assign(s, scope);
-    case StatementKind::Expression: return eval(s.value, scope) ? Flow::Next : failure();
+    case StatementKind::Skip:
+      return Flow::Skip;
+    case StatementKind::Drop:
+      return Flow::Drop;
+    case StatementKind::Assign:
+      return assign(s, scope);
+    case StatementKind::Expression:
+      return eval(s.value, scope) ? Flow::Next : failure();
     case StatementKind::If: {
       std::optional<bool> holds = condition(s.value, scope);
       if (!holds) return failure();
       // The body of an `if` assigns to the surrounding names: no scope of its own.
       return run(*holds ? s.body : s.otherwise, scope);
     }
-    case StatementKind::For: return for_loop(s, scope);
-    case StatementKind::Either: return either(s, scope);
-    case StatementKind::Require: return require(s, scope);
-    case StatementKind::Try: return attempt(s, scope);
-    case StatementKind::Draw: break;  // read as assignments
+    case StatementKind::For:
+      return for_loop(s, scope);
+    case StatementKind::Either:
+      return either(s, scope);
+    case StatementKind::Require:
+      return require(s, scope);
+    case StatementKind::Try:
+      return attempt(s, scope);
+    case StatementKind::Draw:
+      break;  // read as assignments
   }
   return Flow::Next;
 }
@@ -133,7 +145,8 @@ Flow Evaluator::require(const Statement& s, const std::shared_ptr<Scope>& scope)
   if (value->tag == Tag::Bool) return value->integer ? Flow::Next : Flow::Drop;
   if (value->tag != Tag::Open) return wrong_type(s.value->span, "a condition", *value);
   Arg arguments[] = {value->open};
-  return instruction(*find_kind("require"), Array<Arg>(arguments), {}, s.span, /*reject_is_fine=*/true) ? Flow::Next : failure();
+  return instruction(*find_kind("require"), Array<Arg>(arguments), {}, s.span, /*reject_is_fine=*/true) ? Flow::Next
+                                                                                                        : failure();
 }
 
 Evaluator::Snapshot Evaluator::snapshot(const std::shared_ptr<Scope>& scope) const {
@@ -192,8 +205,10 @@ Flow Evaluator::assign_one(const ast::Expr* target, RuleValue value, const std::
   if (auto* name = ast::as<ast::Name>(target)) {
     // A name of an outer scope is changed there (a `for` body may accumulate), else it is new here.
     RuleValue* old = scope->find(name->name);
-    if (old) *old = std::move(value);
-    else scope->set(name->name, std::move(value));
+    if (old)
+      *old = std::move(value);
+    else
+      scope->set(name->name, std::move(value));
     return Flow::Next;
   }
   auto* index = ast::as<ast::Index>(target);
@@ -209,7 +224,9 @@ Flow Evaluator::assign_one(const ast::Expr* target, RuleValue value, const std::
   copy[at->integer] = std::move(value);
   *list = RuleValue::of(std::move(copy));
   // The list is copied, which is much less work than making its elements.
-  return check_size(*list, target->span) && charge(static_cast<i64>(list->list->size()) / 16, target->span) ? Flow::Next : Flow::Error;
+  return check_size(*list, target->span) && charge(static_cast<i64>(list->list->size()) / 16, target->span)
+             ? Flow::Next
+             : Flow::Error;
 }
 
 }  // namespace tw::rules

@@ -24,10 +24,8 @@ Table analysis() {
   Table table{"functions", "Functions that ask something about the program; none changes it.", {}};
   for (const AnalysisFunction& function : analysis_functions())
     table.entries.push_back({function.name, function.signature, function.doc});
-  table.entries.push_back(
-      {"loops", "(block) -> [loop]", "All loops around the block, outermost first."});
-  std::sort(table.entries.begin(), table.entries.end(),
-            [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  table.entries.push_back({"loops", "(block) -> [loop]", "All loops around the block, outermost first."});
+  std::sort(table.entries.begin(), table.entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return table;
 }
 
@@ -39,7 +37,8 @@ Table lists() {
 }
 
 Table marks() {
-  Table table{"marks", "Marks that built-in modules export: what lowering understands, and what rules tell each other.", {}};
+  Table table{
+      "marks", "Marks that built-in modules export: what lowering understands, and what rules tell each other.", {}};
   const Library library = Library::built_in();
   for (const auto& [module, mark] : library.declared().marks) {
     if (!mark->is_exported) continue;
@@ -69,14 +68,12 @@ Table limits() {
            {"list length", number(limits.list_length), "Elements of a list."},
            {"list values", number(limits.list_parts), "Values of a list, those of lists inside it counted."},
            {"nested calls", number(limits.call_depth), "Functions inside functions."},
-           {"nested expressions", number(limits.nesting),
-            "Expressions inside expressions, through calls."},
+           {"nested expressions", number(limits.nesting), "Expressions inside expressions, through calls."},
            {"open values", number(limits.open_parts), "Samples, numbers and operators in one open value."},
            {"steps", number(limits.steps),
             "Steps of a rule on one block, all its forks; an instruction takes 100, an element of "
             "a list 4."},
-           {"steps of a task", number(limits.steps_per_task),
-            "Steps of a rule on all blocks of all sketches."}}};
+           {"steps of a task", number(limits.steps_per_task), "Steps of a rule on all blocks of all sketches."}}};
 }
 
 // A "|" would end the cell.
@@ -88,9 +85,7 @@ std::string cell(const std::string& text) {
 
 }  // namespace
 
-std::vector<Table> language_tables() {
-  return {instructions(), analysis(), lists(), marks(), targets(), limits()};
-}
+std::vector<Table> language_tables() { return {instructions(), analysis(), lists(), marks(), targets(), limits()}; }
 
 std::string to_markdown(const Table& table) {
   std::string out = cat(table.title, "\n\n| | | |\n| --- | --- | --- |\n");

@@ -22,7 +22,8 @@ std::string try_in_child(const std::string& subject, int seconds, const std::fun
   if (!answer.not_started.empty()) return cat("the process that tries it could not be started: ", answer.not_started);
   if (answer.signal == SIGALRM) return cat(subject, " takes longer than ", seconds, " seconds");
   if (answer.signal != 0) return cat(subject, " crashes: ", strsignal(answer.signal));
-  if (answer.text.empty() && answer.exit_code != 0) return cat(subject, " ends the process with code ", answer.exit_code);
+  if (answer.text.empty() && answer.exit_code != 0)
+    return cat(subject, " ends the process with code ", answer.exit_code);
   return answer.text;
 }
 

@@ -5,8 +5,9 @@
 
 namespace tw::rules {
 
-// `call` returns "" or a message. The result is that message, or how the child ended, with `subject` in front: "its entry point crashes:
-// Segmentation fault", "... takes longer than 10 seconds", "... ends the process with code 3". The child has no other threads.
+// `call` returns "" or a message. The result is that message, or how the child ended, with `subject` in front: "its
+// entry point crashes: Segmentation fault", "... takes longer than 10 seconds", "... ends the process with code 3". The
+// child has no other threads.
 std::string try_in_child(const std::string& subject, int seconds, const std::function<std::string()>& call);
 
 }  // namespace tw::rules

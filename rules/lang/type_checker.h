@@ -32,7 +32,8 @@ class TypeChecker {
       : module_(&module), declared_(declared), diagnostics_(diagnostics) {}
   TypeChecker(const TypeChecker&) = delete;
   TypeChecker& operator=(const TypeChecker&) = delete;
-  // A function's type holds the scope that it was written in, which may hold the function: nobody else would take them apart.
+  // A function's type holds the scope that it was written in, which may hold the function: nobody else would take them
+  // apart.
   ~TypeChecker() {
     for (const TypeScopePtr& scope : scopes_) scope->names.clear();
   }
@@ -89,20 +90,15 @@ class TypeChecker {
   // What a step gives for such arguments; Any for those that are not there.
   Type result_of(const Step& step, const std::vector<Type>& values);
   Type call_lambda(const Type& lambda, const std::vector<Type>& values, Span span);
-  Type call_list_function(const ListFunction& function, const ast::Call* n,
-                          const std::vector<Type>& values);
-  Type call_analysis(const AnalysisFunction& function, const ast::Call* n,
-                     const std::vector<Type>& values);
-  Type call_instruction(const InstructionKind& kind, const ast::Call* n,
-                        const std::vector<Type>& values);
-  void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value,
-                      Span span);
+  Type call_list_function(const ListFunction& function, const ast::Call* n, const std::vector<Type>& values);
+  Type call_analysis(const AnalysisFunction& function, const ast::Call* n, const std::vector<Type>& values);
+  Type call_instruction(const InstructionKind& kind, const ast::Call* n, const std::vector<Type>& values);
+  void check_argument(const InstructionKind& kind, const Parameter& parameter, const Type& value, Span span);
   // No factor of a list as it is written is below 1.
   void check_factors(const ast::Expr* written);
   // The mark that `key` names is declared, and `value`, if there is one, is of its type.
   void check_mark(const ast::Expr* key, const ast::Expr* value = nullptr, const Type& type = Type::any());
-  Type result_of(const InstructionKind& kind, const ast::Call* n,
-                 const std::vector<const Type*>& arguments) const;
+  Type result_of(const InstructionKind& kind, const ast::Call* n, const std::vector<const Type*>& arguments) const;
 
   void error(Span span, std::string message, std::string note = "");
   Type type_error(Span span, std::string_view expected, const Type& found);
@@ -111,11 +107,11 @@ class TypeChecker {
   const Declared& declared_;
   Diagnostics& diagnostics_;
   std::vector<TypeScopePtr> scopes_;  // all that were made
-  bool is_post_ = false;   // of a postprocessor: nothing is open
-  int functions_ = 0;      // what is being checked is the body of one, or a condition of `when`: no step is run there
+  bool is_post_ = false;              // of a postprocessor: nothing is open
+  int functions_ = 0;  // what is being checked is the body of one, or a condition of `when`: no step is run there
   std::vector<const Step*> steps_;  // inside which the text is
-  int depth_ = 0;          // functions inside functions
-  i64 work_left_ = 20000;  // expressions of one rule; beyond that all is Any
+  int depth_ = 0;                   // functions inside functions
+  i64 work_left_ = 20000;           // expressions of one rule; beyond that all is Any
 };
 
 // Instructions, functions and steps of modules and built-in functions: what a misspelt one may have meant, as
@@ -129,7 +125,8 @@ struct Unexported {
 std::optional<Unexported> unexported_function(std::string_view name, const Declared& declared);
 
 std::string step_in_function(std::string_view name);
-inline constexpr const char* step_in_function_note = "a step changes the program: call it in a statement of a rule or of another step";
+inline constexpr const char* step_in_function_note =
+    "a step changes the program: call it in a statement of a rule or of another step";
 // Where the first error in a step's text is: "in step `f`, line 3 of my.tw: ".
 std::string place_in_step(const Step& step, const Diagnostics& inside);
 

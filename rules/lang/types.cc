@@ -14,21 +14,17 @@ struct Word {
   std::string_view word;
   Kind kind;
 };
-constexpr Word words[] = {
-    {"bool", Kind::Bool}, {"int", Kind::Int},           {"text", Kind::Text},
-    {"list", Kind::List}, {"loop", Kind::Loop},         {"block", Kind::Block},
-    {"map", Kind::Map},   {"location", Kind::Location}, {"value", Kind::Any},
-    {"number", Kind::Number}};
+constexpr Word words[] = {{"bool", Kind::Bool},    {"int", Kind::Int},           {"text", Kind::Text},
+                          {"list", Kind::List},    {"loop", Kind::Loop},         {"block", Kind::Block},
+                          {"map", Kind::Map},      {"location", Kind::Location}, {"value", Kind::Any},
+                          {"number", Kind::Number}};
 
 Type parse_type(std::string_view text) {
   if (text.ends_with("?")) text.remove_suffix(1);  // what may be none is tested by the rule
-  if (text.starts_with("[") && text.ends_with("]"))
-    return Type::list(parse_type(text.substr(1, text.size() - 2)));
+  if (text.starts_with("[") && text.ends_with("]")) return Type::list(parse_type(text.substr(1, text.size() - 2)));
   for (const Word& row : words) {
     if (text != row.word) continue;
-    return row.kind == Kind::Loop  ? Type::loop()
-           : row.kind == Kind::Any ? Type::any()
-                                   : Type::of(row.kind);
+    return row.kind == Kind::Loop ? Type::loop() : row.kind == Kind::Any ? Type::any() : Type::of(row.kind);
   }
   return Type::any();
 }
@@ -54,11 +50,18 @@ std::string_view word_of(std::string_view type) {
   struct Row {
     std::string_view type, word;
   };
-  static constexpr Row rows[] = {
-      {"LoopId", "loop"},  {"BlockId", "block"},       {"i64", "int"},
-      {"Str", "text"},     {"Loops", "[loop]"},        {"Blocks", "[block]"},
-      {"Ints", "[int]"},   {"Factors", "[int or _]"},  {"Location", "location"},
-      {"IndexMap", "map"}, {"Literal", "int, number, text, list or dictionary"}, {"LoopOrBlock", "loop or block"}};
+  static constexpr Row rows[] = {{"LoopId", "loop"},
+                                 {"BlockId", "block"},
+                                 {"i64", "int"},
+                                 {"Str", "text"},
+                                 {"Loops", "[loop]"},
+                                 {"Blocks", "[block]"},
+                                 {"Ints", "[int]"},
+                                 {"Factors", "[int or _]"},
+                                 {"Location", "location"},
+                                 {"IndexMap", "map"},
+                                 {"Literal", "int, number, text, list or dictionary"},
+                                 {"LoopOrBlock", "loop or block"}};
   for (const Row& row : rows) {
     if (type == row.type) return row.word;
   }
@@ -73,10 +76,9 @@ Openness combine_openness(Openness a, Openness b) {
 }
 
 std::string name_of(const Type& type) {
-  static constexpr std::array names = {"a value",    "none",       "a boolean",   "an integer",
-                                       "a text",     "a list",     "a loop",      "a block",
-                                       "a location", "a function", "an index map",
-                                       "a number",   "a dictionary"};
+  static constexpr std::array names = {"a value",      "none",     "a boolean",   "an integer", "a text",
+                                       "a list",       "a loop",   "a block",     "a location", "a function",
+                                       "an index map", "a number", "a dictionary"};
   bool is_number = type.is(Kind::Bool) || type.is(Kind::Int);
   if (type.openness == Openness::Open && is_number) return "an open value";
   if (type.openness == Openness::Open && (type.is(Kind::Loop) || type.is(Kind::Block)))
@@ -123,29 +125,25 @@ TypedSignature parse_signature(std::string_view signature) {
   out.result = parse_type(signature.substr(arrow + 5));
   for (std::string_view parameter : cut(signature.substr(1, arrow - 1), ", ")) {
     std::vector<Type> alternatives;
-    for (std::string_view alternative : cut(parameter, " or "))
-      alternatives.push_back(parse_type(alternative));
+    for (std::string_view alternative : cut(parameter, " or ")) alternatives.push_back(parse_type(alternative));
     out.parameters.push_back(std::move(alternatives));
   }
   return out;
 }
 
 bool may_be_open(const InstructionKind& kind, const Parameter& parameter) {
-  static constexpr std::string_view types[] = {"LoopId",   "BlockId",  "LoopOrBlock",
-                                               "Location", "Loops",    "Factors",
-                                               "Ints",     "IndexMap", "Literal"};
+  static constexpr std::string_view types[] = {"LoopId",  "BlockId", "LoopOrBlock", "Location", "Loops",
+                                               "Factors", "Ints",    "IndexMap",    "Literal"};
   struct Row {
     std::string_view instruction, parameter;
   };
-  static constexpr Row integers[] = {{"choose", "index"},         {"prefer", "weight"},
-                                     {"require", "condition"},    {"set_layout", "bits"},
-                                     {"pipeline", "stages"},      {"split_k", "parts"},
-                                     {"storage_align", "factor"}, {"storage_align", "offset"},
-                                     {"transform_layout", "pad"}};
+  static constexpr Row integers[] = {
+      {"choose", "index"},         {"prefer", "weight"},        {"require", "condition"},
+      {"set_layout", "bits"},      {"pipeline", "stages"},      {"split_k", "parts"},
+      {"storage_align", "factor"}, {"storage_align", "offset"}, {"transform_layout", "pad"}};
   if (std::find(std::begin(types), std::end(types), parameter.type) != std::end(types)) return true;
-  return std::any_of(std::begin(integers), std::end(integers), [&](const Row& row) {
-    return row.instruction == kind.name && row.parameter == parameter.name;
-  });
+  return std::any_of(std::begin(integers), std::end(integers),
+                     [&](const Row& row) { return row.instruction == kind.name && row.parameter == parameter.name; });
 }
 
 std::string open_argument_message(const InstructionKind& kind, const Parameter& parameter) {
@@ -156,8 +154,7 @@ std::string open_argument_message(const InstructionKind& kind, const Parameter& 
 std::string signature_text(const InstructionKind& kind) {
   std::vector<std::string> parameters;
   for (const Parameter& parameter : kind.parameters) {
-    std::string text =
-        cat(parameter.name, ": ", may_be_open(kind, parameter) ? "~" : "", word_of(parameter.type));
+    std::string text = cat(parameter.name, ": ", may_be_open(kind, parameter) ? "~" : "", word_of(parameter.type));
     parameters.push_back(parameter.fallback.empty() ? text : cat(text, " = ", parameter.fallback));
   }
   std::string out = cat("(", join(parameters, ", "), ")");

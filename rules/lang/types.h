@@ -30,8 +30,7 @@ struct Type {
   // Any: the text does not tell. Location: what sample_compute_location gives. Map: an index map.
   enum class Kind : u8 { Any, None, Bool, Int, Text, List, Loop, Block, Location, Function, Map, Number, Dictionary };
   Kind kind = Kind::Any;
-  Openness openness =
-      Openness::Fixed;  // of the value; of a loop or block: was it chosen by a sample?
+  Openness openness = Openness::Fixed;     // of the value; of a loop or block: was it chosen by a sample?
   Openness extent = Openness::Fixed;       // Loop: of its extent
   int size = -1;                           // List: how many, if known
   std::shared_ptr<const Type> element;     // List, values of a Dictionary; null = nothing is known
@@ -41,18 +40,12 @@ struct Type {
   std::vector<std::pair<std::string, Type>> fields = {};  // Dictionary: of each key, where the text tells them
 
   static Type any() { return {.openness = Openness::Unknown, .extent = Openness::Unknown}; }
-  static Type of(Kind kind, Openness openness = Openness::Fixed) {
-    return {.kind = kind, .openness = openness};
-  }
+  static Type of(Kind kind, Openness openness = Openness::Fixed) { return {.kind = kind, .openness = openness}; }
   // A loop of the program as the rule found it: whether its extent is open depends on the rules
   // before.
-  static Type loop(Openness extent = Openness::Unknown) {
-    return {.kind = Kind::Loop, .extent = extent};
-  }
+  static Type loop(Openness extent = Openness::Unknown) { return {.kind = Kind::Loop, .extent = extent}; }
   static Type list(Type element, int size = -1) {
-    return {.kind = Kind::List,
-            .size = size,
-            .element = std::make_shared<const Type>(std::move(element))};
+    return {.kind = Kind::List, .size = size, .element = std::make_shared<const Type>(std::move(element))};
   }
   static Type dictionary(Type element) {
     return {.kind = Kind::Dictionary, .element = std::make_shared<const Type>(std::move(element))};

@@ -29,8 +29,7 @@ bool is_quantity(const std::string& cell) {
 
 }  // namespace
 
-void print_table(const std::vector<std::string>& head,
-                 const std::vector<std::vector<std::string>>& rows) {
+void print_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   std::vector<bool> numeric;
   for (std::size_t column = 0; column < head.size(); ++column) {
@@ -77,9 +76,7 @@ boost::json::value json_number(double value) {
   return std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
 }
 
-std::string show_number(double value, int digits) {
-  return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits);
-}
+std::string show_number(double value, int digits) { return value == 0 ? "-" : fmt::format("{:.{}f}", value, digits); }
 
 std::string show_gain(double before, double now) {
   if (before <= 0 || now <= 0) return "-";
@@ -110,8 +107,7 @@ bool write_file(const std::string& path, const std::string& text) {
 
 bool write_output(const std::string& path, const std::string& text) {
   if (!path.empty() && path != "-") return write_file(path, text);
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-         std::fflush(stdout) == 0;
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }
 
 }  // namespace tw

@@ -9,19 +9,20 @@
 
 namespace tw {
 
-// A message for the person at the terminal: "tracewright: text". What a terminal would obey instead of showing it is escaped, here and in tables.
+// A message for the person at the terminal: "tracewright: text". What a terminal would obey instead of showing it is
+// escaped, here and in tables.
 void say(const std::string& text);
 
 // Columns aligned by their widest cell; those with a number in the first row are right-aligned.
-void print_table(const std::vector<std::string>& head,
-                 const std::vector<std::vector<std::string>>& rows);
+void print_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
 // One JSON value and a newline on standard output.
 void print_json(const boost::json::value& value);
 
 // "812.3 us", "1.42 ms"; "-" for 0.
 std::string show_time(double seconds);
-// The same for a time with warm caches and one with cold ones: "812.3 us, cold 1.42 ms"; only the first where the second is not known (0).
+// The same for a time with warm caches and one with cold ones: "812.3 us, cold 1.42 ms"; only the first where the
+// second is not known (0).
 std::string show_times(double seconds, double cold_seconds);
 // `object`, with "cold_us" where that time is known.
 boost::json::object with_cold(boost::json::object object, double cold_seconds);

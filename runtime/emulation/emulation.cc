@@ -59,7 +59,9 @@ std::string emulator_path(std::string& error) {
   return path;
 }
 
-std::string device_functions() { return std::string(embedded_text("runtime/emulator/device_functions.h").value_or("")); }
+std::string device_functions() {
+  return std::string(embedded_text("runtime/emulator/device_functions.h").value_or(""));
+}
 
 // Each kernel's text in a namespace of its own, and a function that calls it.
 std::string unit_of(std::span<const Kernel* const> kernels) {
@@ -123,11 +125,14 @@ class Child {
   int problem_ = 0;
 };
 
-// What came of compiling a text: Ok; BuildError if the compiler says no; Unavailable if it could not be asked. The emulator sets limits and
-// becomes the compiler.
-EmulationReport compile_text(const std::string& compiler, const std::string& text, const std::string& folder, const std::string& name) {
+// What came of compiling a text: Ok; BuildError if the compiler says no; Unavailable if it could not be asked. The
+// emulator sets limits and becomes the compiler.
+EmulationReport compile_text(const std::string& compiler, const std::string& text, const std::string& folder,
+                             const std::string& name) {
   std::string path = cat(folder, "/", name, ".cc"), said = cat(folder, "/", name, ".errors");
-  auto unavailable = [](const std::string& why) { return EmulationReport{.status = EmulationStatus::Unavailable, .message = why}; };
+  auto unavailable = [](const std::string& why) {
+    return EmulationReport{.status = EmulationStatus::Unavailable, .message = why};
+  };
   std::ofstream file(path);
   file << text;
   file.close();
@@ -150,7 +155,8 @@ EmulationReport compile_text(const std::string& compiler, const std::string& tex
           .message = cat(compiler, " does not compile the text: ", read_whole_file(said).value_or("").substr(0, 600))};
 }
 
-// A compiler that does not compile the device functions alone says nothing about a kernel: it is too old, or the disk is full.
+// A compiler that does not compile the device functions alone says nothing about a kernel: it is too old, or the disk
+// is full.
 EmulationReport compile_unit(const std::string& text, const std::string& folder) {
   std::string error, compiler = emulation_compiler(error);
   if (compiler.empty()) return {.status = EmulationStatus::Unavailable, .message = error};
@@ -256,7 +262,8 @@ EmulatedKernels::~EmulatedKernels() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
-EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options, EmulationWrites* writes) const {
+EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options,
+                                     EmulationWrites* writes) const {
   if (launches_[index].status != EmulationStatus::Ok) return launches_[index];
   auto unavailable = [](const std::string& why) {
     return EmulationReport{.status = EmulationStatus::Unavailable, .message = why};
@@ -281,7 +288,8 @@ EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, con
   close(ends[0]);
   if (!good) {
     int status = child.wait(0.1);
-    if (status > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return unavailable("the emulator was killed; is there too little memory?");
+    if (status > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+      return unavailable("the emulator was killed; is there too little memory?");
     return {.status = EmulationStatus::Crash,
             .message = status > 0 && WIFSIGNALED(status)
                            ? cat("the emulator was ended by: ", strsignal(WTERMSIG(status)))

@@ -35,7 +35,8 @@ class EmulatedKernels {
 
   // Runs prepack, if there is one, and the kernel, in a process of its own. `arrays` holds inputs and constants by name
   // and gets the outputs, those of the last run; they are left out unless the status is Ok, as is `writes`.
-  EmulationReport run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options = {}, EmulationWrites* writes = nullptr) const;
+  EmulationReport run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options = {},
+                      EmulationWrites* writes = nullptr) const;
 
  private:
   EmulatedKernels() = default;

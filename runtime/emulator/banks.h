@@ -13,7 +13,8 @@ class Banks {
   // Starts counting for a group of so many warps; what was counted before stays.
   void begin(int warps);
   void end();
-  // One lane's load, store or asynchronous copy, which counts as a store where it is issued; `instruction` is where the code stands.
+  // One lane's load, store or asynchronous copy, which counts as a store where it is issued; `instruction` is where the
+  // code stands.
   void add(int warp, int lane, u64 instruction, u64 address, u64 bytes);
   // All threads have come to a barrier.
   void barrier();

@@ -1,7 +1,7 @@
 // CPU bodies of what emitted CUDA C uses beyond C++: the kernels' text is compiled behind this one by
-// runtime/emulation/emulation.cc, which carries it as text. No other header is included, so that kernels may use any name. What
-// needs the machine (threads, barriers, copies in flight) is the extern "C" block, implemented in device_functions.cc;
-// everything else is put together from that here.
+// runtime/emulation/emulation.cc, which carries it as text. No other header is included, so that kernels may use any
+// name. What needs the machine (threads, barriers, copies in flight) is the extern "C" block, implemented in
+// device_functions.cc; everything else is put together from that here.
 //
 // To add a function of a warp, exchange what its lanes know (tw_emu_exchange) and compute; to add an asynchronous copy,
 // tw_emu_copy_async. Functions of the emitted prelude that hold inline PTX stand between `#ifndef TW_EMULATED` and
@@ -156,8 +156,8 @@ TW_EMU_QUIET unsigned tw_emu_ballot(unsigned mask, bool predicate, int line) {
 #define __any_sync(mask, predicate) (tw_emu_ballot(mask, predicate, __LINE__) != 0)
 #define __all_sync(mask, predicate) (tw_emu_ballot(mask, predicate, __LINE__) == (mask))
 
-// ldmatrix: of each of `count` pieces of 8 rows by 16 bytes a lane gets 4 bytes of row lane / 4, or of column lane / 4 of
-// halves. `mine`: the row that this lane names.
+// ldmatrix: of each of `count` pieces of 8 rows by 16 bytes a lane gets 4 bytes of row lane / 4, or of column lane / 4
+// of halves. `mine`: the row that this lane names.
 TW_EMU_QUIET void tw_emu_matrices(int4 mine, int count, bool is_transposed, unsigned* const* to, int line) {
   unsigned char rows[32][16];
   tw_emu_exchange(0xffffffffu, &mine, sizeof mine, rows, false, line);
@@ -165,7 +165,8 @@ TW_EMU_QUIET void tw_emu_matrices(int4 mine, int count, bool is_transposed, unsi
   for (int piece = 0; piece < count; ++piece) {
     unsigned char bytes[4];
     for (int i = 0; i < 4; ++i) {
-      int row = is_transposed ? lane % 4 * 2 + i / 2 : lane / 4, at = is_transposed ? lane / 4 * 2 + i % 2 : lane % 4 * 4 + i;
+      int row = is_transposed ? lane % 4 * 2 + i / 2 : lane / 4,
+          at = is_transposed ? lane / 4 * 2 + i % 2 : lane % 4 * 4 + i;
       bytes[i] = rows[8 * piece + row][at];
     }
     __builtin_memcpy(to[piece], bytes, sizeof bytes);

@@ -186,7 +186,8 @@ void Machine::count_shared(u64 address, u64 bytes, u64 instruction) {
 
 void Machine::need_shared(i64 bytes) {
   if (launch_->dynamic_shared_bytes < bytes)
-    fail(EmulationStatus::Launch, cat("the launch gives ", launch_->dynamic_shared_bytes, " bytes of shared memory, and the kernel uses ", bytes));
+    fail(EmulationStatus::Launch, cat("the launch gives ", launch_->dynamic_shared_bytes,
+                                      " bytes of shared memory, and the kernel uses ", bytes));
 }
 
 void Machine::barrier(int line) {
@@ -291,7 +292,8 @@ void Machine::copy_async(void* to, const void* from, u64 bytes, u64 valid, int l
     fail(EmulationStatus::OutOfBounds, cat("copies asynchronously to memory that is not shared, on line ", line));
   if (valid > 0) touch(reinterpret_cast<u64>(from), valid, Access::Read, 0);
   if (auto finding = memory_.begin_copy(reinterpret_cast<u64>(to), bytes, now())) fail(finding->status, finding->text);
-  count_shared(reinterpret_cast<u64>(to), bytes, instruction);  // lanes issue together; when each one waits is its own affair
+  count_shared(reinterpret_cast<u64>(to), bytes,
+               instruction);  // lanes issue together; when each one waits is its own affair
   threads_[static_cast<std::size_t>(running_)].copies.back().push_back(
       {static_cast<char*>(to), static_cast<const char*>(from), bytes, valid});
 }

@@ -1,6 +1,7 @@
 // tracewright-emulator: runs one compiled CUDA kernel on the emulated device, answers, and ends. Started by
-// runtime/emulation/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other. With `--compile FOLDER` and
-// the words of a compiler's command it becomes that compiler, which may write into the folder only.
+// runtime/emulation/emulation.cc with a socket. A signal in the kernel, or too much time, is an answer like any other.
+// With `--compile FOLDER` and the words of a compiler's command it becomes that compiler, which may write into the
+// folder only.
 #include <setjmp.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -18,8 +19,8 @@
 #include "dsl/base/text.h"
 #include "runtime/emulator/library.h"
 #include "runtime/emulator/machine.h"
-#include "runtime/worker/confine.h"
 #include "runtime/measure/worker_protocol.h"
+#include "runtime/worker/confine.h"
 
 namespace tw::emulator {
 namespace {
@@ -37,7 +38,7 @@ void watch_signals(double seconds) {
   static char stack[64 << 10];
   stack_t alternate{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
   sigaltstack(&alternate, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF}) sigaction(signal, &action, nullptr);
@@ -106,7 +107,8 @@ class Run {
   EmulationWrites writes() {
     EmulationWrites out{.last_groups = machine_->groups_of_launch(), .outputs = {}, .gaps = std::move(gaps_)};
     for (const KernelArgument& argument : message_.kernel.manifest.run) {
-      if (argument.role == ArgumentRole::Output) out.outputs.push_back({argument.name, memory_.writers_of(at_[argument.name], machine_->launch_epoch())});
+      if (argument.role == ArgumentRole::Output)
+        out.outputs.push_back({argument.name, memory_.writers_of(at_[argument.name], machine_->launch_epoch())});
     }
     return out;
   }
@@ -159,7 +161,8 @@ class Run {
       if (!pointer.is_scratch) continue;
       std::size_t part = part_of(pointer);
       i64 origin = scratch_[part].begin, begin = pointer.at - origin;
-      for (auto [first, behind] : memory_.unwritten_since(first_scratch_ + part, begin, begin + pointer.bytes, machine_->launch_epoch(), kMostGaps))
+      for (auto [first, behind] : memory_.unwritten_since(first_scratch_ + part, begin, begin + pointer.bytes,
+                                                          machine_->launch_epoch(), kMostGaps))
         gaps_.push_back({&launch - message_.kernel.manifest.run_launches.data(), origin + first, origin + behind});
     }
   }
@@ -179,7 +182,8 @@ class Run {
         launch.pointers.push_back(address_of(pointer, arguments));
       launch_ = launch;
       if (!machine_->run(launch_)) return false;
-      if (&launches == &message_.kernel.manifest.run_launches && !launch.is_last && report.is_chain_complete) note_gaps(from);
+      if (&launches == &message_.kernel.manifest.run_launches && !launch.is_last && report.is_chain_complete)
+        note_gaps(from);
     }
     return true;
   }
@@ -209,7 +213,8 @@ EmulatedMessage run_all(const EmulateMessage& message, const Library& library) {
   return answer;
 }
 
-// The memory it may take: the message and its arrays once more, 16 bytes of shadow memory for each byte written, and stacks.
+// The memory it may take: the message and its arrays once more, 16 bytes of shadow memory for each byte written, and
+// stacks.
 i64 data_bytes_for(const EmulateMessage& message) {
   i64 bytes = message.kernel.manifest.scratch_shared_bytes;
   for (const auto* list : {&message.kernel.manifest.run, &message.kernel.manifest.prepack}) {
@@ -220,7 +225,9 @@ i64 data_bytes_for(const EmulateMessage& message) {
 
 // The kernel's code runs after this: it may open no file, start no process, and take no more memory than this.
 std::string enter_emulation(const EmulateMessage& message) {
-  std::string refused = confine({.data_bytes = data_bytes_for(message), .cpu_seconds = static_cast<int>(message.options.timeout_seconds) + 60, .reads_files = false});
+  std::string refused = confine({.data_bytes = data_bytes_for(message),
+                                 .cpu_seconds = static_cast<int>(message.options.timeout_seconds) + 60,
+                                 .reads_files = false});
   return refused.empty() && !forbid_all_but_answering() ? "no filter of system calls" : refused;
 }
 
@@ -234,7 +241,8 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
     return answer;
   }
   if (std::string refused = enter_emulation(message); !refused.empty()) {
-    answer.report = {.status = EmulationStatus::Unavailable, .message = cat("the emulator is not let confine itself: ", refused)};
+    answer.report = {.status = EmulationStatus::Unavailable,
+                     .message = cat("the emulator is not let confine itself: ", refused)};
     return answer;
   }
   if (sigsetjmp(after_signal, 1) == 0) {
@@ -244,8 +252,9 @@ EmulatedMessage answer_to(const EmulateMessage& message) {
   // What ran is abandoned as it stands, and still lives: nothing of it was on this stack but what the jump has cut off.
   std::string where = machine ? machine->where() : "the emulator";
   if (caught == SIGPROF)
-    answer.report = {.status = EmulationStatus::Timeout,
-                     .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s of processor time")};
+    answer.report = {
+        .status = EmulationStatus::Timeout,
+        .message = cat(where, ": has not ended after ", message.options.timeout_seconds, " s of processor time")};
   else
     answer.report = {.status = EmulationStatus::Crash, .message = cat(where, ": ", strsignal(caught))};
   return answer;
@@ -258,9 +267,11 @@ int become_compiler(const char* folder, char** words) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setenv("TMPDIR", folder, 1);
   setenv("CCACHE_DISABLE", "1", 1);  // it would write elsewhere
-  std::string refused = confine({.data_bytes = i64{8} << 30, .cpu_seconds = 600, .file_bytes = i64{1} << 30, .writable = {folder, "/dev"}});
+  std::string refused = confine(
+      {.data_bytes = i64{8} << 30, .cpu_seconds = 600, .file_bytes = i64{1} << 30, .writable = {folder, "/dev"}});
   if (refused.empty()) execv(words[0], words);
-  std::fprintf(stderr, "%s\n", refused.empty() ? cat(words[0], " does not start: ", std::strerror(errno)).c_str() : refused.c_str());
+  std::fprintf(stderr, "%s\n",
+               refused.empty() ? cat(words[0], " does not start: ", std::strerror(errno)).c_str() : refused.c_str());
   return kCannotCompile;
 }
 
@@ -269,7 +280,7 @@ int become_compiler(const char* folder, char** words) {
 
 int main(int count, char** words) {
   if (count > 3 && std::strcmp(words[1], "--compile") == 0) return tw::emulator::become_compiler(words[2], words + 3);
-  struct stat about {};
+  struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
     std::fprintf(stderr, "tracewright-emulator: started by hand; tracewright starts it to check CUDA kernels\n");
     return 2;

@@ -72,22 +72,28 @@ std::string Memory::writers_of(std::size_t index, u32 last_launch) const {
   std::string out(region.bytes / size, static_cast<char>(WrittenBy::None));
   for (u64 i = 0; i < out.size(); ++i) {
     u32 oldest = ~u32{0};  // an element is written when all of its bytes are
-    for (u64 byte = i * size; byte < (i + 1) * size; byte += std::min(size, region.grain)) oldest = std::min(oldest, region.cells[byte / region.grain].written);
-    if (oldest > 0) out[i] = static_cast<char>(oldest >= last_launch ? WrittenBy::LastLaunch : WrittenBy::EarlierLaunch);
+    for (u64 byte = i * size; byte < (i + 1) * size; byte += std::min(size, region.grain))
+      oldest = std::min(oldest, region.cells[byte / region.grain].written);
+    if (oldest > 0)
+      out[i] = static_cast<char>(oldest >= last_launch ? WrittenBy::LastLaunch : WrittenBy::EarlierLaunch);
   }
   return out;
 }
 
-std::vector<std::pair<i64, i64>> Memory::unwritten_since(std::size_t index, i64 begin, i64 end, u32 epoch, std::size_t most) const {
+std::vector<std::pair<i64, i64>> Memory::unwritten_since(std::size_t index, i64 begin, i64 end, u32 epoch,
+                                                         std::size_t most) const {
   const Region& region = global_[index];
   auto grain = static_cast<i64>(region.grain);
   std::vector<std::pair<i64, i64>> out;
   for (i64 byte = begin; byte < end; byte += grain) {
     if (region.cells[static_cast<u64>(byte / grain)].written >= epoch) continue;
     i64 behind = std::min(byte + grain, end);
-    if (!out.empty() && out.back().second == byte) out.back().second = behind;
-    else if (out.size() == most) break;
-    else out.push_back({byte, behind});
+    if (!out.empty() && out.back().second == byte)
+      out.back().second = behind;
+    else if (out.size() == most)
+      break;
+    else
+      out.push_back({byte, behind});
   }
   return out;
 }

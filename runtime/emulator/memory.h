@@ -65,8 +65,10 @@ class Memory {
   Region& global(std::size_t index) { return global_[index]; }
   // For each element of a region, who wrote it (WrittenBy). `last_launch` is the first epoch of the last launch.
   std::string writers_of(std::size_t index, u32 last_launch) const;
-  // The parts of a region from byte `begin` to `end` that nothing has written since an epoch, as pairs of bytes; no more than `most`.
-  std::vector<std::pair<i64, i64>> unwritten_since(std::size_t index, i64 begin, i64 end, u32 epoch, std::size_t most) const;
+  // The parts of a region from byte `begin` to `end` that nothing has written since an epoch, as pairs of bytes; no
+  // more than `most`.
+  std::vector<std::pair<i64, i64>> unwritten_since(std::size_t index, i64 begin, i64 end, u32 epoch,
+                                                   std::size_t most) const;
   // Shared arrays hold patterns again, written by nobody.
   void clear_shared();
   // After a launch of which only some groups ran: reading what was never written is no finding any more.

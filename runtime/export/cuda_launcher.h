@@ -1,6 +1,6 @@
-/* Runs exported CUDA kernels by the driver API: loads their machine code into the current context, keeps scratch memory and packed operands,
- * launches. In C99, for a copy beside each exported library, whose own file holds the tables. One thread at a time per kernel object;
- * nothing here waits. Needs <cuda.h> and -lcuda, no CUDA runtime.
+/* Runs exported CUDA kernels by the driver API: loads their machine code into the current context, keeps scratch memory
+ * and packed operands, launches. In C99, for a copy beside each exported library, whose own file holds the tables. One
+ * thread at a time per kernel object; nothing here waits. Needs <cuda.h> and -lcuda, no CUDA runtime.
  */
 #ifndef TRACEWRIGHT_CUDA_LAUNCHER_H
 #define TRACEWRIGHT_CUDA_LAUNCHER_H
@@ -74,7 +74,8 @@ static tw_cuda_kernel* tw_cuda_create(const tw_cuda_table* table, CUresult* erro
         CUfunction* function = &kernel->functions[entry][i];
         *error = cuModuleGetFunction(function, kernel->module, launch->name);
         if (*error == CUDA_SUCCESS && launch->shared_bytes > 0) {
-          *error = cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
+          *error =
+              cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
         }
       }
     }
@@ -97,8 +98,9 @@ static CUresult tw_cuda_launch_all(tw_cuda_kernel* kernel, int entry, CUstream s
       pointers[p] = pointer->is_scratch ? kernel->scratch + pointer->at : arguments[pointer->at];
       parameters[p] = &pointers[p];
     }
-    error = cuLaunchKernel(kernel->functions[entry][i], launch->groups[0], launch->groups[1], launch->groups[2], launch->threads[0],
-                           launch->threads[1], launch->threads[2], launch->shared_bytes, stream, parameters, NULL);
+    error = cuLaunchKernel(kernel->functions[entry][i], launch->groups[0], launch->groups[1], launch->groups[2],
+                           launch->threads[0], launch->threads[1], launch->threads[2], launch->shared_bytes, stream,
+                           parameters, NULL);
   }
   return error;
 }

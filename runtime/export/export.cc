@@ -30,15 +30,9 @@ std::string upper(std::string text) {
 }
 
 const char* c_type_of(DType type) {
-  constexpr const char* names[kDTypes] = {"unsigned char (0 or 1)",
-                                          "int8_t",
-                                          "uint8_t",
-                                          "int32_t",
-                                          "int64_t",
-                                          "uint16_t (bits of an f16)",
-                                          "uint16_t (bits of a bf16)",
-                                          "float",
-                                          "double"};
+  constexpr const char* names[kDTypes] = {
+      "unsigned char (0 or 1)",    "int8_t", "uint8_t", "int32_t", "int64_t", "uint16_t (bits of an f16)",
+      "uint16_t (bits of a bf16)", "float",  "double"};
   return names[static_cast<int>(type)];
 }
 
@@ -49,14 +43,13 @@ std::string argument_lines(const std::vector<KernelArgument>& arguments, bool is
     const KernelArgument& argument = arguments[i];
     std::string shape;
     for (i64 extent : argument.shape) shape += cat("[", extent, "]");
-    const char* role =
-        argument.role == ArgumentRole::Packed
-            ? (is_prepack ? "written: a packed operand" : "a packed operand, made by prepack")
-        : argument.role == ArgumentRole::Output ? "output"
-        : argument.role == ArgumentRole::Input  ? "input"
-                                                : "constant";
-    out += cat(" *   [", i, "] ", argument.name, ": ", role, ", ", c_type_of(argument.dtype), shape,
-               ", row-major, ", argument.bytes, " bytes\n");
+    const char* role = argument.role == ArgumentRole::Packed
+                           ? (is_prepack ? "written: a packed operand" : "a packed operand, made by prepack")
+                       : argument.role == ArgumentRole::Output ? "output"
+                       : argument.role == ArgumentRole::Input  ? "input"
+                                                               : "constant";
+    out += cat(" *   [", i, "] ", argument.name, ": ", role, ", ", c_type_of(argument.dtype), shape, ", row-major, ",
+               argument.bytes, " bytes\n");
   }
   return out;
 }
@@ -71,20 +64,18 @@ std::string macro_prefix(const ExportPlan& plan, const ExportedTask& task) {
 std::string task_declaration(const ExportPlan& plan, const ExportedTask& task) {
   const KernelManifest& manifest = task.kernel.manifest;
   std::string name = cat(plan.library, "_", task.name), scratch = macro_prefix(plan, task) + "_SCRATCH_BYTES";
-  std::string out = cat("/* ", task.name, ": ", task.doc, "\n * Buffers of ", name, "_run:\n",
-                        argument_lines(manifest.run, false));
+  std::string out =
+      cat("/* ", task.name, ": ", task.doc, "\n * Buffers of ", name, "_run:\n", argument_lines(manifest.run, false));
   if (!manifest.prepack.empty()) {
-    out += cat(
-        " * Buffers of ", name,
-        "_prepack, to be called once before the first run, and whenever what it reads changes:\n",
-        argument_lines(manifest.prepack, true));
+    out += cat(" * Buffers of ", name,
+               "_prepack, to be called once before the first run, and whenever what it reads changes:\n",
+               argument_lines(manifest.prepack, true));
   }
-  out += manifest.parallel
-             ? cat(" * Runs in parallel on a pool of ", task.target.threads,
-                   " threads; serial if parallel_for is NULL. */\n")
-             : std::string(" * Runs in the calling thread: parallel_for is not used. */\n");
-  out += cat("#define ", scratch, "(workers) ((size_t)", manifest.scratch_shared_bytes,
-             " + (size_t)(workers) * ", manifest.scratch_worker_bytes, ")\n");
+  out += manifest.parallel ? cat(" * Runs in parallel on a pool of ", task.target.threads,
+                                 " threads; serial if parallel_for is NULL. */\n")
+                           : std::string(" * Runs in the calling thread: parallel_for is not used. */\n");
+  out += cat("#define ", scratch, "(workers) ((size_t)", manifest.scratch_shared_bytes, " + (size_t)(workers) * ",
+             manifest.scratch_worker_bytes, ")\n");
   if (!manifest.prepack.empty()) out += cat("int32_t ", name, "_prepack(void* const* buffers);\n");
   return out + cat("int32_t ", name,
                    "_run(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* "
@@ -156,8 +147,7 @@ std::set<std::string> features_of(const ExportPlan& plan) {
   std::set<std::string> out;
   for (const ExportedTask& task : plan.tasks) {
     const Target& target = task.target;
-    for (std::string& name :
-         enabled_features({target.triple, target.cpu, target.features, target.vector_bits}))
+    for (std::string& name : enabled_features({target.triple, target.cpu, target.features, target.vector_bits}))
       out.insert(std::move(name));
   }
   return out;
@@ -167,8 +157,7 @@ std::string cpu_condition(const ExportPlan& plan) {
   std::set<std::string> features = features_of(plan);
   std::vector<std::string> conditions;
   if (features.count("avx"))
-    conditions.push_back(features.count("avx512f") ? "saves_registers(0xe6u)"
-                                                   : "saves_registers(0x06u)");
+    conditions.push_back(features.count("avx512f") ? "saves_registers(0xe6u)" : "saves_registers(0x06u)");
   for (const CpuBit& bit : cpu_bits) {
     if (features.count(bit.feature)) conditions.push_back(bit.condition);
   }
@@ -177,19 +166,15 @@ std::string cpu_condition(const ExportPlan& plan) {
 
 // The entry points that others call: they refuse to run where the code would be illegal.
 std::string task_definition(const ExportPlan& plan, const ExportedTask& task) {
-  std::string name = cat(plan.library, "_", task.name),
-              inner = kernel_symbol(plan.library, task.name), out;
+  std::string name = cat(plan.library, "_", task.name), inner = kernel_symbol(plan.library, task.name), out;
   const char* hidden = "__attribute__((visibility(\"hidden\"))) ";
   if (!task.kernel.manifest.prepack.empty()) {
     out += cat(hidden, "int32_t ", inner, "_prepack(void* const* buffers);\n", "int32_t ", name,
-               "_prepack(void* const* buffers) {\n  return supported ? ", inner,
-               "_prepack(buffers) : 1;\n}\n");
+               "_prepack(void* const* buffers) {\n  return supported ? ", inner, "_prepack(buffers) : 1;\n}\n");
   }
-  constexpr const char* parameters =
-      "(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* pool)";
-  return out + cat(hidden, "int32_t ", inner, "_run", parameters, ";\n", "int32_t ", name, "_run",
-                   parameters, " {\n  return supported ? ", inner,
-                   "_run(buffers, scratch, parallel_for, pool) : 1;\n}\n\n");
+  constexpr const char* parameters = "(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* pool)";
+  return out + cat(hidden, "int32_t ", inner, "_run", parameters, ";\n", "int32_t ", name, "_run", parameters,
+                   " {\n  return supported ? ", inner, "_run(buffers, scratch, parallel_for, pool) : 1;\n}\n\n");
 }
 
 // ---- the files
@@ -197,9 +182,8 @@ std::string task_definition(const ExportPlan& plan, const ExportedTask& task) {
 // The sources beside the library, with the names that they have there.
 std::string shipped(std::string_view path) {
   std::string text = embedded_file(path);
-  const std::pair<std::string, std::string> names[] = {
-      {"\"backends/kernel_abi.h\"", "\"tw_kernel_abi.h\""},
-      {"\"runtime/measure/thread_pool.h\"", "\"tw_thread_pool.h\""}};
+  const std::pair<std::string, std::string> names[] = {{"\"backends/kernel_abi.h\"", "\"tw_kernel_abi.h\""},
+                                                       {"\"runtime/measure/thread_pool.h\"", "\"tw_thread_pool.h\""}};
   for (const auto& [from, to] : names) {
     for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from))
       text.replace(at, from.size(), to);
@@ -219,18 +203,17 @@ int run_program(const std::vector<std::string>& words) {
 
 // Joins objects and source into the libraries that are wanted.
 void make_libraries(const ExportPlan& plan, ExportFolder& folder, ExportResult& result) {
-  std::string source = folder.at(plan.library + ".c"), glue_name = "objects/" + plan.library + "_glue.o", glue = folder.at(glue_name);
+  std::string source = folder.at(plan.library + ".c"), glue_name = "objects/" + plan.library + "_glue.o",
+              glue = folder.at(glue_name);
   int code = run_program({"cc", "-std=c99", "-O2", "-fPIC", "-c", source, "-o", glue});
   if (code == 127) {
-    result.note =
-        cat("no C compiler (cc) was found, so there is no library: install gcc, then compile ",
-            plan.library, ".c and link it with objects/*.o");
+    result.note = cat("no C compiler (cc) was found, so there is no library: install gcc, then compile ", plan.library,
+                      ".c and link it with objects/*.o");
     return;
   }
   if (code == 0) folder.add(glue_name);
   std::vector<std::string> objects{glue};
-  for (const ExportedTask& task : plan.tasks)
-    objects.push_back(folder.at("objects/" + task.name + ".o"));
+  for (const ExportedTask& task : plan.tasks) objects.push_back(folder.at("objects/" + task.name + ".o"));
   std::string archive = cat("lib", plan.library, ".a"), shared = cat("lib", plan.library, ".so");
   if (code == 0 && plan.make_static) {
     std::vector<std::string> words{"ar", "rcsD", folder.at(archive)};
@@ -256,29 +239,27 @@ std::string kernel_symbol(const std::string& library, const std::string& task) {
 
 std::string export_header(const ExportPlan& plan) {
   std::string guard = upper(plan.library) + "_H";
-  std::string out = cat("/* Kernels made by tracewright ", TW_VERSION, " for ",
-                        to_string(plan.tasks.front().target), ".\n",
-                        " * Every buffer and scratch is aligned to TW_ALIGNMENT bytes; buffers do "
-                        "not overlap. The functions keep no state, so that\n",
-                        " * several threads may call them at once, each with its own outputs and "
-                        "scratch. They return 0, or 1 where this CPU lacks\n",
-                        " * instructions that the code uses. tw_kernel_abi.h says what "
-                        "parallel_for is; tw_thread_pool.c is one. */\n");
-  out += cat(
-      "#ifndef ", guard, "\n#define ", guard,
-      "\n#include <stddef.h>\n#include <stdint.h>\n\n#include \"tw_kernel_abi.h\"\n\n",
-      "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
-      "/* Nonzero if this CPU can run the kernels; found out when the library is loaded. */\nint ",
-      plan.library, "_supported(void);\n\n");
+  std::string out =
+      cat("/* Kernels made by tracewright ", TW_VERSION, " for ", to_string(plan.tasks.front().target), ".\n",
+          " * Every buffer and scratch is aligned to TW_ALIGNMENT bytes; buffers do "
+          "not overlap. The functions keep no state, so that\n",
+          " * several threads may call them at once, each with its own outputs and "
+          "scratch. They return 0, or 1 where this CPU lacks\n",
+          " * instructions that the code uses. tw_kernel_abi.h says what "
+          "parallel_for is; tw_thread_pool.c is one. */\n");
+  out += cat("#ifndef ", guard, "\n#define ", guard,
+             "\n#include <stddef.h>\n#include <stdint.h>\n\n#include \"tw_kernel_abi.h\"\n\n",
+             "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+             "/* Nonzero if this CPU can run the kernels; found out when the library is loaded. */\nint ", plan.library,
+             "_supported(void);\n\n");
   for (const ExportedTask& task : plan.tasks) out += task_declaration(plan, task);
   return out + "#ifdef __cplusplus\n}\n#endif\n#endif\n";
 }
 
 std::string export_source(const ExportPlan& plan) {
   bool is_checked = is_x86(plan.tasks.front().target);
-  std::string out =
-      cat("/* Joins the kernels of ", plan.library,
-          ": a check of the CPU, then the entry points. */\n#include \"", plan.library, ".h\"\n");
+  std::string out = cat("/* Joins the kernels of ", plan.library,
+                        ": a check of the CPU, then the entry points. */\n#include \"", plan.library, ".h\"\n");
   if (is_checked) out += cpu_check;
   out +=
       cat("\nstatic int supported = 0;\n\n__attribute__((constructor)) static void check_cpu(void) "
@@ -294,15 +275,12 @@ std::string export_manifest(const ExportPlan& plan) {
   for (const ExportedTask& task : plan.tasks) {
     const KernelManifest& manifest = task.kernel.manifest;
     std::string name = cat(plan.library, "_", task.name);
-    boost::json::object entry{{"name", task.name},
-                              {"doc", task.doc},
-                              {"target", to_string(task.target)}};
+    boost::json::object entry{{"name", task.name}, {"doc", task.doc}, {"target", to_string(task.target)}};
     add_measurement(entry, task);
     entry["run"] = {{"symbol", name + "_run"}, {"buffers", export_arguments(manifest.run)}};
     entry["prepack"] = nullptr;
     if (!manifest.prepack.empty())
-      entry["prepack"] = {{"symbol", name + "_prepack"},
-                          {"buffers", export_arguments(manifest.prepack)}};
+      entry["prepack"] = {{"symbol", name + "_prepack"}, {"buffers", export_arguments(manifest.prepack)}};
     entry["scratch"] = {{"shared_bytes", manifest.scratch_shared_bytes},
                         {"bytes_per_worker", manifest.scratch_worker_bytes},
                         {"alignment", TW_ALIGNMENT}};
@@ -311,10 +289,8 @@ std::string export_manifest(const ExportPlan& plan) {
     tasks.push_back(std::move(entry));
   }
   std::set<std::string> features = features_of(plan);
-  boost::json::object out{{"format", 1},
-                          {"tracewright", TW_VERSION},
-                          {"library", plan.library},
-                          {"header", plan.library + ".h"}};
+  boost::json::object out{
+      {"format", 1}, {"tracewright", TW_VERSION}, {"library", plan.library}, {"header", plan.library + ".h"}};
   out["cpu_features"] = boost::json::array(features.begin(), features.end());
   out["supported"] = plan.library + "_supported";
   out["tasks"] = std::move(tasks);
@@ -336,8 +312,7 @@ ExportResult write_export(const ExportPlan& plan, const std::string& path) {
            folder.write(cat("objects/", task.name, ".o"), task.kernel.code);
   }
   if (!good) return result;
-  if (const Target& target = plan.tasks.front().target;
-      !target.triple.empty() && target.triple != host_triple()) {
+  if (const Target& target = plan.tasks.front().target; !target.triple.empty() && target.triple != host_triple()) {
     result.note = cat("the kernels are for ", target.triple, ": compile ", plan.library,
                       ".c for it and link it with objects/*.o");
   } else {

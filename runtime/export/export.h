@@ -41,7 +41,7 @@ std::string export_manifest(const ExportPlan& plan);
 struct ExportResult {
   std::vector<std::string> files;  // written, relative to the folder
   std::string error;               // why the export is not whole
-  std::string note;  // what is missing though the rest is there: no C compiler, a foreign target
+  std::string note;                // what is missing though the rest is there: no C compiler, a foreign target
 };
 
 // Makes the folder if it is not there; files of the same names are replaced.

@@ -26,7 +26,7 @@ struct Host {
   const char *result, *memory, *queue;  // types; the queue with its name
   const char *create, *create_arguments;
   const char *binary_create, *binary_arguments;  // of `create_from_binary`; null: there is none
-  const char* about;  // how to use the library
+  const char* about;                             // how to use the library
   const char* include;
   const char* on_create;  // what `create` does
   bool counts_items;      // grids in work-items, not in groups
@@ -136,7 +136,8 @@ std::string launch_tables(const Host& host, const std::string& name, const std::
     const auto& t = launch.threads;
     for (std::size_t d = 0; d < 3 && host.counts_items; ++d) g[d] *= t[d];
     rows += cat("    {\"", launch.name, "\", {", g[0], ", ", g[1], ", ", g[2], "}, {", t[0], ", ", t[1], ", ", t[2],
-                "}, ", host.has_dynamic ? cat(launch.dynamic_shared_bytes, ", ") : "", launch.pointers.size(), ", ", name, "_", entry, "_", i, "},\n");
+                "}, ", host.has_dynamic ? cat(launch.dynamic_shared_bytes, ", ") : "", launch.pointers.size(), ", ",
+                name, "_", entry, "_", i, "},\n");
   }
   if (launches.empty()) return "";
   return out + cat("static const ", host.prefix, "_launch ", name, "_", entry, "_launches[] = {\n", rows, "};\n");
@@ -157,17 +158,20 @@ std::string entry_function(const Host& host, const std::string& name, const Kern
 }
 
 // Makes a kernel object; `suffix` is that of the function's name.
-std::string create_function(const Host& host, const std::string& name, const char* suffix, const char* parameters, const char* arguments) {
-  return cat(name, "* ", name, suffix, "(", parameters, ") {\n  ", name, "* kernel = (", name, "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = ",
-             host.prefix, "_create(&", name, "_table, ", arguments,
-             ");\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
+std::string create_function(const Host& host, const std::string& name, const char* suffix, const char* parameters,
+                            const char* arguments) {
+  return cat(
+      name, "* ", name, suffix, "(", parameters, ") {\n  ", name, "* kernel = (", name,
+      "*)calloc(1, sizeof *kernel);\n  if (kernel) kernel->inner = ", host.prefix, "_create(&", name, "_table, ",
+      arguments,
+      ");\n  if (kernel && !kernel->inner) {\n    free(kernel);\n    kernel = NULL;\n  }\n  return kernel;\n}\n\n");
 }
 
 std::string create_functions(const Host& host, const std::string& name) {
   std::string out = create_function(host, name, "_create", host.create, host.create_arguments);
   if (!host.binary_create) return out;
-  return cat(out, create_function(host, name, "_create_from_binary", host.binary_create, host.binary_arguments), "int ", name, "_is_from_binary(const ",
-             name, "* kernel) { return kernel->inner->is_from_binary; }\n\n");
+  return cat(out, create_function(host, name, "_create_from_binary", host.binary_create, host.binary_arguments), "int ",
+             name, "_is_from_binary(const ", name, "* kernel) { return kernel->inner->is_from_binary; }\n\n");
 }
 
 // `binary`: machine code of the task; empty: its source is compiled by the driver.
@@ -187,8 +191,7 @@ std::string task_source(const Host& host, const ExportPlan& plan, const Exported
           manifest.scratch_shared_bytes, ", ", packed.size(), ", ", packed.empty() ? "NULL" : name + "_packed", ", {",
           manifest.prepack_launches.size(), ", ", manifest.run_launches.size(), "}, {",
           manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name, "_run_launches}};\n\n");
-  out +=
-      cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", create_functions(host, name));
+  out += cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", create_functions(host, name));
   if (!manifest.prepack.empty()) out += entry_function(host, name, manifest, false);
   out += entry_function(host, name, manifest, true);
   return out + cat("void ", name, "_free(", name, "* kernel) {\n  if (kernel) ", host.prefix,
@@ -207,8 +210,10 @@ std::string host_header(const Host& host, const ExportPlan& plan) {
     out += cat("/* ", task.name, ": ", task.doc, " */\ntypedef struct ", name, " ", name, ";\n/* ", host.on_create,
                " */\n", name, "* ", name, "_create(", host.create, ");\n");
     if (host.binary_create) {
-      out += cat("/* The same from the bytes of sources/", task.name, ".bin, without compiling. From the source where there are none, or those of another\n * device or "
-                 "driver, or damaged ones; _is_from_binary tells. */\n", name, "* ", name, "_create_from_binary(", host.binary_create, ");\nint ", name,
+      out += cat("/* The same from the bytes of sources/", task.name,
+                 ".bin, without compiling. From the source where there are none, or those of another\n * device or "
+                 "driver, or damaged ones; _is_from_binary tells. */\n",
+                 name, "* ", name, "_create_from_binary(", host.binary_create, ");\nint ", name,
                  "_is_from_binary(const ", name, "* kernel);\n");
     }
     if (!manifest.prepack.empty()) {
@@ -248,7 +253,8 @@ std::string manifest_text(const ExportPlan& plan, const std::vector<std::string>
          {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
     add_measurement(row, task);
     if (!task.binary.bytes.empty())
-      row["binary"] = {{"file", cat("sources/", task.name, ".bin")}, {"device", task.binary.device}, {"driver", task.binary.driver}};
+      row["binary"] = {
+          {"file", cat("sources/", task.name, ".bin")}, {"device", task.binary.device}, {"driver", task.binary.driver}};
     if (!binaries[i].empty()) row["cubin"] = cat("cubins/", task.name, ".cubin");
     tasks.push_back(std::move(row));
   }
@@ -273,7 +279,8 @@ std::vector<std::string> machine_code(const ExportPlan& plan, std::string& probl
 
 std::string launcher_of(bool is_opencl) {
   if (!is_opencl) return std::string(embedded_file("runtime/export/cuda_launcher.h"));
-  return cat(embedded_file("backends/opencl/build_options.h"), embedded_file("backends/opencl/binary_tag.h"), embedded_file("runtime/export/opencl_launcher.h"));
+  return cat(embedded_file("backends/opencl/build_options.h"), embedded_file("backends/opencl/binary_tag.h"),
+             embedded_file("runtime/export/opencl_launcher.h"));
 }
 
 }  // namespace
@@ -287,18 +294,16 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
   bool good = folder.write("manifest.json", manifest_text(plan, binaries));
   if (result.note.empty()) {
     const Host& host = is_opencl ? kOpenCl : kCuda;
-    good =
-        good && folder.write(plan.library + ".h", host_header(host, plan)) &&
-        folder.write(plan.library + ".c", host_source(host, plan, binaries)) &&
-        folder.write(host.launcher, launcher_of(is_opencl));
+    good = good && folder.write(plan.library + ".h", host_header(host, plan)) &&
+           folder.write(plan.library + ".c", host_source(host, plan, binaries)) &&
+           folder.write(host.launcher, launcher_of(is_opencl));
   }
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const ExportedTask& task = plan.tasks[i];
     good = good && folder.write(cat("traces/", task.name, ".tw"), task.trace_file) &&
            folder.write(cat("sources/", task.name, is_opencl ? ".cl" : ".cu"), task.kernel.code);
     if (!task.binary.bytes.empty()) good = good && folder.write(cat("sources/", task.name, ".bin"), task.binary.bytes);
-    if (!binaries[i].empty())
-      good = good && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
+    if (!binaries[i].empty()) good = good && folder.write(cat("cubins/", task.name, ".cubin"), binaries[i]);
   }
   if (good) folder.publish();
   return result;

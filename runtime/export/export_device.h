@@ -1,6 +1,6 @@
-// Export of kernels for devices: their source, for CUDA also machine code, for OpenCL the driver's binary where the plan has it, a manifest with launches, the traces; a
-// small launcher in C with its header, to be compiled into any host program. The files need nothing of tracewright, and
-// writing them no device.
+// Export of kernels for devices: their source, for CUDA also machine code, for OpenCL the driver's binary where the
+// plan has it, a manifest with launches, the traces; a small launcher in C with its header, to be compiled into any
+// host program. The files need nothing of tracewright, and writing them no device.
 #pragma once
 #include "runtime/export/export.h"
 

@@ -11,8 +11,9 @@
 
 namespace tw {
 
-// A lock of an export's folder, against other processes: Read shares it with other readers, Write has it alone. Waits until it can be had. The lock is on a file
-// in the folder, which stays there: `flock -s FOLDER/.tracewright-lock COMMAND` reads under the same lock.
+// A lock of an export's folder, against other processes: Read shares it with other readers, Write has it alone. Waits
+// until it can be had. The lock is on a file in the folder, which stays there: `flock -s FOLDER/.tracewright-lock
+// COMMAND` reads under the same lock.
 class FolderLock {
  public:
   enum class Mode { Read, Write };
@@ -28,8 +29,9 @@ class FolderLock {
   std::string problem_;
 };
 
-// The files of an export. They are made beside those that are there, and publish() moves them to their names, so that nobody reads half a file, and an export
-// that fails changes nothing. It holds the lock. The result gets the names of the files, or the first failure.
+// The files of an export. They are made beside those that are there, and publish() moves them to their names, so that
+// nobody reads half a file, and an export that fails changes nothing. It holds the lock. The result gets the names of
+// the files, or the first failure.
 class ExportFolder {
  public:
   // Makes the folder and waits for other exports into it.

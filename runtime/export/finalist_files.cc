@@ -30,12 +30,12 @@ json::object to_json(const FinalistKernel& kernel) {
   json::object opcodes;
   for (const auto& [name, count] : kernel.opcodes) opcodes[name] = count;
   json::object out{{"name", kernel.name},
-          {"registers", kernel.registers},
-          {"stack_bytes", kernel.stack_bytes},
-          {"shared_bytes", kernel.shared_bytes},
-          {"blocks_per_multiprocessor", kernel.blocks_per_multiprocessor},
-          {"opcodes", opcodes},
-          {"register_conflicts", kernel.register_conflicts}};
+                   {"registers", kernel.registers},
+                   {"stack_bytes", kernel.stack_bytes},
+                   {"shared_bytes", kernel.shared_bytes},
+                   {"blocks_per_multiprocessor", kernel.blocks_per_multiprocessor},
+                   {"opcodes", opcodes},
+                   {"register_conflicts", kernel.register_conflicts}};
   if (kernel.predicted_seconds) out["predicted_us"] = *kernel.predicted_seconds * 1e6;
   return out;
 }
@@ -246,10 +246,12 @@ void remove_old(const std::string& folder, const std::string& task, const std::v
   std::error_code ignored;
   std::vector<std::filesystem::path> old;
   for (const auto& entry : std::filesystem::directory_iterator(cat(folder, "/", task), ignored)) {
-    if (std::find(written.begin(), written.end(), cat(task, "/", entry.path().filename().string())) != written.end()) continue;
+    if (std::find(written.begin(), written.end(), cat(task, "/", entry.path().filename().string())) != written.end())
+      continue;
     std::string rank = entry.path().stem().string(), extension = entry.path().extension().string();
     bool is_rank = rank.size() >= 2 && rank.find_first_not_of("0123456789") == std::string::npos;
-    if (is_rank && (extension == ".cu" || extension == ".ptx" || extension == ".cubin" || extension == ".tw")) old.push_back(entry.path());
+    if (is_rank && (extension == ".cu" || extension == ".ptx" || extension == ".cubin" || extension == ".tw"))
+      old.push_back(entry.path());
   }
   for (const std::filesystem::path& file : old) std::filesystem::remove(file, ignored);
 }

@@ -1,6 +1,7 @@
-/* Runs exported OpenCL kernels: compiles their source or takes a binary of it, keeps scratch memory and packed operands, enqueues launches. In
- * C99, for a copy beside each exported library, whose own file holds the tables; in that copy backends/opencl/build_options.h and binary_tag.h stand in front. One thread at a time per kernel
- * object; nothing here waits.
+/* Runs exported OpenCL kernels: compiles their source or takes a binary of it, keeps scratch memory and packed
+ * operands, enqueues launches. In C99, for a copy beside each exported library, whose own file holds the tables; in
+ * that copy backends/opencl/build_options.h and binary_tag.h stand in front. One thread at a time per kernel object;
+ * nothing here waits.
  */
 #ifndef TRACEWRIGHT_OPENCL_LAUNCHER_H
 #define TRACEWRIGHT_OPENCL_LAUNCHER_H
@@ -94,7 +95,8 @@ static char* tw_cl_text(cl_device_id device, cl_device_info what) {
 
 static cl_int tw_cl_build(cl_program program, cl_device_id device) {
   cl_int error = CL_OUT_OF_HOST_MEMORY;
-  char *version = tw_cl_text(device, CL_DEVICE_OPENCL_C_VERSION), *extensions = tw_cl_text(device, CL_DEVICE_EXTENSIONS);
+  char *version = tw_cl_text(device, CL_DEVICE_OPENCL_C_VERSION),
+       *extensions = tw_cl_text(device, CL_DEVICE_EXTENSIONS);
   if (version && extensions)
     error = clBuildProgram(program, 1, &device, tw_cl_build_options(version, extensions), NULL, NULL);
   free(version);
@@ -133,7 +135,8 @@ static cl_program tw_cl_load_binary(cl_context context, cl_device_id device, con
 }
 
 /* The program of a kernel object: from the binary if it is this device's, else from source. */
-static cl_int tw_cl_make_program(tw_cl_kernel* kernel, cl_context context, cl_device_id device, const unsigned char* bytes, size_t size) {
+static cl_int tw_cl_make_program(tw_cl_kernel* kernel, cl_context context, cl_device_id device,
+                                 const unsigned char* bytes, size_t size) {
   const char* source = kernel->table->source;
   cl_int error = CL_SUCCESS;
   if (tw_cl_is_own_binary(source, device, bytes, size))
@@ -145,7 +148,8 @@ static cl_int tw_cl_make_program(tw_cl_kernel* kernel, cl_context context, cl_de
 }
 
 /* NULL with an OpenCL error code in *error. `bytes`: a binary as the export has it, or NULL. */
-static tw_cl_kernel* tw_cl_create(const tw_cl_table* table, cl_context context, cl_device_id device, const void* bytes, size_t size, cl_int* error) {
+static tw_cl_kernel* tw_cl_create(const tw_cl_table* table, cl_context context, cl_device_id device, const void* bytes,
+                                  size_t size, cl_int* error) {
   tw_cl_kernel* kernel = (tw_cl_kernel*)calloc(1, sizeof *kernel);
   *error = CL_OUT_OF_HOST_MEMORY;
   if (!kernel) return NULL;

@@ -10,14 +10,14 @@ namespace {
 using yaml::Item;
 using yaml::Key;
 
-template <std::string GpuDevice::*Field>
+template <std::string GpuDevice::* Field>
 void decode_name(const Item& item, GpuDevice& device) {
   Located<std::string> text;
   yaml::decode_text(item, text);
   if (text.given) device.*Field = text.value;
 }
 
-template <i64 GpuDevice::*Field, i64 Least, i64 Most>
+template <i64 GpuDevice::* Field, i64 Least, i64 Most>
 void decode_number(const Item& item, GpuDevice& device) {
   Located<i64> value;
   yaml::decode_integer<i64>(item, Least, Most, value);

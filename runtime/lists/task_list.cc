@@ -27,8 +27,7 @@ void decode_version(const Item& item, Located<i64>& out) {
 void decode_texts(const Item& item, std::vector<Located<std::string>>& out) {
   if (item.node.kind != YamlKind::List) {
     bool word = item.node.kind == YamlKind::Word;
-    return item.expected("a list",
-                         word ? cat("write `", item.name, ": [", item.node.text, "]`") : "");
+    return item.expected("a list", word ? cat("write `", item.name, ": [", item.node.text, "]`") : "");
   }
   for (const YamlNode& node : item.node.items) {
     Located<std::string> text;
@@ -79,19 +78,20 @@ void find_device(TargetEntry& entry, const FindDevice& first_device, Diagnostics
   std::string error;
   std::optional<FoundDevice> found = first_device(error);
   if (!found)
-    return diagnostics.error(device->span, cat("there is no device to find: ", error), "name one, as in `device: h100`, or an `arch`");
+    return diagnostics.error(device->span, cat("there is no device to find: ", error),
+                             "name one, as in `device: h100`, or an `arch`");
   TargetOption arch{"arch", found->arch, device->key_span, device->span};
   device->value = found->gpu;
   if (found->gpu.empty()) options.erase(device);
   if (option_of(options, "arch") == options.end()) options.push_back(arch);
-  if (std::optional<Target> target = resolve_target(options, entry.span, diagnostics)) entry.value = *target, entry.given = true;
+  if (std::optional<Target> target = resolve_target(options, entry.span, diagnostics))
+    entry.value = *target, entry.given = true;
 }
 
 bool is_identifier(std::string_view text) {
   auto letter = [](unsigned char c) { return std::isalpha(c) || c == '_'; };
   return !text.empty() && letter(text[0]) &&
-         std::all_of(text.begin(), text.end(),
-                     [&](unsigned char c) { return letter(c) || std::isdigit(c); });
+         std::all_of(text.begin(), text.end(), [&](unsigned char c) { return letter(c) || std::isdigit(c); });
 }
 
 void decode_name(const Item& item, Located<std::string>& out) {
@@ -103,7 +103,8 @@ void decode_name(const Item& item, Located<std::string>& out) {
 
 void decode_part(const Item& item, Located<double>& out) {
   std::optional<double> part = number<double>(item.node);
-  if (!part || !(*part >= 0 && *part < 1)) return item.expected("a number from 0 to below 1, such as 0.005 for half a percent");
+  if (!part || !(*part >= 0 && *part < 1))
+    return item.expected("a number from 0 to below 1, such as 0.005 for half a percent");
   out = {*part, item.node.span, true};
 }
 
@@ -116,8 +117,10 @@ void decode_layout(const Item& item, Located<TaskLayout>& out) {
 
 void decode_tolerance(const Item& item, Located<Tolerance>& out) {
   const std::vector<YamlNode>& list = item.node.items;
-  std::optional<double> absolute = list.size() == 2 ? number<double>(list[0]) : std::nullopt, relative = list.size() == 2 ? number<double>(list[1]) : std::nullopt;
-  bool good = absolute && relative && *absolute >= 0 && *relative >= 0 && std::isfinite(*absolute) && std::isfinite(*relative) && *absolute + *relative > 0;
+  std::optional<double> absolute = list.size() == 2 ? number<double>(list[0]) : std::nullopt,
+                        relative = list.size() == 2 ? number<double>(list[1]) : std::nullopt;
+  bool good = absolute && relative && *absolute >= 0 && *relative >= 0 && std::isfinite(*absolute) &&
+              std::isfinite(*relative) && *absolute + *relative > 0;
   if (!good) return item.expected("two numbers, absolute and relative, such as `[1e-2, 1e-2]`");
   out = {{*absolute, *relative}, item.node.span, true};
 }
@@ -127,10 +130,9 @@ void decode_tolerance(const Item& item, Located<Tolerance>& out) {
 
 const std::vector<Key<TaskList>>& budget_keys() {
   static const std::vector<Key<TaskList>> keys = {
-      {"trials", [](const Item& item,
-                    TaskList& list) { decode_integer<i64>(item, 1, most_trials, list.trials); }},
-      {"total_trials", [](const Item& item,
-                          TaskList& list) { decode_integer<i64>(item, 1, most_trials, list.total_trials); }},
+      {"trials", [](const Item& item, TaskList& list) { decode_integer<i64>(item, 1, most_trials, list.trials); }},
+      {"total_trials",
+       [](const Item& item, TaskList& list) { decode_integer<i64>(item, 1, most_trials, list.total_trials); }},
       {"seconds", [](const Item& item, TaskList& list) { decode_positive(item, list.seconds); }},
       {"min_gain", [](const Item& item, TaskList& list) { decode_part(item, list.min_gain); }},
   };
@@ -176,9 +178,8 @@ void check_form(const YamlNode& node, TaskEntry& task, Diagnostics& diagnostics)
   if (node.kind != YamlKind::Mapping) return;
   const YamlNode *op = node.find("op"), *workload = node.find("workload");
   if (!op && !workload) {
-    diagnostics.error(
-        node.span, "a task needs `op` or `workload`",
-        "`op: dense` with `args`, or `workload: file.tw` with `use: \"name(M = 1)\"`");
+    diagnostics.error(node.span, "a task needs `op` or `workload`",
+                      "`op: dense` with `args`, or `workload: file.tw` with `use: \"name(M = 1)\"`");
     return;
   }
   if (op && workload) {
@@ -213,8 +214,7 @@ const std::vector<Key<ModuleEntry>>& module_keys() {
 void decode_modules(const Item& item, std::vector<ModuleEntry>& out) {
   if (item.node.kind != YamlKind::List) {
     bool word = item.node.kind == YamlKind::Word;
-    return item.expected("a list",
-                         word ? cat("write `", item.name, ": [", item.node.text, "]`") : "");
+    return item.expected("a list", word ? cat("write `", item.name, ": [", item.node.text, "]`") : "");
   }
   for (const YamlNode& node : item.node.items) {
     ModuleEntry entry;
@@ -231,8 +231,7 @@ void decode_modules(const Item& item, std::vector<ModuleEntry>& out) {
 
 void decode_tasks(const Item& item, TaskList& list) {
   if (item.node.kind != YamlKind::List || item.node.items.empty()) {
-    return item.expected("a list of at least one task",
-                         "`- {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}`");
+    return item.expected("a list of at least one task", "`- {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}`");
   }
   std::set<std::string> names;
   for (const YamlNode& node : item.node.items) {
@@ -240,8 +239,7 @@ void decode_tasks(const Item& item, TaskList& list) {
     decode_mapping("a task", node, task_keys(), task, item.diagnostics);
     check_form(node, task, item.diagnostics);
     if (task.name.given && !names.insert(task.name.value).second) {
-      item.diagnostics.error(task.name.span,
-                             cat("another task has the name `", task.name.value, "`"));
+      item.diagnostics.error(task.name.span, cat("another task has the name `", task.name.value, "`"));
     }
     list.tasks.push_back(std::move(task));
   }
@@ -252,15 +250,12 @@ const std::vector<Key<TaskList>>& list_keys() {
       {"version", [](const Item& item, TaskList& list) { decode_version(item, list.version); },
        "begin with `version: 1`"},
       {"target", [](const Item& item, TaskList& list) { decode_target(item, list.target); }},
-      {"budget",
-       [](const Item& item, TaskList& list) {
-         decode_mapping("`budget`", item.node, budget_keys(), list, item.diagnostics);
-       }},
+      {"budget", [](const Item& item,
+                    TaskList& list) { decode_mapping("`budget`", item.node, budget_keys(), list, item.diagnostics); }},
       {"database", [](const Item& item, TaskList& list) { decode_text(item, list.database); }},
       {"modules", [](const Item& item, TaskList& list) { decode_modules(item, list.modules); }},
       {"rules", [](const Item& item, TaskList& list) { decode_text(item, list.rules); }},
-      {"seed",
-       [](const Item& item, TaskList& list) { decode_integer<u64>(item, 0, ~u64{0}, list.seed); }},
+      {"seed", [](const Item& item, TaskList& list) { decode_integer<u64>(item, 0, ~u64{0}, list.seed); }},
       {"tasks", decode_tasks, "a list of what to tune"},
   };
   return keys;
@@ -276,28 +271,25 @@ void check_argument(const TaskArgument& argument, const OperatorSignature::Param
   if (!parameter.is_type) {
     constexpr i64 most = (i64{1} << 31) - 1;
     if (integer && *integer >= parameter.least && *integer <= most) return;
-    diagnostics.error(argument.span, cat("expected `", argument.name, "` to be an integer from ",
-                                         parameter.least, " to ", most, ", found `", found, "`"));
+    diagnostics.error(argument.span, cat("expected `", argument.name, "` to be an integer from ", parameter.least,
+                                         " to ", most, ", found `", found, "`"));
     return;
   }
   if (!integer && parse_dtype(found)) return;
   std::vector<std::string> types;
   for (int type = 0; type < kDTypes; ++type) types.push_back(name_of(static_cast<DType>(type)));
-  diagnostics.error(argument.span,
-                    cat("expected `", argument.name, "` to be a type, found `", found, "`"),
+  diagnostics.error(argument.span, cat("expected `", argument.name, "` to be a type, found `", found, "`"),
                     suggestion(found, types));
 }
 
-void check_arguments(const TaskEntry& task, const OperatorSignature& signature,
-                     Diagnostics& diagnostics) {
+void check_arguments(const TaskEntry& task, const OperatorSignature& signature, Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const auto& parameter : signature.parameters) known.push_back(parameter.name);
   std::set<std::string> present;
   for (const TaskArgument& argument : task.args) {
     auto parameter = std::find(known.begin(), known.end(), argument.name);
     if (parameter == known.end()) {
-      diagnostics.error(argument.name_span,
-                        cat("`", signature.name, "` has no argument `", argument.name, "`"),
+      diagnostics.error(argument.name_span, cat("`", signature.name, "` has no argument `", argument.name, "`"),
                         suggestion(argument.name, known));
       present.insert(meant(argument.name, known));
       continue;
@@ -307,19 +299,17 @@ void check_arguments(const TaskEntry& task, const OperatorSignature& signature,
   }
   std::vector<std::string> missing;
   for (const auto& parameter : signature.parameters) {
-    if (parameter.required && !present.count(parameter.name))
-      missing.push_back(cat("`", parameter.name, "`"));
+    if (parameter.required && !present.count(parameter.name)) missing.push_back(cat("`", parameter.name, "`"));
   }
   if (missing.empty() || !task.args_readable) return;
   bool no_args = task.args_span.end == 0;
-  diagnostics.error(no_args ? task.op.span : task.args_span,
-                    cat("`", signature.name, "` needs ",
-                        missing.size() > 1 ? "arguments " : "argument ", join(missing, ", ")),
-                    cat("its arguments: ", join(known, ", ")));
+  diagnostics.error(
+      no_args ? task.op.span : task.args_span,
+      cat("`", signature.name, "` needs ", missing.size() > 1 ? "arguments " : "argument ", join(missing, ", ")),
+      cat("its arguments: ", join(known, ", ")));
 }
 
-void check_epilogue(const TaskEntry& task, const OperatorSignature& signature,
-                    Diagnostics& diagnostics) {
+void check_epilogue(const TaskEntry& task, const OperatorSignature& signature, Diagnostics& diagnostics) {
   const std::vector<std::string>& allowed = signature.epilogues;
   for (const Located<std::string>& step : task.epilogue) {
     if (std::find(allowed.begin(), allowed.end(), step.value) != allowed.end()) continue;
@@ -339,8 +329,8 @@ TaskList parse_task_list(Diagnostics& diagnostics) {
   const YamlNode* version = root->find("version");
   std::optional<i64> found = version ? number<i64>(*version) : std::nullopt;
   if (found && *found != known_version) {
-    diagnostics.error(version->span, cat("unknown version ", *found,
-                                         "; this tracewright reads version ", known_version));
+    diagnostics.error(version->span,
+                      cat("unknown version ", *found, "; this tracewright reads version ", known_version));
     return list;
   }
   decode_mapping("the task list", *root, list_keys(), list, diagnostics);
@@ -352,16 +342,14 @@ void find_devices(TaskList& list, const FindDevice& first_device, Diagnostics& d
   for (TaskEntry& task : list.tasks) find_device(task.target, first_device, diagnostics);
 }
 
-void check_tasks(const TaskList& list, const std::vector<OperatorSignature>& operators,
-                 Diagnostics& diagnostics) {
+void check_tasks(const TaskList& list, const std::vector<OperatorSignature>& operators, Diagnostics& diagnostics) {
   std::vector<std::string> names;
   for (const OperatorSignature& signature : operators) names.push_back(signature.name);
   for (const TaskEntry& task : list.tasks) {
     if (!task.op.given) continue;
     auto name = std::find(names.begin(), names.end(), task.op.value);
     if (name == names.end()) {
-      diagnostics.error(task.op.span, cat("unknown operator `", task.op.value, "`"),
-                        suggestion(task.op.value, names));
+      diagnostics.error(task.op.span, cat("unknown operator `", task.op.value, "`"), suggestion(task.op.value, names));
       continue;
     }
     const OperatorSignature& signature = operators[name - names.begin()];
@@ -409,7 +397,11 @@ std::string to_json(const TaskList& list) {
   }
   json::object object{{"version", list.version.value},
                       {"target", to_string(list.target.value)},
-                      {"budget", {{"trials", list.trials.value}, {"total_trials", list.total_trials.value}, {"seconds", list.seconds.value}, {"min_gain", list.min_gain.value}}},
+                      {"budget",
+                       {{"trials", list.trials.value},
+                        {"total_trials", list.total_trials.value},
+                        {"seconds", list.seconds.value},
+                        {"min_gain", list.min_gain.value}}},
                       {"database", list.database.value},
                       {"modules", std::move(modules)},
                       {"rules", list.rules.value},

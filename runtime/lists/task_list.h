@@ -26,17 +26,14 @@ struct TaskArgument {
   Span name_span, span;
 };
 
-// A rule module and where its rules go in the rule set: next to or in the place of a rule, at most one of them given. Else they run
-// where the module says.
+// A rule module and where its rules go in the rule set: next to or in the place of a rule, at most one of them given.
+// Else they run where the module says.
 struct ModuleEntry {
   Located<std::string> file;  // path as written
   Located<std::string> before, after, replace;
 };
 
-enum class TaskLayout : u8 {
-  Fixed,
-  Free
-};  // Free: the tuner may choose the layout of inputs and outputs
+enum class TaskLayout : u8 { Fixed, Free };  // Free: the tuner may choose the layout of inputs and outputs
 
 // Either an operator with arguments, or a workload file and a use of a workload in it.
 struct TaskEntry {
@@ -47,25 +44,24 @@ struct TaskEntry {
   bool args_readable = true;  // false: something about `args` was reported, so names may be lacking
   std::vector<Located<std::string>> epilogue;
   Located<std::string> workload;  // path as written
-  Located<std::string>
-      use;  // "banded(M = 512, B = 16)"; the span is that of the text inside its quotes
-  Located<double> weight{
-      1.0};  // how often the task runs in the whole; divides trials between tasks
+  Located<std::string> use;       // "banded(M = 512, B = 16)"; the span is that of the text inside its quotes
+  Located<double> weight{1.0};    // how often the task runs in the whole; divides trials between tasks
   Located<TaskLayout> layout{TaskLayout::Fixed};
   Located<Tolerance> tolerance;  // if not given: that of the workload, else by its types
-  TargetEntry target;  // if not given: that of the list
+  TargetEntry target;            // if not given: that of the list
 };
 
 struct TaskList {
   Located<i64> version{1};
-  TargetEntry target;                          // default: this machine
-  Located<i64> trials{512};                    // for each task, those of earlier runs included
-  Located<i64> total_trials{0};                // of all tasks together, those of earlier runs included; 0 = no limit
-  Located<double> seconds{0};                  // for this run, all tasks together; 0 = no limit
-  Located<double> min_gain{0.005};             // a task ends when another batch is expected to gain a smaller part; 0 = never early
+  TargetEntry target;            // default: this machine
+  Located<i64> trials{512};      // for each task, those of earlier runs included
+  Located<i64> total_trials{0};  // of all tasks together, those of earlier runs included; 0 = no limit
+  Located<double> seconds{0};    // for this run, all tasks together; 0 = no limit
+  Located<double> min_gain{
+      0.005};  // a task ends when another batch is expected to gain a smaller part; 0 = never early
   Located<std::string> database{"tuning.db"};  // path as written
   std::vector<ModuleEntry> modules;
-  Located<std::string> rules{"cpu"};           // name of a rule set
+  Located<std::string> rules{"cpu"};  // name of a rule set
   Located<u64> seed{0};
   std::vector<TaskEntry> tasks;
 };
@@ -94,8 +90,7 @@ struct OperatorSignature {
 };
 
 // Checks operators, argument names and values, and epilogues against the library.
-void check_tasks(const TaskList& list, const std::vector<OperatorSignature>& operators,
-                 Diagnostics& diagnostics);
+void check_tasks(const TaskList& list, const std::vector<OperatorSignature>& operators, Diagnostics& diagnostics);
 
 // The list as JSON, defaults filled in: for `tune --dry-run --json`.
 std::string to_json(const TaskList& list);

@@ -29,8 +29,7 @@ std::size_t end_of_line(const std::string& text, std::size_t at) {
 // duplicate keys silently.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(Diagnostics& diagnostics)
-      : text_(diagnostics.source().text), diagnostics_(diagnostics) {}
+  explicit TreeBuilder(Diagnostics& diagnostics) : text_(diagnostics.source().text), diagnostics_(diagnostics) {}
 
   std::optional<YamlNode> root() { return std::move(root_); }
 
@@ -45,16 +44,13 @@ class TreeBuilder : public YAML::EventHandler {
     refuse(mark, "aliases such as `*name` are not supported; write the value out");
     add({.kind = YamlKind::Nothing, .span = place(mark, 1)});
   }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
-                const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t, const std::string& value) override {
     add(word(mark, value));
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
     open_.push_back({.kind = YamlKind::List, .span = opening(mark)});
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
     open_.push_back({.kind = YamlKind::Mapping, .span = opening(mark)});
   }
   void OnSequenceEnd() override { close(); }
@@ -67,8 +63,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   Span opening(const YAML::Mark& mark) const {
     Span span = place(mark, 1);
-    bool bracket =
-        span.begin < text_.size() && (text_[span.begin] == '[' || text_[span.begin] == '{');
+    bool bracket = span.begin < text_.size() && (text_[span.begin] == '[' || text_[span.begin] == '{');
     return bracket ? span : Span{span.begin, end_of_line(text_, span.begin)};
   }
   void refuse(const YAML::Mark& mark, std::string message) {
@@ -82,8 +77,7 @@ class TreeBuilder : public YAML::EventHandler {
     char first = begin < text_.size() ? text_[begin] : '\0';
     if (first == '"' || first == '\'') {
       std::size_t end = begin + 1;
-      while (end < text_.size() && text_[end] != first)
-        end += first == '"' && text_[end] == '\\' ? 2 : 1;
+      while (end < text_.size() && text_[end] != first) end += first == '"' && text_[end] == '\\' ? 2 : 1;
       // yaml-cpp lets this pass if the last line of the file ends with a newline.
       if (end >= text_.size()) refuse(mark, "the text in quotes does not end");
       node.quoted = true;
@@ -144,13 +138,11 @@ std::optional<YamlNode> parse_yaml(Diagnostics& diagnostics) {
     YAML::Parser parser(in);
     // At some stray brackets yaml-cpp yields empty documents for ever; the second is refused
     // anyway.
-    for (int documents = 0; documents < 2 && parser.HandleNextDocument(builder); ++documents)
-      continue;
+    for (int documents = 0; documents < 2 && parser.HandleNextDocument(builder); ++documents) continue;
   } catch (const YAML::Exception& problem) {
     std::size_t at = offset_of(problem.mark, text);
     // yaml-cpp has no words of its own for a text that is nested too deeply.
-    std::string message =
-        problem.msg == YAML::ErrorMsg::BAD_FILE ? "nested too deeply" : problem.msg;
+    std::string message = problem.msg == YAML::ErrorMsg::BAD_FILE ? "nested too deeply" : problem.msg;
     diagnostics.error({at, at + 1}, cat("not valid YAML: ", message));
     return std::nullopt;
   }

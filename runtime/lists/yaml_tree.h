@@ -16,13 +16,12 @@ enum class YamlKind { Nothing, Word, List, Mapping };
 
 struct YamlNode {
   YamlKind kind = YamlKind::Nothing;
-  std::string text;     // of a word
-  bool quoted = false;  // a word in quotes is never a number
-  Span span;  // a word without its quotes; the opening bracket of a list or mapping in brackets,
-              // else its first line
+  std::string text;             // of a word
+  bool quoted = false;          // a word in quotes is never a number
+  Span span;                    // a word without its quotes; the opening bracket of a list or mapping in brackets,
+                                // else its first line
   std::vector<YamlNode> items;  // of a list
-  std::vector<std::pair<YamlNode, YamlNode>> entries =
-      {};  // of a mapping, in their order, duplicates too
+  std::vector<std::pair<YamlNode, YamlNode>> entries = {};  // of a mapping, in their order, duplicates too
 
   // The value of the first entry with this key, or nullptr.
   const YamlNode* find(std::string_view key) const;

@@ -20,18 +20,16 @@ double from_half(std::uint16_t bits) {
   int exponent = (bits >> 10) & 31;
   double fraction = bits & 1023;
   double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31)
-    return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
-  return sign *
-         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
+  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
 }
 
 // Round to nearest is not needed: random data may as well be truncated. |value| < 65536.
 std::uint16_t to_half(double value) {
   int exponent = 0;
-  double fraction = std::frexp(std::fabs(value), &exponent);  // in [1/2, 1)
+  double fraction = std::frexp(std::fabs(value), &exponent);                                          // in [1/2, 1)
   int bits = exponent < -13 || fraction == 0 ? static_cast<int>(std::ldexp(fraction, exponent + 24))  // subnormal
-                            : (exponent + 13) * 1024 + static_cast<int>(fraction * 2048);
+                                             : (exponent + 13) * 1024 + static_cast<int>(fraction * 2048);
   return static_cast<std::uint16_t>(bits | (value < 0 ? 0x8000 : 0));
 }
 
@@ -128,7 +126,8 @@ struct BlockSums {
 };
 
 // NaN and infinities are unusual, too, and are looked at one by one.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose functions may not run where clones are chosen
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // whose functions may not run where clones are chosen
 [[gnu::target_clones("avx512f", "avx2", "default")]]
 #endif
 BlockSums compare_block(Block& block, Tolerance tolerance, const double* variances) {
@@ -139,7 +138,8 @@ BlockSums compare_block(Block& block, Tolerance tolerance, const double* varianc
     double expected = std::fabs(block.expected[i]), error = std::fabs(block.actual[i] - block.expected[i]);
     double allowed = tolerance.absolute + tolerance.relative * expected + kDeviations * std::sqrt(variances[i]);
     block.allowed[i] = allowed;
-    bool is_usual = error <= allowed && allowed <= std::numeric_limits<double>::max() && expected <= std::numeric_limits<double>::max();
+    bool is_usual = error <= allowed && allowed <= std::numeric_limits<double>::max() &&
+                    expected <= std::numeric_limits<double>::max();
     unusual |= !is_usual;
     errors += is_usual ? error * error : 0;
     variance_sum += is_usual ? variances[i] : 0;
@@ -159,14 +159,14 @@ void inspect(const Block& block, i64 begin, Comparison& out) {
       out.expected = expected;
     }
     double error = std::fabs(actual - expected);
-    out.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity()
-                                      : std::max(out.max_error, error);
+    out.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(out.max_error, error);
   }
 }
 
 }  // namespace
 
-bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data, const std::function<bool()>& stop) {
+bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data,
+                const std::function<bool()>& stop) {
   u64 label = 0;  // std::hash is another one in each library
   for (char c : name) label = mix64(label ^ static_cast<unsigned char>(c));
   Rng rng(seed, label, static_cast<u64>(set));
@@ -239,8 +239,11 @@ Comparison compare(const Elements& actual, const Elements& expected, Tolerance t
 }
 
 std::string difference_text(const Comparison& found, i64 count, const std::string& position) {
-  if (found.wrong == 0) return cat("all elements together are ", found.distance, " times as far from the exact values as rounding explains");
-  return cat(found.wrong, " of ", count, " elements are wrong; ", position, " is ", found.actual, ", expected ", found.expected);
+  if (found.wrong == 0)
+    return cat("all elements together are ", found.distance,
+               " times as far from the exact values as rounding explains");
+  return cat(found.wrong, " of ", count, " elements are wrong; ", position, " is ", found.actual, ", expected ",
+             found.expected);
 }
 
 }  // namespace tw

@@ -21,7 +21,8 @@ namespace tw {
 // one, are 13 % faster. Variance 1/3, that of uniform numbers in [-1, 1), because exp
 // stays far from where halves overflow (65504): no element is larger than exp(4) = 55.
 // Returns false if `stop`, which it asks every few milliseconds, was true.
-bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data, const std::function<bool()>& stop = {});
+bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data,
+                const std::function<bool()>& stop = {});
 
 struct Elements {
   const char* data = nullptr;
@@ -38,7 +39,7 @@ struct Comparison {
   i64 wrong = 0;                    // elements outside the tolerance
   i64 first = -1;                   // index of the first of them
   double actual = 0, expected = 0;  // there
-  double max_error = 0;  // largest |actual - expected| of all elements; infinite if one is NaN
+  double max_error = 0;             // largest |actual - expected| of all elements; infinite if one is NaN
   // Length of the vector of errors by that of the errors that are allowed for; 0 without variances.
   double distance = 0;
   bool is_too_far = false;  // in all, even if no element is wrong alone
@@ -47,7 +48,8 @@ struct Comparison {
 // Same count, any types; compared as doubles (integers beyond 2^53 are therefore compared rounded).
 // `variances`: one for each element, or null. Where one is no finite number, nothing is known of the element and
 // only its being finite is compared.
-Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance, const double* variances = nullptr);
+Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance,
+                   const double* variances = nullptr);
 // The elements at `positions`, one behind the other.
 std::string gather(const Elements& all, std::span<const i64> positions);
 // Whether bytes are the same as before, far faster than comparing them with a reference. XXH3.

@@ -1,4 +1,5 @@
-// What an emulated kernel did (runtime/emulation/emulation.h). Shared by the library and the program that runs the kernel.
+// What an emulated kernel did (runtime/emulation/emulation.h). Shared by the library and the program that runs the
+// kernel.
 #pragma once
 #include <string>
 #include <vector>
@@ -29,24 +30,24 @@ const char* name_of(EmulationStatus status);  // "ok", "race", ...
 struct EmulationOptions {
   u64 seed = 1;  // of the order of threads and groups
   int runs = 1;  // with seed, seed + 1, ...; the first finding ends it
-  // Of each launch at most so many groups run: the last, the first, and some drawn from the seed. What the others would have
-  // written stays a pattern, and reading it in a later launch is no finding. 0 = all.
+  // Of each launch at most so many groups run: the last, the first, and some drawn from the seed. What the others would
+  // have written stays a pattern, and reading it in a later launch is no finding. 0 = all.
   i64 max_groups = 0;
-  // With max_groups: a launch that others follow runs whole where that takes, with those before it, at most so many seconds of
-  // processor time. What some groups of the last launch compute can then be compared.
+  // With max_groups: a launch that others follow runs whole where that takes, with those before it, at most so many
+  // seconds of processor time. What some groups of the last launch compute can then be compared.
   double chain_seconds = 0;
   double timeout_seconds = 20;  // of processor time, all runs together
 };
 
 struct EmulationReport {
   EmulationStatus status = EmulationStatus::Unavailable;
-  std::string message;       // one sentence: kernel, group, thread, buffer, index; empty if Ok
+  std::string message;             // one sentence: kernel, group, thread, buffer, index; empty if Ok
   bool is_complete = false;        // every group of every launch ran
   bool is_chain_complete = false;  // every group of every launch but the last ran
   // Sums over the launches of the first run.
   i64 launches = 0, groups = 0, barriers = 0, global_accesses = 0, shared_accesses = 0;
-  // Of one group of each launch: accesses of whole warps to shared memory, asynchronous copies to it among them, and how many
-  // more rounds than for conflict-free addresses the 32 banks of 4 bytes need for them.
+  // Of one group of each launch: accesses of whole warps to shared memory, asynchronous copies to it among them, and
+  // how many more rounds than for conflict-free addresses the 32 banks of 4 bytes need for them.
   i64 warp_accesses = 0, bank_conflicts = 0;
 };
 
@@ -60,8 +61,8 @@ struct EmulationWrites {
   };
   std::vector<i64> last_groups;  // of the last launch, those that ran, by number (x first, then y, then z)
   std::vector<Output> outputs;
-  // Bytes of scratch memory that a launch was given and has not written; of launches before the last one all groups of which ran. `launch`: counted
-  // without those that pack constants. Of very many the first ones.
+  // Bytes of scratch memory that a launch was given and has not written; of launches before the last one all groups of
+  // which ran. `launch`: counted without those that pack constants. Of very many the first ones.
   struct Gap {
     i64 launch = 0, begin = 0, end = 0;
   };

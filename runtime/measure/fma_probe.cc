@@ -24,9 +24,9 @@ __attribute__((target("avx512f"))) void fma_512(i64 rounds) {
       "  jnz 1b\n"
       : "+r"(rounds)
       :
-      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20",
-        "xmm21", "xmm22", "xmm23", "xmm30", "xmm31", "cc");
+      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
+        "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm30",
+        "xmm31", "cc");
 }
 
 __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
@@ -44,8 +44,8 @@ __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
       "  vzeroupper\n"
       : "+r"(rounds)
       :
-      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc");
+      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
+        "xmm13", "xmm14", "xmm15", "cc");
 }
 #endif
 
@@ -58,8 +58,8 @@ const std::vector<FmaVariant>& fma_variants() {
 #if defined(__x86_64__)
       // Registers x lanes x 2.
       {512, "AVX-512, 24 accumulators", [] { return __builtin_cpu_supports("avx512f") != 0; }, fma_512, 24 * 16 * 2},
-      {256, "AVX2, 12 accumulators", [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }, fma_256,
-       12 * 8 * 2},
+      {256, "AVX2, 12 accumulators",
+       [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }, fma_256, 12 * 8 * 2},
 #endif
   };
   return all;

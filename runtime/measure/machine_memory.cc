@@ -68,7 +68,8 @@ i64 free_memory_bytes() {
   i64 free = number_in("/proc/meminfo", "MemAvailable:");
   free = free < 0 ? kUnlimited : free * 1024;
   rlimit space{};
-  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) free = std::min(free, static_cast<i64>(space.rlim_cur / 2));
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    free = std::min(free, static_cast<i64>(space.rlim_cur / 2));
   return std::max<i64>(std::min(free, free_in_groups()), 0);
 }
 

@@ -120,10 +120,13 @@ std::string to_text(const MachineRates& rates) {
 std::optional<MachineRates> parse_rates(const std::string& text) {
   MachineRates rates;
   int end = 0;
-  int read = std::sscanf(text.c_str(), "%lf %lf %lf%n", &rates.memory_line, &rates.memory_speed_up, &rates.parallel_start, &end);
+  int read = std::sscanf(text.c_str(), "%lf %lf %lf%n", &rates.memory_line, &rates.memory_speed_up,
+                         &rates.parallel_start, &end);
   bool is_whole = read == 3 && static_cast<std::size_t>(end) == text.size();
   auto is_within = [](double value, double least, double most) { return value >= least && value <= most; };
-  if (!is_whole || !is_within(rates.memory_line, 2, 100) || !is_within(rates.memory_speed_up, 1, 1024) || !is_within(rates.parallel_start, 500, 200000)) return {};
+  if (!is_whole || !is_within(rates.memory_line, 2, 100) || !is_within(rates.memory_speed_up, 1, 1024) ||
+      !is_within(rates.parallel_start, 500, 200000))
+    return {};
   return rates;
 }
 

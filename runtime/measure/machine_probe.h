@@ -1,5 +1,6 @@
-// The machine probe: what the draft model wants to know of this machine (costmodel/machine_rates.h), measured once and kept in the database of a run
-// beside its records. A busy machine looks slower than it is; of many short samples the fast ones count.
+// The machine probe: what the draft model wants to know of this machine (costmodel/machine_rates.h), measured once and
+// kept in the database of a run beside its records. A busy machine looks slower than it is; of many short samples the
+// fast ones count.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,10 +11,10 @@
 namespace tw {
 
 struct MachineFigures {
-  double clock = 0;           // cycles a second, by the FMA peak; 0 = not known
-  double bandwidth = 0;       // bytes a second that one thread reads from memory
-  double all_bandwidth = 0;   // that all threads read together
-  double start_seconds = 0;   // of a parallel loop with nothing to do; 0 with one thread
+  double clock = 0;          // cycles a second, by the FMA peak; 0 = not known
+  double bandwidth = 0;      // bytes a second that one thread reads from memory
+  double all_bandwidth = 0;  // that all threads read together
+  double start_seconds = 0;  // of a parallel loop with nothing to do; 0 with one thread
 };
 
 // Measures for some tenths of a second, with 128 MiB of memory.
@@ -25,7 +26,8 @@ MachineRates rates_of(const MachineFigures& figures, int threads);
 std::string to_text(const MachineRates& rates);
 std::optional<MachineRates> parse_rates(const std::string& text);
 
-// The rates of this machine: those in the database, else measured now and stored there, or the defaults if `may_measure` is false.
+// The rates of this machine: those in the database, else measured now and stored there, or the defaults if
+// `may_measure` is false.
 DatabaseResult<MachineRates> machine_rates(Database& database, bool may_measure);
 
 }  // namespace tw

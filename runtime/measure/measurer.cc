@@ -57,13 +57,14 @@ class WorkerProcess {
       return;
     }
     // No database, no other socket.
-    pid_ = spawn({executable}, {.descriptors = {{ends[1], kWorkerSocket}}, .close_from = kWorkerSocket + 1, .empty_environment = hello.device < 0});
+    pid_ = spawn({executable}, {.descriptors = {{ends[1], kWorkerSocket}},
+                                .close_from = kWorkerSocket + 1,
+                                .empty_environment = hello.device < 0});
     close(ends[1]);
     socket_ = ends[0];
     int failed = std::max(-pid_, 0);
     if (failed || !send_frame(socket_, MessageKind::Hello, encode(hello)))
-      error = cat("the worker ", executable,
-                  " does not start: ", std::strerror(failed ? failed : EPIPE));
+      error = cat("the worker ", executable, " does not start: ", std::strerror(failed ? failed : EPIPE));
   }
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -95,8 +96,7 @@ class WorkerProcess {
 };
 
 bool is_same(const KernelArgument& a, const KernelArgument& b) {
-  return a.name == b.name && a.role == b.role && a.dtype == b.dtype && a.shape == b.shape &&
-         a.bytes == b.bytes;
+  return a.name == b.name && a.role == b.role && a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
 }
 
 bool is_same(const Kernel& a, const Kernel& b) {
@@ -105,12 +105,11 @@ bool is_same(const Kernel& a, const Kernel& b) {
     return std::equal(p.begin(), p.end(), q.begin(), q.end(),
                       [](const auto& s, const auto& t) { return is_same(s, t); });
   };
-  return x.symbol == y.symbol && x.parallel == y.parallel &&
-         x.scratch_shared_bytes == y.scratch_shared_bytes &&
+  return x.symbol == y.symbol && x.parallel == y.parallel && x.scratch_shared_bytes == y.scratch_shared_bytes &&
          x.scratch_worker_bytes == y.scratch_worker_bytes &&
          // Of sources launches follow from the text.
-         x.run_launches.size() == y.run_launches.size() && same_list(x.run, y.run) &&
-         same_list(x.prepack, y.prepack) && a.code == b.code;
+         x.run_launches.size() == y.run_launches.size() && same_list(x.run, y.run) && same_list(x.prepack, y.prepack) &&
+         a.code == b.code;
 }
 
 class WorkerMeasurer final : public Measurer {
@@ -171,18 +170,18 @@ class WorkerMeasurer final : public Measurer {
     std::string payload;
     // Load, check, timing (three attempts), second check.
     double limit = (options_.device < 0 ? 30 : 150) + 40 * options.timeout_seconds;
-    bool good =
-        exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit, kStopSeconds) &&
-        decode(payload, result);
+    bool good = exchange(MessageKind::Measure, encode(message), MessageKind::Measured, payload, limit, kStopSeconds) &&
+                decode(payload, result);
     do_what_waits();
     if (!good) result = lost_in_measurement();
-    // After a hang the worker of a device has ended itself; after a fault, or where it takes no data, its context is good for nothing.
-    bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash || result.status == MeasureStatus::WorkerLost;
+    // After a hang the worker of a device has ended itself; after a fault, or where it takes no data, its context is
+    // good for nothing.
+    bool is_spoilt = result.status == MeasureStatus::Timeout || result.status == MeasureStatus::Crash ||
+                     result.status == MeasureStatus::WorkerLost;
     if (options_.device >= 0 && is_spoilt) worker_.reset();
     double& smallest = open.incumbent_seconds;
     if (result.incumbent_seconds > 0)
-      smallest =
-          smallest == 0 ? result.incumbent_seconds : std::min(smallest, result.incumbent_seconds);
+      smallest = smallest == 0 ? result.incumbent_seconds : std::min(smallest, result.incumbent_seconds);
     open.noise.add(result.noise);
     return result;
   }
@@ -232,11 +231,14 @@ class WorkerMeasurer final : public Measurer {
   }
 
   // True if the system killed the worker because memory ran out; starting the same again would end in the same way.
-  bool was_killed_for_memory(int signal) const { return signal == SIGKILL && processes_killed_for_memory() > killed_before_; }
+  bool was_killed_for_memory(int signal) const {
+    return signal == SIGKILL && processes_killed_for_memory() > killed_before_;
+  }
 
   void start(std::string& error, int except) {
     error.clear();
-    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.data_bytes, options_.reference_timeout_seconds};
+    HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.data_bytes,
+                       options_.reference_timeout_seconds};
     if (hello.data_bytes == 0) hello.data_bytes = free_memory_bytes() / 10 * 9;
     {
       AllCores affinity(cores_);
@@ -251,8 +253,8 @@ class WorkerMeasurer final : public Measurer {
   }
 
   // `stop_seconds`: how long to wait for the answer after a stop was asked for.
-  bool exchange(MessageKind kind, const std::string& request, MessageKind wanted,
-                std::string& answer, double limit_seconds, double stop_seconds) {
+  bool exchange(MessageKind kind, const std::string& request, MessageKind wanted, std::string& answer,
+                double limit_seconds, double stop_seconds) {
     MessageKind got{};
     killed_before_ = processes_killed_for_memory();
     if (!send_frame(worker_->socket(), kind, request)) return false;
@@ -280,14 +282,14 @@ class WorkerMeasurer final : public Measurer {
     std::string payload;
     TaskStart started;
     double limit = 60 + 2 * options_.reference_timeout_seconds;  // on two sets of data
-    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload,
-                         limit, 0) &&
+    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload, limit, 0) &&
                 decode(payload, started);
     if (good) return started;
     bool is_for_memory = !was_stopped_ && was_killed_for_memory(worker_->ending_signal());
     is_given_up_ = was_stopped_ || is_for_memory;
     worker_.reset();
-    if (is_for_memory) return {.status = MeasureStatus::OutOfMemory, .error = cat(kKilledForMemory, " while it ran the reference")};
+    if (is_for_memory)
+      return {.status = MeasureStatus::OutOfMemory, .error = cat(kKilledForMemory, " while it ran the reference")};
     return {.error = "the worker process was lost while it ran the reference"};
   }
 
@@ -325,14 +327,17 @@ std::string worker_path(const WorkerOptions& options, std::string& error) {
     if (access(place.c_str(), X_OK) == 0) return place;
   }
   error = cat("the worker was not found at ", join(places, ", "),
-              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)" : cat("; ", options.program == "tracewright-worker-opencl" ? "it is built where CL/cl.h is installed (opencl-c-headers)" : "build the target of that name"));
+              options.device < 0 ? " (set TRACEWRIGHT_WORKER to its path)"
+                                 : cat("; ", options.program == "tracewright-worker-opencl"
+                                                 ? "it is built where CL/cl.h is installed (opencl-c-headers)"
+                                                 : "build the target of that name"));
   return "";
 }
 
 namespace {
 
-// The lines that a worker prints when it is called with `words`; none with why in `error`. It says on its standard output what is missing, too: the
-// other one is the drivers'.
+// The lines that a worker prints when it is called with `words`; none with why in `error`. It says on its standard
+// output what is missing, too: the other one is the drivers'.
 std::vector<std::string> ask_worker(const WorkerOptions& options, const std::string& words, std::string& error) {
   std::vector<std::string> lines;
   std::string path = worker_path(options, error);
@@ -382,7 +387,8 @@ i64 device_memory_bytes(const WorkerOptions& options) {
 DeviceBinary make_device_binary(const WorkerOptions& options, const std::string& source) {
   DeviceBinary out;
   PassedFile text(source), binary("");
-  std::vector<std::string> lines = ask_worker(options, cat("--binary ", options.device, " ", text.path(), " ", binary.path()), out.error);
+  std::vector<std::string> lines =
+      ask_worker(options, cat("--binary ", options.device, " ", text.path(), " ", binary.path()), out.error);
   if (!out.error.empty()) return out;
   if (lines.size() >= 2) out.device = lines[lines.size() - 2], out.driver = lines.back();  // drivers may print before
   out.bytes = read_whole_file(binary.path()).value_or("");

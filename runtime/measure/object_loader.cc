@@ -68,13 +68,11 @@ struct ObjectLoading {
   const T* records(u64 offset, u64 count) const {
     if (offset > file.size() || count > (file.size() - offset) / sizeof(T)) return nullptr;
     const char* at = file.data() + offset;
-    return reinterpret_cast<std::uintptr_t>(at) % alignof(T) ? nullptr
-                                                             : reinterpret_cast<const T*>(at);
+    return reinterpret_cast<std::uintptr_t>(at) % alignof(T) ? nullptr : reinterpret_cast<const T*>(at);
   }
 
   std::string_view contents(const Elf64_Shdr& section) const {
-    const char* at =
-        section.sh_type == SHT_NOBITS ? nullptr : records<char>(section.sh_offset, section.sh_size);
+    const char* at = section.sh_type == SHT_NOBITS ? nullptr : records<char>(section.sh_offset, section.sh_size);
     return at ? std::string_view(at, section.sh_size) : std::string_view();
   }
 
@@ -83,23 +81,19 @@ struct ObjectLoading {
     std::string_view rest = table.substr(offset);
     return rest.substr(0, rest.find('\0'));
   }
-  std::string_view name(const Elf64_Shdr& section) const {
-    return text_at(section_names, section.sh_name);
-  }
+  std::string_view name(const Elf64_Shdr& section) const { return text_at(section_names, section.sh_name); }
 
   bool read_header() {
     const Elf64_Ehdr* header = records<Elf64_Ehdr>(0, 1);
-    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
-      return fail("the code is not an ELF object");
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return fail("the code is not an ELF object");
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
         header->e_type != ET_REL || header->e_machine != EM_X86_64) {
-      return fail(cat("the code is not a relocatable x86-64 object (type ", header->e_type,
-                      ", machine ", header->e_machine, ")"));
+      return fail(cat("the code is not a relocatable x86-64 object (type ", header->e_type, ", machine ",
+                      header->e_machine, ")"));
     }
     section_count = header->e_shnum;
     sections = records<Elf64_Shdr>(header->e_shoff, section_count);
-    if (!sections || header->e_shstrndx >= section_count)
-      return fail("the section table of the object is damaged");
+    if (!sections || header->e_shstrndx >= section_count) return fail("the section table of the object is damaged");
     section_names = contents(sections[header->e_shstrndx]);
     for (std::size_t i = 0; i < section_count; ++i) {
       const Elf64_Shdr& section = sections[i];
@@ -114,8 +108,7 @@ struct ObjectLoading {
   bool read_symbols(const Elf64_Shdr& section) {
     symbol_count = section.sh_size / sizeof(Elf64_Sym);
     symbols = records<Elf64_Sym>(section.sh_offset, symbol_count);
-    if (!symbols || section.sh_link >= section_count)
-      return fail("the symbol table of the object is damaged");
+    if (!symbols || section.sh_link >= section_count) return fail("the symbol table of the object is damaged");
     symbol_names = contents(sections[section.sh_link]);
     slot.assign(symbol_count, std::nullopt);
     return true;
@@ -123,8 +116,8 @@ struct ObjectLoading {
 
   // Unwind tables and notes are of no use here.
   bool is_loaded(const Elf64_Shdr& section) const {
-    return (section.sh_flags & SHF_ALLOC) && section.sh_type != SHT_NOTE &&
-           section.sh_type != SHT_X86_64_UNWIND && name(section) != ".eh_frame";
+    return (section.sh_flags & SHF_ALLOC) && section.sh_type != SHT_NOTE && section.sh_type != SHT_X86_64_UNWIND &&
+           name(section) != ".eh_frame";
   }
 
   bool check_sections() {
@@ -132,16 +125,13 @@ struct ObjectLoading {
       const Elf64_Shdr& section = sections[i];
       if (!is_loaded(section)) continue;
       if (section.sh_flags & SHF_TLS)
-        return fail(
-            cat("section `", name(section), "` is thread-local, which kernels may not have"));
+        return fail(cat("section `", name(section), "` is thread-local, which kernels may not have"));
       if (section.sh_type == SHT_INIT_ARRAY || section.sh_type == SHT_FINI_ARRAY ||
           section.sh_type == SHT_PREINIT_ARRAY) {
-        return fail(
-            cat("section `", name(section), "` holds constructors, which kernels may not have"));
+        return fail(cat("section `", name(section), "` holds constructors, which kernels may not have"));
       }
       if (section.sh_addralign > kPage || (section.sh_addralign & (section.sh_addralign - 1))) {
-        return fail(cat("section `", name(section), "` wants an alignment of ",
-                        section.sh_addralign, " bytes"));
+        return fail(cat("section `", name(section), "` wants an alignment of ", section.sh_addralign, " bytes"));
       }
       if (section.sh_size > (1u << 30))
         return fail(cat("section `", name(section), "` has ", section.sh_size, " bytes"));
@@ -176,14 +166,12 @@ struct ObjectLoading {
     slot_limit = slots + std::min(relocations, symbol_count) * 8;
     out.bytes_ = std::max(round_up(slot_limit, kPage), out.code_bytes_ + kPage);
     if (out.bytes_ > (1u << 30)) return fail("the code has more than 1 GiB");
-    void* memory =
-        mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return fail(cat("no memory for ", out.bytes_, " bytes of code"));
     out.memory_ = static_cast<char*>(memory);
     for (std::size_t i = 0; i < section_count; ++i) {
       std::string_view bytes = contents(sections[i]);
-      if (place[i] >= 0 && !bytes.empty())
-        std::memcpy(out.memory_ + place[i], bytes.data(), bytes.size());
+      if (place[i] >= 0 && !bytes.empty()) std::memcpy(out.memory_ + place[i], bytes.data(), bytes.size());
     }
     return true;
   }
@@ -198,8 +186,7 @@ struct ObjectLoading {
     std::string_view symbol_name = text_at(symbol_names, symbol.st_name);
     int type = ELF64_ST_TYPE(symbol.st_info);
     if (type == STT_TLS || type == STT_GNU_IFUNC) {
-      fail(cat("symbol `", symbol_name,
-               "` is thread-local or indirect, which kernels may not have"));
+      fail(cat("symbol `", symbol_name, "` is thread-local or indirect, which kernels may not have"));
       return std::nullopt;
     }
     if (symbol.st_shndx == SHN_ABS) return symbol.st_value;
@@ -214,12 +201,10 @@ struct ObjectLoading {
     bool inside = symbol.st_shndx < section_count && place[symbol.st_shndx] >= 0 &&
                   symbol.st_value <= sections[symbol.st_shndx].sh_size;
     if (!inside) {
-      fail(cat("symbol `", symbol_name, "` lies in section ", symbol.st_shndx,
-               ", which is not loaded"));
+      fail(cat("symbol `", symbol_name, "` lies in section ", symbol.st_shndx, ", which is not loaded"));
       return std::nullopt;
     }
-    return reinterpret_cast<u64>(out.memory_) + static_cast<u64>(place[symbol.st_shndx]) +
-           symbol.st_value;
+    return reinterpret_cast<u64>(out.memory_) + static_cast<u64>(place[symbol.st_shndx]) + symbol.st_value;
   }
 
   // A word of the address table that holds the symbol's address.
@@ -235,8 +220,7 @@ struct ObjectLoading {
   // A jump to a function that is too far away for a call with a 32-bit distance.
   u64 stub_to(u32 index, u64 address) {
     char* stub = out.memory_ + stubs;
-    i64 distance = static_cast<i64>(slot_of(index, address)) -
-                   static_cast<i64>(reinterpret_cast<u64>(stub) + 6);
+    i64 distance = static_cast<i64>(slot_of(index, address)) - static_cast<i64>(reinterpret_cast<u64>(stub) + 6);
     auto distance32 = static_cast<std::int32_t>(distance);
     std::memcpy(stub, "\xff\x25", 2);  // jmp *[rip + distance]
     std::memcpy(stub + 2, &distance32, sizeof distance32);
@@ -273,8 +257,7 @@ struct ObjectLoading {
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
       case R_X86_64_REX_GOTPCRELX:
-        if (!slot[index] && slots + 8 > slot_limit)
-          return fail("the address table of the object is full");
+        if (!slot[index] && slots + 8 > slot_limit) return fail("the address table of the object is full");
         value = static_cast<i64>(slot_of(index, *address) - here + addend);
         break;
       case R_X86_64_32:
@@ -284,13 +267,11 @@ struct ObjectLoading {
         value = static_cast<i64>(*address + addend);
         break;
       default:
-        return fail(cat("relocation type ", type, " against `",
-                        text_at(symbol_names, symbols[index].st_name), "` is not supported"));
+        return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name),
+                        "` is not supported"));
     }
-    if (!wide && (is_unsigned ? static_cast<u64>(value) >> 32 != 0
-                              : value != static_cast<std::int32_t>(value))) {
-      return fail(cat("relocation type ", type, " against `",
-                      text_at(symbol_names, symbols[index].st_name),
+    if (!wide && (is_unsigned ? static_cast<u64>(value) >> 32 != 0 : value != static_cast<std::int32_t>(value))) {
+      return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name),
                       "` does not fit into 32 bits"));
     }
     std::memcpy(at, &value, wide ? 8 : 4);
@@ -312,9 +293,7 @@ struct ObjectLoading {
     for (std::size_t i = 0; i < section_count; ++i) {
       const Elf64_Shdr& section = sections[i];
       if (section.sh_type == SHT_REL) return fail("the object has relocations without addends");
-      if (section.sh_type != SHT_RELA || section.sh_info >= section_count ||
-          place[section.sh_info] < 0)
-        continue;
+      if (section.sh_type != SHT_RELA || section.sh_info >= section_count || place[section.sh_info] < 0) continue;
       u64 count = section.sh_size / sizeof(Elf64_Rela);
       const Elf64_Rela* entries = records<Elf64_Rela>(section.sh_offset, count);
       if (!entries || !symbols) return fail("a relocation table of the object is damaged");
@@ -322,8 +301,7 @@ struct ObjectLoading {
       char* base = out.memory_ + place[section.sh_info];
       for (u64 k = 0; k < count; ++k) {
         if (entries[k].r_offset > size) return fail("a relocation lies outside its section");
-        if (!apply(entries[k], base + entries[k].r_offset, size - entries[k].r_offset))
-          return false;
+        if (!apply(entries[k], base + entries[k].r_offset, size - entries[k].r_offset)) return false;
       }
     }
     return true;
@@ -335,12 +313,10 @@ struct ObjectLoading {
       return fail("the system does not let this process make code executable");
     }
     for (u32 i = 0; i < symbol_count; ++i) {
-      if (ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL || symbols[i].st_shndx == SHN_UNDEF)
-        continue;
+      if (ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL || symbols[i].st_shndx == SHN_UNDEF) continue;
       std::optional<u64> address = address_of(i);
       if (!address) return false;
-      out.symbols_[std::string(text_at(symbol_names, symbols[i].st_name))] =
-          reinterpret_cast<void*>(*address);
+      out.symbols_[std::string(text_at(symbol_names, symbols[i].st_name))] = reinterpret_cast<void*>(*address);
     }
     return true;
   }
@@ -350,11 +326,10 @@ LoadedObject load_object(std::string_view object, std::string& error) {
   error.clear();
   // Strings are not aligned as ELF records are.
   std::string aligned;
-  if (reinterpret_cast<std::uintptr_t>(object.data()) % alignof(Elf64_Shdr))
-    object = aligned = std::string(object);
+  if (reinterpret_cast<std::uintptr_t>(object.data()) % alignof(Elf64_Shdr)) object = aligned = std::string(object);
   ObjectLoading loading{object, error};
-  bool good = loading.read_header() && loading.check_sections() && loading.map() &&
-              loading.relocate() && loading.publish();
+  bool good =
+      loading.read_header() && loading.check_sections() && loading.map() && loading.relocate() && loading.publish();
   return good ? std::move(loading.out) : LoadedObject();
 }
 

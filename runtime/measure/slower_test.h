@@ -1,10 +1,12 @@
-// SlowerTest: after how many pairs a candidate is known to be slower than the incumbent. A sequential test by betting: each pair multiplies a
-// wealth that begins at 1, and a candidate that is as fast as the incumbent, or faster, wins nothing on average, whatever came before. So the
-// probability that its wealth ever reaches 1 / error is at most `error` (Ville's inequality), however often one looks. Two bet, half of the wealth each: one
-// on kernels that are far slower, which ends after three pairs, one on those that are slower by little more than the noise.
+// SlowerTest: after how many pairs a candidate is known to be slower than the incumbent. A sequential test by betting:
+// each pair multiplies a wealth that begins at 1, and a candidate that is as fast as the incumbent, or faster, wins
+// nothing on average, whatever came before. So the probability that its wealth ever reaches 1 / error is at most
+// `error` (Ville's inequality), however often one looks. Two bet, half of the wealth each: one on kernels that are far
+// slower, which ends after three pairs, one on those that are slower by little more than the noise.
 //
-// What is assumed of noise: the pairs of two equally fast kernels lie above 1, above 1, 2, 4 and 8 times the noise beyond 1, and above 1.3 at most as
-// often as kBands says. `noise` is the median distance of two neighbouring samples of one kernel, so outliers and slow drift do not move it.
+// What is assumed of noise: the pairs of two equally fast kernels lie above 1, above 1, 2, 4 and 8 times the noise
+// beyond 1, and above 1.3 at most as often as kBands says. `noise` is the median distance of two neighbouring samples
+// of one kernel, so outliers and slow drift do not move it.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -28,12 +30,13 @@ class SlowerTest {
   bool is_slower() const { return (wealth_[0] + wealth_[1]) / kBettors * error_ >= 1; }
 
   struct Band {
-    double above;  // in units of the noise
-    double share;  // of pairs in this band and not the next, at most, if there is no difference
+    double above;                   // in units of the noise
+    double share;                   // of pairs in this band and not the next, at most, if there is no difference
     std::array<double, 2> factors;  // of the two bets
   };
   static constexpr std::size_t kBettors = 2;
-  // Of each bettor the sum of share * factor is at most 1, and factors rise: a faster kernel wins less. The last band begins at 1.3, too.
+  // Of each bettor the sum of share * factor is at most 1, and factors rise: a faster kernel wins less. The last band
+  // begins at 1.3, too.
   static constexpr std::array<Band, 7> kBands = {{{-1e300, 0.5, {0.15, 0.2}},
                                                   {0, 0.23, {0.25, 0.5}},
                                                   {1, 0.12, {0.4, 1.8}},

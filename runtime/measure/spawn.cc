@@ -5,8 +5,8 @@
 
 namespace tw {
 
-// posix_spawn and not Boost.Process, which forks: that copies the page tables of a search that may have gigabytes, and its limit_handles
-// allocates in the child.
+// posix_spawn and not Boost.Process, which forks: that copies the page tables of a search that may have gigabytes, and
+// its limit_handles allocates in the child.
 pid_t spawn(const std::vector<std::string>& words, const SpawnOptions& options) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -24,7 +24,8 @@ pid_t spawn(const std::vector<std::string>& words, const SpawnOptions& options) 
   char* nothing[] = {nullptr};
   char** environment = options.empty_environment ? nothing : environ;
   pid_t pid = -1;
-  int failed = (options.search_path ? posix_spawnp : posix_spawn)(&pid, arguments[0], &actions, &attributes, arguments.data(), environment);
+  int failed = (options.search_path ? posix_spawnp : posix_spawn)(&pid, arguments[0], &actions, &attributes,
+                                                                  arguments.data(), environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return failed == 0 ? pid : -failed;

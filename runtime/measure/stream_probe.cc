@@ -23,29 +23,29 @@ using Vector512 __attribute__((vector_size(64), aligned(64))) = float;
 using Vector256 __attribute__((vector_size(32), aligned(32))) = float;
 
 // Loads are kept alive by an empty assembly instruction; what is written is what was read.
-#define TW_STREAM_LOOP(NAME, TARGET, VECTOR)                                                        \
-  __attribute__((target(TARGET))) void NAME(const Streams& s) {                                     \
-    constexpr i64 kCount = kStep / static_cast<i64>(sizeof(VECTOR));                                \
-    i64 both = std::min(s.read_bytes, s.written_bytes) / kStep * kStep, at = 0;                     \
-    VECTOR value{};                                                                                 \
-    for (; at < both; at += kStep) {                                                                \
-      _Pragma("GCC unroll 8") for (i64 i = 0; i < kCount; ++i) {                                    \
-        VECTOR read = reinterpret_cast<const VECTOR*>(s.read + at)[i];                              \
-        asm volatile("" : "+v"(read));                                                              \
-        reinterpret_cast<VECTOR*>(s.written + at)[i] = read;                                        \
-      }                                                                                             \
-    }                                                                                               \
-    for (i64 more = at; more + kStep <= s.read_bytes; more += kStep) {                              \
-      _Pragma("GCC unroll 8") for (i64 i = 0; i < kCount; ++i) {                                    \
-        VECTOR read = reinterpret_cast<const VECTOR*>(s.read + more)[i];                            \
-        asm volatile("" : : "v"(read));                                                             \
-      }                                                                                             \
-    }                                                                                               \
-    asm volatile("" : "+v"(value));                                                                 \
-    for (i64 more = at; more + kStep <= s.written_bytes; more += kStep) {                           \
+#define TW_STREAM_LOOP(NAME, TARGET, VECTOR)                                                                           \
+  __attribute__((target(TARGET))) void NAME(const Streams& s) {                                                        \
+    constexpr i64 kCount = kStep / static_cast<i64>(sizeof(VECTOR));                                                   \
+    i64 both = std::min(s.read_bytes, s.written_bytes) / kStep * kStep, at = 0;                                        \
+    VECTOR value{};                                                                                                    \
+    for (; at < both; at += kStep) {                                                                                   \
+      _Pragma("GCC unroll 8") for (i64 i = 0; i < kCount; ++i) {                                                       \
+        VECTOR read = reinterpret_cast<const VECTOR*>(s.read + at)[i];                                                 \
+        asm volatile("" : "+v"(read));                                                                                 \
+        reinterpret_cast<VECTOR*>(s.written + at)[i] = read;                                                           \
+      }                                                                                                                \
+    }                                                                                                                  \
+    for (i64 more = at; more + kStep <= s.read_bytes; more += kStep) {                                                 \
+      _Pragma("GCC unroll 8") for (i64 i = 0; i < kCount; ++i) {                                                       \
+        VECTOR read = reinterpret_cast<const VECTOR*>(s.read + more)[i];                                               \
+        asm volatile("" : : "v"(read));                                                                                \
+      }                                                                                                                \
+    }                                                                                                                  \
+    asm volatile("" : "+v"(value));                                                                                    \
+    for (i64 more = at; more + kStep <= s.written_bytes; more += kStep) {                                              \
       _Pragma("GCC unroll 8") for (i64 i = 0; i < kCount; ++i) reinterpret_cast<VECTOR*>(s.written + more)[i] = value; \
-    }                                                                                               \
-    asm volatile("" : : : "memory");                                                                \
+    }                                                                                                                  \
+    asm volatile("" : : : "memory");                                                                                   \
   }
 TW_STREAM_LOOP(stream_512, "avx512f", Vector512)
 TW_STREAM_LOOP(stream_256, "avx", Vector256)
@@ -79,7 +79,9 @@ const Way kWays[] = {
 double measure_stream_seconds(i64 read_bytes, i64 written_bytes, int vector_bits, double seconds) {
   auto rounded = [](i64 bytes) { return (bytes + kStep - 1) / kStep * kStep; };
   i64 read = rounded(read_bytes), written = rounded(written_bytes);
-  std::unique_ptr<char, decltype(&std::free)> memory(static_cast<char*>(std::aligned_alloc(4096, static_cast<std::size_t>((read + written + 8191) / 4096 * 4096))), &std::free);
+  std::unique_ptr<char, decltype(&std::free)> memory(
+      static_cast<char*>(std::aligned_alloc(4096, static_cast<std::size_t>((read + written + 8191) / 4096 * 4096))),
+      &std::free);
   if (!memory) return 0;
   std::memset(memory.get(), 0, static_cast<std::size_t>(read + written));
   Streams streams{memory.get(), memory.get() + read, read, written};

@@ -17,7 +17,8 @@
 #define TW_SPIN_NANOSECONDS 30000
 #define TW_YIELD_AFTER_NANOSECONDS 20000
 #define TW_LINE 64
-/* Of its equal share of what is left a thread takes one in so many parts at once, and of its share of all one in so many at least. */
+/* Of its equal share of what is left a thread takes one in so many parts at once, and of its share of all one in so
+ * many at least. */
 #define TW_TURNS 2
 #define TW_MOST_TURNS 32
 /* Bit of `inside`: no job is open, whoever comes now leaves again. */
@@ -67,8 +68,8 @@ static int64_t tw_now(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Some neighbouring indices at a time, fewer the fewer are left: threads that take them one by one wait for each other where
- * pieces are short, and write to the same cache lines. */
+/* Some neighbouring indices at a time, fewer the fewer are left: threads that take them one by one wait for each other
+ * where pieces are short, and write to the same cache lines. */
 static void tw_take_pieces(tw_pool* pool, int64_t worker) {
   int64_t least = pool->count / ((int64_t)pool->threads * TW_MOST_TURNS);
   if (least < 1) least = 1;

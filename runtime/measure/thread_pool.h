@@ -1,7 +1,8 @@
 /* The thread pool that kernels run on: its tw_pool_run is the `parallel_for` of the kernel ABI.
  * Used by the worker, by bench and by exported kernels, so header and source are C (they compile as
  * C++ too) and need nothing but pthreads and the futex of Linux. It deliberately does no work
- * stealing, no nesting and no priorities: pieces are equal. Threads take runs of neighbouring ones, shorter towards the end. */
+ * stealing, no nesting and no priorities: pieces are equal. Threads take runs of neighbouring ones, shorter towards the
+ * end. */
 #ifndef TRACEWRIGHT_THREAD_POOL_H
 #define TRACEWRIGHT_THREAD_POOL_H
 #include "backends/kernel_abi.h"

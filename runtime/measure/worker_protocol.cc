@@ -91,7 +91,8 @@ auto visit_argument = [](auto& archive, auto& argument) {
 auto visit_launch = [](auto& archive, auto& launch) {
   archive.text(launch.name);
   for (auto* list : {&launch.groups, &launch.threads}) numbers(archive, (*list)[0], (*list)[1], (*list)[2]);
-  archive.list(launch.pointers, [](auto& inner, auto& pointer) { numbers(inner, pointer.is_scratch, pointer.at, pointer.bytes); });
+  archive.list(launch.pointers,
+               [](auto& inner, auto& pointer) { numbers(inner, pointer.is_scratch, pointer.at, pointer.bytes); });
   archive.number(launch.dynamic_shared_bytes);
 };
 
@@ -136,10 +137,9 @@ void visit(Archive& archive, M& m) {
     auto& o = m.options;
     archive.number(m.task);
     visit_kernel(archive, m.candidate);
-    numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds,
-            o.single_call_seconds, o.checked_call_seconds, o.sample_seconds,
-            o.first_pairs, o.pairs, o.max_pairs, o.lost, o.noise, o.precision,
-            o.budget_seconds, o.confirmation.below, o.confirmation.pairs, o.confirmation.max_pairs, o.confirmation.budget_seconds,
+    numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds, o.single_call_seconds, o.checked_call_seconds,
+            o.sample_seconds, o.first_pairs, o.pairs, o.max_pairs, o.lost, o.noise, o.precision, o.budget_seconds,
+            o.confirmation.below, o.confirmation.pairs, o.confirmation.max_pairs, o.confirmation.budget_seconds,
             o.cold_samples, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
   } else if constexpr (std::is_same_v<Message, TaskStart>) {
@@ -149,10 +149,12 @@ void visit(Archive& archive, M& m) {
     archive.text(m.library);
     visit_kernel(archive, m.kernel);
     archive.list(m.arrays, visit_bytes);
-    numbers(archive, m.options.seed, m.options.runs, m.options.max_groups, m.options.chain_seconds, m.options.timeout_seconds);
+    numbers(archive, m.options.seed, m.options.runs, m.options.max_groups, m.options.chain_seconds,
+            m.options.timeout_seconds);
   } else if constexpr (std::is_same_v<Message, EmulatedMessage>) {
     auto& r = m.report;
-    numbers(archive, r.status, r.is_complete, r.is_chain_complete, r.launches, r.groups, r.barriers, r.global_accesses, r.shared_accesses, r.warp_accesses, r.bank_conflicts);
+    numbers(archive, r.status, r.is_complete, r.is_chain_complete, r.launches, r.groups, r.barriers, r.global_accesses,
+            r.shared_accesses, r.warp_accesses, r.bank_conflicts);
     archive.text(r.message);
     archive.list(m.outputs, visit_bytes);
     archive.list(m.writes.last_groups, [](auto& inner, auto& group) { inner.number(group); });
@@ -163,10 +165,10 @@ void visit(Archive& archive, M& m) {
     });
   } else {
     static_assert(std::is_same_v<Message, MeasureResult>);
-    numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile,
-            m.min_seconds, m.median_seconds, m.incumbent_seconds, m.pairs, m.disturbed, m.max_error,
-            m.prepack_seconds, m.device_seconds, m.cold_seconds, m.is_slower, m.noise, m.spent_seconds,
-            m.parts.buffers, m.parts.start, m.parts.run, m.parts.compare, m.parts.timing);
+    numbers(archive, m.status, m.seconds, m.ratio, m.lower_quartile, m.upper_quartile, m.min_seconds, m.median_seconds,
+            m.incumbent_seconds, m.pairs, m.disturbed, m.max_error, m.prepack_seconds, m.device_seconds, m.cold_seconds,
+            m.is_slower, m.noise, m.spent_seconds, m.parts.buffers, m.parts.start, m.parts.run, m.parts.compare,
+            m.parts.timing);
     archive.text(m.message);
   }
 }
@@ -191,8 +193,8 @@ bool is_valid(const Kernel& kernel) {
   const KernelManifest& manifest = kernel.manifest;
   for (const auto* list : {&manifest.run, &manifest.prepack}) {
     for (const KernelArgument& argument : *list) {
-      bool in_range = argument.bytes >= 0 && argument.role <= ArgumentRole::Output &&
-                      static_cast<int>(argument.dtype) < kDTypes;
+      bool in_range =
+          argument.bytes >= 0 && argument.role <= ArgumentRole::Output && static_cast<int>(argument.dtype) < kDTypes;
       if (!in_range) return false;
     }
   }
@@ -304,8 +306,7 @@ bool send_frame(int socket, MessageKind kind, std::string_view payload) {
 
 bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds) {
   FrameHeader header{};
-  if (!receive_all(socket, reinterpret_cast<char*>(&header), sizeof header, timeout_seconds))
-    return false;
+  if (!receive_all(socket, reinterpret_cast<char*>(&header), sizeof header, timeout_seconds)) return false;
   if (header.bytes > kMaxFrameBytes) return false;
   payload.resize(header.bytes);
   kind = header.kind;

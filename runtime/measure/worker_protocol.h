@@ -63,7 +63,8 @@ struct NamedBytes {
   std::string name, bytes;
 };
 
-// To tracewright-emulator; answered by Emulated with an EmulatedMessage. `library` is the path of the compiled kernels; the kernel has no code.
+// To tracewright-emulator; answered by Emulated with an EmulatedMessage. `library` is the path of the compiled kernels;
+// the kernel has no code.
 struct EmulateMessage {
   std::string library;
   Kernel kernel;
@@ -89,9 +90,9 @@ bool send_frame(int socket, MessageKind kind, std::string_view payload);
 // for `timeout_seconds` (< 0: no limit).
 bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds);
 
-// A worker's side of the conversation: hands every request to server.hello(), begin_task(), end_task() or measure(), each of which takes its
-// message, answers it, and is false if it cannot go on. Returns the worker's exit status: 0 when the tuner has closed the
-// socket, 1 when a request is not understood or one of them was false.
+// A worker's side of the conversation: hands every request to server.hello(), begin_task(), end_task() or measure(),
+// each of which takes its message, answers it, and is false if it cannot go on. Returns the worker's exit status: 0
+// when the tuner has closed the socket, 1 when a request is not understood or one of them was false.
 template <class Server>
 int serve_requests(int socket, Server& server) {
   MessageKind kind{};
@@ -102,8 +103,9 @@ int serve_requests(int socket, Server& server) {
   while (receive_frame(socket, kind, payload, -1)) {
     bool good = kind == MessageKind::Hello       ? hand(HelloMessage{}, &Server::hello)
                 : kind == MessageKind::BeginTask ? hand(BeginTaskMessage{}, &Server::begin_task)
-                : kind == MessageKind::EndTask   ? hand(int{}, &Server::end_task)
-                                                 : kind == MessageKind::Measure && hand(MeasureMessage{}, &Server::measure);
+                : kind == MessageKind::EndTask
+                    ? hand(int{}, &Server::end_task)
+                    : kind == MessageKind::Measure && hand(MeasureMessage{}, &Server::measure);
     // The process of a kernel gets a copy of this memory, and must not find samples there.
     explicit_bzero(payload.data(), payload.size());
     if (!good) return 1;

@@ -23,8 +23,7 @@ i64 calibrate(Sample sample) {
     std::optional<double> took = sample(calls);
     if (!took) return 1;
     best = std::min(best, *took / static_cast<double>(calls));
-    calls =
-        std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(best, 1.0)), 1, 1'000'000);
+    calls = std::clamp<i64>(static_cast<i64>(sample_nanoseconds / std::max(best, 1.0)), 1, 1'000'000);
   }
   return calls;
 }
@@ -115,9 +114,12 @@ class Reference {
     const KernelProcess::Output *expected = find(output), *variances = find(output + std::string(kVarianceSuffix));
     if (!expected) return cat("the reference has no output `", output, "`");
     Elements right{expected->data, expected->dtype, expected->bytes / bytes_of(expected->dtype)};
-    if (actual.count != right.count) return cat("has ", actual.count, " elements of output, the reference has ", right.count);
-    Comparison found = compare(actual, right, tolerance_, variances ? reinterpret_cast<const double*>(variances->data) : nullptr);
-    return found.is_right() ? "" : cat("output `", output, "`: ", difference_text(found, actual.count, "the first one"));
+    if (actual.count != right.count)
+      return cat("has ", actual.count, " elements of output, the reference has ", right.count);
+    Comparison found =
+        compare(actual, right, tolerance_, variances ? reinterpret_cast<const double*>(variances->data) : nullptr);
+    return found.is_right() ? ""
+                            : cat("output `", output, "`: ", difference_text(found, actual.count, "the first one"));
   }
 
  private:
@@ -135,7 +137,8 @@ class Reference {
 // Compares all outputs of our kernel.
 std::string difference(const KernelProcess& ours, const Reference& reference) {
   for (const KernelProcess::Output& output : ours.outputs()) {
-    std::string wrong = reference.difference(output.name, {output.data, output.dtype, output.bytes / bytes_of(output.dtype)});
+    std::string wrong =
+        reference.difference(output.name, {output.data, output.dtype, output.bytes / bytes_of(output.dtype)});
     if (!wrong.empty()) return wrong;
   }
   return "";
@@ -145,8 +148,8 @@ std::string difference(const KernelProcess& ours, const Reference& reference) {
 std::string difference(Rival& rival, const KernelProcess& ours, const Reference& reference) {
   PeerResult<std::vector<float>> theirs = rival.peer->output();
   if (!theirs) return theirs.message;
-  return reference.difference(ours.outputs()[0].name,
-                              {reinterpret_cast<const char*>(theirs.value.data()), DType::F32, static_cast<i64>(theirs.value.size())});
+  return reference.difference(ours.outputs()[0].name, {reinterpret_cast<const char*>(theirs.value.data()), DType::F32,
+                                                       static_cast<i64>(theirs.value.size())});
 }
 
 BenchRow row_of(Rival& rival, const KernelProcess& ours, const Reference& reference) {
@@ -160,8 +163,7 @@ BenchRow row_of(Rival& rival, const KernelProcess& ours, const Reference& refere
                .detail = rival.kernel.detail};
   std::string wrong = rival.alive() ? difference(rival, ours, reference) : "";
   if (!rival.alive())
-    row.verdict = rival.is_unsupported ? Verdict::Unsupported : Verdict::Failed,
-    row.detail = rival.problem;
+    row.verdict = rival.is_unsupported ? Verdict::Unsupported : Verdict::Failed, row.detail = rival.problem;
   else if (!wrong.empty())
     row.verdict = Verdict::Wrong, row.detail = wrong;
   else if (row.lower > 1)
@@ -199,13 +201,11 @@ const char* name_of(Verdict verdict) {
   return names[static_cast<int>(verdict)];
 }
 
-BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries,
-                       int pairs) {
+BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& libraries, int pairs) {
   BenchResult result;
   const Reference reference(task, result.error);
   if (!result.error.empty()) return result;
-  std::unique_ptr<KernelProcess> ours =
-      KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
+  std::unique_ptr<KernelProcess> ours = KernelProcess::start(task.kernel, task.inputs, task.threads, result.error);
   if (!ours) return result;
   i64 our_calls = calibrate([&](i64 calls) { return ours->sample(calls); });
   if (!ours->error().empty()) return result.error = ours->error(), result;
@@ -217,8 +217,7 @@ BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& li
   }
   Race race{*ours, our_calls, {}};
   if (!race.run(rivals, pairs)) return result.error = ours->error(), result;
-  for (int i = 0; race.our_times.empty() && i < pairs; ++i)
-    race.sample_ours();  // nobody to race with
+  for (int i = 0; race.our_times.empty() && i < pairs; ++i) race.sample_ours();  // nobody to race with
   const Rival& fma = rivals[0];
   double fma_seconds = quantile(fma.times, 0.5);
   result.fma_gflops = fma_seconds > 0 ? fma.kernel.flops / fma_seconds * 1e-9 : 0;
@@ -227,8 +226,7 @@ BenchResult bench_task(const BenchTask& task, const std::vector<std::string>& li
     result.rows[0].verdict = Verdict::Wrong, result.rows[0].detail = wrong;
   for (std::size_t i = 1; i < rivals.size(); ++i) {
     BenchRow row = row_of(rivals[i], *ours, reference);
-    if (row.seconds > 0 && result.fma_gflops > 0)
-      row.peak_share = task.flops / row.seconds * 1e-9 / result.fma_gflops;
+    if (row.seconds > 0 && result.fma_gflops > 0) row.peak_share = task.flops / row.seconds * 1e-9 / result.fma_gflops;
     result.rows.push_back(std::move(row));
   }
   return result;

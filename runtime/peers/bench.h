@@ -22,8 +22,7 @@ class KernelProcess {
     std::string name;
     std::vector<char> bytes;
   };
-  static std::unique_ptr<KernelProcess> start(const Kernel& kernel,
-                                              const std::vector<Input>& inputs, int threads,
+  static std::unique_ptr<KernelProcess> start(const Kernel& kernel, const std::vector<Input>& inputs, int threads,
                                               std::string& error);
   ~KernelProcess();
   KernelProcess(const KernelProcess&) = delete;
@@ -72,10 +71,10 @@ enum class Verdict : u8 { Faster, Slower, Same, Wrong, Failed, Unsupported };
 const char* name_of(Verdict verdict);
 
 struct BenchRow {
-  std::string library;  // "tracewright", or the name of a peer
-  double seconds = 0;   // median of its samples
-  double ratio = 0;  // median over pairs of (library's time / our time); for tracewright the share
-                     // of the FMA peak
+  std::string library;          // "tracewright", or the name of a peer
+  double seconds = 0;           // median of its samples
+  double ratio = 0;             // median over pairs of (library's time / our time); for tracewright the share
+                                // of the FMA peak
   double lower = 0, upper = 0;  // quartiles of it
   double peak_share = 0;        // of the FMA peak, 0 = not known
   int pairs = 0;

@@ -17,9 +17,9 @@
 
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
-#include "runtime/peers/bench.h"
 #include "runtime/measure/object_loader.h"
 #include "runtime/measure/thread_pool.h"
+#include "runtime/peers/bench.h"
 
 namespace tw {
 namespace {
@@ -38,8 +38,8 @@ std::vector<int> first_cpus(int count) {
 
 // Private memory as any program would get it, aligned to pages.
 void* allocate(i64 bytes) {
-  void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<i64>(bytes, 1)),
-                      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<i64>(bytes, 1)), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) _exit(3);
   return memory;
 }
@@ -50,11 +50,7 @@ class Child {
  public:
   Child(const Kernel& kernel, const std::vector<KernelProcess::Input>& inputs, LoadedObject object,
         const std::vector<KernelProcess::Output>& outputs, int threads)
-      : manifest_(kernel.manifest),
-        inputs_(inputs),
-        object_(std::move(object)),
-        outputs_(outputs),
-        threads_(threads) {}
+      : manifest_(kernel.manifest), inputs_(inputs), object_(std::move(object)), outputs_(outputs), threads_(threads) {}
 
   [[noreturn]] void serve(int socket) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -78,8 +74,7 @@ class Child {
     if (!cpus.empty()) CPU_SET(cpus[0], &mine);
     if (!cpus.empty()) sched_setaffinity(0, sizeof mine, &mine);
     if (threads_ < 2) return;
-    pool_ =
-        tw_pool_create(threads_, static_cast<int>(cpus.size()) == threads_ ? cpus.data() : nullptr);
+    pool_ = tw_pool_create(threads_, static_cast<int>(cpus.size()) == threads_ ? cpus.data() : nullptr);
     if (!pool_) _exit(2);
   }
 
@@ -88,8 +83,7 @@ class Child {
     if (!is_new) return found->second;
     found->second = allocate(argument.bytes);
     for (const KernelProcess::Input& input : inputs_) {
-      if (input.name == argument.name)
-        std::memcpy(found->second, input.bytes.data(), input.bytes.size());
+      if (input.name == argument.name) std::memcpy(found->second, input.bytes.data(), input.bytes.size());
     }
     return found->second;
   }
@@ -127,21 +121,19 @@ class Child {
 
 }  // namespace
 
-std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel,
-                                                    const std::vector<Input>& inputs, int threads,
+std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel, const std::vector<Input>& inputs, int threads,
                                                     std::string& error) {
   LoadedObject object = load_object(kernel.code, error);
   if (!error.empty()) return nullptr;
-  bool has_entries = object.run(kernel.manifest.symbol) &&
-                     (kernel.manifest.prepack.empty() || object.prepack(kernel.manifest.symbol));
+  bool has_entries =
+      object.run(kernel.manifest.symbol) && (kernel.manifest.prepack.empty() || object.prepack(kernel.manifest.symbol));
   if (!has_entries) return error = "the kernel lacks an entry point", nullptr;
   std::unique_ptr<KernelProcess> process(new KernelProcess);
   for (const KernelArgument& argument : kernel.manifest.run) {
     if (argument.role != ArgumentRole::Output) continue;
     void* shared = mmap(nullptr, static_cast<std::size_t>(std::max<i64>(argument.bytes, 1)), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-      return error = cat("no memory for the kernel's outputs: ", std::strerror(errno)), nullptr;
+    if (shared == MAP_FAILED) return error = cat("no memory for the kernel's outputs: ", std::strerror(errno)), nullptr;
     process->outputs_.push_back({argument.name, argument.dtype, argument.bytes, static_cast<char*>(shared)});
   }
   int ends[2];
@@ -154,8 +146,7 @@ std::unique_ptr<KernelProcess> KernelProcess::start(const Kernel& kernel,
   }
   close(ends[1]);
   process->socket_ = ends[0];
-  if (process->pid_ < 0)
-    return error = cat("no process for the kernel: ", std::strerror(errno)), nullptr;
+  if (process->pid_ < 0) return error = cat("no process for the kernel: ", std::strerror(errno)), nullptr;
   return process;
 }
 
@@ -188,10 +179,9 @@ std::optional<double> KernelProcess::sample(i64 calls) {
   }
   pid_ = -1;
   int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  error_ = signal == SIGKILL
-               ? cat("the kernel gave no answer within ", answer_timeout_ms / 1000, " s")
-           : signal ? cat("the kernel died of signal ", signal, ", ", strsignal(signal))
-                    : cat("the kernel's process ended with code ", WEXITSTATUS(status));
+  error_ = signal == SIGKILL ? cat("the kernel gave no answer within ", answer_timeout_ms / 1000, " s")
+           : signal          ? cat("the kernel died of signal ", signal, ", ", strsignal(signal))
+                             : cat("the kernel's process ended with code ", WEXITSTATUS(status));
   return std::nullopt;
 }
 

@@ -40,9 +40,7 @@ class MemoryFile {
   ~MemoryFile() { reset(); }
   bool valid() const { return fd_ >= 0; }
   std::string path() const { return cat("/proc/", getpid(), "/fd/", fd_); }
-  bool write(std::span<const std::byte> data) const {
-    return transfer(data.data(), data.size(), pwrite);
-  }
+  bool write(std::span<const std::byte> data) const { return transfer(data.data(), data.size(), pwrite); }
   bool read(std::span<std::byte> data) const { return transfer(data.data(), data.size(), pread); }
 
  private:
@@ -66,9 +64,12 @@ std::string request_text(const PeerProblem& problem, const std::vector<MemoryFil
   boost::json::object args;
   for (const auto& [name, value] : problem.args) args[name] = value;
   boost::json::array inputs;
-  for (std::size_t i = 0; i < files.size(); ++i) inputs.push_back({{"file", files[i].path()}, {"elements", problem.inputs[i].size()}});
-  boost::json::object request{
-      {"op", problem.op}, {"args", args}, {"epilogue", boost::json::array(problem.epilogue.begin(), problem.epilogue.end())}, {"inputs", inputs}};
+  for (std::size_t i = 0; i < files.size(); ++i)
+    inputs.push_back({{"file", files[i].path()}, {"elements", problem.inputs[i].size()}});
+  boost::json::object request{{"op", problem.op},
+                              {"args", args},
+                              {"epilogue", boost::json::array(problem.epilogue.begin(), problem.epilogue.end())},
+                              {"inputs", inputs}};
   return "prepare " + boost::json::serialize(request);
 }
 
@@ -96,9 +97,7 @@ constexpr Hint kHints[] = {{"openblas", "libopenblas-dev"},
                            {"libtorch", "libtorch-dev"},
                            {"fma", ""}};
 
-std::string way_to_get(const Hint& hint) {
-  return cat("install the package ", hint.package, " and build again");
-}
+std::string way_to_get(const Hint& hint) { return cat("install the package ", hint.package, " and build again"); }
 
 // For a peer that was built and does not start: most likely its library was removed since.
 std::string start_hint(const std::string& library) {
@@ -128,8 +127,7 @@ PeerResult<T> fail(const PeerResult<Other>& from) {
 }  // namespace
 
 const char* name_of(PeerStatus status) {
-  static constexpr const char* kNames[] = {"ok",     "missing",   "unsupported",
-                                           "failed", "timed out", "died"};
+  static constexpr const char* kNames[] = {"ok", "missing", "unsupported", "failed", "timed out", "died"};
   return kNames[static_cast<int>(status)];
 }
 
@@ -142,8 +140,7 @@ const std::vector<std::string>& peer_libraries() {
   return names;
 }
 
-PeerResult<std::unique_ptr<Peer>> Peer::start(const std::string& library,
-                                              const PeerOptions& options) {
+PeerResult<std::unique_ptr<Peer>> Peer::start(const std::string& library, const PeerOptions& options) {
   const std::string program = find_program(library, options.folder);
   if (program.empty()) return {PeerStatus::Missing, missing_message(library), {}};
   std::unique_ptr<Peer> peer(new Peer(library, options));
@@ -174,7 +171,8 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
                                     cat(options_.vector_bits)};
   if (!options_.cpus.empty()) words.insert(words.end(), {"--cpus", join(options_.cpus, ",")});
   // A process group of its own: Ctrl-C is for the bench command, which ends its peers itself.
-  pid_ = spawn(words, {.descriptors = {{ends[1], STDIN_FILENO}, {ends[1], STDOUT_FILENO}, {errors_, STDERR_FILENO}}, .own_group = true});
+  pid_ = spawn(words, {.descriptors = {{ends[1], STDIN_FILENO}, {ends[1], STDOUT_FILENO}, {errors_, STDERR_FILENO}},
+                       .own_group = true});
   close(ends[1]);
   if (pid_ < 0) {
     const int failed = -std::exchange(pid_, -1);
@@ -182,8 +180,7 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
   }
   PeerResult<std::string> line = read_line(options_.start_timeout);
   if (!line) return line;
-  if (!line.value.starts_with("ready "))
-    return lost(PeerStatus::Failed, cat("answered `", line.value, "` on start"));
+  if (!line.value.starts_with("ready ")) return lost(PeerStatus::Failed, cat("answered `", line.value, "` on start"));
   if (!stop()) return lost(PeerStatus::Died, "ended on start");
   return {PeerStatus::Ok, "", line.value.substr(std::strlen("ready "))};
 }
@@ -194,13 +191,11 @@ PeerResult<PeerKernel> Peer::prepare(const PeerProblem& problem) {
     files.emplace_back(input.size_bytes());
     if (!files.back().valid() || !files.back().write(std::as_bytes(input))) {
       return {PeerStatus::Failed,
-              cat("cannot share ", input.size_bytes(), " bytes with ", library_, ": ",
-                  std::strerror(errno)),
+              cat("cannot share ", input.size_bytes(), " bytes with ", library_, ": ", std::strerror(errno)),
               {}};
     }
   }
-  const PeerResult<std::string> answer =
-      request(request_text(problem, files), options_.prepare_timeout);
+  const PeerResult<std::string> answer = request(request_text(problem, files), options_.prepare_timeout);
   if (!answer) return fail<PeerKernel>(answer);
   PeerKernel kernel;
   int detail_at = 0;
@@ -222,8 +217,7 @@ PeerResult<double> Peer::sample(i64 calls) {
 PeerResult<std::vector<float>> Peer::output() {
   std::vector<float> result(output_elements_);
   const MemoryFile file(result.size() * sizeof(float));
-  const PeerResult<std::string> answer =
-      request(cat("output ", file.path()), options_.sample_timeout);
+  const PeerResult<std::string> answer = request(cat("output ", file.path()), options_.sample_timeout);
   if (!answer) return fail<std::vector<float>>(answer);
   if (!file.read(std::as_writable_bytes(std::span(result)))) {
     return {PeerStatus::Failed, cat("cannot read the result of ", library_), {}};
@@ -257,8 +251,7 @@ PeerResult<std::string> Peer::read_line(Milliseconds timeout) {
     pollfd ready{socket_, POLLIN, 0};
     const int count = poll(&ready, 1, static_cast<int>(std::max<i64>(left, 0)));
     if (count < 0 && errno == EINTR) continue;
-    if (count == 0)
-      return lost(PeerStatus::TimedOut, cat("gave no answer within ", timeout.count(), " ms"));
+    if (count == 0) return lost(PeerStatus::TimedOut, cat("gave no answer within ", timeout.count(), " ms"));
     char buffer[4096];
     const ssize_t got = recv(socket_, buffer, sizeof buffer, 0);
     if (got <= 0) return lost(PeerStatus::Died, "closed the line");
@@ -313,8 +306,7 @@ bool Peer::stop() {
 // The end of what the process wrote to stderr.
 std::string Peer::last_words() const {
   char buffer[400];
-  const off_t size = lseek(errors_, 0, SEEK_END),
-              from = std::max<off_t>(0, size - static_cast<off_t>(sizeof buffer));
+  const off_t size = lseek(errors_, 0, SEEK_END), from = std::max<off_t>(0, size - static_cast<off_t>(sizeof buffer));
   const ssize_t got = pread(errors_, buffer, sizeof buffer, from);
   return got > 0 ? cat("; it said: ", std::string(buffer, got)) : "";
 }

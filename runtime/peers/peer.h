@@ -52,11 +52,9 @@ struct PeerKernel {
 
 struct PeerOptions {
   int threads = 1;
-  int vector_bits =
-      0;  // 0: the widest vectors of the CPU; 256: AVX2 at most, for targets that have no more
-  std::vector<int>
-      cpus;            // to run on; empty: the first `threads` of those that this process may use
-  std::string folder;  // where the peers' programs are; empty: beside this program
+  int vector_bits = 0;    // 0: the widest vectors of the CPU; 256: AVX2 at most, for targets that have no more
+  std::vector<int> cpus;  // to run on; empty: the first `threads` of those that this process may use
+  std::string folder;     // where the peers' programs are; empty: beside this program
   std::chrono::milliseconds start_timeout{20'000}, prepare_timeout{60'000}, sample_timeout{30'000};
 };
 
@@ -66,8 +64,7 @@ const std::vector<std::string>& peer_libraries();
 
 class Peer {
  public:
-  static PeerResult<std::unique_ptr<Peer>> start(const std::string& library,
-                                                 const PeerOptions& options);
+  static PeerResult<std::unique_ptr<Peer>> start(const std::string& library, const PeerOptions& options);
   ~Peer();  // kills the process
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -84,8 +81,7 @@ class Peer {
   PeerResult<std::vector<float>> output();
 
  private:
-  Peer(std::string library, const PeerOptions& options)
-      : library_(std::move(library)), options_(options) {}
+  Peer(std::string library, const PeerOptions& options) : library_(std::move(library)), options_(options) {}
   PeerResult<std::string> launch(const std::string& program);
   PeerResult<std::string> request(const std::string& line, std::chrono::milliseconds timeout);
   PeerResult<std::string> read_line(std::chrono::milliseconds timeout);

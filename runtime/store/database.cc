@@ -48,7 +48,8 @@ std::vector<std::string> schema_of(unsigned format) {
           "seed INTEGER NOT NULL, "
           "generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, object TEXT NOT "
           "NULL, version TEXT NOT NULL, host TEXT NOT NULL, "
-          "error TEXT NOT NULL, trace TEXT NOT NULL", format >= kFormatWithColdTimes ? cat(", ", kColdColumn) : "", ") STRICT"),
+          "error TEXT NOT NULL, trace TEXT NOT NULL",
+          format >= kFormatWithColdTimes ? cat(", ", kColdColumn) : "", ") STRICT"),
       "CREATE TABLE models (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, name TEXT NOT NULL, target "
       "TEXT NOT NULL, "
       "version INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
@@ -65,10 +66,9 @@ std::vector<std::string> schema_of(unsigned format) {
 // The file may come from a stranger: nothing in it may act, however it was made.
 void harden(Sql& sql) {
   sqlite3* raw = sql.getHandle();
-  constexpr std::pair<int, int> settings[] = {
-      {SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
-      {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
-      {SQLITE_DBCONFIG_DQS_DML, 0},        {SQLITE_DBCONFIG_DQS_DDL, 0}};
+  constexpr std::pair<int, int> settings[] = {{SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+                                              {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+                                              {SQLITE_DBCONFIG_DQS_DML, 0},        {SQLITE_DBCONFIG_DQS_DDL, 0}};
   for (auto [setting, value] : settings) sqlite3_db_config(raw, setting, value, nullptr);
   sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, longest_value);
   sqlite3_limit(raw, SQLITE_LIMIT_ATTACHED, 0);
@@ -86,8 +86,8 @@ std::string check_schema(const std::string& path, Sql& sql) {
   Statement statement(sql, "SELECT type, name, coalesce(sql, '') FROM sqlite_schema");
   while (statement.executeStep()) {
     if (missing.erase(statement.getColumn(2).getString()) == 0) {
-      return cat("database ", path, " is refused: it has a ", statement.getColumn(0).getString(),
-                 " `", statement.getColumn(1).getString(), "` that tracewright did not make");
+      return cat("database ", path, " is refused: it has a ", statement.getColumn(0).getString(), " `",
+                 statement.getColumn(1).getString(), "` that tracewright did not make");
     }
   }
   return missing.empty() ? "" : cat("database ", path, " is damaged: tables are missing");
@@ -132,8 +132,7 @@ std::string create(const std::string& path) {
     });
     sql.exec("PRAGMA journal_mode = WAL");
   } catch (const SQLite::Exception& problem) {
-    for (const char* suffix : {"", "-journal", "-wal", "-shm"})
-      unlink((temporary + suffix).c_str());
+    for (const char* suffix : {"", "-journal", "-wal", "-shm"}) unlink((temporary + suffix).c_str());
     return explain(path, problem).message;
   }
   if (publish_database_file(temporary, path)) return "";
@@ -157,15 +156,13 @@ std::string immutable_uri(const std::string& path) {
 }
 
 Sql connect(const std::string& path, DatabaseMode mode) {
-  std::string absolute =
-      std::filesystem::absolute(path).string();  // ":memory:" is a file name like any other
+  std::string absolute = std::filesystem::absolute(path).string();  // ":memory:" is a file name like any other
   if (mode == DatabaseMode::Write) return Sql(absolute, SQLite::OPEN_READWRITE, busy_timeout_ms);
   std::string folder = std::filesystem::path(absolute).parent_path().string();
   std::error_code none;
   auto log_bytes = std::filesystem::file_size(absolute + "-wal", none);
   bool frozen = access(folder.c_str(), W_OK) != 0 && (none || log_bytes == 0);
-  if (frozen)
-    return Sql(immutable_uri(absolute), SQLite::OPEN_READONLY | SQLite::OPEN_URI, busy_timeout_ms);
+  if (frozen) return Sql(immutable_uri(absolute), SQLite::OPEN_READONLY | SQLite::OPEN_URI, busy_timeout_ms);
   return Sql(absolute, SQLite::OPEN_READONLY, busy_timeout_ms);
 }
 
@@ -176,15 +173,16 @@ Database::Database(Database&&) noexcept = default;
 Database& Database::operator=(Database&&) noexcept = default;
 Database::~Database() = default;
 const std::string& Database::path() const { return handle_->path; }
-bool Database::is_in_place() const { return handle_->lost.empty() && (!handle_->identity || identity_of(path()) == handle_->identity); }
+bool Database::is_in_place() const {
+  return handle_->lost.empty() && (!handle_->identity || identity_of(path()) == handle_->identity);
+}
 std::string Database::take_notice() { return std::exchange(handle_->notice, ""); }
 i64 Database::damaged() const { return static_cast<i64>(handle_->damaged.size()); }
 
 DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mode) {
   bool to_write = mode == DatabaseMode::Write;
   DatabaseFile file = examine_database_file(path, to_write);
-  if (file.state == DatabaseFileState::Missing && !to_write)
-    return DatabaseError{cat("there is no database ", path)};
+  if (file.state == DatabaseFileState::Missing && !to_write) return DatabaseError{cat("there is no database ", path)};
   if (file.state == DatabaseFileState::Missing) {
     std::string problem = create(path);
     if (!problem.empty()) return DatabaseError{problem};
@@ -219,12 +217,14 @@ std::string Database::keep_in_place() {
     prepare_to_write(*sql);
     handle_->sql = std::move(sql);
     handle_->identity = identity_of(path());
-    handle_->notice = cat("database ", path(), " ", happened, " while it was in use; a new file of that name has all that it held");
+    handle_->notice =
+        cat("database ", path(), " ", happened, " while it was in use; a new file of that name has all that it held");
     return "";
   }
-  return handle_->lost = cat("database ", path(), " ", happened, " while it was in use; ",
-                             rescued.path.empty() ? cat("what it held is lost, for no other file can be made: ", rescued.problem)
-                                                  : cat("what it held is in ", rescued.path, " (", rescued.problem, ")"));
+  return handle_->lost =
+             cat("database ", path(), " ", happened, " while it was in use; ",
+                 rescued.path.empty() ? cat("what it held is lost, for no other file can be made: ", rescued.problem)
+                                      : cat("what it held is in ", rescued.path, " (", rescued.problem, ")"));
 }
 
 template <class T, class Body>
@@ -246,11 +246,9 @@ DatabaseStatus Database::add_workload(const std::string& hash, const std::string
   return written<Done>([&] {
     bool known = false;
     scan<WorkloadText>(
-        *handle_->sql, handle_->damaged, "hash = :hash",
-        [&](Statement& statement) { statement.bind(":hash", hash); },
+        *handle_->sql, handle_->damaged, "hash = :hash", [&](Statement& statement) { statement.bind(":hash", hash); },
         [&](const WorkloadText&) { known = true; });
-    if (!known)
-      write_row(*handle_->sql, WorkloadText{next_id<WorkloadText>(*handle_->sql), hash, text});
+    if (!known) write_row(*handle_->sql, WorkloadText{next_id<WorkloadText>(*handle_->sql), hash, text});
     return Done{};
   });
 }
@@ -278,8 +276,7 @@ DatabaseResult<std::string> Database::workload_text(const std::string& hash) {
 // ------------------------------------------------------------------------------------------------------
 
 DatabaseResult<i64> Database::add_record(const Record& record) {
-  TW_CHECK(is_hash(record.workload) && is_hash(record.program),
-           "keys of a record are 128-bit hashes");
+  TW_CHECK(is_hash(record.workload) && is_hash(record.program), "keys of a record are 128-bit hashes");
   TW_CHECK(!record.status.empty() && !record.target.empty(), "a record has a status and a target");
   TW_CHECK(!record.ok() || to_picoseconds(record.seconds) > 0, "a good trial has a time");
   Record stored = record;
@@ -292,8 +289,7 @@ DatabaseResult<i64> Database::add_record(const Record& record) {
   });
 }
 
-DatabaseStatus Database::visit(const RecordFilter& filter,
-                               const std::function<void(Record&)>& visit) {
+DatabaseStatus Database::visit(const RecordFilter& filter, const std::function<void(Record&)>& visit) {
   return guarded<Done>(path(), [&] {
     auto bind = [&](Statement& statement) {
       statement.bind(":workload", filter.workload);
@@ -311,17 +307,15 @@ DatabaseStatus Database::visit(const RecordFilter& filter,
   });
 }
 
-DatabaseResult<std::vector<Record>> Database::all(const std::string& workload,
-                                                  const std::string& target, i64 after) {
+DatabaseResult<std::vector<Record>> Database::all(const std::string& workload, const std::string& target, i64 after) {
   std::vector<Record> found;
-  DatabaseStatus done =
-      visit({workload, target, after}, [&](Record& record) { found.push_back(std::move(record)); });
+  DatabaseStatus done = visit({workload, target, after}, [&](Record& record) { found.push_back(std::move(record)); });
   if (!done) return DatabaseError{done.error()};
   return found;
 }
 
-DatabaseResult<std::vector<Record>> Database::best(const std::string& workload,
-                                                   const std::string& target, const std::string& machine, std::size_t n) {
+DatabaseResult<std::vector<Record>> Database::best(const std::string& workload, const std::string& target,
+                                                   const std::string& machine, std::size_t n) {
   auto slower = [](const Record& a, const Record& b) {
     return std::pair(a.seconds, a.id) < std::pair(b.seconds, b.id);
   };
@@ -345,22 +339,20 @@ DatabaseResult<Record> Database::record(i64 id) {
   return guarded<Record>(path(), [&]() -> DatabaseResult<Record> {
     Statement statement(*handle_->sql, select_text<Record>(*handle_->sql, "id = :id"));
     statement.bind(":id", static_cast<int64_t>(id));
-    if (!statement.executeStep())
-      return DatabaseError{cat("database ", path(), " has no record ", id)};
+    if (!statement.executeStep()) return DatabaseError{cat("database ", path(), " has no record ", id)};
     Record row;
     if (read_row(statement, row)) return row;
     handle_->damaged.insert({Record::table, id});
-    return DatabaseError{
-        cat("record ", id, " of database ", path(), " is damaged: its digest does not fit")};
+    return DatabaseError{cat("record ", id, " of database ", path(), " is damaged: its digest does not fit")};
   });
 }
 
-DatabaseResult<i64> Database::trials(const std::string& workload, const std::string& target, const std::string& machine) {
+DatabaseResult<i64> Database::trials(const std::string& workload, const std::string& target,
+                                     const std::string& machine) {
   return guarded<i64>(path(), [&] {
-    Statement statement(
-        *handle_->sql,
-        "SELECT host, count(*) FROM records WHERE workload = :workload AND target = :target "
-        "AND status <> :same_code GROUP BY host");
+    Statement statement(*handle_->sql,
+                        "SELECT host, count(*) FROM records WHERE workload = :workload AND target = :target "
+                        "AND status <> :same_code GROUP BY host");
     statement.bind(":workload", workload);
     statement.bind(":target", target);
     statement.bind(":same_code", std::string(Record::same_code));
@@ -376,7 +368,8 @@ namespace {
 
 void add_trial(TaskSummary& task, const Record& record) {
   std::string name = machine_of(record.host);
-  auto at = std::find_if(task.machines.begin(), task.machines.end(), [&](const MachineSummary& known) { return known.machine == name; });
+  auto at = std::find_if(task.machines.begin(), task.machines.end(),
+                         [&](const MachineSummary& known) { return known.machine == name; });
   if (at == task.machines.end()) at = task.machines.insert(at, {.machine = name});
   MachineSummary& machine = *at;
   ++machine.trials, ++task.trials;
@@ -430,15 +423,13 @@ DatabaseStatus Database::save_model(const std::string& name, const std::string& 
     find.bind(":name", name);
     find.bind(":target", target);
     bool known = find.executeStep();
-    i64 id = known ? static_cast<i64>(find.getColumn(0).getInt64())
-                   : next_id<StoredModel>(*handle_->sql);
+    i64 id = known ? static_cast<i64>(find.getColumn(0).getInt64()) : next_id<StoredModel>(*handle_->sql);
     write_row(*handle_->sql, StoredModel{id, name, target, version, data}, known);
     return Done{};
   });
 }
 
-DatabaseResult<StoredModel> Database::load_model(const std::string& name, const std::string& target,
-                                                 i64 version) {
+DatabaseResult<StoredModel> Database::load_model(const std::string& name, const std::string& target, i64 version) {
   return guarded<StoredModel>(path(), [&] {
     StoredModel found{0, name, target, version, ""};
     auto bind = [&](Statement& statement) {
@@ -446,8 +437,7 @@ DatabaseResult<StoredModel> Database::load_model(const std::string& name, const 
       statement.bind(":target", target);
       statement.bind(":version", static_cast<int64_t>(version));
     };
-    scan<StoredModel>(*handle_->sql, handle_->damaged,
-                      "name = :name AND target = :target AND version = :version", bind,
+    scan<StoredModel>(*handle_->sql, handle_->damaged, "name = :name AND target = :target AND version = :version", bind,
                       [&](const StoredModel& row) { found = row; });
     return found;
   });
@@ -467,8 +457,7 @@ DatabaseStatus Database::finish_run(i64 id, const std::string& outcome) {
   return written<Done>([&] {
     auto bind = [&](Statement& statement) { statement.bind(":id", static_cast<int64_t>(id)); };
     StoredRun run;
-    scan<StoredRun>(*handle_->sql, handle_->damaged, "id = :id", bind,
-                    [&](const StoredRun& row) { run = row; });
+    scan<StoredRun>(*handle_->sql, handle_->damaged, "id = :id", bind, [&](const StoredRun& row) { run = row; });
     if (run.id == 0) return Done{};  // its row was damaged meanwhile: nothing to finish
     run.finished = now_ms();
     run.outcome = outcome;
@@ -501,8 +490,7 @@ DatabaseResult<Verification> Database::verify() {
     };
     auto everything = [](Statement&) {};
     auto count = [&](const auto&) { ++verification.rows; };
-    note_damage(
-        [&] { verification.problems = structure_problems(*handle_->sql, "integrity_check"); });
+    note_damage([&] { verification.problems = structure_problems(*handle_->sql, "integrity_check"); });
     note_damage([&] { scan<WorkloadText>(*handle_->sql, damaged, "true", everything, count); });
     note_damage([&] { scan<Record>(*handle_->sql, damaged, "true", everything, count); });
     note_damage([&] { scan<StoredModel>(*handle_->sql, damaged, "true", everything, count); });

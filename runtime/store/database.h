@@ -9,8 +9,9 @@
 // Damage to the structure of the file itself is refused when it is opened for writing; opened for
 // reading, what can be reached is returned.
 //
-// A file that is removed, renamed or replaced while it is open for writing is noticed by the next call that writes. All that the database holds is then
-// written into a new file of that name, and take_notice() says so; or, where another file has the name, beside it, which is an error of that call.
+// A file that is removed, renamed or replaced while it is open for writing is noticed by the next call that writes. All
+// that the database holds is then written into a new file of that name, and take_notice() says so; or, where another
+// file has the name, beside it, which is an error of that call.
 //
 // A Database belongs to one thread at a time; open a second one for another thread. It must not be
 // used after fork().
@@ -36,8 +37,7 @@ struct DatabaseError {
 template <class T>
 class [[nodiscard]] DatabaseResult {
  public:
-  DatabaseResult(T value)
-      : value_(std::move(value)) {}  // NOLINT: implicit on purpose, `return value;`
+  DatabaseResult(T value) : value_(std::move(value)) {}              // NOLINT: implicit on purpose, `return value;`
   DatabaseResult(DatabaseError error) : value_(std::move(error)) {}  // NOLINT
   explicit operator bool() const { return value_.index() == 0; }
   T& operator*() & {
@@ -64,7 +64,7 @@ enum class DatabaseMode { Read, Write };  // Write makes the file if there is no
 // Which records; "" = all.
 struct RecordFilter {
   std::string workload, target;
-  i64 after = 0;  // only records with a larger id
+  i64 after = 0;                    // only records with a larger id
   std::function<bool()> stop = {};  // asked before each record: once true, no further one is read
 };
 
@@ -72,17 +72,18 @@ struct RecordFilter {
 struct MachineSummary {
   std::string machine;
   i64 trials = 0, failed = 0;
-  double best_seconds = 0;            // 0 = none was ok
+  double best_seconds = 0;             // 0 = none was ok
   i64 best_record = 0, last_good = 0;  // ids: of the fastest and of the latest that was ok
 };
 
 // What `show` says about one task.
 struct TaskSummary {
-  std::string workload, target, task;  // task: the name in the latest record
-  i64 trials = 0, failed = 0;          // on all machines
+  std::string workload, target, task;    // task: the name in the latest record
+  i64 trials = 0, failed = 0;            // on all machines
   std::vector<MachineSummary> machines;  // in the order of their first record; their times are not compared
 
-  // The machine whose best kernel is taken: `own` if it has a good trial, else the machine of the latest good trial. Null if there is none.
+  // The machine whose best kernel is taken: `own` if it has a good trial, else the machine of the latest good trial.
+  // Null if there is none.
   const MachineSummary* chosen(const std::string& own) const;
 };
 
@@ -134,10 +135,8 @@ class Database {
 
   // One model per name and target; saving replaces it. Loading gives an empty `data` if there is
   // none of that version.
-  DatabaseStatus save_model(const std::string& name, const std::string& target, i64 version,
-                            const std::string& data);
-  DatabaseResult<StoredModel> load_model(const std::string& name, const std::string& target,
-                                         i64 version);
+  DatabaseStatus save_model(const std::string& name, const std::string& target, i64 version, const std::string& data);
+  DatabaseResult<StoredModel> load_model(const std::string& name, const std::string& target, i64 version);
 
   // `started` is set if it is 0. Returns the id for finish_run.
   DatabaseResult<i64> begin_run(const StoredRun& run);

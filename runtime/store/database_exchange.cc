@@ -109,8 +109,7 @@ std::string read_line(const json::object& object, Row& row) {
 std::string check(const Record& record) {
   if (!is_hash(record.workload)) return "`workload` is not a hash of 32 hex digits";
   if (!is_hash(record.program)) return "`program` is not a hash of 32 hex digits";
-  if (!record.object.empty() && !is_hash(record.object))
-    return "`object` is not a hash of 32 hex digits";
+  if (!record.object.empty() && !is_hash(record.object)) return "`object` is not a hash of 32 hex digits";
   if (record.status.empty() || record.target.empty()) return "`status` or `target` is empty";
   if (record.ok() && to_picoseconds(record.seconds) == 0) return "a good trial without a time";
   if (record.created <= 0) return "`created` is not a time";
@@ -156,7 +155,8 @@ struct Import {
     reader("kind", kind);
     if (!reader.problem.empty()) return reader.problem;
     if (line_format < oldest_format || line_format > newest_format)
-      return cat("format ", line_format, " is not known; this tracewright reads formats ", oldest_format, " to ", newest_format);
+      return cat("format ", line_format, " is not known; this tracewright reads formats ", oldest_format, " to ",
+                 newest_format);
     if (kind == "record") {
       return take<Record>(object, status, [&](const Record& row) -> DatabaseStatus {
         auto id = database.add_record(row);
@@ -165,9 +165,8 @@ struct Import {
       });
     }
     if (kind == "workload") {
-      return take<WorkloadText>(object, status, [&](const WorkloadText& row) {
-        return database.add_workload(row.hash, row.text);
-      });
+      return take<WorkloadText>(object, status,
+                                [&](const WorkloadText& row) { return database.add_workload(row.hash, row.text); });
     }
     return cat("`kind` is \"", kind, "\"; expected \"record\" or \"workload\"");
   }
@@ -175,8 +174,7 @@ struct Import {
 
 }  // namespace
 
-DatabaseResult<i64> export_records(Database& database, std::ostream& out,
-                                   const RecordFilter& filter) {
+DatabaseResult<i64> export_records(Database& database, std::ostream& out, const RecordFilter& filter) {
   i64 lines = 0;
   auto workloads = database.workloads();
   if (!workloads) return DatabaseError{workloads.error()};
@@ -200,8 +198,7 @@ DatabaseResult<ImportReport> import_records(Database& database, std::istream& in
   auto workloads = database.workloads();
   if (!workloads) return DatabaseError{workloads.error()};
   for (const WorkloadText& workload : *workloads) import.known.insert(content_digest(workload));
-  DatabaseStatus done = database.visit(
-      {}, [&](const Record& record) { import.known.insert(content_digest(record)); });
+  DatabaseStatus done = database.visit({}, [&](const Record& record) { import.known.insert(content_digest(record)); });
   if (!done) return DatabaseError{done.error()};
   std::string text;
   for (i64 number = 1; std::getline(in, text); ++number) {

@@ -12,12 +12,11 @@ namespace tw {
 
 // Writes a line per workload and per good record; times are in picoseconds, `digest` covers the
 // line. Returns the number of lines.
-DatabaseResult<i64> export_records(Database& database, std::ostream& out,
-                                   const RecordFilter& filter = {});
+DatabaseResult<i64> export_records(Database& database, std::ostream& out, const RecordFilter& filter = {});
 
 struct ImportReport {
   i64 added = 0, known = 0, refused = 0;  // lines
-  std::vector<std::string> problems;  // "line 3: `task` is missing", of the first 20 refused lines
+  std::vector<std::string> problems;      // "line 3: `task` is missing", of the first 20 refused lines
 };
 
 // Adds what is not there yet. Lines that are wrong are refused one by one; only the database's own

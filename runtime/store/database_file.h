@@ -8,9 +8,7 @@ namespace tw {
 inline constexpr unsigned kDatabaseApplicationId = 0x54574442;  // "TWDB", in the header of the file
 // user_version in the header of the file. Format 2, whose records have no times with cold caches, is read, too.
 inline constexpr unsigned kDatabaseFormat = 3, kOldestDatabaseFormat = 2, kFormatWithColdTimes = 3;
-inline bool is_known_format(unsigned format) {
-  return format >= kOldestDatabaseFormat && format <= kDatabaseFormat;
-}
+inline bool is_known_format(unsigned format) { return format >= kOldestDatabaseFormat && format <= kDatabaseFormat; }
 
 enum class DatabaseFileState { Missing, Usable, Refused };
 

@@ -25,7 +25,7 @@ std::string copy_into(Sql& sql, const std::string& path) {
 }  // namespace
 
 std::optional<FileIdentity> identity_of(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) return std::nullopt;
   return FileIdentity{info.st_dev, info.st_ino};
 }
@@ -41,7 +41,8 @@ Rescued rescue(Sql& sql, const std::string& path) {
   // Removes the journal of the old file, which SQLite would apply to the new one.
   for (const char* suffix : kBesides) unlink((path + suffix).c_str());
   // A hard link, because it fails if another process has made the file meanwhile.
-  if (link(beside.c_str(), path.c_str()) != 0 && (errno == EEXIST || rename(beside.c_str(), path.c_str()) != 0)) return {beside, std::strerror(errno)};
+  if (link(beside.c_str(), path.c_str()) != 0 && (errno == EEXIST || rename(beside.c_str(), path.c_str()) != 0))
+    return {beside, std::strerror(errno)};
   unlink(beside.c_str());
   return {path, ""};
 }

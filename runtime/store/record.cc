@@ -17,9 +17,7 @@ struct DigestInput {
     number(text.size());
     bytes += text;
   }
-  void operator()(const char*, double seconds) {
-    number(static_cast<u64>(to_picoseconds(seconds)));
-  }
+  void operator()(const char*, double seconds) { number(static_cast<u64>(to_picoseconds(seconds))); }
   void operator()(const char* name, OptionalTime<const double> time) {
     if (to_picoseconds(time.seconds) != 0) (*this)(name, time.seconds);
   }

@@ -24,8 +24,8 @@ struct Record {
   // Seconds of one call, kept to the picosecond; all 0 if the trial failed. `seconds` is what
   // trials are compared by.
   double seconds = 0, minimum = 0, first_quartile = 0, median = 0, third_quartile = 0;
-  // Seconds of one call on a device whose caches hold other data, median, by the device's clock. Of what `tune` found to
-  // be the best so far, and of all that `run-manifest` ran; 0 = not known.
+  // Seconds of one call on a device whose caches hold other data, median, by the device's clock. Of what `tune` found
+  // to be the best so far, and of all that `run-manifest` ran; 0 = not known.
   double cold = 0;
   i64 created = 0;      // milliseconds since 1970, UTC
   u64 seed = 0;         // of the run that made it
@@ -52,8 +52,7 @@ struct Record {
     visit("workload", self.workload), visit("target", self.target), visit("status", self.status);
     visit("seconds_ps", self.seconds), visit("minimum_ps", self.minimum),
         visit("first_quartile_ps", self.first_quartile);
-    visit("median_ps", self.median), visit("third_quartile_ps", self.third_quartile),
-        visit("created", self.created);
+    visit("median_ps", self.median), visit("third_quartile_ps", self.third_quartile), visit("created", self.created);
     visit("seed", self.seed), visit("generation", self.generation), visit("task", self.task);
     visit("program", self.program), visit("object", self.object);
     visit("version", self.version), visit("host", self.host);
@@ -86,8 +85,7 @@ struct StoredModel {
   static constexpr const char* table = "models";
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("name", self.name), visit("target", self.target), visit("version", self.version),
-        visit("data", self.data);
+    visit("name", self.name), visit("target", self.target), visit("version", self.version), visit("data", self.data);
   }
 };
 
@@ -106,14 +104,13 @@ struct StoredRun {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("command", self.command), visit("seed", self.seed), visit("started", self.started);
-    visit("finished", self.finished), visit("outcome", self.outcome),
-        visit("version", self.version);
+    visit("finished", self.finished), visit("outcome", self.outcome), visit("version", self.version);
     visit("host", self.host);
   }
 };
 
-// The part of a host description (Record::host) on which times depend: device, processor and caches, without the number of usable cores and the release of the
-// system. Times of two records may be compared if it is the same.
+// The part of a host description (Record::host) on which times depend: device, processor and caches, without the number
+// of usable cores and the release of the system. Times of two records may be compared if it is the same.
 std::string machine_of(const std::string& host);
 
 // How a time is stored. Negative, infinite and undefined times become 0.

@@ -41,8 +41,7 @@ inline DatabaseError explain(const std::string& path, const SQLite::Exception& p
        "start again"},
       {SQLITE_READONLY, "is read-only; name another one to write to"},
       {SQLITE_BUSY, "is held by another program for more than 20 seconds; try again later"},
-      {SQLITE_CORRUPT,
-       "is damaged; it was not changed, what can still be read can be exported into a new one"},
+      {SQLITE_CORRUPT, "is damaged; it was not changed, what can still be read can be exported into a new one"},
       {SQLITE_NOTADB, "is damaged, or is not a database; it was not changed"},
       {SQLITE_CANTOPEN, "cannot be opened, or the files beside it cannot be made"},
       {SQLITE_IOERR,
@@ -51,8 +50,7 @@ inline DatabaseError explain(const std::string& path, const SQLite::Exception& p
       {SQLITE_TOOBIG, "has a value that is too long"},
   };
   for (const Row& row : rows) {
-    if (problem.getErrorCode() == row.code)
-      return {cat("database ", path, " ", row.text, " (", problem.what(), ")")};
+    if (problem.getErrorCode() == row.code) return {cat("database ", path, " ", row.text, " (", problem.what(), ")")};
   }
   return {cat("database ", path, ": ", problem.what())};
 }
@@ -110,36 +108,28 @@ struct Binder {
     statement.bind(cat(":", name), static_cast<int64_t>(to_picoseconds(seconds)));
   }
   void operator()(const char* name, OptionalTime<const double> time) { (*this)(name, time.seconds); }
-  void operator()(const char* name, i64 value) {
-    statement.bind(cat(":", name), static_cast<int64_t>(value));
-  }
-  void operator()(const char* name, u64 value) {
-    statement.bind(cat(":", name), static_cast<int64_t>(value));
-  }
+  void operator()(const char* name, i64 value) { statement.bind(cat(":", name), static_cast<int64_t>(value)); }
+  void operator()(const char* name, u64 value) { statement.bind(cat(":", name), static_cast<int64_t>(value)); }
 };
 
 // Reads id, digest, then the fields in their order.
 struct Reader {
   Statement& statement;
   int column = 2;
-  void operator()(const char*, std::string& text) {
-    text = statement.getColumn(column++).getString();
-  }
+  void operator()(const char*, std::string& text) { text = statement.getColumn(column++).getString(); }
   void operator()(const char*, double& seconds) {
     seconds = from_picoseconds(statement.getColumn(column++).getInt64());
   }
   void operator()(const char* name, OptionalTime<double> time) { (*this)(name, time.seconds); }
   void operator()(const char*, i64& value) { value = statement.getColumn(column++).getInt64(); }
-  void operator()(const char*, u64& value) {
-    value = static_cast<u64>(statement.getColumn(column++).getInt64());
-  }
+  void operator()(const char*, u64& value) { value = static_cast<u64>(statement.getColumn(column++).getInt64()); }
 };
 
 // id, digest and the fields of every row that fits; at the end, whether it fits `flag`.
 template <class Row>
 std::string select_text(Sql& sql, const std::string& condition, const std::string& flag = "true") {
-  return cat("SELECT id, digest, ", join(readable_columns<Row>(sql), ", "), ", ", flag, " FROM ", Row::table,
-             " WHERE ", condition);
+  return cat("SELECT id, digest, ", join(readable_columns<Row>(sql), ", "), ", ", flag, " FROM ", Row::table, " WHERE ",
+             condition);
 }
 
 // The row at which `statement` stands. False = its digest does not fit.
@@ -155,8 +145,7 @@ i64 next_id(Sql& sql) {
   Statement statement(sql, cat("SELECT max(id) FROM ", Row::table));
   statement.executeStep();
   i64 largest = statement.getColumn(0).getInt64();
-  if (largest < 0 || largest >= i64{1} << 60)
-    throw SQLite::Exception("an id is out of range", SQLITE_CORRUPT);
+  if (largest < 0 || largest >= i64{1} << 60) throw SQLite::Exception("an id is out of range", SQLITE_CORRUPT);
   return largest + 1;
 }
 
@@ -164,9 +153,8 @@ i64 next_id(Sql& sql) {
 template <class Row>
 void write_row(Sql& sql, const Row& row, bool replace = false) {
   std::vector<std::string> names = columns_of<Row>();
-  Statement statement(sql,
-                      cat(replace ? "REPLACE" : "INSERT", " INTO ", Row::table, " (id, digest, ",
-                          join(names, ", "), ") VALUES (:id, :digest, :", join(names, ", :"), ")"));
+  Statement statement(sql, cat(replace ? "REPLACE" : "INSERT", " INTO ", Row::table, " (id, digest, ",
+                               join(names, ", "), ") VALUES (:id, :digest, :", join(names, ", :"), ")"));
   statement.bind(":id", static_cast<int64_t>(row.id));
   statement.bind(":digest", digest(row));
   Row::fields(row, Binder{statement});
@@ -174,12 +162,12 @@ void write_row(Sql& sql, const Row& row, bool replace = false) {
 }
 
 // Calls use(row) for every good row that fits `condition` (whose parameters `bind` sets), by rising
-// id, until it returns false if it returns something. Where the file's structure is damaged it goes on behind the damage, id by id. Throws if
-// nothing at all can be reached.
+// id, until it returns false if it returns something. Where the file's structure is damaged it goes on behind the
+// damage, id by id. Throws if nothing at all can be reached.
 template <class Row, class Bind, class Use>
 void scan(Sql& sql, DamagedRows& damaged, const std::string& condition, Bind&& bind, Use&& use) {
   constexpr int most_failures =
-      4096;  // ids in a row that cannot be read, before the rest is lost; a page holds far fewer
+      4096;          // ids in a row that cannot be read, before the rest is lost; a page holds far fewer
   i64 after = 0;     // the id of the last good row, or the one that failed last
   int failures = 0;  // since the last good row
   bool any = false, salvage = false;

@@ -47,9 +47,8 @@ bool parse_head(Parser& parser, TraceFile& file) {
 }  // namespace
 
 std::string print_trace_file(const TraceFile& file) {
-  return cat("tracewright ", format_version, " ", quote(file.version), "\ntarget ",
-             quote(file.target), "\n", workload_text(file.program.program), "schedule {\n",
-             file.trace.print(), "}\n");
+  return cat("tracewright ", format_version, " ", quote(file.version), "\ntarget ", quote(file.target), "\n",
+             workload_text(file.program.program), "schedule {\n", file.trace.print(), "}\n");
 }
 
 std::optional<TraceFile> parse_trace_file(const Source& source, Diagnostics& diagnostics) {

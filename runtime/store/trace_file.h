@@ -18,9 +18,9 @@
 namespace tw {
 
 struct TraceFile {
-  std::string version;  // of tracewright that wrote it
-  std::string target;   // canonical text
-  OwnedProgram program; // unscheduled
+  std::string version;   // of tracewright that wrote it
+  std::string target;    // canonical text
+  OwnedProgram program;  // unscheduled
   Trace trace;
 };
 

@@ -61,10 +61,7 @@ PrivateMemory::~PrivateMemory() {
 }
 
 GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
-    : name_(std::move(name)),
-      bytes_(bytes),
-      page_bytes_(round_up(std::max<i64>(bytes, 1), kPage)),
-      use_(use) {
+    : name_(std::move(name)), bytes_(bytes), page_bytes_(round_up(std::max<i64>(bytes, 1), kPage)), use_(use) {
   offset_ = edge == Edge::End ? page_bytes_ - round_up(bytes, TW_ALIGNMENT) : 0;
   has_memory_ = take_memory(page_bytes_);
   if (!has_memory_) return;
@@ -83,12 +80,10 @@ GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
 
 GuardedBuffer::View GuardedBuffer::map(int file, int protection) {
   std::size_t all = static_cast<std::size_t>(page_bytes_ + 2 * kGuardBytes);
-  void* reserved =
-      mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reserved = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return {};
   char* pages = static_cast<char*>(reserved) + kGuardBytes;
-  if (mmap(pages, static_cast<std::size_t>(page_bytes_), protection, MAP_SHARED | MAP_FIXED, file,
-           0) == MAP_FAILED) {
+  if (mmap(pages, static_cast<std::size_t>(page_bytes_), protection, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
     munmap(reserved, all);
     return {};
   }

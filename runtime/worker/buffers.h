@@ -20,8 +20,8 @@ enum class Use : u8 {
   Written,  // outputs and scratch
 };
 
-// What both kinds of memory below may take together in this process. What is beyond is not there: the system would give it, and kill
-// somebody when it is used.
+// What both kinds of memory below may take together in this process. What is beyond is not there: the system would give
+// it, and kill somebody when it is used.
 void limit_memory(i64 bytes);
 
 // Memory that can be mapped only from this process: the child of a fork does not have it. Zeroed.
@@ -75,7 +75,7 @@ class GuardedBuffer {
   i64 bytes_, page_bytes_, offset_;
   Use use_;
   bool has_memory_ = false;  // within the limit
-  View kernel_, writable_;  // the same for Use::Written
+  View kernel_, writable_;   // the same for Use::Written
 };
 
 using BufferList = std::vector<std::unique_ptr<GuardedBuffer>>;

@@ -26,8 +26,7 @@ void report_signal(int signal, siginfo_t* info, void* context) {
   ChildReport* report = report_of_handler;
   report->address = reinterpret_cast<u64>(info->si_addr);
   report->syscall = signal == SIGSYS ? info->si_syscall : 0;
-  report->writing =
-      signal == SIGSEGV && (machine.gregs[REG_ERR] & 2);  // bit 1 of the page fault's error code
+  report->writing = signal == SIGSEGV && (machine.gregs[REG_ERR] & 2);  // bit 1 of the page fault's error code
   report->stack_pointer = static_cast<u64>(machine.gregs[REG_RSP]);
   report->instruction = static_cast<u64>(machine.gregs[REG_RIP]);
   report->signal = signal;
@@ -43,11 +42,10 @@ void catch_signals(ChildReport* report) {
   alternate.ss_sp = stack;
   alternate.ss_size = sizeof stack;
   sigaltstack(&alternate, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = report_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
-    sigaction(signal, &action, nullptr);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigaction(signal, &action, nullptr);
 }
 
 void pin_to(int cpu) {
@@ -77,7 +75,8 @@ void meet(void* context, int64_t, int64_t) {
   while (meeting.arrived < meeting.expected) sched_yield();
 }
 
-// Timed runs may not ask the system for memory; what the child itself needs then comes from what is left of the heap, which free() keeps.
+// Timed runs may not ask the system for memory; what the child itself needs then comes from what is left of the heap,
+// which free() keeps.
 void reserve_heap() {
   constexpr std::size_t kBytes = 120 << 10;  // less than what malloc takes by mmap
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
@@ -134,8 +133,7 @@ class Child {
     die_first_for_memory();
     int statistics = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     schedstat_ = statistics >= 0 ? kChildSchedstat : -1;
-    bool limited =
-        sandbox_.limit_resources(job_.memory_bytes, job_.cpu_seconds) && sandbox_.forbid_files();
+    bool limited = sandbox_.limit_resources(job_.memory_bytes, job_.cpu_seconds) && sandbox_.forbid_files();
     arrange_descriptors(job_, statistics >= 0, statistics);
     catch_signals(&report_);
     if (!limited || !sandbox_.enter_loading()) _exit(kNoSandbox);
@@ -202,8 +200,7 @@ class Child {
       if (returned != 0 && report_.log.returned == 0) report_.log.returned = returned;
       double prepack_seconds = static_cast<double>(packed - begin) * 1e-9;
       bool first = report_.prepack_seconds == 0;
-      report_.prepack_seconds =
-          first ? prepack_seconds : std::min(report_.prepack_seconds, prepack_seconds);
+      report_.prepack_seconds = first ? prepack_seconds : std::min(report_.prepack_seconds, prepack_seconds);
       report_.pack_seconds[layout] = prepack_seconds;
       report_.call_seconds[layout] = static_cast<double>(end - packed) * 1e-9;
       double single = job_.options.single_call_seconds;

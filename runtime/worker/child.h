@@ -15,9 +15,9 @@ inline constexpr int kLayouts = 2;  // 0: buffers end at a guard page; 1: buffer
 // What the worker asks the child to do; one byte each. The child answers with the same byte when it
 // is done.
 enum class Phase : char {
-  Load = 'l',   // sandbox, loader, thread pool; begins by itself
-  Check = 'c',  // for each layout: prepack, then one call of run; only layout 0 if that takes long
-  Time = 't',   // take_samples in layout 0
+  Load = 'l',     // sandbox, loader, thread pool; begins by itself
+  Check = 'c',    // for each layout: prepack, then one call of run; only layout 0 if that takes long
+  Time = 't',     // take_samples in layout 0
   Confirm = 'f',  // the same, for a confirmation
 };
 
@@ -34,8 +34,9 @@ struct ChildReport {
   u64 address = 0, stack_pointer = 0, instruction = 0;
   // Where the code of the candidate was loaded.
   u64 code_begin = 0, code_end = 0, data_end = 0;
-  double prepack_seconds = 0;          // smallest of all
-  double call_seconds[kLayouts] = {}, pack_seconds[kLayouts] = {};  // of the last checked call in each layout and its prepack
+  double prepack_seconds = 0;  // smallest of all
+  double call_seconds[kLayouts] = {},
+         pack_seconds[kLayouts] = {};  // of the last checked call in each layout and its prepack
   bool only_one_call = false;          // the first one took longer than single_call_seconds
   SampleLog log;
 };
@@ -45,7 +46,6 @@ struct KernelBinding {
   std::vector<void*> run, prepack;
   void* scratch = nullptr;
 };
-
 
 struct ChildJob {
   const Kernel* candidate = nullptr;

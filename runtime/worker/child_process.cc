@@ -19,8 +19,8 @@ namespace {
 constexpr u64 kStackReach = u64{1} << 20;  // a fault so near the stack pointer is the stack's
 
 const char* stage_text(Stage stage) {
-  constexpr const char* kTexts[] = {"while it was started", "while it was loaded", "in prepack",
-                                    "in run", "in a timed run"};
+  constexpr const char* kTexts[] = {"while it was started", "while it was loaded", "in prepack", "in run",
+                                    "in a timed run"};
   return kTexts[static_cast<int>(stage)];
 }
 
@@ -52,35 +52,30 @@ void explain_access(const ChildReport& report, const std::vector<const GuardedBu
     result.message = cat("wrote to its own code or data, ", where, "; kernels must not keep state");
     return;
   }
-  if (report.address + kStackReach > report.stack_pointer &&
-      report.address < report.stack_pointer + kStackReach) {
+  if (report.address + kStackReach > report.stack_pointer && report.address < report.stack_pointer + kStackReach) {
     result.status = MeasureStatus::OutOfMemory;
     result.message = cat("overflowed its stack ", where);
     return;
   }
   result.status = MeasureStatus::Crash;
-  result.message = cat(signal_name(report.signal), ": ", verb, "address ",
-                       hexadecimal(report.address), ", which is in none of its buffers, ", where);
+  result.message = cat(signal_name(report.signal), ": ", verb, "address ", hexadecimal(report.address),
+                       ", which is in none of its buffers, ", where);
 }
 
 void explain_caught(const ChildReport& report, const std::vector<const GuardedBuffer*>& buffers,
                     MeasureResult& result) {
   if (report.signal == SIGSYS) {
     result.status = MeasureStatus::Forbidden;
-    result.message =
-        cat("made the system call ", syscall_name(report.syscall), " ", stage_text(report.stage));
+    result.message = cat("made the system call ", syscall_name(report.syscall), " ", stage_text(report.stage));
   } else if (report.signal == SIGSEGV || report.signal == SIGBUS) {
     explain_access(report, buffers, result);
   } else {
     result.status = MeasureStatus::Crash;
-    std::string where =
-        report.instruction >= report.code_begin && report.instruction < report.code_end
-            ? cat(" at offset ", hexadecimal(report.instruction - report.code_begin),
-                  " of its code")
-            : std::string();
-    result.message = cat(signal_name(report.signal),
-                         report.signal == SIGFPE ? " (division by zero or overflow)" : "", where,
-                         " ", stage_text(report.stage));
+    std::string where = report.instruction >= report.code_begin && report.instruction < report.code_end
+                            ? cat(" at offset ", hexadecimal(report.instruction - report.code_begin), " of its code")
+                            : std::string();
+    result.message = cat(signal_name(report.signal), report.signal == SIGFPE ? " (division by zero or overflow)" : "",
+                         where, " ", stage_text(report.stage));
   }
 }
 
@@ -132,8 +127,7 @@ PhaseEnd ChildProcess::run_phase(Phase phase, double limit_seconds) {
   i64 begin = monotonic_nanoseconds();
   char command = static_cast<char>(phase);
   PhaseEnd end = PhaseEnd::Died;
-  if (phase == Phase::Load || write(commands_, &command, 1) == 1)
-    end = wait_for(phase, limit_seconds);
+  if (phase == Phase::Load || write(commands_, &command, 1) == 1) end = wait_for(phase, limit_seconds);
   phase_seconds_ = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
   if (end == PhaseEnd::Died) {
     // It has ended by itself or is about to: its status matters, so no kill unless it hangs.
@@ -157,22 +151,20 @@ PhaseEnd ChildProcess::wait_for(Phase phase, double limit_seconds) {
     if (ready <= 0) continue;
     if (files[1].revents) return PhaseEnd::TunerGone;
     char event = 0;
-    if (read(events_, &event, 1) != 1)
-      return PhaseEnd::Died;  // all its ends of the pipe are closed
+    if (read(events_, &event, 1) != 1) return PhaseEnd::Died;  // all its ends of the pipe are closed
     if (event == static_cast<char>(phase)) return PhaseEnd::Done;
   }
 }
 
-void explain_death(const ChildReport& report, int wait_status,
-                   const std::vector<const GuardedBuffer*>& buffers, MeasureResult& result) {
+void explain_death(const ChildReport& report, int wait_status, const std::vector<const GuardedBuffer*>& buffers,
+                   MeasureResult& result) {
   int exited = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
   int signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
   if (exited == kCaughtSignal && report.signal != 0) return explain_caught(report, buffers, result);
   if (exited == kLoadFailed) {
     result.status = MeasureStatus::BuildError;
-    result.message =
-        cat(report.loading_incumbent ? "the incumbent: " : "",
-            std::string(report.load_error, strnlen(report.load_error, sizeof report.load_error)));
+    result.message = cat(report.loading_incumbent ? "the incumbent: " : "",
+                         std::string(report.load_error, strnlen(report.load_error, sizeof report.load_error)));
   } else if (exited == kNoSandbox) {
     result.status = MeasureStatus::WorkerLost;
     result.message = "the system did not let the worker build its sandbox";
@@ -184,12 +176,10 @@ void explain_death(const ChildReport& report, int wait_status,
     result.message = cat("used up its CPU time ", stage_text(report.stage));
   } else if (signal == SIGKILL) {
     result.status = MeasureStatus::OutOfMemory;
-    result.message =
-        cat("was killed by the system, most likely for want of memory, ", stage_text(report.stage));
+    result.message = cat("was killed by the system, most likely for want of memory, ", stage_text(report.stage));
   } else {
     result.status = MeasureStatus::Crash;
-    result.message = cat(signal_name(signal), " ", stage_text(report.stage),
-                         ", most likely in a thread of the pool");
+    result.message = cat(signal_name(signal), " ", stage_text(report.stage), ", most likely in a thread of the pool");
   }
 }
 

@@ -39,7 +39,7 @@ class ChildProcess {
 
 // Says how a child ended that should not have: status and message of `result`. `buffers` are those
 // that the job used.
-void explain_death(const ChildReport& report, int wait_status,
-                   const std::vector<const GuardedBuffer*>& buffers, MeasureResult& result);
+void explain_death(const ChildReport& report, int wait_status, const std::vector<const GuardedBuffer*>& buffers,
+                   MeasureResult& result);
 
 }  // namespace tw

@@ -12,8 +12,8 @@
 #include <initializer_list>
 
 #include "dsl/base/text.h"
-#include "runtime/worker/sandbox.h"
 #include "runtime/measure/worker_protocol.h"
+#include "runtime/worker/sandbox.h"
 
 namespace tw {
 namespace {
@@ -74,11 +74,15 @@ bool install(scmp_filter_ctx filter, std::initializer_list<int> calls, u32 actio
 }  // namespace
 
 std::string confine(const Confinement& confinement) {
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !lower_limit(RLIMIT_CORE, 0)) return cat("no limit of rights or core files: ", std::strerror(errno));
-  if (!lower_limit(RLIMIT_FSIZE, static_cast<u64>(confinement.file_bytes))) return cat("no limit of files: ", std::strerror(errno));
-  if (confinement.cpu_seconds > 0 && !lower_limit(RLIMIT_CPU, cpu_seconds_now() + static_cast<u64>(confinement.cpu_seconds)))
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !lower_limit(RLIMIT_CORE, 0))
+    return cat("no limit of rights or core files: ", std::strerror(errno));
+  if (!lower_limit(RLIMIT_FSIZE, static_cast<u64>(confinement.file_bytes)))
+    return cat("no limit of files: ", std::strerror(errno));
+  if (confinement.cpu_seconds > 0 &&
+      !lower_limit(RLIMIT_CPU, cpu_seconds_now() + static_cast<u64>(confinement.cpu_seconds)))
     return cat("no limit of processor time: ", std::strerror(errno));
-  if (confinement.data_bytes > 0 && !lower_limit(RLIMIT_DATA, data_bytes_now() + static_cast<u64>(confinement.data_bytes)))
+  if (confinement.data_bytes > 0 &&
+      !lower_limit(RLIMIT_DATA, data_bytes_now() + static_cast<u64>(confinement.data_bytes)))
     return cat("no limit of memory: ", std::strerror(errno));
   if (!limit_files(confinement)) return cat("no limit of where files are written: ", std::strerror(errno));
   return "";
@@ -87,11 +91,33 @@ std::string confine(const Confinement& confinement) {
 bool forbid_changes_of_system() {
   scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
   bool good = install(filter,
-                      {SCMP_SYS(ptrace), SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(init_module), SCMP_SYS(finit_module),
-                       SCMP_SYS(delete_module), SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load), SCMP_SYS(reboot), SCMP_SYS(mount), SCMP_SYS(umount2),
-                       SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(setns), SCMP_SYS(unshare), SCMP_SYS(swapon), SCMP_SYS(swapoff), SCMP_SYS(bpf),
-                       SCMP_SYS(add_key), SCMP_SYS(request_key), SCMP_SYS(keyctl), SCMP_SYS(settimeofday), SCMP_SYS(clock_settime),
-                       SCMP_SYS(adjtimex), SCMP_SYS(sethostname), SCMP_SYS(acct), SCMP_SYS(quotactl)},
+                      {SCMP_SYS(ptrace),
+                       SCMP_SYS(process_vm_readv),
+                       SCMP_SYS(process_vm_writev),
+                       SCMP_SYS(init_module),
+                       SCMP_SYS(finit_module),
+                       SCMP_SYS(delete_module),
+                       SCMP_SYS(kexec_load),
+                       SCMP_SYS(kexec_file_load),
+                       SCMP_SYS(reboot),
+                       SCMP_SYS(mount),
+                       SCMP_SYS(umount2),
+                       SCMP_SYS(pivot_root),
+                       SCMP_SYS(chroot),
+                       SCMP_SYS(setns),
+                       SCMP_SYS(unshare),
+                       SCMP_SYS(swapon),
+                       SCMP_SYS(swapoff),
+                       SCMP_SYS(bpf),
+                       SCMP_SYS(add_key),
+                       SCMP_SYS(request_key),
+                       SCMP_SYS(keyctl),
+                       SCMP_SYS(settimeofday),
+                       SCMP_SYS(clock_settime),
+                       SCMP_SYS(adjtimex),
+                       SCMP_SYS(sethostname),
+                       SCMP_SYS(acct),
+                       SCMP_SYS(quotactl)},
                       SCMP_ACT_ERRNO(EPERM)) &&
               seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) == 0 && seccomp_load(filter) == 0;
   if (filter) seccomp_release(filter);
@@ -100,14 +126,16 @@ bool forbid_changes_of_system() {
 
 bool forbid_all_but_answering() {
   scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-  bool good = install(filter,
-                      {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(futex),
-                       SCMP_SYS(getrusage), SCMP_SYS(clock_gettime), SCMP_SYS(getrandom), SCMP_SYS(sigaltstack), SCMP_SYS(rt_sigaction),
-                       SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(setitimer), SCMP_SYS(restart_syscall), SCMP_SYS(exit),
-                       SCMP_SYS(exit_group)},
-                      SCMP_ACT_ALLOW) &&
-              seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendto), 1, SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(kWorkerSocket))) == 0 &&
-              seccomp_load(filter) == 0;
+  bool good =
+      install(filter,
+              {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk),
+               SCMP_SYS(futex), SCMP_SYS(getrusage), SCMP_SYS(clock_gettime), SCMP_SYS(getrandom),
+               SCMP_SYS(sigaltstack), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
+               SCMP_SYS(setitimer), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)},
+              SCMP_ACT_ALLOW) &&
+      seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendto), 1,
+                       SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(kWorkerSocket))) == 0 &&
+      seccomp_load(filter) == 0;
   if (filter) seccomp_release(filter);
   return good;
 }

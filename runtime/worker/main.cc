@@ -8,11 +8,9 @@
 #include "runtime/worker/server.h"
 
 int main() {
-  struct stat about {};
+  struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
-    std::fprintf(
-        stderr,
-        "tracewright-worker: started by hand; tracewright starts it when it measures kernels\n");
+    std::fprintf(stderr, "tracewright-worker: started by hand; tracewright starts it when it measures kernels\n");
     return 2;
   }
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the tuner, which lets the trial at hand finish

@@ -30,8 +30,7 @@ constexpr double kSharedCoreSeconds = 20e-3;
 class SharedReport {
  public:
   SharedReport() {
-    void* memory = mmap(nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     report_ = memory == MAP_FAILED ? nullptr : new (memory) ChildReport;
   }
   SharedReport(const SharedReport&) = delete;
@@ -59,8 +58,8 @@ class Lap {
 
 class Measurement {
  public:
-  Measurement(WorkerState& worker, Task& task, const Kernel& candidate,
-              Incumbent* incumbent, const MeasureOptions& options)
+  Measurement(WorkerState& worker, Task& task, const Kernel& candidate, Incumbent* incumbent,
+              const MeasureOptions& options)
       : worker_(worker), task_(task), candidate_(candidate), incumbent_(incumbent) {
     job_.candidate = &candidate;
     job_.incumbent = incumbent ? &incumbent->kernel : nullptr;
@@ -69,9 +68,7 @@ class Measurement {
     while (static_cast<int>(job_.cpus.size()) < options.threads)
       job_.cpus.push_back(job_.cpus[job_.cpus.size() % worker.cpus.size()]);
     job_.memory_bytes = worker.memory_bytes;
-    job_.cpu_seconds = static_cast<int>(std::ceil(options.threads *
-                                                  (kLoadSeconds + 12 * options.timeout_seconds))) +
-                       1;
+    job_.cpu_seconds = static_cast<int>(std::ceil(options.threads * (kLoadSeconds + 12 * options.timeout_seconds))) + 1;
     job_.report = shared_.get();
   }
 
@@ -83,8 +80,7 @@ class Measurement {
 
   // Binds, forks and runs the checked calls; true if the child is alive and has done them.
   bool begin() {
-    if (!job_.report)
-      return fail(MeasureStatus::OutOfMemory, "there is no memory for the report of the child");
+    if (!job_.report) return fail(MeasureStatus::OutOfMemory, "there is no memory for the report of the child");
     if (!prepare()) return false;
     if (!start()) return false;
     waited_before_check_ = waited_seconds();
@@ -97,7 +93,8 @@ class Measurement {
 
   bool time(double incumbent_seconds) {
     if (!time_in(Phase::Time, incumbent_seconds)) return false;
-    bool is_wanted = result.status == MeasureStatus::Ok && result.ratio > 0 && result.ratio < job_.options.confirmation.below;
+    bool is_wanted =
+        result.status == MeasureStatus::Ok && result.ratio > 0 && result.ratio < job_.options.confirmation.below;
     if (!is_wanted) return true;
     MeasureResult first = result;
     if (!time_in(Phase::Confirm, incumbent_seconds)) return false;
@@ -123,12 +120,12 @@ class Measurement {
       fresh = report().call_seconds[0];
       if (!job_.options.time || fresh <= allowed) return true;
     }
-    return fail(MeasureStatus::Cheat,
-                cat("takes ", fresh, " s with new data, but ", result.median_seconds,
-                    " s when it is repeated with the same"));
+    return fail(MeasureStatus::Cheat, cat("takes ", fresh, " s with new data, but ", result.median_seconds,
+                                          " s when it is repeated with the same"));
   }
 
-  // Instead of check, time and recheck, where the only call took long. It did all its work in front of this process's clock.
+  // Instead of check, time and recheck, where the only call took long. It did all its work in front of this process's
+  // clock.
   bool accept_only_call() {
     if (!check(0, "")) return false;
     result.seconds = result.min_seconds = result.median_seconds = report().call_seconds[0];
@@ -137,7 +134,8 @@ class Measurement {
     return clock_agrees(result.seconds + report().pack_seconds[0]);
   }
 
-  // For kernels whose checked calls took long: the two calls had different data and were timed by this process, so they take the place of time() and recheck().
+  // For kernels whose checked calls took long: the two calls had different data and were timed by this process, so they
+  // take the place of time() and recheck().
   bool is_timed_by_checked_calls() const {
     const double* calls = report().call_seconds;
     double limit = job_.options.checked_call_seconds;
@@ -149,7 +147,8 @@ class Measurement {
     result.seconds = result.min_seconds = result.lower_quartile = least;
     result.median_seconds = (least + most) / 2, result.upper_quartile = most;
     result.pairs = kLayouts;
-    return clock_agrees(least + most + report().pack_seconds[0] + report().pack_seconds[1]) && (reaches_least_time() || fail_too_fast());
+    return clock_agrees(least + most + report().pack_seconds[0] + report().pack_seconds[1]) &&
+           (reaches_least_time() || fail_too_fast());
   }
 
   const ChildReport& report() const { return *job_.report; }
@@ -186,8 +185,9 @@ class Measurement {
   }
 
   bool fail_too_fast() {
-    return fail(MeasureStatus::TooFast, cat("took ", result.seconds, " s; at the peak of this machine, ", worker_.fma_peak * 1e-9,
-                                            " GFLOP/s a core, its arithmetic takes ", least_seconds(), " s"));
+    return fail(MeasureStatus::TooFast,
+                cat("took ", result.seconds, " s; at the peak of this machine, ", worker_.fma_peak * 1e-9,
+                    " GFLOP/s a core, its arithmetic takes ", least_seconds(), " s"));
   }
 
   // Of the arithmetic alone; 0 = unknown.
@@ -203,8 +203,7 @@ class Measurement {
     std::string clocks;
     for (int attempt = 0; attempt < kTimingAttempts && !agrees; ++attempt) {
       double waited = waited_seconds();
-      if (!run_phase(phase, 10 * job_.options.timeout_seconds) || !has_returned_zero())
-        return false;
+      if (!run_phase(phase, 10 * job_.options.timeout_seconds) || !has_returned_zero()) return false;
       waited = waited_seconds() - waited;
       const SampleLog& log = job_.report->log;
       samples.assign(log.samples, log.samples + std::clamp<int>(log.count, 0, kMaxSamples));
@@ -267,14 +266,12 @@ class Measurement {
   bool within_memory(const KernelManifest& manifest, int threads) {
     double wanted = 2.0 * static_cast<double>(manifest.scratch_bytes(threads));
     for (const KernelArgument& argument : manifest.run) {
-      if (argument.role == ArgumentRole::Packed)
-        wanted += 2.0 * static_cast<double>(argument.bytes);
+      if (argument.role == ArgumentRole::Packed) wanted += 2.0 * static_cast<double>(argument.bytes);
     }
     double limit = static_cast<double>(worker_.memory_bytes);
     return wanted <= limit ||
            fail(MeasureStatus::OutOfMemory,
-                cat("needs ", wanted / 1e9, " GB of packed operands and scratch, allowed are ",
-                    limit / 1e9, " GB"));
+                cat("needs ", wanted / 1e9, " GB of packed operands and scratch, allowed are ", limit / 1e9, " GB"));
   }
 
   void poison(int layout) {
@@ -283,8 +280,7 @@ class Measurement {
   }
 
   bool slack_intact(int layout) {
-    for (const BufferList* list :
-         std::initializer_list<const BufferList*>{&task_.buffers(layout), &own_[layout]}) {
+    for (const BufferList* list : std::initializer_list<const BufferList*>{&task_.buffers(layout), &own_[layout]}) {
       for (const auto& buffer : *list) {
         if (buffer->use() != Use::Read && !buffer->slack_intact()) {
           return fail(MeasureStatus::OutOfBounds,
@@ -330,8 +326,8 @@ class Measurement {
       case PhaseEnd::TunerGone:
         return fail(MeasureStatus::WorkerLost, "the tuner is gone");
       case PhaseEnd::TimedOut:
-        return fail(MeasureStatus::Timeout, cat("did not return within ", limit_seconds, " s",
-                                                is_timing(phase) ? " of timing" : ""));
+        return fail(MeasureStatus::Timeout,
+                    cat("did not return within ", limit_seconds, " s", is_timing(phase) ? " of timing" : ""));
       case PhaseEnd::Died:
         explain_death(report(), child_->wait_status(), used_buffers(), result);
         return false;
@@ -341,8 +337,7 @@ class Measurement {
 
   bool has_returned_zero() {
     int returned = report().log.returned;
-    return returned == 0 ||
-           fail(MeasureStatus::WrongResult, cat("returned ", returned, " instead of 0"));
+    return returned == 0 || fail(MeasureStatus::WrongResult, cat("returned ", returned, " instead of 0"));
   }
 
   std::vector<const GuardedBuffer*> used_buffers() const {
@@ -356,17 +351,14 @@ class Measurement {
   }
 
   double waited_seconds() const {
-    return child_->waited_seconds() +
-           static_cast<double>(std::max<i64>(read_run_delay(worker_.schedstat), 0)) * 1e-9;
+    return child_->waited_seconds() + static_cast<double>(std::max<i64>(read_run_delay(worker_.schedstat), 0)) * 1e-9;
   }
 
-  static bool clocks_agree(const std::vector<Sample>& samples, double wall, double waited,
-                           std::string& message) {
+  static bool clocks_agree(const std::vector<Sample>& samples, double wall, double waited, std::string& message) {
     double told = 0;
     for (const Sample& sample : samples) told += static_cast<double>(sample.nanoseconds) * 1e-9;
     double allowed = kClockPart * wall + kClockSlackSeconds;
-    double overhead =
-        kSampleOverheadSeconds * static_cast<double>(samples.size()) + std::max(waited, 0.0);
+    double overhead = kSampleOverheadSeconds * static_cast<double>(samples.size()) + std::max(waited, 0.0);
     message = cat("says that its samples took ", told, " s, while ", wall, " s passed");
     return told <= wall + allowed && told >= wall - overhead - allowed;
   }
@@ -385,8 +377,7 @@ class Measurement {
 
 }  // namespace
 
-TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference,
-                          double& seconds) {
+TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference, double& seconds) {
   MeasureOptions options;
   options.timeout_seconds = worker.reference_timeout_seconds;
   options.threads = static_cast<int>(worker.cpus.size());
@@ -402,9 +393,8 @@ TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& referen
   return {};
 }
 
-MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,
-                                Incumbent* incumbent, double incumbent_seconds,
-                                const MeasureOptions& options) {
+MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate, Incumbent* incumbent,
+                                double incumbent_seconds, const MeasureOptions& options) {
   i64 begin = monotonic_nanoseconds();
   Measurement measurement(worker, task, candidate, options.time ? incumbent : nullptr, options);
   MeasureResult& result = measurement.result;

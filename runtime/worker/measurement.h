@@ -24,26 +24,25 @@ struct WorkerState {
   std::vector<int> cpus;  // of the kernel's threads, the measuring one first
   i64 memory_bytes = 0;
   double reference_timeout_seconds = 0;
-  int schedstat = -1;  // this process's own waits
-  double fma_peak = 0;    // f32 operations a second of one core, the most that was ever seen; 0 = unknown
+  int schedstat = -1;   // this process's own waits
+  double fma_peak = 0;  // f32 operations a second of one core, the most that was ever seen; 0 = unknown
 };
 
-// The kernel that candidates are timed in turn with. The first measurement allocates its packed operands and scratch; later ones use them again.
+// The kernel that candidates are timed in turn with. The first measurement allocates its packed operands and scratch;
+// later ones use them again.
 struct Incumbent {
   Kernel kernel;
   BufferList own;
   KernelBinding at;  // of layout 0
-  int threads = 0;  // that its scratch is for
+  int threads = 0;   // that its scratch is for
   bool is_packed = false;
 };
 
 // Runs the reference of a new task in both layouts and keeps its outputs. Returns why it could not.
-TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference,
-                          double& seconds);
+TaskFailure run_reference(WorkerState& worker, Task& task, const Kernel& reference, double& seconds);
 
 // `incumbent` may be null; `incumbent_seconds` is its smallest time so far, 0 = unknown.
-MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate,
-                                Incumbent* incumbent, double incumbent_seconds,
-                                const MeasureOptions& options);
+MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& candidate, Incumbent* incumbent,
+                                double incumbent_seconds, const MeasureOptions& options);
 
 }  // namespace tw

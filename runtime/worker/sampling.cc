@@ -18,9 +18,10 @@ namespace {
 constexpr int kRetries = 6;
 constexpr double kWaitedPart = 0.01;  // of a sample
 constexpr double kLongSample = 2;     // of sample_seconds: a call that takes longer is called once to warm up
-constexpr double kTickPart = 0.5;     // of the time between two interrupts of the system's clock: longer samples have one more often than not
+constexpr double kTickPart =
+    0.5;  // of the time between two interrupts of the system's clock: longer samples have one more often than not
 constexpr double kAgreeing = 0.02;  // quartile distance of the ratios of pairs, as a part of their median
-constexpr double kBusy = 1.25;        // median of samples that so exceeds their smallest says that others use the cores
+constexpr double kBusy = 1.25;      // median of samples that so exceeds their smallest says that others use the cores
 
 i64 nanoseconds(const timespec& time) { return static_cast<i64>(time.tv_sec) * 1000000000 + time.tv_nsec; }
 i64 nanoseconds_of(clockid_t clock) {
@@ -39,9 +40,7 @@ i64 tick_period() {
 struct Spread {
   double lower = 0, median = 0, upper = 0;
   // Of the median, as a part of it.
-  double precision(std::size_t count) const {
-    return (upper - lower) / std::sqrt(static_cast<double>(count)) / median;
-  }
+  double precision(std::size_t count) const { return (upper - lower) / std::sqrt(static_cast<double>(count)) / median; }
 };
 Spread spread_of(std::vector<double> values) {
   return {quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75)};
@@ -56,8 +55,9 @@ struct Sampler {
   SlowerTest slower;
   int candidates_from = 0;  // in the log: behind the incumbent's warm-up
 
-  // Preemptions and waits of this process so far, by cheap system calls that stay allowed, and when the system's clock interrupted last. Such an
-  // interrupt takes 20 to 80 us in a virtual machine, which is several percent of a short sample.
+  // Preemptions and waits of this process so far, by cheap system calls that stay allowed, and when the system's clock
+  // interrupted last. Such an interrupt takes 20 to 80 us in a virtual machine, which is several percent of a short
+  // sample.
   struct Disturbances {
     i64 preempted = 0, waited = 0, tick = 0;
   };
@@ -68,7 +68,8 @@ struct Sampler {
   }
   static bool was_disturbed(const Disturbances& before, const Disturbances& after, i64 took) {
     double time = static_cast<double>(took);
-    return after.preempted != before.preempted || static_cast<double>(after.waited - before.waited) > kWaitedPart * time ||
+    return after.preempted != before.preempted ||
+           static_cast<double>(after.waited - before.waited) > kWaitedPart * time ||
            (after.tick != before.tick && time < kTickPart * static_cast<double>(tick_period()));
   }
 
@@ -87,7 +88,8 @@ struct Sampler {
     std::int32_t returned = call(kernel, calls, took);
     Disturbances after = disturbances();
     if (returned != 0 && log.returned == 0 && &kernel == &candidate) log.returned = returned;
-    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind, !kernel.is_undisturbed && was_disturbed(before, after, took)};
+    Sample sample{took, calls, static_cast<std::int16_t>(pair), kind,
+                  !kernel.is_undisturbed && was_disturbed(before, after, took)};
     if (log.count < kMaxSamples) log.samples[log.count++] = sample;
     return sample;
   }
@@ -99,8 +101,7 @@ struct Sampler {
     if (static_cast<double>(took) < kLongSample * wanted)
       took = std::min(took, take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds);
     // A call of a few nanoseconds is mostly clock: look again with more of them.
-    if (static_cast<double>(took) < wanted / 20)
-      took = take(kernel, 20, SampleKind::WarmUp, -1).nanoseconds / 20;
+    if (static_cast<double>(took) < wanted / 20) took = take(kernel, 20, SampleKind::WarmUp, -1).nanoseconds / 20;
     double calls = std::ceil(wanted / static_cast<double>(std::max<i64>(took, 1)));
     return static_cast<int>(std::clamp(calls, 1.0, 1e6));
   }
@@ -130,9 +131,12 @@ struct Sampler {
     for (int i = 0; i < log.count; ++i) {
       const Sample& sample = log.samples[i];
       double time = static_cast<double>(sample.nanoseconds) / sample.calls;
-      bool is_candidate = sample.kind == SampleKind::Candidate || (sample.kind == SampleKind::WarmUp && i >= candidates_from);
-      if (is_candidate) least = std::min(least, time);
-      else most = std::max(most, time);
+      bool is_candidate =
+          sample.kind == SampleKind::Candidate || (sample.kind == SampleKind::WarmUp && i >= candidates_from);
+      if (is_candidate)
+        least = std::min(least, time);
+      else
+        most = std::max(most, time);
     }
     return incumbent && least > 2 * most;
   }
@@ -141,7 +145,8 @@ struct Sampler {
     int count = static_cast<int>(values.size());
     if (slower.is_slower() || count >= options.max_pairs || log.count + 2 * kRetries + 2 > kMaxSamples) return true;
     if (elapsed > options.budget_seconds && (count >= options.first_pairs || takes_twice_as_long())) return true;
-    return count >= std::max(options.pairs, options.first_pairs) && spread_of(values).precision(values.size()) < options.precision;
+    return count >= std::max(options.pairs, options.first_pairs) &&
+           spread_of(values).precision(values.size()) < options.precision;
   }
 
   void run() {
@@ -152,8 +157,7 @@ struct Sampler {
     int candidate_calls = warm_up(candidate);
     std::vector<double> values;
     do {
-      values.push_back(
-          take_pair(static_cast<int>(values.size()), candidate_calls, incumbent_calls));
+      values.push_back(take_pair(static_cast<int>(values.size()), candidate_calls, incumbent_calls));
     } while (!is_enough(values, static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9));
   }
 };
@@ -172,13 +176,13 @@ i64 read_run_delay(int schedstat) {
   return std::strtoll(second, nullptr, 10);
 }
 
-void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
-                  const MeasureOptions& options, int schedstat, SampleLog& log) {
+void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, const MeasureOptions& options,
+                  int schedstat, SampleLog& log) {
   Sampler{candidate, incumbent, options, schedstat, log, SlowerTest(options.lost, options.noise)}.run();
 }
 
-void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
-                      bool has_incumbent, double incumbent_seconds, MeasureResult& result) {
+void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent,
+                      double incumbent_seconds, MeasureResult& result) {
   auto per_call = [](const Sample& sample) {
     return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1);
   };
@@ -215,11 +219,12 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   result.pairs = static_cast<int>(times.size());
   result.is_slower = slower.is_slower();
   result.noise = noise_of(undisturbed_incumbent);
-  // Where pairs disagree, most of what disturbed them made samples longer: then lower quartiles lie nearer to the truth than the median of the ratios.
+  // Where pairs disagree, most of what disturbed them made samples longer: then lower quartiles lie nearer to the truth
+  // than the median of the ratios.
   bool do_agree = ratio.upper - ratio.lower < kAgreeing * ratio.median;
   result.ratio = !has_incumbent ? 0 : do_agree ? ratio.median : time.lower / incumbent.lower;
-  // Nobody says when others take a core from the second thread of a kernel. Then the incumbent's samples spread, and kernels with fewer
-  // threads look better beside it than they are: the smallest times are compared.
+  // Nobody says when others take a core from the second thread of a kernel. Then the incumbent's samples spread, and
+  // kernels with fewer threads look better beside it than they are: the smallest times are compared.
   if (best_incumbent > 0 && spread_of(incumbent_times).median > kBusy * best_incumbent)
     result.ratio = std::max(result.ratio, result.min_seconds / best_incumbent);
   result.lower_quartile = has_incumbent ? ratio.lower : time.lower;

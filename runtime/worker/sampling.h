@@ -2,10 +2,13 @@
 // not trust it, checks them against its own clock and computes the score.
 //   warm up      two calls of candidate and incumbent (one, if it takes longer than two samples)
 //   sample       as many calls as fill sample_seconds, at least one; wall clock
-//   pair         a sample of the incumbent, then one of the candidate; a sample in which the thread was preempted, waited for the CPU, or, where it
+//   pair         a sample of the incumbent, then one of the candidate; a sample in which the thread was preempted,
+//   waited for the CPU, or, where it
 //                is short, met an interrupt of the system's clock is repeated, six times at most
-//   stop         when the candidate is slower by the sequential test (slower_test.h); after `pairs` if precise enough; after max_pairs;
-//                after budget_seconds as soon as there are first_pairs, or every call of it took twice as long as any of the incumbent
+//   stop         when the candidate is slower by the sequential test (slower_test.h); after `pairs` if precise enough;
+//   after max_pairs;
+//                after budget_seconds as soon as there are first_pairs, or every call of it took twice as long as any
+//                of the incumbent
 // Without incumbent a pair is a sample of the candidate alone.
 #pragma once
 #include <vector>
@@ -22,7 +25,8 @@ struct BoundKernel {
   void* scratch = nullptr;
   tw_parallel_for parallel_for = nullptr;
   void* pool = nullptr;
-  // Runs `calls` calls and takes their time by a clock of its own; returns what `run` does. Null: one by one, by wall clock.
+  // Runs `calls` calls and takes their time by a clock of its own; returns what `run` does. Null: one by one, by wall
+  // clock.
   std::int32_t (*timed)(void* pool, int calls, i64& nanoseconds) = nullptr;
   bool is_undisturbed = false;  // that clock is a device's: what becomes of this process meanwhile is not in the time
   std::int32_t call() const { return run(buffers, scratch, parallel_for, pool); }
@@ -48,13 +52,13 @@ struct SampleLog {
 
 // In the child. `schedstat` is an open /proc/thread-self/schedstat, or -1. The last call is one of
 // the candidate.
-void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent,
-                  const MeasureOptions& options, int schedstat, SampleLog& log);
+void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, const MeasureOptions& options,
+                  int schedstat, SampleLog& log);
 
 // In the worker: everything in MeasureResult that comes from the samples. `incumbent_seconds`: the
 // incumbent's smallest time before this measurement, 0 = unknown. Sets the status to Ok or Noisy.
-void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options,
-                      bool has_incumbent, double incumbent_seconds, MeasureResult& result);
+void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent,
+                      double incumbent_seconds, MeasureResult& result);
 
 // Returns the timing that counts out of two of one kernel: the slower one, or the second if that is noisy.
 MeasureResult confirmed(const MeasureResult& first, MeasureResult second);

@@ -34,9 +34,8 @@ bool allow_with_descriptor(Filter filter, int call, int descriptor) {
 }
 
 bool allow_running(Filter filter) {
-  return allow(filter, {SCMP_SYS(futex), SCMP_SYS(sched_yield), SCMP_SYS(getrusage),
-                        SCMP_SYS(clock_gettime), SCMP_SYS(exit), SCMP_SYS(exit_group),
-                        SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall)}) &&
+  return allow(filter, {SCMP_SYS(futex), SCMP_SYS(sched_yield), SCMP_SYS(getrusage), SCMP_SYS(clock_gettime),
+                        SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall)}) &&
          allow_with_descriptor(filter, SCMP_SYS(read), kChildCommands) &&
          allow_with_descriptor(filter, SCMP_SYS(write), kChildEvents) &&
          allow_with_descriptor(filter, SCMP_SYS(pread64), kChildSchedstat);
@@ -44,10 +43,10 @@ bool allow_running(Filter filter) {
 
 bool allow_loading(Filter filter) {
   return allow_running(filter) &&
-         allow(filter, {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(madvise),
-                        SCMP_SYS(mremap), SCMP_SYS(brk), SCMP_SYS(clone), SCMP_SYS(clone3),
-                        SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(rt_sigprocmask),
-                        SCMP_SYS(rt_sigaction), SCMP_SYS(sched_setaffinity), SCMP_SYS(seccomp)});
+         allow(filter,
+               {SCMP_SYS(mmap), SCMP_SYS(mprotect), SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(mremap),
+                SCMP_SYS(brk), SCMP_SYS(clone), SCMP_SYS(clone3), SCMP_SYS(set_robust_list), SCMP_SYS(rseq),
+                SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction), SCMP_SYS(sched_setaffinity), SCMP_SYS(seccomp)});
 }
 
 std::vector<sock_filter> build_filter(bool (*add_rules)(Filter)) {
@@ -67,11 +66,9 @@ std::vector<sock_filter> build_filter(bool (*add_rules)(Filter)) {
 }
 
 bool install(const std::vector<sock_filter>& program, unsigned flags) {
-  sock_fprog filter{static_cast<unsigned short>(program.size()),
-                    const_cast<sock_filter*>(program.data())};
+  sock_fprog filter{static_cast<unsigned short>(program.size()), const_cast<sock_filter*>(program.data())};
   // Without SPEC_ALLOW older kernels slow every store down, which would change the times.
-  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
-                 &filter) == 0;
+  return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) == 0;
 }
 
 // The rules of Landlock, as in the kernel's newest header; older kernels know a shorter struct.

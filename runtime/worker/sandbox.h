@@ -17,7 +17,8 @@ inline constexpr int kChildCommands = 10;   // reads one byte per phase
 inline constexpr int kChildEvents = 11;     // writes one byte when the phase is done
 inline constexpr int kChildSchedstat = 12;  // may be missing
 
-// The given rights to files (LANDLOCK_ACCESS_FS_*) that this system knows; and a Landlock ruleset that takes them and TCP away, -1 where there is no Landlock.
+// The given rights to files (LANDLOCK_ACCESS_FS_*) that this system knows; and a Landlock ruleset that takes them and
+// TCP away, -1 where there is no Landlock.
 u64 landlock_rights(u64 files);
 int create_landlock(u64 files);
 
@@ -37,8 +38,7 @@ class Sandbox {
   bool limit_resources(i64 memory_bytes, int cpu_seconds) const;
   bool forbid_files() const;
   bool enter_loading() const;  // allows what the loader and the start of the thread pool need
-  bool enter_running()
-      const;  // allows waiting, reading commands, writing events, ending; on all threads
+  bool enter_running() const;  // allows waiting, reading commands, writing events, ending; on all threads
 
  private:
   std::vector<sock_filter> loading_, running_;

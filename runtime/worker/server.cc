@@ -83,8 +83,8 @@ bool Server::measure(MeasureMessage& message) {
   OpenTask& task = found->second;
   if (!message.new_incumbent.empty()) task.incumbent = {.kernel = std::move(message.new_incumbent[0])};
   Incumbent* incumbent = message.has_incumbent ? &task.incumbent : nullptr;
-  MeasureResult result = measure_candidate(worker_, *task.data, message.candidate, incumbent,
-                                           message.incumbent_seconds, message.options);
+  MeasureResult result =
+      measure_candidate(worker_, *task.data, message.candidate, incumbent, message.incumbent_seconds, message.options);
   return send_frame(worker_.tuner, MessageKind::Measured, encode(result));
 }
 

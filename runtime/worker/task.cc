@@ -53,7 +53,8 @@ Task::Task(BeginTaskMessage& message, const std::function<bool()>& stop, TaskFai
   for (int layout = 0; layout < kLayouts; ++layout) place(layout, layout);
 }
 
-bool Task::draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop, TaskFailure& failure) {
+bool Task::draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop,
+                      TaskFailure& failure) {
   if (sets_[0].inputs.count(argument.name)) return true;
   i64 count = argument.bytes / bytes_of(argument.dtype);
   for (int set = 0; set < kSets; ++set) {
@@ -69,8 +70,8 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, const std::funct
     sets_[set].inputs[argument.name] = std::move(data);
   }
   for (int layout = 0; layout < kLayouts; ++layout) {
-    GuardedBuffer* buffer = add_buffer(layouts_[layout].buffers, argument.name, argument.bytes,
-                                       Use::Read, edge_of(layout), failure);
+    GuardedBuffer* buffer =
+        add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Read, edge_of(layout), failure);
     if (!buffer) return false;
     buffer->fill(0);
   }
@@ -80,16 +81,18 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, const std::funct
 GuardedBuffer* Task::find(int layout, const KernelArgument& argument) const {
   Use use = is_data(argument) ? Use::Read : Use::Written;
   for (const auto& buffer : layouts_[layout].buffers) {
-    if (buffer->use() == use && buffer->name() == argument.name &&
-        buffer->bytes() == argument.bytes)
+    if (buffer->use() == use && buffer->name() == argument.name && buffer->bytes() == argument.bytes)
       return buffer.get();
   }
   return nullptr;
 }
 
-GuardedBuffer* Task::own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own, TaskFailure& failure) {
+GuardedBuffer* Task::own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own,
+                                TaskFailure& failure) {
   BufferList& spare = spare_[layout];
-  auto fits = [&](const auto& buffer) { return buffer->name() == name && buffer->bytes() == bytes && buffer->use() == use; };
+  auto fits = [&](const auto& buffer) {
+    return buffer->name() == name && buffer->bytes() == bytes && buffer->use() == use;
+  };
   if (auto at = std::find_if(spare.begin(), spare.end(), fits); at != spare.end()) {
     own.push_back(std::move(*at));
     spare.erase(at);
@@ -100,8 +103,7 @@ GuardedBuffer* Task::own_buffer(int layout, const std::string& name, i64 bytes, 
   return made;
 }
 
-GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own,
-                                TaskFailure& failure) {
+GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, BufferList& own, TaskFailure& failure) {
   if (argument.role == ArgumentRole::Packed) {
     for (const auto& buffer : own) {
       if (buffer->use() == Use::Packed && buffer->name() == argument.name) return buffer.get();
@@ -110,21 +112,19 @@ GuardedBuffer* Task::buffer_for(int layout, const KernelArgument& argument, Buff
   }
   if (GuardedBuffer* found = find(layout, argument)) return found;
   if (is_data(argument)) {
-    failure = {MeasureStatus::BuildError, cat("argument `", argument.name, "` with ", argument.bytes,
-                                              " bytes is not an input of the reference")};
+    failure = {MeasureStatus::BuildError,
+               cat("argument `", argument.name, "` with ", argument.bytes, " bytes is not an input of the reference")};
     return nullptr;
   }
-  return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written,
-                    edge_of(layout), failure);
+  return add_buffer(layouts_[layout].buffers, argument.name, argument.bytes, Use::Written, edge_of(layout), failure);
 }
 
-bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
-                KernelBinding& binding, TaskFailure& failure) {
+bool Task::bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding,
+                TaskFailure& failure) {
   for (const KernelArgument& argument : kernel.prepack) {
     GuardedBuffer* buffer = buffer_for(layout, argument, own, failure);
     if (!buffer) return false;
-    binding.prepack.push_back(argument.role == ArgumentRole::Packed ? buffer->writable_view()
-                                                                    : buffer->kernel_view());
+    binding.prepack.push_back(argument.role == ArgumentRole::Packed ? buffer->writable_view() : buffer->kernel_view());
   }
   for (const KernelArgument& argument : kernel.run) {
     GuardedBuffer* buffer = buffer_for(layout, argument, own, failure);
@@ -170,10 +170,8 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailu
       failure = {MeasureStatus::OutOfMemory, cat("there is no memory for the reference of `", argument.name, "`")};
       return false;
     }
-    std::memcpy(data.data(), find(layout, argument)->kernel_view(),
-                static_cast<std::size_t>(argument.bytes));
-    set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype),
-                                  std::move(data), {}};
+    std::memcpy(data.data(), find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes));
+    set.outputs[argument.name] = {argument.dtype, argument.bytes / bytes_of(argument.dtype), std::move(data), {}};
   }
   // Those of the reference are wide, and each measurement would poison them.
   std::erase_if(layouts_[layout].buffers, [](const auto& buffer) { return buffer->use() == Use::Written; });
@@ -193,8 +191,8 @@ bool hide(std::vector<T>& numbers, PrivateMemory& out) {
   return true;
 }
 
-// An element that was not computed; -1: none is known. In floats 0xff is no number, as is what comes of other memory that was not written; in integers it
-// is -1. Other bytes are unlikely enough as values of wide types only.
+// An element that was not computed; -1: none is known. In floats 0xff is no number, as is what comes of other memory
+// that was not written; in integers it is -1. Other bytes are unlikely enough as values of wide types only.
 i64 find_not_computed(const Elements& all, u8 poison, bool has_numbers_only) {
   i64 found = poison != 0xff && bytes_of(all.type) >= 4 ? find_filled(all, poison) : -1;
   return found < 0 && has_numbers_only ? find_not_a_number(all) : found;
@@ -218,7 +216,8 @@ bool Task::keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure)
 u64 Task::hash_of_outputs(int layout, const KernelManifest& kernel) const {
   u64 hash = 0;
   for (const KernelArgument& argument : kernel.run) {
-    if (argument.role == ArgumentRole::Output) hash = hash_of({find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes)}, hash);
+    if (argument.role == ArgumentRole::Output)
+      hash = hash_of({find(layout, argument)->kernel_view(), static_cast<std::size_t>(argument.bytes)}, hash);
   }
   return hash;
 }
@@ -231,8 +230,7 @@ std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, dou
     auto expected = set.outputs.find(argument.name);
     i64 count = argument.bytes / bytes_of(argument.dtype);
     if (expected == set.outputs.end() || expected->second.count != count) {
-      return cat("output `", argument.name, "` with ", count,
-                 " elements is not an output of the reference");
+      return cat("output `", argument.name, "` with ", count, " elements is not an output of the reference");
     }
     auto variances = set.outputs.find(argument.name + std::string(kVarianceSuffix));
     ++compared;
@@ -241,19 +239,23 @@ std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, dou
     std::span<const i64> sampled = expected->second.sampled();
     std::string picked;
     if (!sampled.empty()) {
-      bool has_numbers_only = find_not_a_number({expected->second.data.data(), DType::F64, static_cast<i64>(sampled.size())}) < 0;
+      bool has_numbers_only =
+          find_not_a_number({expected->second.data.data(), DType::F64, static_cast<i64>(sampled.size())}) < 0;
       i64 missing = find_not_computed(actual, poison, has_numbers_only);
-      if (missing >= 0) return cat("output `", argument.name, "`: ", position_text(argument.shape, missing), " was not written, or is no number");
+      if (missing >= 0)
+        return cat("output `", argument.name, "`: ", position_text(argument.shape, missing),
+                   " was not written, or is no number");
       picked = gather(actual, sampled);
       actual = {picked.data(), argument.dtype, static_cast<i64>(sampled.size())};
     }
-    Comparison found =
-        compare(actual, {expected->second.data.data(), expected->second.dtype, actual.count}, tolerance_,
-                variances == set.outputs.end() ? nullptr : reinterpret_cast<const double*>(variances->second.data.data()));
+    Comparison found = compare(
+        actual, {expected->second.data.data(), expected->second.dtype, actual.count}, tolerance_,
+        variances == set.outputs.end() ? nullptr : reinterpret_cast<const double*>(variances->second.data.data()));
     max_error = std::max(max_error, found.max_error);
     if (found.is_right()) continue;
     i64 first = sampled.empty() || found.first < 0 ? found.first : sampled[static_cast<std::size_t>(found.first)];
-    return cat("output `", argument.name, "`: ", difference_text(found, actual.count, position_text(argument.shape, first)),
+    return cat("output `", argument.name,
+               "`: ", difference_text(found, actual.count, position_text(argument.shape, first)),
                sampled.empty() ? "" : " (of a sample)");
   }
   return compared == set.outputs.size()

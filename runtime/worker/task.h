@@ -1,7 +1,7 @@
 // Task: the data of one workload in the worker: two sets of random inputs with the reference's
 // outputs, and two layouts of buffers to run kernels in. The sets are in private memory, which a
-// child does not have; a layout holds a copy of one of them at a time. Where a whole reference would take too long, a set has some
-// elements of each output instead, at places that a kernel cannot know.
+// child does not have; a layout holds a copy of one of them at a time. Where a whole reference would take too long, a
+// set has some elements of each output instead, at places that a kernel cannot know.
 #pragma once
 #include <array>
 #include <functional>
@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
+#include "runtime/measure/worker_protocol.h"
 #include "runtime/worker/buffers.h"
 #include "runtime/worker/child.h"
-#include "runtime/measure/worker_protocol.h"
 
 namespace tw {
 
@@ -28,12 +28,13 @@ class Task {
   // True if results are compared with a sample, so that no reference is run.
   bool is_sampled() const { return is_sampled_; }
 
-  // The pointers for a kernel in a layout. Packed operands and scratch are put into `own`, spare ones where they fit: what is in them is not said;
-  // outputs are shared by all kernels with the same ones. False: `failure` names the argument that
-  // the task does not have (BuildError), or the memory that there is not.
-  bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own,
-            KernelBinding& binding, TaskFailure& failure);
-  // Keeps the buffers that a kernel owned in a layout for the next kernel, in place of those kept before: new pages cost more than the kernel's time.
+  // The pointers for a kernel in a layout. Packed operands and scratch are put into `own`, spare ones where they fit:
+  // what is in them is not said; outputs are shared by all kernels with the same ones. False: `failure` names the
+  // argument that the task does not have (BuildError), or the memory that there is not.
+  bool bind(const KernelManifest& kernel, int layout, int threads, BufferList& own, KernelBinding& binding,
+            TaskFailure& failure);
+  // Keeps the buffers that a kernel owned in a layout for the next kernel, in place of those kept before: new pages
+  // cost more than the kernel's time.
   void keep_spare(int layout, BufferList own) { spare_[layout] = std::move(own); }
   // Inputs, constants and outputs of one layout.
   i64 data_bytes() const;
@@ -43,11 +44,12 @@ class Task {
   int set_in(int layout) const { return layouts_[layout].set; }
   void poison_outputs(int layout, u8 byte);
 
-  // Keeps the outputs that the reference has left in the layout as those of the set that it holds, and frees their buffers.
+  // Keeps the outputs that the reference has left in the layout as those of the set that it holds, and frees their
+  // buffers.
   bool keep_reference(int layout, const KernelManifest& reference, TaskFailure& failure);
   // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence;
-  // raises max_error. Where there is a sample, all other elements are only looked at for what no kernel computes: `poison`, the byte that outputs were
-  // filled with, and, if the sample has none, NaNs.
+  // raises max_error. Where there is a sample, all other elements are only looked at for what no kernel computes:
+  // `poison`, the byte that outputs were filled with, and, if the sample has none, NaNs.
   std::string check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const;
 
   // A hash of the outputs in the layout.
@@ -65,7 +67,8 @@ class Task {
     PrivateMemory data;
     PrivateMemory positions;  // of the elements in `data`, i64; empty: all
     std::span<const i64> sampled() const {
-      return {reinterpret_cast<const i64*>(positions.data()), static_cast<std::size_t>(positions.bytes()) / sizeof(i64)};
+      return {reinterpret_cast<const i64*>(positions.data()),
+              static_cast<std::size_t>(positions.bytes()) / sizeof(i64)};
     }
   };
   struct DataSet {
@@ -76,11 +79,11 @@ class Task {
     BufferList buffers;
     int set = -1;
   };
-  GuardedBuffer* own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own, TaskFailure& failure);
+  GuardedBuffer* own_buffer(int layout, const std::string& name, i64 bytes, Use use, BufferList& own,
+                            TaskFailure& failure);
   bool draw_input(const KernelArgument& argument, u64 seed, const std::function<bool()>& stop, TaskFailure& failure);
   bool keep_sample(DataSet& set, OutputSample& sample, TaskFailure& failure);
-  GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own,
-                            TaskFailure& failure);
+  GuardedBuffer* buffer_for(int layout, const KernelArgument& argument, BufferList& own, TaskFailure& failure);
 
   Tolerance tolerance_;
   bool is_sampled_ = false;

@@ -43,14 +43,17 @@ BoundKernel sampled(device::LoadedKernel& kernel) {
   return {.pool = &kernel, .timed = run_timed, .is_undisturbed = device::kTimesAreTheDevices};
 }
 
-// A device that has waited for the host needs a while for its clock rate: until two samples agree, or so long. 0, or the driver's answer.
+// A device that has waited for the host needs a while for its clock rate: until two samples agree, or so long. 0, or
+// the driver's answer.
 int warm_up(device::LoadedKernel& kernel) {
   constexpr double kSeconds = 0.05, kSampleNanoseconds = 5e5, kAgree = 0.02;
   constexpr int kMostCalls = 64;
   i64 begin = monotonic_nanoseconds(), took = 0;
   int code = kernel.run(1, took);
-  int calls = static_cast<int>(std::clamp(kSampleNanoseconds / static_cast<double>(std::max<i64>(took, 1)), 1.0, double{kMostCalls}));
-  for (i64 before = 0; code == 0 && static_cast<double>(monotonic_nanoseconds() - begin) < kSeconds * 1e9; before = took) {
+  int calls = static_cast<int>(
+      std::clamp(kSampleNanoseconds / static_cast<double>(std::max<i64>(took, 1)), 1.0, double{kMostCalls}));
+  for (i64 before = 0; code == 0 && static_cast<double>(monotonic_nanoseconds() - begin) < kSeconds * 1e9;
+       before = took) {
     code = kernel.run(calls, took);
     if (std::abs(static_cast<double>(took - before)) < kAgree * static_cast<double>(took)) break;
   }
@@ -60,18 +63,19 @@ int warm_up(device::LoadedKernel& kernel) {
 bool fail_run(MeasureResult& result, int code) {
   constexpr MeasureStatus kStatus[] = {MeasureStatus::BuildError, MeasureStatus::OutOfMemory, MeasureStatus::Crash};
   device::Failure failure = device::failure_of(code);
-  const char* what = failure == device::Failure::Fault ? "the kernel broke the device's context: " : "the device does not run the kernel: ";
+  const char* what = failure == device::Failure::Fault ? "the kernel broke the device's context: "
+                                                       : "the device does not run the kernel: ";
   return fail(result, kStatus[static_cast<int>(failure)], cat(what, device::error_text(code)));
 }
 
 }  // namespace
 
-DeviceTask::DeviceTask(DeviceWorker& worker, BeginTaskMessage& message, double& reference_seconds,
-                       TaskFailure& failure)
+DeviceTask::DeviceTask(DeviceWorker& worker, BeginTaskMessage& message, double& reference_seconds, TaskFailure& failure)
     : worker_(worker) {
   data_ = std::make_unique<Task>(message, [] { return false; }, failure);
   if (failure.status == MeasureStatus::Ok) failure = bring_inputs(message.reference.manifest);
-  if (failure.status == MeasureStatus::Ok && !data_->is_sampled()) failure = run_reference(message.reference, reference_seconds);
+  if (failure.status == MeasureStatus::Ok && !data_->is_sampled())
+    failure = run_reference(message.reference, reference_seconds);
 }
 
 // From here on layout i holds set i.
@@ -100,7 +104,8 @@ TaskFailure DeviceTask::run_reference(const Kernel& reference, double& seconds) 
   if (!run) return {MeasureStatus::BuildError, error.empty() ? "the reference has no entry point" : error};
   TaskFailure failure;
   std::unique_ptr<tw_pool, decltype(&tw_pool_destroy)> pool(
-      tw_pool_create(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64), nullptr), tw_pool_destroy);
+      tw_pool_create(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64), nullptr),
+      tw_pool_destroy);
   for (int layout = 0; layout < kLayouts; ++layout) {
     BufferList own;
     KernelBinding binding;
@@ -242,7 +247,8 @@ bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_sec
 }
 
 // Each after a write to more memory than any cache has. Without a result where there is not so much memory.
-bool DeviceTask::time_cold(const Kernel& candidate, Loaded& loaded, const MeasureOptions& options, MeasureResult& result) {
+bool DeviceTask::time_cold(const Kernel& candidate, Loaded& loaded, const MeasureOptions& options,
+                           MeasureResult& result) {
   if (options.cold_samples <= 0) return true;
   device::Memory other(worker_.gpu, kFlushBytes);
   if (!other.is_there()) return true;
@@ -272,16 +278,19 @@ MeasureResult DeviceTask::measure(const Kernel& candidate, const Kernel* incumbe
                                   const MeasureOptions& options) {
   i64 begin = monotonic_nanoseconds();
   MeasureResult result = check_and_time(candidate, incumbent, incumbent_seconds, options);
-  // Whatever was found: nothing can be measured with a device that answers no more, and the next kernel shall not be blamed for it.
+  // Whatever was found: nothing can be measured with a device that answers no more, and the next kernel shall not be
+  // blamed for it.
   expect(options.timeout_seconds, "let go of the device", options.timeout_seconds);
   if (result.status != MeasureStatus::WorkerLost && !worker_.gpu.answers())
-    fail(result, MeasureStatus::Crash, cat("the device answers no more", result.message.empty() ? "" : ": ", result.message));
+    fail(result, MeasureStatus::Crash,
+         cat("the device answers no more", result.message.empty() ? "" : ": ", result.message));
   worker_.watchdog.rest();
   result.spent_seconds = static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
   return result;
 }
 
-MeasureResult DeviceTask::check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options) {
+MeasureResult DeviceTask::check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
+                                         const MeasureOptions& options) {
   MeasureResult result;
   expect(kBuildSeconds, "compile", kBuildSeconds);
   std::shared_ptr<Loaded> loaded = load(candidate, result), other;
@@ -289,8 +298,10 @@ MeasureResult DeviceTask::check_and_time(const Kernel& candidate, const Kernel* 
     MeasureResult ignored;
     other = load(*incumbent, ignored);
     // Its packed operands must hold the data that is on the device.
-    bool is_ready = !other || other == incumbent_ || (upload(0) && other->kernel->prepack() == 0 && other->kernel->run() == 0);
-    if (!is_ready) return fail(result, MeasureStatus::WorkerLost, "the best kernel so far does not run any more"), result;
+    bool is_ready =
+        !other || other == incumbent_ || (upload(0) && other->kernel->prepack() == 0 && other->kernel->run() == 0);
+    if (!is_ready)
+      return fail(result, MeasureStatus::WorkerLost, "the best kernel so far does not run any more"), result;
     incumbent_ = other;
   }
   if (loaded) {

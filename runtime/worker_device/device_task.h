@@ -1,8 +1,10 @@
-// DeviceTask: one workload in the worker of a device: its data and reference outputs on the host, its memory on the device,
-// the kernels that are loaded. And one measurement of a candidate:
+// DeviceTask: one workload in the worker of a device: its data and reference outputs on the host, its memory on the
+// device, the kernels that are loaded. And one measurement of a candidate:
 //   check     outputs, packed operands and scratch poisoned; run; outputs compared, bands beside all memory looked at
-//   time      samples (runtime/worker/sampling.h): OpenCL by wall clock, launches and waiting included; CUDA by events around a graph
-//             of launches; then the device's own clock; then, if asked for, the same with cold caches, whose results are compared, too
+//   time      samples (runtime/worker/sampling.h): OpenCL by wall clock, launches and waiting included; CUDA by events
+//   around a graph
+//             of launches; then the device's own clock; then, if asked for, the same with cold caches, whose results
+//             are compared, too
 //   recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
 #pragma once
 #include <map>
@@ -43,7 +45,8 @@ class DeviceTask {
   TaskFailure bring_inputs(const KernelManifest& reference);
   std::shared_ptr<Loaded> load(const Kernel& kernel, MeasureResult& result);
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
-  MeasureResult check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds, const MeasureOptions& options);
+  MeasureResult check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
+                               const MeasureOptions& options);
   bool check(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
   bool compare(const Kernel& candidate, Loaded& loaded, int set, const char* when, MeasureResult& result);
   bool poison_outputs();

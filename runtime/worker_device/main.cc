@@ -1,6 +1,8 @@
-// tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer (runtime/measure/measurer.h), which speaks
-// runtime/measure/worker_protocol.h on descriptor 3 and starts a new one when this one hangs or dies. `--list` prints the
-// devices; `--memory DEVICE` the bytes that one has; `--binary DEVICE SOURCE OUT` writes what the driver makes of a source file, and prints its device and the driver, a line each. It never forks: drivers do not survive that.
+// tracewright-worker-opencl and tracewright-worker-cuda: run kernels on one device for the Measurer
+// (runtime/measure/measurer.h), which speaks runtime/measure/worker_protocol.h on descriptor 3 and starts a new one
+// when this one hangs or dies. `--list` prints the devices; `--memory DEVICE` the bytes that one has; `--binary DEVICE
+// SOURCE OUT` writes what the driver makes of a source file, and prints its device and the driver, a line each. It
+// never forks: drivers do not survive that.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -101,17 +103,27 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// Before the driver is opened, whose threads inherit it. Drivers open what they like, so files may be read, and written where drivers keep
-// compiled kernels and talk to devices. Memory: CUDA reserves terabytes of address space and pins what it shares with the device, so neither RLIMIT_AS nor RLIMIT_DATA can be
-// set for a driver. Listing devices is not confined: it runs nobody's code, and NVIDIA's driver may start a set-user-id program then
-// that makes its device files. TRACEWRIGHT_UNCONFINED=1 is for drivers that do not work under this. It was tried with PoCL and a stub of CUDA's driver, not with NVIDIA's.
+// Before the driver is opened, whose threads inherit it. Drivers open what they like, so files may be read, and written
+// where drivers keep compiled kernels and talk to devices. Memory: CUDA reserves terabytes of address space and pins
+// what it shares with the device, so neither RLIMIT_AS nor RLIMIT_DATA can be set for a driver. Listing devices is not
+// confined: it runs nobody's code, and NVIDIA's driver may start a set-user-id program then that makes its device
+// files. TRACEWRIGHT_UNCONFINED=1 is for drivers that do not work under this. It was tried with PoCL and a stub of
+// CUDA's driver, not with NVIDIA's.
 std::string confine_driver(const std::string& output_folder) {
   if (variable("TRACEWRIGHT_UNCONFINED") == "1") return "";
-  std::vector<std::string> writable = {"/dev", "/tmp", "/var/tmp", "/proc/self", variable("TMPDIR"), output_folder, variable("CUDA_MPS_PIPE_DIRECTORY"),
+  std::vector<std::string> writable = {"/dev",
+                                       "/tmp",
+                                       "/var/tmp",
+                                       "/proc/self",
+                                       variable("TMPDIR"),
+                                       output_folder,
+                                       variable("CUDA_MPS_PIPE_DIRECTORY"),
                                        variable("CUDA_MPS_LOG_DIRECTORY")};
   // The confined driver could not make these folders.
-  std::vector<std::string> caches = {variable("XDG_CACHE_HOME"), variable("POCL_CACHE_DIR"), variable("CUDA_CACHE_PATH")};
-  if (std::string home = variable("HOME"); !home.empty()) caches.push_back(home + (std::strcmp(device::kKind, "CUDA") == 0 ? "/.nv" : "/.cache"));
+  std::vector<std::string> caches = {variable("XDG_CACHE_HOME"), variable("POCL_CACHE_DIR"),
+                                     variable("CUDA_CACHE_PATH")};
+  if (std::string home = variable("HOME"); !home.empty())
+    caches.push_back(home + (std::strcmp(device::kKind, "CUDA") == 0 ? "/.nv" : "/.cache"));
   for (const std::string& folder : caches) {
     std::error_code ignored;
     std::filesystem::create_directories(folder, ignored);
@@ -133,7 +145,8 @@ int write_binary(int index, const char* source, const char* out) {
   if (error.empty()) device.emplace(index, error);
   device::Binary binary;
   if (error.empty()) binary = device::make_binary(*device, *text, error);
-  if (error.empty() && !(std::ofstream(out, std::ios::binary) << binary.bytes << std::flush)) error = cat(out, " cannot be written");
+  if (error.empty() && !(std::ofstream(out, std::ios::binary) << binary.bytes << std::flush))
+    error = cat(out, " cannot be written");
   if (error.empty()) return std::printf("%s\n%s\n", binary.device.c_str(), binary.driver.c_str()), 0;
   std::printf("%s\n", error.c_str());
   return 1;
@@ -145,11 +158,12 @@ int write_binary(int index, const char* source, const char* out) {
 int main(int count, char** words) {
   if (count == 2 && std::strcmp(words[1], "--list") == 0) return tw::print_devices();
   if (count == 3 && std::strcmp(words[1], "--memory") == 0) return tw::print_memory(std::atoi(words[2]));
-  if (count == 5 && std::strcmp(words[1], "--binary") == 0) return tw::write_binary(std::atoi(words[2]), words[3], words[4]);
+  if (count == 5 && std::strcmp(words[1], "--binary") == 0)
+    return tw::write_binary(std::atoi(words[2]), words[3], words[4]);
   struct stat about{};
   if (fstat(tw::kWorkerSocket, &about) != 0 || !S_ISSOCK(about.st_mode)) {
-    std::fprintf(stderr, "%s: started by hand; tracewright starts it when it measures kernels on %s devices\n", words[0],
-                 tw::device::kKind);
+    std::fprintf(stderr, "%s: started by hand; tracewright starts it when it measures kernels on %s devices\n",
+                 words[0], tw::device::kKind);
     return 2;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,5 +1,5 @@
-// Extents of the loops that the values of a trace stand for, as arithmetic over what its samples give. With them tiles are drawn, fitted
-// and tested without a replay.
+// Extents of the loops that the values of a trace stand for, as arithmetic over what its samples give. With them tiles
+// are drawn, fitted and tested without a replay.
 #pragma once
 #include "dsl/schedule/trace.h"
 
@@ -9,7 +9,8 @@ class Extents {
  public:
   // Of no loop.
   Extents() = default;
-  // `loops`: for each value of the trace, which loop of the recorded program it is; id 0 = none. `base`: the program before the trace.
+  // `loops`: for each value of the trace, which loop of the recorded program it is; id 0 = none. `base`: the program
+  // before the trace.
   Extents(const Trace& trace, const Program& base, const std::vector<LoopId>& loops);
 
   // An expression over integers and values of samples; null = known at replay only.

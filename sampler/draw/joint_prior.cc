@@ -59,8 +59,10 @@ void JointPrior::find_samples() {
       sample_of_value_[instruction.first_result] = static_cast<int>(samples_.size());
     }
     Tile tile;
-    if (draws == Meaning::Draws::Divisors || draws == Meaning::Draws::Factors) tile = tile_of(instruction, made_by_draws);
-    for (int i = 0; i < tile.count; ++i) factor_of_value_[instruction.first_result + static_cast<u32>(i)] = {static_cast<int>(samples_.size()), i};
+    if (draws == Meaning::Draws::Divisors || draws == Meaning::Draws::Factors)
+      tile = tile_of(instruction, made_by_draws);
+    for (int i = 0; i < tile.count; ++i)
+      factor_of_value_[instruction.first_result + static_cast<u32>(i)] = {static_cast<int>(samples_.size()), i};
     samples_.push_back(std::move(sample));
     tiles_.push_back(tile);
   }
@@ -71,7 +73,8 @@ JointPrior::Tile JointPrior::tile_of(const Instruction& instruction, std::size_t
   if (loop.tag != Arg::Tag::Value || limit.tag != Arg::Tag::Int) return {};
   Tile tile{extents_.of(static_cast<u32>(loop.integer)), limit.integer, static_cast<int>(instruction.results),
             instruction.kind->meaning.draws == Meaning::Draws::Divisors};
-  if (!tile.extent && tile.is_perfect && static_cast<std::size_t>(loop.integer) < made_by_draws && !instruction.decision.open()) {
+  if (!tile.extent && tile.is_perfect && static_cast<std::size_t>(loop.integer) < made_by_draws &&
+      !instruction.decision.open()) {
     i64 extent = 1;
     for (int i = 0; i < instruction.decision.count; ++i) extent *= instruction.decision.values[i];
     tile.extent = extents_.constant(extent);
@@ -79,10 +82,12 @@ JointPrior::Tile JointPrior::tile_of(const Instruction& instruction, std::size_t
   return tile.extent && reach_of(*tile.extent) != Reach::Replay ? tile : Tile{};
 }
 
-// Fills the places of a group: a condition is asked as soon as the samples in it have their values, so that what it excludes is not visited.
+// Fills the places of a group: a condition is asked as soon as the samples in it have their values, so that what it
+// excludes is not visited.
 class JointPrior::Table {
  public:
-  Table(const JointPrior& prior, Group& group, i64 max_steps) : prior_(prior), group_(group), steps_left_(max_steps), indices_(group.samples.size()) {}
+  Table(const JointPrior& prior, Group& group, i64 max_steps)
+      : prior_(prior), group_(group), steps_left_(max_steps), indices_(group.samples.size()) {}
 
   void run() {
     group_.places.resize(group_.samples.size());
@@ -106,15 +111,19 @@ class JointPrior::Table {
     return out;
   }
   Place& place_of(const Arg& arg) { return group_.places[places_in(arg).back()]; }
-  std::size_t candidates_at(std::size_t place) const { return prior_.samples_[group_.samples[place]].candidates.size(); }
+  std::size_t candidates_at(std::size_t place) const {
+    return prior_.samples_[group_.samples[place]].candidates.size();
+  }
 
-  // The frontier of a place: the ones before it that are mentioned where it, or one behind it, is the last. False if their values do not fit into a key.
+  // The frontier of a place: the ones before it that are mentioned where it, or one behind it, is the last. False if
+  // their values do not fit into a key.
   bool find_frontiers() {
     for (const auto* list : {&group_.conditions, &group_.preferences}) {
       for (const Arg* arg : *list) {
         std::vector<std::size_t> mentioned = places_in(*arg);
         for (std::size_t earlier : mentioned) {
-          for (std::size_t place = earlier + 1; place <= mentioned.back(); ++place) group_.places[place].frontier.push_back(earlier);
+          for (std::size_t place = earlier + 1; place <= mentioned.back(); ++place)
+            group_.places[place].frontier.push_back(earlier);
         }
       }
     }
@@ -131,7 +140,8 @@ class JointPrior::Table {
   Rest fill(std::size_t place) {
     if (place == indices_.size()) return {1, 1};
     u64 key = prior_.key_of(group_, group_.places[place], indices_.data());
-    if (auto known = group_.places[place].rests.find(key); known != group_.places[place].rests.end()) return known->second;
+    if (auto known = group_.places[place].rests.find(key); known != group_.places[place].rests.end())
+      return known->second;
     Rest sum;
     std::size_t count = candidates_at(place);
     for (indices_[place] = 0; indices_[place] < count && group_.has_table; ++indices_[place]) {
@@ -213,12 +223,16 @@ class JointPrior::Repair {
 
 u64 JointPrior::key_of(const Group& group, const Place& place, const Index* indices) const {
   u64 key = 0;
-  for (std::size_t earlier : place.frontier) key = key * samples_[group.samples[earlier]].candidates.size() + indices[earlier];
+  for (std::size_t earlier : place.frontier)
+    key = key * samples_[group.samples[earlier]].candidates.size() + indices[earlier];
   return key;
 }
 
 JointPrior::JointPrior(const Trace& trace, Extents extents, i64 max_steps)
-    : trace_(trace), extents_(std::move(extents)), sample_of_value_(trace.value_count(), -1), factor_of_value_(trace.value_count()) {
+    : trace_(trace),
+      extents_(std::move(extents)),
+      sample_of_value_(trace.value_count(), -1),
+      factor_of_value_(trace.value_count()) {
   struct Factor {
     const Arg* arg;
     bool is_preference;
@@ -233,8 +247,10 @@ JointPrior::JointPrior(const Trace& trace, Extents extents, i64 max_steps)
     bool is_preference = instruction.kind->meaning.is_weight;
     if (!instruction.kind->meaning.is_condition && !is_preference) continue;
     std::vector<const Arg*> parts;
-    if (is_preference) parts = {&instruction.arguments[0]};
-    else add_parts(instruction.arguments[0], parts);
+    if (is_preference)
+      parts = {&instruction.arguments[0]};
+    else
+      add_parts(instruction.arguments[0], parts);
     bool are_known = true;
     for (const Arg* part : parts) {
       const Arg* known = extents_.resolved(*part);
@@ -275,7 +291,9 @@ JointPrior::Reach JointPrior::reach_of(const Arg& arg) const {
   if (arg.tag == Arg::Tag::Int) return Reach::Categoricals;
   if (arg.tag == Arg::Tag::Value) {
     auto value = static_cast<std::size_t>(arg.integer);
-    return sample_of_value_[value] >= 0 ? Reach::Categoricals : factor_of_value_[value].sample >= 0 ? Reach::Tiles : Reach::Replay;
+    return sample_of_value_[value] >= 0          ? Reach::Categoricals
+           : factor_of_value_[value].sample >= 0 ? Reach::Tiles
+                                                 : Reach::Replay;
   }
   if (arg.tag != Arg::Tag::Binary) return Reach::Replay;
   return std::max(reach_of(arg.items[0]), reach_of(arg.items[1]));
@@ -305,7 +323,8 @@ void JointPrior::tie_tiles(const std::vector<const Arg*>& conditions) {
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     if (draws_tile(i)) groups[root_of(parent, static_cast<int>(i))].samples.push_back(i);
   }
-  for (const Arg* condition : conditions) groups[root_of(parent, tiles_in(*condition)[0])].conditions.push_back(condition);
+  for (const Arg* condition : conditions)
+    groups[root_of(parent, tiles_in(*condition)[0])].conditions.push_back(condition);
   for (auto& [root, group] : groups) tile_groups_.push_back(std::move(group));
 }
 
@@ -322,7 +341,9 @@ i64 JointPrior::evaluate(const Arg& arg, const std::vector<Decision>& decisions)
 bool JointPrior::is_decided(const Arg& arg, const std::vector<Decision>& decisions) const {
   if (arg.tag == Arg::Tag::Value) {
     int tile = factor_of_value_[static_cast<std::size_t>(arg.integer)].sample;
-    return !decisions[static_cast<std::size_t>(tile >= 0 ? tile : sample_of_value_[static_cast<std::size_t>(arg.integer)])].open();
+    return !decisions[static_cast<std::size_t>(tile >= 0 ? tile
+                                                         : sample_of_value_[static_cast<std::size_t>(arg.integer)])]
+                .open();
   }
   return std::all_of(arg.items.begin(), arg.items.end(), [&](const Arg& item) { return is_decided(item, decisions); });
 }
@@ -354,8 +375,10 @@ bool JointPrior::fit(std::vector<Decision>& decisions) const {
     Decision& decision = decisions[sample];
     if (decision.count != tile.count || tile.count == 0 || !is_decided(*tile.extent, decisions)) continue;
     i64 extent = evaluate(*tile.extent, decisions);
-    if (tile.is_perfect) fit_perfect_tile(extent, tile.count, decision.values);
-    else fit_tile(extent, tile.count, tile.max_innermost, decision.values);
+    if (tile.is_perfect)
+      fit_perfect_tile(extent, tile.count, decision.values);
+    else
+      fit_tile(extent, tile.count, tile.max_innermost, decision.values);
   }
   return satisfied(decisions);
 }
@@ -366,7 +389,8 @@ double JointPrior::weight_at(const Group& group, std::size_t place, const Index*
     if (evaluate(*condition, indices) == 0) return 0;
   }
   auto weight = static_cast<double>(samples_[group.samples[place]].weights[indices[place]]);
-  for (const Arg* preference : here.preferences) weight *= static_cast<double>(std::max<i64>(evaluate(*preference, indices), 0));
+  for (const Arg* preference : here.preferences)
+    weight *= static_cast<double>(std::max<i64>(evaluate(*preference, indices), 0));
   return weight;
 }
 
@@ -385,8 +409,10 @@ i64 JointPrior::evaluate(const Arg& arg, const Index* indices) const {
 }
 
 bool JointPrior::holds(const Group& group, const Index* indices) const {
-  return std::all_of(group.conditions.begin(), group.conditions.end(), [&](const Arg* condition) { return evaluate(*condition, indices) != 0; }) &&
-         std::all_of(group.preferences.begin(), group.preferences.end(), [&](const Arg* preference) { return evaluate(*preference, indices) >= 1; });
+  return std::all_of(group.conditions.begin(), group.conditions.end(),
+                     [&](const Arg* condition) { return evaluate(*condition, indices) != 0; }) &&
+         std::all_of(group.preferences.begin(), group.preferences.end(),
+                     [&](const Arg* preference) { return evaluate(*preference, indices) >= 1; });
 }
 
 // One number decides, as if all assignments stood in a row, the value of the last sample changing fastest.
@@ -435,8 +461,10 @@ bool JointPrior::draw_by_rejection(const Group& group, std::vector<Index>& indic
 bool JointPrior::draw_group(const Group& group, std::vector<Decision>& decisions, Rng& rng) const {
   if (group.has_table && group.all.weight == 0) return false;
   std::vector<Index> indices(group.samples.size());
-  if (group.has_table) draw_by_table(group, indices, rng);
-  else if (!draw_by_rejection(group, indices, rng)) return false;
+  if (group.has_table)
+    draw_by_table(group, indices, rng);
+  else if (!draw_by_rejection(group, indices, rng))
+    return false;
   for (std::size_t i = 0; i < indices.size(); ++i) decisions[group.samples[i]] = Decision::of(indices[i]);
   return true;
 }
@@ -446,13 +474,16 @@ bool JointPrior::draw(std::vector<Decision>& decisions, Rng& rng) const {
     if (!draw_group(group, decisions, rng)) return false;
   }
   for (std::size_t i = 0; i < samples_.size(); ++i) {
-    if (samples_[i].group < 0 && !samples_[i].candidates.empty()) decisions[i] = Decision::of(draw_index(samples_[i], rng));
+    if (samples_[i].group < 0 && !samples_[i].candidates.empty())
+      decisions[i] = Decision::of(draw_index(samples_[i], rng));
   }
-  return std::all_of(tile_groups_.begin(), tile_groups_.end(), [&](const TileGroup& group) { return draw_tiles(group, decisions, rng); });
+  return std::all_of(tile_groups_.begin(), tile_groups_.end(),
+                     [&](const TileGroup& group) { return draw_tiles(group, decisions, rng); });
 }
 
 bool JointPrior::is_impossible() const {
-  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.has_table && group.all.count == 0; });
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const Group& group) { return group.has_table && group.all.count == 0; });
 }
 
 bool JointPrior::redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const {
@@ -507,7 +538,8 @@ bool JointPrior::satisfied(const std::vector<Decision>& decisions) const {
     for (std::size_t sample : group.samples) indices.push_back(static_cast<Index>(decisions[sample].values[0]));
     if (!holds(group, indices.data())) return false;
   }
-  return std::all_of(tile_groups_.begin(), tile_groups_.end(), [&](const TileGroup& group) { return tiles_hold(group, decisions); });
+  return std::all_of(tile_groups_.begin(), tile_groups_.end(),
+                     [&](const TileGroup& group) { return tiles_hold(group, decisions); });
 }
 
 }  // namespace tw

@@ -1,8 +1,10 @@
-// JointPrior: draws the decisions of a sketch together, without a replay. Categorical samples that are tied by `require` or `prefer` form groups. A group's
-// samples get their values one after the other, each in proportion to the weight of all valid assignments that go on from there, so draws have
-// exactly their prior and none is thrown away. That weight depends on the values that a later condition asks about only (variable elimination), so it is
-// tabulated once for each combination of these. Tiles of loops whose extents follow from other samples (Extents) come next; of these there are too many
-// to tabulate: those that a `require` ties are drawn until it holds. All other samples are left open and are drawn at replay.
+// JointPrior: draws the decisions of a sketch together, without a replay. Categorical samples that are tied by
+// `require` or `prefer` form groups. A group's samples get their values one after the other, each in proportion to the
+// weight of all valid assignments that go on from there, so draws have exactly their prior and none is thrown away.
+// That weight depends on the values that a later condition asks about only (variable elimination), so it is tabulated
+// once for each combination of these. Tiles of loops whose extents follow from other samples (Extents) come next; of
+// these there are too many to tabulate: those that a `require` ties are drawn until it holds. All other samples are
+// left open and are drawn at replay.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>
@@ -14,23 +16,26 @@ namespace tw {
 
 class JointPrior {
  public:
-  // A group whose table would take more steps than this (some 0.1 us each) is drawn by rejection, from the same prior: a sample by its
-  // weights, the whole by its preferences. Conditions that hardly anything fulfils may then have no draw.
+  // A group whose table would take more steps than this (some 0.1 us each) is drawn by rejection, from the same prior:
+  // a sample by its weights, the whole by its preferences. Conditions that hardly anything fulfils may then have no
+  // draw.
   static constexpr i64 kMaxSteps = 4'000'000;
 
-  // Without `extents`, tiles that can be drawn are perfect ones of loops that no draw made, with the extents that recorded decisions multiply to.
+  // Without `extents`, tiles that can be drawn are perfect ones of loops that no draw made, with the extents that
+  // recorded decisions multiply to.
   explicit JointPrior(const Trace& trace, Extents extents = {}, i64 max_steps = kMaxSteps);
 
-  // Sets the decisions of all categorical samples and of all tiles that can be drawn (sample order, as in replay). False if some group
-  // has no valid assignment, or none was found.
+  // Sets the decisions of all categorical samples and of all tiles that can be drawn (sample order, as in replay).
+  // False if some group has no valid assignment, or none was found.
   bool draw(std::vector<Decision>& decisions, Rng& rng) const;
-  // Makes tiles fit their loops, as replay does in adapting mode. False if a condition that can be tested does not hold.
+  // Makes tiles fit their loops, as replay does in adapting mode. False if a condition that can be tested does not
+  // hold.
   bool fit(std::vector<Decision>& decisions) const;
   // Is it certain that draw() gives false? Of groups without a table nothing is known.
   bool is_impossible() const;
-  // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the valid
-  // assignments with another value of `sample`, one of those that differ in the fewest places. False if there is none, or in a group
-  // without a table none with three more changes.
+  // Redraws the group of one sample so that that sample changes, the others staying as near as they can: among the
+  // valid assignments with another value of `sample`, one of those that differ in the fewest places. False if there is
+  // none, or in a group without a table none with three more changes.
   bool redraw(std::size_t sample, std::vector<Decision>& decisions, Rng& rng) const;
   // The candidates of a categorical sample with literal candidates; empty for other samples.
   const std::vector<i64>& candidates(std::size_t sample) const { return samples_[sample].candidates; }
@@ -41,7 +46,8 @@ class JointPrior {
   bool satisfies(const Instruction& instruction) const { return satisfied_.contains(instruction.arguments.data()); }
   // log10 of the number of valid assignments of all groups together; of tiles nothing is counted.
   double log10_groups() const;
-  // Does the assignment satisfy every require and prefer that can be tested? One over a decision that is open counts as satisfied.
+  // Does the assignment satisfy every require and prefer that can be tested? One over a decision that is open counts as
+  // satisfied.
   bool satisfied(const std::vector<Decision>& decisions) const;
 
  private:
@@ -55,7 +61,8 @@ class JointPrior {
   struct Rest {
     double weight = 0, count = 0;
   };
-  // Conditions and preferences whose last sample is at a place, and the places before it on which what comes from there on depends.
+  // Conditions and preferences whose last sample is at a place, and the places before it on which what comes from there
+  // on depends.
   struct Place {
     std::vector<const Arg*> conditions, preferences;
     std::vector<std::size_t> frontier;
@@ -115,7 +122,7 @@ class JointPrior {
   std::vector<Sample> samples_;
   std::vector<int> sample_of_value_;  // -1 = not the value of a categorical sample
   std::vector<Group> groups_;
-  std::vector<Tile> tiles_;              // one for each sample
+  std::vector<Tile> tiles_;  // one for each sample
   std::vector<Factor> factor_of_value_;
   std::vector<TileGroup> tile_groups_;
   std::unordered_set<const Arg*> satisfied_;  // arguments of the instructions that draw() satisfies

@@ -1,5 +1,5 @@
-// Another value of a categorical sample that says how far to unroll: one that is an annotation, or a factor of a split whose
-// inner loop is unrolled.
+// Another value of a categorical sample that says how far to unroll: one that is an annotation, or a factor of a split
+// whose inner loop is unrolled.
 #include "sampler/draw/mutator.h"
 
 namespace tw {

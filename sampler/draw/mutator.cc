@@ -32,7 +32,8 @@ std::vector<SampleSite> categorical_feeding(const Trace& trace, bool (*is_meant)
     bool feeds = false;
     for (const Instruction& user : trace.instructions()) {
       if (!is_meant(user.kind->meaning)) continue;
-      for (const Arg& arg : user.arguments) feeds |= mentions(arg, site.instruction->first_result, site.instruction->results);
+      for (const Arg& arg : user.arguments)
+        feeds |= mentions(arg, site.instruction->first_result, site.instruction->results);
     }
     if (feeds) sites.push_back(site);
   }

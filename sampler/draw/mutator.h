@@ -1,5 +1,5 @@
-// Mutators: small changes of a candidate's decisions; the instructions stay. The result is replayed in adapting mode, which makes
-// decisions legal that depend on the changed one. Weights are MetaSchedule's, where it has the mutator.
+// Mutators: small changes of a candidate's decisions; the instructions stay. The result is replayed in adapting mode,
+// which makes decisions legal that depend on the changed one. Weights are MetaSchedule's, where it has the mutator.
 #pragma once
 #include "sampler/draw/joint_prior.h"
 
@@ -20,7 +20,7 @@ bool mutate(const Trace& trace, const JointPrior& prior, std::vector<Decision>& 
 // ---- for mutators: which samples a trace has
 
 struct SampleSite {
-  std::size_t sample;       // index in sample order
+  std::size_t sample;  // index in sample order
   const Instruction* instruction;
 };
 std::vector<SampleSite> samples_that_draw(const Trace& trace, Meaning::Draws what);

@@ -1,6 +1,6 @@
 // Weights the prior: a draw for which the weight is 3 is three times as likely as one for which it is 1. Acts on
-// categorical samples (sampler/draw/joint_prior.h); over other samples it changes nothing but what is excluded: a weight
-// below 1 means that the draw is not in the space.
+// categorical samples (sampler/draw/joint_prior.h); over other samples it changes nothing but what is excluded: a
+// weight below 1 means that the draw is not in the space.
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;

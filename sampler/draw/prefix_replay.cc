@@ -57,7 +57,8 @@ class Dependence {
 
 }  // namespace
 
-// Restores the point before the first sample that differs, or an earlier one that is not behind `last`; the number of the instruction there.
+// Restores the point before the first sample that differs, or an earlier one that is not behind `last`; the number of
+// the instruction there.
 std::size_t PrefixReplay::go_back(const Trace& trace, const std::vector<Decision>& decisions, std::size_t last) {
   std::size_t shared = 0, most = std::min(decisions.size(), decided_.size());
   while (shared < most && !decisions[shared].open() && decisions[shared] == decided_[shared]) ++shared;
@@ -90,13 +91,15 @@ Status PrefixReplay::replay(const Trace& trace, std::vector<Decision>& decisions
   std::optional<Dependence> dependence;
   Status status = ok();
   for (int redraws = 0; from < last;) {
-    if (trace.instructions()[from].kind->samples) points_.push_back({arena_.mark(), state_.program(), state_.values().size(), from});
+    if (trace.instructions()[from].kind->samples)
+      points_.push_back({arena_.mark(), state_.program(), state_.values().size(), from});
     std::size_t to = from + 1;
     while (to < last && !trace.instructions()[to].kind->samples) ++to;
     status = tw::replay(trace, state_, decisions, ReplayMode::Adapt, rng, from, to);
     from = to;
     if (status) continue;
-    bool is_condition = trace.instructions()[static_cast<std::size_t>(status.rejected().step)].kind->meaning.is_condition;
+    bool is_condition =
+        trace.instructions()[static_cast<std::size_t>(status.rejected().step)].kind->meaning.is_condition;
     if (!rng || !is_condition || redraws++ == kMostRedraws) break;
     if (!dependence) dependence.emplace(trace);
     std::size_t sample = dependence->first_open(static_cast<std::size_t>(status.rejected().step), given_);

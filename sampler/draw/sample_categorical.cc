@@ -37,4 +37,5 @@ static Result<i64> apply(const State&, Ints candidates, Ints weights, Draw draw)
   return candidates[index];
 }
 
-REGISTER(sample_categorical, "Draws one of several integers; the decision is its index.", .draws = Meaning::Draws::OneOf)
+REGISTER(sample_categorical, "Draws one of several integers; the decision is its index.",
+         .draws = Meaning::Draws::OneOf)

@@ -1,5 +1,5 @@
-// Where to compute a block: inline, at root (stay), or at a loop of its first consumer (as MetaSchedule). The decision is -2, -1 or the
-// index of the loop among the loops around the first consumer.
+// Where to compute a block: inline, at root (stay), or at a loop of its first consumer (as MetaSchedule). The decision
+// is -2, -1 or the index of the loop among the loops around the first consumer.
 #include "dsl/schedule/primitive.h"
 
 using namespace tw;
@@ -33,7 +33,8 @@ Result<List<i64>> candidates(const State& state, BlockId block, Array<const For*
   if (found.empty()) return legal;
   TW_TRY(loops, state.loops_around({static_cast<u32>(found[0].payload)}));
   for (std::size_t i = 0; i < loops.size(); ++i) {
-    if (loops[i]->extent > 1 && accepts(state, block, {Location::Place::Loop, loops[i]->id})) legal.push_back(static_cast<i64>(i));
+    if (loops[i]->extent > 1 && accepts(state, block, {Location::Place::Loop, loops[i]->id}))
+      legal.push_back(static_cast<i64>(i));
   }
   return legal;
 }
@@ -52,11 +53,14 @@ static Result<Location> apply(const State& state, BlockId block, Draw draw) {
   for (i64 candidate : legal) {
     if (candidate <= wanted) taken = candidate;
   }
-  if (taken != wanted && !draw.adapt) return reject("decision {0} is not a legal place for this block", wanted).about_block(block.value);
+  if (taken != wanted && !draw.adapt)
+    return reject("decision {0} is not a legal place for this block", wanted).about_block(block.value);
   draw.decision->values[0] = taken;
   if (taken == -2) return Location{Location::Place::Inline, {}};
   if (taken == -1) return Location{Location::Place::Root, {}};
   return Location{Location::Place::Loop, loops[taken]->id};
 }
 
-REGISTER(sample_compute_location, "Draws where a block is computed: inline, where it is, or at a loop of its first consumer.", .draws = Meaning::Draws::Place)
+REGISTER(sample_compute_location,
+         "Draws where a block is computed: inline, where it is, or at a loop of its first consumer.",
+         .draws = Meaning::Draws::Place)

@@ -1,6 +1,7 @@
-// n factors of a loop's extent, outer to inner, whose product is exactly the extent, those from `partition_pos` on together a multiple
-// of `innerpart_factor`: the inner part is made of whole fragments of a tensor instruction (MetaSchedule's semantics).
-// If the extent is no multiple, the outermost factor is all of it, as in the reference, which writes -1.
+// n factors of a loop's extent, outer to inner, whose product is exactly the extent, those from `partition_pos` on
+// together a multiple of `innerpart_factor`: the inner part is made of whole fragments of a tensor instruction
+// (MetaSchedule's semantics). If the extent is no multiple, the outermost factor is all of it, as in the reference,
+// which writes -1.
 #include <algorithm>
 
 #include "dsl/schedule/primitive.h"
@@ -34,7 +35,8 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 partition_po
   if (n < 1 || n > Decision::kMax) return reject("expected 1 to {0} parts, found {1}", Decision::kMax, n);
   if (partition_pos < 0 || partition_pos >= n)
     return reject("expected the inner part to begin at one of {1} factors, found {0}", partition_pos, n);
-  if (innerpart_factor < 1) return reject("the factor of the inner part is {0}, expected a positive one", innerpart_factor);
+  if (innerpart_factor < 1)
+    return reject("the factor of the inner part is {0}, expected a positive one", innerpart_factor);
   Decision& decision = *draw.decision;
   int parts = static_cast<int>(n);
   i64 extent = loop->extent;
@@ -42,7 +44,8 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 partition_po
     if (!draw.rng) return reject("has no decision");
     decision.count = static_cast<u8>(n);
     if (extent % innerpart_factor == 0) {
-      draw_partitioned_tile(extent, parts, static_cast<int>(partition_pos), innerpart_factor, *draw.rng, decision.values);
+      draw_partitioned_tile(extent, parts, static_cast<int>(partition_pos), innerpart_factor, *draw.rng,
+                            decision.values);
     } else {
       smallest_inner_part(extent, partition_pos, innerpart_factor, parts, decision.values);
     }
@@ -50,8 +53,10 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 partition_po
   if (decision.count != n) return reject("decision has {0} factors, expected {1}", decision.count, n);
   if (!is_legal(extent, partition_pos, innerpart_factor, parts, decision.values)) {
     if (!draw.adapt) {
-      return reject("the factors of the decision are none of loop `{a}` of extent {0} with an inner part of multiples of {1}",
-                    loop->var->name, extent, innerpart_factor)
+      return reject(
+                 "the factors of the decision are none of loop `{a}` of extent {0} with an inner part of multiples of "
+                 "{1}",
+                 loop->var->name, extent, innerpart_factor)
           .about_loop(id.value);
     }
     smallest_inner_part(extent, partition_pos, innerpart_factor, parts, decision.values);
@@ -59,4 +64,6 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 partition_po
   return Ints(state.arena().copy(decision.values, static_cast<std::size_t>(n)));
 }
 
-REGISTER(sample_partitioned_tile, "Draws n factors of a loop's extent, of which the inner ones are together a multiple of a factor.", .draws = Meaning::Draws::PartedDivisors)
+REGISTER(sample_partitioned_tile,
+         "Draws n factors of a loop's extent, of which the inner ones are together a multiple of a factor.",
+         .draws = Meaning::Draws::PartedDivisors)

@@ -17,10 +17,12 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 max_innermos
   }
   if (decision.count != n) return reject("decision has {0} factors, expected {1}", decision.count, n);
   if (!fit_perfect_tile(loop->extent, static_cast<int>(n), decision.values) && !draw.adapt) {
-    return reject("the factors of the decision do not multiply to {0}, the extent of loop `{a}`", loop->var->name, loop->extent)
+    return reject("the factors of the decision do not multiply to {0}, the extent of loop `{a}`", loop->var->name,
+                  loop->extent)
         .about_loop(id.value);
   }
   return Ints(state.arena().copy(decision.values, static_cast<std::size_t>(n)));
 }
 
-REGISTER(sample_perfect_tile, "Draws n factors, outer to inner, whose product is a loop's extent.", .draws = Meaning::Draws::Divisors)
+REGISTER(sample_perfect_tile, "Draws n factors, outer to inner, whose product is a loop's extent.",
+         .draws = Meaning::Draws::Divisors)

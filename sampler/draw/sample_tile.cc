@@ -1,5 +1,5 @@
-// n factors of a loop, outer to inner, that need not divide its extent: the outermost is what is left, rounded up. The remainder
-// becomes specialised tail code (lowering).
+// n factors of a loop, outer to inner, that need not divide its extent: the outermost is what is left, rounded up. The
+// remainder becomes specialised tail code (lowering).
 #include "dsl/schedule/primitive.h"
 #include "sampler/draw/tiles.h"
 
@@ -19,9 +19,11 @@ static Result<Ints> apply(const State& state, LoopId id, i64 n, i64 max_innermos
   }
   if (decision.count != n) return reject("decision has {0} factors, expected {1}", decision.count, n);
   if (!fit_tile(loop->extent, parts, max_innermost, decision.values) && !draw.adapt) {
-    return reject("the factors of the decision do not fit loop `{a}` of extent {0}", loop->var->name, loop->extent).about_loop(id.value);
+    return reject("the factors of the decision do not fit loop `{a}` of extent {0}", loop->var->name, loop->extent)
+        .about_loop(id.value);
   }
   return Ints(state.arena().copy(decision.values, static_cast<std::size_t>(n)));
 }
 
-REGISTER(sample_tile, "Draws n factors, outer to inner, that need not divide a loop's extent.", .draws = Meaning::Draws::Factors)
+REGISTER(sample_tile, "Draws n factors, outer to inner, that need not divide a loop's extent.",
+         .draws = Meaning::Draws::Factors)

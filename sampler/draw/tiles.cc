@@ -19,7 +19,8 @@ List<PrimePower> factorize(i64 n) {
 
 namespace {
 
-// Splits `exponent` stars into n parts, every composition equally likely: n - 1 bars at distinct places among exponent + n - 1.
+// Splits `exponent` stars into n parts, every composition equally likely: n - 1 bars at distinct places among exponent
+// + n - 1.
 void draw_composition(int exponent, int n, Rng& rng, int* parts) {
   int places = exponent + n - 1;
   List<int> bars;

@@ -16,7 +16,8 @@
 namespace tw {
 namespace {
 
-// Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial is spent.
+// Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial
+// is spent.
 bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) {
   auto known = state.objects.find(object_hash(kernel));
   if (known == state.objects.end()) return false;
@@ -28,8 +29,8 @@ bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) 
 // A kernel that is faster by less than this does not become the best: confirming it costs more than it gains.
 constexpr double kTie = 2e-3;
 
-// Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a tenth of what a slow core
-// does; where there is a best kernel, three times its calls.
+// Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a
+// tenth of what a slow core does; where there is a best kernel, three times its calls.
 double slow_calls(const TaskState& state, double best) {
   constexpr double kSlow = 2.5e9;
   double seconds = points_of(state.task->program.program) / kSlow / std::max(1, state.task->target.threads);
@@ -67,7 +68,8 @@ void BatchRunner::measure_all(Batch& batch, TaskState& state) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (!machine_error_.empty() || how_.must_stop()) return;
-    if (std::exchange(is_order_turned_, false)) std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i), order.end());
+    if (std::exchange(is_order_turned_, false))
+      std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i), order.end());
     Trial& trial = batch.trials[order[i]];
     if (others_.has_measured(trial.candidate.program)) continue;
     BuiltTrial made = batch.builds->take(order[i]);
@@ -102,7 +104,9 @@ bool BatchRunner::start_worker_task(TaskState& state) {
     return false;
   }
   double begin = seconds_now();
-  auto start_now = [&] { return begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop); };
+  auto start_now = [&] {
+    return begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop);
+  };
   TaskStart start = start_now();
   if (start.status == MeasureStatus::OutOfMemory && !open_.empty()) {  // the worker has less than the machine
     while (!open_.empty()) close(*open_[0].state);
@@ -122,7 +126,8 @@ void BatchRunner::close(TaskState& state) {
   std::erase_if(open_, [&](const OpenTask& open) { return open.state == &state; });
 }
 
-// Closes tasks, the least recently measured first, until another has room within the limit and in the machine. A closed task is begun again with its next batch.
+// Closes tasks, the least recently measured first, until another has room within the limit and in the machine. A closed
+// task is begun again with its next batch.
 void BatchRunner::close_until_there_is_room(double bytes) {
   double taken = 0;
   for (const OpenTask& open : open_) taken += open.bytes;
@@ -177,7 +182,8 @@ BuiltTrial build_trial(const TaskState& state, const Trial& trial, LlvmCompiler&
 
 // Trials stay where they are when their batch is moved.
 void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
-  auto compilers = std::make_shared<std::vector<std::optional<LlvmCompiler>>>(static_cast<std::size_t>(std::max(1, how_.threads)));
+  auto compilers =
+      std::make_shared<std::vector<std::optional<LlvmCompiler>>>(static_cast<std::size_t>(std::max(1, how_.threads)));
   auto build = [&state, trials = batch.trials.data(), compilers](std::size_t item, int thread) {
     std::optional<LlvmCompiler>& compiler = (*compilers)[static_cast<std::size_t>(thread)];
     if (!compiler) {
@@ -187,7 +193,8 @@ void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
     }
     return build_trial(state, trials[item], *compiler);
   };
-  last_builds_ = std::make_shared<BuildsAhead<BuiltTrial>>(batch.trials.size(), how_.threads, std::move(build), last_builds_);
+  last_builds_ =
+      std::make_shared<BuildsAhead<BuiltTrial>>(batch.trials.size(), how_.threads, std::move(build), last_builds_);
   batch.builds = last_builds_;
 }
 
@@ -234,8 +241,12 @@ void BatchRunner::store_measured(TaskState& state, const Batch& batch) {
 // False: it was stopped, or it cannot be measured any more, and machine_error_ says why.
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
-  MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent, .threads = state.task->target.threads,
-                         .least_flops = state.least_flops, .pairs = 4, .max_pairs = 6, .budget_seconds = 0.04};
+  MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent,
+                         .threads = state.task->target.threads,
+                         .least_flops = state.least_flops,
+                         .pairs = 4,
+                         .max_pairs = 6,
+                         .budget_seconds = 0.04};
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
@@ -251,12 +262,18 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
     options.first_pairs = options.pairs = options.max_pairs = 1;
   }
   measured = measure_kernel(state, kernel, options);
-  // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow, too.
-  if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat) measured = measure_kernel(state, kernel, options);
-  // Timed in turn with the incumbent it is not faster, so it must not become the best by comparison with the incumbent's older record.
-  bool is_not_faster = !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
-  if (is_not_faster) measured.seconds = std::max(measured.seconds, best_so_far(state));
-  else if (is_device(state.task->target) && may_be_best(state, measured, is_baseline)) confirm(state, kernel, options, measured);
+  // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow,
+  // too.
+  if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat)
+    measured = measure_kernel(state, kernel, options);
+  // Timed in turn with the incumbent it is not faster, so it must not become the best by comparison with the
+  // incumbent's older record.
+  bool is_not_faster =
+      !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
+  if (is_not_faster)
+    measured.seconds = std::max(measured.seconds, best_so_far(state));
+  else if (is_device(state.task->target) && may_be_best(state, measured, is_baseline))
+    confirm(state, kernel, options, measured);
   profile_.measure += seconds_now() - begin;
   if (measured.was_stopped) return false;
   bool is_lost = measured.status == MeasureStatus::WorkerLost && !measured.was_tried;
@@ -264,16 +281,19 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   return !is_lost;
 }
 
-// On a device. Also the first of all, which has nothing to be timed in turn with, and what may have been disturbed: it is the host that was.
+// On a device. Also the first of all, which has nothing to be timed in turn with, and what may have been disturbed: it
+// is the host that was.
 bool BatchRunner::may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const {
   bool is_faster = measured.ratio > 0 && measured.ratio < 1;
   bool is_timed = measured.status == MeasureStatus::Ok || measured.status == MeasureStatus::Noisy;
   return is_timed && !is_baseline && (is_faster || measured.seconds < best_so_far(state));
 }
 
-// On a device a new best is believed only if a second, longer measurement confirms it, of 20 pairs and more wherever a call takes less than
-// 25 ms, with a time for cold caches. That one counts. Workers of processors do this by MeasureOptions::confirmation.
-void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured) {
+// On a device a new best is believed only if a second, longer measurement confirms it, of 20 pairs and more wherever a
+// call takes less than 25 ms, with a time for cold caches. That one counts. Workers of processors do this by
+// MeasureOptions::confirmation.
+void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options,
+                          MeasureResult& measured) {
   options.pairs = 20, options.max_pairs = 32, options.budget_seconds = 1, options.cold_samples = kColdSamples;
   measured = measure_kernel(state, kernel, options);
 }
@@ -285,7 +305,8 @@ MeasureResult BatchRunner::measure_kernel(const TaskState& state, const Kernel& 
   if (is_again) measured = measurer_->measure(state.worker_task, kernel, options);
   ++profile_.measurements;
   profile_.pairs += measured.pairs;
-  for (double MeasureSeconds::*part : {&MeasureSeconds::buffers, &MeasureSeconds::start, &MeasureSeconds::run, &MeasureSeconds::compare, &MeasureSeconds::timing})
+  for (double MeasureSeconds::* part : {&MeasureSeconds::buffers, &MeasureSeconds::start, &MeasureSeconds::run,
+                                        &MeasureSeconds::compare, &MeasureSeconds::timing})
     profile_.parts.*part += measured.parts.*part;
   return measured;
 }
@@ -332,7 +353,8 @@ void BatchRunner::observe(const Batch& batch, const Trial& trial) {
   TaskProgress& shown = progress_[static_cast<std::size_t>(batch.task)];
   ++shown.trials;
   shown.failed += !trial.record.ok();
-  if (trial.record.ok() && (shown.best_seconds == 0 || trial.record.seconds < shown.best_seconds)) shown.best_seconds = trial.record.seconds;
+  if (trial.record.ok() && (shown.best_seconds == 0 || trial.record.seconds < shown.best_seconds))
+    shown.best_seconds = trial.record.seconds;
   if (trial.is_baseline && trial.record.ok()) shown.baseline_seconds = trial.record.seconds;
   observer_.on_trial(progress_, static_cast<std::size_t>(batch.task), trial.record);
 }

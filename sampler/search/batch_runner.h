@@ -1,5 +1,5 @@
-// BatchRunner: builds, measures and stores the trials that the search proposed, one batch at a time, on a thread of its own while the
-// search goes on. Used by tune.cc.
+// BatchRunner: builds, measures and stores the trials that the search proposed, one batch at a time, on a thread of its
+// own while the search goes on. Used by tune.cc.
 #pragma once
 #include <functional>
 #include <memory>
@@ -35,29 +35,37 @@ struct Batch {
   int task = -1;
   i64 generation = 0;
   std::vector<Trial> trials;
-  std::shared_ptr<BuildsAhead<BuiltTrial>> builds;  // begun by BatchRunner::begin_builds; ends before its task's space does
+  std::shared_ptr<BuildsAhead<BuiltTrial>>
+      builds;  // begun by BatchRunner::begin_builds; ends before its task's space does
 };
 
 // How a run measures, beside its TuneOptions.
 struct BatchOptions {
-  bool beside_the_search = false;  // kernels are compiled, and trials stored, while others are measured; false where measuring needs all cores
-  int threads = 1;                 // that compile
-  std::function<bool()> must_stop; // asked before each trial
+  bool beside_the_search = false;   // kernels are compiled, and trials stored, while others are measured; false where
+                                    // measuring needs all cores
+  int threads = 1;                  // that compile
+  std::function<bool()> must_stop;  // asked before each trial
 };
 
 class BatchRunner {
  public:
   // `measurer` may be null if options.replay_measurements is set.
-  BatchRunner(const TuneOptions& options, BatchOptions how, Database& database, Measurer* measurer, TuneObserver& observer,
-              TuneProfile& profile)
-      : options_(options), how_(std::move(how)), database_(database), measurer_(measurer), observer_(observer), profile_(profile) {}
+  BatchRunner(const TuneOptions& options, BatchOptions how, Database& database, Measurer* measurer,
+              TuneObserver& observer, TuneProfile& profile)
+      : options_(options),
+        how_(std::move(how)),
+        database_(database),
+        measurer_(measurer),
+        observer_(observer),
+        profile_(profile) {}
 
-  // Begins to compile a batch, behind the batch before it. It may do so while that one is measured: on the thread that searches. Where kernels are not
-  // compiled beside the search, run() does it.
+  // Begins to compile a batch, behind the batch before it. It may do so while that one is measured: on the thread that
+  // searches. Where kernels are not compiled beside the search, run() does it.
   void begin_builds(Batch& batch, const TaskState& state);
 
-  // Each trial that could be tried is `stored` afterwards, its record filled in. Touches the batch and, of `state`, the handle of its
-  // worker, its incumbent and the object code it knows. `progress` is that of all tasks, for the observer.
+  // Each trial that could be tried is `stored` afterwards, its record filled in. Touches the batch and, of `state`, the
+  // handle of its worker, its incumbent and the object code it knows. `progress` is that of all tasks, for the
+  // observer.
   void run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress);
 
   // Ends the task in the worker, if it is open there.
@@ -103,8 +111,8 @@ class BatchRunner {
   std::vector<OpenTask> open_;  // in the worker, the latest measured last
   OtherTuners others_;
   std::vector<TaskProgress> progress_;
-  double best_in_batch_ = 0;  // seconds; 0 = none
-  Trial* measured_ = nullptr;  // but not stored: that is done while the next one is measured
+  double best_in_batch_ = 0;      // seconds; 0 = none
+  Trial* measured_ = nullptr;     // but not stored: that is done while the next one is measured
   bool is_order_turned_ = false;  // of what is left of the batch: another tuner proposes the same
   std::string task_problem_, machine_error_;
 };

@@ -1,6 +1,7 @@
-// BoundedSample keeps a bounded number of measured things: the fastest, and a uniform sample of the others. The sample is those with the smallest hashes, so it
-// does not depend on the order in which they were added. Used for what cost models learn from, for the
-// parents of the search, and for the records of earlier runs, whose traces are read for these only.
+// BoundedSample keeps a bounded number of measured things: the fastest, and a uniform sample of the others. The sample
+// is those with the smallest hashes, so it does not depend on the order in which they were added. Used for what cost
+// models learn from, for the parents of the search, and for the records of earlier runs, whose traces are read for
+// these only.
 #pragma once
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
-// BuildsAhead: a few threads do pieces of work in order, while the caller takes the results in any order. Where no thread can be started, the
-// caller does a piece of work when it asks for it. Used for the kernels of a batch; those of the next batch come behind them.
+// BuildsAhead: a few threads do pieces of work in order, while the caller takes the results in any order. Where no
+// thread can be started, the caller does a piece of work when it asks for it. Used for the kernels of a batch; those of
+// the next batch come behind them.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -18,9 +19,10 @@ namespace tw {
 template <class T>
 class BuildsAhead {
  public:
-  // build(item, thread) with thread < threads; calls with the same thread come one after the other. Begins when `before`, if there is one, has done
-  // its work or was ended.
-  BuildsAhead(std::size_t count, int threads, std::function<T(std::size_t, int)> build, std::shared_ptr<BuildsAhead> before = {})
+  // build(item, thread) with thread < threads; calls with the same thread come one after the other. Begins when
+  // `before`, if there is one, has done its work or was ended.
+  BuildsAhead(std::size_t count, int threads, std::function<T(std::size_t, int)> build,
+              std::shared_ptr<BuildsAhead> before = {})
       : build_(std::move(build)), before_(std::move(before)), results_(count) {
     try {
       for (int thread = 0; thread < threads && static_cast<std::size_t>(thread) < count; ++thread) {
@@ -48,7 +50,8 @@ class BuildsAhead {
   // Waits until all are done, or until `stop` says true.
   void finish(const std::function<bool()>& stop) {
     std::unique_lock lock(mutex_);
-    while (!threads_.empty() && done_ < results_.size() && !stop()) changed_.wait_for(lock, std::chrono::milliseconds(20));
+    while (!threads_.empty() && done_ < results_.size() && !stop())
+      changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
 
   // The result of one piece; waits for it. Each may be taken once.

@@ -27,20 +27,27 @@ class Laps {
 };
 
 FeatureTarget feature_target_of(const Target& target) {
-  return {.threads = target.threads, .vector_bits = target.vector_bits, .vector_registers = target.vector_registers,
-          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line};
+  return {.threads = target.threads,
+          .vector_bits = target.vector_bits,
+          .vector_registers = target.vector_registers,
+          .l1_bytes = target.l1_bytes,
+          .l2_bytes = target.l2_bytes,
+          .l3_bytes = target.l3_bytes,
+          .cache_line = target.cache_line};
 }
 
 }  // namespace
 
-CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                                    const Target& target, std::string& errors, u64 seed,
+CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses,
+                                    const rules::Library& library, const Target& target, std::string& errors, u64 seed,
                                     const std::function<bool()>& stop) {
-  CandidateSpace made{.base = program, .library = &library, .facts = facts_of(target), .feature_target = feature_target_of(target)};
+  CandidateSpace made{
+      .base = program, .library = &library, .facts = facts_of(target), .feature_target = feature_target_of(target)};
   std::string unknown;  // a device without a description: only ranking would need one
   if (is_gpu(target)) made.gpu = device_of(target, unknown);
   made.space = build_space(program, uses, library, made.facts, errors, seed, stop);
-  std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  std::copy_if(uses.begin(), uses.end(), std::back_inserter(made.posts),
+               [](const rules::RuleUse& use) { return use.rule->is_post; });
   leave_out_wrong_posts(made, errors, stop);
   return made;
 }
@@ -55,12 +62,17 @@ u64 decision_key(const Candidate& candidate) {
 }
 
 BuildSeconds& BuildSeconds::operator+=(const BuildSeconds& other) {
-  replay += other.replay, postprocess += other.postprocess, hash += other.hash, draft += other.draft, features += other.features;
+  replay += other.replay, postprocess += other.postprocess, hash += other.hash, draft += other.draft,
+      features += other.features;
   return *this;
 }
 
 CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
-    : space_(space), arena_(1 << 18), replay_(arena_, space.base), extractor_(space.feature_target), draft_(space.feature_target) {
+    : space_(space),
+      arena_(1 << 18),
+      replay_(arena_, space.base),
+      extractor_(space.feature_target),
+      draft_(space.feature_target) {
   if (space.gpu) gpu_draft_.emplace(*space.gpu);
 }
 
@@ -121,7 +133,8 @@ Result<Program> CandidateBuilder::build(Candidate& candidate, Rng* rng, std::vec
 
 namespace {
 
-// Names in a Reject lie in the arena of the schedule that made it. These outlive it: there are few different ones, and they are kept.
+// Names in a Reject lie in the arena of the schedule that made it. These outlive it: there are few different ones, and
+// they are kept.
 Reject with_lasting_names(Reject rejected) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> kept;
@@ -152,7 +165,8 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   Trace trace = space.space.sketches[candidate.sketch].trace.with_decisions(candidate.decisions);
   if (space.posts.empty()) return trace;
   Schedule schedule(space.base);
-  if (Status done = replayed_and_finished(space, trace, schedule, errors); !done) return with_lasting_names(done.rejected());
+  if (Status done = replayed_and_finished(space, trace, schedule, errors); !done)
+    return with_lasting_names(done.rejected());
   return schedule.trace();
 }
 

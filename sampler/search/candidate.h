@@ -1,4 +1,5 @@
-// A candidate is a sketch and decisions. CandidateBuilder turns it into a program: replay, postprocess, hash, draft score, features.
+// A candidate is a sketch and decisions. CandidateBuilder turns it into a program: replay, postprocess, hash, draft
+// score, features.
 #pragma once
 #include <map>
 #include <tuple>
@@ -35,11 +36,12 @@ struct CandidateSpace {
   std::shared_ptr<PostFaults> post_faults = std::make_shared<PostFaults>();
 };
 
-// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there is no
-// description of a `cuda` target's device, drafts are those for processors. Postprocessors of plugins are tried (leave_out_wrong_posts).
-CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                                    const Target& target, std::string& errors, u64 seed = 1,
-                                    const std::function<bool()>& stop = {});
+// The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there
+// is no description of a `cuda` target's device, drafts are those for processors. Postprocessors of plugins are tried
+// (leave_out_wrong_posts).
+CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses,
+                                    const rules::Library& library, const Target& target, std::string& errors,
+                                    u64 seed = 1, const std::function<bool()>& stop = {});
 
 // Of sketch and decisions as they stand; 0 if some decision is open. A collision loses one
 // candidate.
@@ -57,20 +59,25 @@ class CandidateBuilder {
  public:
   explicit CandidateBuilder(const CandidateSpace& space);
 
-  // A candidate from the prior: constrained decisions jointly, the others open until build(). False: the sketch has no valid draw.
+  // A candidate from the prior: constrained decisions jointly, the others open until build(). False: the sketch has no
+  // valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const;
-  // Replays in adapting mode up to the last sample, or the last condition that is known at replay only, so that no decision is open any more. Cheaper after a candidate of the same
-  // sketch with the same first decisions.
+  // Replays in adapting mode up to the last sample, or the last condition that is known at replay only, so that no
+  // decision is open any more. Cheaper after a candidate of the same sketch with the same first decisions.
   Status decide(Candidate& candidate, Rng* rng);
   // Goes on where decide() stopped: replays the rest, postprocesses, and sets program and draft.
-  // rows: receives the features, if not null and if `known` has not the program's. The program lives until the next candidate.
-  Result<Program> finish(Candidate& candidate, std::vector<float>* rows = nullptr, const KnownCandidates* known = nullptr);
+  // rows: receives the features, if not null and if `known` has not the program's. The program lives until the next
+  // candidate.
+  Result<Program> finish(Candidate& candidate, std::vector<float>* rows = nullptr,
+                         const KnownCandidates* known = nullptr);
   // Both.
   Result<Program> build(Candidate& candidate, Rng* rng, std::vector<float>* rows = nullptr);
   const BuildSeconds& seconds() const { return seconds_; }
 
  private:
-  const Sketch& sketch_of(const Candidate& candidate) const { return space_.space.sketches[static_cast<std::size_t>(candidate.sketch)]; }
+  const Sketch& sketch_of(const Candidate& candidate) const {
+    return space_.space.sketches[static_cast<std::size_t>(candidate.sketch)];
+  }
 
   const CandidateSpace& space_;
   Arena arena_;

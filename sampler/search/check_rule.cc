@@ -14,7 +14,8 @@
 namespace tw {
 namespace {
 
-// Powers of two along the outputs, a prime extent in each sum or row; at last a product whose outputs have prime extents.
+// Powers of two along the outputs, a prime extent in each sum or row; at last a product whose outputs have prime
+// extents.
 constexpr const char* trial_uses[] = {
     "dense(M = 16, N = 64, K = 13)",
     "matmul(M = 16, N = 64, K = 13)",
@@ -89,8 +90,8 @@ void note_tiles(const Trace& trace, RuleCheck& check) {
   });
 }
 
-// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the first;
-// `arena` holds the names in them.
+// A draw as a whole trace, postprocessed; of several, the one with most tile levels above 1. Rejects are those of the
+// first; `arena` holds the names in them.
 Result<Trace> draw_trace(Arena& arena, const Trial& trial, int tries, Rng& rng, RuleCheck& check) {
   const Sketch& sketch = trial.space->space.sketches[trial.sketch];
   Candidate best{.sketch = trial.sketch, .decisions = {}};
@@ -126,7 +127,8 @@ Result<LoweredProgram> lowered_for_interpreter(Arena& arena, const Program& prog
 }
 
 // `arena` holds the names in a Reject.
-Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program& program, const Judge& judge, const Target& target) {
+Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program& program, const Judge& judge,
+                                const Target& target) {
   State state(arena, program);
   TW_TRY_STATUS(replay(trace, state, ReplayMode::Strict));
   std::string wrong = judge.difference(state.program());
@@ -136,7 +138,9 @@ Result<std::string> judge_trace(Arena& arena, const Trace& trace, const Program&
 }
 
 // Then running it is in vain: each point of a block takes several steps.
-bool has_more_points_than_steps(const Program& program) { return points_of(program) > static_cast<double>(InterpretOptions{}.max_steps); }
+bool has_more_points_than_steps(const Program& program) {
+  return points_of(program) > static_cast<double>(InterpretOptions{}.max_steps);
+}
 
 // So few that a schedule which exceeds the limit is to blame itself.
 bool takes_few_steps(const Program& program, const Judge& judge) {
@@ -159,7 +163,8 @@ void run_draw(const Trial& trial, const Target& target, Rng& rng, RuleCheck& che
   ++check.draws;
   Arena arena;
   Result<Trace> trace = draw_trace(arena, trial, tries, rng, check);
-  Result<std::string> wrong = trace ? judge_trace(arena, *trace, trial.from->program.program, *trial.judge, target) : Result<std::string>(trace.rejected());
+  Result<std::string> wrong = trace ? judge_trace(arena, *trace, trial.from->program.program, *trial.judge, target)
+                                    : Result<std::string>(trace.rejected());
   if (!wrong || gave_up(*wrong)) {
     ++check.rejected;
     check.given_up += static_cast<bool>(wrong);
@@ -200,38 +205,46 @@ RuleCheck::Level RuleCheck::all_tile_levels() const {
 RuleCheck::Level RuleCheck::rarest_tile_level() const {
   Level rarest;
   for (const auto& [place, level] : tile_levels) {
-    bool is_rarer = rarest.drawn == 0 || static_cast<i64>(level.above_one) * rarest.drawn < static_cast<i64>(rarest.above_one) * level.drawn;
+    bool is_rarer = rarest.drawn == 0 ||
+                    static_cast<i64>(level.above_one) * rarest.drawn < static_cast<i64>(rarest.above_one) * level.drawn;
     if (is_rarer) rarest = level;
   }
   return rarest;
 }
 
-RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library, const std::vector<TrialProgram>& programs,
-                     const Target& target, int draws, u64 seed) {
+RuleCheck check_rule(const std::vector<rules::RuleUse>& uses, const rules::Library& library,
+                     const std::vector<TrialProgram>& programs, const Target& target, int draws, u64 seed) {
   RuleCheck check;
   std::vector<Trial> trials;
-  bool is_post_only = std::all_of(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  bool is_post_only =
+      std::all_of(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
   bool has_posts = std::any_of(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
   for (const TrialProgram& from : programs) {
     std::string errors;
-    auto made = std::make_shared<const CandidateSpace>(make_candidate_space(from.program.program, uses, library, target, errors, seed));
+    auto made = std::make_shared<const CandidateSpace>(
+        make_candidate_space(from.program.program, uses, library, target, errors, seed));
     if (!errors.empty()) return check.errors = errors, check;
     const Space& space = made->space;
     note_visits(space, from.use, check);
-    bool matched = std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.applied; });
+    bool matched =
+        std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.applied; });
     if (!matched && !is_post_only) continue;
     ++check.programs;
     // The untouched program proves nothing of a rule; a postprocessor changes it.
-    bool adds = std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.added > 0; });
+    bool adds =
+        std::any_of(space.visits.begin(), space.visits.end(), [](const RuleVisit& visit) { return visit.added > 0; });
     if (!adds && !has_posts && !is_post_only) continue;
     check.sketches += static_cast<int>(space.sketches.size());
-    auto judge = std::make_shared<const Judge>(from.program.program, seed, tolerance_for_small_integers(from.program.program));
+    auto judge =
+        std::make_shared<const Judge>(from.program.program, seed, tolerance_for_small_integers(from.program.program));
     for (std::size_t i = 0; i < space.sketches.size(); ++i) trials.push_back({&from, judge, made, static_cast<int>(i)});
   }
   check.adds_nothing = trials.empty() && check.programs > 0;
   if (trials.empty()) return check;
   // Draws that are rejected prove nothing: others are made in their place, within reason.
-  for (int i = 0; check.draws - check.rejected < draws && check.draws < 3 * draws && check.given_up < RuleCheck::kMostGivenUp; ++i) {
+  for (int i = 0;
+       check.draws - check.rejected < draws && check.draws < 3 * draws && check.given_up < RuleCheck::kMostGivenUp;
+       ++i) {
     Rng rng(seed, static_cast<u64>(i));
     run_draw(trials[i % trials.size()], target, rng, check);
     if (!check.errors.empty()) return check;
@@ -250,8 +263,10 @@ std::string failure_of(const FailingCase& failing, const Target& target, std::st
   if (question == Question::Compile) return compile_problem(state.program(), target);
   std::optional<Judge> judge;
   std::string problem = "gave up: there are more points of blocks than steps";
-  if (!has_more_points_than_steps(program)) problem = judge.emplace(program, 1, tolerance_for_small_integers(program)).problem();
-  if (!problem.empty() && unjudged) *unjudged = cat("the program without the trace cannot be run in the interpreter: ", problem);
+  if (!has_more_points_than_steps(program))
+    problem = judge.emplace(program, 1, tolerance_for_small_integers(program)).problem();
+  if (!problem.empty() && unjudged)
+    *unjudged = cat("the program without the trace cannot be run in the interpreter: ", problem);
   if (!problem.empty()) return "";
   Result<std::string> wrong = judge_trace(arena, failing.trace, program, *judge, target);
   if (!wrong) return cat("rejected: ", to_string(wrong.rejected()));

@@ -11,9 +11,9 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/group_writes.h"
+#include "runtime/measure/elements.h"
 #include "runtime/measure/object_loader.h"
 #include "runtime/measure/thread_pool.h"
-#include "runtime/measure/elements.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -51,8 +51,8 @@ class AlignedBytes {
   std::vector<char> memory_;
 };
 
-// Runs a kernel for processors in this process: for programs of our own, that no schedule has changed. The outputs, with all bits set where
-// nothing is written; or why there are none in `problem`.
+// Runs a kernel for processors in this process: for programs of our own, that no schedule has changed. The outputs,
+// with all bits set where nothing is written; or why there are none in `problem`.
 NamedArrays run_here(const Kernel& kernel, const NamedArrays& inputs, std::string& problem) {
   LoadedObject loaded = load_object(kernel.code, problem);
   const KernelManifest& manifest = kernel.manifest;
@@ -62,7 +62,8 @@ NamedArrays run_here(const Kernel& kernel, const NamedArrays& inputs, std::strin
   for (const KernelArgument& argument : manifest.run) {
     memory.emplace_back(argument.bytes);
     pointers.push_back(memory.back().data());
-    if (argument.role == ArgumentRole::Output) std::memset(pointers.back(), 0xff, static_cast<std::size_t>(argument.bytes));
+    if (argument.role == ArgumentRole::Output)
+      std::memset(pointers.back(), 0xff, static_cast<std::size_t>(argument.bytes));
     if (auto input = inputs.find(argument.name); input != inputs.end())
       std::memcpy(pointers.back(), input->second.bytes.data(), input->second.bytes.size());
   }
@@ -88,7 +89,8 @@ NamedArrays run_reference(const Program& workload, const NamedArrays& inputs, st
   return run_here(*reference.kernel, inputs, problem);
 }
 
-// For each element of the outputs of a program that group_writes.h gives, the number of the group that writes it, or -1. Empty: it is not known.
+// For each element of the outputs of a program that group_writes.h gives, the number of the group that writes it, or
+// -1. Empty: it is not known.
 NamedArrays owners_of(const std::optional<Program>& numbers) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!numbers || !compiler) return {};
@@ -97,7 +99,8 @@ NamedArrays owners_of(const std::optional<Program>& numbers) {
   return built.kernel ? run_here(*built.kernel, {}, problem) : NamedArrays{};
 }
 
-// A sentence about elements of one buffer in scratch memory that a launch has to write and has not; "" if there are none. `gaps` are of this launch.
+// A sentence about elements of one buffer in scratch memory that a launch has to write and has not; "" if there are
+// none. `gaps` are of this launch.
 std::string left_out(const KernelLaunch& launch, const ScratchWrites::Place& place, const HostArray& owners,
                      std::span<const EmulationWrites::Gap> gaps) {
   auto numbers = reinterpret_cast<const std::int32_t*>(owners.bytes.data());
@@ -114,8 +117,8 @@ std::string left_out(const KernelLaunch& launch, const ScratchWrites::Place& pla
              "`, which are for a later kernel; the first one is ", first);
 }
 
-// The same for all launches but the last that ran whole. What is not known is not judged: a buffer whose rows are padded, or kernels that
-// are not those of the program.
+// The same for all launches but the last that ran whole. What is not known is not judged: a buffer whose rows are
+// padded, or kernels that are not those of the program.
 std::string left_out_for_later(const ScheduledKernel& kernel, std::span<const EmulationWrites::Gap> gaps) {
   const std::vector<KernelLaunch>& launches = kernel.kernel.manifest.run_launches;
   if (gaps.empty()) return "";
@@ -124,7 +127,8 @@ std::string left_out_for_later(const ScheduledKernel& kernel, std::span<const Em
   if (writes.size() + 1 != launches.size()) return "";
   while (!gaps.empty()) {
     auto k = static_cast<std::size_t>(gaps[0].launch);
-    auto of_launch = static_cast<std::size_t>(std::count_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.launch == gaps[0].launch; }));
+    auto of_launch = static_cast<std::size_t>(
+        std::count_if(gaps.begin(), gaps.end(), [&](const auto& gap) { return gap.launch == gaps[0].launch; }));
     NamedArrays owners = owners_of(writes[k].numbers);
     for (const ScratchWrites::Place& place : writes[k].places) {
       auto numbers = owners.find(std::string_view(place.name));
@@ -138,7 +142,8 @@ std::string left_out_for_later(const ScheduledKernel& kernel, std::span<const Em
 }
 
 const std::string& writers_of(const EmulationWrites& writes, std::string_view output) {
-  auto found = std::find_if(writes.outputs.begin(), writes.outputs.end(), [&](const EmulationWrites::Output& one) { return one.name == output; });
+  auto found = std::find_if(writes.outputs.begin(), writes.outputs.end(),
+                            [&](const EmulationWrites::Output& one) { return one.name == output; });
   TW_CHECK(found != writes.outputs.end(), "an output of a kernel that was emulated is not among what it has written");
   return found->elements;
 }
@@ -148,22 +153,26 @@ bool writes_outputs_early(const KernelManifest& manifest) {
   auto is_output = [&](const KernelLaunch::Pointer& pointer) {
     return !pointer.is_scratch && manifest.run[static_cast<std::size_t>(pointer.at)].role == ArgumentRole::Output;
   };
-  return std::any_of(manifest.run_launches.begin(), manifest.run_launches.end() - 1,
-                     [&](const KernelLaunch& launch) { return std::any_of(launch.pointers.begin(), launch.pointers.end(), is_output); });
+  return std::any_of(manifest.run_launches.begin(), manifest.run_launches.end() - 1, [&](const KernelLaunch& launch) {
+    return std::any_of(launch.pointers.begin(), launch.pointers.end(), is_output);
+  });
 }
 
 // A sentence about elements that should have been written and were not; "" if there are none.
 std::string unwritten(const EmulationWrites& writes) {
   for (const EmulationWrites::Output& output : writes.outputs) {
     i64 count = std::count(output.elements.begin(), output.elements.end(), static_cast<char>(WrittenBy::None));
-    if (count > 0) return cat("nothing writes ", count, " of the ", output.elements.size(), " elements of `", output.name, "`; the first one is ",
-                              output.elements.find(static_cast<char>(WrittenBy::None)));
+    if (count > 0)
+      return cat("nothing writes ", count, " of the ", output.elements.size(), " elements of `", output.name,
+                 "`; the first one is ", output.elements.find(static_cast<char>(WrittenBy::None)));
   }
   return "";
 }
 
-// The same for one output and the groups of the last launch that ran. `all_by_last`: no other launch writes to the output.
-std::string left_out(const KernelLaunch& launch, const EmulationWrites& writes, const std::string& name, const HostArray& owners, bool all_by_last) {
+// The same for one output and the groups of the last launch that ran. `all_by_last`: no other launch writes to the
+// output.
+std::string left_out(const KernelLaunch& launch, const EmulationWrites& writes, const std::string& name,
+                     const HostArray& owners, bool all_by_last) {
   struct Part {
     i64 owned = 0, missing = 0, first = -1;
   };
@@ -180,11 +189,14 @@ std::string left_out(const KernelLaunch& launch, const EmulationWrites& writes, 
     if (writers[static_cast<std::size_t>(i)] == static_cast<char>(WrittenBy::LastLaunch)) continue;
     if (part->second.missing++ == 0) part->second.first = i;
   }
-  if (nobodys > 0 && all_by_last) return cat("no group writes ", nobodys, " of the ", owners.elements(), " elements of `", name, "`; the first one is ", first);
+  if (nobodys > 0 && all_by_last)
+    return cat("no group writes ", nobodys, " of the ", owners.elements(), " elements of `", name,
+               "`; the first one is ", first);
   for (const auto& [group, part] : parts) {
     if (part.missing == 0) continue;
-    return cat("kernel `", launch.name, "`, group (", group % launch.groups[0], ", ", group / launch.groups[0] % launch.groups[1], ", ",
-               group / launch.groups[0] / launch.groups[1], "): does not write ", part.missing, " of its ", part.owned, " elements of `", name,
+    return cat("kernel `", launch.name, "`, group (", group % launch.groups[0], ", ",
+               group / launch.groups[0] % launch.groups[1], ", ", group / launch.groups[0] / launch.groups[1],
+               "): does not write ", part.missing, " of its ", part.owned, " elements of `", name,
                "`; the first one is ", part.first);
   }
   return "";
@@ -195,7 +207,9 @@ struct Written {
   HostArray actual, expected, variances;  // without a shape; variances: empty, or one for each element
 };
 
-Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
+Elements elements_in(const HostArray& array) {
+  return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
+}
 
 // Calls visit(position) for each element that was written.
 template <class Visit>
@@ -210,8 +224,10 @@ void append(HostArray& to, const HostArray& from, i64 position) {
   to.bytes.insert(to.bytes.end(), begin, begin + bytes_of(from.dtype));
 }
 
-Written written_part(const HostArray& actual, const HostArray& expected, const HostArray* variances, const std::string& writers) {
-  Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = expected.dtype}, .variances = {.dtype = DType::F64}};
+Written written_part(const HostArray& actual, const HostArray& expected, const HostArray* variances,
+                     const std::string& writers) {
+  Written out{
+      .actual = {.dtype = actual.dtype}, .expected = {.dtype = expected.dtype}, .variances = {.dtype = DType::F64}};
   for_each_written(writers, [&](i64 position) {
     append(out.actual, actual, position);
     append(out.expected, expected, position);
@@ -226,8 +242,8 @@ void set_numbers(HostArray& array, const std::vector<double>& numbers) {
 }
 
 // About `count` of them at random. `variance`: null if the output has none.
-Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, const Buffer* variance, const std::string& writers,
-                       double count) {
+Written written_sample(const HostArray& actual, ElementValues& values, const Buffer* output, const Buffer* variance,
+                       const std::string& writers, double count) {
   Written out{.actual = {.dtype = actual.dtype}, .expected = {.dtype = DType::F64}, .variances = {.dtype = DType::F64}};
   std::vector<double> expected, variances;
   double written = 0;
@@ -263,7 +279,8 @@ std::optional<std::string> left_out(const ScheduledKernel& kernel, const Emulati
 }
 
 EmulationVerdict not_compared(const EmulationReport& report) {
-  return {EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared", report};
+  return {EmulationVerdict::Unknown, "it ran without a finding, but is too large for its values to be compared",
+          report};
 }
 
 }  // namespace
@@ -280,7 +297,9 @@ EmulationGate::EmulationGate(const Program& workload, const EmulationGateOptions
   if (points_ <= options.reference_points) expected_ = run_reference(workload, inputs_, problem_);
 }
 
-EmulationVerdict EmulationGate::check(const ScheduledKernel& kernel) const { return check(std::span<const ScheduledKernel>(&kernel, 1))[0]; }
+EmulationVerdict EmulationGate::check(const ScheduledKernel& kernel) const {
+  return check(std::span<const ScheduledKernel>(&kernel, 1))[0];
+}
 
 std::vector<EmulationVerdict> EmulationGate::check(std::span<const ScheduledKernel> kernels) const {
   std::vector<EmulationVerdict> out(kernels.size());
@@ -307,11 +326,14 @@ std::vector<EmulationVerdict> EmulationGate::check(std::span<const ScheduledKern
 i64 EmulationGate::groups_to_run(const Kernel& kernel) const {
   if (is_small_) return 0;
   double fewest = std::numeric_limits<double>::infinity();
-  for (const KernelLaunch& launch : kernel.manifest.run_launches) fewest = std::min(fewest, static_cast<double>(launch.group_count()));
-  return static_cast<i64>(std::max(1.0, std::min(options_.group_points / points_ * fewest, static_cast<double>(options_.max_groups))));
+  for (const KernelLaunch& launch : kernel.manifest.run_launches)
+    fewest = std::min(fewest, static_cast<double>(launch.group_count()));
+  return static_cast<i64>(
+      std::max(1.0, std::min(options_.group_points / points_ * fewest, static_cast<double>(options_.max_groups))));
 }
 
-EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index, const ScheduledKernel& checked) const {
+EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t index,
+                                    const ScheduledKernel& checked) const {
   const Kernel& kernel = checked.kernel;
   NamedArrays arrays = inputs_;
   EmulationWrites writes;
@@ -324,7 +346,9 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
                                        &writes);
   if (report.status == EmulationStatus::Ok) {
     std::optional<std::string> missing = report.is_complete ? unwritten(writes) : left_out(checked, writes);
-    if (!missing) return {EmulationVerdict::Unknown, "it ran without a finding, but it is not known which elements its groups have to write", report};
+    if (!missing)
+      return {EmulationVerdict::Unknown,
+              "it ran without a finding, but it is not known which elements its groups have to write", report};
     if (!missing->empty()) return {EmulationVerdict::Wrong, *missing, report};
     // Groups that have not run leave there what an earlier launch wrote.
     bool is_clear = report.is_complete || !writes_outputs_early(kernel.manifest);
@@ -336,8 +360,10 @@ EmulationVerdict EmulationGate::run(const EmulatedKernels& kernels, std::size_t 
           cat(name_of(report.status), ": ", report.message), report};
 }
 
-// What some groups of the last launch compute may rest on what an earlier one has left out: then nothing can be compared.
-EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report, const EmulationWrites& writes) const {
+// What some groups of the last launch compute may rest on what an earlier one has left out: then nothing can be
+// compared.
+EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const EmulationReport& report,
+                                        const EmulationWrites& writes) const {
   if (!report.is_chain_complete) return not_compared(report);
   EmulationVerdict verdict{EmulationVerdict::Right, "", report};
   const Array<Param>& params = workload_.program.params;
@@ -348,7 +374,8 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
     buffers[std::string(name)] = param.buffer;
     auto found = arrays.find(name);
     bool is_needed = !name.ends_with(kVarianceSuffix);
-    if (is_needed && found == arrays.end()) return {EmulationVerdict::Wrong, cat("the kernel has no argument `", name, "`"), report};
+    if (is_needed && found == arrays.end())
+      return {EmulationVerdict::Wrong, cat("the kernel has no argument `", name, "`"), report};
     arguments.push_back(found == arrays.end() ? nullptr : &found->second);
   }
   ElementValues values(workload_.program, arguments);
@@ -360,21 +387,26 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
     const std::string& writers = writers_of(writes, output->name);
     double sampled = std::max(kFewest, options_.sampled_points / (points_ / static_cast<double>(elements_of(output))));
     Written part = reference == expected_.end()
-                       ? written_sample(*arguments[i], values, output, variance == buffers.end() ? nullptr : variance->second, writers, sampled)
-                       : written_part(*arguments[i], reference->second, its_variances == expected_.end() ? nullptr : &its_variances->second, writers);
-    const double* variances = part.variances.bytes.empty() ? nullptr : reinterpret_cast<const double*>(part.variances.bytes.data());
+                       ? written_sample(*arguments[i], values, output,
+                                        variance == buffers.end() ? nullptr : variance->second, writers, sampled)
+                       : written_part(*arguments[i], reference->second,
+                                      its_variances == expected_.end() ? nullptr : &its_variances->second, writers);
+    const double* variances =
+        part.variances.bytes.empty() ? nullptr : reinterpret_cast<const double*>(part.variances.bytes.data());
     Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_, variances);
     verdict.compared += part.actual.elements();
     verdict.max_error = std::max(verdict.max_error, result.max_error);
     if (result.is_right()) continue;
     verdict.kind = EmulationVerdict::Wrong;
-    verdict.message = cat("wrong result in `", output->name, "`: ", difference_text(result, part.actual.elements(), "the first one"));
+    verdict.message =
+        cat("wrong result in `", output->name, "`: ", difference_text(result, part.actual.elements(), "the first one"));
     return verdict;
   }
   return verdict.compared > 0 ? verdict : not_compared(report);
 }
 
-EmulationVerdict check_by_emulation(const Program& workload, const ScheduledKernel& kernel, const EmulationGateOptions& options) {
+EmulationVerdict check_by_emulation(const Program& workload, const ScheduledKernel& kernel,
+                                    const EmulationGateOptions& options) {
   return EmulationGate(workload, options).check(kernel);
 }
 

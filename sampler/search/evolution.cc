@@ -24,18 +24,19 @@ struct Proposal {
 
 class Evolution {
  public:
-  Evolution(CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, const CostModel* model, KnownCandidates& known,
-            EvolutionStats& stats)
+  Evolution(CandidateSpace& space, const EvolutionOptions& options, const Rng& rng, const CostModel* model,
+            KnownCandidates& known, EvolutionStats& stats)
       : space_(space), options_(options), rng_(rng), model_(model), known_(known), stats_(stats) {
-    for (int i = 0; i < std::max(1, options.threads); ++i) builders_.push_back(std::make_unique<CandidateBuilder>(space));
+    for (int i = 0; i < std::max(1, options.threads); ++i)
+      builders_.push_back(std::make_unique<CandidateBuilder>(space));
   }
   ~Evolution() {
     for (const auto& builder : builders_) stats_.build += builder->seconds();
   }
   Evolution(const Evolution&) = delete;
 
-  // make(item, candidate, rng) fills in a candidate that is not built yet; false = there is none. Those whose program is new in this
-  // round are returned in the order of the items.
+  // make(item, candidate, rng) fills in a candidate that is not built yet; false = there is none. Those whose program
+  // is new in this round are returned in the order of the items.
   template <class Make>
   std::vector<Candidate> build_all(int count, u64 label, Make make) {
     double begin = seconds_now();
@@ -51,12 +52,14 @@ class Evolution {
     }
     stats_.draw_seconds += seconds_now() - begin;
     std::vector<int> order = by_decisions(proposals);
-    parallel_for(ceil_div(static_cast<int>(order.size()), kRun), static_cast<int>(builders_.size()), [&](int run, int thread) {
-      if (must_stop()) return;
-      for (std::size_t i = static_cast<std::size_t>(run) * kRun; i < std::min<std::size_t>(order.size(), (run + 1) * kRun); ++i) {
-        build(proposals[order[i]], *builders_[thread]);
-      }
-    });
+    parallel_for(ceil_div(static_cast<int>(order.size()), kRun), static_cast<int>(builders_.size()),
+                 [&](int run, int thread) {
+                   if (must_stop()) return;
+                   for (std::size_t i = static_cast<std::size_t>(run) * kRun;
+                        i < std::min<std::size_t>(order.size(), (run + 1) * kRun); ++i) {
+                     build(proposals[order[i]], *builders_[thread]);
+                   }
+                 });
     std::vector<Candidate> out;
     for (Proposal& proposal : proposals) {
       if (take(proposal)) out.push_back(std::move(proposal.candidate));
@@ -68,8 +71,9 @@ class Evolution {
 
   std::vector<Candidate> draw(int count, u64 label) {
     int sketches = static_cast<int>(space_.space.sketches.size());
-    return build_all(count, label,
-                     [&](int item, Candidate& candidate, Rng& rng) { return builders_[0]->draw(item % sketches, candidate, rng); });
+    return build_all(count, label, [&](int item, Candidate& candidate, Rng& rng) {
+      return builders_[0]->draw(item % sketches, candidate, rng);
+    });
   }
 
   // Scores by the model, or by the draft model where there is none.
@@ -100,7 +104,8 @@ class Evolution {
     int new_sketches = options_.new_sketches;
     std::vector<Candidate> children = build_all(2 * wanted, label, [&](int, Candidate& child, Rng& rng) {
       if (rng.uniform() > options_.mutate_probability) {
-        return builders_[0]->draw(static_cast<int>(rng.below(static_cast<i64>(space_.space.sketches.size()))), child, rng);
+        return builders_[0]->draw(static_cast<int>(rng.below(static_cast<i64>(space_.space.sketches.size()))), child,
+                                  rng);
       }
       double at = rng.uniform() * cumulative.back();
       std::size_t parent = std::upper_bound(cumulative.begin(), cumulative.end(), at) - cumulative.begin();
@@ -113,20 +118,23 @@ class Evolution {
     return children;
   }
 
-  // Most are kept for their draft score; a quarter of the places goes to the others in order, so that what the draft model
-  // misjudges is seen by the learned one.
+  // Most are kept for their draft score; a quarter of the places goes to the others in order, so that what the draft
+  // model misjudges is seen by the learned one.
   static void keep_best_drafts(std::vector<Candidate>& candidates, int wanted) {
     if (static_cast<int>(candidates.size()) <= wanted) return;
-    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
     int best = wanted * 3 / 4, rest = wanted - best;
     int step = std::max<int>(1, (static_cast<int>(candidates.size()) - best) / std::max(1, rest));
     std::vector<Candidate> kept(candidates.begin(), candidates.begin() + best);
-    for (int i = best; i < static_cast<int>(candidates.size()) && static_cast<int>(kept.size()) < wanted; i += step) kept.push_back(candidates[i]);
+    for (int i = best; i < static_cast<int>(candidates.size()) && static_cast<int>(kept.size()) < wanted; i += step)
+      kept.push_back(candidates[i]);
     candidates = std::move(kept);
   }
 
  private:
-  // Takes another alternative at one fork. `new_sketches`: how many sketches may still be built; each takes as long as many replays.
+  // Takes another alternative at one fork. `new_sketches`: how many sketches may still be built; each takes as long as
+  // many replays.
   bool change_fork(Candidate& child, int& new_sketches, Rng& rng) {
     const Sketch& sketch = space_.space.sketches[child.sketch];
     if (sketch.forks.empty()) return false;
@@ -142,7 +150,8 @@ class Evolution {
   static constexpr int kRun = 32;  // proposals in a row that one thread builds
   static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-  // Those of a sketch one after the other, sorted by their decisions: builders go on from what two in a row have in common.
+  // Those of a sketch one after the other, sorted by their decisions: builders go on from what two in a row have in
+  // common.
   static std::vector<int> by_decisions(const std::vector<Proposal>& proposals) {
     std::vector<int> order(proposals.size());
     std::iota(order.begin(), order.end(), 0);
@@ -158,7 +167,8 @@ class Evolution {
     return order;
   }
 
-  // Not the decisions of one that was built in this round: replaying it again would give the same program. Open decisions are new.
+  // Not the decisions of one that was built in this round: replaying it again would give the same program. Open
+  // decisions are new.
   bool is_new(const Candidate& candidate) {
     u64 key = decision_key(candidate);
     return key == 0 || decisions_.insert(key).second;
@@ -169,7 +179,8 @@ class Evolution {
     if (look_up(proposal)) return;
     proposal.fate = Proposal::Fate::Rejected;
     if (!builder.decide(proposal.candidate, &proposal.rng) || look_up(proposal)) return;
-    if (builder.finish(proposal.candidate, model_ || options_.keep_features ? &proposal.rows : nullptr, &known_)) proposal.fate = Proposal::Fate::Built;
+    if (builder.finish(proposal.candidate, model_ || options_.keep_features ? &proposal.rows : nullptr, &known_))
+      proposal.fate = Proposal::Fate::Built;
   }
 
   bool look_up(Proposal& proposal) const {
@@ -200,7 +211,8 @@ class Evolution {
     parallel_for(static_cast<int>(candidates.size()), static_cast<int>(builders_.size()), [&](int item, int thread) {
       if (known_.features(candidates[item].program)) return;
       Candidate copy = candidates[item];
-      TW_CHECK(builders_[thread]->build(copy, nullptr, &rows[item]), "a candidate that was built cannot be built again");
+      TW_CHECK(builders_[thread]->build(copy, nullptr, &rows[item]),
+               "a candidate that was built cannot be built again");
     });
     return rows;
   }
@@ -214,7 +226,8 @@ class Evolution {
     double deviation = std::sqrt(square / static_cast<double>(parents.size())) + 1e-9;
     std::vector<double> cumulative;
     double total = 0;
-    for (const Candidate& parent : parents) cumulative.push_back(total += std::exp(std::clamp((parent.score - mean) / deviation, -4.0, 4.0)));
+    for (const Candidate& parent : parents)
+      cumulative.push_back(total += std::exp(std::clamp((parent.score - mean) / deviation, -4.0, 4.0)));
     return cumulative;
   }
 
@@ -225,16 +238,17 @@ class Evolution {
   KnownCandidates& known_;
   EvolutionStats& stats_;
   std::vector<std::unique_ptr<CandidateBuilder>> builders_;
-  HashSet round_;                       // programs met in this round
+  HashSet round_;                      // programs met in this round
   std::unordered_set<u64> decisions_;  // and complete decisions
 };
 
 void sort_by_score(std::vector<Candidate>& candidates) {
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
 }
 
-// Chooses the first `places` of a pool that is sorted by score: of a sketch that no elite is of at most `share`, as long
-// as there are others.
+// Chooses the first `places` of a pool that is sorted by score: of a sketch that no elite is of at most `share`, as
+// long as there are others.
 void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& elites, int places, int share) {
   std::map<int, int> left;  // of the places, for each sketch
   for (const Candidate& candidate : pool) left.emplace(candidate.sketch, share);
@@ -250,12 +264,13 @@ void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& el
 }  // namespace
 
 std::vector<Candidate> evolve(CandidateSpace& space, const std::vector<Candidate>& elites, const HashSet& measured,
-                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
-                              EvolutionStats& stats) {
+                              const CostModel* model, int count, const Rng& rng, const EvolutionOptions& options,
+                              KnownCandidates& known, EvolutionStats& stats) {
   Evolution evolution(space, options, rng, model, known, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
   Evolution::keep_best_drafts(population, options.population);
-  int kept = std::min<int>(static_cast<int>(elites.size()), static_cast<int>(options.population * options.measured_ratio));
+  int kept =
+      std::min<int>(static_cast<int>(elites.size()), static_cast<int>(options.population * options.measured_ratio));
   population.insert(population.end(), elites.begin(), elites.begin() + kept);
   if (population.empty()) return {};
 
@@ -283,15 +298,17 @@ std::vector<Candidate> evolve(CandidateSpace& space, const std::vector<Candidate
   return batch;
 }
 
-std::optional<Candidate> construct(CandidateSpace& space, const Rng& rng, const EvolutionOptions& options, KnownCandidates& known,
-                                   EvolutionStats& stats) {
+std::optional<Candidate> construct(CandidateSpace& space, const Rng& rng, const EvolutionOptions& options,
+                                   KnownCandidates& known, EvolutionStats& stats) {
   Evolution evolution(space, options, rng, nullptr, known, stats);
   std::vector<Candidate> population = evolution.draw(options.draws, 1);
-  for (int generation = 0; generation < options.generations && !population.empty() && !evolution.must_stop(); ++generation) {
+  for (int generation = 0; generation < options.generations && !population.empty() && !evolution.must_stop();
+       ++generation) {
     evolution.score(population);
     std::vector<Candidate> children = evolution.breed(population, options.population, 2 + static_cast<u64>(generation));
     population.insert(population.end(), children.begin(), children.end());
-    std::stable_sort(population.begin(), population.end(), [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
+    std::stable_sort(population.begin(), population.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
     population.resize(std::min<std::size_t>(population.size(), options.population));
   }
   if (population.empty()) return std::nullopt;

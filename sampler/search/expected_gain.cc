@@ -9,7 +9,8 @@ double expected_gain(const std::vector<double>& seconds) {
   constexpr std::size_t kBatch = 32, kWindow = 2 * kBatch, kBefore = 16, kFastest = 5;
   if (seconds.size() < kBefore + kWindow) return 1;
   auto window = seconds.end() - kWindow;
-  double before = *std::min_element(seconds.begin(), window), now = std::min(before, *std::min_element(window, seconds.end()));
+  double before = *std::min_element(seconds.begin(), window),
+         now = std::min(before, *std::min_element(window, seconds.end()));
   if (!std::isfinite(now)) return 1;
   double trend = std::isfinite(before) ? (before - now) / before / 2 : 1;
   std::vector<double> fastest(window, seconds.end());

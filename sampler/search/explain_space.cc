@@ -15,9 +15,11 @@ class Explainer {
     out_.followed = space_.space.sketches.size();
     out_.sketches = space_.space.count;
     for (const RuleVisit& visit : space_.space.visits) {
-      auto row = std::find_if(out_.rules.begin(), out_.rules.end(),
-                              [&](const RuleRow& known) { return known.rule == visit.rule && known.block == visit.block; });
-      if (row == out_.rules.end()) row = out_.rules.insert(row, {.rule = visit.rule, .block = visit.block, .unmet = visit.unmet});
+      auto row = std::find_if(out_.rules.begin(), out_.rules.end(), [&](const RuleRow& known) {
+        return known.rule == visit.rule && known.block == visit.block;
+      });
+      if (row == out_.rules.end())
+        row = out_.rules.insert(row, {.rule = visit.rule, .block = visit.block, .unmet = visit.unmet});
       row->applied += visit.applied;
       row->kept += visit.kept;
       row->dropped += visit.dropped;
@@ -35,17 +37,20 @@ class Explainer {
     if (!from.prior->draw(candidate.decisions, rng)) return note(no_draw(from), from);
     Arena arena;
     PrefixReplay replayer(arena, space_.base);
-    if (Status replayed = replayer.replay(from.trace, candidate.decisions, &rng); !replayed) return note(replayed.rejected(), from);
+    if (Status replayed = replayer.replay(from.trace, candidate.decisions, &rng); !replayed)
+      return note(replayed.rejected(), from);
     Result<Trace> whole = full_trace(space_, candidate);
     if (!whole) return note(whole.rejected(), from);
     Arena second;
     State replayed(second, space_.base);
     if (Status status = replay(*whole, replayed); !status) return note(status.rejected(), from);
-    if (Status lowered = can_be_lowered(second, replayed.program(), target_); !lowered) note(lowered.rejected(), from, "lowering");
+    if (Status lowered = can_be_lowered(second, replayed.program(), target_); !lowered)
+      note(lowered.rejected(), from, "lowering");
   }
 
   SpaceExplanation finish() {
-    std::stable_sort(out_.rejects.begin(), out_.rejects.end(), [](const RejectRow& a, const RejectRow& b) { return a.count > b.count; });
+    std::stable_sort(out_.rejects.begin(), out_.rejects.end(),
+                     [](const RejectRow& a, const RejectRow& b) { return a.count > b.count; });
     return std::move(out_);
   }
 
@@ -59,7 +64,8 @@ class Explainer {
 
   void add(RejectRow row) {
     auto known = std::find_if(out_.rejects.begin(), out_.rejects.end(), [&](const RejectRow& other) {
-      return other.rule == row.rule && other.instruction == row.instruction && other.reason == row.reason && other.when == row.when;
+      return other.rule == row.rule && other.instruction == row.instruction && other.reason == row.reason &&
+             other.when == row.when;
     });
     if (known == out_.rejects.end()) known = out_.rejects.insert(known, std::move(row));
     ++known->count;

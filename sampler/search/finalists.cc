@@ -89,9 +89,9 @@ class FinalistSearch {
     int pool = std::max(2 * options_.count, std::min(32 * options_.count, kPool));
     for (int round = 0; round < options_.rounds && !(round == 0 ? stop_.load() : is_over()); ++round) {
       double begin = seconds_now();
-      std::vector<Candidate> proposed = of_all_families(
-          evolve(space_, elites_, tried_, nullptr, pool, Rng(options_.seed, static_cast<u64>(round)),
-                 evolution_, known_, result_.stats));
+      std::vector<Candidate> proposed =
+          of_all_families(evolve(space_, elites_, tried_, nullptr, pool, Rng(options_.seed, static_cast<u64>(round)),
+                                 evolution_, known_, result_.stats));
       result_.search_seconds += seconds_now() - begin;
       if (proposed.empty()) break;
       bool is_better = compile(proposed);
@@ -132,7 +132,8 @@ class FinalistSearch {
     double begin = seconds_now();
     parallel_for(static_cast<int>(proposed.size()), evolution_.threads, [&](int item, int) {
       bool is_first = result_.finalists.empty() && item < evolution_.threads;
-      if (is_first ? !stop_ : !is_over()) attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
+      if (is_first ? !stop_ : !is_over())
+        attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
     });
     result_.compile_seconds += seconds_now() - begin;
     bool is_better = false;
@@ -208,15 +209,20 @@ class FinalistSearch {
     out.why = cuda::why_unfit(*compiled);
     if (!out.why.empty()) return out.stage = "registers", out;
     if (std::string opcode = cuda::missing_opcode(*program, target.arch, *compiled); !opcode.empty())
-      return out.stage = "promises", out.why = cat("the machine code has no ", opcode, ", which the schedule promises"), out;
-    Finalist finalist{.candidate = std::move(candidate), .trace = std::move(*trace), .source = std::move(*source), .compiled = std::move(*compiled)};
+      return out.stage = "promises", out.why = cat("the machine code has no ", opcode, ", which the schedule promises"),
+             out;
+    Finalist finalist{.candidate = std::move(candidate),
+                      .trace = std::move(*trace),
+                      .source = std::move(*source),
+                      .compiled = std::move(*compiled)};
     judge(*program, finalist, out);
     if (!out.why.empty()) return out;
     out.finalist = std::move(finalist);
     return out;
   }
 
-  // The model again, with what the compiler made of each kernel; and the limits of the device, which hold for prepack, too.
+  // The model again, with what the compiler made of each kernel; and the limits of the device, which hold for prepack,
+  // too.
   void judge(const Program& program, Finalist& finalist, Attempt& out) const {
     std::vector<int> registers;
     const KernelManifest& manifest = finalist.source.manifest;
@@ -224,7 +230,8 @@ class FinalistSearch {
       for (const KernelLaunch& launch : *launches) {
         finalist.kernels.push_back(fit_of(launch, finalist.compiled));
         if (out.why.empty()) out.why = broken_limit(*space_.gpu, finalist.kernels.back().needs);
-        if (launches == &manifest.run_launches) registers.push_back(static_cast<int>(finalist.kernels.back().needs.registers));
+        if (launches == &manifest.run_launches)
+          registers.push_back(static_cast<int>(finalist.kernels.back().needs.registers));
       }
     }
     if (!out.why.empty()) out.stage = "limits";

@@ -16,13 +16,16 @@ namespace {
 constexpr double kProbeSeconds = 0.02;
 constexpr double kMostBytes = 512e6;  // of the stream probe
 
-// True if the block reads every element of the buffer: each index is a variable of its own that runs over the whole dimension.
+// True if the block reads every element of the buffer: each index is a variable of its own that runs over the whole
+// dimension.
 bool reads_all(const Block* block, const Load* load) {
   std::set<const Var*> used;
   for (std::size_t d = 0; d < load->indices.size(); ++d) {
     const Var* var = as<Var>(load->indices[d]);
-    auto iter = std::find_if(block->iters.begin(), block->iters.end(), [&](const IterVar& one) { return one.var == var; });
-    if (!var || iter == block->iters.end() || !used.insert(var).second || iter->extent != load->buffer->shape[d]) return false;
+    auto iter =
+        std::find_if(block->iters.begin(), block->iters.end(), [&](const IterVar& one) { return one.var == var; });
+    if (!var || iter == block->iters.end() || !used.insert(var).second || iter->extent != load->buffer->shape[d])
+      return false;
   }
   return true;
 }
@@ -54,8 +57,10 @@ LeastBytes least_bytes(const Program& program) {
   });
   LeastBytes least;
   for (const Param& param : program.params) {
-    if (param.role == Role::Output) least.written += bytes_of_buffer(param.buffer);
-    else if (read.count(param.buffer)) least.read += bytes_of_buffer(param.buffer);
+    if (param.role == Role::Output)
+      least.written += bytes_of_buffer(param.buffer);
+    else if (read.count(param.buffer))
+      least.read += bytes_of_buffer(param.buffer);
   }
   return least;
 }
@@ -82,7 +87,9 @@ Bound MachineBound::of(const TuneTask& task) {
     if (flops > 0) peak = std::max(peak, measure_fma_peak(kProbeSeconds, target.vector_bits));
     if (peak > 0) arithmetic = flops / peak / threads;
     if (bytes.read + bytes.written <= kMostBytes)
-      moving = measure_stream_seconds(static_cast<i64>(bytes.read), static_cast<i64>(bytes.written), target.vector_bits, kProbeSeconds) / threads;
+      moving = measure_stream_seconds(static_cast<i64>(bytes.read), static_cast<i64>(bytes.written), target.vector_bits,
+                                      kProbeSeconds) /
+               threads;
   }).join();
   return arithmetic >= moving ? Bound{arithmetic, "the FMA peak"} : Bound{moving, "the bandwidth"};
 }

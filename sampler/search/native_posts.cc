@@ -10,8 +10,8 @@
 namespace tw {
 namespace {
 
-constexpr int kDraws = 4;        // of each sketch,
-constexpr double kSeconds = 1;   // those after the first as long as this allows
+constexpr int kDraws = 4;       // of each sketch,
+constexpr double kSeconds = 1;  // those after the first as long as this allows
 
 // Draws candidates and postprocesses them: "", or the fault that showed.
 std::string try_draws(const CandidateSpace& space) {
@@ -71,7 +71,8 @@ void leave_out_wrong_posts(CandidateSpace& space, std::string& errors, const std
     }
     Diagnostics diagnostics(*post.module->source);
     diagnostics.error(post.rule->span, wrong);
-    errors += cat(diagnostics.render(), post.rule->kind(), " `", post.rule->name, "` is left out (", space.base.name, ")\n");
+    errors +=
+        cat(diagnostics.render(), post.rule->kind(), " `", post.rule->name, "` is left out (", space.base.name, ")\n");
     space.posts.erase(space.posts.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }

@@ -1,4 +1,5 @@
-// OtherCores: leaves the measuring core alone while the search runs beside it. Used by tune.cc. It does not pin anything to a core.
+// OtherCores: leaves the measuring core alone while the search runs beside it. Used by tune.cc. It does not pin
+// anything to a core.
 #pragma once
 #include <sched.h>
 
@@ -8,8 +9,9 @@
 
 namespace tw {
 
-// The worker measures on the last CPU that the process may use. The search takes the others, without those of the same core, since two threads of a core slow
-// each other down. If none is left, it takes the others of that core; if there are none either, all.
+// The worker measures on the last CPU that the process may use. The search takes the others, without those of the same
+// core, since two threads of a core slow each other down. If none is left, it takes the others of that core; if there
+// are none either, all.
 inline cpu_set_t cpus_of_search(const cpu_set_t& usable, const Topology& machine) {
   int last = CPU_SETSIZE - 1;
   while (last >= 0 && !CPU_ISSET(last, &usable)) --last;

@@ -37,7 +37,9 @@ int build_with_fork(CandidateSpace& space, const Sketch& from, std::size_t chang
   ways.keep = [&](int place, std::vector<Partial>& partials) {
     if (partials.size() == 1) return;
     auto fork = fork_at(place);
-    std::size_t wanted = fork == from.forks.end() ? 0 : static_cast<std::size_t>(place == from.forks[changed].place ? taken : fork->taken);
+    std::size_t wanted = fork == from.forks.end()
+                             ? 0
+                             : static_cast<std::size_t>(place == from.forks[changed].place ? taken : fork->taken);
     Partial chosen = std::move(partials[std::min(wanted, partials.size() - 1)]);
     partials.clear();
     partials.push_back(std::move(chosen));
@@ -48,27 +50,31 @@ int build_with_fork(CandidateSpace& space, const Sketch& from, std::size_t chang
 
 // ---- the sketch of a stored trace
 
-// A hash for each instruction that changes the program, over all that it depends on. If one trace begins like another, so do their hashes, whether instructions without
-// effect were dropped or not.
+// A hash for each instruction that changes the program, over all that it depends on. If one trace begins like another,
+// so do their hashes, whether instructions without effect were dropped or not.
 class Effects {
  public:
   explicit Effects(const Trace& trace) {
     for (const Instruction& instruction : trace.instructions()) add(instruction);
   }
   bool begins(const Effects& other) const {
-    return numbers_.size() <= other.numbers_.size() && std::equal(numbers_.begin(), numbers_.end(), other.numbers_.begin());
+    return numbers_.size() <= other.numbers_.size() &&
+           std::equal(numbers_.begin(), numbers_.end(), other.numbers_.begin());
   }
 
  private:
   void add(const Instruction& instruction) {
     u64 number = std::hash<const void*>()(instruction.kind);
     for (const Arg& arg : instruction.arguments) number = mix(number, arg);
-    if (instruction.kind->pure) number = mix64(number ^ numbers_.size());
-    else numbers_.push_back(number);
+    if (instruction.kind->pure)
+      number = mix64(number ^ numbers_.size());
+    else
+      numbers_.push_back(number);
     for (u32 result = 0; result < instruction.results; ++result) values_.push_back(mix64(number + result));
   }
   u64 mix(u64 number, const Arg& arg) const {
-    u64 own = arg.tag == Arg::Tag::Value ? values_[static_cast<std::size_t>(arg.integer)] : static_cast<u64>(arg.integer);
+    u64 own =
+        arg.tag == Arg::Tag::Value ? values_[static_cast<std::size_t>(arg.integer)] : static_cast<u64>(arg.integer);
     number = mix64(number ^ own);
     number = mix64(number ^ (static_cast<u64>(arg.tag) << 8 | static_cast<u64>(arg.op)));
     number = mix64(number ^ std::bit_cast<u64>(arg.number));
@@ -80,12 +86,15 @@ class Effects {
   std::vector<u64> numbers_, values_;
 };
 
-// Follows the forks whose trace begins like the given one. A wrong fork shows at its first instruction, so few are followed for long.
+// Follows the forks whose trace begins like the given one. A wrong fork shows at its first instruction, so few are
+// followed for long.
 std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
   Effects wanted(trace);
   Ways ways;
   ways.keep = [&](int, std::vector<Partial>& partials) {
-    if (partials.size() > 1) std::erase_if(partials, [&](const Partial& partial) { return !Effects(partial.schedule.trace()).begins(wanted); });
+    if (partials.size() > 1)
+      std::erase_if(partials,
+                    [&](const Partial& partial) { return !Effects(partial.schedule.trace()).begins(wanted); });
     if (partials.size() > kAllSketches) partials.erase(partials.begin() + kAllSketches, partials.end());
   };
   Space notes;
@@ -104,13 +113,16 @@ std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
 
 // Compares arguments and instructions, but not which earlier values they use.
 bool is_alike(const Arg& a, const Arg& b) {
-  bool is_same = a.tag == b.tag && a.op == b.op && (a.tag == Arg::Tag::Value || a.integer == b.integer) && a.text == b.text;
-  return is_same && a.items.size() == b.items.size() && std::equal(a.items.begin(), a.items.end(), b.items.begin(), is_alike);
+  bool is_same =
+      a.tag == b.tag && a.op == b.op && (a.tag == Arg::Tag::Value || a.integer == b.integer) && a.text == b.text;
+  return is_same && a.items.size() == b.items.size() &&
+         std::equal(a.items.begin(), a.items.end(), b.items.begin(), is_alike);
 }
 
 bool is_alike(const Instruction& a, const Instruction& b) {
-  return a.kind == b.kind && a.results == b.results && std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
-                                                                  [](const Arg& x, const Arg& y) { return is_alike(x, y); });
+  return a.kind == b.kind && a.results == b.results &&
+         std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
+                    [](const Arg& x, const Arg& y) { return is_alike(x, y); });
 }
 
 struct Site {
@@ -147,7 +159,8 @@ std::vector<std::optional<std::size_t>> counterparts(const Sketch& from, const S
 
 int with_fork(CandidateSpace& space, int sketch, std::size_t fork, int taken) {
   auto [known, is_new] = space.ways.try_emplace({sketch, fork, taken}, -1);
-  if (is_new) known->second = build_with_fork(space, space.space.sketches[static_cast<std::size_t>(sketch)], fork, taken);
+  if (is_new)
+    known->second = build_with_fork(space, space.space.sketches[static_cast<std::size_t>(sketch)], fork, taken);
   return known->second;
 }
 
@@ -165,7 +178,8 @@ bool move_to_sketch(const CandidateSpace& space, Candidate& candidate, int sketc
   if (!to.prior->draw(decisions, rng)) return false;
   std::vector<Site> sites = sites_of(to);
   std::vector<std::optional<std::size_t>> same = counterparts(from, to);
-  // Place by place: if old decisions do not satisfy the conditions with new ones of a place, only those of that place are dropped.
+  // Place by place: if old decisions do not satisfy the conditions with new ones of a place, only those of that place
+  // are dropped.
   for (std::size_t first = 0, last = 0; first < sites.size(); first = last) {
     std::vector<Decision> kept = decisions;
     for (; last < sites.size() && sites[last].place == sites[first].place; ++last) {

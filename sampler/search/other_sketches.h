@@ -1,18 +1,20 @@
-// Builds sketches that were not built with their space: those with one fork taken another way, and those of stored traces.
+// Builds sketches that were not built with their space: those with one fork taken another way, and those of stored
+// traces.
 #pragma once
 #include "sampler/search/candidate.h"
 
 namespace tw {
 
-// The sketch that takes alternative `taken` at one fork of `sketch` and the same alternatives at all other forks that it still has. A new one is added to the
-// space. Returns its number, or -1 if there is no such sketch or no room for it.
+// The sketch that takes alternative `taken` at one fork of `sketch` and the same alternatives at all other forks that
+// it still has. A new one is added to the space. Returns its number, or -1 if there is no such sketch or no room for
+// it.
 int with_fork(CandidateSpace& space, int sketch, std::size_t fork, int taken);
 
 // The sketch of a trace, whatever the trace's decisions are; returns as with_fork() does.
 int find_sketch(CandidateSpace& space, const Trace& trace);
 
-// Makes the candidate one of another sketch. Decisions of samples that both sketches have in the same place are kept; the others are drawn as by
-// CandidateBuilder::draw(). False if the sketch has no valid draw.
+// Makes the candidate one of another sketch. Decisions of samples that both sketches have in the same place are kept;
+// the others are drawn as by CandidateBuilder::draw(). False if the sketch has no valid draw.
 bool move_to_sketch(const CandidateSpace& space, Candidate& candidate, int sketch, Rng& rng);
 
 }  // namespace tw

@@ -1,6 +1,7 @@
-// Trials that another tuner, at work on the same database, stored while a batch was measured: they are not measured again, and count
-// as if they were ours. Used by BatchRunner: on the thread that measures, and after a batch on the thread that searches. Both tuners may
-// have begun with the same seed; then they propose the same batches, and one of them turns the order of its batch round.
+// Trials that another tuner, at work on the same database, stored while a batch was measured: they are not measured
+// again, and count as if they were ours. Used by BatchRunner: on the thread that measures, and after a batch on the
+// thread that searches. Both tuners may have begun with the same seed; then they propose the same batches, and one of
+// them turns the order of its batch round.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
-// parallel_for: independent work items on a few threads. Which thread does which item is left to chance; results must depend on the
-// item only. start_beside: one piece of work beside the caller's. Where the system gives no thread, both do with what there is.
+// parallel_for: independent work items on a few threads. Which thread does which item is left to chance; results must
+// depend on the item only. start_beside: one piece of work beside the caller's. Where the system gives no thread, both
+// do with what there is.
 #pragma once
 #include <atomic>
 #include <future>

@@ -28,7 +28,8 @@ std::vector<Number> numbers_in(const std::string& text) {
     std::size_t end = i;
     while (end < text.size() && part_of_word(text[end])) ++end;
     std::string word = text.substr(i, end - i);
-    bool is_integer = word.size() < 10 && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
+    bool is_integer =
+        word.size() < 10 && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
     if (is_integer) found.push_back({i, end, std::stoll(word)});
     i = end;
   }
@@ -39,7 +40,8 @@ std::string replace_numbers(const std::string& text, const std::vector<std::pair
   std::string out;
   std::size_t at = 0;
   for (const Number& number : numbers_in(text)) {
-    auto change = std::find_if(changes.begin(), changes.end(), [&](const auto& pair) { return pair.first == number.value; });
+    auto change =
+        std::find_if(changes.begin(), changes.end(), [&](const auto& pair) { return pair.first == number.value; });
     if (change == changes.end()) continue;
     out += text.substr(at, number.begin - at) + std::to_string(change->second);
     at = number.end;
@@ -81,8 +83,8 @@ class Reducer {
     return true;
   }
 
-  // Drops chunks of instructions with all that depends on them, from large chunks to single instructions, last ones first. Instructions without effect are not dropped
-  // beforehand, because the one that fails may be among them.
+  // Drops chunks of instructions with all that depends on them, from large chunks to single instructions, last ones
+  // first. Instructions without effect are not dropped beforehand, because the one that fails may be among them.
   bool drop_instructions() {
     bool smaller = false;
     for (std::size_t size = std::max<std::size_t>(1, best_.trace.instructions().size() / 2); size >= 1; size /= 2) {
@@ -167,7 +169,8 @@ class Reducer {
   static i64 size_of(const Trace& trace) {
     i64 size = 0;
     for (const Decision& decision : trace.decisions()) {
-      for (int i = 0; i < decision.count; ++i) size += std::min<i64>(decision.values[i], 1 << 20) + (decision.values[i] > 1 ? 1 << 20 : 0);
+      for (int i = 0; i < decision.count; ++i)
+        size += std::min<i64>(decision.values[i], 1 << 20) + (decision.values[i] > 1 ? 1 << 20 : 0);
     }
     return size;
   }

@@ -16,7 +16,8 @@ bool reads(const Expr* index, const Var* var) {
 bool moves_along_rows(const Block* block, const Var* iter) {
   bool along = false, across = false;
   for_each<Load>(block->body, [&](const Load* load) {
-    for (std::size_t d = 0; d < load->indices.size(); ++d) (d + 1 == load->indices.size() ? along : across) |= reads(load->indices[d], iter);
+    for (std::size_t d = 0; d < load->indices.size(); ++d)
+      (d + 1 == load->indices.size() ? along : across) |= reads(load->indices[d], iter);
   });
   return along && !across;
 }
@@ -29,7 +30,8 @@ Result<std::size_t> spatial_loops(Schedule& schedule, BlockId id) {
   while (spatial < block->iters.size() && block->iters[spatial].kind == IterKind::S) ++spatial;
   bool is_plain = loops.size() == block->iters.size() && spatial > 0 && spatial < loops.size();
   for (std::size_t i = 0; is_plain && i < loops.size(); ++i) is_plain = block->bindings[i] == loops[i]->var;
-  if (!is_plain || !moves_along_rows(block, block->iters[spatial - 1].var)) return reject("the rows of this block are not inside");
+  if (!is_plain || !moves_along_rows(block, block->iters[spatial - 1].var))
+    return reject("the rows of this block are not inside");
   return spatial;
 }
 

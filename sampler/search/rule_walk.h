@@ -1,5 +1,5 @@
-// Applies the rules of a set to a program, place after place; a place is one rule at one block. Forks of rules multiply the list of partial sketches, of which a caller
-// may keep some (Ways). For space.cc and other_sketches.cc only.
+// Applies the rules of a set to a program, place after place; a place is one rule at one block. Forks of rules multiply
+// the list of partial sketches, of which a caller may keep some (Ways). For space.cc and other_sketches.cc only.
 #pragma once
 #include "sampler/search/space.h"
 
@@ -11,8 +11,8 @@ struct Partial {
   std::vector<std::string> makers;  // one per instruction
   std::vector<int> places;          // likewise
   std::vector<Fork> forks;
-  bool is_doubtful = false;         // the draw at hand does not meet a condition: there may be none that meets all
-  double weight = 1;                // how many sketches it stands for, since others were left out
+  bool is_doubtful = false;  // the draw at hand does not meet a condition: there may be none that meets all
+  double weight = 1;         // how many sketches it stands for, since others were left out
 };
 
 // The program, the rules at hand, and the target.
@@ -35,7 +35,8 @@ struct Ways {
 class RuleWalk {
  public:
   // Rejects and visits are added to `notes`.
-  RuleWalk(const RuleSetting& setting, const std::vector<rules::RuleUse>& uses, Space& notes) : setting_(setting), uses_(uses), notes_(notes) {}
+  RuleWalk(const RuleSetting& setting, const std::vector<rules::RuleUse>& uses, Space& notes)
+      : setting_(setting), uses_(uses), notes_(notes) {}
 
   // The sketches of all rules of the set. An error in the text of a rule ends the walk.
   std::vector<Partial> run(const Ways& ways, u64 seed);
@@ -48,11 +49,12 @@ class RuleWalk {
   bool has_rules() const;
 
  private:
-  std::vector<Partial> visit(const rules::RuleUse& use, BlockId block, int place, std::vector<Partial> partials, const Ways& ways,
-                             Diagnostics& diagnostics, i64& steps);
+  std::vector<Partial> visit(const rules::RuleUse& use, BlockId block, int place, std::vector<Partial> partials,
+                             const Ways& ways, Diagnostics& diagnostics, i64& steps);
   std::vector<Partial> go_on(const rules::RuleUse& use, BlockId block, int place, const Partial& from, const Ways& ways,
                              Diagnostics& diagnostics, i64& steps);
-  bool is_possible(const rules::RuleUse& use, const Schedule& schedule, const std::vector<rules::RecordedCondition>& conditions, bool is_doubtful);
+  bool is_possible(const rules::RuleUse& use, const Schedule& schedule,
+                   const std::vector<rules::RecordedCondition>& conditions, bool is_doubtful);
 
   RuleSetting setting_;
   const std::vector<rules::RuleUse>& uses_;

@@ -1,5 +1,5 @@
-// What a sample of a workload's results costs (sampled_reference.h), counted before anything is computed: it says whether there can be one, and how much memory
-// it takes.
+// What a sample of a workload's results costs (sampled_reference.h), counted before anything is computed: it says
+// whether there can be one, and how much memory it takes.
 #pragma once
 #include "dsl/ir/program.h"
 
@@ -11,8 +11,8 @@ struct SampleCost {
   double kept = 0;   // elements that are remembered
 };
 
-// Of `columns` elements beside each other, in the middle of the dearest output, and of their variances. `judged`: see judged_program. At most so much, for what
-// elements depend on counts as a box.
+// Of `columns` elements beside each other, in the middle of the dearest output, and of their variances. `judged`: see
+// judged_program. At most so much, for what elements depend on counts as a box.
 SampleCost cost_of_sample(const Program& judged, i64 columns);
 
 }  // namespace tw

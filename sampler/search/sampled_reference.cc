@@ -20,19 +20,20 @@
 namespace tw {
 namespace {
 
-constexpr double kSeconds = 1.5;              // of all cores, for each output and set of data
+constexpr double kSeconds = 1.5;  // of all cores, for each output and set of data
 constexpr i64 kFewest = 256, kMost = 4096, kFewestRows = 8;
-constexpr i64 kSteps = 1'000'000'000;         // of a row; some 10 s
+constexpr i64 kSteps = 1'000'000'000;  // of a row; some 10 s
 constexpr i64 kMostColumns = kFewest / kFewestRows;
 constexpr i64 kNearEnd = 16;
-constexpr double kKeptBytes = 64;             // of an element that ElementValues remembers
+constexpr double kKeptBytes = 64;  // of an element that ElementValues remembers
 
 // The caller may have left a core to the worker, which waits for us now.
 const cpu_set_t cores_at_start = cpus_of_thread();
 
 class Sampler {
  public:
-  Sampler(const Program& program, u64 seed, const std::function<bool()>& stop) : program_(judged_program(arena_, program)), seed_(seed), stop_(stop) {
+  Sampler(const Program& program, u64 seed, const std::function<bool()>& stop)
+      : program_(judged_program(arena_, program)), seed_(seed), stop_(stop) {
     std::random_device device;
     random_ = Rng(device(), device(), device());
   }
@@ -43,7 +44,11 @@ class Sampler {
     for (const Param& param : program_.params) {
       const Buffer* buffer = param.buffer;
       if (is_variance(buffer)) continue;
-      out.arguments.push_back({std::string(buffer->name), role_of(param), buffer->dtype, {buffer->shape.begin(), buffer->shape.end()}, bytes_of(buffer)});
+      out.arguments.push_back({std::string(buffer->name),
+                               role_of(param),
+                               buffer->dtype,
+                               {buffer->shape.begin(), buffer->shape.end()},
+                               bytes_of(buffer)});
     }
     for (int set = 0; set < kSets; ++set) {
       if (!draw_inputs(set)) return std::nullopt;
@@ -59,7 +64,9 @@ class Sampler {
 
  private:
   static ArgumentRole role_of(const Param& param) {
-    return param.role == Role::Output ? ArgumentRole::Output : param.role == Role::Constant ? ArgumentRole::Constant : ArgumentRole::Input;
+    return param.role == Role::Output     ? ArgumentRole::Output
+           : param.role == Role::Constant ? ArgumentRole::Constant
+                                          : ArgumentRole::Input;
   }
   static bool is_variance(const Buffer* buffer) { return std::string_view(buffer->name).ends_with(kVarianceSuffix); }
   bool must_stop() const { return stop_ && stop_(); }
@@ -74,7 +81,8 @@ class Sampler {
       if (param.role == Role::Output) return;
       inputs_[i] = HostArray::like(param.buffer);
       pointers_[i] = &inputs_[i];
-      if (!fill_input(seed_, param.buffer->name, set, inputs_[i].dtype, inputs_[i].elements(), reinterpret_cast<char*>(inputs_[i].bytes.data()), stop_))
+      if (!fill_input(seed_, param.buffer->name, set, inputs_[i].dtype, inputs_[i].elements(),
+                      reinterpret_cast<char*>(inputs_[i].bytes.data()), stop_))
         is_whole = false;
     });
     return is_whole;
@@ -85,13 +93,15 @@ class Sampler {
     OutputSample out{.name = std::string(output->name), .count = elements_of(output)};
     const Buffer* variance = nullptr;
     for (const Param& param : program_.params) {
-      if (is_variance(param.buffer) && cat(output->name, kVarianceSuffix) == param.buffer->name) variance = param.buffer;
+      if (is_variance(param.buffer) && cat(output->name, kVarianceSuffix) == param.buffer->name)
+        variance = param.buffer;
     }
     double begin = seconds_now();
     if (!ElementValues(program_, pointers_, kSteps, stop_).at(output, pick(output))) return std::nullopt;
     double in_time = kSeconds * threads_ / std::max((seconds_now() - begin) * (variance ? 2 : 1), 1e-6);
     i64 count = std::clamp(static_cast<i64>(in_time), kFewest, kMost);
-    i64 rows = std::clamp(static_cast<i64>(in_time), kFewestRows, count), columns = count / rows, length = output->shape.empty() ? 1 : output->shape.back();
+    i64 rows = std::clamp(static_cast<i64>(in_time), kFewestRows, count), columns = count / rows,
+        length = output->shape.empty() ? 1 : output->shape.back();
     for (i64 row = 0; row < rows; ++row) {
       i64 first = pick(output) / length * length;
       for (i64 column = 0; column < columns; ++column) out.positions.push_back(first + pick(output) % length);

@@ -16,11 +16,13 @@ namespace {
 
 Trace opened(const Trace& trace) { return trace.with_decisions(std::vector<Decision>(trace.sample_count())); }
 
-// Keeps the first partial sketch and `others` more, drawn in proportion to their weights (how many sketches each stands for), and gives them the weight of all.
+// Keeps the first partial sketch and `others` more, drawn in proportion to their weights (how many sketches each stands
+// for), and gives them the weight of all.
 void thin(std::vector<Partial>& partials, int others, Rng& rng) {
   double all = 0, reached = 0;
   for (std::size_t i = 1; i < partials.size(); ++i) all += partials[i].weight;
-  // One random point in each of equal parts of the weight: points at equal distances could fall on the same alternative each time.
+  // One random point in each of equal parts of the weight: points at equal distances could fall on the same alternative
+  // each time.
   double step = all / others, next = rng.uniform() * step;
   int part = 0;
   std::vector<Partial> left;
@@ -61,8 +63,10 @@ std::vector<std::string> rules_without_effect(const Space& space) {
   std::vector<std::string> out;
   for (const auto& [rule, was] : seen) {
     if (!was.first || was.second || built_in.find_rule(rule)) continue;
-    auto why = std::find_if(space.rejects.begin(), space.rejects.end(), [&](const rules::ForkReject& reject) { return reject.rule == rule && !reject.is_caught; });
-    if (why != space.rejects.end()) out.push_back(cat("the rule `", rule, "` fits, but all that it does is rejected: ", why->reason));
+    auto why = std::find_if(space.rejects.begin(), space.rejects.end(),
+                            [&](const rules::ForkReject& reject) { return reject.rule == rule && !reject.is_caught; });
+    if (why != space.rejects.end())
+      out.push_back(cat("the rule `", rule, "` fits, but all that it does is rejected: ", why->reason));
   }
   return out;
 }
@@ -74,7 +78,8 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
   auto without = [&](const rules::RuleUse& failed, const std::string& error) {
     errors += error;
     std::vector<rules::RuleUse> others;
-    std::copy_if(uses.begin(), uses.end(), std::back_inserter(others), [&](const rules::RuleUse& other) { return other.rule != failed.rule; });
+    std::copy_if(uses.begin(), uses.end(), std::back_inserter(others),
+                 [&](const rules::RuleUse& other) { return other.rule != failed.rule; });
     return build_space(program, others, library, target, errors, seed, stop);
   };
   RuleWalk walk({program, library, target}, uses, space);
@@ -92,7 +97,9 @@ Space build_space(const Program& program, const std::vector<rules::RuleUse>& use
     Diagnostics diagnostics(*use.module->source);
     std::vector<Partial> made = walk.run_schedule(use, seed, diagnostics);
     std::move(made.begin(), made.end(), std::back_inserter(by_hand));
-    if (diagnostics.has_errors()) return without(use, cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out (", program.name, ")\n"));
+    if (diagnostics.has_errors())
+      return without(use, cat(diagnostics.render(), use.rule->kind(), " `", use.rule->name, "` is left out (",
+                              program.name, ")\n"));
   }
   if (!by_hand.empty() && !walk.has_rules()) partials.clear();
   std::move(by_hand.begin(), by_hand.end(), std::back_inserter(partials));
@@ -118,9 +125,16 @@ i64 sm_of(const Target& target) {
 }  // namespace
 
 rules::TargetFacts facts_of(const Target& target) {
-  return {.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .threads = target.threads,
-          .l1_bytes = target.l1_bytes, .l2_bytes = target.l2_bytes, .l3_bytes = target.l3_bytes, .cache_line = target.cache_line,
-          .group_threads = target.group_threads, .shared_bytes = target.shared_bytes, .sm = sm_of(target),
+  return {.vector_bits = target.vector_bits,
+          .vector_registers = target.vector_registers,
+          .threads = target.threads,
+          .l1_bytes = target.l1_bytes,
+          .l2_bytes = target.l2_bytes,
+          .l3_bytes = target.l3_bytes,
+          .cache_line = target.cache_line,
+          .group_threads = target.group_threads,
+          .shared_bytes = target.shared_bytes,
+          .sm = sm_of(target),
           .vtcm_bytes = target.vtcm_bytes};
 }
 
@@ -160,7 +174,8 @@ double log10_points(const Sketch& sketch) {
       total += (n - 1) * std::log10(std::max(1.0, extent));  // each inner factor up to the extent
     } else {
       for (const PrimePower& power : factorize(static_cast<i64>(extent))) {
-        for (int i = 1; i < n; ++i) total += std::log10((power.exponent + i) / static_cast<double>(i));  // stars and bars
+        for (int i = 1; i < n; ++i)
+          total += std::log10((power.exponent + i) / static_cast<double>(i));  // stars and bars
       }
     }
   }

@@ -1,4 +1,5 @@
-// The space of a task: its sketches. A sketch is a trace whose decisions are open, compiled once into what drawing needs.
+// The space of a task: its sketches. A sketch is a trace whose decisions are open, compiled once into what drawing
+// needs.
 #pragma once
 #include <boost/iterator/indirect_iterator.hpp>
 #include <functional>
@@ -14,21 +15,22 @@ namespace tw {
 
 // A place where a rule gave several results, and which of them a sketch has.
 struct Fork {
-  int place = 0;                        // which rule at which block: a number that all sketches of a space share
+  int place = 0;  // which rule at which block: a number that all sketches of a space share
   int taken = 0, count = 1;
-  std::vector<rules::Choice> choices;   // that the rule's body took at its `either`s
+  std::vector<rules::Choice> choices;  // that the rule's body took at its `either`s
 };
 
 struct Sketch {
-  Trace trace;                      // without dead code; decisions are those of the draw at which it was built
+  Trace trace;  // without dead code; decisions are those of the draw at which it was built
   std::shared_ptr<const JointPrior> prior;
   std::vector<std::string> rules;   // that changed the program, in order
   std::vector<std::string> makers;  // the rule that made each instruction of the trace
   std::vector<int> places;          // where it made it, see Fork::place; none for schedules by hand
   std::vector<Fork> forks;          // in order; none for schedules by hand
-  std::size_t decided = 0;          // instructions up to the last sample, or to the last condition that may draw samples again
-  int condition_step = -1;          // what to name if nothing can be drawn: the first `require` or `prefer` with which no decisions
-  std::string condition;            // are left, as far as they can be counted, else the last one; as text
+  std::size_t decided = 0;  // instructions up to the last sample, or to the last condition that may draw samples again
+  int condition_step =
+      -1;  // what to name if nothing can be drawn: the first `require` or `prefer` with which no decisions
+  std::string condition;  // are left, as far as they can be counted, else the last one; as text
 };
 // Why nothing can be drawn from it. Valid as long as the sketch is.
 Reject no_draw(const Sketch& sketch);
@@ -66,7 +68,7 @@ struct RuleVisit {
   bool applied = false;     // `when` held
   std::string unmet;        // else the part of `when` that is false
   int kept = 0, dropped = 0;
-  int added = 0;            // kept forks with an instruction of this rule
+  int added = 0;  // kept forks with an instruction of this rule
 };
 
 struct Space {
@@ -76,11 +78,11 @@ struct Space {
   std::vector<rules::ForkReject> rejects;  // instructions that were rejected while the space was built
   std::vector<RuleVisit> visits;
 
-  bool is_whole = true;                    // the list has all of them
+  bool is_whole = true;  // the list has all of them
 };
 
-// Rules of the user's that fit somewhere and whose every try was rejected: most likely they are wrong. One line each, with the
-// first reason.
+// Rules of the user's that fit somewhere and whose every try was rejected: most likely they are wrong. One line each,
+// with the first reason.
 std::vector<std::string> rules_without_effect(const Space& space);
 
 // A space of at most this many sketches is built whole.
@@ -88,16 +90,17 @@ inline constexpr int kAllSketches = 64;
 // Of a larger space this many are built first: the one with all first alternatives, and others at random.
 inline constexpr int kFirstSketches = 16;
 
-// Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to the
-// program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program as it is.
-// Forks of different blocks multiply: of a space of more than kAllSketches some sketches are built here and others on demand (other_sketches.h).
-// Schedules by hand of the set make sketches of their own, of programs of their workload; without rules the set has only these.
-// `seed` is for the draws at which sketches are built; the sketches do not depend on it.
-// A fork whose conditions no decisions satisfy is no sketch; `rejects` says so.
-// Errors in the text of rules go to their module's diagnostics, rendered into `errors`; the space is then built without that rule.
-// Once `stop` says true no further rule visits a block, and the sketches are those made until then.
+// Applies the rules of a set, in order, to every block that the program had at first (consumers before producers) or to
+// the program. Sketches with equal traces are kept once; without any rule that applies there is one sketch, the program
+// as it is. Forks of different blocks multiply: of a space of more than kAllSketches some sketches are built here and
+// others on demand (other_sketches.h). Schedules by hand of the set make sketches of their own, of programs of their
+// workload; without rules the set has only these. `seed` is for the draws at which sketches are built; the sketches do
+// not depend on it. A fork whose conditions no decisions satisfy is no sketch; `rejects` says so. Errors in the text of
+// rules go to their module's diagnostics, rendered into `errors`; the space is then built without that rule. Once
+// `stop` says true no further rule visits a block, and the sketches are those made until then.
 Space build_space(const Program& program, const std::vector<rules::RuleUse>& uses, const rules::Library& library,
-                  const rules::TargetFacts& target, std::string& errors, u64 seed = 1, const std::function<bool()>& stop = {});
+                  const rules::TargetFacts& target, std::string& errors, u64 seed = 1,
+                  const std::function<bool()>& stop = {});
 
 // Adds a schedule by hand with open samples to the sketches of a space.
 void add_template(Space& space, const Trace& trace);
@@ -105,8 +108,8 @@ void add_template(Space& space, const Trace& trace);
 // What rules may know about a target.
 rules::TargetFacts facts_of(const Target& target);
 
-// log10 of the number of decisions of a sketch, with the extents of the draw at which it was built; -1 if some sample is not
-// understood.
+// log10 of the number of decisions of a sketch, with the extents of the draw at which it was built; -1 if some sample
+// is not understood.
 double log10_points(const Sketch& sketch);
 
 }  // namespace tw

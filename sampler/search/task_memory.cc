@@ -24,7 +24,8 @@ struct Sizes {
 };
 Sizes sizes_of(const Program& program) {
   Sizes out;
-  for (const Param& param : program.params) (param.role == Role::Output ? out.outputs : out.inputs) += bytes_in(param.buffer);
+  for (const Param& param : program.params)
+    (param.role == Role::Output ? out.outputs : out.inputs) += bytes_in(param.buffer);
   for (const Buffer* local : program.locals) out.locals += bytes_in(local);
   return out;
 }
@@ -53,7 +54,8 @@ TaskMemory memory_of(const Program& program, const Target& target) {
   Program judged = judged_program(arena, program);
   std::optional<double> sample = points_of(program) > kReferencePoints ? memory_of_sample(judged) : std::nullopt;
   if (sample) {
-    // The search has inputs of its own, of which it computes the sample. Kernels have sums in each layout; what is element-wise is mostly computed where it is read.
+    // The search has inputs of its own, of which it computes the sample. Kernels have sums in each layout; what is
+    // element-wise is mostly computed where it is read.
     host += own.inputs + *sample + kSets * sums_of(program);
   } else {
     // The reference has outputs and everything between in each layout, and its results are kept for each set.
@@ -67,7 +69,8 @@ std::string why_too_large(const Program& program, const Target& target, i64 devi
   TaskMemory needed = memory_of(program, target);
   double free = static_cast<double>(free_memory_bytes()), on_device = static_cast<double>(device_bytes);
   if (needed.host > free) {
-    return cat("takes ", gigabytes(needed.host), " of memory to be measured (two sets of its data in two layouts, and what is expected), but ",
+    return cat("takes ", gigabytes(needed.host),
+               " of memory to be measured (two sets of its data in two layouts, and what is expected), but ",
                gigabytes(free), " are free");
   }
   if (device_bytes > 0 && needed.device > on_device)

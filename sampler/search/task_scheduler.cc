@@ -5,7 +5,8 @@
 namespace tw {
 
 int next_task(const std::vector<TaskHistory>& tasks, double alpha, int window) {
-  bool all_in_flight = std::none_of(tasks.begin(), tasks.end(), [](const TaskHistory& task) { return task.alive && !task.in_flight; });
+  bool all_in_flight =
+      std::none_of(tasks.begin(), tasks.end(), [](const TaskHistory& task) { return task.alive && !task.in_flight; });
   auto may_go_on = [&](const TaskHistory& task) { return task.alive && (all_in_flight || !task.in_flight); };
   auto rounds = [](const TaskHistory& task) { return task.best.size() + task.in_flight; };
   int chosen = -1;

@@ -22,7 +22,9 @@ std::optional<Trace> trace_of(const std::string& text) {
   return parse_schedule(source, diagnostics);
 }
 
-double seconds_of(const Record& record) { return record.ok() ? record.seconds : std::numeric_limits<double>::infinity(); }
+double seconds_of(const Record& record) {
+  return record.ok() ? record.seconds : std::numeric_limits<double>::infinity();
+}
 
 // Notes a record of another machine. The best records of each machine become candidates later.
 void note_foreign(TaskState& state, Record& record) {
@@ -30,7 +32,8 @@ void note_foreign(TaskState& state, Record& record) {
   ++state.foreign_records;
   std::optional<Hash128> program = parse_hash(record.program);
   if (!program || !record.ok()) return;
-  state.foreign.try_emplace(machine_of(record.host), kBest).first->second.add(record.seconds, *program, std::move(record.trace));
+  state.foreign.try_emplace(machine_of(record.host), kBest)
+      .first->second.add(record.seconds, *program, std::move(record.trace));
 }
 
 // Notes a record of an earlier run. Its trace is parsed later, if the sample keeps it.
@@ -69,7 +72,9 @@ void read_traces(TaskState& state, TuneObserver& observer, const std::function<b
     candidate->program = entry.hash;
     build_and_note(state, builder, std::move(*candidate), entry.seconds);
   });
-  if (skipped) observer.on_message(cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
+  if (skipped)
+    observer.on_message(
+        cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
 }
 
 // Takes the fastest records of the other machines in turn.
@@ -83,16 +88,19 @@ void read_seeds(TaskState& state, TuneObserver& observer) {
       if (rank >= records.size()) continue;
       std::optional<Trace> trace = trace_of(records.fastest(rank + 1).back()->value);
       std::optional<Candidate> seed = trace ? find_candidate(state.space, *trace) : std::nullopt;
-      if (seed && builder.build(*seed, nullptr) && programs.insert(seed->program).second) state.seeds.push_back(std::move(*seed));
+      if (seed && builder.build(*seed, nullptr) && programs.insert(seed->program).second)
+        state.seeds.push_back(std::move(*seed));
     }
   }
   state.foreign.clear();
   if (state.foreign_records == 0) return;
-  observer.on_message(cat(state.task->name, ": ", state.foreign_records, state.foreign_records == 1 ? " record is" : " records are",
-                          " of another machine: the best of them are measured again here, their times are not compared"));
+  observer.on_message(
+      cat(state.task->name, ": ", state.foreign_records, state.foreign_records == 1 ? " record is" : " records are",
+          " of another machine: the best of them are measured again here, their times are not compared"));
 }
 
-// The records for --replay-measurements: those of this machine if there are any, else of the machine that measured last.
+// The records for --replay-measurements: those of this machine if there are any, else of the machine that measured
+// last.
 class RecordsToReplay {
  public:
   void add(Record record) {
@@ -178,7 +186,8 @@ bool note_record(TaskState& state, const Record& record) {
   return note_candidate(state, std::move(*candidate), seconds_of(record));
 }
 
-void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits) {
+void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,
+               SampleLimits limits) {
   state.task = &task;
   state.progress.name = task.name;
   state.progress.wanted = options.total_trials > 0 ? std::min(options.trials, options.total_trials) : options.trials;
@@ -194,7 +203,8 @@ void name_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.progress.problem = cat("there is no rule set `", options.rules, "`; there are ", join(names, ", "));
 }
 
-bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop) {
+bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options,
+                  const std::function<bool()>& stop) {
   auto latest = database.latest_record();
   std::map<std::pair<std::string_view, std::string_view>, std::vector<TaskState*>> of_key;
   for (TaskState& state : states) of_key[{state.workload_key, state.target_key}].push_back(&state);
@@ -237,8 +247,9 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   state.is_open = true;
   state.least_flops = least_flops(task.program.program);
   if (int cores = usable_threads(); task.target.threads > cores) {
-    observer.on_message(cat(task.name, ": its target has ", task.target.threads, " threads, but this process may use ", cores,
-                            cores == 1 ? " core" : " cores", " only; its times will be those of threads that wait for each other"));
+    observer.on_message(cat(task.name, ": its target has ", task.target.threads, " threads, but this process may use ",
+                            cores, cores == 1 ? " core" : " cores",
+                            " only; its times will be those of threads that wait for each other"));
   }
   std::string errors;
   state.space = make_candidate_space(task.program.program, *uses, library, task.target, errors, 1, stop);
@@ -250,8 +261,8 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   read_seeds(state, observer);
 }
 
-void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer) {
+void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,
+               Database& database, TuneObserver& observer) {
   name_task(state, task, library, options);
   if (!state.progress.problem.empty()) return;
   read_records({&state, 1}, database, options);
@@ -290,7 +301,11 @@ namespace {
 // Operations of one evaluation of an expression; indices are not arithmetic of the workload.
 double operations(const Expr* e) {
   switch (e->kind) {
-    case Kind::Load: case Kind::IntImm: case Kind::FloatImm: case Kind::Var: return 0;
+    case Kind::Load:
+    case Kind::IntImm:
+    case Kind::FloatImm:
+    case Kind::Var:
+      return 0;
     case Kind::Binary: {
       auto* n = static_cast<const Binary*>(e);
       return n->a->type.dtype == DType::I64 ? 0 : 1 + operations(n->a) + operations(n->b);

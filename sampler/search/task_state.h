@@ -1,5 +1,5 @@
-// What the tuner knows about one task while it runs: space, records, incumbent, dataset rows. Loading it from the database is how a
-// run resumes.
+// What the tuner knows about one task while it runs: space, records, incumbent, dataset rows. Loading it from the
+// database is how a run resumes.
 #pragma once
 #include <map>
 #include <span>
@@ -25,22 +25,22 @@ struct TaskState {
   std::string host, machine;             // what measures (Record::host, machine_of)
   TaskProgress progress;
   i64 rounds = 0;
-  i64 last_record = 0;                   // the latest record of the database that was read
-  HashSet measured;                      // programs that were measured or are about to be, failed ones too
-  KnownCandidates known;                 // what the search has built
-  BoundedSample<Measured> sample;        // of those whose sketch is in the space
-  BoundedSample<std::string> unread;     // traces of earlier runs' records, until the space is built
-  std::vector<double> trial_seconds;     // of all that candidates had, oldest first; infinite where they failed
+  i64 last_record = 0;                // the latest record of the database that was read
+  HashSet measured;                   // programs that were measured or are about to be, failed ones too
+  KnownCandidates known;              // what the search has built
+  BoundedSample<Measured> sample;     // of those whose sketch is in the space
+  BoundedSample<std::string> unread;  // traces of earlier runs' records, until the space is built
+  std::vector<double> trial_seconds;  // of all that candidates had, oldest first; infinite where they failed
   std::map<std::string, BoundedSample<std::string>> foreign;  // the same of the best of each other machine
   i64 foreign_records = 0;
-  std::vector<Candidate> seeds;          // made of them; their times say nothing about this machine
-  std::map<Hash128, Record> recorded;    // for --replay-measurements
-  std::map<Hash128, i64> objects;        // object code that was measured, and the record of it
-  std::map<std::string, i64> failures;   // by status
+  std::vector<Candidate> seeds;         // made of them; their times say nothing about this machine
+  std::map<Hash128, Record> recorded;   // for --replay-measurements
+  std::map<Hash128, i64> objects;       // object code that was measured, and the record of it
+  std::map<std::string, i64> failures;  // by status
   std::string example_failure;
   int worker_task = -1;
-  Kernel incumbent;                      // best kernel so far; empty code = none
-  double least_flops = 0;                // see least_flops.h
+  Kernel incumbent;        // best kernel so far; empty code = none
+  double least_flops = 0;  // see least_flops.h
 
   // Measured candidates that were right, fastest first.
   std::vector<Candidate> elites(std::size_t most) const;
@@ -49,18 +49,22 @@ struct TaskState {
   bool is_own(const Record& record) const { return machine_of(record.host) == machine; }
 };
 
-// A task is opened in three steps, so that a long list begins at once and a task that is not tuned costs little. They set `problem` of the progress if the task
-// cannot be tuned, and end early once `stop` is true.
-// 1. What is known without building anything. Asks for `host` if it is empty. At most so many measured candidates are remembered.
-void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, SampleLimits limits = {});
+// A task is opened in three steps, so that a long list begins at once and a task that is not tuned costs little. They
+// set `problem` of the progress if the task cannot be tuned, and end early once `stop` is true.
+// 1. What is known without building anything. Asks for `host` if it is empty. At most so many measured candidates are
+// remembered.
+void name_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,
+               SampleLimits limits = {});
 // 2. The records of all tasks, in one pass over the database. False if `stop` cut it short.
-bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options, const std::function<bool()>& stop = {});
-// 3. The space, and in it the candidates of the records that are remembered. It does not touch the database, which a batch that is measured meanwhile writes to.
+bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options,
+                  const std::function<bool()>& stop = {});
+// 3. The space, and in it the candidates of the records that are remembered. It does not touch the database, which a
+// batch that is measured meanwhile writes to.
 void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,
                 const std::function<bool()>& stop = {});
 // All three for one task.
-void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options, Database& database,
-               TuneObserver& observer);
+void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,
+               Database& database, TuneObserver& observer);
 // Frees what is needed only while the task is tuned. Its progress and the sample for cost models stay.
 void close_space(TaskState& state);
 

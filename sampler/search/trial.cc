@@ -28,13 +28,16 @@ BuiltKernel build_device_kernel(const Program& program, const Target& target, Bu
   return {std::move(*kernel), {}};
 }
 
-bool has_stated_tolerance(const Program& program) { return program.tolerance.absolute != 0 || program.tolerance.relative != 0; }
+bool has_stated_tolerance(const Program& program) {
+  return program.tolerance.absolute != 0 || program.tolerance.relative != 0;
+}
 
 double longest_reduction(const Program& program) {
   double longest = 1;
   for_each<Block>(program.body, [&](const Block* block) {
     double length = 1;
-    for (const IterVar& iter : block->iters) length *= iter.kind == IterKind::R ? static_cast<double>(iter.extent) : 1.0;
+    for (const IterVar& iter : block->iters)
+      length *= iter.kind == IterKind::R ? static_cast<double>(iter.extent) : 1.0;
     longest = std::max(longest, length);
   });
   return longest;
@@ -43,7 +46,10 @@ double longest_reduction(const Program& program) {
 }  // namespace
 
 LoweringOptions lowering_options(const Target& target) {
-  LoweringOptions options{.vector_bits = target.vector_bits, .vector_registers = target.vector_registers, .vtcm_bytes = target.vtcm_bytes, .threads = target.threads};
+  LoweringOptions options{.vector_bits = target.vector_bits,
+                          .vector_registers = target.vector_registers,
+                          .vtcm_bytes = target.vtcm_bytes,
+                          .threads = target.threads};
   // Register tiles, and with them the bodies that are repeated for the ends of tiles, grow with the vector registers.
   if (!is_gpu(target))
     options.max_instructions = std::max<i64>(options.max_instructions, 125 * target.vector_registers);
@@ -56,7 +62,9 @@ CodegenTarget codegen_target(const Target& target) {
 }
 
 GpuLimits gpu_limits(const Target& target) {
-  return {.threads = target.group_threads, .shared_bytes = target.shared_bytes, .has_shuffles = target.kind == TargetKind::Cuda};
+  return {.threads = target.group_threads,
+          .shared_bytes = target.shared_bytes,
+          .has_shuffles = target.kind == TargetKind::Cuda};
 }
 
 WorkerOptions worker_options(const Target& target) {
@@ -83,8 +91,8 @@ Status can_be_lowered(Arena& arena, const Program& program, const Target& target
 }
 
 Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol) {
-  return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, symbol,
-                             target.shared_bytes, target.arch);
+  return print_device_source(program, target.kind == TargetKind::Cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC,
+                             symbol, target.shared_bytes, target.arch);
 }
 
 BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times) {
@@ -119,8 +127,8 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
   return build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
 }
 
-TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler, u64 seed,
-                            const std::function<bool()>& stop) {
+TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
+                            u64 seed, const std::function<bool()>& stop) {
   TaskStart start;
   std::optional<SampledReference> sample;
   if (points_of(program) > kReferencePoints && measurer.takes_samples()) sample = sample_reference(program, seed, stop);
@@ -130,7 +138,9 @@ TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Ta
     start.was_stopped = true;
   } else {
     BuiltKernel reference = build_reference(program, target, compiler);
-    if (!reference.kernel) return {.status = MeasureStatus::BuildError, .error = cat("the reference program cannot be compiled: ", reference.problem)};
+    if (!reference.kernel)
+      return {.status = MeasureStatus::BuildError,
+              .error = cat("the reference program cannot be compiled: ", reference.problem)};
     start = measurer.begin_task(*reference.kernel, tolerance_of(program), seed);
   }
   if (start.task < 0) start.error = cat("the reference program cannot be run: ", start.error);
@@ -154,7 +164,8 @@ void set_result(Record& record, const MeasureResult& measured) {
 }
 
 Program judged_program(Arena& arena, const Program& program) {
-  std::optional<Program> judged = has_stated_tolerance(program) ? std::nullopt : with_error_variances(arena, program, kVarianceSuffix);
+  std::optional<Program> judged =
+      has_stated_tolerance(program) ? std::nullopt : with_error_variances(arena, program, kVarianceSuffix);
   return widen_to_f64(arena, judged ? *judged : program);
 }
 

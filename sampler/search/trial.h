@@ -19,7 +19,8 @@ CodegenTarget codegen_target(const Target& target);
 GpuLimits gpu_limits(const Target& target);
 // The worker that measures kernels for a target.
 WorkerOptions worker_options(const Target& target);
-// What times are taken on, for records: the processor, behind it the device with that number, where the target is for one.
+// What times are taken on, for records: the processor, behind it the device with that number, where the target is for
+// one.
 std::string measuring_host(const Target& target, int device);
 
 struct BuildTimes {
@@ -39,21 +40,23 @@ Status can_be_lowered(Arena& arena, const Program& program, const Target& target
 Result<Kernel> device_source(const LoweredGpuProgram& program, const Target& target, std::string_view symbol);
 
 // Lowers and compiles a scheduled program; for a device it becomes source text, which the worker's driver compiles.
-BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler, BuildTimes* times = nullptr);
+BuiltKernel build_kernel(const Program& program, const Target& target, LlvmCompiler& compiler,
+                         BuildTimes* times = nullptr);
 
-// What the target's worker loads. For `cuda` that is machine code: the source is compiled by NVRTC, and refused where registers are
-// spilled or ptxas warns (backends/cuda/nvrtc.h). For others, and where there is no kernel, `built` as it is.
+// What the target's worker loads. For `cuda` that is machine code: the source is compiled by NVRTC, and refused where
+// registers are spilled or ptxas warns (backends/cuda/nvrtc.h). For others, and where there is no kernel, `built` as it
+// is.
 BuiltKernel loadable(BuiltKernel built, const Target& target);
 
 // The reference kernel: see reference.h.
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler);
 
-// Opens a task of the measurer, whose data is drawn from `seed`, with the results of the reference kernel; with more points than these, and where the
-// measurer takes them, with a sample of the results (sampled_reference.h). Once `stop` is true it ends within a moment. On failure
-// the error is a sentence about the reference.
+// Opens a task of the measurer, whose data is drawn from `seed`, with the results of the reference kernel; with more
+// points than these, and where the measurer takes them, with a sample of the results (sampled_reference.h). Once `stop`
+// is true it ends within a moment. On failure the error is a sentence about the reference.
 inline constexpr double kReferencePoints = 1.5e9;  // a few seconds of one core
-TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler, u64 seed,
-                            const std::function<bool()>& stop = {});
+TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
+                            u64 seed, const std::function<bool()>& stop = {});
 
 // Of the object code: two kernels with the same hash run the same instructions.
 Hash128 object_hash(const Kernel& kernel);
@@ -61,11 +64,13 @@ Hash128 object_hash(const Kernel& kernel);
 // Status, message and times of a measurement, in its record.
 void set_result(Record& record, const MeasureResult& measured);
 
-// What a result is compared with: the workload in f64 and, where it states no tolerance, the variances of rounding (dsl/passes/rounding_error.h).
+// What a result is compared with: the workload in f64 and, where it states no tolerance, the variances of rounding
+// (dsl/passes/rounding_error.h).
 Program judged_program(Arena& arena, const Program& program);
 
-// What counts as equal to the reference beside these variances: the workload's own tolerance, 0 where there are variances, and for programs of a
-// form that has none 16 sqrt(n) roundings of the narrowest output, n being the length of the longest reduction.
+// What counts as equal to the reference beside these variances: the workload's own tolerance, 0 where there are
+// variances, and for programs of a form that has none 16 sqrt(n) roundings of the narrowest output, n being the length
+// of the longest reduction.
 Tolerance tolerance_of(const Program& program);
 
 }  // namespace tw

@@ -26,16 +26,28 @@ namespace {
 
 class Tuner {
  public:
-  Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options, Database& database,
-        Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop)
-      : tasks_(tasks), library_(library), options_(options), database_(database), measurer_(measurer), observer_(observer), stop_(stop),
+  Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
+        Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop)
+      : tasks_(tasks),
+        library_(library),
+        options_(options),
+        database_(database),
+        measurer_(measurer),
+        observer_(observer),
+        stop_(stop),
         begin_(seconds_now()) {
     // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
     int cores = usable_threads();
-    overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) { return t.target.threads == 1 && !is_device(t.target); });
-    evolution_.threads = options.threads > 0 ? options.threads : overlapped_ ? std::min(cores - 1, count_cpus_of_search()) : cores;
+    overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) {
+                    return t.target.threads == 1 && !is_device(t.target);
+                  });
+    evolution_.threads = options.threads > 0 ? options.threads
+                         : overlapped_       ? std::min(cores - 1, count_cpus_of_search())
+                                             : cores;
     evolution_.stop = [this] { return must_stop(); };
-    BatchOptions how{.beside_the_search = overlapped_, .threads = evolution_.threads, .must_stop = [this] { return stop_ || is_late(); }};
+    BatchOptions how{.beside_the_search = overlapped_, .threads = evolution_.threads, .must_stop = [this] {
+                       return stop_ || is_late();
+                     }};
     if (measurer_) measurer_->stop_when([this] { return stop_ || is_late(); });
     runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
   }
@@ -43,9 +55,9 @@ class Tuner {
   TuneResult run() {
     open_tasks();
     make_cost_model();
-    // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own results are all known when it is
-    // searched. A task alone is searched without the results of its batch in flight, however fast anything is: the same seed and the
-    // same measurements give the same candidates.
+    // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own
+    // results are all known when it is searched. A task alone is searched without the results of its batch in flight,
+    // however fast anything is: the same seed and the same measurements give the same candidates.
     OtherCores affinity(overlapped_);
     Batch measuring;
     std::future<void> measured;
@@ -64,7 +76,9 @@ class Tuner {
       if (has_ended(static_cast<std::size_t>(next_.task))) continue;  // while this batch was searched
       measuring = std::exchange(next_, {});
       in_flight_ = history_[measuring.task].in_flight = true;
-      measured = start_beside(overlapped_, [this, &measuring, shown = progress()] { runner_->run(measuring, states_[measuring.task], shown); });
+      measured = start_beside(overlapped_, [this, &measuring, shown = progress()] {
+        runner_->run(measuring, states_[measuring.task], shown);
+      });
       if (overlapped_) train();
     }
     close_tasks();
@@ -89,10 +103,13 @@ class Tuner {
       name_task(states_[i], tasks_[i], library_, options_, {share, share});
       states_[i].known.room = options_.limits.known_bytes;
     }
-    auto must_end = [this] { return stop_ || (is_late() && seconds_now() - begin_ >= options_.limits.reading_seconds); };
+    auto must_end = [this] {
+      return stop_ || (is_late() && seconds_now() - begin_ >= options_.limits.reading_seconds);
+    };
     are_records_read_ = read_records(states_, database_, options_, must_end);
     if (!are_records_read_ && !stop_)
-      observer_.on_message(cat("the records of earlier runs were not all read within ", options_.seconds, " s: what is said of them is a part"));
+      observer_.on_message(cat("the records of earlier runs were not all read within ", options_.seconds,
+                               " s: what is said of them is a part"));
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
@@ -102,11 +119,12 @@ class Tuner {
     for (const TuneTask& task : tasks_) {
       std::string why;
       if (is_gpu(task.target) && !device_of(task.target, why) && unknown.insert(why).second)
-        observer_.on_message(why.substr(0, why.find_last_not_of('\n') + 1) + ". Until then candidates are ranked as for a processor before they are measured");
+        observer_.on_message(why.substr(0, why.find_last_not_of('\n') + 1) +
+                             ". Until then candidates are ranked as for a processor before they are measured");
     }
     if (database_.damaged() > 0) {
-      observer_.on_message(cat(database_.damaged(), " damaged rows of ", database_.path(), " were left out; `tracewright db verify ",
-                               database_.path(), "` says more"));
+      observer_.on_message(cat(database_.damaged(), " damaged rows of ", database_.path(),
+                               " were left out; `tracewright db verify ", database_.path(), "` says more"));
     }
     result_.profile.space += seconds_now() - begin;
   }
@@ -147,7 +165,8 @@ class Tuner {
   bool must_stop() const { return stop_ || !result_.error.empty() || is_late(); }
 
   bool finished() const {
-    return must_stop() || trials_left(false) == 0 || std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
+    return must_stop() || trials_left(false) == 0 ||
+           std::none_of(history_.begin(), history_.end(), [](const TaskHistory& task) { return task.alive; });
   }
 
   std::vector<TaskProgress> progress() const {
@@ -183,20 +202,23 @@ class Tuner {
   void end_if_enough(std::size_t i) {
     TaskProgress& progress = states_[i].progress;
     if (!progress.problem.empty()) return;
-    if (progress.trials >= progress.wanted) return end_task(i, progress.wanted == options_.total_trials ? Ended::TotalTrials : Ended::Trials);
+    if (progress.trials >= progress.wanted)
+      return end_task(i, progress.wanted == options_.total_trials ? Ended::TotalTrials : Ended::Trials);
     progress.expected_gain = expected_gain(states_[i].trial_seconds);
     if (options_.min_gain == 0 || options_.more > 0 || progress.best_seconds == 0) return;
     if (progress.expected_gain < options_.min_gain) return end_task(i, Ended::MinGain);
     if (is_at_bound(i)) end_task(i, Ended::Bound);
   }
 
-  // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured now.
+  // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured
+  // now.
   bool is_at_bound(std::size_t i) {
     if (options_.replay_measurements) return false;
     TaskProgress& progress = states_[i].progress;
     auto measure = [&] {
       Bound now = options_.bound ? options_.bound(tasks_[i]) : machine_.of(tasks_[i]);
-      if (progress.bound.seconds == 0 || (now.seconds > 0 && now.seconds < progress.bound.seconds)) progress.bound = now;
+      if (progress.bound.seconds == 0 || (now.seconds > 0 && now.seconds < progress.bound.seconds))
+        progress.bound = now;
     };
     auto is_near = [&] { return progress.best_seconds <= kNearBound * progress.bound.seconds; };
     if (progress.bound.seconds == 0) measure();
@@ -222,10 +244,12 @@ class Tuner {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       TaskState& state = states_[i];
       runner_->close(state);
-      if (!state.progress.done && state.progress.problem.empty() && trials_left(false) == 0) end_task(i, Ended::TotalTrials);
+      if (!state.progress.done && state.progress.problem.empty() && trials_left(false) == 0)
+        end_task(i, Ended::TotalTrials);
       if (state.progress.trials == 0 && state.progress.problem.empty() && is_late() && are_records_read_)
         give_up(i, cat("no trial was done within ", options_.seconds, " s; this task needs a larger `seconds`"));
-      if (state.progress.trials > 0 && state.progress.failed == state.progress.trials && state.progress.problem.empty()) {
+      if (state.progress.trials > 0 && state.progress.failed == state.progress.trials &&
+          state.progress.problem.empty()) {
         std::vector<std::string> kinds;
         for (const auto& [status, count] : state.failures) kinds.push_back(cat(count, " ", status));
         give_up(i, cat("every candidate failed (", join(kinds, ", "), "); the first one: ", state.example_failure));
@@ -262,11 +286,13 @@ class Tuner {
       add_first_trials(state, rng, left, batch);
       add_seeds(state, left, batch);
     }
-    int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) - static_cast<i64>(batch.trials.size()));
+    int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) -
+                                 static_cast<i64>(batch.trials.size()));
     if (count > 0) {
       EvolutionOptions how = evolution_for(count);
-      std::vector<Candidate> proposed = evolve(state.space, state.parents(how.population), state.measured, model_ready_ ? model_.get() : nullptr,
-                                               count, rng, how, state.known, stats_);
+      std::vector<Candidate> proposed =
+          evolve(state.space, state.parents(how.population), state.measured, model_ready_ ? model_.get() : nullptr,
+                 count, rng, how, state.known, stats_);
       for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
     }
     if (std::string faults = state.space.post_faults->take(); !faults.empty()) observer_.on_message(faults);
@@ -276,15 +302,18 @@ class Tuner {
     if (must_stop()) return {};
     if (batch.trials.empty()) {
       if (left <= 0) {
-        if (in_flight(chosen) == 0) end_task(chosen, Ended::Trials);
-        else history_[chosen].alive = false;
+        if (in_flight(chosen) == 0)
+          end_task(chosen, Ended::Trials);
+        else
+          history_[chosen].alive = false;
       } else if (in_flight(chosen) == 0) {
         observer_.on_message(cat(tasks_[chosen].name, ": the space holds no further candidate"));
         end_task(chosen, Ended::Space);
       }
       return batch;
     }
-    if (state.progress.wanted - state.progress.trials - in_flight(chosen) <= static_cast<i64>(batch.trials.size())) history_[chosen].alive = false;
+    if (state.progress.wanted - state.progress.trials - in_flight(chosen) <= static_cast<i64>(batch.trials.size()))
+      history_[chosen].alive = false;
     measuring_task_ = chosen;
     measuring_ = static_cast<i64>(batch.trials.size());
     for (const Trial& trial : batch.trials) state.measured.insert(trial.candidate.program);
@@ -294,7 +323,8 @@ class Tuner {
   // A small batch is searched with a small population.
   EvolutionOptions evolution_for(int trials) const {
     EvolutionOptions how = evolution_;
-    how.population = static_cast<int>(std::clamp<i64>(evolution_.population * trials / kBatch, evolution_.population / 4, evolution_.population));
+    how.population = static_cast<int>(
+        std::clamp<i64>(evolution_.population * trials / kBatch, evolution_.population / 4, evolution_.population));
     how.draws = evolution_.draws * how.population / evolution_.population;
     return how;
   }
@@ -311,24 +341,29 @@ class Tuner {
     }
   }
 
-  // The first batches are small, so that what they find is used early: 8, 16, then 32. Of a small total each task gets its part first.
+  // The first batches are small, so that what they find is used early: 8, 16, then 32. Of a small total each task gets
+  // its part first.
   i64 batch_size(i64 trials) const {
     if (trials >= kFirstBatch) return trials < 3 * kFirstBatch ? 2 * kFirstBatch : kBatch;
     i64 part = options_.total_trials > 0 ? options_.total_trials / static_cast<i64>(tasks_.size()) : kFirstBatch;
     return std::clamp<i64>(part, 1, kFirstBatch);
   }
 
-  // The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes longer than a second or
-  // two, it would only be waited for.
-  static bool can_run_untuned(const TuneTask& task) { return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8); }
+  // The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes
+  // longer than a second or two, it would only be waited for.
+  static bool can_run_untuned(const TuneTask& task) {
+    return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8);
+  }
 
-  // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never make things worse.
+  // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never
+  // make things worse.
   void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch) {
     Hash128 untuned = normalized_hash(state.space.base);
     EvolutionOptions how = evolution_;
     how.keep_features = how.keep_features && left >= kEnoughToLearn;
     std::optional<Candidate> first = construct(state.space, rng.fork(1), how, state.known, stats_);
-    if (first && first->program != untuned && state.measured.insert(first->program).second) batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
+    if (first && first->program != untuned && state.measured.insert(first->program).second)
+      batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
     if (!batch.trials.empty() && (left < 2 || !can_run_untuned(*state.task))) return;
     Trial baseline;
     baseline.is_baseline = true;
@@ -339,9 +374,11 @@ class Tuner {
 
   // The best of other machines, which may be the best here.
   static void add_seeds(TaskState& state, i64 left, Batch& batch) {
-    std::size_t most = static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
+    std::size_t most =
+        static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
     for (const Candidate& seed : state.seeds) {
-      if (batch.trials.size() < most && state.measured.insert(seed.program).second) batch.trials.push_back({.candidate = seed});
+      if (batch.trials.size() < most && state.measured.insert(seed.program).second)
+        batch.trials.push_back({.candidate = seed});
     }
   }
 
@@ -361,9 +398,13 @@ class Tuner {
       bool good = trial.record.ok();
       if (trial.is_constructed && good) state.progress.zero_trial_seconds = trial.record.seconds;
       // Its code may be that of the zero-trial kernel, the only one before it.
-      if (trial.is_baseline) state.progress.baseline_seconds = good ? trial.record.seconds : trial.record.is_trial() ? 0 : state.progress.zero_trial_seconds;
+      if (trial.is_baseline)
+        state.progress.baseline_seconds = good                      ? trial.record.seconds
+                                          : trial.record.is_trial() ? 0
+                                                                    : state.progress.zero_trial_seconds;
       if (trial.is_baseline && trial.record.status == name_of(MeasureStatus::WrongResult)) {
-        observer_.on_message(cat(state.progress.name, ": the untuned program itself is called wrong (", trial.record.error,
+        observer_.on_message(cat(state.progress.name, ": the untuned program itself is called wrong (",
+                                 trial.record.error,
                                  "): the tolerance is too tight for this workload; state one (`tolerance`)"));
       }
       if (!trial.record.is_trial()) {
@@ -414,10 +455,10 @@ class Tuner {
     result_.profile.training += seconds_now() - begin;
   }
 
-  static constexpr std::size_t kFullFit = 1024;  // of so many candidates a run's first fit may take its time
+  static constexpr std::size_t kFullFit = 1024;       // of so many candidates a run's first fit may take its time
   static constexpr i64 kFirstBatch = 8, kBatch = 32;  // trials per round
   static constexpr double kNearBound = 1.02;
-  static constexpr int kEnoughToLearn = 16; // measured candidates before the learned model is used
+  static constexpr int kEnoughToLearn = 16;  // measured candidates before the learned model is used
 
   const std::vector<TuneTask>& tasks_;
   const rules::Library& library_;
@@ -443,10 +484,10 @@ class Tuner {
 
   int measuring_task_ = -1;
   bool in_flight_ = false;
-  i64 measuring_ = 0;                 // trials of the batch in flight
-  Batch next_;                        // searched, and being compiled, while another one is measured
-  std::vector<int> last_searched_;    // tasks, the latest last
-  std::vector<std::size_t> ended_;    // that the worker still has, maybe
+  i64 measuring_ = 0;               // trials of the batch in flight
+  Batch next_;                      // searched, and being compiled, while another one is measured
+  std::vector<int> last_searched_;  // tasks, the latest last
+  std::vector<std::size_t> ended_;  // that the worker still has, maybe
   std::set<std::string> rules_said_;
   std::optional<BatchRunner> runner_;
 };
@@ -458,8 +499,8 @@ const char* name_of(Ended ended) {
   return kNames[static_cast<int>(ended)];
 }
 
-TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options, Database& database,
-                Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
+TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
+                Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
   TW_CHECK(measurer || options.replay_measurements, "tune without a measurer");
   return Tuner(tasks, library, options, database, measurer, observer, stop).run();
 }

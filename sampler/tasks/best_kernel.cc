@@ -24,11 +24,13 @@ DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, 
   const MachineSummary* machine = task.chosen(own);
   if (!machine) return Record{};
   if (machine->machine != own)
-    message = cat(task.task, ": measured on another machine (", machine->machine, "); `tracewright tune` measures it on this one");
+    message = cat(task.task, ": measured on another machine (", machine->machine,
+                  "); `tracewright tune` measures it on this one");
   return database.record(machine->best_record);
 }
 
-DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target, std::string& message) {
+DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
+                                   std::string& message) {
   DatabaseResult<std::vector<TaskSummary>> tasks = database.tasks();
   if (!tasks) return DatabaseError{tasks.error()};
   for (const TaskSummary& task : *tasks) {
@@ -37,11 +39,14 @@ DatabaseResult<Record> best_record(Database& database, const std::string& worklo
   return Record{};
 }
 
-std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol, std::string& message) {
+std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol,
+                                        std::string& message) {
   TaskKey key = key_of(task);
   DatabaseResult<Record> best = best_record(database, key.workload, key.target, message);
   if (!best) return message = best.error(), std::nullopt;
-  if (!best->id) return message = cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some"), std::nullopt;
+  if (!best->id)
+    return message = cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some"),
+           std::nullopt;
   std::string error;
   std::optional<TraceFile> file = trace_file_of(database, *best, error);
   if (!file) return message = cat("record ", best->id, " cannot be read:\n", error), std::nullopt;

@@ -1,4 +1,5 @@
-// The fastest kernel that a database has of a task, built again. For whatever exports, replays or compares what was found.
+// The fastest kernel that a database has of a task, built again. For whatever exports, replays or compares what was
+// found.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,10 +15,11 @@ namespace tw {
 // This machine, as records for the target name it (machine_of).
 const std::string& own_machine(const std::string& target);
 
-// The fastest good record of a task (TaskSummary::chosen); `message` says if it is another machine's. An empty record (id 0) if there is
-// none.
+// The fastest good record of a task (TaskSummary::chosen); `message` says if it is another machine's. An empty record
+// (id 0) if there is none.
 DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message);
-DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target, std::string& message);
+DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
+                                   std::string& message);
 
 // Built again for the task's own program: names of buffers are those that the task gives now.
 struct StoredKernel {
@@ -26,6 +28,7 @@ struct StoredKernel {
   Kernel kernel;
 };
 // `symbol` is the prefix of its entry points. nullopt if there is none or it cannot be built; then `message` says why.
-std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol, std::string& message);
+std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol,
+                                        std::string& message);
 
 }  // namespace tw

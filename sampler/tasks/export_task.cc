@@ -10,12 +10,17 @@ std::string export_doc(const Program& program) {
   return cat("workload ", program.name, ", ", count_flops(program) * 1e-6, " million operations a call");
 }
 
-std::optional<ExportedTask> export_task(Database& database, const TuneTask& task, const std::string& library, std::string& message) {
+std::optional<ExportedTask> export_task(Database& database, const TuneTask& task, const std::string& library,
+                                        std::string& message) {
   std::optional<StoredKernel> stored = best_kernel(database, task, kernel_symbol(library, task.name), message);
   if (!stored) return std::nullopt;
   TraceFile file{stored->record.version, key_of(task).target, task.program, stored->file.trace};
-  return ExportedTask{task.name,   export_doc(task.program.program), std::move(stored->kernel),
-                      task.target, stored->record.seconds,           stored->record.id,
+  return ExportedTask{task.name,
+                      export_doc(task.program.program),
+                      std::move(stored->kernel),
+                      task.target,
+                      stored->record.seconds,
+                      stored->record.id,
                       print_trace_file(file)};
 }
 

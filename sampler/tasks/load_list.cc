@@ -18,8 +18,7 @@ namespace {
 
 std::vector<OperatorSignature> operator_signatures() {
   std::vector<std::string> epilogues;
-  for (const EpilogueSignature& epilogue : epilogue_signatures(operator_library()))
-    epilogues.push_back(epilogue.name);
+  for (const EpilogueSignature& epilogue : epilogue_signatures(operator_library())) epilogues.push_back(epilogue.name);
   std::vector<OperatorSignature> out;
   for (const Signature& signature : signatures(operator_library())) {
     OperatorSignature converted{signature.name, {}, epilogues};
@@ -37,8 +36,7 @@ std::vector<OperatorSignature> operator_signatures() {
 // other files to `other_errors`.
 class TaskMaker {
  public:
-  TaskMaker(std::string folder, Diagnostics& diagnostics)
-      : folder_(std::move(folder)), diagnostics_(diagnostics) {}
+  TaskMaker(std::string folder, Diagnostics& diagnostics) : folder_(std::move(folder)), diagnostics_(diagnostics) {}
 
   std::optional<OwnedProgram> make(const TaskEntry& entry) {
     if (entry.workload.given) return from_file(entry);
@@ -61,8 +59,7 @@ class TaskMaker {
       auto about = [&](const TaskArgument& argument) {
         return holds(argument.name_span, found) || holds(argument.span, found);
       };
-      return holds(entry.op.span, found) || holds(entry.args_span, found) ||
-             std::ranges::any_of(entry.args, about);
+      return holds(entry.op.span, found) || holds(entry.args_span, found) || std::ranges::any_of(entry.args, about);
     });
   }
 
@@ -83,15 +80,12 @@ class TaskMaker {
     const WorkloadModule& module = operator_library();
     std::vector<CallProblem> problems = check_call(module, entry.op.value, arguments, epilogues);
     for (const CallProblem& problem : problems) {
-      if (!diagnostics_.has_errors())
-        diagnostics_.error(entry.op.span, problem.message, problem.note);
+      if (!diagnostics_.has_errors()) diagnostics_.error(entry.op.span, problem.message, problem.note);
     }
     if (!problems.empty()) return std::nullopt;
     Diagnostics inner(*module.source);
-    std::optional<OwnedProgram> program =
-        instantiate(module, entry.op.value, arguments, epilogues, inner);
-    for (const Diagnostic& found : inner.all())
-      diagnostics_.error(entry.args_span, found.message, found.note);
+    std::optional<OwnedProgram> program = instantiate(module, entry.op.value, arguments, epilogues, inner);
+    for (const Diagnostic& found : inner.all()) diagnostics_.error(entry.args_span, found.message, found.note);
     return program;
   }
 
@@ -101,22 +95,17 @@ class TaskMaker {
     Source text{diagnostics_.source().name, entry.use.value};
     Diagnostics inner(text);
     std::optional<WorkloadUse> use = parse_use(text, inner);
-    auto place = [&](Span span) {
-      return Span{entry.use.span.begin + span.begin, entry.use.span.begin + span.end};
-    };
-    for (const Diagnostic& found : inner.all())
-      diagnostics_.error(place(found.span), found.message, found.note);
+    auto place = [&](Span span) { return Span{entry.use.span.begin + span.begin, entry.use.span.begin + span.end}; };
+    for (const Diagnostic& found : inner.all()) diagnostics_.error(place(found.span), found.message, found.note);
     if (!use) return std::nullopt;
     std::vector<CallProblem> problems = check_call(*module, use->workload, use->arguments, {});
-    for (const CallProblem& problem : problems)
-      diagnostics_.error(entry.use.span, problem.message, problem.note);
+    for (const CallProblem& problem : problems) diagnostics_.error(entry.use.span, problem.message, problem.note);
     if (!problems.empty()) return std::nullopt;
     Diagnostics failed(*module->source);
-    std::optional<OwnedProgram> program =
-        instantiate(*module, use->workload, use->arguments, {}, failed);
+    std::optional<OwnedProgram> program = instantiate(*module, use->workload, use->arguments, {}, failed);
     if (!program)
-      diagnostics_.error(entry.use.span, cat("this use of `", use->workload,
-                                             "` is not possible, see ", module->source->name));
+      diagnostics_.error(entry.use.span,
+                         cat("this use of `", use->workload, "` is not possible, see ", module->source->name));
     other_errors_ += failed.render();
     return program;
   }
@@ -166,8 +155,8 @@ std::optional<ModuleProblem> place_module(const ModuleEntry& entry, const std::s
     const Located<std::string>& anchor;
     Place place;
   };
-  for (const Row& row : {Row{entry.before, Place::Before}, Row{entry.after, Place::After},
-                         Row{entry.replace, Place::Instead}}) {
+  for (const Row& row :
+       {Row{entry.before, Place::Before}, Row{entry.after, Place::After}, Row{entry.replace, Place::Instead}}) {
     if (!row.anchor.given) continue;
     std::string wrong = library.place(module, set, row.place, row.anchor.value);
     if (!wrong.empty()) return ModuleProblem{row.anchor.span, wrong, library.near_rule(row.anchor.value)};
@@ -187,14 +176,16 @@ void check_use(const ModuleEntry& entry, const std::shared_ptr<const rules::Modu
 }
 
 // A schedule by hand that is for no task of the list is a misspelt one.
-void check_schedules(const ModuleEntry& entry, const rules::Module& module, const std::vector<TuneTask>& tasks, Diagnostics& diagnostics) {
+void check_schedules(const ModuleEntry& entry, const rules::Module& module, const std::vector<TuneTask>& tasks,
+                     Diagnostics& diagnostics) {
   std::vector<std::string> names;
   for (const TuneTask& task : tasks) names.emplace_back(task.program.program.name);
   for (const rules::Rule& rule : module.rules) {
     const std::string wanted(rule.workload);
     if (!rule.is_schedule() || std::ranges::find(names, wanted) != names.end()) continue;
     std::string near = closest(wanted, names);
-    diagnostics.warning(entry.file.span, cat("the schedule `", rule.name, "` is for `", wanted, "`, which no task computes"),
+    diagnostics.warning(entry.file.span,
+                        cat("the schedule `", rule.name, "` is for `", wanted, "`, which no task computes"),
                         near.empty() ? "" : cat("did you mean `", near, "`?"));
   }
 }
@@ -212,7 +203,8 @@ void add_modules(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
     std::string path = maker.resolve(entry.file.value);
     Row& row = rows.emplace_back(Row{&entry, nullptr, std::nullopt});
     if (!std::filesystem::is_regular_file(path))
-      row.problem = {entry.file.span, cat("there is no file ", path), "paths are relative to the folder of the task list"};
+      row.problem = {entry.file.span, cat("there is no file ", path),
+                     "paths are relative to the folder of the task list"};
     else if (!(row.module = modules.add_file(path)))
       row.problem = {entry.file.span, cat(path, " has errors, see below"), ""};
   }
@@ -235,7 +227,8 @@ void add_modules(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
 }
 
 // `flag`: the set is that of --rules, which has no place in the list.
-void check_rule_set(const TaskList& list, const std::string& flag, const rules::Library& library, TaskMaker& maker, Diagnostics& diagnostics) {
+void check_rule_set(const TaskList& list, const std::string& flag, const rules::Library& library, TaskMaker& maker,
+                    Diagnostics& diagnostics) {
   if (library.find_set(list.rules.value)) return;
   std::vector<std::string> names = library.set_names();
   std::string near = closest(list.rules.value, names);
@@ -248,8 +241,8 @@ void check_rule_set(const TaskList& list, const std::string& flag, const rules::
   maker.add_errors(about_flag.render());
 }
 
-// The description of a device by the path that means the same wherever the program is started, since a task's target is its key
-// in databases. Targets are texts of words: where the whole path has others, the one from here.
+// The description of a device by the path that means the same wherever the program is started, since a task's target is
+// its key in databases. Targets are texts of words: where the whole path has others, the one from here.
 Target with_whole_path(Target target, const std::string& path) {
   target.gpu = std::filesystem::absolute(path).lexically_normal().string();
   Source text{"target", to_string(target)};
@@ -268,8 +261,10 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
   Diagnostics diagnostics(source);
   LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in(), source};
   find_devices(out.list, first_cuda_device, diagnostics);
-  if (!rules.empty()) out.list.rules.value = rules;
-  else if (!out.list.rules.given && is_device(out.list.target.value)) out.list.rules.value = name_of(out.list.target.value.kind);
+  if (!rules.empty())
+    out.list.rules.value = rules;
+  else if (!out.list.rules.given && is_device(out.list.target.value))
+    out.list.rules.value = name_of(out.list.target.value.kind);
   check_tasks(out.list, operator_signatures(), diagnostics);
   TaskMaker maker(std::filesystem::path(path).parent_path().string(), diagnostics);
   for (const TaskEntry& entry : out.list.tasks) {
@@ -304,8 +299,6 @@ std::string why_not_in_memory(const LoadedList& list, const std::string& only) {
   return diagnostics.render();
 }
 
-TaskKey key_of(const TuneTask& task) {
-  return {to_hex(structural_hash(task.program.program)), to_string(task.target)};
-}
+TaskKey key_of(const TuneTask& task) { return {to_hex(structural_hash(task.program.program)), to_string(task.target)}; }
 
 }  // namespace tw

@@ -1,5 +1,5 @@
-// A task list read from its file and made ready: every task's program, target and rules. For whatever tunes, exports or compares the tasks
-// of a list. No kernel runs here; for `device: auto` the CUDA devices are asked.
+// A task list read from its file and made ready: every task's program, target and rules. For whatever tunes, exports or
+// compares the tasks of a list. No kernel runs here; for `device: auto` the CUDA devices are asked.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,12 +18,12 @@ struct LoadedList {
   Source source;  // of the list
 };
 
-// nullopt after errors. `messages`: errors and warnings of all files that belong to the list, with their places. Paths of workloads and
-// modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty.
+// nullopt after errors. `messages`: errors and warnings of all files that belong to the list, with their places. Paths
+// of workloads and modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty.
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "");
 
-// Why not all tasks (or the one of that name) can be measured in the memory that this machine and its device have, with the places in the
-// list; "" if they can.
+// Why not all tasks (or the one of that name) can be measured in the memory that this machine and its device have, with
+// the places in the list; "" if they can.
 std::string why_not_in_memory(const LoadedList& list, const std::string& only = "");
 
 // The key of a task in the database.

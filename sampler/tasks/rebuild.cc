@@ -15,14 +15,15 @@ Status lower_for_processor(Rebuilt& out, const Target& target) {
 }
 
 Status lower_for_device(Rebuilt& out, const Target& target) {
-  TW_TRY(out.lowered_device, lower_gpu(*out.arena, out.scheduled, lowering_options(target), gpu_limits(target), &out.dumps));
+  TW_TRY(out.lowered_device,
+         lower_gpu(*out.arena, out.scheduled, lowering_options(target), gpu_limits(target), &out.dumps));
   return ok();
 }
 
 }  // namespace
 
-std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace,
-                               const Target& target, std::string& error) {
+std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, const Target& target,
+                               std::string& error) {
   Rebuilt out{std::make_shared<Arena>(), program, trace, {}, {}, {}, {}};
   State state(*out.arena, program.program);
   Status replayed = replay(trace, state, ReplayMode::Strict);
@@ -59,20 +60,17 @@ std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std:
   return std::move(*kernel);
 }
 
-std::optional<TraceFile> trace_file_of(Database& database, const Record& record,
-                                       std::string& error) {
+std::optional<TraceFile> trace_file_of(Database& database, const Record& record, std::string& error) {
   DatabaseResult<std::string> text = database.workload_text(record.workload);
   if (!text) {
     error = text.error();
     return std::nullopt;
   }
   if (text->empty()) {
-    error =
-        cat("the workload of record ", record.id, " is missing or damaged in ", database.path());
+    error = cat("the workload of record ", record.id, " is missing or damaged in ", database.path());
     return std::nullopt;
   }
-  Source workload{cat("workload of record ", record.id), *text},
-      schedule{cat("record ", record.id), record.trace};
+  Source workload{cat("workload of record ", record.id), *text}, schedule{cat("record ", record.id), record.trace};
   Diagnostics workload_diagnostics(workload), schedule_diagnostics(schedule);
   std::optional<OwnedProgram> program = parse_program(workload, workload_diagnostics);
   std::optional<Trace> trace = parse_schedule(schedule, schedule_diagnostics);

@@ -20,22 +20,21 @@ struct Rebuilt {
   OwnedProgram base;             // the unscheduled program, whose nodes the others share
   Trace trace;                   // its texts live on in the scheduled program
   Program scheduled;
-  LoweredProgram lowered;           // for processors
-  LoweredGpuProgram lowered_device; // for devices
-  std::vector<PassDump> dumps;  // text after each lowering pass that changed something
+  LoweredProgram lowered;            // for processors
+  LoweredGpuProgram lowered_device;  // for devices
+  std::vector<PassDump> dumps;       // text after each lowering pass that changed something
 };
 
 // On failure nullopt, and `error` explains it with the program at that step.
-std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace,
-                               const Target& target, std::string& error);
+std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, const Target& target,
+                               std::string& error);
 
 // The kernel of a rebuilt program; `symbol` is the prefix of its entry points.
 std::optional<Kernel> compile(const Rebuilt& rebuilt, const Target& target, std::string_view symbol,
                               std::string& error);
 
 // What a record of a database says, as a trace file.
-std::optional<TraceFile> trace_file_of(Database& database, const Record& record,
-                                       std::string& error);
+std::optional<TraceFile> trace_file_of(Database& database, const Record& record, std::string& error);
 
 // The resolved target of a trace file: its text was checked when it was read.
 Target target_of(const TraceFile& file);

@@ -8,9 +8,8 @@
 int main() {
   const tw::WorkloadModule& operators = tw::operator_library();
   tw::Diagnostics diagnostics(*operators.source);
-  auto program =
-      tw::instantiate(operators, "matmul",
-                      {{"M", tw::i64{16}}, {"N", tw::i64{32}}, {"K", tw::i64{8}}}, {}, diagnostics);
+  auto program = tw::instantiate(operators, "matmul", {{"M", tw::i64{16}}, {"N", tw::i64{32}}, {"K", tw::i64{8}}}, {},
+                                 diagnostics);
   if (!program) return std::cerr << diagnostics.render(), 1;
   tw::Schedule schedule(program->program);
   auto block = schedule.get_block("C");

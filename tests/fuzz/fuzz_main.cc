@@ -1,5 +1,5 @@
-// A libFuzzer program for the target that the environment variable FUZZ_TARGET names. As the only arguments `--list` prints the names of all
-// targets, `--write-seeds FOLDER` writes the seeds of one.
+// A libFuzzer program for the target that the environment variable FUZZ_TARGET names. As the only arguments `--list`
+// prints the names of all targets, `--write-seeds FOLDER` writes the seeds of one.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   if (*argc != 3 || std::strcmp((*argv)[1], "--write-seeds") != 0) return 0;
   std::filesystem::create_directories((*argv)[2]);
   int number = 0;
-  for (const std::string& seed : target().seeds) std::ofstream(std::filesystem::path((*argv)[2]) / std::to_string(number++)) << seed;
+  for (const std::string& seed : target().seeds)
+    std::ofstream(std::filesystem::path((*argv)[2]) / std::to_string(number++)) << seed;
   std::exit(0);
 }
 

@@ -12,11 +12,11 @@
 #include "dsl/text/workload.h"
 #include "rules/lang/library.h"
 #include "rules/lang/module.h"
-#include "runtime/store/database_exchange.h"
 #include "runtime/lists/device_file.h"
 #include "runtime/lists/task_list.h"
-#include "runtime/store/trace_file.h"
 #include "runtime/measure/worker_protocol.h"
+#include "runtime/store/database_exchange.h"
+#include "runtime/store/trace_file.h"
 
 namespace tw::fuzz {
 namespace {
@@ -49,7 +49,8 @@ void fuzz_program(const std::string& text) {
   Source printed{"printed.tw", print(program->program)};
   Diagnostics again(printed);
   std::optional<OwnedProgram> second = parse_program(printed, again);
-  TW_CHECK(second && structurally_equal(program->program, second->program), "a program that was printed reads as another one");
+  TW_CHECK(second && structurally_equal(program->program, second->program),
+           "a program that was printed reads as another one");
 }
 
 // A schedule that parses is replayed on a small program: it rejects or gives a program.
@@ -101,8 +102,9 @@ void fuzz_device(const std::string& text) {
 }
 
 void fuzz_import(const std::string& text) {
-  static auto database = Database::open((std::filesystem::temp_directory_path() / ("fuzz_import_" + std::to_string(getpid()) + ".db")).string(),
-                                        DatabaseMode::Write);
+  static auto database = Database::open(
+      (std::filesystem::temp_directory_path() / ("fuzz_import_" + std::to_string(getpid()) + ".db")).string(),
+      DatabaseMode::Write);
   TW_CHECK(database, "no database for the import");
   std::istringstream in(text);
   TW_CHECK(import_records(*database, in), "lines of a stranger's are no error of the database");
@@ -119,8 +121,10 @@ void read_message(std::string_view bytes) {
 
 // The first byte chooses the message that the others are taken for.
 using ReadMessage = void (*)(std::string_view);
-constexpr ReadMessage kMessages[] = {read_message<HelloMessage>, read_message<BeginTaskMessage>, read_message<TaskStart>, read_message<MeasureMessage>,
-                                     read_message<MeasureResult>, read_message<EmulateMessage>, read_message<EmulatedMessage>};
+constexpr ReadMessage kMessages[] = {read_message<HelloMessage>,   read_message<BeginTaskMessage>,
+                                     read_message<TaskStart>,      read_message<MeasureMessage>,
+                                     read_message<MeasureResult>,  read_message<EmulateMessage>,
+                                     read_message<EmulatedMessage>};
 
 void fuzz_worker_protocol(const std::string& text) {
   if (text.empty()) return;
@@ -141,8 +145,13 @@ std::vector<std::string> messages() {
   EmulatedMessage emulated;
   emulated.outputs = {{"C", "1234"}};
   emulated.writes = {.last_groups = {0, 3}, .outputs = {{"C", "1"}}};
-  return {'\0' + encode(HelloMessage{}), '\1' + encode(BeginTaskMessage{.task = 1, .reference = kernel, .tolerance = {}, .seed = 1}), '\2' + encode(TaskStart{}),
-          '\3' + encode(measure), '\4' + encode(MeasureResult{}), '\5' + encode(emulate), '\6' + encode(emulated)};
+  return {'\0' + encode(HelloMessage{}),
+          '\1' + encode(BeginTaskMessage{.task = 1, .reference = kernel, .tolerance = {}, .seed = 1}),
+          '\2' + encode(TaskStart{}),
+          '\3' + encode(measure),
+          '\4' + encode(MeasureResult{}),
+          '\5' + encode(emulate),
+          '\6' + encode(emulated)};
 }
 
 std::vector<std::string> files_of(const std::string& folder, const std::string& suffix) {
@@ -156,21 +165,28 @@ std::vector<std::string> files_of(const std::string& folder, const std::string& 
   return out;
 }
 
-constexpr const char* kSchedule = "c = get_block(\"C\")\ni, j, k = get_loops(c)\na, b = sample_perfect_tile(i, 2) @ [3, 2]\ni0, i1 = split(i, [a, b])\n"
-                                  "reorder([i0, j, i1])\nvectorize(j)\nu = sample_categorical([1, 2], [0.5, 0.5]) @ 1\nannotate(c, \"unroll\", u)\n";
+constexpr const char* kSchedule =
+    "c = get_block(\"C\")\ni, j, k = get_loops(c)\na, b = sample_perfect_tile(i, 2) @ [3, 2]\ni0, i1 = split(i, [a, "
+    "b])\n"
+    "reorder([i0, j, i1])\nvectorize(j)\nu = sample_categorical([1, 2], [0.5, 0.5]) @ 1\nannotate(c, \"unroll\", u)\n";
 
 std::string trace_file(const std::string& schedule) {
   Diagnostics none(*operator_library().source);
-  std::optional<OwnedProgram> base = instantiate(operator_library(), "matmul", {{"M", i64{6}}, {"N", i64{8}}, {"K", i64{4}}}, {}, none);
-  return "tracewright 1 \"0.1.0\"\ntarget \"cpu -threads=1\"\n" + print(base->program) + "schedule {\n" + schedule + "}\n";
+  std::optional<OwnedProgram> base =
+      instantiate(operator_library(), "matmul", {{"M", i64{6}}, {"N", i64{8}}, {"K", i64{4}}}, {}, none);
+  return "tracewright 1 \"0.1.0\"\ntarget \"cpu -threads=1\"\n" + print(base->program) + "schedule {\n" + schedule +
+         "}\n";
 }
 
 std::vector<std::string> programs() {
   std::vector<std::string> out;
   Diagnostics none(*operator_library().source);
-  std::optional<OwnedProgram> base = instantiate(operator_library(), "softmax", {{"M", i64{6}}, {"N", i64{8}}}, {}, none);
+  std::optional<OwnedProgram> base =
+      instantiate(operator_library(), "softmax", {{"M", i64{6}}, {"N", i64{8}}}, {}, none);
   out.push_back(print(base->program));
-  out.push_back("program p(X: input f32[8, 6], Y: output f32[8, 6]) {\n  for i in 8 {\n    vectorize for j in 6 {\n      Y[i, j] = max(X[i, j], 0.0)\n    }\n  }\n}\n");
+  out.push_back(
+      "program p(X: input f32[8, 6], Y: output f32[8, 6]) {\n  for i in 8 {\n    vectorize for j in 6 {\n      Y[i, j] "
+      "= max(X[i, j], 0.0)\n    }\n  }\n}\n");
   return out;
 }
 

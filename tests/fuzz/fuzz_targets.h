@@ -1,5 +1,6 @@
-// What every parser is given to read by the fuzzers: any bytes. A target returns; it neither crashes nor hangs nor grows without bound.
-// The preset `fuzz` builds one program for all; fuzz_test runs each over its damaged seeds in every test run.
+// What every parser is given to read by the fuzzers: any bytes. A target returns; it neither crashes nor hangs nor
+// grows without bound. The preset `fuzz` builds one program for all; fuzz_test runs each over its damaged seeds in
+// every test run.
 #pragma once
 #include <functional>
 #include <string>

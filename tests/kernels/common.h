@@ -20,5 +20,4 @@ static inline void multiply_packed(const float* a, const float* packed, float* c
   }
 }
 
-#define RUN(name) \
-  int32_t name##_run(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* pool)
+#define RUN(name) int32_t name##_run(void* const* buffers, void* scratch, tw_parallel_for parallel_for, void* pool)

@@ -19,7 +19,8 @@ class Rule : public tw::rules::NativeRule {
   std::string name() const override { return name_; }
   std::string doc() const override { return "it goes wrong"; }
   std::string unmet(const tw::State&, const tw::Block&, const tw::rules::TargetFacts&) const override { return ""; }
-  std::vector<tw::Schedule> apply(const tw::Schedule&, tw::BlockId, const tw::rules::TargetFacts&, std::vector<tw::Reject>&) const override {
+  std::vector<tw::Schedule> apply(const tw::Schedule&, tw::BlockId, const tw::rules::TargetFacts&,
+                                  std::vector<tw::Reject>&) const override {
     end_();
     return {};
   }
@@ -61,7 +62,9 @@ class Post : public tw::rules::NativePost {
   Post(std::string name, void (*end)(tw::Schedule&)) : name_(std::move(name)), end_(end) {}
   std::string name() const override { return name_; }
   std::string doc() const override { return "it goes wrong"; }
-  tw::Status apply(tw::Schedule& schedule, const tw::rules::TargetFacts&) const override { return end_(schedule), tw::ok(); }
+  tw::Status apply(tw::Schedule& schedule, const tw::rules::TargetFacts&) const override {
+    return end_(schedule), tw::ok();
+  }
 
  private:
   std::string name_;
@@ -76,14 +79,15 @@ static void hang() {
 }
 
 static Rules make() {
-  return {std::make_shared<Rule>("crashing", crash), std::make_shared<Rule>("exiting", leave), std::make_shared<Rule>("throwing", fail),
-          std::make_shared<Rule>("hanging", hang)};
+  return {std::make_shared<Rule>("crashing", crash), std::make_shared<Rule>("exiting", leave),
+          std::make_shared<Rule>("throwing", fail), std::make_shared<Rule>("hanging", hang)};
 }
 static Posts make_posts() {
   auto as_post = [](const char* name, auto end) { return std::make_shared<Post>(name, end); };
-  return {as_post("crashing_post", [](tw::Schedule&) { crash(); }), as_post("exiting_post", [](tw::Schedule&) { leave(); }),
-          as_post("throwing_post", [](tw::Schedule&) { fail(); }), as_post("hanging_post", [](tw::Schedule&) { hang(); }),
-          as_post("late_post", go_wrong_here)};
+  return {as_post("crashing_post", [](tw::Schedule&) { crash(); }),
+          as_post("exiting_post", [](tw::Schedule&) { leave(); }),
+          as_post("throwing_post", [](tw::Schedule&) { fail(); }),
+          as_post("hanging_post", [](tw::Schedule&) { hang(); }), as_post("late_post", go_wrong_here)};
 }
 TW_PLUGIN(make, make_posts)
 #else

@@ -13,9 +13,7 @@ namespace {
 
 constexpr int columns = 64;
 
-Dataset small_data() {
-  return synthetic_costs({.groups = 2, .per_group = 60, .columns = columns}, 11);
-}
+Dataset small_data() { return synthetic_costs({.groups = 2, .per_group = 60, .columns = columns}, 11); }
 
 // A trained model and what it was trained on.
 struct Trained {
@@ -86,8 +84,7 @@ void check_saves_and_loads(const ModelMaker& make) {
   const Trained original = trained(make, 1);
   const auto loaded = make(columns, 99);
   ASSERT_TRUE(loaded->load(original.model->save()));
-  EXPECT_EQ(loaded->predict(original.data.features),
-            original.model->predict(original.data.features));
+  EXPECT_EQ(loaded->predict(original.data.features), original.model->predict(original.data.features));
 
   const Dataset more = synthetic_costs({.groups = 2, .per_group = 90, .columns = columns}, 12);
   original.model->update(more, Effort::Round);
@@ -111,7 +108,8 @@ void check_rejects_foreign_bytes(const ModelMaker& make) {
       {bytes.substr(0, bytes.size() - 1), damaged},
       {bytes + "x", damaged},
       {other_format, "the saved model has format 2, this program reads format 1; train it again"},
-      {make(columns + 1, 1)->save(), cat("the saved model has ", columns + 1, " feature columns, this program has ", columns, "; train it again")},
+      {make(columns + 1, 1)->save(),
+       cat("the saved model has ", columns + 1, " feature columns, this program has ", columns, "; train it again")},
       {RandomModel(columns, 1).save(), cat("the saved model is of another kind than ", original.model->name())}};
   for (const auto& [each, reason] : foreign) {
     const Status status = original.model->load(each);
@@ -127,8 +125,7 @@ void check_corner_cases(const ModelMaker& make) {
   data.features.columns = columns;
   EXPECT_EQ(model->update(data, Effort::Round).problem, "");
   EXPECT_TRUE(model->predict(data.features).empty());
-  EXPECT_EQ(model->predict(small_data().features), std::vector<float>(120, 0.0f))
-      << "nothing was learned yet";
+  EXPECT_EQ(model->predict(small_data().features), std::vector<float>(120, 0.0f)) << "nothing was learned yet";
 
   const Dataset source = small_data();
   data = subset(source, {0, 1, 2, 3, 4, 5, 6, 7});

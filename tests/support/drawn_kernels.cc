@@ -12,7 +12,8 @@ DrawnKernels drawn_kernels(const std::string& use, const std::string& set, const
   return drawn_kernels(Scheduled(use, {}, "").program(), set, target, draws);
 }
 
-DrawnKernels drawn_kernels(const Program& workload, const std::string& set, const Target& target, int draws, i64 first) {
+DrawnKernels drawn_kernels(const Program& workload, const std::string& set, const Target& target, int draws,
+                           i64 first) {
   static const rules::Library library = rules::Library::built_in();
   std::string errors;
   DrawnKernels out;
@@ -50,7 +51,9 @@ Target cuda_target() {
   return target;
 }
 
-Kernel cuda_kernel(const std::string& use, const std::string& schedule) { return cuda_kernel(Scheduled(use, {}, schedule).program()); }
+Kernel cuda_kernel(const std::string& use, const std::string& schedule) {
+  return cuda_kernel(Scheduled(use, {}, schedule).program());
+}
 
 Kernel cuda_kernel(const Program& program) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create({});

@@ -1,4 +1,5 @@
-// The GEMM schedule of 15 instructions by which replay is judged: time in bench/replay_bench.cc, requests to the heap in the tests.
+// The GEMM schedule of 15 instructions by which replay is judged: time in bench/replay_bench.cc, requests to the heap
+// in the tests.
 #pragma once
 
 namespace tw::test {

@@ -44,7 +44,8 @@ std::vector<GoldenCase> parse_cases(const std::string& text, const std::string& 
 std::string to_text(const std::vector<GoldenCase>& cases, const std::string& word) {
   std::string out;
   for (const GoldenCase& c : cases) {
-    out += cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, word, "\n", c.steps, "expect\n", c.expected);
+    out +=
+        cat(out.empty() ? "" : "\n", "// ---- ", c.title, "\n", c.program, word, "\n", c.steps, "expect\n", c.expected);
   }
   return out;
 }

@@ -1,5 +1,6 @@
-// Counts the requests to the heap that a process makes, for tests and benchmarks that say "none". Defines malloc and its kin (glibc
-// only): to be included by one file of a program. Not for builds with a sanitizer, which brings a heap of its own.
+// Counts the requests to the heap that a process makes, for tests and benchmarks that say "none". Defines malloc and
+// its kin (glibc only): to be included by one file of a program. Not for builds with a sanitizer, which brings a heap
+// of its own.
 #pragma once
 #include <atomic>
 #include <cstddef>

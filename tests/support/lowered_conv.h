@@ -1,6 +1,6 @@
-// A direct 3x3 convolution, stride 1, as lowering would write it, made by hand: input [ci][h + 2][w + 2] padded, weights
-// [co / nv][ci][3][3][nv], output [co / nv][h][w][nv]; a register tile is `columns` pixels by `vectors` vectors of channels, the window is
-// unrolled. Used by the tests and the benchmark of code generation.
+// A direct 3x3 convolution, stride 1, as lowering would write it, made by hand: input [ci][h + 2][w + 2] padded,
+// weights [co / nv][ci][3][3][nv], output [co / nv][h][w][nv]; a register tile is `columns` pixels by `vectors` vectors
+// of channels, the window is unrolled. Used by the tests and the benchmark of code generation.
 #pragma once
 #include <vector>
 
@@ -28,7 +28,8 @@ class LoweredConv {
   LoweredProgram program() {
     Arena& arena = build_.arena;
     LoweredProgram lowered;
-    lowered.run.arguments = arena.list<Placement>({{in_, Place::Argument, 0}, {weights_, Place::Argument, 1}, {out_, Place::Argument, 2}});
+    lowered.run.arguments =
+        arena.list<Placement>({{in_, Place::Argument, 0}, {weights_, Place::Argument, 1}, {out_, Place::Argument, 2}});
     lowered.run_arguments = arena.list<LoweredArgument>({{"in", false, false, false, DType::F32, in_->shape},
                                                          {"weights", false, true, false, DType::F32, weights_->shape},
                                                          {"out", true, false, false, DType::F32, out_->shape}});
@@ -47,13 +48,19 @@ class LoweredConv {
     return build_.arena.make<Buffer>(BufferId{++buffers_}, name, DType::F32, shape, scope, Str{});
   }
   const Var* var(Str name) { return build_.var(++vars_, name); }
-  const Stmt* loop(const Var* var, i64 extent, const Stmt* body) { return build_.loop(LoopId{var->id}, var, extent, body); }
+  const Stmt* loop(const Var* var, i64 extent, const Stmt* body) {
+    return build_.loop(LoopId{var->id}, var, extent, body);
+  }
   const Expr* wide(const Expr* base) { return build_.ramp(base, build_.integer(1), plan_.lanes); }
-  const Expr* load(const Buffer* from, const Expr* index) { return build_.load(from, build_.arena.list<const Expr*>({index})); }
+  const Expr* load(const Buffer* from, const Expr* index) {
+    return build_.load(from, build_.arena.list<const Expr*>({index}));
+  }
   const Stmt* store(const Buffer* to, const Expr* index, const Expr* value) {
     return build_.store(to, build_.arena.list<const Expr*>({index}), value);
   }
-  const Expr* sum_at(const i64 column, int vector) { return wide(build_.integer(column * plan_.panel() + vector * plan_.lanes)); }
+  const Expr* sum_at(const i64 column, int vector) {
+    return wide(build_.integer(column * plan_.panel() + vector * plan_.lanes));
+  }
 
   const Stmt* tile(const Expr* row, const Expr* block, const Expr* column, i64 columns) {
     const Buffer* sums = buffer("acc", columns * plan_.panel(), Scope::Register);
@@ -76,13 +83,13 @@ class LoweredConv {
     return build_.alloc(sums, build_.seq(before));
   }
 
-  const Stmt* window(const Buffer* sums, const Expr* row, const Expr* block, const Expr* column, i64 columns, const Expr* channel,
-                     int kh, int kw) {
+  const Stmt* window(const Buffer* sums, const Expr* row, const Expr* block, const Expr* column, i64 columns,
+                     const Expr* channel, int kh, int kw) {
     i64 padded = plan_.size + 2;
     const Expr* line = build_.mul(build_.add(build_.add(build_.mul(channel, padded), row), kh), padded);
     const Expr* pixel = build_.add(build_.add(line, column), kw);
-    const Expr* weight = build_.mul(build_.add(build_.mul(build_.add(build_.mul(block, plan_.channels), channel), 9), kh * 3 + kw),
-                                    plan_.panel());
+    const Expr* weight = build_.mul(
+        build_.add(build_.mul(build_.add(build_.mul(block, plan_.channels), channel), 9), kh * 3 + kw), plan_.panel());
     std::vector<const Stmt*> steps;
     for (i64 c = 0; c < columns; ++c) {
       const Expr* value = build_.broadcast(load(in_, build_.add(pixel, c)), plan_.lanes);

@@ -30,7 +30,8 @@ class LoweredGemm {
   LoweredProgram program() {
     Arena& arena = build_.arena;
     LoweredProgram lowered;
-    lowered.run.arguments = arena.list<Placement>({{a_, Place::Argument, 0}, {b_, Place::Argument, 1}, {c_, Place::Argument, 2}});
+    lowered.run.arguments =
+        arena.list<Placement>({{a_, Place::Argument, 0}, {b_, Place::Argument, 1}, {c_, Place::Argument, 2}});
     lowered.run_arguments = arena.list<LoweredArgument>({{"A", false, false, false, DType::F32, a_->shape},
                                                          {"B", false, true, false, DType::F32, b_->shape},
                                                          {"C", true, false, false, DType::F32, c_->shape}});
@@ -46,7 +47,9 @@ class LoweredGemm {
   }
   const Var* var(Str name) { return build_.var(++vars_, name); }
   const Expr* at(const Expr* base, int lanes) { return build_.ramp(base, build_.integer(1), lanes); }
-  const Expr* load(const Buffer* from, const Expr* index) { return build_.load(from, build_.arena.list<const Expr*>({index})); }
+  const Expr* load(const Buffer* from, const Expr* index) {
+    return build_.load(from, build_.arena.list<const Expr*>({index}));
+  }
   const Stmt* store(const Buffer* to, const Expr* index, const Expr* value) {
     return build_.store(to, build_.arena.list<const Expr*>({index}), value);
   }
@@ -73,7 +76,8 @@ class LoweredGemm {
                  [&](const Expr* column, i64 width) { return tile(row, rows, column, width); });
   }
   const Stmt* over_panels(const Expr*) {
-    return split("j", plan_.n, plan_.panel(), true, [&](const Expr* column, i64 width) { return over_rows(column, width); });
+    return split("j", plan_.n, plan_.panel(), true,
+                 [&](const Expr* column, i64 width) { return over_rows(column, width); });
   }
 
   // Columns of a tile as pieces of `lanes` and, at the end, of single ones.
@@ -107,7 +111,8 @@ class LoweredGemm {
     return build_.alloc(sums, build_.seq(before));
   }
 
-  const Stmt* steps(const Buffer* sums, const Expr* row, i64 rows, const Expr* column, i64 width, const Expr* k, int count) {
+  const Stmt* steps(const Buffer* sums, const Expr* row, i64 rows, const Expr* column, i64 width, const Expr* k,
+                    int count) {
     std::vector<const Stmt*> list;
     for (int u = 0; u < count; ++u) {
       const Expr* step = build_.add(k, u);

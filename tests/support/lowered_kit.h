@@ -23,11 +23,13 @@ class LoweredKit {
   const Buffer* output(DType dtype, i64 elements) { return argument(dtype, elements, true); }
   const Buffer* buffer(DType dtype, i64 elements, Scope scope = Scope::Global) {
     ++buffers_;
-    return arena_.make<Buffer>(BufferId{buffers_}, arena_.text("b" + std::to_string(buffers_)), dtype, arena_.list<i64>({elements}),
-                               scope, Str{});
+    return arena_.make<Buffer>(BufferId{buffers_}, arena_.text("b" + std::to_string(buffers_)), dtype,
+                               arena_.list<i64>({elements}), scope, Str{});
   }
   const Var* var() { return build.var(++vars_, "i"); }
-  const Expr* load(const Buffer* from, const Expr* index) { return build.load(from, arena_.list<const Expr*>({index})); }
+  const Expr* load(const Buffer* from, const Expr* index) {
+    return build.load(from, arena_.list<const Expr*>({index}));
+  }
   const Stmt* store(const Buffer* to, const Expr* index, const Expr* value) {
     return build.store(to, arena_.list<const Expr*>({index}), value);
   }
@@ -35,7 +37,9 @@ class LoweredKit {
     return build.loop(LoopId{var->id}, var, extent, body, kind);
   }
   // base, base + stride, ...; as many as `lanes`, or base alone.
-  const Expr* ramp(const Expr* base, int lanes, i64 stride = 1) { return build.ramp(base, build.integer(stride), lanes); }
+  const Expr* ramp(const Expr* base, int lanes, i64 stride = 1) {
+    return build.ramp(base, build.integer(stride), lanes);
+  }
   const Expr* wide(const Expr* value, int lanes) { return build.broadcast(value, lanes); }
   const Expr* call(Function function, std::initializer_list<const Expr*> arguments) {
     return build.call(function, arena_.list<const Expr*>(arguments));

@@ -12,6 +12,8 @@ std::string missing_for_nvrtc() {
   return found.out.empty() ? "no libnvrtc.so (the CUDA toolkit)" : "";
 }
 
-bool has_cuda_driver() { return run_program({"sh", "-c", "/sbin/ldconfig -p | grep -q 'libcuda[.]so[.]1 '"}).code == 0; }
+bool has_cuda_driver() {
+  return run_program({"sh", "-c", "/sbin/ldconfig -p | grep -q 'libcuda[.]so[.]1 '"}).code == 0;
+}
 
 }  // namespace tw::test

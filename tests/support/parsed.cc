@@ -22,12 +22,15 @@ T read(const std::string& text, std::optional<T> (*parse)(const Source&, Diagnos
 OwnedProgram workload(const std::string& text, const std::string& name, const WorkloadArguments& arguments) {
   Source source{"test", text};
   Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> made = instantiate(parse_workloads(source, diagnostics), name, arguments, {}, diagnostics);
+  std::optional<OwnedProgram> made =
+      instantiate(parse_workloads(source, diagnostics), name, arguments, {}, diagnostics);
   EXPECT_TRUE(made) << diagnostics.render() << text;
   return made ? std::move(*made) : OwnedProgram{std::make_shared<Arena>(), {}};
 }
 
-OwnedProgram parsed(const std::string& text) { return read<OwnedProgram>(text, parse_program, {std::make_shared<Arena>(), {}}); }
+OwnedProgram parsed(const std::string& text) {
+  return read<OwnedProgram>(text, parse_program, {std::make_shared<Arena>(), {}});
+}
 Trace parsed_schedule(const std::string& text) { return read<Trace>(text, parse_schedule, {}); }
 TraceFile parsed_trace_file(const std::string& text) { return read<TraceFile>(text, parse_trace_file, {}); }
 

@@ -1,4 +1,5 @@
-// Blocks with the loops around them, for tests that enumerate what a block touches. Programs of sequences, loops and blocks only.
+// Blocks with the loops around them, for tests that enumerate what a block touches. Programs of sequences, loops and
+// blocks only.
 #pragma once
 #include <vector>
 

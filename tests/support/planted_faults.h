@@ -20,19 +20,23 @@ inline Program without_a_term(Arena& arena, const Program& program, bool is_last
     const Expr* is_dropped = nullptr;
     for (const IterVar& iter : block->iters) {
       if (iter.kind == IterKind::S) continue;
-      const Expr* here = build.binary(BinaryOp::Eq, iter.var, build.integer(is_last ? iter.extent - 1 : iter.extent / 2));
+      const Expr* here =
+          build.binary(BinaryOp::Eq, iter.var, build.integer(is_last ? iter.extent - 1 : iter.extent / 2));
       is_dropped = is_last ? build.both(is_dropped, here) : here;
     }
     const Expr* same = build.load(store->targets[0].buffer, store->targets[0].indices);
-    const Stmt* changed = build.store(store->targets[0].buffer, store->targets[0].indices, build.select(is_dropped, same, store->values[0]));
+    const Stmt* changed = build.store(store->targets[0].buffer, store->targets[0].indices,
+                                      build.select(is_dropped, same, store->values[0]));
     return build.with_body(block, block->init, changed);
   });
   return out;
 }
 
-// Where `is_fault` of an element of the output, given its indices, is true, nothing is written; or, with a `value`, that.
+// Where `is_fault` of an element of the output, given its indices, is true, nothing is written; or, with a `value`,
+// that.
 template <class IsFault>
-Program with_fault(Arena& arena, const Program& program, IsFault&& is_fault, std::optional<double> value = std::nullopt) {
+Program with_fault(Arena& arena, const Program& program, IsFault&& is_fault,
+                   std::optional<double> value = std::nullopt) {
   Build build{arena};
   Program out = program;
   out.body = rewrite_stmts(arena, program.body, [&](const Stmt* stmt) -> const Stmt* {
@@ -50,7 +54,8 @@ Program with_fault(Arena& arena, const Program& program, IsFault&& is_fault, std
       const Store* one = as<Store>(part);
       if (!one) return part;
       const Expr* number = build.number(*value, one->values[0]->type.dtype);
-      return build.store(one->targets[0].buffer, one->targets[0].indices, build.select(is_fault(build, iters), number, one->values[0]));
+      return build.store(one->targets[0].buffer, one->targets[0].indices,
+                         build.select(is_fault(build, iters), number, one->values[0]));
     };
     return build.with_body(block, block->init ? changed(block->init) : nullptr, changed(block->body));
   });

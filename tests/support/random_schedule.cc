@@ -33,17 +33,14 @@ class ArgumentMaker {
     return maker == makers.end() ? std::nullopt : (this->*maker->second)(parameter);
   }
 
-  // Before most draws for instructions that rarely find what they apply to: other instructions make it. False if it cannot be made.
+  // Before most draws for instructions that rarely find what they apply to: other instructions make it. False if it
+  // cannot be made.
   bool prepare(std::string_view kind) {
     static const std::map<std::string_view, bool (ArgumentMaker::*)()> preparations = {
-        {"rolling_buffer", &ArgumentMaker::prepare_rolling},
-        {"cache_inplace", &ArgumentMaker::prepare_inplace},
-        {"unannotate", &ArgumentMaker::prepare_unannotate},
-        {"decompose_padding", &ArgumentMaker::prepare_padding},
-        {"blockize", &ArgumentMaker::prepare_blockize},
-        {"pipeline", &ArgumentMaker::prepare_pipeline},
-        {"make_async", &ArgumentMaker::prepare_async},
-        {"stage_epilogue", &ArgumentMaker::prepare_epilogue},
+        {"rolling_buffer", &ArgumentMaker::prepare_rolling}, {"cache_inplace", &ArgumentMaker::prepare_inplace},
+        {"unannotate", &ArgumentMaker::prepare_unannotate},  {"decompose_padding", &ArgumentMaker::prepare_padding},
+        {"blockize", &ArgumentMaker::prepare_blockize},      {"pipeline", &ArgumentMaker::prepare_pipeline},
+        {"make_async", &ArgumentMaker::prepare_async},       {"stage_epilogue", &ArgumentMaker::prepare_epilogue},
         {"tensorize", &ArgumentMaker::prepare_tensorize}};
     auto found = preparations.find(kind);
     return found == preparations.end() || chance(0.1) || (this->*found->second)();
@@ -61,12 +58,14 @@ class ArgumentMaker {
   LoopId loop_of(const Arg& value) const {
     return {static_cast<u32>(schedule_.state().values()[static_cast<std::size_t>(value.integer)].payload)};
   }
-  // Does somebody read a window of what the block writes? A window moves with a loop, which is what rolling buffers are for.
+  // Does somebody read a window of what the block writes? A window moves with a loop, which is what rolling buffers are
+  // for.
   bool is_read_in_windows(const Block* writer) {
     for (const Block* reader : consumers(schedule_.program().body, writer)) {
       for (const Access& access : accesses_of(reader)) {
         if (access.kind != AccessKind::Read || !writes_buffer(writer, access.buffer)) continue;
-        if (std::any_of(access.indices.begin(), access.indices.end(), [](const Expr* e) { return !as<Var>(e); })) return true;
+        if (std::any_of(access.indices.begin(), access.indices.end(), [](const Expr* e) { return !as<Var>(e); }))
+          return true;
       }
     }
     return false;
@@ -75,10 +74,12 @@ class ArgumentMaker {
   bool prepare_rolling() {
     std::vector<const Block*> producers;
     for (const Block* block : schedule_.state().blocks()) {
-      if (is_complete(schedule_.program().body, block) && !consumers(schedule_.program().body, block).empty()) producers.push_back(block);
+      if (is_complete(schedule_.program().body, block) && !consumers(schedule_.program().body, block).empty())
+        producers.push_back(block);
     }
     if (producers.empty()) return false;
-    auto others = std::stable_partition(producers.begin(), producers.end(), [&](const Block* b) { return is_read_in_windows(b); });
+    auto others = std::stable_partition(producers.begin(), producers.end(),
+                                        [&](const Block* b) { return is_read_in_windows(b); });
     if (others != producers.begin() && !chance(0.2)) producers.erase(others, producers.end());
     BlockId id = pick(producers)->id;
     block_ = schedule_.state().find_block(id);
@@ -117,7 +118,8 @@ class ArgumentMaker {
     std::vector<const Block*> padding;
     for (const Block* block : schedule_.state().blocks()) {
       const Store* store = single_store(block);
-      if (store && as<Select>(store->values[0]) && is_complete(schedule_.program().body, block)) padding.push_back(block);
+      if (store && as<Select>(store->values[0]) && is_complete(schedule_.program().body, block))
+        padding.push_back(block);
     }
     if (padding.empty()) return false;
     block_ = pick(padding);
@@ -238,7 +240,8 @@ class ArgumentMaker {
     std::vector<Arg> all = loops_of(around);
     if (all.empty()) return std::nullopt;
     for (const Arg& one : all) {
-      bool meant = schedule_.state().values()[static_cast<std::size_t>(one.integer)].payload == static_cast<i64>(wanted_.value);
+      bool meant =
+          schedule_.state().values()[static_cast<std::size_t>(one.integer)].payload == static_cast<i64>(wanted_.value);
       if (wanted_.value && meant) return one;
     }
     return pick(all);
@@ -307,7 +310,8 @@ class ArgumentMaker {
   }
   std::optional<Arg> integer(const Parameter& parameter) {
     static const std::map<std::string_view, std::pair<i64, i64>> of_samples = {
-        {"n", {1, 4}}, {"max_innermost", {0, 8}}, {"partition_pos", {0, 2}}, {"innerpart_factor", {1, 3}}, {"parts", {1, 3}}, {"stages", {1, 4}}};
+        {"n", {1, 4}},     {"max_innermost", {0, 8}}, {"partition_pos", {0, 2}}, {"innerpart_factor", {1, 3}},
+        {"parts", {1, 3}}, {"stages", {1, 4}}};
     if (auto range = of_samples.find(parameter.name); range != of_samples.end())
       return Arg::of_int(range->second.first + rng_.below(range->second.second));
     if (parameter.name == "factor") return Arg::of_int(rng_.below(9));
@@ -358,7 +362,8 @@ class ArgumentMaker {
         {"dtype", {"f64", "f64", "f32", "i32"}},
         {"key", {"mark"}},
         {"layout", {"xor", "xor", "xor", "rows"}},
-        {"intrinsic", block_ && accumulates(block_) ? std::vector<Str>{"test_fma2"} : std::vector<Str>{"test_scale2", "test_add2"}}};
+        {"intrinsic",
+         block_ && accumulates(block_) ? std::vector<Str>{"test_fma2"} : std::vector<Str>{"test_scale2", "test_add2"}}};
     if (parameter.name == "name") return Arg::of_text(any_block()->name);
     auto known = words.find(parameter.name);
     word_ = known == words.end() ? Str("word") : pick(known->second);
@@ -430,7 +435,9 @@ class ArgumentMaker {
       results.push_back(iter ? Arg{.tag = Arg::Tag::Param, .integer = *iter} : Arg::of_int(0));
       results.push_back(Arg::of_int(iter && chance(0.9) ? 1 : buffer->shape[d]));
     }
-    return Arg{.tag = Arg::Tag::Map, .integer = static_cast<i64>(block_->iters.size()), .items = schedule_arena().copy(results)};
+    return Arg{.tag = Arg::Tag::Map,
+               .integer = static_cast<i64>(block_->iters.size()),
+               .items = schedule_arena().copy(results)};
   }
   std::optional<i64> iter_at(const Buffer* buffer, AccessKind kind, std::size_t dimension) const {
     for (const Access& access : accesses_of(block_)) {
@@ -465,10 +472,12 @@ class ArgumentMaker {
 void declare_test_intrinsics() {
   static const bool declared = [] {
     std::string text;
-    for (const auto& [name, value] : {std::pair("fma2", "C[i] + A[0] * B[i]"), {"scale2", "A[i] * B[i]"}, {"add2", "A[i] + B[i]"}}) {
+    for (const auto& [name, value] :
+         {std::pair("fma2", "C[i] + A[0] * B[i]"), {"scale2", "A[i] * B[i]"}, {"add2", "A[i] + B[i]"}}) {
       const char* a = std::string_view(name) == "fma2" ? "f32[1]" : "f32[2]";
-      text += cat("intrinsic test_", name, " {\n  arch \"none\"\n  program d(A: input ", a, ", B: input f32[2], C: output f32[2]) {\n",
-                  "    for i in 2 {\n      C[i] = ", value, "\n    }\n  }\n  implementation {\n    store(C, load(B, f32x2))\n  }\n}\n");
+      text += cat("intrinsic test_", name, " {\n  arch \"none\"\n  program d(A: input ", a,
+                  ", B: input f32[2], C: output f32[2]) {\n", "    for i in 2 {\n      C[i] = ", value,
+                  "\n    }\n  }\n  implementation {\n    store(C, load(B, f32x2))\n  }\n}\n");
     }
     Source source{"intrinsics of the test", text};
     Diagnostics diagnostics(source);
@@ -479,10 +488,12 @@ void declare_test_intrinsics() {
   (void)declared;
 }
 
-// What a sample has drawn, as an argument of the instruction that it is made for: is it accepted? Its values stay open in the trace.
+// What a sample has drawn, as an argument of the instruction that it is made for: is it accepted? Its values stay open
+// in the trace.
 class SampleUser {
  public:
-  SampleUser(Schedule& schedule, Rng& rng, Acceptance& acceptance) : schedule_(schedule), rng_(rng), acceptance_(acceptance) {}
+  SampleUser(Schedule& schedule, Rng& rng, Acceptance& acceptance)
+      : schedule_(schedule), rng_(rng), acceptance_(acceptance) {}
 
   // `arguments` are those of the sample, `first` its first value.
   void use(const InstructionKind& sample, const std::vector<Arg>& arguments, u32 first) {
@@ -501,7 +512,8 @@ class SampleUser {
   }
   void apply(const char* name, std::vector<Arg> arguments) {
     const InstructionKind& kind = *find_kind(name);
-    while (arguments.size() < kind.parameters.size()) arguments.push_back(default_argument(kind.parameters[arguments.size()]));
+    while (arguments.size() < kind.parameters.size())
+      arguments.push_back(default_argument(kind.parameters[arguments.size()]));
     Tried& tried = acceptance_[name];
     auto done = schedule_.apply(kind, schedule_.state().arena().copy(arguments));
     ++(done ? tried.accepted : tried.rejected);
@@ -509,7 +521,9 @@ class SampleUser {
   }
   void cut(const Arg& loop, u32 first) { apply("split", {loop, values(first)}); }
   void reorder(const Arg&, u32 first) { apply("reorder", {values(first)}); }
-  void move(const Arg& block, u32 first) { apply("compute_at", {block, Arg::of_value(first), Arg::of_int(rng_.below(2))}); }
+  void move(const Arg& block, u32 first) {
+    apply("compute_at", {block, Arg::of_value(first), Arg::of_int(rng_.below(2))});
+  }
   void cut_some_loop(const Arg&, u32 first) {
     std::optional<Arg> loop = ArgumentMaker(schedule_, rng_).make({"LoopId", "loop", ""});
     if (!loop) return;

@@ -18,8 +18,8 @@ using Acceptance = std::map<std::string, Tried>;  // by name of the primitive
 std::vector<const InstructionKind*> changing_kinds();
 std::vector<const InstructionKind*> other_kinds();
 
-// One random application of the kind; queries for its handles are recorded as well, and after a sample an instruction that takes what was
-// drawn (a split, a reordering, a move). Was it accepted?
+// One random application of the kind; queries for its handles are recorded as well, and after a sample an instruction
+// that takes what was drawn (a split, a reordering, a move). Was it accepted?
 bool apply_random(Schedule& schedule, const InstructionKind& kind, Rng& rng, Acceptance& acceptance);
 
 }  // namespace tw::test

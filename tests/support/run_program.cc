@@ -36,8 +36,8 @@ class Terminal {
   std::string name_;
 };
 
-[[noreturn]] void become(const std::vector<std::string>& words, const RunOptions& options,
-                         const std::string& out, const std::string& err) {
+[[noreturn]] void become(const std::vector<std::string>& words, const RunOptions& options, const std::string& out,
+                         const std::string& err) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

@@ -40,12 +40,12 @@ Scheduled::Scheduled(const std::string& use, const std::vector<std::string>& epi
 }
 
 std::string dense_schedule(const TileOptions& options) {
-  std::string text = cat("b = get_block(\"Y\")\ni, j, k = get_loops(b)\ni0, ir = split(i, [_, ", options.rows, "])\nj0, jv = split(j, [_, ",
-                         options.columns, "])\nk0, k1 = split(k, [_, ", options.unroll, "])\nreorder([",
-                         options.panels_outside ? "j0, i0" : "i0, j0", ", k0, k1, ir, jv])\n");
+  std::string text = cat("b = get_block(\"Y\")\ni, j, k = get_loops(b)\ni0, ir = split(i, [_, ", options.rows,
+                         "])\nj0, jv = split(j, [_, ", options.columns, "])\nk0, k1 = split(k, [_, ", options.unroll,
+                         "])\nreorder([", options.panels_outside ? "j0, i0" : "i0, j0", ", k0, k1, ir, jv])\n");
   if (options.pack) {
-    text += cat("w = cache_read(b, 1, \"global\")\ntransform_layout(w, 0, \"write\", (k, n) -> (n // ", options.columns, ", k, n % ",
-                options.columns, "), 0)\nannotate(w, \"prepack\", 1)\n");
+    text += cat("w = cache_read(b, 1, \"global\")\ntransform_layout(w, 0, \"write\", (k, n) -> (n // ", options.columns,
+                ", k, n % ", options.columns, "), 0)\nannotate(w, \"prepack\", 1)\n");
   }
   text += "promote(b, 0, k0)\nunroll(k1)\nunroll(ir)\nvectorize(jv)\n";
   if (options.parallel) text += cat("parallel(", options.panels_outside ? "j0" : "i0", ")\n");

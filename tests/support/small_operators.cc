@@ -25,7 +25,8 @@ std::vector<SmallOperator> small_operators() {
   const WorkloadModule& library = operator_library();
   for (const Signature& signature : signatures(library)) {
     Diagnostics diagnostics(*library.source);
-    std::optional<OwnedProgram> made = instantiate(library, signature.name, small_arguments(signature), {}, diagnostics);
+    std::optional<OwnedProgram> made =
+        instantiate(library, signature.name, small_arguments(signature), {}, diagnostics);
     EXPECT_TRUE(made) << signature.name << "\n" << diagnostics.render();
     if (made) out.push_back({signature.name, *made});
   }

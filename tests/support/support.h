@@ -11,7 +11,8 @@ std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 // The number that the environment variable `name` holds (TW_CASES and the like), else `fallback`.
 i64 from_environment(const char* name, i64 fallback);
-// The seeds of a test's random cases: TW_SEED=n is one case; else TW_CASES=n cases (`cases` by default), from TW_FIRST=n (0) on.
+// The seeds of a test's random cases: TW_SEED=n is one case; else TW_CASES=n cases (`cases` by default), from
+// TW_FIRST=n (0) on.
 struct Seeds {
   i64 first, end;
   bool is_one_case;

@@ -53,15 +53,12 @@ double time_of(const Tiling& t) {
   const double tail_n = std::ceil(t.tn / (8 * t.rn)) * 8 * t.rn / t.tn;
   const double compute = work / per_cycle * tail_m * tail_n;
   const double l1 = 4 * t.tk * (t.rm + 8 * t.rn), l2 = 4 * t.tk * t.tn;
-  double bytes =
-      4 * work * (1 / t.tm + 1 / t.tn + 1 / t.tk) * (l2 > 262144 ? 4 : 1) * (l1 > 32768 ? 3 : 1);
+  double bytes = 4 * work * (1 / t.tm + 1 / t.tn + 1 / t.tk) * (l2 > 262144 ? 4 : 1) * (l1 > 32768 ? 3 : 1);
   if (!t.packed) bytes *= 1.8;
-  const double overhead =
-      work / (t.rm * t.rn * 8 * t.unroll) * 0.3 + (t.unroll > 32 ? compute * 0.15 : 0);
+  const double overhead = work / (t.rm * t.rn * 8 * t.unroll) * 0.3 + (t.unroll > 32 ? compute * 0.15 : 0);
   const double tasks = std::ceil(t.m / t.tm) * std::ceil(t.n / t.tn);
   const double speedup = t.parallel ? tasks / std::ceil(tasks / 2) : 1;
-  return (compute + bytes / 8 + overhead) / speedup / 3e9 +
-         (t.packed ? (t.m + t.n) * t.k * 4 / 2e10 : 0);
+  return (compute + bytes / 8 + overhead) / speedup / 3e9 + (t.packed ? (t.m + t.n) * t.k * 4 / 2e10 : 0);
 }
 
 // The row of one store: kind 0 = the product, 1 = initial values, 2 = write back, 3 = packing.
@@ -131,8 +128,7 @@ Dataset synthetic_costs(const SyntheticOptions& options, u64 seed) {
       const Tiling tiling = draw_tiling(m, n, k, rng);
       std::vector<float> rows;
       for (int kind = 0; kind < (tiling.packed ? 4 : 3); ++kind) {
-        for (int r = 0; r < rows_of_kind[kind]; ++r)
-          append_row(describe(tiling, kind), options.columns, rows);
+        for (int r = 0; r < rows_of_kind[kind]; ++r) append_row(describe(tiling, kind), options.columns, rows);
       }
       data.features.add(rows);
       const double seconds = time_of(tiling) * std::exp(options.noise * normal(rng));

@@ -50,7 +50,8 @@ TEST(Affine, DecidesTailPredicates) {
   w.ranges.set(w.vars[0], {9, 9});
   EXPECT_EQ(decide(w.build.lt(tile, 49), w.ranges), false);
   // 2 a is never odd, whatever a is.
-  EXPECT_EQ(decide(w.build.binary(BinaryOp::Eq, w.build.mul(w.build.var(9, "x"), 2), w.build.integer(5)), w.ranges), false);
+  EXPECT_EQ(decide(w.build.binary(BinaryOp::Eq, w.build.mul(w.build.var(9, "x"), 2), w.build.integer(5)), w.ranges),
+            false);
 }
 
 TEST(Affine, HugeCoefficientsAreUnknownNotWrong) {

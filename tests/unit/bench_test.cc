@@ -1,8 +1,10 @@
-// What `bench` says of a kernel whose results are not those of its reference: all outputs are compared, by the bound of trials.
+// What `bench` says of a kernel whose results are not those of its reference: all outputs are compared, by the bound of
+// trials.
+#include "runtime/peers/bench.h"
+
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
-#include "runtime/peers/bench.h"
 #include "runtime/measure/elements.h"
 #include "sampler/search/trial.h"
 #include "support/parsed.h"
@@ -26,9 +28,14 @@ std::string changed(const std::string& from, const std::string& to) {
 BenchRow row_of(const std::string& text) {
   OwnedProgram workload = test::parsed(kTwoOutputs), computed = test::parsed(text);
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
-  BuiltKernel reference = build_reference(workload.program, host_target(), *compiler), kernel = build_kernel(computed.program, host_target(), *compiler);
+  BuiltKernel reference = build_reference(workload.program, host_target(), *compiler),
+              kernel = build_kernel(computed.program, host_target(), *compiler);
   EXPECT_TRUE(reference.kernel && kernel.kernel) << reference.problem << kernel.problem;
-  BenchTask task{.name = "two", .kernel = *kernel.kernel, .flops = 64 * 96, .reference = *reference.kernel, .tolerance = tolerance_of(workload.program)};
+  BenchTask task{.name = "two",
+                 .kernel = *kernel.kernel,
+                 .flops = 64 * 96,
+                 .reference = *reference.kernel,
+                 .tolerance = tolerance_of(workload.program)};
   std::vector<char> x(64 * 96 * sizeof(float));
   fill_input(1, "X", 0, DType::F32, 64 * 96, x.data());
   task.inputs.push_back({"X", x});
@@ -50,7 +57,8 @@ TEST(Bench, AnyOutputThatIsWrongIsFound) {
   const Row rows[] = {
       {"S[i] + X[i, k]", "S[i] + X[i, k] * 1.0001", "output `S`: "},
       {"* 2.0", "* 2.0001", "output `Y`: "},  // each element within a thousandth of the largest one
-      {"Y[i, j] = X[i, j] * 2.0", "if i < 63 { Y[i, j] = X[i, j] * 2.0 }", "output `Y`: 96 of 6144 elements are wrong; the first one is -nan"},
+      {"Y[i, j] = X[i, j] * 2.0", "if i < 63 { Y[i, j] = X[i, j] * 2.0 }",
+       "output `Y`: 96 of 6144 elements are wrong; the first one is -nan"},
   };
   for (const Row& row : rows) {
     BenchRow found = row_of(changed(row.from, row.to));

@@ -1,5 +1,5 @@
-// The portable bundle, unpacked into a root that has nothing but the C and C++ runtime and a shell, and used there: what a
-// bare machine can do with it. The runtime is that of this machine, not of Ubuntu 24.04, which has newer ones.
+// The portable bundle, unpacked into a root that has nothing but the C and C++ runtime and a shell, and used there:
+// what a bare machine can do with it. The runtime is that of this machine, not of Ubuntu 24.04, which has newer ones.
 #include <gtest/gtest.h>
 
 #include <boost/json/src.hpp>
@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 using test::Finished;
 
 constexpr const char* kToolkit = "/usr/local/cuda/lib64";
-constexpr const char* kRuntime[] = {"libc.so.6",    "libm.so.6",     "libdl.so.2", "libpthread.so.0",
-                                    "librt.so.1",   "libgcc_s.so.1", "libstdc++.so.6"};
+constexpr const char* kRuntime[] = {"libc.so.6",  "libm.so.6",     "libdl.so.2",    "libpthread.so.0",
+                                    "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6"};
 
 class Bundle : public ::testing::Test {
  protected:
@@ -53,13 +53,14 @@ class Bundle : public ::testing::Test {
   };
 
   // A program of the bundle, in the root, with nothing of our environment.
-  Finished run(const std::string& words, const std::string& environment = "", const std::string& program = "tracewright") const {
-    return test::run_program({"unshare", "-rm", "sh", "-c",
-                              cat("mount --rbind /proc ", root_, "/proc && mount --rbind /dev ", root_, "/dev && ",
-                                  fs::exists(kToolkit) ? cat("mount --rbind ", kToolkit, " ", root_, kToolkit, " && ") : "",
-                                  "exec env -i PATH=/bin LD_LIBRARY_PATH=/usr/lib ", environment,
-                                  " $(command -v chroot) ", root_, " /bin/sh -c 'cd /home && exec bundle/bin/",
-                                  program, " ", words, "'")});
+  Finished run(const std::string& words, const std::string& environment = "",
+               const std::string& program = "tracewright") const {
+    return test::run_program(
+        {"unshare", "-rm", "sh", "-c",
+         cat("mount --rbind /proc ", root_, "/proc && mount --rbind /dev ", root_, "/dev && ",
+             fs::exists(kToolkit) ? cat("mount --rbind ", kToolkit, " ", root_, kToolkit, " && ") : "",
+             "exec env -i PATH=/bin LD_LIBRARY_PATH=/usr/lib ", environment, " $(command -v chroot) ", root_,
+             " /bin/sh -c 'cd /home && exec bundle/bin/", program, " ", words, "'")});
   }
   void write(const std::string& name, const std::string& text) const {
     test::write_file(root_ + "/home/" + name, text);
@@ -77,7 +78,8 @@ TEST_F(Bundle, FindsAllItsParts) {
     std::string name(check.at("name").as_string());
     bool is_inside = check.at("required").as_bool() || name == "bench against fma";
     EXPECT_TRUE(!is_inside || check.at("ok").as_bool()) << boost::json::serialize(check);
-    EXPECT_EQ(check.at("fix").as_string().find("build again"), std::string::npos) << "nothing can be built there: " << boost::json::serialize(check);
+    EXPECT_EQ(check.at("fix").as_string().find("build again"), std::string::npos)
+        << "nothing can be built there: " << boost::json::serialize(check);
   }
 }
 
@@ -97,14 +99,16 @@ TEST_F(Bundle, CompilesForGpusAndRunsManifests) {
   fs::create_directories(root_ + "/usr/lib");
   fs::copy_file(TW_BINARY_DIR "/tests/cuda_stub/libcuda.so.1", root_ + "/usr/lib/libcuda.so.1",
                 fs::copy_options::overwrite_existing);
-  write("gpu.yaml", "version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n"
-                    "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}\n");
+  write("gpu.yaml",
+        "version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n"
+        "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}\n");
   Finished compiled = run("tune gpu.yaml --compile-only --finalists 2 --output out");
   ASSERT_EQ(compiled.code, 0) << compiled.out << compiled.err;
   Finished measured = run("run-manifest out --json", "TW_STUB_GEMM=64,64,32");
   ASSERT_EQ(measured.code, 0) << measured.err;
   EXPECT_EQ(boost::json::parse(measured.out).at("rows").as_array().size(), 2u) << measured.out;
-  Finished bench = run("--only mm --list gpu.yaml --finalists 2 --json bench.json", "TW_STUB_GEMM=64,64,32", "tracewright-gpu-bench");
+  Finished bench = run("--only mm --list gpu.yaml --finalists 2 --json bench.json", "TW_STUB_GEMM=64,64,32",
+                       "tracewright-gpu-bench");
   EXPECT_EQ(bench.code, 0) << bench.out << bench.err;
   EXPECT_NE(bench.out.find("skipped  cublas"), std::string::npos) << bench.out;
 }

@@ -1,9 +1,8 @@
 // The commands check, explain and reduce, as the real program, and what they stand on.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include <boost/json/src.hpp>
+#include <cmath>
 #include <filesystem>
 
 #include "backends/meaning.h"
@@ -25,12 +24,8 @@ using test::tracewright;
 
 class Check : public testing::Test {
  protected:
-  void write(const std::string& name, const std::string& text) {
-    test::write_file(folder.path() + "/" + name, text);
-  }
-  Finished run(std::vector<std::string> words) {
-    return tracewright(std::move(words), {.folder = folder.path()});
-  }
+  void write(const std::string& name, const std::string& text) { test::write_file(folder.path() + "/" + name, text); }
+  Finished run(std::vector<std::string> words) { return tracewright(std::move(words), {.folder = folder.path()}); }
   boost::json::object json_of(const Finished& finished) {
     boost::system::error_code error;
     boost::json::value value = boost::json::parse(finished.out, error);
@@ -54,7 +49,8 @@ constexpr const char* tiling = R"(rule tile_rows(b: block)
 
 TEST_F(Check, SaysWhatARuleFitsWhyNotAndProvesItByRunning) {
   write("tile.tw", tiling);
-  Finished finished = run({"check", "tile.tw", "--op", "dense", "--op", "batch_matmul", "--op", "softmax", "--target", "cpu -threads=1", "--draws", "60"});
+  Finished finished = run({"check", "tile.tw", "--op", "dense", "--op", "batch_matmul", "--op", "softmax", "--target",
+                           "cpu -threads=1", "--draws", "60"});
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_EQ(finished.out,
             "rule tile_rows: rows and columns in tiles that divide\n"
@@ -66,7 +62,8 @@ TEST_F(Check, SaysWhatARuleFitsWhyNotAndProvesItByRunning) {
             "  rejected 2 times while the space was built: parallel: loop `k` feeds the reduction iter `k`; "
             "expected it to feed only spatial iters\n"
             "  2 sketches of 2 programs; 60 draws ran: 0 rejected, 0 computed something else\n"
-            "  97 % of all drawn tile levels were above 1, the rarest level in 97 % of its draws; most draws are the best of 16 in this, "
+            "  97 % of all drawn tile levels were above 1, the rarest level in 97 % of its draws; most draws are the "
+            "best of 16 in this, "
             "of the prior's own 84 % are\n");
 }
 
@@ -74,7 +71,8 @@ TEST_F(Check, SaysWhatARuleFitsWhyNotAndProvesItByRunning) {
 TEST_F(Check, WorksForDevicesWithoutADescription) {
   write("tile.tw", tiling);
   Finished finished = run({"check", "tile.tw", "--op", "dense", "--target", "cuda -arch=sm_120", "--draws", "8"});
-  EXPECT_NE(finished.out.find("fits dense(M = 16, N = 64, K = 13), block Y: 1 sketch\n"), std::string::npos) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("fits dense(M = 16, N = 64, K = 13), block Y: 1 sketch\n"), std::string::npos)
+      << finished.out << finished.err;
 }
 
 TEST_F(Check, EveryTileLevelIsAboveOneInHalfOfTheDraws) {
@@ -100,12 +98,16 @@ TEST_F(Check, ARuleOfWhichEveryDrawIsRejectedIsNotProven) {
 )");
   Finished finished = run({"check", "never.tw", "--op", "matmul", "--draws", "10"});
   EXPECT_EQ(finished.code, 1);
-  EXPECT_NE(finished.out.find("draws rejected 30 times: prepack: reads `A`, which is not constant and has no free layout"), std::string::npos) << finished.out;
+  EXPECT_NE(
+      finished.out.find("draws rejected 30 times: prepack: reads `A`, which is not constant and has no free layout"),
+      std::string::npos)
+      << finished.out;
 }
 
 // The untouched program proves nothing of a rule.
 TEST_F(Check, ARuleThatAddsNoSketchIsNotProven) {
-  for (const char* body : {"split(loops(b)[0], [_, _])", "either when 1 > 2 { unroll(loops(b)[0]) }", "bind(loops(b)[0], \"threadidx.x\")", "skip"}) {
+  for (const char* body : {"split(loops(b)[0], [_, _])", "either when 1 > 2 { unroll(loops(b)[0]) }",
+                           "bind(loops(b)[0], \"threadidx.x\")", "skip"}) {
     write("none.tw", cat("rule none_of_it(b: block)\n  when is_reduction(b)\n{\n  ", body, "\n}\n"));
     Finished finished = run({"check", "none.tw", "--op", "matmul", "--op", "dense"});
     EXPECT_EQ(finished.code, 1) << body;
@@ -115,14 +117,18 @@ TEST_F(Check, ARuleThatAddsNoSketchIsNotProven) {
   write("hand.tw", "schedule hand for densee { parallel(get_loops(get_block(\"Y\"))[0]) }\n");
   Finished hand = run({"check", "hand.tw", "--op", "matmul"});
   EXPECT_EQ(hand.code, 1);
-  EXPECT_NE(hand.out.find("is for `densee`, which none of the programs is: did you mean `dense`?"), std::string::npos) << hand.out;
+  EXPECT_NE(hand.out.find("is for `densee`, which none of the programs is: did you mean `dense`?"), std::string::npos)
+      << hand.out;
 }
 
 TEST_F(Check, ARuleThatGoesWrongDoesNotEndTheCheckOfTheOthers) {
-  write("two.tw", "rule wrong(b: block) { x = loops(b)[9] }\nrule right(b: block) when is_reduction(b) { parallel(loops(b)[0]) }\n");
+  write("two.tw",
+        "rule wrong(b: block) { x = loops(b)[9] }\nrule right(b: block) when is_reduction(b) { parallel(loops(b)[0]) "
+        "}\n");
   Finished finished = run({"check", "two.tw", "--op", "matmul", "--draws", "5"});
   EXPECT_EQ(finished.code, 2);
-  EXPECT_NE(finished.err.find("rule `wrong` is left out (at block `C` of matmul)\n"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("rule `wrong` is left out (at block `C` of matmul)\n"), std::string::npos)
+      << finished.err;
   EXPECT_NE(finished.out.find("rule right\n  fits matmul"), std::string::npos) << finished.out;
   EXPECT_NE(finished.out.find("5 draws ran: 0 rejected, 0 computed something else"), std::string::npos) << finished.out;
 }
@@ -132,9 +138,10 @@ TEST_F(Check, ErrorsInAModuleAreDiagnosticsAndExitCode2) {
   Finished finished = run({"check", "bad.tw", "--op", "dense"});
   EXPECT_EQ(finished.code, 2);
   EXPECT_EQ(finished.out, "");
-  EXPECT_EQ(finished.err,
-            "bad.tw:2:7: error: unknown function or instruction `splitt`\n    2 |   x = splitt(b)\n      |       ^~~~~~\n"
-            "note: did you mean `split`?\n");
+  EXPECT_EQ(
+      finished.err,
+      "bad.tw:2:7: error: unknown function or instruction `splitt`\n    2 |   x = splitt(b)\n      |       ^~~~~~\n"
+      "note: did you mean `split`?\n");
   EXPECT_EQ(run({"check", "none.tw"}).code, 2);
   EXPECT_EQ(run({"check", "bad.tw", "--op", "dens"}).code, 2);
 }
@@ -142,13 +149,16 @@ TEST_F(Check, ErrorsInAModuleAreDiagnosticsAndExitCode2) {
 TEST_F(Check, EveryOperatorOfTheLibraryHasATrialProgram) {
   std::set<std::string> tried;
   for (const TrialProgram& program : trial_programs()) tried.insert(program.use.substr(0, program.use.find('(')));
-  for (const Signature& signature : signatures(operator_library())) EXPECT_TRUE(tried.count(signature.name)) << signature.name;
+  for (const Signature& signature : signatures(operator_library()))
+    EXPECT_TRUE(tried.count(signature.name)) << signature.name;
 }
 
 TEST_F(Check, TheJudgeSeesAWrongProgram) {
   auto program = [](const char* value) {
-    return test::parsed(cat("program p(X: input f32[6], Y: output f32[6]) {\n  for i in 6 {\n    block Y(v: S 6 = i) {\n      Y[v] = X[v] + ", value,
-                            "\n    }\n  }\n}\n"));
+    return test::parsed(
+        cat("program p(X: input f32[6], Y: output f32[6]) {\n  for i in 6 {\n    block Y(v: S 6 = i) {\n      Y[v] = "
+            "X[v] + ",
+            value, "\n    }\n  }\n}\n"));
   };
   OwnedProgram one = program("1.0"), two = program("2.0");
   EXPECT_EQ(Judge(one.program).difference(one.program), "");
@@ -183,7 +193,9 @@ TEST_F(Check, AScheduleByHandIsTriedOnItsOperator) {
 
 TEST_F(Check, AScheduleByHandIsInTheSpaceOfTheTasksThatComputeItsOperator) {
   write("hand.tw", by_hand);
-  std::string tasks = "tasks:\n  - {name: g, op: dense, args: {M: 64, N: 96, K: 8}}\n  - {name: h, op: matmul, args: {M: 64, N: 96, K: 8}}\n";
+  std::string tasks =
+      "tasks:\n  - {name: g, op: dense, args: {M: 64, N: 96, K: 8}}\n  - {name: h, op: matmul, args: {M: 64, N: 96, K: "
+      "8}}\n";
   write("list.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [hand.tw]\n" + tasks);
   auto with_columns = [&](const std::string& set) {
     boost::json::object json = json_of(run({"space", "list.yaml", "--rules", set, "--json"}));
@@ -203,20 +215,25 @@ TEST_F(Check, AScheduleByHandIsInTheSpaceOfTheTasksThatComputeItsOperator) {
   write("hand.tw", text.replace(text.find("dense"), 5, "dens"));
   Finished warned = run({"space", "list.yaml"});
   EXPECT_EQ(warned.code, 0);
-  EXPECT_NE(warned.err.find("warning: the schedule `columns` is for `dens`, which no task computes"), std::string::npos) << warned.err;
+  EXPECT_NE(warned.err.find("warning: the schedule `columns` is for `dens`, which no task computes"), std::string::npos)
+      << warned.err;
   EXPECT_NE(warned.err.find("note: did you mean `dense`?"), std::string::npos) << warned.err;
 }
 
 // ---- what tune says of rules
 
 TEST_F(Check, TuneSaysWhichRulesHaveNoEffect) {
-  const char* rule = "rules mine { bind_all }\nrule bind_all(b: block)\n  doc \"a typing error\"\n  when not is_reduction(b)\n{ l = fuse(loops(b)); bind(l, \"blockIdx.q\") }\n";
+  const char* rule =
+      "rules mine { bind_all }\nrule bind_all(b: block)\n  doc \"a typing error\"\n  when not is_reduction(b)\n{ l = "
+      "fuse(loops(b)); bind(l, \"blockIdx.q\") }\n";
   write("mine.tw", rule);
-  write("list.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 1}\nrules: mine\nmodules: [mine.tw]\n"
-                                      "tasks:\n  - {name: g, op: softmax, args: {M: 8, N: 8}}\n");
+  write("list.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 1}\nrules: mine\nmodules: [mine.tw]\n"
+        "tasks:\n  - {name: g, op: softmax, args: {M: 8, N: 8}}\n");
   Finished finished = run({"tune", "list.yaml", "--database", "x.db", "--model", "random"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.err.find("the rule `bind_all` fits, but all that it does is rejected: "), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("the rule `bind_all` fits, but all that it does is rejected: "), std::string::npos)
+      << finished.err;
   EXPECT_NE(finished.err.find("blockIdx.q"), std::string::npos) << finished.err;
 }
 
@@ -241,8 +258,10 @@ tasks:
             "tile_rows    bias   no       `is_reduction(b)` is false\n"
             "tile_rows    Y      yes      1 of 1 forks kept\n"
             "\n"
-            "rule       instruction  while  rejected  reason                                                                             example\n"
-            "tile_rows  parallel     try           1  loop `...` feeds the reduction iter `...`; expected it to feed only spatial iters  loop `k` feeds the reduction iter `k`; expected it to feed only spatial iters\n"
+            "rule       instruction  while  rejected  reason                                                           "
+            "                  example\n"
+            "tile_rows  parallel     try           1  loop `...` feeds the reduction iter `...`; expected it to feed "
+            "only spatial iters  loop `k` feeds the reduction iter `k`; expected it to feed only spatial iters\n"
             "\n"
             "0 of 20 draws rejected\n\n");
   boost::json::object json = json_of(run({"explain", "list.yaml", "--json"}));
@@ -266,10 +285,14 @@ rule perhaps(b: block)
 }
 rules idle_ones { idle; perhaps }
 )");
-  write("list.yaml", "version: 1\nmodules: [idle.tw]\nrules: idle_ones\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n");
+  write("list.yaml",
+        "version: 1\nmodules: [idle.tw]\nrules: idle_ones\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: "
+        "8}}\n");
   Finished finished = run({"explain", "list.yaml", "--draws", "10"});
   EXPECT_NE(finished.out.find("idle     C      yes      1 of 1 forks kept, none changed\n"
-                              "perhaps  C      yes      2 of 2 forks kept, 1 changed\n"), std::string::npos) << finished.out << finished.err;
+                              "perhaps  C      yes      2 of 2 forks kept, 1 changed\n"),
+            std::string::npos)
+      << finished.out << finished.err;
   boost::json::object json = json_of(run({"explain", "list.yaml", "--json"}));
   const boost::json::array& rules = json.at("tasks").at(0).at("rules").as_array();
   ASSERT_EQ(rules.size(), 2u) << json;
@@ -286,7 +309,9 @@ TEST_F(Check, ExplainCountsRejectedDrawsOfARule) {
 }
 rules odd_only { odd }
 )");
-  write("list.yaml", "version: 1\nmodules: [odd.tw]\nrules: odd_only\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n");
+  write("list.yaml",
+        "version: 1\nmodules: [odd.tw]\nrules: odd_only\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: "
+        "8}}\n");
   boost::json::object json = json_of(run({"explain", "list.yaml", "--draws", "100", "--json"}));
   const boost::json::object& task = json.at("tasks").at(0).as_object();
   std::int64_t rejected = task.at("rejected").as_int64();
@@ -300,10 +325,13 @@ rules odd_only { odd }
   }
 }
 
-// What each draw is refused for: by the rule's conditions together, by a postprocessor, by an error that only running it shows.
+// What each draw is refused for: by the rule's conditions together, by a postprocessor, by an error that only running
+// it shows.
 TEST_F(Check, ExplainSaysWhyNoDrawIsLeft) {
-  const std::string list = "version: 1\nmodules: [m.tw]\nrules: mine\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n";
-  const std::string rule = "rule tile(b: block)\n  when is_reduction(b)\n{\n  t = sample_perfect_tile(spatial_loops(b)[0], 2)\n";
+  const std::string list =
+      "version: 1\nmodules: [m.tw]\nrules: mine\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 16, K: 8}}\n";
+  const std::string rule =
+      "rule tile(b: block)\n  when is_reduction(b)\n{\n  t = sample_perfect_tile(spatial_loops(b)[0], 2)\n";
   write("list.yaml", list);
   auto row_with = [&](const std::string& module, const char* when) {
     write("m.tw", module);
@@ -313,19 +341,30 @@ TEST_F(Check, ExplainSaysWhyNoDrawIsLeft) {
       EXPECT_EQ(task.at("rejected"), task.at("draws"));
     }
     for (const boost::json::value& row : task.at("rejects").as_array()) {
-      if (row.at("when") == when) return cat(std::string_view(row.at("rule").as_string()), " | ", std::string_view(row.at("instruction").as_string()), " | ", std::string_view(row.at("example").as_string()));
+      if (row.at("when") == when)
+        return cat(std::string_view(row.at("rule").as_string()), " | ",
+                   std::string_view(row.at("instruction").as_string()), " | ",
+                   std::string_view(row.at("example").as_string()));
     }
     return std::string("nothing was rejected");
   };
-  EXPECT_EQ(row_with(rule + "  few = sample_categorical([1, 2])\n  most = sample_categorical([3, 4])\n  require few > most\n}\nrules mine { tile }\n", "building"),
-            "tile | require | require: no decisions satisfy `require(few > most)` and the conditions before it (m.tw:7)");
+  EXPECT_EQ(
+      row_with(rule + "  few = sample_categorical([1, 2])\n  most = sample_categorical([3, 4])\n  require few > "
+                      "most\n}\nrules mine { tile }\n",
+               "building"),
+      "tile | require | require: no decisions satisfy `require(few > most)` and the conditions before it (m.tw:7)");
   // Too many assignments to count them all: the draws find out.
   std::string many;
   for (int i = 0; i < 8; ++i) many += cat("  v", i, " = sample_categorical([1, 2, 3, 4, 5, 6, 7, 8])\n");
-  EXPECT_EQ(row_with(rule + many + "  require v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 > 100\n}\nrules mine { tile }\n", "drawing"),
-            "tile | require | require: no decisions satisfy `require((((((((v0 + v1) + v2) + v3) + v4) + v5) + v6) + v7) > 100)` and the conditions before it");
-  EXPECT_EQ(row_with(rule + "}\npost no(p: program) {\n  drop\n}\nrules mine { tile; no }\n", "drawing"), " |  | postprocessor `no` refuses the program");
-  EXPECT_EQ(row_with(rule + "}\npost wrong(p: program) {\n  x = blocks()[9]\n}\nrules mine { tile; wrong }\n", "drawing"), " |  | the postprocessor has an error in its text");
+  EXPECT_EQ(row_with(rule + many + "  require v0 + v1 + v2 + v3 + v4 + v5 + v6 + v7 > 100\n}\nrules mine { tile }\n",
+                     "drawing"),
+            "tile | require | require: no decisions satisfy `require((((((((v0 + v1) + v2) + v3) + v4) + v5) + v6) + "
+            "v7) > 100)` and the conditions before it");
+  EXPECT_EQ(row_with(rule + "}\npost no(p: program) {\n  drop\n}\nrules mine { tile; no }\n", "drawing"),
+            " |  | postprocessor `no` refuses the program");
+  EXPECT_EQ(
+      row_with(rule + "}\npost wrong(p: program) {\n  x = blocks()[9]\n}\nrules mine { tile; wrong }\n", "drawing"),
+      " |  | the postprocessor has an error in its text");
 }
 
 // ---- space
@@ -336,12 +375,16 @@ TEST_F(Check, SpaceGoesOnWithoutABadRuleOrModule) {
   write("wrong.tw", "rule wrong(b: block)\n  after decompose\n{ x = loops(b)[9] }\n");
   write("clause.tw", "rule lost(b: block)\n  before register_tilin\n{ skip }\n");
   write("placed.tw", "rule placed(b: block) { skip }\n");
-  write("list.yaml", "version: 1\nmodules: [good.tw, wrong.tw, clause.tw, missing.tw, {file: placed.tw, before: nothing}]\n" + tasks);
+  write(
+      "list.yaml",
+      "version: 1\nmodules: [good.tw, wrong.tw, clause.tw, missing.tw, {file: placed.tw, before: nothing}]\n" + tasks);
   Finished finished = run({"space", "list.yaml"});
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_NE(finished.out.find("# task g: "), std::string::npos) << finished.out;
-  for (const char* part : {"warning: there is no file missing.tw; it is left out", "warning: clause.tw has errors, see below; it is left out",
-                           "warning: the set `cpu` has no rule `nothing`; it is left out", "rule `wrong` is left out (at block `C` of matmul)"}) {
+  for (const char* part : {"warning: there is no file missing.tw; it is left out",
+                           "warning: clause.tw has errors, see below; it is left out",
+                           "warning: the set `cpu` has no rule `nothing`; it is left out",
+                           "rule `wrong` is left out (at block `C` of matmul)"}) {
     EXPECT_NE(finished.err.find(part), std::string::npos) << part << "\n" << finished.err;
   }
   // Nothing else to go on with.
@@ -352,11 +395,14 @@ TEST_F(Check, SpaceGoesOnWithoutABadRuleOrModule) {
   write("list.yaml", "version: 1\nrules: cpu\n" + tasks);
   Finished flag = run({"space", "list.yaml", "--rules", "cpuu"});
   EXPECT_EQ(flag.code, 2);
-  EXPECT_EQ(flag.err, "--rules:1:1: error: there is no rule set `cpuu`\n    1 | cpuu\n      | ^~~~\nnote: did you mean `cpu`?\n");
+  EXPECT_EQ(flag.err,
+            "--rules:1:1: error: there is no rule set `cpuu`\n    1 | cpuu\n      | ^~~~\nnote: did you mean `cpu`?\n");
 }
 
 TEST_F(Check, SpaceAsJsonHasTracesPointsAndRulesAndNothingElse) {
-  write("list.yaml", "version: 1\ntasks:\n  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n  - {name: h, op: softmax, args: {M: 8, N: 8}}\n");
+  write("list.yaml",
+        "version: 1\ntasks:\n  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n  - {name: h, op: softmax, args: {M: "
+        "8, N: 8}}\n");
   auto keys = [](const boost::json::value& value) {
     std::vector<std::string> out;
     for (const auto& entry : value.as_object()) out.emplace_back(entry.key());
@@ -390,11 +436,12 @@ std::string long_trace(const std::string& last) {
   Diagnostics diagnostics(*operator_library().source);
   std::optional<OwnedProgram> program = instantiate(operator_library(), "matmul", arguments, {}, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
-  Trace trace = test::parsed_schedule(cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n"
-                                          "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 3, 4]\n"
-                                          "i_0, i_1, i_2 = split(i, [t0, t1, t2])\nj_0, j_1 = split(j, [_, 8])\nk_0, k_1 = split(k, [_, 4])\n"
-                                          "reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\nparallel(i_0)\nvectorize(j_1)\nunroll(k_1)\n",
-                                          last, "\n"));
+  Trace trace = test::parsed_schedule(
+      cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n"
+          "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 3, 4]\n"
+          "i_0, i_1, i_2 = split(i, [t0, t1, t2])\nj_0, j_1 = split(j, [_, 8])\nk_0, k_1 = split(k, [_, 4])\n"
+          "reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\nparallel(i_0)\nvectorize(j_1)\nunroll(k_1)\n",
+          last, "\n"));
   return print_trace_file({TW_VERSION, "cpu -mcpu=znver3 -threads=1", *program, trace});
 }
 
@@ -403,28 +450,39 @@ TEST_F(Check, ReduceShrinksATraceThatCannotBeReplayed) {
   Finished finished = run({"reduce", "bug.tw"});
   EXPECT_EQ(finished.code, 0) << finished.err;
   TraceFile small = test::parsed_trace_file(finished.out);
-  EXPECT_EQ(small.trace.print(0), "b = get_block(\"C\")\ni, j, k = get_loops(b)\nk_0, k_1 = split(k, [_, 4])\nparallel(k_0)\n");
+  EXPECT_EQ(small.trace.print(0),
+            "b = get_block(\"C\")\ni, j, k = get_loops(b)\nk_0, k_1 = split(k, [_, 4])\nparallel(k_0)\n");
   EXPECT_NE(finished.out.find("for i in 1 "), std::string::npos) << finished.out;
 }
 
-// Traces that fail in all the ways there are, on workloads that no interpreter could run: 1024^3, and 3.2 billion points.
+// Traces that fail in all the ways there are, on workloads that no interpreter could run: 1024^3, and 3.2 billion
+// points.
 constexpr const char* kHead = "tracewright 1 \"0.1.0\"\ntarget \"cpu -mcpu=znver3 -threads=1\"\n";
 std::string large_product(const std::string& middle) {
-  return cat(kHead,
-             "program matmul(A: input f32[1024, 1024], B: input f32[1024, 1024], C: output f32[1024, 1024]) {\n  for i in 1024 {\n    for j in 1024 {\n      for k in 1024 {\n"
-             "        block C(i: S 1024 = i, j: S 1024 = j, k: R 1024 = k) {\n          init {\n            C[i, j] = 0.0\n          }\n"
-             "          C[i, j] = C[i, j] + A[i, k] * B[k, j]\n        }\n      }\n    }\n  }\n}\n"
-             "schedule {\n  b = get_block(\"C\")\n  i, j, k = get_loops(b)\n  t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 64) @ [4, 64, 4]\n"
-             "  i_0, i_1, i_2 = split(i, [t0, t1, t2])\n  j_0, j_1 = split(j, [_, 8])\n  k_0, k_1 = split(k, [_, 4])\n  reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\n"
-             "  parallel(i_0)\n  vectorize(j_1)\n  unroll(k_1)\n  ", middle,
-             "\n  annotate(b, \"a\", 1)\n  annotate(b, \"c\", 1)\n  annotate(i_1, \"d\", 1)\n  annotate(b, \"e\", 1)\n}\n");
+  return cat(
+      kHead,
+      "program matmul(A: input f32[1024, 1024], B: input f32[1024, 1024], C: output f32[1024, 1024]) {\n  for i in "
+      "1024 {\n    for j in 1024 {\n      for k in 1024 {\n"
+      "        block C(i: S 1024 = i, j: S 1024 = j, k: R 1024 = k) {\n          init {\n            C[i, j] = 0.0\n   "
+      "       }\n"
+      "          C[i, j] = C[i, j] + A[i, k] * B[k, j]\n        }\n      }\n    }\n  }\n}\n"
+      "schedule {\n  b = get_block(\"C\")\n  i, j, k = get_loops(b)\n  t0, t1, t2 = sample_perfect_tile(i, 3, "
+      "max_innermost = 64) @ [4, 64, 4]\n"
+      "  i_0, i_1, i_2 = split(i, [t0, t1, t2])\n  j_0, j_1 = split(j, [_, 8])\n  k_0, k_1 = split(k, [_, 4])\n  "
+      "reorder([i_0, j_0, k_0, i_1, i_2, k_1, j_1])\n"
+      "  parallel(i_0)\n  vectorize(j_1)\n  unroll(k_1)\n  ",
+      middle,
+      "\n  annotate(b, \"a\", 1)\n  annotate(b, \"c\", 1)\n  annotate(i_1, \"d\", 1)\n  annotate(b, \"e\", 1)\n}\n");
 }
 // A sum whose value depends on its order.
 std::string large_sum() {
   return cat(kHead,
-             "program order(A: input f32[8, 400000000], C: output f32[8]) {\n  for i in 8 {\n    for k in 400000000 {\n      block C(i: S 8 = i, k: R 400000000 = k) {\n"
-             "        init {\n          C[i] = 0.0\n        }\n        C[i] = C[i] + (if k == 0 then 1e8 else if k == 1 then -1e8 else A[i, k])\n      }\n    }\n  }\n}\n"
-             "schedule {\n  c = get_block(\"C\")\n  i, k = get_loops(c)\n  annotate(c, \"a\", 3)\n  i0, i1 = split(i, [_, 4])\n  k0, k1 = split(k, [_, 4])\n  parallel(i0)\n"
+             "program order(A: input f32[8, 400000000], C: output f32[8]) {\n  for i in 8 {\n    for k in 400000000 "
+             "{\n      block C(i: S 8 = i, k: R 400000000 = k) {\n"
+             "        init {\n          C[i] = 0.0\n        }\n        C[i] = C[i] + (if k == 0 then 1e8 else if k == "
+             "1 then -1e8 else A[i, k])\n      }\n    }\n  }\n}\n"
+             "schedule {\n  c = get_block(\"C\")\n  i, k = get_loops(c)\n  annotate(c, \"a\", 3)\n  i0, i1 = split(i, "
+             "[_, 4])\n  k0, k1 = split(k, [_, 4])\n  parallel(i0)\n"
              "  reorder([k1, k0])\n  vectorize(i1)\n  annotate(c, \"b\", 3)\n}\n");
 }
 std::string foreign_intrinsic() {
@@ -441,7 +499,8 @@ TEST_F(Check, ReduceLeavesNoInstructionThatTheFailureDoesNotNeed) {
   };
   const Failing cases[] = {{large_product("parallel(k_0)"), "rejected: parallel: loop", 4},
                            {large_product("w = get_block(\"nothing\")"), "rejected: get_block: there is no block", 1},
-                           {large_product("u0, u1 = sample_perfect_tile(j_0, 2, max_innermost = 64) @ [5, 5]"), "rejected: sample_perfect_tile: the factors of the decision", 3},
+                           {large_product("u0, u1 = sample_perfect_tile(j_0, 2, max_innermost = 64) @ [5, 5]"),
+                            "rejected: sample_perfect_tile: the factors of the decision", 3},
                            {large_product("only = get_loops(b)"), "rejected: get_loops: gave", 2},
                            {large_product("annotate(b, \"prepack\", 1)"), "rejected: prepack: writes", 2},
                            {foreign_intrinsic(), "intrinsic `dot_i8i8x4_neon` is for", 6},
@@ -467,7 +526,9 @@ TEST_F(Check, ReduceLeavesNoInstructionThatTheFailureDoesNotNeed) {
     for (std::size_t i = 0; i < small.trace.instructions().size(); ++i) {
       std::vector<bool> keep(small.trace.instructions().size(), true);
       keep[i] = false;
-      EXPECT_FALSE(failure(small.trace.keeping(keep)).starts_with(failing.kind)) << "without instruction " << i << " of\n" << small.trace.print();
+      EXPECT_FALSE(failure(small.trace.keeping(keep)).starts_with(failing.kind))
+          << "without instruction " << i << " of\n"
+          << small.trace.print();
     }
   }
 }
@@ -495,7 +556,8 @@ TEST_F(Check, ReduceSaysThatAGoodTraceDoesNotFail) {
 // A product with a schedule for GPUs and lines behind it, as a file.
 std::string gpu_trace(i64 extent, const std::string& last) {
   test::Scheduled scheduled(cat("matmul(M = ", extent, ", N = ", extent, ", K = ", extent, ")"), {}, "");
-  return print_trace_file({TW_VERSION, "cuda -arch=sm_80", scheduled.base(), test::parsed_schedule(test::gpu_gemm_schedule({}) + last)});
+  return print_trace_file(
+      {TW_VERSION, "cuda -arch=sm_80", scheduled.base(), test::parsed_schedule(test::gpu_gemm_schedule({}) + last)});
 }
 
 // The interpreter takes seconds for a product of this size, on a busy machine more.
@@ -504,7 +566,8 @@ TEST_F(Check, ReduceDoesNotTakeASlowRunOfAGoodTraceForAFailure) {
   Finished finished = run({"reduce", "good.tw", "--seconds", "1", "--runs", "3"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_EQ(finished.out, "");
-  EXPECT_TRUE(finished.err.ends_with("good.tw does not fail: it replays and computes what its workload says\n")) << finished.err;
+  EXPECT_TRUE(finished.err.ends_with("good.tw does not fail: it replays and computes what its workload says\n"))
+      << finished.err;
 }
 
 // The interpreter gives up on such a product, which is no fault of the trace and no proof that it is right.
@@ -518,7 +581,9 @@ TEST(FailureOf, AProgramTooLargeToRunIsNotJudgedButItsTraceIsReplayedAndLowered)
   };
   std::string unjudged, wrong;
   EXPECT_EQ(judge(gpu_trace(1024, ""), unjudged), "");
-  EXPECT_EQ(unjudged, "the program without the trace cannot be run in the interpreter: gave up: there are more points of blocks than steps");
+  EXPECT_EQ(unjudged,
+            "the program without the trace cannot be run in the interpreter: gave up: there are more points of blocks "
+            "than steps");
   EXPECT_TRUE(judge(gpu_trace(1024, "parallel(k0)\n"), unjudged).starts_with("rejected: ")) << unjudged;
 }
 

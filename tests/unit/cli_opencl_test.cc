@@ -2,9 +2,8 @@
 // no device.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include <boost/json/src.hpp>
+#include <filesystem>
 
 #include "support/opencl_device.h"
 #include "support/run_program.h"
@@ -70,7 +69,8 @@ boost::json::object opencl_line(const test::RunOptions& options) {
   return {};
 }
 
-// A file where PoCL wants a folder, so that root cannot write it either. Its platform is there in each case, its device only in the first.
+// A file where PoCL wants a folder, so that root cannot write it either. Its platform is there in each case, its device
+// only in the first.
 TEST(CliOpenCl, ACacheThatPoclCannotWriteIsSaidByDoctorAndBeforeTheSearch) {
   if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
   test::TemporaryDirectory folder;
@@ -104,24 +104,32 @@ tasks:
   }
 }
 
-// Drivers here are a stub's: PoCL that cannot write its cache beside a device that can be used, and a loader that leaves PoCL out.
+// Drivers here are a stub's: PoCL that cannot write its cache beside a device that can be used, and a loader that
+// leaves PoCL out.
 TEST(CliOpenCl, OtherDevicesAreUsedWherePoclCannotBe) {
   const std::string worker = TW_BINARY_DIR "/tracewright-worker-opencl", stub = TW_BINARY_DIR "/tests/opencl_stub";
   if (!std::filesystem::exists(worker)) GTEST_SKIP() << "built without OpenCL headers";
   test::TemporaryDirectory folder;
   std::string file = folder.path() + "/file";
   test::write_file(file, "");
-  std::string problem = "PoCL cannot write its cache of compiled kernels, " + file + " (Not a directory); set POCL_CACHE_DIR to a folder that can be written\n";
+  std::string problem = "PoCL cannot write its cache of compiled kernels, " + file +
+                        " (Not a directory); set POCL_CACHE_DIR to a folder that can be written\n";
   auto with = [&](const std::string& platforms) {
-    return test::RunOptions{.folder = folder.path(), .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_CL_PLATFORMS=" + platforms, "OCL_ICD_VENDORS=" + folder.path(), "POCL_CACHE_DIR=" + file}};
+    return test::RunOptions{.folder = folder.path(),
+                            .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_CL_PLATFORMS=" + platforms,
+                                            "OCL_ICD_VENDORS=" + folder.path(), "POCL_CACHE_DIR=" + file}};
   };
-  EXPECT_EQ(test::run_program({worker, "--list"}, with("PoCL")).out, "0 Portable Computing Language: cannot be used: " + problem + "1 stub (stub)\n");
-  test::write_file(folder.path() + "/list.yaml", "version: 1\ntarget: {kind: opencl, device: 0}\ntasks: [{name: mm, op: dense, args: {M: 32, N: 48, K: 24}}]\n");
+  EXPECT_EQ(test::run_program({worker, "--list"}, with("PoCL")).out,
+            "0 Portable Computing Language: cannot be used: " + problem + "1 stub (stub)\n");
+  test::write_file(
+      folder.path() + "/list.yaml",
+      "version: 1\ntarget: {kind: opencl, device: 0}\ntasks: [{name: mm, op: dense, args: {M: 32, N: 48, K: 24}}]\n");
   test::Finished tuned = test::tracewright({"tune", "list.yaml"}, with("PoCL"));
   EXPECT_EQ(tuned.code, 3);
   EXPECT_EQ(tuned.err, "tracewright: " + problem);
   EXPECT_FALSE(opencl_line(with("PoCL")).at("ok").as_bool());
-  EXPECT_EQ(test::run_program({worker, "--list"}, with("")).out, "there is no OpenCL device; install a driver, for processors pocl-opencl-icd\n");
+  EXPECT_EQ(test::run_program({worker, "--list"}, with("")).out,
+            "there is no OpenCL device; install a driver, for processors pocl-opencl-icd\n");
   test::write_file(folder.path() + "/any.icd", "libpocl.so.2\n");
   EXPECT_EQ(test::run_program({worker, "--list"}, with("")).out, problem);
 }

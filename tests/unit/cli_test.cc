@@ -55,12 +55,8 @@ mine.tw:3:27: error: unknown name `Z`
 // A folder with a task list in it, in which the command runs.
 class Cli : public testing::Test {
  protected:
-  void write(const std::string& name, const std::string& text) {
-    test::write_file(folder.path() + "/" + name, text);
-  }
-  Finished run(std::vector<std::string> words) {
-    return tracewright(std::move(words), {.folder = folder.path()});
-  }
+  void write(const std::string& name, const std::string& text) { test::write_file(folder.path() + "/" + name, text); }
+  Finished run(std::vector<std::string> words) { return tracewright(std::move(words), {.folder = folder.path()}); }
   boost::json::object run_json(std::vector<std::string> words) {
     words.push_back("--json");
     Finished finished = run(std::move(words));
@@ -70,16 +66,13 @@ class Cli : public testing::Test {
     EXPECT_FALSE(error) << finished.out;
     return value.is_object() ? value.as_object() : boost::json::object{};
   }
-  bool exists(const std::string& name) {
-    return std::filesystem::exists(folder.path() + "/" + name);
-  }
+  bool exists(const std::string& name) { return std::filesystem::exists(folder.path() + "/" + name); }
 
   test::TemporaryDirectory folder;
 };
 
 TEST_F(Cli, EveryErrorOfAListIsReportedAndNothingIsStarted) {
-  write("mine.tw",
-        "workload banded(M: int) {\n  input X: f32[M]\n  output Y[i: M] = X[i] + Z[i]\n}\n");
+  write("mine.tw", "workload banded(M: int) {\n  input X: f32[M]\n  output Y[i: M] = X[i] + Z[i]\n}\n");
   write("bad.yaml", R"yaml(version: 1
 target: {kind: cpu, thraeds: 1}
 tasks:
@@ -113,8 +106,7 @@ TEST_F(Cli, UnknownWordsGetASuggestion) {
 }
 
 TEST_F(Cli, EveryCommandDescribesItself) {
-  for (const char* command :
-       {"tune", "replay", "show", "export", "bench", "space", "doctor", "db"}) {
+  for (const char* command : {"tune", "replay", "show", "export", "bench", "space", "doctor", "db"}) {
     Finished finished = tracewright({command, "--help"});
     EXPECT_EQ(finished.code, 0) << command;
     EXPECT_NE(finished.out.find("exit codes: 0 ok"), std::string::npos) << command;
@@ -139,8 +131,7 @@ TEST_F(Cli, DoctorKnowsThisMachine) {
     checks[check.at("name").as_string().c_str()] = check.at("ok").as_bool();
     EXPECT_NE(check.at("detail").as_string(), "") << check;
   }
-  for (const char* name : {"cpu", "llvm", "worker", "seccomp", "database"})
-    EXPECT_TRUE(checks[name]) << name;
+  for (const char* name : {"cpu", "llvm", "worker", "seccomp", "database"}) EXPECT_TRUE(checks[name]) << name;
   EXPECT_EQ(checks.count("libtorch"), 1u);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it left something behind";
 }
@@ -188,10 +179,10 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_GT(first.at("candidates_per_second").as_double(), 0);
 
   boost::json::object again = run_json({"tune", "small.yaml"});
-  EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6)
-      << "a second run measures nothing again";
+  EXPECT_EQ(again.at("tasks").at(0).at("trials").as_int64(), 6) << "a second run measures nothing again";
   // One task alone gets further trials; then both get two more than each has.
-  write("gemm.yaml", std::string(test::kGemmAndRows).substr(0, std::string(test::kGemmAndRows).find("  - {name: rows")));
+  write("gemm.yaml",
+        std::string(test::kGemmAndRows).substr(0, std::string(test::kGemmAndRows).find("  - {name: rows")));
   boost::json::object one = run_json({"tune", "gemm.yaml", "--trials", "9"});
   EXPECT_EQ(one.at("tasks").at(0).at("trials").as_int64(), 9);
   boost::json::object plan = run_json({"tune", "small.yaml", "--more", "2", "--dry-run"});
@@ -202,8 +193,11 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_EQ(more.at("tasks").at(1).at("trials").as_int64(), 8);
 
   // Of a total of 23 four are left; the table says with what each task ended.
-  EXPECT_EQ(run_json({"tune", "small.yaml", "--trials", "50", "--total-trials", "23", "--dry-run"}).at("trials").as_int64(), 4);
-  boost::json::object total = run_json({"tune", "small.yaml", "--total-trials", "23", "--database", "total.db", "--min-gain", "0"});
+  EXPECT_EQ(
+      run_json({"tune", "small.yaml", "--trials", "50", "--total-trials", "23", "--dry-run"}).at("trials").as_int64(),
+      4);
+  boost::json::object total =
+      run_json({"tune", "small.yaml", "--total-trials", "23", "--database", "total.db", "--min-gain", "0"});
   EXPECT_EQ(total.at("measured").as_int64(), 12) << "the list's 6 for each task come first";
   Finished table = run({"tune", "small.yaml", "--total-trials", "12", "--database", "total.db"});
   EXPECT_NE(table.out.find("ended with"), std::string::npos) << table.out;
@@ -232,7 +226,8 @@ TEST_F(Cli, TuneResumeShowReplay) {
     EXPECT_NE(alone.out.find(" for cpu -mcpu="), std::string::npos) << alone.out;
   }
   EXPECT_EQ(hash.out.find("build unknown"), std::string::npos) << hash.out;
-  EXPECT_NE(run({"replay", "gemm.tw", "--emit", "llvm", "--hash"}).out, run({"replay", "gemm.tw", "--emit", "asm", "--hash"}).out);
+  EXPECT_NE(run({"replay", "gemm.tw", "--emit", "llvm", "--hash"}).out,
+            run({"replay", "gemm.tw", "--emit", "asm", "--hash"}).out);
   // A trace of another version means the same program, and says whose it is.
   std::string text = test::read_file(folder.path() + "/gemm.tw");
   write("older.tw", text.replace(text.find("0.1.0"), 5, "0.0.9"));
@@ -244,16 +239,20 @@ TEST_F(Cli, TuneResumeShowReplay) {
   EXPECT_NE(run({"replay", "gemm.tw", "--emit", "asm"}).out.find("matmul_run:"), std::string::npos);
   EXPECT_EQ(run({"replay", "gemm.tw", "--emit", "object"}).out.substr(0, 4), "\177ELF");
   Finished estimate = run({"replay", "gemm.tw", "--target", "cuda -arch=sm_80", "--emit", "estimate"});
-  EXPECT_EQ(estimate.out.substr(0, estimate.out.find(" 40 GB\ngrid ")), "NVIDIA A100 SXM4") << estimate.out << estimate.err;
+  EXPECT_EQ(estimate.out.substr(0, estimate.out.find(" 40 GB\ngrid ")), "NVIDIA A100 SXM4")
+      << estimate.out << estimate.err;
   EXPECT_NE(estimate.out.find(" of multiply-adds, "), std::string::npos) << estimate.out;
   Finished of_processor = run({"replay", "gemm.tw", "--emit", "estimate"});
   EXPECT_NE(of_processor.code, 0);
   EXPECT_NE(of_processor.err.find("there is a model of `cuda` targets only"), std::string::npos) << of_processor.err;
-  Finished shown_bytes = tracewright({"replay", "gemm.tw", "--emit", "object"}, {.folder = folder.path(), .terminal_output = true});
+  Finished shown_bytes =
+      tracewright({"replay", "gemm.tw", "--emit", "object"}, {.folder = folder.path(), .terminal_output = true});
   EXPECT_EQ(shown_bytes.code, 2);
-  EXPECT_EQ(shown_bytes.err, "tracewright: --emit object writes bytes that a terminal cannot show; give --output matmul.o, or a pipe\n");
+  EXPECT_EQ(shown_bytes.err,
+            "tracewright: --emit object writes bytes that a terminal cannot show; give --output matmul.o, or a pipe\n");
   EXPECT_EQ(shown_bytes.out, "");
-  Finished shown_text = tracewright({"replay", "gemm.tw", "--emit", "asm"}, {.folder = folder.path(), .terminal_output = true});
+  Finished shown_text =
+      tracewright({"replay", "gemm.tw", "--emit", "asm"}, {.folder = folder.path(), .terminal_output = true});
   EXPECT_EQ(shown_text.code, 0);
   EXPECT_NE(shown_text.out.find("matmul_run:"), std::string::npos) << shown_text.out;
   EXPECT_EQ(run({"replay", "gemm.tw", "--emit", "object", "--output", "gemm.o"}).code, 0);
@@ -272,7 +271,8 @@ TEST_F(Cli, AnExportListsItsFilesAndWhereItsKernelsAreFrom) {
   EXPECT_EQ(exported.at("note").as_string(), "");
   std::set<std::string> files;
   for (const boost::json::value& file : exported.at("files").as_array()) files.insert(file.as_string().c_str());
-  for (const char* file : {"small.h", "libsmall.a", "libsmall.so", "manifest.json", "traces/gemm.tw"}) EXPECT_TRUE(files.contains(file)) << exported;
+  for (const char* file : {"small.h", "libsmall.a", "libsmall.so", "manifest.json", "traces/gemm.tw"})
+    EXPECT_TRUE(files.contains(file)) << exported;
   for (const std::string& file : files) EXPECT_TRUE(exists("lib/" + file)) << file;
   ASSERT_EQ(exported.at("tasks").as_array().size(), tuned.at("tasks").as_array().size());
   for (std::size_t i = 0; i < tuned.at("tasks").as_array().size(); ++i) {
@@ -289,7 +289,8 @@ TEST_F(Cli, RecordsOfAnotherMachineAreShownAndMeasuredAgain) {
   write("small.yaml", test::kGemmAndRows);
   run_json({"tune", "small.yaml"});
   {
-    Database own = *Database::open(folder.path() + "/small.db", DatabaseMode::Read), other = *Database::open(folder.path() + "/other.db", DatabaseMode::Write);
+    Database own = *Database::open(folder.path() + "/small.db", DatabaseMode::Read),
+             other = *Database::open(folder.path() + "/other.db", DatabaseMode::Write);
     for (const WorkloadText& workload : *own.workloads()) ASSERT_TRUE(other.add_workload(workload.hash, workload.text));
     ASSERT_TRUE(own.visit({}, [&](Record& record) {
       record.host = "elsewhere, 9 of 9 cores, Linux 1";
@@ -368,11 +369,10 @@ TEST_F(Cli, CtrlCKeepsWhatWasMeasuredAndTellsHowToGoOn) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     kill(pid, SIGINT);
   };
-  Finished finished = tracewright({"tune", "small.yaml", "--trials", "100000"},
-                                  {.folder = folder.path(), .meanwhile = interrupt});
+  Finished finished =
+      tracewright({"tune", "small.yaml", "--trials", "100000"}, {.folder = folder.path(), .meanwhile = interrupt});
   EXPECT_EQ(finished.code, 130) << finished.err;
-  EXPECT_NE(finished.err.find("tracewright tune small.yaml --database small.db"), std::string::npos)
-      << finished.err;
+  EXPECT_NE(finished.err.find("tracewright tune small.yaml --database small.db"), std::string::npos) << finished.err;
   i64 before = stored_trials(path);
   EXPECT_GE(before, 3);
   EXPECT_EQ(run({"db", "verify", "small.db"}).code, 0);
@@ -393,12 +393,10 @@ TEST_F(Cli, ADamagedOrMissingDatabaseIsTheEnvironmentsFault) {
 }
 
 TEST_F(Cli, BenchComparesWithTheProbe) {
-  if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0)
-    GTEST_SKIP() << "the FMA probe was not built";
+  if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0) GTEST_SKIP() << "the FMA probe was not built";
   write("small.yaml", test::kGemmAndRows);
   run_json({"tune", "small.yaml", "--trials", "3"});
-  boost::json::object report =
-      run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});
+  boost::json::object report = run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});
   EXPECT_GT(report.at("fma_peak_gflops").at("1").as_double(), 0);
   std::map<std::string, int> rows;
   for (const boost::json::value& row : report.at("rows").as_array()) {
@@ -416,7 +414,10 @@ TEST_F(Cli, BenchComparesWithTheProbe) {
 TEST_F(Cli, NoEscapeSequenceReachesATerminal) {
   write("bad.tw", "rule \x1b[31mred(b: block) { skip }\n");
   write("bad.yaml", "version: 1\ntasks:\n  - {name: \"a\\eb\", op: dense, \x1b[1m: 3}\n");
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"check", "bad.tw"}, {"space", "bad.yaml"}, {"replay", "no\x1b[1m.tw"}, {"replay", "bad.tw"}}) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"check", "bad.tw"},
+                                                {"space", "bad.yaml"},
+                                                {"replay", "no\x1b[1m.tw"},
+                                                {"replay", "bad.tw"}}) {
     Finished finished = run(words);
     EXPECT_EQ(finished.code, 2) << finished.err;
     EXPECT_FALSE(finished.err.empty());
@@ -447,8 +448,9 @@ TEST_F(Cli, TasksWhoseIntermediateResultsNoMemoryHoldsAreRefused) {
   output Y: f32[i: S, j: D] = A[i, j] / Sum[i]
 }
 )tw");
-  write("attention.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\ndatabase: attention.db\ntasks:\n"
-                          "  - {name: attention, workload: attention.tw, use: \"attention(S = 2000000, D = 64)\"}\n");
+  write("attention.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\ndatabase: attention.db\ntasks:\n"
+        "  - {name: attention, workload: attention.tw, use: \"attention(S = 2000000, D = 64)\"}\n");
   Finished finished = run({"tune", "attention.yaml"});
   EXPECT_EQ(finished.code, 2);
   EXPECT_NE(finished.err.find("attention.yaml:5:12: error: the task takes "), std::string::npos) << finished.err;
@@ -466,7 +468,8 @@ tasks:
 // 4e12 results of 4 bytes in two layouts, and the inputs.
 TEST_F(Cli, TasksThatNoMemoryHoldsAreRefusedWhereTheyStand) {
   write("large.yaml", kTooLarge);
-  for (std::vector<std::string> words : {std::vector<std::string>{"tune", "large.yaml"}, {"tune", "large.yaml", "--dry-run"}, {"bench", "large.yaml"}}) {
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"tune", "large.yaml"}, {"tune", "large.yaml", "--dry-run"}, {"bench", "large.yaml"}}) {
     Finished finished = run(words);
     EXPECT_EQ(finished.code, 2) << words[0];
     EXPECT_NE(finished.err.find("large.yaml:6:12: error: the task takes 32000.6 GB of memory to be measured "

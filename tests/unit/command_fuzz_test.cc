@@ -1,6 +1,6 @@
-// Whole commands on damaged files: whatever a module, a trace, a list or a database says, a command answers within a minute, in less than 1 GiB,
-// and neither by a signal nor as a bug. Some cases in every test run; TW_SECONDS=1800 goes on for so long, TW_SEED=n runs one
-// case again, TW_PROGRAM=path asks another build.
+// Whole commands on damaged files: whatever a module, a trace, a list or a database says, a command answers within a
+// minute, in less than 1 GiB, and neither by a signal nor as a bug. Some cases in every test run; TW_SECONDS=1800 goes
+// on for so long, TW_SEED=n runs one case again, TW_PROGRAM=path asks another build.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,7 +32,8 @@ using test::Finished;
 namespace fs = std::filesystem;
 
 struct Limits {
-  double seconds = 60;  // of processor time, so that a busy machine makes no finding; what waits instead is ended after ten times as much of the clock
+  double seconds = 60;  // of processor time, so that a busy machine makes no finding; what waits instead is ended after
+                        // ten times as much of the clock
   long kilobytes = 1 << 20;
 };
 
@@ -69,10 +70,31 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
-const std::string& one_of(const std::vector<std::string>& all, Rng& rng) { return all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))]; }
+const std::string& one_of(const std::vector<std::string>& all, Rng& rng) {
+  return all[static_cast<std::size_t>(rng.below(static_cast<i64>(all.size())))];
+}
 
-const std::vector<std::string> kNumbers = {"0", "1", "-1", "2", "3", "7", "31", "64", "255", "4096", "65536", "1000003", "2147483647", "2147483648", "4611686018427387904",
-                                           "9223372036854775807", "-9223372036854775808", "99999999999999999999", "0.5", "1e300", "1e-300"};
+const std::vector<std::string> kNumbers = {"0",
+                                           "1",
+                                           "-1",
+                                           "2",
+                                           "3",
+                                           "7",
+                                           "31",
+                                           "64",
+                                           "255",
+                                           "4096",
+                                           "65536",
+                                           "1000003",
+                                           "2147483647",
+                                           "2147483648",
+                                           "4611686018427387904",
+                                           "9223372036854775807",
+                                           "-9223372036854775808",
+                                           "99999999999999999999",
+                                           "0.5",
+                                           "1e300",
+                                           "1e-300"};
 
 bool is_number(const std::string& token) { return std::isdigit(static_cast<unsigned char>(token[0])) != 0; }
 bool is_name(const std::string& token) { return std::isalpha(static_cast<unsigned char>(token[0])) || token[0] == '_'; }
@@ -128,9 +150,15 @@ void change_line(std::vector<std::string>& lines, const std::vector<std::string>
   auto place = [&] { return static_cast<std::ptrdiff_t>(rng.below(static_cast<i64>(lines.size()))); };
   std::ptrdiff_t at = place();
   switch (rng.below(5)) {
-    case 0: lines.erase(lines.begin() + at); break;
-    case 1: std::swap(lines[static_cast<std::size_t>(at)], lines[static_cast<std::size_t>(place())]); break;
-    case 2: lines.insert(lines.begin() + at, adopted(one_of(others, rng), tokens_of(joined(lines)), rng)); break;
+    case 0:
+      lines.erase(lines.begin() + at);
+      break;
+    case 1:
+      std::swap(lines[static_cast<std::size_t>(at)], lines[static_cast<std::size_t>(place())]);
+      break;
+    case 2:
+      lines.insert(lines.begin() + at, adopted(one_of(others, rng), tokens_of(joined(lines)), rng));
+      break;
     case 3: {
       std::string line = lines[static_cast<std::size_t>(at)];
       lines.insert(lines.begin() + place(), line);
@@ -186,10 +214,15 @@ const std::vector<std::string>& modules() {
     std::vector<std::string> out = texts_of("rules", "", ".tw");
     out.push_back(test::read_file(TW_SOURCE_DIR "/examples/my_rules.tw"));
     // Instructions that the built-in rules rarely need, and drawn numbers in them.
-    out.push_back("rule tile(b: block)\n  when is_reduction(b)\n{\n  i = loops(b)[0]\n  t = sample_categorical([1, 2, 4])\n  i0, i1 = split(i, [_, t])\n  k = loops(b)[-1]\n"
-                  "  promote(b, 0, k)\n  either { unroll(i1) } or { try { vectorize(i1) } }\n  u = add_unit_loop(i0)\n  parallel(u)\n}\n"
-                  "rule cache(b: block)\n  when is_reduction(b)\n{\n  q = cache_read(b, 0, \"global\")\n  transform_layout(q, 0, \"write\", (a, c) -> (c, a))\n  compute_at(q, loops(b)[0])\n"
-                  "  w = cache_write(b, 0, \"global\")\n  maybe { reverse_compute_at(w, loops(b)[0]) }\n  pad_einsum(b, [4, 4, 4])\n  rfactor(loops(b)[-1], 0)\n}\n");
+    out.push_back(
+        "rule tile(b: block)\n  when is_reduction(b)\n{\n  i = loops(b)[0]\n  t = sample_categorical([1, 2, 4])\n  i0, "
+        "i1 = split(i, [_, t])\n  k = loops(b)[-1]\n"
+        "  promote(b, 0, k)\n  either { unroll(i1) } or { try { vectorize(i1) } }\n  u = add_unit_loop(i0)\n  "
+        "parallel(u)\n}\n"
+        "rule cache(b: block)\n  when is_reduction(b)\n{\n  q = cache_read(b, 0, \"global\")\n  transform_layout(q, 0, "
+        "\"write\", (a, c) -> (c, a))\n  compute_at(q, loops(b)[0])\n"
+        "  w = cache_write(b, 0, \"global\")\n  maybe { reverse_compute_at(w, loops(b)[0]) }\n  pad_einsum(b, [4, 4, "
+        "4])\n  rfactor(loops(b)[-1], 0)\n}\n");
     return out;
   }();
   return all;
@@ -198,11 +231,15 @@ const std::vector<std::string>& modules() {
 const std::vector<std::string>& lists() {
   static const std::vector<std::string> all = {
       test::kGemmAndRows,
-      "version: 1\ntarget: {kind: cpu, threads: 2, vector_bits: 256}\nbudget: {trials: 2, seconds: 5}\ndatabase: small.db\nseed: 3\nmodules: [m.tw]\nrules: cpu\ntasks:\n"
-      "  - {name: c, op: conv2d, args: {N: 1, H: 8, W: 8, CI: 4, CO: 8, K: 3, stride: 2, padding: 1}, epilogue: [bias, relu], weight: 4, layout: free}\n"
+      "version: 1\ntarget: {kind: cpu, threads: 2, vector_bits: 256}\nbudget: {trials: 2, seconds: 5}\ndatabase: "
+      "small.db\nseed: 3\nmodules: [m.tw]\nrules: cpu\ntasks:\n"
+      "  - {name: c, op: conv2d, args: {N: 1, H: 8, W: 8, CI: 4, CO: 8, K: 3, stride: 2, padding: 1}, epilogue: [bias, "
+      "relu], weight: 4, layout: free}\n"
       "  - {name: own, workload: w.tw, use: \"banded(M = 32, B = 4)\", tolerance: [1e-2, 1e-2]}\n",
-      "version: 1\ntarget: {kind: cuda, arch: sm_80, shared_bytes: 49152}\nbudget: {trials: 2, seconds: 5}\ntasks:\n  - {name: g, op: matmul, args: {M: 16, N: 16, K: 16}}\n",
-      "version: 1\ntarget: cpu -threads=1\nmodules: [{file: m.tw, before: parallelize}]\ntasks:\n  - {name: d, op: dense, args: {M: 8, N: 12, K: 10}, epilogue: [bias, gelu]}\n",
+      "version: 1\ntarget: {kind: cuda, arch: sm_80, shared_bytes: 49152}\nbudget: {trials: 2, seconds: 5}\ntasks:\n  "
+      "- {name: g, op: matmul, args: {M: 16, N: 16, K: 16}}\n",
+      "version: 1\ntarget: cpu -threads=1\nmodules: [{file: m.tw, before: parallelize}]\ntasks:\n  - {name: d, op: "
+      "dense, args: {M: 8, N: 12, K: 10}, epilogue: [bias, gelu]}\n",
   };
   return all;
 }
@@ -212,7 +249,8 @@ const std::vector<std::string>& lists() {
 struct Case {
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> files;
-  bool may_be_wrong = false;  // a damaged program may leave elements of its outputs unwritten, or read what it has not written
+  bool may_be_wrong =
+      false;  // a damaged program may leave elements of its outputs unwritten, or read what it has not written
 };
 
 struct Answer {
@@ -258,7 +296,8 @@ std::string watch(pid_t process, const Limits& limits) {
   auto start = std::chrono::steady_clock::now();
   for (;;) {
     siginfo_t ended{};
-    if (waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == process) return "";
+    if (waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == process)
+      return "";
     std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     std::string problem;
     Use use = use_of(process);
@@ -269,9 +308,11 @@ std::string watch(pid_t process, const Limits& limits) {
   }
 }
 
-Answer ask(const std::vector<std::string>& words, const std::string& folder, bool may_be_wrong, const Limits& limits = {}) {
+Answer ask(const std::vector<std::string>& words, const std::string& folder, bool may_be_wrong,
+           const Limits& limits = {}) {
   Answer answer;
-  answer.finished = test::run_program(words, {.folder = folder, .meanwhile = [&](int pid) { answer.problem = watch(pid, limits); }});
+  answer.finished =
+      test::run_program(words, {.folder = folder, .meanwhile = [&](int pid) { answer.problem = watch(pid, limits); }});
   int code = answer.finished.code;
   if (answer.problem.empty() && code >= 128) answer.problem = cat("ends by signal ", code - 128);
   if (answer.problem.empty() && (code < 0 || code > 4)) answer.problem = cat("ends with exit code ", code);
@@ -289,9 +330,15 @@ Case trace_case(Rng& rng) {
   std::size_t kept = out.may_be_wrong ? 0 : schedule_of(text);
   out.files = {{"t.tw", text.substr(0, kept) + damaged(text.substr(kept), other.substr(schedule_of(other)), rng)}};
   const std::vector<std::vector<std::string>> commands = {
-      {"replay", "t.tw"},           {"replay", "t.tw", "--hash", "--json"},  {"replay", "t.tw", "--check"},         {"replay", "t.tw", "--emit", "ir"},
-      {"replay", "t.tw", "--emit", "source"}, {"replay", "t.tw", "--target", "cuda -arch=sm_80", "--emit", "source"}, {"reduce", "t.tw", "--seconds", "2", "--runs", "60"},
-      {"export", "t.tw", "--output", "out"},  {"replay", "t.tw", "--target", "cpu -threads=2", "--check"}};
+      {"replay", "t.tw"},
+      {"replay", "t.tw", "--hash", "--json"},
+      {"replay", "t.tw", "--check"},
+      {"replay", "t.tw", "--emit", "ir"},
+      {"replay", "t.tw", "--emit", "source"},
+      {"replay", "t.tw", "--target", "cuda -arch=sm_80", "--emit", "source"},
+      {"reduce", "t.tw", "--seconds", "2", "--runs", "60"},
+      {"export", "t.tw", "--output", "out"},
+      {"replay", "t.tw", "--target", "cpu -threads=2", "--check"}};
   out.words = commands[static_cast<std::size_t>(rng.below(static_cast<i64>(commands.size())))];
   return out;
 }
@@ -299,13 +346,16 @@ Case trace_case(Rng& rng) {
 Case module_case(Rng& rng) {
   Case out;
   out.files = {{"m.tw", damaged(one_of(modules(), rng), one_of(modules(), rng), rng)},
-               {"l.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 2, seconds: 5}\ndatabase: l.db\nmodules: [m.tw]\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 32, K: 16}}\n"}};
-  const std::vector<std::vector<std::string>> commands = {{"check", "m.tw", "--op", "dense", "--draws", "4"},
-                                                          {"check", "m.tw", "--op", "softmax", "--draws", "4"},
-                                                          {"check", "m.tw", "--op", "conv2d", "--draws", "2", "--target", "cuda -arch=sm_80"},
-                                                          {"space", "l.yaml"},
-                                                          {"explain", "l.yaml", "--draws", "10"},
-                                                          {"tune", "l.yaml"}};
+               {"l.yaml",
+                "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 2, seconds: 5}\ndatabase: "
+                "l.db\nmodules: [m.tw]\ntasks:\n  - {name: g, op: matmul, args: {M: 48, N: 32, K: 16}}\n"}};
+  const std::vector<std::vector<std::string>> commands = {
+      {"check", "m.tw", "--op", "dense", "--draws", "4"},
+      {"check", "m.tw", "--op", "softmax", "--draws", "4"},
+      {"check", "m.tw", "--op", "conv2d", "--draws", "2", "--target", "cuda -arch=sm_80"},
+      {"space", "l.yaml"},
+      {"explain", "l.yaml", "--draws", "10"},
+      {"tune", "l.yaml"}};
   out.words = commands[static_cast<std::size_t>(rng.below(static_cast<i64>(commands.size())))];
   return out;
 }
@@ -317,9 +367,14 @@ Case list_case(Rng& rng) {
   const std::string& list = is_workload ? lists()[1] : one_of(lists(), rng);
   out.files = {{"l.yaml", is_workload ? list : damaged(list, one_of(lists(), rng), rng)},
                {"m.tw", test::read_file(TW_SOURCE_DIR "/examples/my_rules.tw")},
-               {"w.tw", is_workload ? damaged(workloads, test::read_file(TW_SOURCE_DIR "/dsl/te/operators.tw"), rng) : workloads}};
-  const std::vector<std::vector<std::string>> commands = {{"space", "l.yaml"},          {"explain", "l.yaml", "--draws", "5"}, {"tune", "l.yaml", "--dry-run"},
-                                                          {"tune", "l.yaml", "--seconds", "5", "--trials", "2"}, {"replay", "l.yaml"}, {"export", "l.yaml", "--output", "out"}};
+               {"w.tw", is_workload ? damaged(workloads, test::read_file(TW_SOURCE_DIR "/dsl/te/operators.tw"), rng)
+                                    : workloads}};
+  const std::vector<std::vector<std::string>> commands = {{"space", "l.yaml"},
+                                                          {"explain", "l.yaml", "--draws", "5"},
+                                                          {"tune", "l.yaml", "--dry-run"},
+                                                          {"tune", "l.yaml", "--seconds", "5", "--trials", "2"},
+                                                          {"replay", "l.yaml"},
+                                                          {"export", "l.yaml", "--output", "out"}};
   out.words = commands[static_cast<std::size_t>(rng.below(static_cast<i64>(commands.size())))];
   return out;
 }
@@ -331,14 +386,24 @@ void make_database(const std::string& path, const std::string& trace_file, Rng& 
   DatabaseResult<Database> database = Database::open(path, DatabaseMode::Write);
   ASSERT_TRUE(database) << database.error();
   std::string workload = to_hex(structural_hash(file.program.program)), trace = file.trace.print();
-  ASSERT_TRUE(database->add_workload(workload, rng.below(3) ? workload_text(file.program.program) : damaged(workload_text(file.program.program), trace, rng)));
-  ASSERT_TRUE(database->add_record({.workload = workload, .target = file.target, .status = "ok", .seconds = 1e-6, .task = "t", .program = workload, .trace = damaged(trace, trace, rng)}));
+  ASSERT_TRUE(database->add_workload(workload, rng.below(3)
+                                                   ? workload_text(file.program.program)
+                                                   : damaged(workload_text(file.program.program), trace, rng)));
+  ASSERT_TRUE(database->add_record({.workload = workload,
+                                    .target = file.target,
+                                    .status = "ok",
+                                    .seconds = 1e-6,
+                                    .task = "t",
+                                    .program = workload,
+                                    .trace = damaged(trace, trace, rng)}));
 }
 
 Case database_case(Rng& rng, const std::string& folder) {
   make_database(folder + "/d.db", one_of(traces(), rng), rng);
-  const std::vector<std::vector<std::string>> commands = {{"show", "d.db"}, {"show", "d.db", "--best", "t"}, {"explain", "d.db"}, {"replay", "--record", "1", "--database", "d.db"},
-                                                          {"db", "best", "d.db"}, {"db", "export", "d.db"}};
+  const std::vector<std::vector<std::string>> commands = {
+      {"show", "d.db"},       {"show", "d.db", "--best", "t"},
+      {"explain", "d.db"},    {"replay", "--record", "1", "--database", "d.db"},
+      {"db", "best", "d.db"}, {"db", "export", "d.db"}};
   return {commands[static_cast<std::size_t>(rng.below(static_cast<i64>(commands.size())))], {}};
 }
 
@@ -347,7 +412,10 @@ void run_case(i64 number) {
   test::TemporaryDirectory folder;
   Rng rng(21, static_cast<u64>(number));
   i64 kind = rng.below(10);
-  Case made = kind < 4 ? trace_case(rng) : kind < 7 ? module_case(rng) : kind < 9 ? list_case(rng) : database_case(rng, folder.path());
+  Case made = kind < 4   ? trace_case(rng)
+              : kind < 7 ? module_case(rng)
+              : kind < 9 ? list_case(rng)
+                         : database_case(rng, folder.path());
   for (const auto& [name, text] : made.files) test::write_file(folder.path() + "/" + name, text);
   const char* another = std::getenv("TW_PROGRAM");
   std::vector<std::string> words{another ? another : TW_BINARY_DIR "/tracewright"};
@@ -357,7 +425,8 @@ void run_case(i64 number) {
   std::string kept = cat(fs::temp_directory_path().string(), "/tracewright_finding_", number);
   fs::remove_all(kept);
   fs::copy(folder.path(), kept, fs::copy_options::recursive);
-  ADD_FAILURE() << "TW_SEED=" << number << ": in " << kept << ": tracewright " << join(made.words, " ") << "\n  " << answer.problem << "\n"
+  ADD_FAILURE() << "TW_SEED=" << number << ": in " << kept << ": tracewright " << join(made.words, " ") << "\n  "
+                << answer.problem << "\n"
                 << answer.finished.err.substr(0, 2000);
 }
 
@@ -375,7 +444,8 @@ TEST(Commands, ThatBreakTheirPromisesAreNoticed) {
   EXPECT_EQ(problem("exit 4", true), "");
   EXPECT_EQ(problem("(while :; do :; done); exit 0"), "gives no answer");
   EXPECT_EQ(problem("sleep 100"), "gives no answer");
-  EXPECT_TRUE(problem("head -c 300000000 /dev/zero | tail | wc -c; exit 0").starts_with("takes ")) << "of the memory of a child";
+  EXPECT_TRUE(problem("head -c 300000000 /dev/zero | tail | wc -c; exit 0").starts_with("takes "))
+      << "of the memory of a child";
 }
 
 TEST(Commands, AnswerWhateverTheirFilesSay) {
@@ -384,7 +454,8 @@ TEST(Commands, AnswerWhateverTheirFilesSay) {
   auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   i64 number = seeds.first;
   for (; seconds > 0 ? std::chrono::steady_clock::now() < end : number < seeds.end; ++number) run_case(number);
-  std::printf("%lld commands, from case %lld on\n", static_cast<long long>(number - seeds.first), static_cast<long long>(seeds.first));
+  std::printf("%lld commands, from case %lld on\n", static_cast<long long>(number - seeds.first),
+              static_cast<long long>(seeds.first));
 }
 
 }  // namespace

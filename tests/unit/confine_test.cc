@@ -1,4 +1,5 @@
-// What the emulator, the compiler that it starts and workers of devices are held to: each limit, tried in a process of its own.
+// What the emulator, the compiler that it starts and workers of devices are held to: each limit, tried in a process of
+// its own.
 #include "runtime/worker/confine.h"
 
 #include <arpa/inet.h>
@@ -19,8 +20,8 @@
 
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
-#include "runtime/worker/sandbox.h"
 #include "runtime/measure/worker_protocol.h"
+#include "runtime/worker/sandbox.h"
 #include "support/kernels_by_hand.h"
 #include "support/support.h"
 
@@ -77,27 +78,31 @@ TEST_F(Confined, FilesAreWrittenInItsFoldersOnly) {
 
 TEST_F(Confined, FilesMemoryAndTimeHaveLimits) {
   Confinement confinement{.data_bytes = 64 << 20, .cpu_seconds = 1, .file_bytes = 1000, .writable = {inside()}};
-  EXPECT_EQ(code_of(confinement, [&] {
-              signal(SIGXFSZ, SIG_IGN);
-              char bytes[2000] = {};
-              int file = open((inside() + "/long").c_str(), O_WRONLY | O_CREAT, 0600);
-              return write(file, bytes, sizeof bytes) == 1000 && write(file, bytes, 1) < 0 ? errno : 0;
-            }),
+  EXPECT_EQ(code_of(confinement,
+                    [&] {
+                      signal(SIGXFSZ, SIG_IGN);
+                      char bytes[2000] = {};
+                      int file = open((inside() + "/long").c_str(), O_WRONLY | O_CREAT, 0600);
+                      return write(file, bytes, sizeof bytes) == 1000 && write(file, bytes, 1) < 0 ? errno : 0;
+                    }),
             EFBIG);
   auto map = [](std::size_t bytes) {
     return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? errno : 0;
   };
   EXPECT_EQ(code_of(confinement, [&] { return map(32 << 20); }), 0);
   EXPECT_EQ(code_of(confinement, [&] { return map(128 << 20); }), ENOMEM);
-  EXPECT_EQ(code_of(confinement, [] {
-              for (;;) __asm__ volatile("");
-              return 0;
-            }),
-            -SIGKILL) << "the soft limit is the hard one";
-  EXPECT_EQ(code_of(confinement, [] {
-              rlimit core{};
-              return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0 ? 0 : 1;
-            }),
+  EXPECT_EQ(code_of(confinement,
+                    [] {
+                      for (;;) __asm__ volatile("");
+                      return 0;
+                    }),
+            -SIGKILL)
+      << "the soft limit is the hard one";
+  EXPECT_EQ(code_of(confinement,
+                    [] {
+                      rlimit core{};
+                      return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0 ? 0 : 1;
+                    }),
             0);
 }
 
@@ -105,13 +110,15 @@ TEST_F(Confined, ThereIsNoTcp) {
   int code = code_of({}, [] {
     sockaddr_in address{};
     address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK), address.sin_port = htons(1);
-    return connect(socket(AF_INET, SOCK_STREAM, 0), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+    return connect(socket(AF_INET, SOCK_STREAM, 0), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? 0
+                                                                                                                : errno;
   });
   EXPECT_TRUE(code == EACCES || code == ECONNREFUSED) << code;  // Landlock knows TCP since its fourth version
 }
 
 TEST_F(Confined, CallsThatChangeTheSystemAreRefused) {
-  int status = status_of([] { return forbid_changes_of_system() && ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0 ? errno : 0; });
+  int status = status_of(
+      [] { return forbid_changes_of_system() && ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0 ? errno : 0; });
   EXPECT_EQ(WEXITSTATUS(status), EPERM);
 }
 
@@ -135,7 +142,10 @@ TEST_F(Confined, TheEmulatorCanAnswerAndNothingElse) {
 
 TEST_F(Confined, AKernelThatOpensAFileIsEnded) {
   std::vector<double> y;
-  EmulationReport report = test::emulate_by_hand("int create(const char*, unsigned) __asm__(\"creat\"); y[threadIdx.x] = create(\"/tmp/opened_by_a_kernel\", 0600);", y, 32, 1);
+  EmulationReport report = test::emulate_by_hand(
+      "int create(const char*, unsigned) __asm__(\"creat\"); y[threadIdx.x] = create(\"/tmp/opened_by_a_kernel\", "
+      "0600);",
+      y, 32, 1);
   EXPECT_EQ(report.status, EmulationStatus::Crash) << report.message;
   EXPECT_EQ(report.message, "the emulator was ended by: Bad system call");
   EXPECT_FALSE(std::filesystem::exists("/tmp/opened_by_a_kernel"));

@@ -52,7 +52,9 @@ const Row kRows[] = {
     {"cuda", kCuda, "dense(M = 64, N = 64, K = 13)"},
     {"cuda", kCuda, "matmul(M = 64, N = 64, K = 32, T = f16)"},
     {"cuda", kCuda, "batch_matmul(B = 2, M = 32, N = 64, K = 16)", "min_blocks"},
-    {"cuda", kCuda, "conv2d(N = 1, H = 4, W = 4, CI = 16, CO = 16, K = 3, padding = 1, T = f16)", "v_3 = sample_categorical([32, 64, 128, 256, 512, 1024]) @ 2"},  // a sum in parts, the second kernel with 128 work-items
+    {"cuda", kCuda, "conv2d(N = 1, H = 4, W = 4, CI = 16, CO = 16, K = 3, padding = 1, T = f16)",
+     "v_3 = sample_categorical([32, 64, 128, 256, 512, 1024]) @ 2"},  // a sum in parts, the second kernel with 128
+                                                                      // work-items
     {"cuda", kCuda, "transpose_batch_matmul(B = 1, S = 16, H = 2, D = 32, T = bf16)", "stage_epilogue"},
     {"cuda", kCuda, "depthwise_conv2d(N = 1, H = 6, W = 6, C = 8, K = 3, padding = 1)"},
     {"cuda", kCuda, "softmax(M = 16, N = 61)"},
@@ -108,8 +110,10 @@ Result<std::string> code_line(const Program& program, const Target& target) {
   return cat(is_device(target) ? "# source " : "# lowered ", to_hex(object_hash(kernel)), "\n");
 }
 
-// One draw of one sketch, replayed, as the text of a trace file with its hash, or hashes. One that has the text `holds`.
-std::string make_file(const OwnedProgram& program, const char* set, const char* target_text, u64 seed, bool with_code, const char* holds = "") {
+// One draw of one sketch, replayed, as the text of a trace file with its hash, or hashes. One that has the text
+// `holds`.
+std::string make_file(const OwnedProgram& program, const char* set, const char* target_text, u64 seed, bool with_code,
+                      const char* holds = "") {
   static const rules::Library library = rules::Library::built_in();
   Target target = target_of(target_text);
   std::string errors;
@@ -141,7 +145,8 @@ void add_missing_draws() {
   u64 seed = 1;
   for (const TrialProgram& trial : trial_programs()) {
     for (const char* set : {"cpu", "reference-cpu"}) {
-      add_missing(cat(set, "_", operator_of(trial.use)), [&] { return make_file(trial.program, set, kCpu, seed, false); });
+      add_missing(cat(set, "_", operator_of(trial.use)),
+                  [&] { return make_file(trial.program, set, kCpu, seed, false); });
       ++seed;
     }
   }
@@ -171,7 +176,8 @@ std::set<std::string> kinds_in_corpus() {
 // The shortest accepted golden case of the instruction.
 std::string file_of_golden_case(const std::string& kind) {
   const test::GoldenCase* shortest = nullptr;
-  std::vector<test::GoldenCase> cases = test::golden_cases(cat(TW_SOURCE_DIR "/tests/golden/primitives/", kind, ".tw"), "schedule");
+  std::vector<test::GoldenCase> cases =
+      test::golden_cases(cat(TW_SOURCE_DIR "/tests/golden/primitives/", kind, ".tw"), "schedule");
   for (const test::GoldenCase& c : cases) {
     bool usable = !c.expected.starts_with("//!") && c.steps.find("lower for") == std::string::npos &&
                   c.steps.find(kind + "(") != std::string::npos;
@@ -193,7 +199,8 @@ std::string file_of_golden_case(const std::string& kind) {
 void add_missing_kinds() {
   std::set<std::string> there = kinds_in_corpus();
   for (const InstructionKind* kind : instruction_kinds()) {
-    if (!there.count(kind->name)) add_missing(cat("instruction_", kind->name), [&] { return file_of_golden_case(kind->name); });
+    if (!there.count(kind->name))
+      add_missing(cat("instruction_", kind->name), [&] { return file_of_golden_case(kind->name); });
   }
 }
 
@@ -211,7 +218,8 @@ void expect_hashes(const std::string& name, const std::string& text, const Trace
     ASSERT_TRUE(code) << to_string(code.rejected());
     found += *code;
   }
-  if (std::getenv("TW_BLESS") && text.starts_with(ir_line(program))) return test::write_file(folder + "/" + name, found + rest);
+  if (std::getenv("TW_BLESS") && text.starts_with(ir_line(program)))
+    return test::write_file(folder + "/" + name, found + rest);
   EXPECT_EQ(text.substr(0, text.size() - rest.size()), found) << name << ": TW_BLESS=1 would write the second line";
 }
 
@@ -248,8 +256,9 @@ Result<LoweredProgram> lowered_for(Arena& arena, const Program& program, const T
 // One trace is a kernel everywhere: what was bound for a device runs on a processor, and the other way round.
 TEST(Corpus, EveryTraceIsAKernelForEveryTarget) {
   // A buffer between two kernels in registers; a tile of 16 registers for a processor that has as many.
-  std::set<std::string> refused, expected = {"instruction_cache_inplace.tw for opencl", "instruction_cache_inplace.tw for cuda -arch=sm_80",
-                                             cat("opencl_dense.tw for ", kCpu)};
+  std::set<std::string> refused,
+      expected = {"instruction_cache_inplace.tw for opencl", "instruction_cache_inplace.tw for cuda -arch=sm_80",
+                  cat("opencl_dense.tw for ", kCpu)};
   for_each_file([&](const std::string& name, const std::string& text) {
     TraceFile file = test::parsed_trace_file(text);
     if (!file.program.program.body) return;  // it could not be read
@@ -259,8 +268,10 @@ TEST(Corpus, EveryTraceIsAKernelForEveryTarget) {
       State state(arena, file.program.program);
       ASSERT_TRUE(replay(file.trace, state));
       Result<LoweredProgram> kernel = lowered_for(arena, state.program(), target_of(target));
-      if (kernel) EXPECT_EQ(Judge(file.program.program, 1, 1e-4).difference(*kernel), "");
-      else refused.insert(cat(name, " for ", target));
+      if (kernel)
+        EXPECT_EQ(Judge(file.program.program, 1, 1e-4).difference(*kernel), "");
+      else
+        refused.insert(cat(name, " for ", target));
     }
   });
   EXPECT_EQ(refused, expected);

@@ -22,16 +22,13 @@ namespace {
 
 constexpr double failed = std::numeric_limits<double>::infinity();
 
-const ModelMaker make_tree = [](int columns, u64 seed) {
-  return std::make_unique<TreeModel>(columns, seed);
-};
+const ModelMaker make_tree = [](int columns, u64 seed) { return std::make_unique<TreeModel>(columns, seed); };
 
 // ---- accuracy
 
 TEST(Accuracy, PerfectScoresReachOneInEveryMeasure) {
   const std::vector<double> seconds = {4, 1, 3, 2};
-  const Accuracy a =
-      accuracy(std::vector<float>{-4, -1, -3, -2}, seconds, std::vector<i32>(4, 0), 2);
+  const Accuracy a = accuracy(std::vector<float>{-4, -1, -3, -2}, seconds, std::vector<i32>(4, 0), 2);
   EXPECT_EQ(a.top1, 1);
   EXPECT_EQ(a.top5, 1);
   EXPECT_EQ(a.pairwise, 1);
@@ -71,15 +68,13 @@ TEST(Accuracy, GroupsAreComparedWithinThemselvesAndWeighAlike) {
 }
 
 TEST(Accuracy, PrintsOneLine) {
-  const Accuracy a{
-      .top1 = 0.9124, .top5 = 1, .pairwise = 0.5, .recall = 0.25, .k = 10, .groups = 1};
+  const Accuracy a{.top1 = 0.9124, .top5 = 1, .pairwise = 0.5, .recall = 0.25, .k = 10, .groups = 1};
   EXPECT_EQ(to_string(a), "top-1 0.912, top-5 1.000, pairs 0.500, recall@10 0.25 (1 task)");
 }
 
 TEST(RelativeSpeed, IsAgainstTheFastestOfTheGroupAndZeroForFailures) {
-  EXPECT_EQ(
-      relative_speed(std::vector<double>{2, 4, failed, 9, failed}, std::vector<i32>{0, 0, 0, 1, 2}),
-      (std::vector<float>{1, 0.5, 0, 1, 0}));
+  EXPECT_EQ(relative_speed(std::vector<double>{2, 4, failed, 9, failed}, std::vector<i32>{0, 0, 0, 1, 2}),
+            (std::vector<float>{1, 0.5, 0, 1, 0}));
 }
 
 // ---- symmetric trees
@@ -101,8 +96,8 @@ TEST(SymmetricTrees, FitTwoColumnsThatMatterOnlyTogether) {
 
 TEST(SymmetricTrees, WeightsDecideBetweenContradictions) {
   const std::vector<float> x = {1, 1, 2, 2};
-  const auto trees = fit_trees({x.data(), 4, 1}, std::vector<float>{0, 1, 5, 5},
-                               std::vector<float>{30, 10, 20, 20}, {}, 1);
+  const auto trees =
+      fit_trees({x.data(), 4, 1}, std::vector<float>{0, 1, 5, 5}, std::vector<float>{30, 10, 20, 20}, {}, 1);
   const std::vector<float> fitted = evaluate_trees(trees, {x.data(), 4, 1});
   EXPECT_NEAR(fitted[0], 0.25, 0.02);
   EXPECT_NEAR(fitted[2], 5, 0.02);
@@ -110,9 +105,7 @@ TEST(SymmetricTrees, WeightsDecideBetweenContradictions) {
 
 TEST(SymmetricTrees, ConstantColumnsGiveNoTrees) {
   const std::vector<float> x(12, 3.0f);
-  EXPECT_TRUE(fit_trees({x.data(), 4, 3}, std::vector<float>{1, 2, 3, 4},
-                        std::vector<float>(4, 1.0f), {}, 1)
-                  .empty());
+  EXPECT_TRUE(fit_trees({x.data(), 4, 3}, std::vector<float>{1, 2, 3, 4}, std::vector<float>(4, 1.0f), {}, 1).empty());
 }
 
 // ---- models
@@ -137,13 +130,11 @@ TEST(TreeModel, SumsOverRowsWhateverTheirOrder) {
     }
     reversed.add(rows);
   }
-  EXPECT_EQ(accuracy(model.predict(reversed), data.seconds, data.group).pairwise,
-            accuracy_on(model, data).pairwise);
+  EXPECT_EQ(accuracy(model.predict(reversed), data.seconds, data.group).pairwise, accuracy_on(model, data).pairwise);
 }
 
 TEST(RandomModel, ScoresDependOnSeedAndFeaturesOnly) {
-  const FeatureBatch batch =
-      synthetic_costs({.groups = 1, .per_group = 30, .columns = 64}, 1).features;
+  const FeatureBatch batch = synthetic_costs({.groups = 1, .per_group = 30, .columns = 64}, 1).features;
   FeatureBatch last{.columns = 64};
   last.add(batch, 29);
   const std::vector<float> scores = RandomModel(64, 5).predict(batch);
@@ -158,9 +149,7 @@ TEST(RandomModel, ScoresDependOnSeedAndFeaturesOnly) {
 
 class PluginVariable {
  public:
-  explicit PluginVariable(const std::string& path) {
-    setenv("TRACEWRIGHT_TORCH_PLUGIN", path.c_str(), 1);
-  }
+  explicit PluginVariable(const std::string& path) { setenv("TRACEWRIGHT_TORCH_PLUGIN", path.c_str(), 1); }
   ~PluginVariable() { unsetenv("TRACEWRIGHT_TORCH_PLUGIN"); }
 };
 
@@ -170,8 +159,7 @@ TEST(MakeModel, KnowsItsNames) {
   EXPECT_EQ(make_model("tree", 164, 1).note, "");
   const MadeModel unknown = make_model("trea", 164, 1);
   EXPECT_EQ(unknown.model, nullptr);
-  EXPECT_EQ(unknown.note,
-            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, tree, random)");
+  EXPECT_EQ(unknown.note, "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, tree, random)");
 }
 
 TEST(MakeModel, AutoFallsBackToTreeAndSaysWhy) {

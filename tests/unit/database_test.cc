@@ -24,8 +24,7 @@ namespace {
 
 std::string hash_of(i64 number) {
   char hex[33];
-  std::snprintf(hex, sizeof hex, "%032llx",
-                static_cast<unsigned long long>(mix64(static_cast<u64>(number))));
+  std::snprintf(hex, sizeof hex, "%032llx", static_cast<unsigned long long>(mix64(static_cast<u64>(number))));
   return hex;
 }
 
@@ -51,8 +50,7 @@ Record sample(i64 n, const std::string& workload = dense) {
   record.version = "0.1.0";
   record.host = "a machine";
   record.error = record.ok() ? "" : "SIGSEGV at step 3, `j` \xc3\xb6";
-  for (i64 line = 0; line < 10 + n % 7 * 40; ++line)
-    record.trace += cat("v", line, " = split(i, [_, ", n, "])\n");
+  for (i64 line = 0; line < 10 + n % 7 * 40; ++line) record.trace += cat("v", line, " = split(i, [_, ", n, "])\n");
   return record;
 }
 
@@ -86,13 +84,11 @@ class DatabaseTest : public testing::Test {
     }
     return stored;
   }
-  std::string open_error(DatabaseMode mode = DatabaseMode::Write,
-                         const std::string& name = "t.db") const {
+  std::string open_error(DatabaseMode mode = DatabaseMode::Write, const std::string& name = "t.db") const {
     auto database = Database::open(file(name), mode);
     if (database) return "";
     std::string message = database.error();
-    for (std::size_t at; (at = message.find(folder_)) != std::string::npos;)
-      message.replace(at, folder_.size(), "DIR");
+    for (std::size_t at; (at = message.find(folder_)) != std::string::npos;) message.replace(at, folder_.size(), "DIR");
     return message;
   }
   std::string bytes(const std::string& name = "t.db") const {
@@ -140,9 +136,8 @@ TEST_F(DatabaseTest, BestIsSortedAndLeavesFailuresOut) {
   for (const auto& [id, record] : stored) {
     if (record.ok()) expected.push_back(record);
   }
-  std::sort(expected.begin(), expected.end(), [](const Record& a, const Record& b) {
-    return std::pair(a.seconds, a.id) < std::pair(b.seconds, b.id);
-  });
+  std::sort(expected.begin(), expected.end(),
+            [](const Record& a, const Record& b) { return std::pair(a.seconds, a.id) < std::pair(b.seconds, b.id); });
   EXPECT_EQ(*database.best(dense, zen, "a machine", 1000), expected);
   expected.resize(3);
   EXPECT_EQ(*database.best(dense, zen, "a machine", 3), expected);
@@ -182,8 +177,7 @@ TEST_F(DatabaseTest, WorkloadsModelsRunsAndTasks) {
   EXPECT_EQ(database.load_model("mlp", zen, 3)->data, "") << "it was replaced";
   EXPECT_EQ(database.load_model("mlp", "cpu", 4)->data, "");
 
-  i64 first =
-      *database.begin_run({.command = "tune a.yaml", .seed = 7, .version = "0.1.0", .host = "h"});
+  i64 first = *database.begin_run({.command = "tune a.yaml", .seed = 7, .version = "0.1.0", .host = "h"});
   i64 second = *database.begin_run({.command = "tune b.yaml", .seed = 8});
   ASSERT_TRUE(database.finish_run(first, "512 trials"));
   auto runs = *database.runs();
@@ -260,8 +254,7 @@ TEST_F(DatabaseTest, TwoProcessesWriteAtOnce) {
   for (int w = 0; w < 2; ++w) {
     writers[w] = fork();
     if (writers[w] != 0) continue;
-    auto database =
-        Database::open(file(), DatabaseMode::Write);  // both may be the one that makes the file
+    auto database = Database::open(file(), DatabaseMode::Write);  // both may be the one that makes the file
     if (!database) _exit(2);
     for (i64 n = 0; n < 200; ++n) {
       if (!database->add_record(sample(1000 * w + n))) _exit(3);
@@ -318,18 +311,15 @@ TEST_F(DatabaseTest, KillingTheWriterLosesNothingAcknowledged) {
     int status = 0;
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status)) << "the writer ended by itself with " << WEXITSTATUS(status);
-    while (read(pipe_ends[0], line, sizeof line) == sizeof line)
-      acknowledged[line[1]] = hash_of(line[0]);
+    while (read(pipe_ends[0], line, sizeof line) == sizeof line) acknowledged[line[1]] = hash_of(line[0]);
     close(pipe_ends[0]);
   }
   Database database = open();
   std::map<i64, std::string> present;
-  ASSERT_TRUE(
-      database.visit({}, [&](const Record& record) { present[record.id] = record.program; }));
+  ASSERT_TRUE(database.visit({}, [&](const Record& record) { present[record.id] = record.program; }));
   EXPECT_GT(acknowledged.size(), 100u);
   for (const auto& [id, program] : acknowledged) EXPECT_EQ(present[id], program);
-  EXPECT_LE(present.size(), acknowledged.size() + 50)
-      << "at most the one at hand is unacknowledged";
+  EXPECT_LE(present.size(), acknowledged.size() + 50) << "at most the one at hand is unacknowledged";
   EXPECT_TRUE(database.verify()->good());
 }
 
@@ -377,8 +367,8 @@ TEST_F(DatabaseTest, FlippedBitsAreNeverBelieved) {
   RecordProperty("unharmed", unharmed);
   RecordProperty("one_lost", one_lost);
   RecordProperty("several_lost", several_lost);
-  std::printf("refused %d, unharmed %d, one record lost %d, several lost %d\n", refused, unharmed,
-              one_lost, several_lost);
+  std::printf("refused %d, unharmed %d, one record lost %d, several lost %d\n", refused, unharmed, one_lost,
+              several_lost);
   EXPECT_GT(one_lost, 200) << "nearly all of the file is records, and each bit costs its record";
   EXPECT_LT(several_lost + refused, 40);
 }
@@ -424,8 +414,7 @@ TEST_F(DatabaseTest, ADamagedStructureIsNotWrittenTo) {
   std::size_t page = damaged.size() / 2 / 4096 * 4096;
   while (page < damaged.size() && damaged[page] != 13) page += 4096;
   ASSERT_LT(page, damaged.size());
-  for (std::size_t at = page; at < page + 24; ++at)
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+  for (std::size_t at = page; at < page + 24; ++at) damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
   write(damaged);
   std::string message = open_error();
   EXPECT_EQ(message.rfind("database DIR/t.db is damaged; it was not changed", 0), 0u) << message;
@@ -444,8 +433,7 @@ TEST_F(DatabaseTest, FilesThatAreNotOursAreRefusedAndUntouched) {
   EXPECT_EQ(open_error(DatabaseMode::Write, "folder"), "database DIR/folder is not a regular file");
 
   write("");
-  EXPECT_EQ(open_error(),
-            "database DIR/t.db is empty; remove the file, then a new database is made");
+  EXPECT_EQ(open_error(), "database DIR/t.db is empty; remove the file, then a new database is made");
   write("version: 1\ntarget: cpu\n");
   EXPECT_EQ(open_error(),
             "database DIR/t.db is damaged, or is not a database: its first bytes are not those of "
@@ -454,8 +442,7 @@ TEST_F(DatabaseTest, FilesThatAreNotOursAreRefusedAndUntouched) {
 
   sqlite3* other = nullptr;
   ASSERT_EQ(sqlite3_open(file("other.db").c_str(), &other), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(other, "CREATE TABLE photos (name TEXT)", nullptr, nullptr, nullptr),
-            SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "CREATE TABLE photos (name TEXT)", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(other);
   std::string before = bytes("other.db");
   EXPECT_EQ(open_error(DatabaseMode::Write, "other.db"),
@@ -497,9 +484,8 @@ TEST_F(DatabaseTest, ADamagedHeaderIsRefused) {
 
 TEST_F(DatabaseTest, AStrangersTriggersAndViewsAreRefused) {
   for (const char* statement :
-       {"CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END",
-        "CREATE VIEW v AS SELECT 1", "CREATE TABLE more (x)",
-        "CREATE INDEX i ON records(target)"}) {
+       {"CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END", "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE more (x)", "CREATE INDEX i ON records(target)"}) {
     std::filesystem::remove(file());
     fill(2);
     sqlite3* raw = nullptr;
@@ -507,8 +493,7 @@ TEST_F(DatabaseTest, AStrangersTriggersAndViewsAreRefused) {
     ASSERT_EQ(sqlite3_exec(raw, statement, nullptr, nullptr, nullptr), SQLITE_OK);
     sqlite3_close(raw);
     for (DatabaseMode mode : {DatabaseMode::Read, DatabaseMode::Write}) {
-      EXPECT_NE(open_error(mode).find("that tracewright did not make"), std::string::npos)
-          << open_error(mode);
+      EXPECT_NE(open_error(mode).find("that tracewright did not make"), std::string::npos) << open_error(mode);
     }
   }
 }
@@ -518,9 +503,7 @@ TEST_F(DatabaseTest, AnEditedRecordIsLeftOutAndCounted) {
   fill(10);
   sqlite3* raw = nullptr;
   ASSERT_EQ(sqlite3_open(file().c_str(), &raw), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(raw, "UPDATE records SET seconds_ps = 1 WHERE id = 3", nullptr, nullptr,
-                         nullptr),
-            SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(raw, "UPDATE records SET seconds_ps = 1 WHERE id = 3", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(raw);
   Database database = open();
   EXPECT_EQ(database.all(dense, zen)->size(), 9u);
@@ -543,13 +526,10 @@ TEST_F(DatabaseTest, ReadOnlyFileAndFolder) {
     });
   };
   std::string before = bytes();
-  EXPECT_EQ(unprivileged([&] { return open_error().find("is read-only") != std::string::npos; }),
-            0);
-  EXPECT_EQ(unprivileged([&] {
-              return open_error(DatabaseMode::Write, "new.db").find("is read-only") !=
-                     std::string::npos;
-            }),
-            0);
+  EXPECT_EQ(unprivileged([&] { return open_error().find("is read-only") != std::string::npos; }), 0);
+  EXPECT_EQ(
+      unprivileged([&] { return open_error(DatabaseMode::Write, "new.db").find("is read-only") != std::string::npos; }),
+      0);
   EXPECT_EQ(unprivileged([&] {
               auto database = Database::open(file(), DatabaseMode::Read);
               return database && database->all(dense, zen)->size() == 5;
@@ -557,8 +537,7 @@ TEST_F(DatabaseTest, ReadOnlyFileAndFolder) {
             0)
       << "reading works";
   chmod(file().c_str(), 0666);
-  EXPECT_EQ(unprivileged([&] { return open_error().find("lies in folder") != std::string::npos; }),
-            0);
+  EXPECT_EQ(unprivileged([&] { return open_error().find("lies in folder") != std::string::npos; }), 0);
   chmod(folder_.c_str(), 0755);
   EXPECT_EQ(bytes(), before);
 }
@@ -593,8 +572,7 @@ TEST_F(DatabaseTest, AFullDiskKeepsWhatWasStored) {
 TEST_F(DatabaseTest, AFullFileSystemKeepsWhatWasStored) {
   std::string disk = file("disk");
   std::filesystem::create_directory(disk);
-  if (mount("none", disk.c_str(), "tmpfs", 0, "size=400k") != 0)
-    GTEST_SKIP() << "mounting a small disk needs root";
+  if (mount("none", disk.c_str(), "tmpfs", 0, "size=400k") != 0) GTEST_SKIP() << "mounting a small disk needs root";
   std::size_t stored = 0;
   std::string message;
   {
@@ -634,7 +612,11 @@ TEST_F(DatabaseTest, ARemovedFileIsMadeAgainWithAllThatItHeld) {
     record.id = *id;
     stored[*id] = record;
     std::string notice = database.take_notice();
-    EXPECT_EQ(notice, n > 20 ? "" : cat("database ", file(), " was removed or renamed while it was in use; a new file of that name has all that it held"));
+    EXPECT_EQ(notice,
+              n > 20
+                  ? ""
+                  : cat("database ", file(),
+                        " was removed or renamed while it was in use; a new file of that name has all that it held"));
   }
   EXPECT_TRUE(database.is_in_place());
   Database again = open(DatabaseMode::Read);
@@ -644,7 +626,8 @@ TEST_F(DatabaseTest, ARemovedFileIsMadeAgainWithAllThatItHeld) {
   for (const Record& record : *all) EXPECT_EQ(record, stored[record.id]);
   EXPECT_EQ(*again.workload_text(dense), "workload dense { }");
   EXPECT_TRUE(again.verify()->good());
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) EXPECT_EQ(entry.path().string().find("rescued"), std::string::npos) << entry.path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    EXPECT_EQ(entry.path().string().find("rescued"), std::string::npos) << entry.path();
 }
 
 TEST_F(DatabaseTest, OfAReplacedFileWhatItHeldIsWrittenBesideTheOther) {
@@ -654,7 +637,9 @@ TEST_F(DatabaseTest, OfAReplacedFileWhatItHeldIsWrittenBesideTheOther) {
   std::ofstream(file()) << "something else";
   auto id = database.add_record(sample(20));
   std::string beside = cat(file(), ".rescued-", getpid());
-  std::string problem = cat("database ", file(), " was replaced by another file while it was in use; what it held is in ", beside, " (another file has its name)");
+  std::string problem =
+      cat("database ", file(), " was replaced by another file while it was in use; what it held is in ", beside,
+          " (another file has its name)");
   ASSERT_FALSE(id);
   EXPECT_EQ(id.error(), problem);
   EXPECT_FALSE(database.is_in_place());
@@ -674,7 +659,9 @@ TEST_F(DatabaseTest, WhereTheFolderIsGoneItSaysWhatIsLost) {
   std::filesystem::remove_all(folder_);
   auto id = database.add_record(sample(3));
   ASSERT_FALSE(id);
-  EXPECT_EQ(id.error(), cat("database ", file(), " was removed or renamed while it was in use; what it held is lost, for no other file can be made: unable to open database file"));
+  EXPECT_EQ(id.error(), cat("database ", file(),
+                            " was removed or renamed while it was in use; what it held is lost, for no other file can "
+                            "be made: unable to open database file"));
 }
 
 TEST_F(DatabaseTest, ExportAndImportGiveTheSameRecords) {
@@ -709,11 +696,10 @@ TEST_F(DatabaseTest, ImportTrustsNoLine) {
     return text.replace(text.find(from), from.size(), to);
   };
   std::string text = join(
-      std::vector<std::string>{
-          "not json", "[1]", changed("\"format\":2", "\"format\":9"),
-          changed("\"kind\":\"record\"", "\"kind\":\"photo\""), changed("\"task\":\"ffn1\",", ""),
-          changed("\"generation\":0", "\"generation\":\"0\""),
-          changed("\"generation\":0", "\"generation\":1"), changed(dense, "xyz"), line},
+      std::vector<std::string>{"not json", "[1]", changed("\"format\":2", "\"format\":9"),
+                               changed("\"kind\":\"record\"", "\"kind\":\"photo\""), changed("\"task\":\"ffn1\",", ""),
+                               changed("\"generation\":0", "\"generation\":\"0\""),
+                               changed("\"generation\":0", "\"generation\":1"), changed(dense, "xyz"), line},
       "\n");
   auto copy = Database::open(file("copy.db"), DatabaseMode::Write);
   std::istringstream in(text);

@@ -1,5 +1,6 @@
-// The dependence test against isl, which knows nothing of it: may the iterations of a loop run at the same time? Conservative answers are
-// right; "yes" where isl finds two iterations that touch the same element is not. Skipped where isl was not there when this was built.
+// The dependence test against isl, which knows nothing of it: may the iterations of a loop run at the same time?
+// Conservative answers are right; "yes" where isl finds two iterations that touch the same element is not. Skipped
+// where isl was not there when this was built.
 #include <gtest/gtest.h>
 
 #include "dsl/analysis/block_info.h"
@@ -32,11 +33,18 @@ std::string isl_text(const Expr* e) {
   TW_CHECK(binary, "an index that these programs do not have");
   std::string a = isl_text(binary->a), b = isl_text(binary->b);
   switch (binary->op) {
-    case BinaryOp::FloorDiv: return cat("floor((", a, ")/", b, ")");
-    case BinaryOp::FloorMod: return cat("((", a, ") mod ", b, ")");
-    case BinaryOp::And: return cat(a, " and ", b);
-    case BinaryOp::Add: case BinaryOp::Sub: case BinaryOp::Mul: return cat("(", a, " ", name_of(binary->op), " ", b, ")");
-    default: return cat(a, " ", name_of(binary->op), " ", b);
+    case BinaryOp::FloorDiv:
+      return cat("floor((", a, ")/", b, ")");
+    case BinaryOp::FloorMod:
+      return cat("((", a, ") mod ", b, ")");
+    case BinaryOp::And:
+      return cat(a, " and ", b);
+    case BinaryOp::Add:
+    case BinaryOp::Sub:
+    case BinaryOp::Mul:
+      return cat("(", a, " ", name_of(binary->op), " ", b, ")");
+    default:
+      return cat(a, " ", name_of(binary->op), " ", b);
   }
 }
 
@@ -47,11 +55,13 @@ std::string names_of(const std::vector<const For*>& loops, std::size_t count) {
 }
 
 // `{ [loops down to the one asked about] -> buffer[indices] : exists inner loops : ... }` for all accesses of a kind.
-std::string accesses_text(Arena& arena, const std::vector<test::PlacedBlock>& blocks, std::size_t depth, AccessKind kind, const Buffer* buffer) {
+std::string accesses_text(Arena& arena, const std::vector<test::PlacedBlock>& blocks, std::size_t depth,
+                          AccessKind kind, const Buffer* buffer) {
   std::vector<std::string> maps;
   for (const test::PlacedBlock& placed : blocks) {
     Substitution bindings;
-    for (std::size_t i = 0; i < placed.block->iters.size(); ++i) bindings.set(placed.block->iters[i].var, placed.block->bindings[i]);
+    for (std::size_t i = 0; i < placed.block->iters.size(); ++i)
+      bindings.set(placed.block->iters[i].var, placed.block->bindings[i]);
     std::vector<std::string> conditions, inner;
     for (const For* loop : placed.loops) conditions.push_back(cat("0 <= ", isl_text(loop->var), " < ", loop->extent));
     for (std::size_t i = depth; i < placed.loops.size(); ++i) inner.push_back(isl_text(placed.loops[i]->var));
@@ -68,7 +78,8 @@ std::string accesses_text(Arena& arena, const std::vector<test::PlacedBlock>& bl
       }
       std::string all = cat(join(equations, " and "), " and ", join(conditions, " and "));
       std::string where = inner.empty() ? all : cat("exists (", join(inner, ", "), " : ", all, ")");
-      maps.push_back(cat("[", names_of(placed.loops, depth), "] -> b", buffer->id.value, "[", join(places, ", "), "] : ", where));
+      maps.push_back(
+          cat("[", names_of(placed.loops, depth), "] -> b", buffer->id.value, "[", join(places, ", "), "] : ", where));
     }
   }
   return cat("{ ", join(maps, "; "), " }");
@@ -81,7 +92,8 @@ class Isl {
   Isl() : context_(isl_ctx_alloc()) { isl_options_set_on_error(context_, ISL_ON_ERROR_ABORT); }
   ~Isl() { isl_ctx_free(context_); }
 
-  // Do two iterations of the innermost of `loops`, in one iteration of the others, touch the same element, one of them writing?
+  // Do two iterations of the innermost of `loops`, in one iteration of the others, touch the same element, one of them
+  // writing?
   bool conflict(const std::string& writes, const std::string& reads, const std::vector<const For*>& loops) {
     std::string first = names_of(loops, loops.size()), second = first;
     for (std::size_t at = 0; (at = second.find('v', at)) != std::string::npos; at += 2) second.replace(at, 1, "w");
@@ -93,7 +105,8 @@ class Isl {
     isl_union_map* apart = read(cat("{ [", first, "] -> [", second, "] : ", join(same, " and "), " }"));
     isl_union_map* written = read(writes);
     isl_union_map* touched = isl_union_map_union(read(reads), isl_union_map_copy(written));
-    isl_union_map* meet = isl_union_map_intersect(isl_union_map_apply_range(written, isl_union_map_reverse(touched)), apart);
+    isl_union_map* meet =
+        isl_union_map_intersect(isl_union_map_apply_range(written, isl_union_map_reverse(touched)), apart);
     bool found = !isl_union_map_is_empty(meet);
     isl_union_map_free(meet);
     return found;
@@ -132,7 +145,8 @@ bool is_independent(Isl& isl, Arena& arena, const Program& program, const std::v
   test::place_blocks(loops.back(), around, blocks);
   for (const test::PlacedBlock& placed : blocks) {
     for (std::size_t i = 0; i < placed.block->iters.size(); ++i) {
-      if (placed.block->iters[i].kind == IterKind::R && uses(placed.block->bindings[i], loops.back()->var)) return false;
+      if (placed.block->iters[i].kind == IterKind::R && uses(placed.block->bindings[i], loops.back()->var))
+        return false;
     }
   }
   std::vector<const Buffer*> buffers(program.locals.begin(), program.locals.end());
@@ -183,9 +197,14 @@ std::string random_index(Rng& rng, i64& largest, i64 a_max, i64 b_max) {
   largest = a * a_max + b * b_max + c;
   i64 n = 2 + rng.below(7);
   switch (rng.below(8)) {
-    case 0: largest = largest / n; return cat("(", sum, ") // ", n);
-    case 1: largest = n - 1; return cat("(", sum, ") % ", n);
-    default: return sum;
+    case 0:
+      largest = largest / n;
+      return cat("(", sum, ") // ", n);
+    case 1:
+      largest = n - 1;
+      return cat("(", sum, ") % ", n);
+    default:
+      return sum;
   }
 }
 
@@ -193,15 +212,17 @@ std::string random_index(Rng& rng, i64& largest, i64 a_max, i64 b_max) {
 std::string random_pair(Rng& rng) {
   constexpr i64 extents[] = {2, 3, 8, 16, 61, 300};
   i64 n = extents[rng.below(6)], m = extents[rng.below(6)], w = 0, r = 0, o = 0;
-  std::string write = random_index(rng, w, n - 1, m - 1), read = rng.below(2) ? write : random_index(rng, r, n - 1, m - 1);
+  std::string write = random_index(rng, w, n - 1, m - 1),
+              read = rng.below(2) ? write : random_index(rng, r, n - 1, m - 1);
   std::string out = random_index(rng, o, n - 1, m - 1);
   bool is_local = rng.below(2);
   std::string iters = cat("(a: S ", n, " = i, b: S ", m, " = j)");
   i64 size = std::max(w, r) + 1;
   std::string t = cat("T: ", is_local ? "" : "output ", "f32[", size, "]");
-  return cat("program p(X: input f32[1], Y: output f32[", o + 1, "]", is_local ? "" : ", " + t, ") {\n", is_local ? cat("  local ", t, "\n") : "",
-             "  for i in ", n, " {\n    for j in ", m, " {\n      block A", iters, " {\n        T[", write, "] = X[0]\n      }\n      block B", iters,
-             " {\n        Y[", out, "] = T[", read, "]\n      }\n    }\n  }\n}\n");
+  return cat("program p(X: input f32[1], Y: output f32[", o + 1, "]", is_local ? "" : ", " + t, ") {\n",
+             is_local ? cat("  local ", t, "\n") : "", "  for i in ", n, " {\n    for j in ", m, " {\n      block A",
+             iters, " {\n        T[", write, "] = X[0]\n      }\n      block B", iters, " {\n        Y[", out, "] = T[",
+             read, "]\n      }\n    }\n  }\n}\n");
 }
 
 TEST(DependenceOracle, PairsOfAccesses) {
@@ -211,7 +232,8 @@ TEST(DependenceOracle, PairsOfAccesses) {
     Rng rng(29, seed);
     compare(isl, test::parsed(random_pair(rng)).program, tally);
   }
-  std::printf("%d loops: isl finds %d independent, %d of these were accepted\n", tally.asked, tally.independent, tally.accepted);
+  std::printf("%d loops: isl finds %d independent, %d of these were accepted\n", tally.asked, tally.independent,
+              tally.accepted);
   RecordProperty("asked", tally.asked);
   RecordProperty("independent", tally.independent);
   RecordProperty("accepted", tally.accepted);
@@ -233,13 +255,16 @@ TEST(DependenceOracle, ScheduledPrograms) {
     }
     compare(isl, schedule.program(), tally);
   }
-  std::printf("%d loops: isl finds %d independent, %d of these were accepted\n", tally.asked, tally.independent, tally.accepted);
+  std::printf("%d loops: isl finds %d independent, %d of these were accepted\n", tally.asked, tally.independent,
+              tally.accepted);
   EXPECT_GT(tally.accepted, tally.independent / 4);
 }
 
 #else
 
-TEST(DependenceOracle, NeedsIsl) { GTEST_SKIP() << "built without isl (libisl-dev): the dependence test is compared with running programs only"; }
+TEST(DependenceOracle, NeedsIsl) {
+  GTEST_SKIP() << "built without isl (libisl-dev): the dependence test is compared with running programs only";
+}
 
 #endif
 

@@ -1,10 +1,10 @@
 // Descriptions of GPUs: those that are built in, errors in a user's file, and occupancy against NVIDIA's own header
 // where it is installed.
-#include "backends/kernel.h"
 #include "runtime/lists/device_file.h"
 
 #include <gtest/gtest.h>
 
+#include "backends/kernel.h"
 #include "dsl/base/text.h"
 #include "support/support.h"
 #if TW_HAS_CUDA_OCCUPANCY

@@ -1,4 +1,5 @@
-// How `tune` has the trials of a device timed, with a measurer whose times follow from the kernel's code alone: no process, no clock, no device.
+// How `tune` has the trials of a device timed, with a measurer whose times follow from the kernel's code alone: no
+// process, no clock, no device.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -46,7 +47,8 @@ class Silent : public TuneObserver {
 
 TEST(DeviceTrials, WhatBecomesTheBestIsTimedLongerAndWithColdCaches) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), "matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}}, {}, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(operator_library(), "matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}}, {}, diagnostics);
   ASSERT_TRUE(program) << diagnostics.render();
   std::vector<TuneTask> tasks(1);
   tasks[0].name = "mm";

@@ -1,5 +1,7 @@
-// The database on a disk that fails: every system call fails once or from then on, and the power goes at every moment. Nothing that
-// was acknowledged may be lost, and what went wrong is said in a sentence.
+// The database on a disk that fails: every system call fails once or from then on, and the power goes at every moment.
+// Nothing that was acknowledged may be lost, and what went wrong is said in a sentence.
+#include "tests/preload/disk_faults.h"
+
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -16,7 +18,6 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "tests/preload/disk_faults.h"
 #include "runtime/store/database.h"
 
 namespace tw {
@@ -27,7 +28,8 @@ constexpr const char* kTarget = "cpu -mcpu=znver3 -threads=1";
 std::string hash_of(i64 number) {
   u64 bits = mix64(static_cast<u64>(number));
   char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(bits), static_cast<unsigned long long>(~bits));
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(bits),
+                static_cast<unsigned long long>(~bits));
   return hex;
 }
 const std::string workload = hash_of(-1);
@@ -42,7 +44,8 @@ Record sample(i64 n) {
 }
 
 // Opens, stores and closes, several times. Tells of each record when it is stored; the first error, or "".
-std::string run_session(const std::string& path, int openings, i64 each, const std::function<void(i64 id, i64 number)>& acknowledge) {
+std::string run_session(const std::string& path, int openings, i64 each,
+                        const std::function<void(i64 id, i64 number)>& acknowledge) {
   i64 number = 0;
   for (int opening = 0; opening < openings; ++opening) {
     auto database = Database::open(path, DatabaseMode::Write);
@@ -125,9 +128,11 @@ class DiskFaults : public testing::Test {
     if (child == 0) {
       tw_disk_watch(folder.path().c_str());
       tw_disk_set_fault(fault);
-      std::string error = run_session(folder.database(), 2, 3, [&](i64 id, i64) { notes_->ids[notes_->acknowledged++] = id; });
+      std::string error =
+          run_session(folder.database(), 2, 3, [&](i64 id, i64) { notes_->ids[notes_->acknowledged++] = id; });
       std::snprintf(notes_->error, sizeof notes_->error, "%s", error.c_str());
-      for (int call = 0; call < TW_DISK_CALLS; ++call) notes_->counts[call] = tw_disk_count(static_cast<tw_disk_call>(call));
+      for (int call = 0; call < TW_DISK_CALLS; ++call)
+        notes_->counts[call] = tw_disk_count(static_cast<tw_disk_call>(call));
       _exit(error.empty() ? 0 : 1);
     }
     int status = -1;
@@ -144,16 +149,18 @@ struct Kind {
 };
 
 TEST_F(DiskFaults, EveryFailingCallIsSurvived) {
-  constexpr Kind kinds[] = {{TW_DISK_OPEN, EMFILE}, {TW_DISK_OPEN, EACCES},  {TW_DISK_WRITE, ENOSPC}, {TW_DISK_WRITE, EIO}, {TW_DISK_WRITE, 0},
-                            {TW_DISK_SYNC, EIO},    {TW_DISK_TRUNCATE, EIO}, {TW_DISK_MAP, ENOMEM},   {TW_DISK_LINK, EPERM}, {TW_DISK_LINK, EIO},
-                            {TW_DISK_UNLINK, EIO}};
+  constexpr Kind kinds[] = {{TW_DISK_OPEN, EMFILE},  {TW_DISK_OPEN, EACCES}, {TW_DISK_WRITE, ENOSPC},
+                            {TW_DISK_WRITE, EIO},    {TW_DISK_WRITE, 0},     {TW_DISK_SYNC, EIO},
+                            {TW_DISK_TRUNCATE, EIO}, {TW_DISK_MAP, ENOMEM},  {TW_DISK_LINK, EPERM},
+                            {TW_DISK_LINK, EIO},     {TW_DISK_UNLINK, EIO}};
   i64 counts[TW_DISK_CALLS];
   {
     Folder folder;
     ASSERT_EQ(session_with({}, folder), 0) << notes_->error;
     std::memcpy(counts, notes_->counts, sizeof counts);
   }
-  for (tw_disk_call call : {TW_DISK_OPEN, TW_DISK_WRITE, TW_DISK_SYNC, TW_DISK_MAP, TW_DISK_LINK}) EXPECT_GT(counts[call], 0) << kCallNames[call];
+  for (tw_disk_call call : {TW_DISK_OPEN, TW_DISK_WRITE, TW_DISK_SYNC, TW_DISK_MAP, TW_DISK_LINK})
+    EXPECT_GT(counts[call], 0) << kCallNames[call];
   int runs = 0, refused = 0;
   for (const Kind& kind : kinds) {
     for (i64 at = 1; at <= 2 * counts[kind.call]; ++at) {
@@ -161,10 +168,12 @@ TEST_F(DiskFaults, EveryFailingCallIsSurvived) {
       i64 number = for_ever ? at - counts[kind.call] : at;
       Folder folder;
       int status = session_with({kind.call, number, for_ever, kind.error}, folder);
-      std::string when = cat(kCallNames[kind.call], " number ", number, for_ever ? " and all later ones" : "", ", errno ", kind.error);
+      std::string when =
+          cat(kCallNames[kind.call], " number ", number, for_ever ? " and all later ones" : "", ", errno ", kind.error);
       ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) <= 1) << when << ": the process died, " << status;
       bool is_refused = WEXITSTATUS(status) == 1;
-      EXPECT_EQ(std::strstr(notes_->error, folder.database().c_str()) != nullptr, is_refused) << when << ": " << notes_->error;
+      EXPECT_EQ(std::strstr(notes_->error, folder.database().c_str()) != nullptr, is_refused)
+          << when << ": " << notes_->error;
       std::map<i64, i64> acknowledged;
       for (i64 i = 0; i < notes_->acknowledged; ++i) acknowledged[notes_->ids[i]] = i;
       ASSERT_NO_FATAL_FAILURE(expect_whole(folder.database(), acknowledged, when));
@@ -178,8 +187,8 @@ TEST_F(DiskFaults, EveryFailingCallIsSurvived) {
 
 // ---- the power goes
 
-// A disk as strict as the standard allows: what a file holds is safe after it was synced, a name after its folder was. Of the rest any
-// part may have arrived, in units of sectors and in any order; changes of names arrive in order.
+// A disk as strict as the standard allows: what a file holds is safe after it was synced, a name after its folder was.
+// Of the rest any part may have arrived, in units of sectors and in any order; changes of names arrive in order.
 class Disk {
  public:
   explicit Disk(std::string folder) : folder_(std::move(folder)) {}
@@ -235,8 +244,10 @@ class Disk {
   };
 
   static void apply(const NameChange& change, Names& names) {
-    if (change.file == kGone) names.erase(change.path);
-    else names[change.path] = change.file;
+    if (change.file == kGone)
+      names.erase(change.path);
+    else
+      names[change.path] = change.file;
   }
   static void apply(const Change& change, std::string& content) {
     std::size_t offset = static_cast<std::size_t>(change.offset), end = offset + change.data.size();
@@ -249,7 +260,9 @@ class Disk {
   }
   static void change_content(File& file, const tw_disk_event& event) {
     if (event.call == TW_DISK_WRITE)
-      file.pending.push_back({event.offset, std::string(static_cast<const char*>(event.data), static_cast<std::size_t>(event.bytes)), false});
+      file.pending.push_back({event.offset,
+                              std::string(static_cast<const char*>(event.data), static_cast<std::size_t>(event.bytes)),
+                              false});
     if (event.call == TW_DISK_TRUNCATE) file.pending.push_back({event.bytes, "", true});
     if (event.call != TW_DISK_SYNC) return;
     for (const Change& change : file.pending) apply(change, file.safe);
@@ -263,7 +276,10 @@ class Disk {
       i64 size = static_cast<i64>(change.data.size());
       for (i64 begin = 0; begin < size;) {
         i64 end = std::min(size, ((change.offset + begin) / kSector + 1) * kSector - change.offset);
-        if (arrives()) apply({change.offset + begin, change.data.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), false}, content);
+        if (arrives())
+          apply({change.offset + begin,
+                 change.data.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), false},
+                content);
         begin = end;
       }
     }
@@ -295,7 +311,8 @@ std::vector<Step> record_session(const Folder& folder) {
   recorded_steps = &steps;
   tw_disk_watch(folder.path().c_str());
   tw_disk_listen(record_step);
-  std::string error = run_session(folder.database(), 4, 12, [&](i64 id, i64 number) { steps.push_back({{}, "", "", "", id, number}); });
+  std::string error =
+      run_session(folder.database(), 4, 12, [&](i64 id, i64 number) { steps.push_back({{}, "", "", "", id, number}); });
   // And one that writes so much that the log is copied into the file while it is used.
   i64 number = 48;
   if (auto database = Database::open(folder.database(), DatabaseMode::Write)) {
@@ -343,18 +360,22 @@ TEST(PowerCut, NothingAcknowledgedIsLost) {
   Rng rng(2026);
   int with_database = 0;
   for (int round = 0; round < 200; ++round) {
-    std::size_t end = static_cast<std::size_t>(rng.below(static_cast<i64>(round % 2 ? steps.size() : steps.size() / 6) + 1));
+    std::size_t end =
+        static_cast<std::size_t>(rng.below(static_cast<i64>(round % 2 ? steps.size() : steps.size() / 6) + 1));
     Disk disk(source.path());
     std::map<i64, i64> acknowledged;
     for (std::size_t i = 0; i < end; ++i) {
       const Step& step = steps[i];
-      if (step.id > 0) acknowledged[step.id] = step.number;
-      else play(step, disk);
+      if (step.id > 0)
+        acknowledged[step.id] = step.number;
+      else
+        play(step, disk);
     }
     Folder after;
     disk.write_remains(after.path(), rng);
     with_database += std::filesystem::exists(after.database());
-    ASSERT_NO_FATAL_FAILURE(expect_whole(after.database(), acknowledged, cat("round ", round, ", power cut after step ", end, " of ", steps.size())));
+    ASSERT_NO_FATAL_FAILURE(expect_whole(after.database(), acknowledged,
+                                         cat("round ", round, ", power cut after step ", end, " of ", steps.size())));
   }
   EXPECT_GT(with_database, 150);
 }

@@ -60,8 +60,7 @@ std::string with_tables(std::string text) {
 TEST(Docs, TheTablesOfTheLanguageAreThoseOfTheCode) {
   std::string path = docs + "/language.md", text = test::read_file(path);
   if (std::getenv("TW_BLESS")) test::write_file(path, with_tables(text));
-  EXPECT_EQ(test::read_file(path), with_tables(text))
-      << "TW_BLESS=1 would write what the code gives";
+  EXPECT_EQ(test::read_file(path), with_tables(text)) << "TW_BLESS=1 would write what the code gives";
 }
 
 TEST(Docs, TheCommandPrintsTheTables) {
@@ -70,20 +69,22 @@ TEST(Docs, TheCommandPrintsTheTables) {
   for (const rules::Table& table : rules::language_tables())
     EXPECT_NE(all.out.find(rules::to_markdown(table)), std::string::npos) << table.name;
   Finished one = test::tracewright({"language", "split"});
-  EXPECT_EQ(
-      one.out,
-      "split(loop: ~loop, factors: ~[int or _], preserve_unit_iters: bool = true, disable_predication: bool = false) -> [loop]\n"
-      "  Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.\n");
+  EXPECT_EQ(one.out,
+            "split(loop: ~loop, factors: ~[int or _], preserve_unit_iters: bool = true, disable_predication: bool = "
+            "false) -> [loop]\n"
+            "  Cuts one loop into a nest of several, outer to inner; `_` stands for what is left.\n");
   Finished set = test::tracewright({"language", "untuned"});
   EXPECT_EQ(set.out, cat("# rules/sets.tw of tracewright ", TW_VERSION, "\nrules untuned {\n}\n"));
   Finished function = test::tracewright({"language", "points"});
-  EXPECT_EQ(function.out, cat("# rules/vocabulary.tw of tracewright ", TW_VERSION, "\nfn points(ls) = product([extent(l) for l in ls])\n"));
+  EXPECT_EQ(function.out, cat("# rules/vocabulary.tw of tracewright ", TW_VERSION,
+                              "\nfn points(ls) = product([extent(l) for l in ls])\n"));
   Finished none = test::tracewright({"language", "splt"});
   EXPECT_EQ(none.code, 2);
   EXPECT_EQ(none.err, "tracewright: no word `splt`; did you mean `split`?\n");
 }
 
-// Each rule, postprocessor and set that tracewright has can be read, copied and changed: the copy takes the place of the original.
+// Each rule, postprocessor and set that tracewright has can be read, copied and changed: the copy takes the place of
+// the original.
 TEST(Docs, TheCommandPrintsEachBuiltInRule) {
   rules::Library library = rules::Library::built_in();
   int printed = 0;
@@ -124,7 +125,8 @@ TEST(Docs, EachCaseThatIsNamedExists) {
         continue;
       }
       std::string file = test::read_file(cat(root, "/tests/golden/primitives/", (*at)[2].str(), ".tw"));
-      for (const std::string& title : titles) EXPECT_NE(file.find(cat("// ---- ", title, "\n")), std::string::npos) << line;
+      for (const std::string& title : titles)
+        EXPECT_NE(file.find(cat("// ---- ", title, "\n")), std::string::npos) << line;
       cases += static_cast<int>(titles.size());
       titles.clear();
     }
@@ -181,8 +183,7 @@ bool matches(const std::string& expected, const std::string& found) {
   while (true) {
     std::size_t dots = expected.find("...", from);
     std::string part = expected.substr(from, dots == std::string::npos ? dots : dots - from);
-    std::size_t hit =
-        first ? (found.starts_with(part) ? 0 : std::string::npos) : found.find(part, at);
+    std::size_t hit = first ? (found.starts_with(part) ? 0 : std::string::npos) : found.find(part, at);
     if (dots == std::string::npos)
       return found.ends_with(part) && hit != std::string::npos && found.size() - part.size() >= at;
     if (hit == std::string::npos) return false;
@@ -252,12 +253,11 @@ class Page {
 
   void run(const std::vector<Block>& blocks) {
     for (const Block& block : blocks) {
-      if (block.name.empty() || block.language == "text" || block.language == "cpp" ||
-          block.language == "cmake" || !block.skip.empty())
+      if (block.name.empty() || block.language == "text" || block.language == "cpp" || block.language == "cmake" ||
+          !block.skip.empty())
         continue;
       fs::create_directories(fs::path(at(block.name)).parent_path());
-      test::write_file(at(block.name),
-                       block.language == "yaml" ? shortened(block.text) : block.text);
+      test::write_file(at(block.name), block.language == "yaml" ? shortened(block.text) : block.text);
     }
     for (const Block& block : blocks) {
       SCOPED_TRACE(cat(name_, ":", block.line));
@@ -276,9 +276,7 @@ class Page {
   void run(const Block& block) {
     if (block.language == "sh") return run_shell(block.text);
     if (block.language == "text" && block.name == "output") {
-      EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n"
-                                                 << printed_ << "and expected\n"
-                                                 << block.text;
+      EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n" << printed_ << "and expected\n" << block.text;
       return;
     }
     if (!block.name.empty() && (block.language == "cpp" || block.language == "cmake")) {
@@ -290,10 +288,9 @@ class Page {
   }
 
   void run_shell(const std::string& text) {
-    Finished finished =
-        test::run_program({"bash", "-euo", "pipefail", "-c", shortened(text)},
-                          {.folder = folder_.path(),
-                           .environment = {cat("PATH=" TW_BINARY_DIR ":", std::getenv("PATH"))}});
+    Finished finished = test::run_program(
+        {"bash", "-euo", "pipefail", "-c", shortened(text)},
+        {.folder = folder_.path(), .environment = {cat("PATH=" TW_BINARY_DIR ":", std::getenv("PATH"))}});
     EXPECT_EQ(finished.code, 0) << text << finished.out << finished.err;
     printed_ = finished.out;
   }
@@ -320,9 +317,8 @@ class Page {
       parse_workloads(page, diagnostics);
     } else if (is_declaration(word)) {
       test::write_file(at("module_in_the_text.tw"), text);
-      Finished finished =
-          test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"},
-                            {.folder = folder_.path()});
+      Finished finished = test::tracewright({"check", "module_in_the_text.tw", "--op", "dense", "--draws", "8"},
+                                            {.folder = folder_.path()});
       EXPECT_EQ(finished.code, 0) << text << finished.out << finished.err;
     } else {
       parse_schedule(page, diagnostics);
@@ -338,17 +334,17 @@ class Examples : public testing::TestWithParam<std::string> {};
 
 std::string path_of(const std::string& page) { return cat(page == "README" ? root : docs, "/", page, ".md"); }
 
-TEST_P(Examples, Run) {
-  Page(GetParam() + ".md").run(blocks_of(test::read_file(path_of(GetParam()))));
-}
+TEST_P(Examples, Run) { Page(GetParam() + ".md").run(blocks_of(test::read_file(path_of(GetParam())))); }
 
 // Files and folders of the source that a page names: with a folder of the source in front, or as a link.
 TEST_P(Examples, FilesThatAreNamedExist) {
   static const std::regex named(
-      "`((?:backends|bench|cli|cmake|costmodel|docs|dsl|examples|rules|runtime|sampler|tests)/[A-Za-z0-9_./-]*)`|\\]\\(([a-z][A-Za-z0-9_./-]*)\\)");
+      "`((?:backends|bench|cli|cmake|costmodel|docs|dsl|examples|rules|runtime|sampler|tests)/[A-Za-z0-9_./"
+      "-]*)`|\\]\\(([a-z][A-Za-z0-9_./-]*)\\)");
   std::string path = path_of(GetParam()), text = test::read_file(path);
   for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at) {
-    std::string file = (*at)[1].matched ? cat(root, "/", (*at)[1].str()) : cat(fs::path(path).parent_path().string(), "/", (*at)[2].str());
+    std::string file = (*at)[1].matched ? cat(root, "/", (*at)[1].str())
+                                        : cat(fs::path(path).parent_path().string(), "/", (*at)[2].str());
     EXPECT_TRUE(fs::exists(file)) << (*at)[0];
   }
 }
@@ -362,8 +358,7 @@ std::vector<std::string> pages() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Examples, testing::ValuesIn(pages()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Examples, testing::ValuesIn(pages()), [](const auto& info) { return info.param; });
 
 // A newcomer's commands are all run or parsed: no block of the README is without a language.
 TEST(Docs, EachBlockOfTheReadmeIsTested) {
@@ -375,8 +370,10 @@ TEST(Docs, EachBlockOfTheReadmeIsTested) {
 // design.md names files of the folder that its section is about without that folder.
 TEST(Docs, FilesOfTheDesignExist) {
   std::set<std::string> files;
-  for (const char* folder : {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "rules", "runtime", "sampler", "tests"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(cat(root, "/", folder))) files.insert(entry.path().filename());
+  for (const char* folder :
+       {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "rules", "runtime", "sampler", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(cat(root, "/", folder)))
+      files.insert(entry.path().filename());
   }
   static const std::regex named("`([a-z_]+/)*([a-z_]+\\.(h|cc|tw|cmake))`");
   std::string text = test::read_file(docs + "/design.md");
@@ -386,13 +383,17 @@ TEST(Docs, FilesOfTheDesignExist) {
 
 TEST(Docs, CommandsThatAreNotRunAreParsed) {
   using Problems = std::vector<std::string>;
-  EXPECT_EQ(problems_of("tracewright tune tasks.yaml --compile-only --output found   # --no-flag\n./quickstart --build-only\n"), Problems());
+  EXPECT_EQ(problems_of(
+                "tracewright tune tasks.yaml --compile-only --output found   # --no-flag\n./quickstart --build-only\n"),
+            Problems());
   EXPECT_EQ(problems_of("build/release/clblast_bench bench/opencl_gemm.yaml --database opencl.db"), Problems());
   EXPECT_EQ(problems_of("tracewright tune tasks.yaml --compile"), Problems{"no flag --compile of tracewright"});
-  EXPECT_EQ(problems_of("true && tracewright tun tasks.yaml"), (Problems{"no command true", "no command tracewright tun"}));
+  EXPECT_EQ(problems_of("true && tracewright tun tasks.yaml"),
+            (Problems{"no command true", "no command tracewright tun"}));
   EXPECT_EQ(problems_of("./quickstart --fast"), Problems{"no flag --fast of ./quickstart"});
   EXPECT_EQ(problems_of("./quick"), Problems{"no command ./quick"});
-  EXPECT_EQ(problems_of("build/release/some_bench bench/some.yaml"), (Problems{"no program build/release/some_bench", "no file bench/some.yaml"}));
+  EXPECT_EQ(problems_of("build/release/some_bench bench/some.yaml"),
+            (Problems{"no program build/release/some_bench", "no file bench/some.yaml"}));
   EXPECT_EQ(problems_of("./run-tests '").size(), 1U);
 }
 

@@ -1,5 +1,5 @@
-// The draft model orders schedules as measurements do: what is clearly faster on AVX2 machines (tiles of 5 to 6 rows by 2 vectors in
-// registers over packed panels against everything else) gets the smaller draft, by a margin.
+// The draft model orders schedules as measurements do: what is clearly faster on AVX2 machines (tiles of 5 to 6 rows by
+// 2 vectors in registers over packed panels against everything else) gets the smaller draft, by a margin.
 #include "costmodel/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ TEST(DraftModel, TileBeatsTooFewAccumulators) {
 
 TEST(DraftModel, TileBeatsSpills) {
   double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
-  for (TileOptions spills : {TileOptions{.rows = 3, .columns = 32}, TileOptions{.rows = 8, .columns = 16}, TileOptions{.rows = 14, .columns = 32}}) {
+  for (TileOptions spills : {TileOptions{.rows = 3, .columns = 32}, TileOptions{.rows = 8, .columns = 16},
+                             TileOptions{.rows = 14, .columns = 32}}) {
     EXPECT_LT(1.4 * good, tile_draft(kLarge, spills)) << spills.rows << " x " << spills.columns;
   }
 }
@@ -49,8 +50,8 @@ TEST(DraftModel, TileBeatsTooManyLoads) {
 
 TEST(DraftModel, GoodTilesAreClose) {
   double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
-  for (TileOptions tile : {TileOptions{.rows = 4, .columns = 16}, TileOptions{.rows = 5, .columns = 16}, TileOptions{.rows = 4, .columns = 24},
-                           TileOptions{.rows = 3, .columns = 24}}) {
+  for (TileOptions tile : {TileOptions{.rows = 4, .columns = 16}, TileOptions{.rows = 5, .columns = 16},
+                           TileOptions{.rows = 4, .columns = 24}, TileOptions{.rows = 3, .columns = 24}}) {
     EXPECT_NEAR(tile_draft(kLarge, tile) / good, 1, 0.1) << tile.rows << " x " << tile.columns;
   }
 }
@@ -69,7 +70,8 @@ TEST(DraftModel, RowsThatDivideBeatRowsThatDoNot) {
 
 // The last of three tiles of 47 columns has 15: vectors of eight, four, two lanes and one.
 TEST(DraftModel, ColumnsThatFillNoVectorCost) {
-  EXPECT_LT(1.1 * tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16}), tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16}));
+  EXPECT_LT(1.1 * tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16}),
+            tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16}));
 }
 
 TEST(DraftModel, FromProgramOrderToTheTile) {
@@ -106,7 +108,8 @@ TEST(DraftModel, Threads) {
 // What streams through memory takes as long as the memory does, and threads gain there what they gain together.
 TEST(DraftModel, RatesOfTheMachine) {
   const char* streams = "dense(M = 8192, N = 4096, K = 1)";  // 128 MiB of results, a multiply for each
-  std::string rows = "b = get_block(\"Y\")\ni, j, k = get_loops(b)\na, v = split(j, [_, 8])\nvectorize(v)\n", shared = rows + "parallel(i)\n";
+  std::string rows = "b = get_block(\"Y\")\ni, j, k = get_loops(b)\na, v = split(j, [_, 8])\nvectorize(v)\n",
+              shared = rows + "parallel(i)\n";
   FeatureTarget usual{.threads = 2}, slow = usual, wide = usual, lazy = usual;
   slow.rates.memory_line *= 3;
   wide.rates.memory_speed_up = 2;
@@ -115,7 +118,8 @@ TEST(DraftModel, RatesOfTheMachine) {
   EXPECT_LT(draft(streams, shared, wide), 0.9 * draft(streams, shared, usual));
   EXPECT_EQ(draft(streams, rows, wide), draft(streams, rows, usual)) << "one thread gains nothing";
   // A product in the first cache knows nothing of memory.
-  EXPECT_EQ(tile_draft("dense(M = 48, N = 48, K = 48)", TileOptions{}, slow), tile_draft("dense(M = 48, N = 48, K = 48)", TileOptions{}, usual));
+  EXPECT_EQ(tile_draft("dense(M = 48, N = 48, K = 48)", TileOptions{}, slow),
+            tile_draft("dense(M = 48, N = 48, K = 48)", TileOptions{}, usual));
   // Threads that start slowly do not pay for what they pay for elsewhere.
   TileOptions serial, parallel{.parallel = true};
   const char* small = "dense(M = 96, N = 96, K = 96)";
@@ -124,12 +128,13 @@ TEST(DraftModel, RatesOfTheMachine) {
 }
 
 std::string conv_schedule(i64 columns, i64 rows, bool pack) {
-  std::string text = "b = get_block(\"Y\")\nn, y, x, co, ky, kx, ci = get_loops(b)\nx0, xr = split(x, [_, " + std::to_string(rows) +
-                     "])\nc0, cv = split(co, [_, " + std::to_string(columns) + "])\nreorder([n, c0, y, x0, ky, kx, ci, xr, cv])\n";
+  std::string text = "b = get_block(\"Y\")\nn, y, x, co, ky, kx, ci = get_loops(b)\nx0, xr = split(x, [_, " +
+                     std::to_string(rows) + "])\nc0, cv = split(co, [_, " + std::to_string(columns) +
+                     "])\nreorder([n, c0, y, x0, ky, kx, ci, xr, cv])\n";
   if (pack) {
     std::string c = std::to_string(columns);
-    text += "w = cache_read(b, 1, \"global\")\ntransform_layout(w, 0, \"write\", (a, b, c, d) -> (d // " + c + ", a, b, c, d % " + c +
-            "), 0)\nannotate(w, \"prepack\", 1)\n";
+    text += "w = cache_read(b, 1, \"global\")\ntransform_layout(w, 0, \"write\", (a, b, c, d) -> (d // " + c +
+            ", a, b, c, d % " + c + "), 0)\nannotate(w, \"prepack\", 1)\n";
   }
   return text + "promote(b, 0, ky)\nunroll(xr)\nvectorize(cv)\n";
 }
@@ -143,34 +148,43 @@ TEST(DraftModel, Convolution) {
   EXPECT_LE(good, draft(use, conv_schedule(16, 4, false)));
 }
 
-// A test that lowering moves out of the body costs nothing there: padding that is inlined saves its copy. With AVX-512, for which tiles are larger: 77 us
-// against 160 of a depthwise convolution, whose draft was 690 us when each multiply-add paid for the test.
+// A test that lowering moves out of the body costs nothing there: padding that is inlined saves its copy. With AVX-512,
+// for which tiles are larger: 77 us against 160 of a depthwise convolution, whose draft was 690 us when each
+// multiply-add paid for the test.
 TEST(DraftModel, InlinedPaddingSavesItsCopy) {
   const char* use = "depthwise_conv2d(N = 1, H = 56, W = 56, C = 64, K = 5, padding = 2)";
-  std::string tile = "b = get_block(\"Y\")\nn, y, x, c, ky, kx = get_loops(b)\nx0, xr = split(x, [_, 4])\nc0, cv = split(c, [_, 16])\n"
-                     "reorder([n, y, x0, c0, ky, kx, xr, cv])\npromote(b, 0, ky)\nunroll(xr)\nvectorize(cv)\n";
-  std::string copied = "p = get_block(\"P\")\nn1, y1, x1, c1 = get_loops(p)\nl0, lv = split(c1, [_, 8])\nvectorize(lv)\n";
+  std::string tile =
+      "b = get_block(\"Y\")\nn, y, x, c, ky, kx = get_loops(b)\nx0, xr = split(x, [_, 4])\nc0, cv = split(c, [_, 16])\n"
+      "reorder([n, y, x0, c0, ky, kx, xr, cv])\npromote(b, 0, ky)\nunroll(xr)\nvectorize(cv)\n";
+  std::string copied =
+      "p = get_block(\"P\")\nn1, y1, x1, c1 = get_loops(p)\nl0, lv = split(c1, [_, 8])\nvectorize(lv)\n";
   EXPECT_LT(1.2 * draft(use, "p = get_block(\"P\")\ncompute_inline(p)\n" + tile), draft(use, tile + copied));
 }
 
-// Of the zeros of a transposed convolution those count that no test skips: rows of one phase skip three of four terms, rows of both only those of the other axis.
+// Of the zeros of a transposed convolution those count that no test skips: rows of one phase skip three of four terms,
+// rows of both only those of the other axis.
 TEST(DraftModel, PhasesSkipZeros) {
   const char* use = "conv2d_transposed(N = 1, H = 14, W = 14, CI = 64, CO = 32, K = 4, stride = 2, padding = 1)";
   auto tile = [](const std::string& phases, const std::string& rows) {
-    return "b = get_block(\"Y\")\nn, y, x, c, ky, kx, ci = get_loops(b)\n" + phases + "x0, xr = split(" + rows + ", [_, 7])\nc0, cv = split(c, [_, 16])\n" +
-           "reorder([n, y, " + (phases.empty() ? "" : "p, ") + "x0, c0, ky, kx, ci, xr, cv])\nunroll(xr)\nvectorize(cv)\n";
+    return "b = get_block(\"Y\")\nn, y, x, c, ky, kx, ci = get_loops(b)\n" + phases + "x0, xr = split(" + rows +
+           ", [_, 7])\nc0, cv = split(c, [_, 16])\n" + "reorder([n, y, " + (phases.empty() ? "" : "p, ") +
+           "x0, c0, ky, kx, ci, xr, cv])\nunroll(xr)\nvectorize(cv)\n";
   };
   std::string inlined = "q = get_block(\"P\")\ncompute_inline(q)\n";
-  double both = draft(use, inlined + tile("", "x")), one = draft(use, inlined + tile("x2, p = split(x, [_, 2])\n", "x2"));
+  double both = draft(use, inlined + tile("", "x")),
+         one = draft(use, inlined + tile("x2, p = split(x, [_, 2])\n", "x2"));
   EXPECT_LT(1.3 * one, both);
   EXPECT_LT(2 * one, draft(use, tile("", "x")));
 }
 
-// Elements of many rows are not stored as one vector is; a gather loads them. Of a transpose of 1024 x 1024, for AVX-512: 3.5 ms against 0.4.
+// Elements of many rows are not stored as one vector is; a gather loads them. Of a transpose of 1024 x 1024, for
+// AVX-512: 3.5 ms against 0.4.
 TEST(DraftModel, ScatteredStoresAreDearerThanGathers) {
-  Source source{"transpose.tw", "workload transpose() {\n  input X: f32[512, 512]\n  output Y[j: 512, i: 512] = X[i, j]\n}\n"};
+  Source source{"transpose.tw",
+                "workload transpose() {\n  input X: f32[512, 512]\n  output Y[j: 512, i: 512] = X[i, j]\n}\n"};
   Diagnostics diagnostics(source);
-  std::optional<OwnedProgram> made = instantiate(parse_workloads(source, diagnostics), "transpose", {}, {}, diagnostics);
+  std::optional<OwnedProgram> made =
+      instantiate(parse_workloads(source, diagnostics), "transpose", {}, {}, diagnostics);
   ASSERT_TRUE(made) << diagnostics.render();
   auto tiles = [&](bool gathers) {
     Schedule s(made->program);
@@ -203,7 +217,8 @@ TEST(DraftModel, BestOfManyIsGood) {
   i64 vectors = chosen.columns / 8, accumulators = chosen.rows * vectors;
   EXPECT_GE(accumulators, 8);
   EXPECT_LE(accumulators + vectors + 1, 16);
-  EXPECT_LE(static_cast<double>(chosen.rows + vectors) / static_cast<double>(accumulators), 0.75);  // loads per multiply-add
+  EXPECT_LE(static_cast<double>(chosen.rows + vectors) / static_cast<double>(accumulators),
+            0.75);  // loads per multiply-add
 }
 
 TEST(DraftModel, FiniteAndTheSameAgain) {
@@ -216,7 +231,8 @@ TEST(DraftModel, FiniteAndTheSameAgain) {
     OwnedProgram base = test::random_program(rng, use);
     Schedule schedule(base.program, static_cast<u64>(i));
     for (i64 steps = rng.below(9); steps > 0; --steps) {
-      test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng, acceptance);
+      test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng,
+                         acceptance);
     }
     double seconds = used.seconds(schedule.program());
     EXPECT_TRUE(std::isfinite(seconds) && seconds > 0) << use;

@@ -20,13 +20,15 @@ using test::parsed_schedule;
 
 OwnedProgram matmul(i64 m, i64 n, i64 k, const std::vector<std::string>& epilogues = {}) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> made = instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, epilogues, diagnostics);
+  std::optional<OwnedProgram> made =
+      instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, epilogues, diagnostics);
   EXPECT_TRUE(made) << diagnostics.render();
   return std::move(*made);
 }
 
 // Replays on a fresh state; what was taken is written into `decisions`. The reject as text, "" if there is none.
-std::string replayed(const Program& program, const Trace& trace, std::vector<Decision>& decisions, ReplayMode mode, Rng* rng) {
+std::string replayed(const Program& program, const Trace& trace, std::vector<Decision>& decisions, ReplayMode mode,
+                     Rng* rng) {
   Arena arena;
   State state(arena, program);
   Status status = replay(trace, state, decisions, mode, rng);
@@ -45,7 +47,8 @@ Decision decision_of(const std::vector<i64>& list) {
 class OneSample {
  public:
   OneSample(i64 extent, const std::string& sample)
-      : program_(matmul(extent, 4, 4)), trace_(parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + sample + "\n")) {}
+      : program_(matmul(extent, 4, 4)),
+        trace_(parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + sample + "\n")) {}
 
   std::vector<i64> draw(Rng& rng) const {
     std::vector<Decision> decisions(1);
@@ -121,7 +124,8 @@ TEST(PerfectTile, EveryFactorisationWithinTheLimitIsDrawn) {
 TEST(PerfectTile, IllegalDecisions) {
   OneSample sample(12, "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 16)");
   EXPECT_EQ(sample.strict({2, 2, 3}), "");
-  EXPECT_EQ(sample.strict({2, 2, 2}), "sample_perfect_tile: the factors of the decision do not multiply to 12, the extent of loop `i`");
+  EXPECT_EQ(sample.strict({2, 2, 2}),
+            "sample_perfect_tile: the factors of the decision do not multiply to 12, the extent of loop `i`");
   EXPECT_EQ(sample.strict({4, 3}), "sample_perfect_tile: decision has 2 factors, expected 3");
   // From the innermost outwards: a tile that does not divide what is left takes all of it; the first takes the rest.
   EXPECT_EQ(sample.adapted({2, 2, 3}), (std::vector<i64>{2, 2, 3}));
@@ -149,7 +153,9 @@ TEST(PartitionedTile, TheInnerPartIsAMultipleAndEveryFactorisationEquallyLikely)
 TEST(PartitionedTile, IllegalDecisionsAndExtents) {
   OneSample sample(48, "t0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)");
   EXPECT_EQ(sample.strict({2, 3, 8}), "");
-  std::string wrong = "sample_partitioned_tile: the factors of the decision are none of loop `i` of extent 48 with an inner part of multiples of 8";
+  std::string wrong =
+      "sample_partitioned_tile: the factors of the decision are none of loop `i` of extent 48 with an inner part of "
+      "multiples of 8";
   EXPECT_EQ(sample.strict({12, 2, 2}), wrong);
   EXPECT_EQ(sample.strict({2, 2, 8}), wrong);
   EXPECT_EQ(sample.strict({-2, -3, 8}), wrong);
@@ -308,7 +314,8 @@ TEST(JointPrior, NoDrawIfNothingIsValid) {
 TEST(JointPrior, WeightsOfTiedSamplesMultiply) {
   Rng rng(14);
   Trace trace = parsed_schedule(
-      "r = sample_categorical([1, 2, 3], weights = [1, 2, 5])\nv = sample_categorical([1, 2], weights = [3, 1])\nrequire(r + v <= 4)\n");
+      "r = sample_categorical([1, 2, 3], weights = [1, 2, 5])\nv = sample_categorical([1, 2], weights = [3, "
+      "1])\nrequire(r + v <= 4)\n");
   JointPrior prior(trace);
   std::map<std::pair<i64, i64>, double> counts;
   for (int i = 0; i < 27000; ++i) {
@@ -316,9 +323,11 @@ TEST(JointPrior, WeightsOfTiedSamplesMultiply) {
     ASSERT_TRUE(prior.draw(decisions, rng));
     ++counts[{decisions[0].values[0] + 1, decisions[1].values[0] + 1}];
   }
-  const std::map<std::pair<i64, i64>, double> weights = {{{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 15}, {{1, 2}, 1}, {{2, 2}, 2}};  // together 27
+  const std::map<std::pair<i64, i64>, double> weights = {
+      {{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 15}, {{1, 2}, 1}, {{2, 2}, 2}};  // together 27
   EXPECT_EQ(counts.size(), weights.size());
-  for (const auto& [pair, weight] : weights) EXPECT_NEAR(counts[pair], 1000 * weight, 410) << pair.first << ", " << pair.second;
+  for (const auto& [pair, weight] : weights)
+    EXPECT_NEAR(counts[pair], 1000 * weight, 410) << pair.first << ", " << pair.second;
 }
 
 TEST(JointPrior, ARedrawnFreeSampleChanges) {
@@ -341,7 +350,8 @@ TEST(JointPrior, ARedrawnFreeSampleChanges) {
 TEST(JointPrior, PreferWeighsTheDraw) {
   Rng rng(11);
   Trace trace = parsed_schedule(
-      "r = sample_categorical([1, 2, 3])\nv = sample_categorical([1, 2])\nrequire(r + v <= 4)\nprefer(r * v)\nprefer(4 - v)\n");
+      "r = sample_categorical([1, 2, 3])\nv = sample_categorical([1, 2])\nrequire(r + v <= 4)\nprefer(r * v)\nprefer(4 "
+      "- v)\n");
   JointPrior prior(trace);
   std::map<std::pair<i64, i64>, double> counts;
   for (int i = 0; i < 19000; ++i) {
@@ -350,9 +360,11 @@ TEST(JointPrior, PreferWeighsTheDraw) {
     ++counts[{decisions[0].values[0] + 1, decisions[1].values[0] + 1}];
   }
   // r * v * (4 - v) of the five valid pairs: 3, 6, 9, 4, 8; together 30. About five standard deviations each.
-  const std::map<std::pair<i64, i64>, double> weights = {{{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 9}, {{1, 2}, 4}, {{2, 2}, 8}};
+  const std::map<std::pair<i64, i64>, double> weights = {
+      {{1, 1}, 3}, {{2, 1}, 6}, {{3, 1}, 9}, {{1, 2}, 4}, {{2, 2}, 8}};
   EXPECT_EQ(counts.size(), weights.size());
-  for (const auto& [pair, weight] : weights) EXPECT_NEAR(counts[pair], 19000 * weight / 30, 320) << pair.first << ", " << pair.second;
+  for (const auto& [pair, weight] : weights)
+    EXPECT_NEAR(counts[pair], 19000 * weight / 30, 320) << pair.first << ", " << pair.second;
 }
 
 TEST(JointPrior, PreferWithoutWeightExcludes) {
@@ -423,7 +435,8 @@ TEST_F(TiedTiles, MutantsStayValid) {
 
 TEST(JointPrior, TilesWithoutAValidDrawAreNotDrawn) {
   Trace trace = parsed_schedule(
-      "c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = sample_perfect_tile(i, n = 2) @ [7, 1]\nrequire(i1 == 3)\n");
+      "c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = sample_perfect_tile(i, n = 2) @ [7, 1]\nrequire(i1 == "
+      "3)\n");
   std::vector<Decision> decisions(1);
   Rng rng(33);
   EXPECT_FALSE(JointPrior(trace).draw(decisions, rng));
@@ -436,12 +449,14 @@ TEST(JointPrior, ATileWhoseExtentADrawDecidesIsLeftToReplay) {
   EXPECT_FALSE(JointPrior(trace).draws_tile(1));
 }
 
-// The extents that a trace's loops have by arithmetic are those that they have in the program, behind splits, fusions and padding.
+// The extents that a trace's loops have by arithmetic are those that they have in the program, behind splits, fusions
+// and padding.
 TEST(Extents, AreThoseOfTheProgram) {
   OwnedProgram program = matmul(61, 50, 12);
   Trace trace = parsed_schedule(
       "c = get_block(\"C\")\ni, j, k = get_loops(c)\nv = sample_categorical([4, 8, 16])\n"
-      "a, b, crop = pad_einsum(c, [v, 1, 5])\ni0, i1 = split(i, [_, 3])\nj0, j1, j2 = split(j, [2, _, v])\nk0, k1 = split(k, [_, v])\n"
+      "a, b, crop = pad_einsum(c, [v, 1, 5])\ni0, i1 = split(i, [_, 3])\nj0, j1, j2 = split(j, [2, _, v])\nk0, k1 = "
+      "split(k, [_, v])\n"
       "f = fuse([i0, i1])\nf0, f1 = split(f, [v, _])\n");
   for (i64 index = 0; index < 3; ++index) {
     Arena arena;
@@ -449,7 +464,8 @@ TEST(Extents, AreThoseOfTheProgram) {
     std::vector<Decision> decisions{Decision::of(index)};
     ASSERT_TRUE(replay(trace, state, decisions, ReplayMode::Strict, nullptr));
     std::vector<LoopId> loops;
-    for (const Value& value : state.values()) loops.push_back(value.tag == Value::Tag::Loop ? LoopId{static_cast<u32>(value.payload)} : LoopId{});
+    for (const Value& value : state.values())
+      loops.push_back(value.tag == Value::Tag::Loop ? LoopId{static_cast<u32>(value.payload)} : LoopId{});
     Extents extents(trace, program.program, loops);
     int known = 0;
     for (u32 value = 0; value < loops.size(); ++value) {
@@ -476,11 +492,13 @@ TEST(Permutation, EveryOrderIsEquallyLikely) {
   EXPECT_EQ(sample.adapted({2, 2, 2}), (std::vector<i64>{0, 1, 2}));
 }
 
-// Places of block `name` of a small product with epilogues: what is drawn, and what a given decision becomes ("" = rejected).
+// Places of block `name` of a small product with epilogues: what is drawn, and what a given decision becomes ("" =
+// rejected).
 class Places {
  public:
   Places(i64 rows, i64 columns, const std::vector<std::string>& epilogues, const std::string& name)
-      : program_(matmul(rows, columns, 4, epilogues)), trace_(parsed_schedule(cat("b = get_block(\"", name, "\")\nat = sample_compute_location(b)\n"))) {}
+      : program_(matmul(rows, columns, 4, epilogues)),
+        trace_(parsed_schedule(cat("b = get_block(\"", name, "\")\nat = sample_compute_location(b)\n"))) {}
   std::set<i64> drawn() const {
     Rng rng(19);
     std::set<i64> places;
@@ -560,7 +578,8 @@ TEST(Mutators, GiveDecisionsThatReplay) {
       ++applied;
       ASSERT_NE(after, before) << mutator.name;
       ASSERT_EQ(replayed(program.program, trace, after, ReplayMode::Adapt, &rng), "") << mutator.name;
-      ASSERT_EQ(replayed(program.program, trace, after, ReplayMode::Strict, nullptr), "") << mutator.name << ": adapted decisions are not legal";
+      ASSERT_EQ(replayed(program.program, trace, after, ReplayMode::Strict, nullptr), "")
+          << mutator.name << ": adapted decisions are not legal";
     }
     EXPECT_GT(applied, 100) << mutator.name;
   }
@@ -597,7 +616,8 @@ const Mutator& mutator_named(const std::string& name) {
 
 TEST(Mutators, UnrollChangesOnlyWhatIsUnrolled) {
   Trace trace = parsed_schedule(
-      "c = get_block(\"C\")\nm = sample_categorical([1, 2, 3])\nrequire(m <= 3)\nn = sample_categorical([0, 16, 64])\nannotate(c, \"unroll\", n)\n");
+      "c = get_block(\"C\")\nm = sample_categorical([1, 2, 3])\nrequire(m <= 3)\nn = sample_categorical([0, 16, "
+      "64])\nannotate(c, \"unroll\", n)\n");
   JointPrior prior(trace);
   Rng rng(21);
   for (int i = 0; i < 100; ++i) {
@@ -609,7 +629,8 @@ TEST(Mutators, UnrollChangesOnlyWhatIsUnrolled) {
 }
 
 TEST(Mutators, ParallelNeedsAParallelLoop) {
-  std::string tiles = "c = get_block(\"C\")\ni, j, k = get_loops(c)\nt0, t1 = sample_tile(i, 2)\ni0, i1 = split(i, [t0, t1])\n";
+  std::string tiles =
+      "c = get_block(\"C\")\ni, j, k = get_loops(c)\nt0, t1 = sample_tile(i, 2)\ni0, i1 = split(i, [t0, t1])\n";
   Trace serial = parsed_schedule(tiles), parallel = parsed_schedule(tiles + "parallel(i0)\n");
   Rng rng(22);
   int changed = 0;
@@ -624,8 +645,10 @@ TEST(Mutators, ParallelNeedsAParallelLoop) {
 // A moved factor keeps the product, the limit of the innermost tile and the inner part.
 TEST(Mutators, MovedFactorsKeepWhatTheSamplePromises) {
   OwnedProgram program = matmul(48, 4, 4);
-  Trace perfect = parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 4)\n");
-  Trace partitioned = parsed_schedule("b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)\n");
+  Trace perfect = parsed_schedule(
+      "b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 4)\n");
+  Trace partitioned = parsed_schedule(
+      "b = get_block(\"C\")\ni, j, k = get_loops(b)\nt0, t1, t2 = sample_partitioned_tile(i, 3, 1, 8)\n");
   Rng rng(23);
   for (int i = 0; i < 500; ++i) {
     for (const Trace* trace : {&perfect, &partitioned}) {
@@ -635,13 +658,15 @@ TEST(Mutators, MovedFactorsKeepWhatTheSamplePromises) {
       if (!mutator_named("mutate_tile_size").mutate(*trace, prior, decisions, rng)) continue;
       const i64* tile = decisions[0].values;
       EXPECT_EQ(tile[0] * tile[1] * tile[2], 48);
-      EXPECT_TRUE(trace == &perfect ? tile[2] <= 4 : tile[1] * tile[2] % 8 == 0) << tile[0] << " " << tile[1] << " " << tile[2];
+      EXPECT_TRUE(trace == &perfect ? tile[2] <= 4 : tile[1] * tile[2] % 8 == 0)
+          << tile[0] << " " << tile[1] << " " << tile[2];
     }
   }
 }
 
 TEST(Mutators, LeaveATraceWithoutSamplesAlone) {
-  Trace trace = parsed_schedule("c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = split(i, [_, 4])\nparallel(i0)\n");
+  Trace trace =
+      parsed_schedule("c = get_block(\"C\")\ni, j, k = get_loops(c)\ni0, i1 = split(i, [_, 4])\nparallel(i0)\n");
   JointPrior prior(trace);
   Rng rng(9);
   std::vector<Decision> decisions;

@@ -1,4 +1,5 @@
-// Draws of programs of many blocks become code: next to none of them is too large for lowering, whatever the shape, and what is lowered computes the same.
+// Draws of programs of many blocks become code: next to none of them is too large for lowering, whatever the shape, and
+// what is lowered computes the same.
 #include <gtest/gtest.h>
 
 #include "backends/backend.h"
@@ -42,13 +43,16 @@ struct Shape {
   const char *first, *second;  // parameters
   i64 rows, columns;           // at most
 };
-const Shape kShapes[] = {{test::kTransformer, "block", "S", "D", 140, 250}, {kNetworks, "perceptron", "A", "C", 140, 250}, {kNetworks, "convolutions", "A", "C", 30, 60}};
+const Shape kShapes[] = {{test::kTransformer, "block", "S", "D", 140, 250},
+                         {kNetworks, "perceptron", "A", "C", 140, 250},
+                         {kNetworks, "convolutions", "A", "C", 30, 60}};
 
 OwnedProgram program_of(const Shape& shape, i64 rows, i64 columns) {
   Source source{"networks.tw", shape.workloads};
   Diagnostics diagnostics(source);
   WorkloadModule module = parse_workloads(source, diagnostics);
-  std::optional<OwnedProgram> program = instantiate(module, shape.name, {{shape.first, rows}, {shape.second, columns}}, {}, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(module, shape.name, {{shape.first, rows}, {shape.second, columns}}, {}, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
   return std::move(*program);
 }
@@ -117,7 +121,8 @@ TEST(DrawnCode, NextToNothingIsTooLarge) {
 TEST(DrawnCode, ATransformerBlockFitsWhole) {
   for (int bits : {256, 512}) {
     Counts counts;
-    draw(program_of(kShapes[0], 128, 256), target_of(bits, 1), 64, counts, [](const Program&, const LoweredProgram&) {});
+    draw(program_of(kShapes[0], 128, 256), target_of(bits, 1), 64, counts,
+         [](const Program&, const LoweredProgram&) {});
     EXPECT_EQ(counts.lowered, counts.built) << counts.reasons;
     EXPECT_GE(100 * counts.built, 95 * 64);
   }

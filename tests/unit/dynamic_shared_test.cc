@@ -1,5 +1,5 @@
-// CUDA kernels with more shared memory than they may declare with its size: what is printed, what the emulator and NVRTC say of it. What drivers
-// get is tested in run_manifest_test and export_cuda_test.
+// CUDA kernels with more shared memory than they may declare with its size: what is printed, what the emulator and
+// NVRTC say of it. What drivers get is tested in run_manifest_test and export_cuda_test.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -20,7 +20,8 @@ constexpr const char* kUse = "matmul(M = 32, N = 32, K = 512)";
 
 // Tiles of 32 x depth and depth x 32 floats.
 test::Scheduled scheduled_with(i64 depth) {
-  std::string schedule = test::gpu_gemm_schedule({.ty = 16, .tx = 8, .rows = 2, .columns = 4, .depth = static_cast<int>(depth)});
+  std::string schedule =
+      test::gpu_gemm_schedule({.ty = 16, .tx = 8, .rows = 2, .columns = 4, .depth = static_cast<int>(depth)});
   schedule.erase(schedule.find("unroll(k1)\n"), std::string("unroll(k1)\n").size());
   return test::Scheduled(kUse, {}, schedule);
 }
@@ -29,7 +30,8 @@ Kernel kernel_of(const test::Scheduled& scheduled) {
   Target target;
   target.kind = TargetKind::Cuda, target.arch = "sm_80", target.shared_bytes = 163 << 10;
   Arena arena;
-  Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
+  Result<LoweredGpuProgram> lowered =
+      lower_gpu(arena, scheduled.program(), lowering_options(target), gpu_limits(target));
   EXPECT_TRUE(lowered);
   Result<Kernel> kernel = device_source(*lowered, target, "mm");
   EXPECT_TRUE(kernel);
@@ -64,7 +66,8 @@ TEST(DynamicShared, TheEmulatorRunsIt) {
   kernel.manifest.run_launches[0].dynamic_shared_bytes -= 128;
   verdict = check_by_emulation(scheduled.base().program, {kernel, scheduled.program()});
   EXPECT_EQ(verdict.report.status, EmulationStatus::Launch);
-  EXPECT_NE(verdict.message.find("the launch gives 65408 bytes of shared memory, and the kernel uses 65536"), std::string::npos)
+  EXPECT_NE(verdict.message.find("the launch gives 65408 bytes of shared memory, and the kernel uses 65536"),
+            std::string::npos)
       << verdict.message;
 }
 

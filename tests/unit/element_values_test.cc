@@ -1,7 +1,8 @@
 // Single elements against the interpreter, which computes all of them.
+#include "backends/element_values.h"
+
 #include <gtest/gtest.h>
 
-#include "backends/element_values.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/passes/widen.h"
@@ -36,7 +37,8 @@ i64 compare_all(const Program& program) {
       if (!value) return compared;
       HostArray stored = HostArray::zeros(param.buffer->dtype, {1});
       stored.set(0, *value);
-      EXPECT_EQ(stored.get(0), expected[i].get(position)) << param.buffer->name << " at " << position << "\n" << print(program);
+      EXPECT_EQ(stored.get(0), expected[i].get(position)) << param.buffer->name << " at " << position << "\n"
+                                                          << print(program);
     }
   }
   return compared;
@@ -54,8 +56,8 @@ TEST(ElementValues, OfEveryOperator) {
 }
 
 TEST(ElementValues, OfNarrowTypes) {
-  for (const char* use : {"matmul(M = 3, N = 4, K = 5, T = f16)", "dense(M = 3, N = 4, K = 5, T = bf16)", "dense(M = 3, N = 4, K = 5, T = i8)",
-                          "softmax(M = 3, N = 5, T = f16)"})
+  for (const char* use : {"matmul(M = 3, N = 4, K = 5, T = f16)", "dense(M = 3, N = 4, K = 5, T = bf16)",
+                          "dense(M = 3, N = 4, K = 5, T = i8)", "softmax(M = 3, N = 5, T = f16)"})
     compare_both(test::Scheduled(use, {}, "").base(), use);
 }
 
@@ -77,22 +79,24 @@ TEST(ElementValues, OfOneThatReadsItself) {
 }
 
 TEST(ElementValues, OfOtherProgramsAreUnknown) {
-  for (const char* body : {
-           "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i] } }\n for i in 8 { block B(i: S 8 = i) { Y[i] = 2.0 } }",  // two writers
-           "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i] } }\n Y[7] = 5.0",                                         // one of them no block
-           "for i in 7 { block A(i: S 7 = i) { Y[i] = X[i] } }",                                                     // a part of it
-           "for i in 7 { block A(i: S 8 = i) { Y[i] = X[i] } }",                                                     // a part of the domain
-           "for i in 8 { block A(i: S 8 = 7 - i) { Y[i] = X[i] } }",                                                 // bound otherwise
-           "for i in 8 { for k in 4 { block A(i: S 8 = i, k: R 8 = k) { init { Y[i] = 0.0 } Y[i] = Y[i] + X[k] } } }",  // half of a sum
-           "for i in 8 { if i < 4 { block A(i: S 8 = i) { Y[i] = X[i] } } }",                                        // now and then
-           "for i in 8 { block A(i: S 8 = i) where i < 4 { Y[i] = X[i] } }",                                         // a predicate
-           "for i in 8 { block A(i: S 8 = i) { Y[i // 2 * 2] = X[i] } }",                                            // no iter
-           "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i + 1] } }",                                                 // behind the end
-           "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i // (7 - i)] } }",                                          // divided by zero
-           "for i in 8 { block A(i: S 8 = i) { Y[i] = Y[7 - i] } }",                                                 // a circle
-           "for i in 8 { block A(i: S 8 = i) { Y[i] = Y[i] + X[i] } }",                                              // without a beginning
-           "for i in 8 { Y[i] = X[i] }",                                                                             // no block
-       }) {
+  for (
+      const char* body : {
+          "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i] } }\n for i in 8 { block B(i: S 8 = i) { Y[i] = 2.0 } }",  // two writers
+          "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i] } }\n Y[7] = 5.0",  // one of them no block
+          "for i in 7 { block A(i: S 7 = i) { Y[i] = X[i] } }",               // a part of it
+          "for i in 7 { block A(i: S 8 = i) { Y[i] = X[i] } }",               // a part of the domain
+          "for i in 8 { block A(i: S 8 = 7 - i) { Y[i] = X[i] } }",           // bound otherwise
+          "for i in 8 { for k in 4 { block A(i: S 8 = i, k: R 8 = k) { init { Y[i] = 0.0 } Y[i] = Y[i] + X[k] } } "
+          "}",                                                                // half of a sum
+          "for i in 8 { if i < 4 { block A(i: S 8 = i) { Y[i] = X[i] } } }",  // now and then
+          "for i in 8 { block A(i: S 8 = i) where i < 4 { Y[i] = X[i] } }",   // a predicate
+          "for i in 8 { block A(i: S 8 = i) { Y[i // 2 * 2] = X[i] } }",      // no iter
+          "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i + 1] } }",           // behind the end
+          "for i in 8 { block A(i: S 8 = i) { Y[i] = X[i // (7 - i)] } }",    // divided by zero
+          "for i in 8 { block A(i: S 8 = i) { Y[i] = Y[7 - i] } }",           // a circle
+          "for i in 8 { block A(i: S 8 = i) { Y[i] = Y[i] + X[i] } }",        // without a beginning
+          "for i in 8 { Y[i] = X[i] }",                                       // no block
+      }) {
     OwnedProgram owned = test::parsed(cat("program p(X: input f32[8], Y: output f32[8]) {\n", body, "\n}"));
     const std::vector<HostArray> arguments = arguments_of(owned.program, 1);
     EXPECT_FALSE(ElementValues(owned.program, pointers_to(arguments)).at(owned.program.params[1].buffer, 7)) << body;
@@ -102,8 +106,9 @@ TEST(ElementValues, OfOtherProgramsAreUnknown) {
 // An init that has the targets the other way round; steps that are used up.
 TEST(ElementValues, OfOtherSumsAreUnknown) {
   auto text = [](const char* init) {
-    return cat("program p(X: input f32[8], Y: output f32[], Z: output f32[]) {\n for k in 8 { block A(k: R 8 = k) { init { ", init,
-               " }\n Y[], Z[] = Y[] + X[k], Z[] * X[k] } } }");
+    return cat(
+        "program p(X: input f32[8], Y: output f32[], Z: output f32[]) {\n for k in 8 { block A(k: R 8 = k) { init { ",
+        init, " }\n Y[], Z[] = Y[] + X[k], Z[] * X[k] } } }");
   };
   OwnedProgram good = test::parsed(text("Y[], Z[] = 0.0, 1.0")), swapped = test::parsed(text("Z[], Y[] = 1.0, 0.0"));
   EXPECT_EQ(compare_all(good.program), 2);

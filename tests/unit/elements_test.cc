@@ -67,7 +67,8 @@ TEST(FillInput, DependsOnSeedNameAndSetAlone) {
   std::vector<double> values = draw<double>(DType::F64, 7, "A", 0, 3);
   EXPECT_EQ(values, (std::vector<double>{0x1.a62a77cb878d0p-2, -0x1.9077903bf7660p-4, 0x1.69a88a583e940p-3}));
   EXPECT_EQ(draw<float>(DType::F32), draw<float>(DType::F32));
-  for (const std::vector<float>& other : {draw<float>(DType::F32, 2), draw<float>(DType::F32, 1, "B"), draw<float>(DType::F32, 1, "A", 1)}) {
+  for (const std::vector<float>& other :
+       {draw<float>(DType::F32, 2), draw<float>(DType::F32, 1, "B"), draw<float>(DType::F32, 1, "A", 1)}) {
     std::vector<float> first = draw<float>(DType::F32);
     double product = 0;
     for (std::size_t i = 0; i < first.size(); ++i) product += first[i] * other[i];
@@ -82,10 +83,12 @@ TEST(FillInput, NarrowFloatsAreTheWideOnesTruncated) {
     DType type;
     Tolerance tolerance;
   };
-  for (const Row& row : {Row{DType::F32, {0, 0x1p-24}}, Row{DType::F16, {0x1p-24, 0x1p-10}}, Row{DType::BF16, {0, 0x1p-7}}}) {
+  for (const Row& row :
+       {Row{DType::F32, {0, 0x1p-24}}, Row{DType::F16, {0x1p-24, 0x1p-10}}, Row{DType::BF16, {0, 0x1p-7}}}) {
     std::vector<char> narrow(static_cast<std::size_t>(kCount * bytes_of(row.type)));
     fill_input(1, "A", 0, row.type, kCount, narrow.data());
-    Elements actual{narrow.data(), row.type, kCount}, expected{reinterpret_cast<const char*>(wide.data()), DType::F64, kCount};
+    Elements actual{narrow.data(), row.type, kCount},
+        expected{reinterpret_cast<const char*>(wide.data()), DType::F64, kCount};
     Comparison found = compare(actual, expected, row.tolerance);
     EXPECT_EQ(found.wrong, 0) << bytes_of(row.type) << " bytes: " << found.actual << " instead of " << found.expected;
   }
@@ -100,7 +103,8 @@ TEST(FillInput, LongDataBeginsAsShortDataDoes) {
   EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), all.begin()));
   EXPECT_NE(all.back(), 0);
   int asked = 0;
-  EXPECT_FALSE(fill_input(1, "A", 0, DType::F32, kLong, reinterpret_cast<char*>(all.data()), [&] { return ++asked == 2; }));
+  EXPECT_FALSE(
+      fill_input(1, "A", 0, DType::F32, kLong, reinterpret_cast<char*>(all.data()), [&] { return ++asked == 2; }));
 }
 
 TEST(Elements, WhatWasNotComputed) {

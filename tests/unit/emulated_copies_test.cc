@@ -1,5 +1,5 @@
-// Copies that loops make ahead, asynchronous or not, as printed CUDA C: when they are waited for, by the emulator, which delivers them as late
-// as it may.
+// Copies that loops make ahead, asynchronous or not, as printed CUDA C: when they are waited for, by the emulator,
+// which delivers them as late as it may.
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
@@ -36,7 +36,8 @@ TEST_F(EmulatedCopies, ArriveForAllStagesAndTails) {
       for (const char* async : {"make_async(c0)\nmake_async(c1)\n", "make_async(c1)\n", ""}) {
         std::string use = cat("matmul(M = 8, N = 16, K = ", k, ")");
         test::Scheduled scheduled(use, {}, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", async));
-        EXPECT_EQ(verdict(scheduled.base().program, scheduled.program(), cuda_kernel(scheduled.program())), "right") << use << ", " << stages << " stages, " << async;
+        EXPECT_EQ(verdict(scheduled.base().program, scheduled.program(), cuda_kernel(scheduled.program())), "right")
+            << use << ", " << stages << " stages, " << async;
       }
     }
   }
@@ -46,9 +47,13 @@ TEST_F(EmulatedCopies, ArriveForAllStagesAndTails) {
 TEST_F(EmulatedCopies, AreWaitedForOneIterationAtATime) {
   for (const char* async : {"make_async(c0)\nmake_async(c1)\n", "make_async(c1)\n"}) {
     for (int k : {32, 30}) {
-      std::string code = cuda_kernel(cat("matmul(M = 8, N = 16, K = ", k, ")"), cat(test::gpu_gemm_schedule({}), "pipeline(k0, 4)\n", async)).code;
+      std::string code = cuda_kernel(cat("matmul(M = 8, N = 16, K = ", k, ")"),
+                                     cat(test::gpu_gemm_schedule({}), "pipeline(k0, 4)\n", async))
+                             .code;
       EXPECT_GE(count_of(code, "tw_copy_async_wait<2>();"), 1u) << code;
-      EXPECT_EQ(count_of(code, "tw_copy_async_commit();\n") - count_of(code, "tw_copy_async_wait<2>();"), 3u) << "in front of the loop\n" << code;
+      EXPECT_EQ(count_of(code, "tw_copy_async_commit();\n") - count_of(code, "tw_copy_async_wait<2>();"), 3u)
+          << "in front of the loop\n"
+          << code;
     }
   }
 }
@@ -85,7 +90,8 @@ TEST_F(EmulatedCopies, VersionsHaveNamesOfTheirOwn) {
     }
   }
 }
-)", versions));
+)",
+                                         versions));
     EXPECT_EQ(verdict(program.program, program.program, cuda_kernel(program.program)), "right");
   }
 }
@@ -93,7 +99,8 @@ TEST_F(EmulatedCopies, VersionsHaveNamesOfTheirOwn) {
 // One work-item takes the whole loop, which is no copy of the group's then.
 TEST_F(EmulatedCopies, OfALoopWithoutWorkItemsAreThere) {
   for (int versions : {2, 3, 5}) {
-    OwnedProgram program = parsed(staged(R"(program p(A: input f32[8, 32], B: input f32[64], Y: output f32[32], Z: output f32[64]) {
+    OwnedProgram program =
+        parsed(staged(R"(program p(A: input f32[8, 32], B: input f32[64], Y: output f32[32], Z: output f32[64]) {
   local S: f32[8, 32] in shared
   bind blockIdx.x for g in 1 {
     bind threadIdx.x for q in 64 { block Z(i: S 64 = q) { Z[i] = B[i] + 1.0 } }
@@ -108,7 +115,8 @@ TEST_F(EmulatedCopies, OfALoopWithoutWorkItemsAreThere) {
     }
   }
 }
-)", versions));
+)",
+                      versions));
     EXPECT_EQ(verdict(program.program, program.program, cuda_kernel(program.program)), "right");
   }
 }
@@ -116,7 +124,8 @@ TEST_F(EmulatedCopies, OfALoopWithoutWorkItemsAreThere) {
 // Its groups of copies are those of one round around it; and another loop follows.
 TEST_F(EmulatedCopies, OfALoopInsideOfAnotherAreThere) {
   for (int versions : {2, 3, 5}) {
-    OwnedProgram program = parsed(staged(R"(program p(A: input f32[3, 8, 32], B: input f32[8, 32], Y: output f32[3, 32], Z: output f32[32]) {
+    OwnedProgram program = parsed(
+        staged(R"(program p(A: input f32[3, 8, 32], B: input f32[8, 32], Y: output f32[3, 32], Z: output f32[32]) {
   local S: f32[3, 8, 32] in shared
   local T: f32[8, 32] in shared
   bind blockIdx.x for g in 1 {
@@ -144,7 +153,8 @@ TEST_F(EmulatedCopies, OfALoopInsideOfAnotherAreThere) {
     }
   }
 }
-)", versions));
+)",
+               versions));
     EXPECT_EQ(verdict(program.program, program.program, cuda_kernel(program.program)), "right");
   }
 }

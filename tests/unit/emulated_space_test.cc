@@ -1,7 +1,7 @@
 // Kernels printed as CUDA C and run in the emulator compute what the interpreter says of the workload: random draws of
-// the rule sets `cuda` and `reference-cuda` over the operator library, products in random tiles, and random programs under random schedules.
-// TW_CASES=2000 build/release/tests/emulated_space_test runs more of each, from TW_FIRST=n on; TW_SEED=n repeats one case
-// of each.
+// the rule sets `cuda` and `reference-cuda` over the operator library, products in random tiles, and random programs
+// under random schedules. TW_CASES=2000 build/release/tests/emulated_space_test runs more of each, from TW_FIRST=n on;
+// TW_SEED=n repeats one case of each.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,10 +19,10 @@
 #include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
 #include "support/device_schedules.h"
-#include "support/random_program.h"
-#include "support/random_schedule.h"
 #include "support/drawn_kernels.h"
 #include "support/parsed.h"
+#include "support/random_program.h"
+#include "support/random_schedule.h"
 #include "support/scheduled.h"
 #include "support/support.h"
 
@@ -121,7 +121,8 @@ void make_draw(Case& out) {
   const char* set = rng.below(3) == 0 ? "reference-cuda" : "cuda";
   out.use = cat(set, ": ", out.use);
   std::string errors;
-  CandidateSpace space = make_candidate_space(out.base.program, *library.find_set(set), library, test::cuda_target(), errors);
+  CandidateSpace space =
+      make_candidate_space(out.base.program, *library.find_set(set), library, test::cuda_target(), errors);
   ASSERT_EQ(errors, "") << out.use;
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -166,13 +167,15 @@ void make_convolution(Case& out) {
   Rng rng(out.seed, 6);
   auto upto = [&](i64 most) { return 1 + rng.below(most); };
   i64 dilation = upto(2), side = 3 + 2 * dilation, channels = rng.below(2) ? 4 * upto(4) : upto(9);
-  out.use = cat("conv2d(N = ", upto(3), ", H = ", side + rng.below(8), ", W = ", side + rng.below(8), ", CI = ", channels, ", CO = ", 1 + upto(40), ", K = ", upto(3),
-                ", padding = ", rng.below(3), ", stride = ", upto(2), ", dilation = ", dilation, ")");
+  out.use = cat("conv2d(N = ", upto(3), ", H = ", side + rng.below(8), ", W = ", side + rng.below(8),
+                ", CI = ", channels, ", CO = ", 1 + upto(40), ", K = ", upto(3), ", padding = ", rng.below(3),
+                ", stride = ", upto(2), ", dilation = ", dilation, ")");
   out.base = test::Scheduled(out.use, {}, "").base();
   draw_by("warp_tiling", out, rng);
 }
 
-// Rows of any length: some fit no vector, some have few passes or a last one that is not full, some are split over groups.
+// Rows of any length: some fit no vector, some have few passes or a last one that is not full, some are split over
+// groups.
 void make_rows(Case& out) {
   Rng rng(out.seed, 7);
   auto upto = [&](i64 most) { return 1 + rng.below(most); };
@@ -182,8 +185,10 @@ void make_rows(Case& out) {
   i64 n = rng.below(2) ? 8 * (2 + rng.below(80)) : 16 + rng.below(600);
   const char* names[] = {"softmax", "layernorm", "rmsnorm"};
   i64 drawn = rng.below(5);
-  out.use = drawn < 3 ? cat(names[drawn], "(M = ", upto(9), ", N = ", n, type) : cat("norm(B = ", upto(3), ", M = ", 2 * upto(6), ", N = ", n, type);
-  if (drawn == 4) out.use = rng.below(2) ? cat("norm(B = 1, M = 32, N = 512", type) : cat("softmax(M = 1, N = ", 32 * 1040, type);
+  out.use = drawn < 3 ? cat(names[drawn], "(M = ", upto(9), ", N = ", n, type)
+                      : cat("norm(B = ", upto(3), ", M = ", 2 * upto(6), ", N = ", n, type);
+  if (drawn == 4)
+    out.use = rng.below(2) ? cat("norm(B = 1, M = 32, N = 512", type) : cat("softmax(M = 1, N = ", 32 * 1040, type);
   out.base = test::Scheduled(out.use, {}, "").base();
   draw_by(drawn == 4 ? "parts_of_rows" : "rows_of_groups", out, rng);
 }
@@ -229,14 +234,18 @@ void make_sums(Case& out) {
     const char *name, *rule;
     i64 rows, columns;  // at most
   };
-  const Kind kinds[] = {{"matrix_vector", "rows_of_groups", 9, 700}, {"vector_matrix", "parts_of_sums", 700, 9},  {"whole", "rows_of_groups", 3, 600},
-                        {"whole", "parts_of_rows", 32, 1024},         {"normalised", "rows_of_groups", 3, 600}, {"statistics", "parts_of_sums", 700, 9},
+  const Kind kinds[] = {{"matrix_vector", "rows_of_groups", 9, 700}, {"vector_matrix", "parts_of_sums", 700, 9},
+                        {"whole", "rows_of_groups", 3, 600},         {"whole", "parts_of_rows", 32, 1024},
+                        {"normalised", "rows_of_groups", 3, 600},    {"statistics", "parts_of_sums", 700, 9},
                         {"one_row", "rows_of_groups", 9, 700}};
   const DType types[] = {DType::F32, DType::F16, DType::BF16};
   const Kind& kind = kinds[rng.below(7)];
   bool is_in_parts = kind.rule == std::string_view("parts_of_rows");
   i64 m = is_in_parts ? kind.rows : kind.rows < 100 ? 1 + rng.below(kind.rows) : 8 * (16 + rng.below(70));
-  i64 n = is_in_parts ? kind.columns : kind.columns < 100 ? 1 + rng.below(kind.columns) : rng.below(2) ? 8 * (2 + rng.below(80)) : 16 + rng.below(600);
+  i64 n = is_in_parts          ? kind.columns
+          : kind.columns < 100 ? 1 + rng.below(kind.columns)
+          : rng.below(2)       ? 8 * (2 + rng.below(80))
+                               : 16 + rng.below(600);
   WorkloadArguments arguments{{"M", m}, {"N", n}, {"T", types[rng.below(3)]}};
   static const Source source{"sums", kSums};
   Diagnostics diagnostics(source);
@@ -254,9 +263,11 @@ void make_mma(Case& out) {
   const char* types[] = {"f16", "bf16", "f16", "bf16", "i8", "u8", "f32"};
   i64 drawn = rng.below(7);
   const char* type = types[drawn];
-  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)), k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
-  out.use = rng.below(4) == 0 && drawn < 4 ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
-                              : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
+  i64 m = rng.below(4) ? 64 : 1 + rng.below(64), n = rng.below(4) ? 64 : 8 * (1 + rng.below(8)),
+      k = (drawn < 4 ? 16 : 32) * (1 + rng.below(2));
+  out.use = rng.below(4) == 0 && drawn < 4
+                ? cat("conv2d(N = 1, H = 9, W = 9, CI = 8, CO = ", n, ", K = 2, T = ", type, ")")
+                : cat("matmul(M = ", m, ", N = ", n, ", K = ", k, ", T = ", type, ")");
   draw_mma(out, rng);
 }
 
@@ -274,8 +285,8 @@ void make_mma_edges(Case& out) {
   } else if (form == 2) {
     shape = cat("batch_matmul(B = ", upto(3), ", M = ", upto(70), ", N = ", upto(70), ", K = ", upto(50));
   } else if (form < 5 && drawn < 4) {
-    shape = cat("conv2d(N = ", upto(2), ", H = ", 4 + rng.below(8), ", W = ", 4 + rng.below(8), ", CI = ", upto(20), ", CO = ", upto(40),
-                ", K = ", upto(3), ", padding = ", rng.below(2));
+    shape = cat("conv2d(N = ", upto(2), ", H = ", 4 + rng.below(8), ", W = ", 4 + rng.below(8), ", CI = ", upto(20),
+                ", CO = ", upto(40), ", K = ", upto(3), ", padding = ", rng.below(2));
   }
   out.use = cat(shape, ", T = ", types[drawn], ")");
   draw_mma(out, rng);
@@ -296,8 +307,8 @@ void make_tiles(Case& out) {
 // Instructions of all kinds, and some more that bind loops.
 void make_random_schedule(Case& out) {
   static const std::vector<const InstructionKind*> kinds = test::changing_kinds();
-  static const InstructionKind* bind =
-      *std::find_if(kinds.begin(), kinds.end(), [](const InstructionKind* kind) { return std::string_view(kind->name) == "bind"; });
+  static const InstructionKind* bind = *std::find_if(
+      kinds.begin(), kinds.end(), [](const InstructionKind* kind) { return std::string_view(kind->name) == "bind"; });
   Rng rng(out.seed, 2);
   out.base = test::random_program(rng, out.use);
   Schedule schedule(out.base.program, out.seed);
@@ -311,10 +322,11 @@ void make_random_schedule(Case& out) {
   lower_case(schedule.program(), out);
 }
 
-// A chain of stages in shared memory, each of which reads its predecessor in another order, and now and then an older one; below
-// a serial loop or not. Their buffers are large enough to take turns (dsl/passes/share_storage.h).
+// A chain of stages in shared memory, each of which reads its predecessor in another order, and now and then an older
+// one; below a serial loop or not. Their buffers are large enough to take turns (dsl/passes/share_storage.h).
 std::string chain_text(Rng& rng) {
-  i64 threads = i64{32} << rng.below(3), each = 256 / threads + rng.below(3), n = threads * each, stages = 3 + rng.below(4);
+  i64 threads = i64{32} << rng.below(3), each = 256 / threads + rng.below(3), n = threads * each,
+      stages = 3 + rng.below(4);
   i64 rounds = 1 + rng.below(3), groups = 1 + rng.below(2);
   std::string locals, body;
   for (i64 s = 0; s < stages; ++s) {
@@ -325,13 +337,17 @@ std::string chain_text(Rng& rng) {
     };
     std::string value = read(s - 1);
     if (s > 1 && rng.below(3) == 0) value += " + " + read(rng.below(s));
-    body += cat("bind threadIdx.x for t", s, " in ", threads, " {\nfor u", s, " in ", each, " { block S", s, "(i: S ", groups, " = i, k: S ", rounds,
-                " = k, j: S ", n, " = u", s, " * ", threads, " + t", s, ") { B", s, "[i, k, j] = ", value, " } }\n}\n");
+    body += cat("bind threadIdx.x for t", s, " in ", threads, " {\nfor u", s, " in ", each, " { block S", s, "(i: S ",
+                groups, " = i, k: S ", rounds, " = k, j: S ", n, " = u", s, " * ", threads, " + t", s, ") { B", s,
+                "[i, k, j] = ", value, " } }\n}\n");
   }
-  std::string sum = cat("bind threadIdx.x for t in ", threads, " {\nfor u in ", each, " { block S(i: S ", groups, " = i, k: R ", rounds, " = k, j: S ", n,
-                        " = u * ", threads, " + t) { init { Y[i, j] = 0.0 } Y[i, j] = Y[i, j] + B", stages - 1, "[i, k, ", n - 1, " - j] } }\n}\n");
-  return cat("program chain(X: input f32[", groups, ", ", rounds, ", ", n, "], Y: output f32[", groups, ", ", n, "]) {\n", locals,
-             "bind blockIdx.x for i in ", groups, " {\nfor k in ", rounds, " {\n", body, sum, "}\n}\n}\n");
+  std::string sum =
+      cat("bind threadIdx.x for t in ", threads, " {\nfor u in ", each, " { block S(i: S ", groups, " = i, k: R ",
+          rounds, " = k, j: S ", n, " = u * ", threads, " + t) { init { Y[i, j] = 0.0 } Y[i, j] = Y[i, j] + B",
+          stages - 1, "[i, k, ", n - 1, " - j] } }\n}\n");
+  return cat("program chain(X: input f32[", groups, ", ", rounds, ", ", n, "], Y: output f32[", groups, ", ", n,
+             "]) {\n", locals, "bind blockIdx.x for i in ", groups, " {\nfor k in ", rounds, " {\n", body, sum,
+             "}\n}\n}\n");
 }
 
 void make_chain(Case& out) {
@@ -342,17 +358,23 @@ void make_chain(Case& out) {
 }
 
 // Compares as trials do: with what the interpreter computes in f64, by the rounding that it may have.
-std::string difference_beyond_rounding(const Program& workload, const std::vector<HostArray>& inputs, const std::vector<HostArray>& got) {
+std::string difference_beyond_rounding(const Program& workload, const std::vector<HostArray>& inputs,
+                                       const std::vector<HostArray>& got) {
   Arena arena;
   Program judged = judged_program(arena, workload);
   std::vector<HostArray> expected;
   for (const Param& param : judged.params) {
-    auto input = std::find_if(workload.params.begin(), workload.params.end(), [&](const Param& other) { return other.buffer->name == param.buffer->name; });
+    auto input = std::find_if(workload.params.begin(), workload.params.end(),
+                              [&](const Param& other) { return other.buffer->name == param.buffer->name; });
     bool is_drawn = param.role != Role::Output;
-    expected.push_back(is_drawn ? inputs[static_cast<std::size_t>(input - workload.params.begin())] : HostArray::like(param.buffer));
+    expected.push_back(is_drawn ? inputs[static_cast<std::size_t>(input - workload.params.begin())]
+                                : HostArray::like(param.buffer));
   }
-  if (std::string error = interpret(judged, expected, {.max_steps = 2'000'000'000}); !error.empty()) return "the reference: " + error;
-  auto elements_in = [](const HostArray& array) { return Elements{reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; };
+  if (std::string error = interpret(judged, expected, {.max_steps = 2'000'000'000}); !error.empty())
+    return "the reference: " + error;
+  auto elements_in = [](const HostArray& array) {
+    return Elements{reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
+  };
   auto find = [&](const std::string& name) -> const HostArray* {
     for (std::size_t i = 0; i < judged.params.size(); ++i) {
       if (judged.params[i].buffer->name == name) return &expected[i];
@@ -394,7 +416,7 @@ std::string judge(const Case& one, const EmulatedKernels& kernels, std::size_t i
 struct Count {
   int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, with_fills = 0, shared_buffers = 0;
   int with_filled_loads = 0;  // vectors that are zeros where padding is
-  int with_staged_sums = 0;  // which leave through shared memory, where they lie over operands
+  int with_staged_sums = 0;   // which leave through shared memory, where they lie over operands
   std::set<std::string> operators, matrix_instructions;
 };
 
@@ -420,7 +442,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     const std::string& code = one.kernel->code;
     count.with_staged_sums += code.find("tw_placed") != std::string::npos;
     count.with_fills += code.find("  tw_copy_async_or_zeros_", code.find("__global__")) != std::string::npos;
-    count.with_filled_loads += code.find(": float4()") != std::string::npos || code.find(": float2()") != std::string::npos;
+    count.with_filled_loads +=
+        code.find(": float4()") != std::string::npos || code.find(": float2()") != std::string::npos;
     for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
     if (std::size_t call = code.find("  tw_mma_"); call != std::string::npos) {
       ++count.with_mma;
@@ -449,8 +472,9 @@ Count run_cases(void (*make)(Case&), i64 by_default = 60) {
     run_batch(batch, count);
   }
   std::cout << count.kernels << " kernels of " << count.operators.size() << " operators emulated, "
-            << count.with_barriers << " of them with barriers, " << count.with_mma << " with matrix instructions, " << count.with_staged_sums << " with sums over operands in shared memory; " << count.refused << " draws refused by lowering, "
-            << count.wrong << " wrong\n";
+            << count.with_barriers << " of them with barriers, " << count.with_mma << " with matrix instructions, "
+            << count.with_staged_sums << " with sums over operands in shared memory; " << count.refused
+            << " draws refused by lowering, " << count.wrong << " wrong\n";
   return count;
 }
 

@@ -51,18 +51,20 @@ TEST_F(EmulatorBanks, ConflictsAreCounted) {
   }
 }
 
-// What copies write is counted where they are issued, zeros as well, and with the width of the copy: half warps write 8 bytes at once,
-// quarter warps 16.
+// What copies write is counted where they are issued, zeros as well, and with the width of the copy: half warps write 8
+// bytes at once, quarter warps 16.
 TEST_F(EmulatorBanks, ConflictsOfAsynchronousCopiesAreCounted) {
   struct Row {
     int bytes, stride;  // floats from one lane's to the next one's
     i64 conflicts;
   };
-  const Row rows[] = {{4, 1, 0},  {4, 2, 1},  {4, 32, 31}, {4, 33, 0},   // one round for 32 lanes
-                      {8, 2, 0},  {8, 4, 2},  {8, 16, 14}, {8, 18, 0},   // 16 lanes, 8 banks apart at most: two rounds each
-                      {16, 4, 0}, {16, 8, 4}, {16, 16, 12}, {16, 20, 0}};  // rows of 64 bytes, and padded to 80
+  const Row rows[] = {
+      {4, 1, 0},  {4, 2, 1},  {4, 32, 31},  {4, 33, 0},    // one round for 32 lanes
+      {8, 2, 0},  {8, 4, 2},  {8, 16, 14},  {8, 18, 0},    // 16 lanes, 8 banks apart at most: two rounds each
+      {16, 4, 0}, {16, 8, 4}, {16, 16, 12}, {16, 20, 0}};  // rows of 64 bytes, and padded to 80
   for (const Row& row : rows) {
-    std::string array = "__shared__ __attribute__((aligned(128))) float s[1056]; ", operands = cat("(s + threadIdx.x * ", row.stride, ", x + threadIdx.x % 8 * 4");
+    std::string array = "__shared__ __attribute__((aligned(128))) float s[1056]; ",
+                operands = cat("(s + threadIdx.x * ", row.stride, ", x + threadIdx.x % 8 * 4");
     std::string wait = "tw_copy_async_commit(); tw_copy_async_wait<0>(); y[threadIdx.x] = 0;";
     for (const std::string& copy : {cat("tw_copy_async_", row.bytes, operands, "); "),
                                     cat("tw_copy_async_or_zeros_", row.bytes, operands, ", threadIdx.x % 2 == 0); ")}) {
@@ -102,11 +104,12 @@ reorder([X_t, X_f, X_v])
 bind(X_t, "threadIdx.x")
 vectorize(X_v)
 )";
-  return std::regex_replace(cat("X_i, X_j, X_k, ", loops, " = get_loops(X)\n", text, layout, "\n"), std::regex("X"), block);
+  return std::regex_replace(cat("X_i, X_j, X_k, ", loops, " = get_loops(X)\n", text, layout, "\n"), std::regex("X"),
+                            block);
 }
 
-// A product of halves by one warp of a group for each 32 rows, which reads 64 x 64 and 64 x 32 by ldmatrix: the second operand is
-// turned. All copies are of 16 bytes.
+// A product of halves by one warp of a group for each 32 rows, which reads 64 x 64 and 64 x 32 by ldmatrix: the second
+// operand is turned. All copies are of 16 bytes.
 std::string mma_schedule(const std::string& layout) {
   return cat(R"(b = get_block("C_acc")
 i, j, k = get_loops(b)
@@ -128,7 +131,8 @@ unroll(k1)
 unroll(ip)
 unroll(jp)
 )",
-             copies("rows", "X_rows, X_row", layout), copies("columns", "X_row, X_rows", layout), "pipeline(k0, 2)\nmake_async(rows)\nmake_async(columns)\n");
+             copies("rows", "X_rows, X_row", layout), copies("columns", "X_row, X_rows", layout),
+             "pipeline(k0, 2)\nmake_async(rows)\nmake_async(columns)\n");
 }
 
 TEST_F(EmulatorBanks, PaddingAndExchangedPiecesFreeReadsOfMatrices) {
@@ -138,17 +142,21 @@ TEST_F(EmulatorBanks, PaddingAndExchangedPiecesFreeReadsOfMatrices) {
     bool are_reads_free;
     i64 of_copies = 0;
   };
-  // A quarter warp copies two rows of the second operand, which have 64 bytes; where these are padded to 80, 4 banks of the two meet in each of
-  // 4 quarters of 16 accesses.
-  for (const Row& row : {Row{"", false}, {"storage_align(X, 0, -2, 16, 8)", true, 4 * 16}, {"set_layout(X, 0, \"xor\", 3)", true},
+  // A quarter warp copies two rows of the second operand, which have 64 bytes; where these are padded to 80, 4 banks of
+  // the two meet in each of 4 quarters of 16 accesses.
+  for (const Row& row : {Row{"", false},
+                         {"storage_align(X, 0, -2, 16, 8)", true, 4 * 16},
+                         {"set_layout(X, 0, \"xor\", 3)", true},
                          {"set_layout(X, 0, \"xor\", 1)", false}}) {
     test::Scheduled scheduled(use, {}, mma_schedule(row.layout));
     Kernel kernel = test::cuda_kernel(scheduled.program());
     ASSERT_NE(kernel.code.find("tw_ldmatrix_x4_trans("), std::string::npos) << kernel.code;
     EmulationVerdict verdict = check_by_emulation(scheduled.base().program, {kernel, scheduled.program()});
     EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << row.layout << verdict.message;
-    // Two warps read 2 x 4 times 16 x 16 of A and 2 x 4 times 16 x 16 of B in each of two passes; 512 bytes are copied at once.
-    EXPECT_EQ(verdict.report.warp_accesses, 2 * (8 + 8) * 2 + (64 * 128 + 128 * 32) * 2 / 512) << row.layout << kernel.code;
+    // Two warps read 2 x 4 times 16 x 16 of A and 2 x 4 times 16 x 16 of B in each of two passes; 512 bytes are copied
+    // at once.
+    EXPECT_EQ(verdict.report.warp_accesses, 2 * (8 + 8) * 2 + (64 * 128 + 128 * 32) * 2 / 512)
+        << row.layout << kernel.code;
     if (row.are_reads_free)
       EXPECT_EQ(verdict.report.bank_conflicts, row.of_copies) << row.layout << "\n" << kernel.code;
     else

@@ -200,7 +200,7 @@ for (int by = 16; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffff, v, by);
 float down = __shfl_down_sync(0xffffffff, x[t], 3), up = __shfl_up_sync(0xffffffff, x[t], 1), at = __shfl_sync(0xffffffff, x[t], 5, 8);
 unsigned odd = __ballot_sync(0xffffffff, t % 2 == 1);
 y[t] = v + 1000 * down + 100000 * up + 10000000 * at + (odd == 0xaaaaaaaau ? 0 : 1e9f);)",
-                                       y);
+                                                 y);
   ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
   for (int t = 0; t < 32; ++t)
     EXPECT_NEAR(y[static_cast<std::size_t>(t)],
@@ -264,7 +264,8 @@ TEST_F(Emulator, BytesOfOneWordAreApart) {
   EXPECT_EQ(y[4], 5);
 }
 
-// A row of the input is copied once for two readers; of two readers of a row of results, one reads where it was made, one its copy.
+// A row of the input is copied once for two readers; of two readers of a row of results, one reads where it was made,
+// one its copy.
 TEST_F(Emulator, CopiesOfSeveralReadersAreRight) {
   const char* use = "softmax(M = 5, N = 40)";
   const char* schedule = R"(t = get_block("Top")
@@ -317,7 +318,8 @@ TEST_F(Emulator, LargeKernelsAreCheckedInPart) {
   ASSERT_EQ(emulate(kernel, arrays, {.max_groups = 1}).status, EmulationStatus::Ok);
   EXPECT_EQ(arrays["C"].get(512 * 512 - 1), 0) << "the last group has run";
   EXPECT_TRUE(std::isnan(arrays["C"].get(0))) << "and not the first one";
-  EmulationGateOptions sampled{.full_points = 1e6, .max_groups = 3, .reference_points = 1e6, .sampled_points = 64 * 300};
+  EmulationGateOptions sampled{
+      .full_points = 1e6, .max_groups = 3, .reference_points = 1e6, .sampled_points = 64 * 300};
   EmulationVerdict of_sample = judge(use, kernel, sampled, schedule);
   EXPECT_EQ(of_sample.kind, EmulationVerdict::Right) << of_sample.message;
   EXPECT_NEAR(of_sample.compared, 300, 100) << "without a reference of all, some elements";
@@ -403,7 +405,8 @@ TEST_F(Emulator, SeveralKernelsAreCompiledTogether) {
   exchange(wrong.code, "float4", "float5", 0);
   verdicts = gate.check(both);
   EXPECT_EQ(verdicts[0].kind, EmulationVerdict::Right) << verdicts[0].message;
-  EXPECT_EQ(verdicts[1].report.status, EmulationStatus::BuildError) << "one that is no C++ does not take the others with it";
+  EXPECT_EQ(verdicts[1].report.status, EmulationStatus::BuildError)
+      << "one that is no C++ does not take the others with it";
 }
 
 TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
@@ -417,9 +420,8 @@ TEST_F(Emulator, WhatIsTooLargeIsUnknown) {
 // The tiled product as a trace file `mm.tw` for sm_80.
 void write_trace_file(const std::string& folder) {
   test::Scheduled plain(kUse, {}, "");
-  test::write_file(folder + "/mm.tw",
-                   cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n", print(plain.program()),
-                       "schedule {\n", test::gpu_gemm_schedule({}), "}\n"));
+  test::write_file(folder + "/mm.tw", cat("tracewright 1 \"", TW_VERSION, "\"\ntarget \"cuda -arch=sm_80\"\n",
+                                          print(plain.program()), "schedule {\n", test::gpu_gemm_schedule({}), "}\n"));
 }
 
 TEST_F(Emulator, ReplayChecksCudaKernels) {

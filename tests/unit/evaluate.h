@@ -1,4 +1,5 @@
-// Runs programs and lowered programs in the interpreter, for the tests of the passes: same inputs by buffer id, outputs as doubles.
+// Runs programs and lowered programs in the interpreter, for the tests of the passes: same inputs by buffer id, outputs
+// as doubles.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -55,15 +56,20 @@ inline OutputValues outputs_of(const LoweredProgram& program, u64 seed) {
     std::vector<HostArray> arguments;
     for (std::size_t i = 0; i < declared.size(); ++i) {
       std::vector<i64> shape(declared[i].shape.begin(), declared[i].shape.end());
-      if (declared[i].is_output) arguments.push_back(HostArray::zeros(declared[i].dtype, shape));
-      else if (declared[i].is_packed) arguments.push_back(packed.at(declared[i].name));
-      else arguments.push_back(test_data(function.arguments[i].buffer, shape, seed));
+      if (declared[i].is_output)
+        arguments.push_back(HostArray::zeros(declared[i].dtype, shape));
+      else if (declared[i].is_packed)
+        arguments.push_back(packed.at(declared[i].name));
+      else
+        arguments.push_back(test_data(function.arguments[i].buffer, shape, seed));
     }
     EXPECT_EQ(interpret(program, entry, arguments), "");
     for (std::size_t i = 0; i < declared.size(); ++i) {
       if (!declared[i].is_output) continue;
-      if (declared[i].is_packed) packed[declared[i].name] = arguments[i];
-      else out.push_back(values_of(arguments[i]));
+      if (declared[i].is_packed)
+        packed[declared[i].name] = arguments[i];
+      else
+        out.push_back(values_of(arguments[i]));
     }
   };
   if (program.prepack.body) call(EntryPoint::Prepack, program.prepack, program.prepack_arguments);

@@ -1,9 +1,10 @@
 // Evolution of candidates in one round, and which task a round goes to.
+#include "sampler/search/evolution.h"
+
 #include <set>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/task_scheduler.h"
 #include "tests/unit/search_kit.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 class Evolve : public testing::Test {
  protected:
-  std::vector<Candidate> run(EvolutionOptions options, int count, const std::vector<Candidate>& elites = {}, const CostModel* model = nullptr,
-                             u64 seed = 3) {
+  std::vector<Candidate> run(EvolutionOptions options, int count, const std::vector<Candidate>& elites = {},
+                             const CostModel* model = nullptr, u64 seed = 3) {
     KnownCandidates known;
     EvolutionStats stats;
     HashSet measured;
@@ -34,7 +35,8 @@ class Evolve : public testing::Test {
   CandidateSpace space_ = [this] {
     std::string errors;
     task_.target.threads = 2;  // then orders of loops, and so sketches, are more
-    CandidateSpace space = make_candidate_space(task_.program.program, *library_.find_set("cpu"), library_, task_.target, errors);
+    CandidateSpace space =
+        make_candidate_space(task_.program.program, *library_.find_set("cpu"), library_, task_.target, errors);
     EXPECT_EQ(errors, "");
     return space;
   }();
@@ -84,7 +86,8 @@ TEST_F(Evolve, SketchesWithoutMeasurementsShareABatch) {
 }
 
 TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
-  std::vector<Candidate> best = run({.epsilon = 0, .unproven_share = 1}, 64), mixed = run({.epsilon = 0.25, .unproven_share = 1}, 64);
+  std::vector<Candidate> best = run({.epsilon = 0, .unproven_share = 1}, 64),
+                         mixed = run({.epsilon = 0.25, .unproven_share = 1}, 64);
   ASSERT_EQ(best.size(), 64u);
   ASSERT_EQ(mixed.size(), 64u);
   for (std::size_t i = 1; i < best.size(); ++i) EXPECT_GE(best[i - 1].score, best[i].score);

@@ -78,13 +78,14 @@ TEST(ExportCuda, ALibraryHasMachineCodeAndALauncherThatCompiles) {
   task.kernel.manifest.run_launches[0].dynamic_shared_bytes = 96 << 10;
   exported = write_device_export({"lib", {task}}, folder.path());
   EXPECT_EQ(exported.error + exported.note, "");
-  compiled = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-isystem", TW_CUDA_INCLUDE, "-o",
-                                "main", "main.c", "lib.c", stub + "/libcuda.so.1"},
+  compiled = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-isystem",
+                                TW_CUDA_INCLUDE, "-o", "main", "main.c", "lib.c", stub + "/libcuda.so.1"},
                                {.folder = folder.path()});
   ASSERT_EQ(compiled.code, 0) << compiled.err;
   for (const auto& [wanted, out] : {std::pair("98304", "right\n"), std::pair("0", "launch\n")}) {
-    ran = test::run_program({"./main"}, {.folder = folder.path(), .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_GEMM=19,24,13",
-                                                                                 cat("TW_STUB_SHARED=", wanted)}});
+    ran = test::run_program({"./main"}, {.folder = folder.path(),
+                                         .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_GEMM=19,24,13",
+                                                         cat("TW_STUB_SHARED=", wanted)}});
     EXPECT_EQ(ran.out, out);
   }
 #else

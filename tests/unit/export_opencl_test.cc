@@ -1,5 +1,6 @@
 // An exported OpenCL kernel in a C program of its own: compiled with the C compiler and run on a real device. Skipped
-// where there is none. How it is compiled for other devices: with a stub (tests/opencl_stub) that says what it is asked.
+// where there is none. How it is compiled for other devices: with a stub (tests/opencl_stub) that says what it is
+// asked.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -69,8 +70,8 @@ class Exported {
       task.kernel.code.erase(at, without.size());
     EXPECT_EQ(write_device_export({"lib", {task}}, folder_.path()).error, "");
     test::write_file(folder_.path() + "/main.c", program);
-    std::vector<std::string> words = {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
-                                      "main", "main.c", "lib.c", "-l:libOpenCL.so.1"};
+    std::vector<std::string> words = {"cc", "-std=c99", "-Wall",  "-Wextra", "-Werror",          "-Wno-unused-function",
+                                      "-o", "main",     "main.c", "lib.c",   "-l:libOpenCL.so.1"};
     if (!loader_folder.empty()) words.push_back("-L" + loader_folder);
     test::Finished compiled = run(words);
     problem = compiled.code == 0 ? "" : compiled.err;
@@ -105,7 +106,8 @@ TEST(ExportOpenCl, ALibraryRunsInAProgramOfItsOwn) {
 // A driver is not asked about bytes that are not its own: PoCL may crash on them.
 TEST(ExportOpenCl, ABinaryIsTakenIfItIsWholeAndOfThisSource) {
   if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
-  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}), kProgram);
+  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}),
+                   kProgram);
   ASSERT_EQ(library.problem, "");
   Target target;
   target.kind = TargetKind::OpenCl;
@@ -127,7 +129,8 @@ TEST(ExportOpenCl, ABinaryIsTakenIfItIsWholeAndOfThisSource) {
 TEST(ExportOpenCl, TheSourceIsCompiledWhereTheDriverRefusesABinary) {
   const std::string stub = TW_BINARY_DIR "/tests/opencl_stub";
   if (!std::filesystem::exists(stub + "/libOpenCL.so.1")) GTEST_SKIP() << "built without OpenCL's headers";
-  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}), kProgram, "", stub);
+  Exported library("dense(M = 19, N = 24, K = 13)", test::dense_schedule({.rows = 4, .columns = 8, .unroll = 2}),
+                   kProgram, "", stub);
   ASSERT_EQ(library.problem, "");
   const char* const texts[] = {library.kernel.code.c_str(), "stub", "stub", "stub"};
   const std::string bytes = "of the driver";
@@ -137,7 +140,8 @@ TEST(ExportOpenCl, TheSourceIsCompiledWhereTheDriverRefusesABinary) {
   EXPECT_EQ(said, "create: -11\nbinary refused\noptions [-cl-std=CL1.2]\n");
 }
 
-// The worker and an exported host ask the compiler for the same language, whatever the device has: what runs is what was measured.
+// The worker and an exported host ask the compiler for the same language, whatever the device has: what runs is what
+// was measured.
 TEST(ExportOpenCl, KernelsAreCompiledAsTheyWereMeasured) {
   const std::string stub = TW_BINARY_DIR "/tests/opencl_stub";
   if (!std::filesystem::exists(stub + "/libOpenCL.so.1")) GTEST_SKIP() << "built without OpenCL's headers";
@@ -152,7 +156,8 @@ TEST(ExportOpenCl, KernelsAreCompiledAsTheyWereMeasured) {
   struct Row {
     const char *version, *extensions, *option;
   };
-  for (const Row& row : {Row{"OpenCL C 1.2 stub", "cl_khr_subgroups", "[-cl-std=CL1.2]"}, Row{"OpenCL C 2.0 stub", "cl_khr_fp64", "[-cl-std=CL1.2]"},
+  for (const Row& row : {Row{"OpenCL C 1.2 stub", "cl_khr_subgroups", "[-cl-std=CL1.2]"},
+                         Row{"OpenCL C 2.0 stub", "cl_khr_fp64", "[-cl-std=CL1.2]"},
                          Row{"OpenCL C 2.0 stub", "cl_khr_fp64 cl_khr_subgroups", "[-cl-std=CL2.0]"},
                          Row{"OpenCL C 3.0 stub", "cl_khr_subgroups cl_khr_fp64", "[-cl-std=CL3.0]"}}) {
     std::vector<std::string> environment = {"LD_LIBRARY_PATH=" + stub, cat("TW_STUB_CL_VERSION=", row.version),

@@ -18,8 +18,8 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
-#include "runtime/store/database.h"
 #include "runtime/export/finalist_files.h"
+#include "runtime/store/database.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -62,8 +62,8 @@ class Export : public testing::Test {
     test::write_file(at("twice.tw"), workload_file);
     DatabaseResult<Database> opened = Database::open(at("layers.db"), DatabaseMode::Write);
     ASSERT_TRUE(opened) << opened.error();
-    add(*opened, "ffn", operator_library(), "dense",
-        {{"M", i64{24}}, {"N", i64{36}}, {"K", i64{40}}}, {"bias", "relu"}, 1, ffn_schedule);
+    add(*opened, "ffn", operator_library(), "dense", {{"M", i64{24}}, {"N", i64{36}}, {"K", i64{40}}}, {"bias", "relu"},
+        1, ffn_schedule);
     Source source{"twice.tw", workload_file};
     Diagnostics diagnostics(source);
     WorkloadModule module = parse_workloads(source, diagnostics);
@@ -72,11 +72,10 @@ class Export : public testing::Test {
   std::string at(const std::string& name) const { return folder.path() + "/" + name; }
 
   void add(Database& database, const char* task, const WorkloadModule& module, const char* workload,
-           const WorkloadArguments& arguments, const std::vector<std::string>& epilogues,
-           int threads, const char* schedule) {
+           const WorkloadArguments& arguments, const std::vector<std::string>& epilogues, int threads,
+           const char* schedule) {
     Diagnostics diagnostics(*module.source);
-    std::optional<OwnedProgram> program =
-        instantiate(module, workload, arguments, epilogues, diagnostics);
+    std::optional<OwnedProgram> program = instantiate(module, workload, arguments, epilogues, diagnostics);
     ASSERT_TRUE(program) << diagnostics.render();
     Record record{.workload = to_hex(structural_hash(program->program)),
                   .status = "ok",
@@ -99,10 +98,9 @@ class Export : public testing::Test {
   }
   // Compiles a program of tests/c99 against the export and runs it.
   void build_and_run(const std::string& program, std::vector<std::string> parts) {
-    std::vector<std::string> words{
-        "cc",        "-std=c99",   "-Wall", "-Wextra", "-Werror",
-        "-pedantic", "-pthread",   "-I",    at("out"), TW_SOURCE_DIR "/tests/c99/" + program,
-        "-o",        at("program")};
+    std::vector<std::string> words{"cc",        "-std=c99",   "-Wall", "-Wextra", "-Werror",
+                                   "-pedantic", "-pthread",   "-I",    at("out"), TW_SOURCE_DIR "/tests/c99/" + program,
+                                   "-o",        at("program")};
     words.insert(words.end(), parts.begin(), parts.end());
     words.insert(words.end(), {"-lm", "-Wl,-rpath," + at("out")});
     Finished built = test::run_program(words);
@@ -127,8 +125,8 @@ TEST_F(Export, TheShippedThreadPoolRunsAParallelKernel) {
   Finished exported = export_library({"--static"});
   ASSERT_EQ(exported.code, 0) << exported.err;
   EXPECT_FALSE(std::filesystem::exists(at("out/liblayers.so")));
-  Finished pool = test::run_program({"cc", "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-c",
-                                     at("out/tw_thread_pool.c"), "-o", at("pool.o")});
+  Finished pool = test::run_program(
+      {"cc", "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-c", at("out/tw_thread_pool.c"), "-o", at("pool.o")});
   ASSERT_EQ(pool.code, 0) << pool.err;
   build_and_run("use_pool.c", {at("pool.o"), at("out/liblayers.a")});
 }
@@ -136,10 +134,9 @@ TEST_F(Export, TheShippedThreadPoolRunsAParallelKernel) {
 TEST_F(Export, TheTracesBesideTheLibraryGiveTheSameCodeAgain) {
   ASSERT_EQ(export_library().code, 0);
   for (const char* task : {"ffn", "twice"}) {
-    Finished from_trace =
-        test::tracewright({"replay", at(cat("out/traces/", task, ".tw")), "--hash", "--json"});
-    Finished from_database = test::tracewright(
-        {"replay", "layers.yaml", "--task", task, "--hash", "--json"}, {.folder = folder.path()});
+    Finished from_trace = test::tracewright({"replay", at(cat("out/traces/", task, ".tw")), "--hash", "--json"});
+    Finished from_database =
+        test::tracewright({"replay", "layers.yaml", "--task", task, "--hash", "--json"}, {.folder = folder.path()});
     ASSERT_EQ(from_trace.code, 0) << from_trace.err;
     auto hash = [](const std::string& text) { return text.substr(text.find("\"ir_hash\"")); };
     EXPECT_EQ(hash(from_trace.out), hash(from_database.out));
@@ -154,8 +151,11 @@ TEST_F(Export, TasksWhoseNamesDifferInCapitalsHaveMacrosOfTheirOwn) {
                    "  - {name: FFN, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
   Finished exported = export_library();
   ASSERT_EQ(exported.code, 0) << exported.err;
-  test::write_file(at("both.c"), "#include \"layers.h\"\nint main(void) { return (int)(LAYERS_ffn_SCRATCH_BYTES(1) - LAYERS_FFN_SCRATCH_BYTES(1)); }\n");
-  Finished built = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", at("out"), at("both.c"), "-o", at("both")});
+  test::write_file(at("both.c"),
+                   "#include \"layers.h\"\nint main(void) { return (int)(LAYERS_ffn_SCRATCH_BYTES(1) - "
+                   "LAYERS_FFN_SCRATCH_BYTES(1)); }\n");
+  Finished built = test::run_program(
+      {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", at("out"), at("both.c"), "-o", at("both")});
   EXPECT_EQ(built.code, 0) << built.err;
 }
 
@@ -166,9 +166,10 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Exports of two kinds into one folder, three processes for each, again and again. Meanwhile somebody reads: each file is whole, the one or the other, and under the
-// folder's lock all are of one export.
-void expect_whole_files(const std::string& folder, const std::vector<std::string> (&exports)[2], const std::vector<std::string>& files) {
+// Exports of two kinds into one folder, three processes for each, again and again. Meanwhile somebody reads: each file
+// is whole, the one or the other, and under the folder's lock all are of one export.
+void expect_whole_files(const std::string& folder, const std::vector<std::string> (&exports)[2],
+                        const std::vector<std::string>& files) {
   std::map<std::string, std::string> whole[2];
   for (int i = 0; i < 2; ++i) {
     std::vector<std::string> words = exports[i];
@@ -194,13 +195,15 @@ void expect_whole_files(const std::string& folder, const std::vector<std::string
   while (running > 0) {
     for (const std::string& file : files) {
       std::string text = bytes_of(cat(folder, "/out/", file));
-      EXPECT_TRUE(text.empty() || text == whole[0][file] || text == whole[1][file]) << file << " has " << text.size() << " bytes";
+      EXPECT_TRUE(text.empty() || text == whole[0][file] || text == whole[1][file])
+          << file << " has " << text.size() << " bytes";
     }
     int lock = open((folder + "/out/.tracewright-lock").c_str(), O_RDONLY | O_CLOEXEC);
     if (lock >= 0 && flock(lock, LOCK_SH) == 0) {
       std::map<std::string, std::string> together;
       for (const std::string& file : files) together[file] = bytes_of(cat(folder, "/out/", file));
-      bool is_empty = std::all_of(together.begin(), together.end(), [](const auto& file) { return file.second.empty(); });
+      bool is_empty =
+          std::all_of(together.begin(), together.end(), [](const auto& file) { return file.second.empty(); });
       EXPECT_TRUE(is_empty || together == whole[0] || together == whole[1]);
       seen += !is_empty;
     }
@@ -213,15 +216,18 @@ void expect_whole_files(const std::string& folder, const std::vector<std::string
 }
 
 TEST_F(Export, LibrariesThatAreExportedAtOnceAreNeverReadByHalves) {
-  test::write_file(at("one.yaml"), "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
-                                   "  - {name: ffn, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
-  const std::vector<std::string> exports[2] = {{"export", "one.yaml", "--name", "lib"}, {"export", "layers.yaml", "--name", "lib"}};
+  test::write_file(at("one.yaml"),
+                   "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+                   "  - {name: ffn, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
+  const std::vector<std::string> exports[2] = {{"export", "one.yaml", "--name", "lib"},
+                                               {"export", "layers.yaml", "--name", "lib"}};
   expect_whole_files(folder.path(), exports, {"lib.h", "lib.c", "manifest.json", "liblib.a", "liblib.so"});
 }
 
 TEST_F(Export, KernelsForDevicesThatAreExportedAtOnceAreNeverReadByHalves) {
   const std::string corpus = TW_SOURCE_DIR "/tests/corpus/";
-  const std::vector<std::string> exports[2] = {{"export", corpus + "opencl_dense.tw", "--name", "lib"}, {"export", corpus + "opencl_softmax.tw", "--name", "lib"}};
+  const std::vector<std::string> exports[2] = {{"export", corpus + "opencl_dense.tw", "--name", "lib"},
+                                               {"export", corpus + "opencl_softmax.tw", "--name", "lib"}};
   expect_whole_files(folder.path(), exports, {"lib.h", "lib.c", "manifest.json"});
 }
 
@@ -229,7 +235,12 @@ TEST_F(Export, KernelsForDevicesThatAreExportedAtOnceAreNeverReadByHalves) {
 TEST(Finalists, OfSearchesThatEndAtOnceAreNeverReadByHalves) {
   test::TemporaryDirectory folder;
   auto finalists = [](int search) {
-    FinalistFile file{.task = "t", .workload = std::string(32, 'a'), .program = std::string(32, 'b'), .target = "cuda -arch=sm_80", .device = "a100", .emulation = "right"};
+    FinalistFile file{.task = "t",
+                      .workload = std::string(32, 'a'),
+                      .program = std::string(32, 'b'),
+                      .target = "cuda -arch=sm_80",
+                      .device = "a100",
+                      .emulation = "right"};
     file.kernel.code = std::string(200000, static_cast<char>('0' + search));
     file.kernel.manifest.symbol = "f";
     file.kernel.manifest.run_launches = {{.name = "f", .groups = {1, 1, 1}, .threads = {1, 1, 1}}};
@@ -265,14 +276,16 @@ TEST(Finalists, OfSearchesThatEndAtOnceAreNeverReadByHalves) {
 TEST_F(Export, OneThatFailsChangesNothing) {
   ASSERT_EQ(export_library({"--name", "lib"}).code, 0);
   std::string header = bytes_of(at("out/lib.h")), library = bytes_of(at("out/liblib.so"));
-  test::write_file(at("layers.yaml"), "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
-                                      "  - {name: other, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
+  test::write_file(at("layers.yaml"),
+                   "version: 1\ndatabase: layers.db\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+                   "  - {name: other, op: dense, args: {M: 24, N: 36, K: 40}, epilogue: [bias, relu]}\n");
   std::filesystem::create_directory(at("bin"));
   std::filesystem::create_symlink("/bin/false", at("bin/cc"));
   std::filesystem::create_directory(at("out/.tracewright-new"));  // as an export leaves it that is killed
   test::write_file(at("out/.tracewright-new/lib.h"), "half");
-  Finished failed = test::tracewright({"export", "layers.yaml", "--output", "out", "--name", "lib"},
-                                      {.folder = folder.path(), .environment = {cat("PATH=", at("bin"), ":", std::getenv("PATH"))}});
+  Finished failed =
+      test::tracewright({"export", "layers.yaml", "--output", "out", "--name", "lib"},
+                        {.folder = folder.path(), .environment = {cat("PATH=", at("bin"), ":", std::getenv("PATH"))}});
   EXPECT_EQ(failed.code, 3) << failed.err;
   EXPECT_EQ(failed.out, "");
   EXPECT_EQ(bytes_of(at("out/lib.h")), header);
@@ -296,8 +309,7 @@ TEST_F(Export, ATaskWithoutAKernelIsNamed) {
                    "{M: 8, N: 8, K: 8}}\n");
   Finished exported = export_library();
   EXPECT_EQ(exported.code, 1);
-  EXPECT_EQ(exported.err,
-            "tracewright: other: no kernel in layers.db; `tracewright tune` finds some\n");
+  EXPECT_EQ(exported.err, "tracewright: other: no kernel in layers.db; `tracewright tune` finds some\n");
 }
 
 }  // namespace

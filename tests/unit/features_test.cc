@@ -1,5 +1,5 @@
-// Features by hand: whole rows for small products, the published row of the reference for a scheduled one, and what must hold for any
-// program: finite numbers, nothing that depends on names, ids or on what the extractor saw before.
+// Features by hand: whole rows for small products, the published row of the reference for a scheduled one, and what
+// must hold for any program: finite numbers, nothing that depends on names, ids or on what the extractor saw before.
 #include "costmodel/features.h"
 
 #include <gtest/gtest.h>
@@ -62,27 +62,63 @@ TEST(Features, PlainProductByHand) {
   expect_columns(row, "float_", {{"add_sub", slog(4096)}, {"mul", slog(4096)}});
   expect_columns(row, "int_", {});
   for (const char* mark : {"vectorize.", "unroll.", "parallel."}) expect_columns(row, mark, {{"none", 1}});
-  // B[k, j]: a line per iteration. It comes back with the next i, after 256 iterations that touch a row of C and A and all of B.
-  expect_columns(row, "B0.", {{"read", 1}, {"bytes", slog(4096 * 4)}, {"unique_bytes", slog(1024)}, {"lines", slog(4096)},
-                              {"unique_lines", slog(16)}, {"loop_reuse", 1}, {"reuse_iterations", slog(256)}, {"reuse_bytes", slog(288 * 4)},
-                              {"reuse_count", slog(16)}, {"bytes_per_reuse", slog(1024)}, {"unique_bytes_per_reuse", slog(64)},
-                              {"lines_per_reuse", slog(256)}, {"unique_lines_per_reuse", slog(1)}, {"stride", slog(16)}});
-  // A[i, k]: a line per 16 iterations. It comes back with the next j, after a row of A, a column of B and one element of C.
-  expect_columns(row, "B1.", {{"read", 1}, {"bytes", slog(4096 * 4)}, {"unique_bytes", slog(1024)}, {"lines", slog(256)},
-                              {"unique_lines", slog(16)}, {"loop_reuse", 1}, {"reuse_iterations", slog(16)}, {"reuse_bytes", slog(33 * 4)},
-                              {"reuse_count", slog(16)}, {"bytes_per_reuse", slog(1024)}, {"unique_bytes_per_reuse", slog(64)},
-                              {"lines_per_reuse", slog(16)}, {"unique_lines_per_reuse", slog(1)}, {"stride", slog(1)}});
+  // B[k, j]: a line per iteration. It comes back with the next i, after 256 iterations that touch a row of C and A and
+  // all of B.
+  expect_columns(row, "B0.",
+                 {{"read", 1},
+                  {"bytes", slog(4096 * 4)},
+                  {"unique_bytes", slog(1024)},
+                  {"lines", slog(4096)},
+                  {"unique_lines", slog(16)},
+                  {"loop_reuse", 1},
+                  {"reuse_iterations", slog(256)},
+                  {"reuse_bytes", slog(288 * 4)},
+                  {"reuse_count", slog(16)},
+                  {"bytes_per_reuse", slog(1024)},
+                  {"unique_bytes_per_reuse", slog(64)},
+                  {"lines_per_reuse", slog(256)},
+                  {"unique_lines_per_reuse", slog(1)},
+                  {"stride", slog(16)}});
+  // A[i, k]: a line per 16 iterations. It comes back with the next j, after a row of A, a column of B and one element
+  // of C.
+  expect_columns(row, "B1.",
+                 {{"read", 1},
+                  {"bytes", slog(4096 * 4)},
+                  {"unique_bytes", slog(1024)},
+                  {"lines", slog(256)},
+                  {"unique_lines", slog(16)},
+                  {"loop_reuse", 1},
+                  {"reuse_iterations", slog(16)},
+                  {"reuse_bytes", slog(33 * 4)},
+                  {"reuse_count", slog(16)},
+                  {"bytes_per_reuse", slog(1024)},
+                  {"unique_bytes_per_reuse", slog(64)},
+                  {"lines_per_reuse", slog(16)},
+                  {"unique_lines_per_reuse", slog(1)},
+                  {"stride", slog(1)}});
   // C[i, j] stays for the whole of k.
-  expect_columns(row, "B2.", {{"read_write", 1}, {"bytes", slog(4096 * 4)}, {"unique_bytes", slog(1024)}, {"lines", slog(16)},
-                              {"unique_lines", slog(16)}, {"loop_reuse", 1}, {"reuse_iterations", slog(1)}, {"reuse_bytes", slog(12)},
-                              {"reuse_count", slog(16)}, {"bytes_per_reuse", slog(1024)}, {"unique_bytes_per_reuse", slog(64)},
-                              {"lines_per_reuse", slog(1)}, {"unique_lines_per_reuse", slog(1)}});
+  expect_columns(row, "B2.",
+                 {{"read_write", 1},
+                  {"bytes", slog(4096 * 4)},
+                  {"unique_bytes", slog(1024)},
+                  {"lines", slog(16)},
+                  {"unique_lines", slog(16)},
+                  {"loop_reuse", 1},
+                  {"reuse_iterations", slog(1)},
+                  {"reuse_bytes", slog(12)},
+                  {"reuse_count", slog(16)},
+                  {"bytes_per_reuse", slog(1024)},
+                  {"unique_bytes_per_reuse", slog(64)},
+                  {"lines_per_reuse", slog(1)},
+                  {"unique_lines_per_reuse", slog(1)}});
   expect_columns(row, "B3.", {});
   expect_columns(row, "B4.", {});
   // 32 operations on 132 bytes in k, 512 on 1152 in j and k, 8192 on 3072 in all; straight lines between.
-  EXPECT_NEAR(row.at("intensity_0"), slog(512.0 / 1152 + (8192.0 / 3072 - 512.0 / 1152) * (819.2 - 512) / (8192 - 512)), 1e-5);
+  EXPECT_NEAR(row.at("intensity_0"), slog(512.0 / 1152 + (8192.0 / 3072 - 512.0 / 1152) * (819.2 - 512) / (8192 - 512)),
+              1e-5);
   EXPECT_NEAR(row.at("intensity_9"), slog(8192.0 / 3072), 1e-5);
-  expect_columns(row, "alloc_", {{"bytes", slog(1024)}, {"elements_all", slog(256)}, {"outer", slog(1)}, {"inner", slog(4096)}});
+  expect_columns(row, "alloc_",
+                 {{"bytes", slog(1024)}, {"elements_all", slog(256)}, {"outer", slog(1)}, {"inner", slog(4096)}});
   EXPECT_NEAR(row.at("outer_prod"), slog(4096), 1e-5);
   EXPECT_NEAR(row.at("loops"), slog(3), 1e-5);
   EXPECT_EQ(row.at("auto_unroll_max_step"), 0);
@@ -127,8 +163,9 @@ vectorize(jv)
 }
 
 TEST(Features, GridOfADevice) {
-  test::Scheduled tiled("matmul(M = 16, N = 32, K = 16)", {}, cat(test::gpu_gemm_schedule({.ty = 2, .tx = 4, .rows = 2, .columns = 4, .depth = 4}),
-                                                                  "pipeline(k0, 3)\nfirst = get_block(\"A_shared\")\nmake_async(first)\n"));
+  test::Scheduled tiled("matmul(M = 16, N = 32, K = 16)", {},
+                        cat(test::gpu_gemm_schedule({.ty = 2, .tx = 4, .rows = 2, .columns = 4, .depth = 4}),
+                            "pipeline(k0, 3)\nfirst = get_block(\"A_shared\")\nmake_async(first)\n"));
   std::vector<Row> rows = rows_of(tiled.program());
   ASSERT_EQ(rows.size(), 4u);  // two copies, the sum, and the copy out
   for (const Row& row : rows) {
@@ -153,7 +190,8 @@ TEST(Features, GridOfADevice) {
 
 TEST(Features, ThePrefetchMark) {
   auto prefetch = [](const std::string& mark) {
-    test::Scheduled scheduled("matmul(M = 8, N = 8, K = 8)", {}, "b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + mark);
+    test::Scheduled scheduled("matmul(M = 8, N = 8, K = 8)", {},
+                              "b = get_block(\"C\")\ni, j, k = get_loops(b)\n" + mark);
     const Row row = rows_of(scheduled.program())[0];
     EXPECT_EQ(row.at("groups"), 0);
     EXPECT_EQ(row.at("is_gpu"), 0);
@@ -163,7 +201,8 @@ TEST(Features, ThePrefetchMark) {
   EXPECT_NEAR(prefetch("annotate(k, \"prefetch\", 8192)\n"), slog(8192), 1e-5);
 }
 
-// What the reference's own test publishes for this schedule (apache/tvm, test_meta_schedule_feature_extractor_per_store_feature.py).
+// What the reference's own test publishes for this schedule (apache/tvm,
+// test_meta_schedule_feature_extractor_per_store_feature.py).
 TEST(Features, RowOfTheReference) {
   test::Scheduled scheduled("matmul(M = 512, N = 512, K = 512)", {}, R"(b = get_block("C")
 i, j, k = get_loops(b)
@@ -179,23 +218,31 @@ unroll(k)
   extract_features(scheduled.program(), {}, row);
   ASSERT_EQ(static_cast<int>(row.size()), feature_columns());
   const std::vector<double> published = {
-      0, 27, 27, 0, 0, 0, 0, 0, 29, 29, 0, 0, 0, 0, 0, 0,                              // operations
-      1, 3.169924, 3.169924, 0, 0, 0, 0, 0, 0, 0, 1,                                   // vectorize
-      1, 9.002815, 9.002815, 0, 0, 0, 0, 0, 0, 0, 1,                                   // unroll
-      1.58496, 11.0007, 6.022368, 0, 0, 0, 0, 0, 0, 0, 1,                              // parallel
-      0, 1, 1, 1, 1, 1, 1, 1,                                                          // no GPU
-      1, 0, 0, 29, 20, 27, 14, 1, 0, 0, 4.087463, 7.0552826, 3.169925, 26, 17, 24, 11.0007038, 9.002815,                    // A
-      0, 0, 1, 29, 20, 27, 14, 1, 0, 0, 7.0112271, 9.2502985, 9.0028152, 20, 11.0007038, 18, 5.0443940, 9.0028152,          // C
-      1, 0, 0, 29, 20, 19, 14, 1, 0, 0, 1, 3.7004397, 4.0874629, 25, 16, 15.0000438, 10.0014082, 0};                        // B
-  for (std::size_t at = 0; at < published.size(); ++at) EXPECT_NEAR(row[at], published[at], 1e-4) << feature_names()[at];
-  const std::vector<double> curve = {3.812599, 4.464822, 4.912349, 5.253426, 5.529086, 5.76043, 5.959752, 6.134849, 6.290977, 6.431846};
+      0,         27,        27,       0,          0,          0,          0,         0, 29, 29, 0,
+      0,         0,         0,        0,          0,                                                // operations
+      1,         3.169924,  3.169924, 0,          0,          0,          0,         0, 0,  0,  1,  // vectorize
+      1,         9.002815,  9.002815, 0,          0,          0,          0,         0, 0,  0,  1,  // unroll
+      1.58496,   11.0007,   6.022368, 0,          0,          0,          0,         0, 0,  0,  1,  // parallel
+      0,         1,         1,        1,          1,          1,          1,         1,             // no GPU
+      1,         0,         0,        29,         20,         27,         14,        1, 0,  0,  4.087463,
+      7.0552826, 3.169925,  26,       17,         24,         11.0007038, 9.002815,  // A
+      0,         0,         1,        29,         20,         27,         14,        1, 0,  0,  7.0112271,
+      9.2502985, 9.0028152, 20,       11.0007038, 18,         5.0443940,  9.0028152,  // C
+      1,         0,         0,        29,         20,         19,         14,        1, 0,  0,  1,
+      3.7004397, 4.0874629, 25,       16,         15.0000438, 10.0014082, 0};  // B
+  for (std::size_t at = 0; at < published.size(); ++at)
+    EXPECT_NEAR(row[at], published[at], 1e-4) << feature_names()[at];
+  const std::vector<double> curve = {3.812599, 4.464822, 4.912349, 5.253426, 5.529086,
+                                     5.76043,  5.959752, 6.134849, 6.290977, 6.431846};
   for (std::size_t at = 0; at < curve.size(); ++at) EXPECT_NEAR(row[147 + at], curve[at], 1e-4) << at;
   const std::vector<double> rest = {20, 18, 1, 27, 27, 2.5849626, 0};
-  for (std::size_t at = 0; at < rest.size(); ++at) EXPECT_NEAR(row[157 + at], rest[at], 1e-4) << feature_names()[157 + at];
+  for (std::size_t at = 0; at < rest.size(); ++at)
+    EXPECT_NEAR(row[157 + at], rest[at], 1e-4) << feature_names()[157 + at];
 }
 
 TEST(Features, RegisterTile) {
-  test::Scheduled tile("dense(M = 96, N = 96, K = 64)", {}, test::dense_schedule({.rows = 6, .columns = 16, .unroll = 4}));
+  test::Scheduled tile("dense(M = 96, N = 96, K = 64)", {},
+                       test::dense_schedule({.rows = 6, .columns = 16, .unroll = 4}));
   std::vector<Row> rows = rows_of(tile.program());
   ASSERT_EQ(rows.size(), 2u);  // the sum and the copy out; setting to 0 and packing ahead of the call have no row
   const Row& sum = rows[0];
@@ -208,7 +255,9 @@ TEST(Features, RegisterTile) {
   EXPECT_NEAR(sum.at("reads_prepacked"), slog(1), 1e-5);
   EXPECT_EQ(sum.at("waste"), 0);
   // The tile exists once per i_0 and j_0.
-  expect_columns(sum, "alloc_", {{"bytes", slog(96 * 4)}, {"elements_all", slog(96 * 96)}, {"outer", slog(16 * 6)}, {"inner", slog(96 * 64)}});
+  expect_columns(
+      sum, "alloc_",
+      {{"bytes", slog(96 * 4)}, {"elements_all", slog(96 * 96)}, {"outer", slog(16 * 6)}, {"inner", slog(96 * 64)}});
   EXPECT_NEAR(rows[1].at("reads_contiguous"), slog(1), 1e-5);
 }
 
@@ -231,13 +280,15 @@ TEST(Features, IdsAndTheExtractorsPastDoNotCount) {
     OwnedProgram base = test::random_program(rng, use);
     Schedule schedule(base.program, static_cast<u64>(i));
     for (i64 steps = rng.below(9); steps > 0; --steps) {
-      test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng, acceptance);
+      test::apply_random(schedule, *kinds[static_cast<std::size_t>(rng.below(static_cast<i64>(kinds.size())))], rng,
+                         acceptance);
     }
     extract_features(schedule.program(), {}, first);
     used.extract(schedule.program(), again);
     EXPECT_EQ(first, again) << use;
     for (std::size_t at = 0; at < first.size(); ++at) {
-      ASSERT_TRUE(std::isfinite(first[at])) << feature_names()[at % feature_names().size()] << "\n" << print(schedule.program());
+      ASSERT_TRUE(std::isfinite(first[at])) << feature_names()[at % feature_names().size()] << "\n"
+                                            << print(schedule.program());
     }
     with_rows += !first.empty();
     extract_features(test::parsed(print(schedule.program())).program, {}, of_copy);

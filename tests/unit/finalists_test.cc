@@ -43,13 +43,15 @@ cuda::Compiled code_of(std::map<int, int> opcodes) {
 TEST(PromisedOpcodes, FollowFromTheMarksOfAProgram) {
   constexpr int kFfma = 0x223, kHmma = 0x23c, kLdsm = 0x83b, kLdgsts = 0xfae;
   auto tiled = [](int stages, const char* more) {
-    return test::Scheduled("matmul(M = 8, N = 16, K = 32)", {}, cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", more));
+    return test::Scheduled("matmul(M = 8, N = 16, K = 32)", {},
+                           cat(test::gpu_gemm_schedule({}), "pipeline(k0, ", stages, ")\n", more));
   };
   test::Scheduled async = tiled(3, "make_async(c0)\n"), plain = tiled(3, ""), not_ahead = tiled(1, "make_async(c0)\n");
   EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_80", code_of({{kFfma, 8}})), "LDGSTS");
   EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_90a", code_of({{kFfma, 8}})), "LDGSTS");
   EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_80", code_of({{kFfma, 8}, {kLdgsts, 2}})), "");
-  EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_75", code_of({{kFfma, 8}})), "") << "which has no such instruction";
+  EXPECT_EQ(cuda::missing_opcode(async.program(), "sm_75", code_of({{kFfma, 8}})), "")
+      << "which has no such instruction";
   EXPECT_EQ(cuda::missing_opcode(plain.program(), "sm_80", code_of({{kFfma, 8}})), "");
   EXPECT_EQ(cuda::missing_opcode(not_ahead.program(), "sm_80", code_of({{kFfma, 8}})), "");
   test::Scheduled mma("matmul(M = 64, N = 64, K = 64, T = f16)", {}, test::warp_mma_schedule(false));
@@ -58,9 +60,11 @@ TEST(PromisedOpcodes, FollowFromTheMarksOfAProgram) {
   EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdsm, 1}})), "LDGSTS");
   EXPECT_EQ(cuda::missing_opcode(mma.program(), "sm_80", code_of({{kHmma, 8}, {kLdsm, 1}, {kLdgsts, 1}})), "");
   constexpr int kDmma = 0x23f;
-  test::Scheduled doubles("matmul(M = 8, N = 8, K = 4, T = f64)", {}, "b = get_block(\"C\")\ni, j, k = get_loops(b)\nannotate(j, \"warp_mma\", 1)\n");
+  test::Scheduled doubles("matmul(M = 8, N = 8, K = 4, T = f64)", {},
+                          "b = get_block(\"C\")\ni, j, k = get_loops(b)\nannotate(j, \"warp_mma\", 1)\n");
   EXPECT_EQ(cuda::missing_opcode(doubles.program(), "sm_80", code_of({{kFfma, 8}})), "HMMA");
-  EXPECT_EQ(cuda::missing_opcode(doubles.program(), "sm_80", code_of({{kDmma, 8}})), "") << "doubles do not come by ldmatrix";
+  EXPECT_EQ(cuda::missing_opcode(doubles.program(), "sm_80", code_of({{kDmma, 8}})), "")
+      << "doubles do not come by ldmatrix";
 }
 
 class Finalists : public ::testing::Test {
@@ -90,7 +94,8 @@ TEST_F(Finalists, AreFitForTheirDevice) {
       }
       for (const FinalistFit& fit : finalist.kernels) {
         auto is_its_code = [&](const cuda::CubinKernel& code) { return code.name == fit.name; };
-        const cuda::CubinKernel& code = *std::find_if(finalist.compiled.code.begin(), finalist.compiled.code.end(), is_its_code);
+        const cuda::CubinKernel& code =
+            *std::find_if(finalist.compiled.code.begin(), finalist.compiled.code.end(), is_its_code);
         EXPECT_DOUBLE_EQ(fit.stalls * code.instructions(), code.register_conflicts);
       }
       EXPECT_GE(finalist.seconds + 1e-9, finalist.draft_seconds) << "with stalls";
@@ -104,7 +109,8 @@ TEST_F(Finalists, AreFitForTheirDevice) {
 TEST_F(Finalists, AreOfSeveralFamilies) {
   // The second one by a sum in parts, which a short kernel adds.
   WorkloadArguments product{{"M", i64{4096}}, {"N", i64{4096}}, {"K", i64{4096}}};
-  WorkloadArguments convolution{{"N", i64{16}}, {"H", i64{14}}, {"W", i64{14}}, {"CI", i64{256}}, {"CO", i64{256}}, {"K", i64{3}}, {"padding", i64{1}}};
+  WorkloadArguments convolution{{"N", i64{16}},   {"H", i64{14}}, {"W", i64{14}},     {"CI", i64{256}},
+                                {"CO", i64{256}}, {"K", i64{3}},  {"padding", i64{1}}};
   for (const TuneTask& task : {task_of("matmul", product, "sm_90a"), task_of("conv2d", convolution, "sm_90a")}) {
     FinalistResult result = search(task, {.count = 6, .rounds = 2});
     std::set<std::vector<i64>> families;
@@ -118,8 +124,9 @@ TEST_F(Finalists, AreOfSeveralFamilies) {
     }
     EXPECT_GE(families.size(), 5u) << task.program.program.name;
     EXPECT_GE(slowest.size(), 5u) << task.program.program.name;
-    auto [best, worst] = std::minmax_element(result.finalists.begin(), result.finalists.end(),
-                                             [](const Finalist& a, const Finalist& b) { return a.draft_seconds < b.draft_seconds; });
+    auto [best, worst] =
+        std::minmax_element(result.finalists.begin(), result.finalists.end(),
+                            [](const Finalist& a, const Finalist& b) { return a.draft_seconds < b.draft_seconds; });
     EXPECT_LE(worst->draft_seconds, 1.25 * best->draft_seconds) << task.program.program.name;
   }
 }
@@ -130,8 +137,8 @@ TEST_F(Finalists, DoNotDependOnThreads) {
   FinalistResult two = search(task, {.count = 3, .rounds = 2, .seed = 5, .threads = 2});
   ASSERT_EQ(one.finalists.size(), 3u);
   ASSERT_EQ(two.finalists.size(), 3u);
-  // Not so the machine code, and what order it gives them: NVRTC 13.0 itself sometimes merges other loads of one text, in one process and
-  // thread, too.
+  // Not so the machine code, and what order it gives them: NVRTC 13.0 itself sometimes merges other loads of one text,
+  // in one process and thread, too.
   auto by_program = [](const Finalist& a, const Finalist& b) { return a.candidate.program < b.candidate.program; };
   for (FinalistResult* result : {&one, &two}) std::sort(result->finalists.begin(), result->finalists.end(), by_program);
   for (std::size_t i = 0; i < 3; ++i) {

@@ -8,7 +8,9 @@ namespace {
 
 constexpr const char* kScript = TW_SOURCE_DIR "/cmake/format.sh";
 
-bool has_formatter() { return test::run_program({"/bin/sh", "-c", "command -v clang-format-19 && command -v git"}).code == 0; }
+bool has_formatter() {
+  return test::run_program({"/bin/sh", "-c", "command -v clang-format-19 && command -v git"}).code == 0;
+}
 
 TEST(Format, EveryFileIsFormatted) {
   if (!has_formatter()) GTEST_SKIP() << "clang-format-19 or git is not installed";

@@ -13,11 +13,20 @@ std::string damaged(const std::string& text, const std::string& other, Rng& rng)
   for (int i = 0; i < 3; ++i) {
     std::size_t at = below(out.size()), length = below(std::min<std::size_t>(20, out.size() - at));
     switch (rng.below(5)) {
-      case 0: out.erase(at, length); break;
-      case 1: out.insert(at, out.substr(below(out.size()), length)); break;
-      case 2: if (at < out.size()) out[at] = static_cast<char>(rng.below(256)); break;
-      case 3: out.resize(at); break;
-      default: out.insert(at, other.substr(below(other.size()), 30));
+      case 0:
+        out.erase(at, length);
+        break;
+      case 1:
+        out.insert(at, out.substr(below(out.size()), length));
+        break;
+      case 2:
+        if (at < out.size()) out[at] = static_cast<char>(rng.below(256));
+        break;
+      case 3:
+        out.resize(at);
+        break;
+      default:
+        out.insert(at, other.substr(below(other.size()), 30));
     }
   }
   return out;
@@ -39,12 +48,15 @@ TEST_P(Parsers, SurviveDamagedSeeds) {
   }
 }
 
-// 64 KiB of the same: nesting without end, and programs longer than anybody's. Each is read, or refused, in a second (and so ctest's limit is met).
+// 64 KiB of the same: nesting without end, and programs longer than anybody's. Each is read, or refused, in a second
+// (and so ctest's limit is met).
 TEST_P(Parsers, SurviveLongTexts) {
   constexpr std::size_t kBytes = 65536;
   const fuzz::Target& target = fuzz::targets()[GetParam()];
   std::vector<std::string> pieces = target.seeds;
-  for (const char* piece : {"(", "[", "{", "-", "not ", "1+", "a.", "[{a: ", "- - ", "\"", "#", "if a { ", "for i in [1] {", "let a = (", "a, ", "either {", "&a [*a,*a] ", "f(", "\n", "9"}) {
+  for (const char* piece : {"(",           "[",  "{",  "-",       "not ",           "1+",        "a.",  "[{a: ",
+                            "- - ",        "\"", "#",  "if a { ", "for i in [1] {", "let a = (", "a, ", "either {",
+                            "&a [*a,*a] ", "f(", "\n", "9"}) {
     pieces.push_back(piece);
   }
   std::string beginning = target.seeds[0].substr(0, target.seeds[0].size() / 2);

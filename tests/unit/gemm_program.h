@@ -18,24 +18,33 @@ inline Program gemm(ProgramMaker& m, const GemmShape& g) {
   const Buffer *Y = m.param("Y", {g.M, g.N}, Role::Output), *D = m.local("D", {g.M, g.N}, g.accumulators);
   auto tile = [&](const Var* i0, const Var* j0, const std::function<const Stmt*(const Expr*, const Expr*)>& body) {
     return m.loop("ir", g.mr, LoopKind::Unroll, [&](const Var* ir) {
-      return m.loop("jv", g.nr, LoopKind::Vectorize, [&](const Var* jv) { return body(b.add(b.mul(i0, g.mr), ir), b.add(b.mul(j0, g.nr), jv)); });
+      return m.loop("jv", g.nr, LoopKind::Vectorize,
+                    [&](const Var* jv) { return body(b.add(b.mul(i0, g.mr), ir), b.add(b.mul(j0, g.nr), jv)); });
     });
   };
   auto nest = [&](const Var* i0, const Var* j0) {
     const Stmt* init = tile(i0, j0, [&](const Expr* i, const Expr* j) {
-      return m.block("init", {{"i", g.M, IterKind::S, i}, {"j", g.N, IterKind::S, j}}, true, [&](const Exprs& v) { return m.store(D, v, m.number(0)); });
+      return m.block("init", {{"i", g.M, IterKind::S, i}, {"j", g.N, IterKind::S, j}}, true,
+                     [&](const Exprs& v) { return m.store(D, v, m.number(0)); });
     });
     const Stmt* update = m.loop("k0", tiles(g.K, g.kr), [&](const Var* k0) {
       return m.loop("k1", g.kr, LoopKind::Unroll, [&](const Var* k1) {
         return tile(i0, j0, [&](const Expr* i, const Expr* j) {
-          return m.block("D", {{"i", g.M, IterKind::S, i}, {"j", g.N, IterKind::S, j}, {"k", g.K, IterKind::R, b.add(b.mul(k0, g.kr), k1)}}, true, [&](const Exprs& v) {
-            return m.store(D, {v[0], v[1]}, b.add(m.load(D, {v[0], v[1]}), b.mul(m.load(X, {v[0], v[2]}), m.load(W, {v[2], v[1]}))));
-          });
+          return m.block("D",
+                         {{"i", g.M, IterKind::S, i},
+                          {"j", g.N, IterKind::S, j},
+                          {"k", g.K, IterKind::R, b.add(b.mul(k0, g.kr), k1)}},
+                         true, [&](const Exprs& v) {
+                           return m.store(
+                               D, {v[0], v[1]},
+                               b.add(m.load(D, {v[0], v[1]}), b.mul(m.load(X, {v[0], v[2]}), m.load(W, {v[2], v[1]}))));
+                         });
         });
       });
     });
     const Stmt* write = tile(i0, j0, [&](const Expr* i, const Expr* j) {
-      return m.block("Y", {{"i", g.M, IterKind::S, i}, {"j", g.N, IterKind::S, j}}, true, [&](const Exprs& v) { return m.store(Y, v, m.load(D, v)); });
+      return m.block("Y", {{"i", g.M, IterKind::S, i}, {"j", g.N, IterKind::S, j}}, true,
+                     [&](const Exprs& v) { return m.store(Y, v, m.load(D, v)); });
     });
     return b.seq({init, update, write});
   };

@@ -1,6 +1,6 @@
-// The GPU benchmark without a GPU: its conformance kernels in the emulator and through NVRTC, its comparison of results, the numbers of NVIDIA's
-// interfaces that it repeats, and the whole program against a driver that runs nothing (tests/cuda_stub). What a GPU says, and times,
-// are not tested here.
+// The GPU benchmark without a GPU: its conformance kernels in the emulator and through NVRTC, its comparison of
+// results, the numbers of NVIDIA's interfaces that it repeats, and the whole program against a driver that runs nothing
+// (tests/cuda_stub). What a GPU says, and times, are not tested here.
 #include <gtest/gtest.h>
 
 #include <boost/json/array.hpp>
@@ -47,10 +47,14 @@ std::set<std::string> device_functions() {
     if (embedded.path == "runtime/emulator/device_functions.h") text += embedded.text;
   }
   std::set<std::string> out;
-  std::regex name(R"((?:^|[^\w])((?:tw_(?!emu)|__(?:shfl|ballot|any|all|sync|int_as|uint_as|float_as|ldg|exp|log|fma|fdiv))\w+)\s*[<(])");
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), name); it != std::sregex_iterator(); ++it) out.insert((*it)[1]);
-  std::regex math(R"(\b((?:exp|log|sqrt|rsqrt|tanh|erf|fabs|floor|ceil|rint|pow|fma|fmin|fmax|exp2|log2)f?)\((?:float|double))");
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), math); it != std::sregex_iterator(); ++it) out.insert((*it)[1]);
+  std::regex name(
+      R"((?:^|[^\w])((?:tw_(?!emu)|__(?:shfl|ballot|any|all|sync|int_as|uint_as|float_as|ldg|exp|log|fma|fdiv))\w+)\s*[<(])");
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), name); it != std::sregex_iterator(); ++it)
+    out.insert((*it)[1]);
+  std::regex math(
+      R"(\b((?:exp|log|sqrt|rsqrt|tanh|erf|fabs|floor|ceil|rint|pow|fma|fmin|fmax|exp2|log2)f?)\((?:float|double))");
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), math); it != std::sregex_iterator(); ++it)
+    out.insert((*it)[1]);
   return out;
 }
 
@@ -60,7 +64,8 @@ TEST(GpuBench, EveryDeviceFunctionHasACase) {
   std::set<std::string> functions = device_functions();
   EXPECT_GE(functions.size(), 40u);
   for (const std::string& function : functions)
-    EXPECT_TRUE(std::regex_search(called, std::regex("\\b" + function + "[<(]"))) << function << " is in no conformance case";
+    EXPECT_TRUE(std::regex_search(called, std::regex("\\b" + function + "[<(]")))
+        << function << " is in no conformance case";
 }
 
 TEST(GpuBench, TheEmulatorRunsEveryCase) {
@@ -79,7 +84,8 @@ TEST(GpuBench, WrongResultsAreFound) {
     EXPECT_TRUE(gb::compare(one, right, right).is_right) << one.name;
     std::vector<u8> wrong = right;
     std::size_t bytes = one.element == gb::Element::F64 ? 8 : one.element >= gb::Element::F16 ? 2 : 4;
-    wrong[kElement * bytes + (one.tolerance > 0 ? 2 : 1)] ^= 0x20;  // beyond 20 units in the last place, and beyond any tolerance
+    wrong[kElement * bytes + (one.tolerance > 0 ? 2 : 1)] ^=
+        0x20;  // beyond 20 units in the last place, and beyond any tolerance
     gb::Conformance found = gb::compare(one, wrong, right);
     EXPECT_FALSE(found.is_right) << one.name;
     EXPECT_NE(found.problem.find(cat("element ", kElement)), std::string::npos) << found.problem;
@@ -181,7 +187,8 @@ class GpuBenchProgram : public ::testing::Test {
     }
     test::write_file(folder_.path() + "/outputs", all);
   }
-  Finished run_task(std::vector<std::string> environment, const char* finalists = "3", std::vector<std::string> more = {}) {
+  Finished run_task(std::vector<std::string> environment, const char* finalists = "3",
+                    std::vector<std::string> more = {}) {
     test::write_file(folder_.path() + "/list.yaml", kList);
     environment.push_back("TW_STUB_GEMM=64,64,32");
     more.insert(more.end(), {"--only", "mm", "--list", "list.yaml", "--finalists", finalists});
@@ -198,7 +205,9 @@ TEST_F(GpuBenchProgram, ConformanceTellsRightFromWrong) {
   Finished finished = run({"--only", "conformance"}, environment);
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
   EXPECT_EQ(rows().size(), gb::cases().size());
-  EXPECT_NE(finished.out.find(cat(gb::cases().size(), " of ", gb::cases().size(), " device functions")), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find(cat(gb::cases().size(), " of ", gb::cases().size(), " device functions")),
+            std::string::npos)
+      << finished.out;
   outputs.at("__shfl_sync")[100] ^= 1;
   write_outputs(outputs);
   finished = run({"--only", "conformance"}, environment);
@@ -207,22 +216,26 @@ TEST_F(GpuBenchProgram, ConformanceTellsRightFromWrong) {
   EXPECT_NE(finished.out.find(cat(gb::cases().size() - 1, " of ")), std::string::npos) << finished.out;
 }
 
-// Every 12th launch of a process does not come back; the cases behind it run in another process, and only those that failed are wrong.
+// Every 12th launch of a process does not come back; the cases behind it run in another process, and only those that
+// failed are wrong.
 TEST_F(GpuBenchProgram, AFaultCostsOneCase) {
   write_outputs(expected());
   std::string place = folder_.path() + "/place";
-  const std::pair<const char*, const char*> kFaults[] = {{"illegal", "illegal memory access"}, {"crash", "ended the process: signal 6"}};
+  const std::pair<const char*, const char*> kFaults[] = {{"illegal", "illegal memory access"},
+                                                         {"crash", "ended the process: signal 6"}};
   for (const auto& [fault, problem] : kFaults) {
     std::filesystem::remove(place);
-    Finished finished = run({"--only", "conformance"}, {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs"), cat("TW_STUB_PLACE=", place),
-                                                        cat("TW_STUB_FAULT=", fault), "TW_STUB_AFTER=11"});
+    Finished finished = run({"--only", "conformance"},
+                            {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs"), cat("TW_STUB_PLACE=", place),
+                             cat("TW_STUB_FAULT=", fault), "TW_STUB_AFTER=11"});
     EXPECT_EQ(finished.code, 1) << finished.err;
     const boost::json::array found = rows();
     ASSERT_EQ(found.size(), gb::cases().size()) << finished.out;
     for (std::size_t i = 0; i < found.size(); ++i) {
       EXPECT_EQ(std::string(found[i].at("case").as_string()), gb::cases()[i].name);
       EXPECT_EQ(found[i].at("right").as_bool(), i % 12 != 11) << found[i];
-      EXPECT_EQ(std::string(found[i].at("problem").as_string()).find(problem) != std::string::npos, i % 12 == 11) << found[i];
+      EXPECT_EQ(std::string(found[i].at("problem").as_string()).find(problem) != std::string::npos, i % 12 == 11)
+          << found[i];
     }
   }
 }
@@ -231,7 +244,8 @@ TEST_F(GpuBenchProgram, AFaultCostsOneCase) {
 TEST_F(GpuBenchProgram, WithoutTimePartsAreSkipped) {
   write_outputs(expected());
   test::write_file(folder_.path() + "/list.yaml", kList);
-  Finished finished = run({"--seconds", "5", "--list", "list.yaml"}, {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs")});
+  Finished finished =
+      run({"--seconds", "5", "--list", "list.yaml"}, {cat("TW_STUB_OUTPUTS=", folder_.path(), "/outputs")});
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
   boost::json::value found = result();
   EXPECT_FALSE(found.at("wrong").as_bool());
@@ -244,7 +258,8 @@ TEST_F(GpuBenchProgram, WithoutTimePartsAreSkipped) {
 }
 
 TEST_F(GpuBenchProgram, PyTorchStandsBesideOurs) {
-  test::write_file(folder_.path() + "/pytorch.jsonl", R"({"task": "mm", "library": "pytorch 2", "us": 1e9})" "\n");
+  test::write_file(folder_.path() + "/pytorch.jsonl", R"({"task": "mm", "library": "pytorch 2", "us": 1e9})"
+                                                      "\n");
   Finished finished = run_task({}, "1", {"--pytorch", "pytorch.jsonl"});
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_GT(result().at("pytorch").at(0).at("ratio").to_number<double>(), 1);
@@ -265,10 +280,12 @@ TEST_F(GpuBenchProgram, ATaskIsCheckedAndTimed) {
 }
 
 TEST_F(GpuBenchProgram, RowsAreCheckedAndTimed) {
-  test::write_file(folder_.path() + "/list.yaml",
-                   "version: 1\ntarget: {kind: cuda, device: auto}\ntasks:\n  - {name: rows, op: softmax, args: {M: 64, N: 256}}\n");
+  test::write_file(
+      folder_.path() + "/list.yaml",
+      "version: 1\ntarget: {kind: cuda, device: auto}\ntasks:\n  - {name: rows, op: softmax, args: {M: 64, N: 256}}\n");
   // A list that leaves the device open finds that of the stub.
-  Finished finished = run({"--only", "rows", "--list", "list.yaml", "--finalists", "2"}, {"TW_STUB_SOFTMAX=64,256", "TW_STUB_ARCH=90"});
+  Finished finished =
+      run({"--only", "rows", "--list", "list.yaml", "--finalists", "2"}, {"TW_STUB_SOFTMAX=64,256", "TW_STUB_ARCH=90"});
   ASSERT_EQ(finished.code, 0) << finished.out << finished.err;
   const boost::json::array found = rows();
   const boost::json::object& task = found.back().as_object();
@@ -299,12 +316,14 @@ TEST_F(GpuBenchProgram, ACrashCostsOneFinalist) {
 // What was measured before the end is measured again, and told once.
 TEST_F(GpuBenchProgram, AnExitCostsOneFinalist) {
   test::write_file(folder_.path() + "/once", "x");
-  run_task({"TW_STUB_FAULT=exit", "TW_STUB_COUNTS=loads", "TW_STUB_AFTER=1", cat("TW_STUB_ONCE=", folder_.path(), "/once")});
+  run_task(
+      {"TW_STUB_FAULT=exit", "TW_STUB_COUNTS=loads", "TW_STUB_AFTER=1", cat("TW_STUB_ONCE=", folder_.path(), "/once")});
   std::string all = boost::json::serialize(result());
   EXPECT_NE(all.find(R"({"skipped":"1","problem":"ended the process: exit code 7"})"), std::string::npos) << all;
   std::vector<i64> tried;
   for (const boost::json::value& row : rows()) {
-    if (row.as_object().contains("finalist") && !row.as_object().contains("task")) tried.push_back(row.at("finalist").to_number<i64>());
+    if (row.as_object().contains("finalist") && !row.as_object().contains("task"))
+      tried.push_back(row.at("finalist").to_number<i64>());
   }
   EXPECT_EQ(tried, (std::vector<i64>{0, 2})) << all;
 }
@@ -316,7 +335,8 @@ TEST_F(GpuBenchProgram, WithoutATimeThereIsNoRate) {
   const boost::json::array found = rows();
   const boost::json::object& task = found.back().as_object();
   EXPECT_EQ(task.at("task"), "mm");
-  for (const char* name : {"us", "us_quartiles", "cold_us", "gflops", "gb_per_second"}) EXPECT_FALSE(task.contains(name)) << name;
+  for (const char* name : {"us", "us_quartiles", "cold_us", "gflops", "gb_per_second"})
+    EXPECT_FALSE(task.contains(name)) << name;
   EXPECT_NE(finished.out.find("it cannot be run: "), std::string::npos) << finished.out;
 }
 
@@ -329,13 +349,15 @@ TEST_F(GpuBenchProgram, KernelsAreForThisGpu) {
 }
 
 TEST_F(GpuBenchProgram, AFileThatCannotBeWritten) {
-  Finished finished = test::run_program({TW_BINARY_DIR "/tracewright-gpu-bench", "--emulate", "/nowhere/out.json"}, {.folder = folder_.path()});
+  Finished finished = test::run_program({TW_BINARY_DIR "/tracewright-gpu-bench", "--emulate", "/nowhere/out.json"},
+                                        {.folder = folder_.path()});
   EXPECT_EQ(finished.code, 1) << finished.err;
 }
 
 TEST_F(GpuBenchProgram, NoDriver) {
-  Finished finished = test::run_program({TW_BINARY_DIR "/tracewright-gpu-bench"},
-                                        {.folder = folder_.path(), .environment = {"LD_LIBRARY_PATH=" TW_BINARY_DIR "/tests/cuda_stub_old"}});
+  Finished finished = test::run_program(
+      {TW_BINARY_DIR "/tracewright-gpu-bench"},
+      {.folder = folder_.path(), .environment = {"LD_LIBRARY_PATH=" TW_BINARY_DIR "/tests/cuda_stub_old"}});
   EXPECT_EQ(finished.code, 3);
   EXPECT_NE(finished.err.find("libcuda.so.1 has no cuLaunchKernelEx"), std::string::npos) << finished.err;
 }

@@ -152,8 +152,8 @@ TEST(GpuDraft, CountsBankConflicts) {
   EXPECT_NEAR(without - with, 1024 * 31, 1);
 }
 
-// Quarters of a warp write 16 bytes each at once. In rows of 80 bytes two pieces of a quarter lie in the same banks, in rows of 64 none; reading
-// down a column it is 4 and 16 rows that do.
+// Quarters of a warp write 16 bytes each at once. In rows of 80 bytes two pieces of a quarter lie in the same banks, in
+// rows of 64 none; reading down a column it is 4 and 16 rows that do.
 TEST(GpuDraft, WideWritesGoByPartsOfAWarp) {
   const std::string use = "matmul(M = 1024, N = 1024, K = 1024)";
   auto schedule = [](const char* align) {
@@ -179,7 +179,8 @@ vectorize(c1)
                align);
   };
   Model model;
-  double without = model(use, schedule("")).shared, with = model(use, schedule("storage_align(c, 0, 0, 16, 4)\n")).shared;
+  double without = model(use, schedule("")).shared,
+         with = model(use, schedule("storage_align(c, 0, 0, 16, 4)\n")).shared;
   // 1,024 reads take 4 turns instead of 16, 64 x 4 writes 8 instead of 4.
   EXPECT_NEAR(without - with, 1024 * 12 - 256 * 4, 1);
 }
@@ -224,12 +225,13 @@ TEST(GpuDraft, TensorCoresCount) {
   EXPECT_LT(tensor.issue, plain.issue / 3);
 }
 
-// Operands come once for each step of a sum, or only the first of them is waited for; pairs of halves fill half of the sectors that they
-// are in; and sums in shared memory take the operands' place.
+// Operands come once for each step of a sum, or only the first of them is waited for; pairs of halves fill half of the
+// sectors that they are in; and sums in shared memory take the operands' place.
 TEST(GpuDraft, SeesHowSumsLeaveATile) {
   Model model;
   const char* use = "matmul(M = 512, N = 512, K = 512, T = f16)";
-  KernelEstimate direct = model(use, test::warp_mma_schedule(false)), staged = model(use, test::warp_mma_schedule(true));
+  KernelEstimate direct = model(use, test::warp_mma_schedule(false)),
+                 staged = model(use, test::warp_mma_schedule(true));
   EXPECT_EQ(direct.shared_bytes, 2 * 2 * 32 * 32 * 2);
   EXPECT_EQ(staged.shared_bytes, direct.shared_bytes);
   EXPECT_NEAR(direct.l2_bytes - staged.l2_bytes, 512 * 512 * 2, 1);
@@ -240,7 +242,8 @@ TEST(GpuDraft, SeesHowSumsLeaveATile) {
   EXPECT_EQ(direct.issue, ahead.issue);
 }
 
-// Rows of 4,096 floats by 512 work-items: each takes vectors that lie 2,048 apart, and holds two of them, not what is between.
+// Rows of 4,096 floats by 512 work-items: each takes vectors that lie 2,048 apart, and holds two of them, not what is
+// between.
 TEST(GpuDraft, WhatLiesApartIsNotBetween) {
   Model model;
   KernelEstimate rows = model("rmsnorm(M = 64, N = 4096)", R"(b = get_block("Y")
@@ -265,15 +268,18 @@ struct Published {
   double tflops;
 };
 
-// A product of bf16 of 4096^3 by groups of 128 x 128 and warps of 64 x 64 sums, 64 elements of the sum at a time, on an A100 SXM4 40 GB:
-// measured by gau-nernst (github.com/gau-nernst/learn-cuda, 02b_matmul_sm80, table of the versions). There the second operand lies column
-// by column, here row by row: the same bytes in pieces of 16. No constant of the model was fitted to these.
+// A product of bf16 of 4096^3 by groups of 128 x 128 and warps of 64 x 64 sums, 64 elements of the sum at a time, on an
+// A100 SXM4 40 GB: measured by gau-nernst (github.com/gau-nernst/learn-cuda, 02b_matmul_sm80, table of the versions).
+// There the second operand lies column by column, here row by row: the same bytes in pieces of 16. No constant of the
+// model was fitted to these.
 TEST(GpuDraft, AgreesWithWhatWasMeasuredElsewhere) {
   auto schedule = [](const Published& p) {
     auto copy = [&p](const std::string& q, const std::string& loops, const std::string& row) {
-      return cat(loops, " = get_loops(", q, ")\n", row, "l, ", row, "v = split(", q, "_k, [_, 8])\nreorder([", q, "_r, ", row, "l, ", row, "v])\n", row, "w = fuse([", q, "_r, ", row, "l])\n", row, "f, ", row,
-                 "t = split(", row, "w, [_, 128])\nreorder([", row, "t, ", row, "f, ", row, "v])\nbind(", row, "t, \"threadIdx.x\")\nvectorize(", row, "v)\nstorage_align(", q,
-                 ", 0, -2, 16, offset = ", 8 * p.pad, ")\nset_layout(", q, ", 0, \"xor\", bits = ", p.swizzle, ")\n");
+      return cat(loops, " = get_loops(", q, ")\n", row, "l, ", row, "v = split(", q, "_k, [_, 8])\nreorder([", q,
+                 "_r, ", row, "l, ", row, "v])\n", row, "w = fuse([", q, "_r, ", row, "l])\n", row, "f, ", row,
+                 "t = split(", row, "w, [_, 128])\nreorder([", row, "t, ", row, "f, ", row, "v])\nbind(", row,
+                 "t, \"threadIdx.x\")\nvectorize(", row, "v)\nstorage_align(", q, ", 0, -2, 16, offset = ", 8 * p.pad,
+                 ")\nset_layout(", q, ", 0, \"xor\", bits = ", p.swizzle, ")\n");
     };
     std::string out = R"(b = get_block("Y_acc")
 rows = reindex_cache_read(b, 0, "shared", (p0, p1, p2) -> (p0, p2))
@@ -300,26 +306,31 @@ compute_at(columns, k0, keep_units = 1)
   };
   Model model;
   const char* use = "dense(M = 4096, N = 4096, K = 4096, T = bf16)";
-  for (const Published& p : {Published{"v1: neither padded nor swizzled", 1, 0, 0, false, 59.92}, Published{"v3: padded", 1, 1, 0, false, 166.78},
-                             Published{"v4: swizzled", 1, 0, 3, false, 190.94}, Published{"v6: two stages", 2, 0, 3, true, 220.77}}) {
+  for (const Published& p :
+       {Published{"v1: neither padded nor swizzled", 1, 0, 0, false, 59.92},
+        Published{"v3: padded", 1, 1, 0, false, 166.78}, Published{"v4: swizzled", 1, 0, 3, false, 190.94},
+        Published{"v6: two stages", 2, 0, 3, true, 220.77}}) {
     double tflops = 2 * std::pow(4096.0, 3) / model.time(use, schedule(p)) / 1e12;
     EXPECT_NEAR(tflops / p.tflops, 1, 0.09) << p.what << ": " << tflops;
   }
 }
 
-// Floats of 4096^3 on an RTX A6000, as measured by S. Boehm (github.com/siboehm/SGEMM_CUDA: shared memory, rows of 8 sums, 8 x 8 sums, the same
-// with 16 elements of the sum at a time; operands lie a little otherwise there). The device here is an RTX 4090 of an A6000's size, clock and memory,
-// which is a younger one: so the order is what counts, and that they are not far off.
+// Floats of 4096^3 on an RTX A6000, as measured by S. Boehm (github.com/siboehm/SGEMM_CUDA: shared memory, rows of 8
+// sums, 8 x 8 sums, the same with 16 elements of the sum at a time; operands lie a little otherwise there). The device
+// here is an RTX 4090 of an A6000's size, clock and memory, which is a younger one: so the order is what counts, and
+// that they are not far off.
 TEST(GpuDraft, OrdersWhatWasMeasuredOnAnA6000) {
   GpuDevice a6000 = device("rtx4090");
-  a6000.blocks_per_multiprocessor = 16, a6000.multiprocessors = 84, a6000.clock_mhz = 1800, a6000.memory_gb_per_second = 768, a6000.l2_bytes = 6 << 20;
+  a6000.blocks_per_multiprocessor = 16, a6000.multiprocessors = 84, a6000.clock_mhz = 1800,
+  a6000.memory_gb_per_second = 768, a6000.l2_bytes = 6 << 20;
   GpuDraft draft(a6000);
   struct Kernel {
     test::GpuGemm tile;
     double tflops;
   };
   double before = 0;
-  for (const Kernel& kernel : {Kernel{{32, 32, 1, 1, 32}, 2.98}, Kernel{{8, 64, 8, 1, 8}, 8.47}, Kernel{{16, 16, 8, 8, 8}, 15.97}, Kernel{{16, 16, 8, 8, 16}, 19.72}}) {
+  for (const Kernel& kernel : {Kernel{{32, 32, 1, 1, 32}, 2.98}, Kernel{{8, 64, 8, 1, 8}, 8.47},
+                               Kernel{{16, 16, 8, 8, 8}, 15.97}, Kernel{{16, 16, 8, 8, 16}, 19.72}}) {
     test::Scheduled program("matmul(M = 4096, N = 4096, K = 4096)", {}, test::gpu_gemm_schedule(kernel.tile));
     double tflops = 2 * std::pow(4096.0, 3) / draft.seconds(program.program()) / 1e12;
     EXPECT_NEAR(tflops / kernel.tflops, 1.15, 0.3) << tflops << " instead of " << kernel.tflops;
@@ -331,8 +342,11 @@ TEST(GpuDraft, OrdersWhatWasMeasuredOnAnA6000) {
 // A root that is the same for all four elements of a thread is taken once.
 TEST(GpuDraft, WhatDoesNotChangeIsComputedOnce) {
   auto instructions = [](const char* under_the_root) {
-    return warp_instructions(cat("program scale(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
-                                 "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = X[i] * S[0] * rsqrt(", under_the_root, " / 4.0) } } } } }\n"));
+    return warp_instructions(
+        cat("program scale(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 "
+            "{\n  bind threadIdx.x for t in 128 {\n",
+            "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = X[i] * S[0] * rsqrt(",
+            under_the_root, " / 4.0) } } } } }\n"));
   };
   EXPECT_EQ(instructions("X[i]") - instructions("S[0]"), 3 * (1 + 8)) << "a quotient by a number and a root";
 }
@@ -352,8 +366,10 @@ TEST(GpuDraft, SmallGroupsAreNoFaster) {
 // A sum beside a product is free where both are made as often; a sum of all elements is one for each of them.
 TEST(GpuDraft, SumsAreMadeForEachElement) {
   auto instructions = [](const char* value) {
-    return warp_instructions(cat("program sums(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 8 {\n",
-                                 "unroll for v in 64 { block Y(i: S 4096 = g * 512 + t * 64 + v) { Y[i] = ", value, " } } } } }\n"));
+    return warp_instructions(
+        cat("program sums(X: input f32[4096], S: input f32[8], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 "
+            "{\n  bind threadIdx.x for t in 8 {\n",
+            "unroll for v in 64 { block Y(i: S 4096 = g * 512 + t * 64 + v) { Y[i] = ", value, " } } } } }\n"));
   };
   double copy = instructions("X[i] * 2.0");
   EXPECT_NEAR(instructions("X[i] * 2.0 + S[0]"), copy, 2);
@@ -365,8 +381,10 @@ TEST(GpuDraft, SumsAreMadeForEachElement) {
 // Where an image ends is asked once for four floats that come at once, and no division is made for it.
 TEST(GpuDraft, TestsOfCopiesAreFew) {
   auto instructions = [](const char* value) {
-    return warp_instructions(cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind threadIdx.x for t in 128 {\n",
-                                 "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n"));
+    return warp_instructions(
+        cat("program copy(X: input f32[4096], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind "
+            "threadIdx.x for t in 128 {\n",
+            "vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { Y[i] = ", value, " } } } } }\n"));
   };
   double plain = instructions("X[i]"), filled = instructions("if i // 64 % 8 >= 1 then X[i - 64] else 0.0");
   EXPECT_EQ(filled - plain, 2) << "a comparison and a choice";
@@ -428,7 +446,8 @@ TEST(GpuDraft, RegisterStallsCountWhereInstructionsDo) {
     set_seconds(kernel, device("h100"));
     return kernel.seconds / before;
   };
-  EXPECT_GT(slower(model(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}))), 1.15);
+  EXPECT_GT(slower(model(kGemm, test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 8, .columns = 8, .depth = 8}))),
+            1.15);
   EXPECT_LT(slower(model("matmul(M = 8192, N = 8192, K = 1)", naive(128))), 1.05) << "memory is what takes the time";
 }
 

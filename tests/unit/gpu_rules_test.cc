@@ -17,8 +17,9 @@ namespace tw {
 namespace {
 
 struct Tally {
-  int draws = 0;              // that verify_gpu_code lets pass, or that something else rejects
-  int wrong_size = 0;         // what verify_gpu_code rejects: the reference draws many groups of the wrong size, above all of small operators
+  int draws = 0;       // that verify_gpu_code lets pass, or that something else rejects
+  int wrong_size = 0;  // what verify_gpu_code rejects: the reference draws many groups of the wrong size, above all of
+                       // small operators
   int lowered = 0, with_mma = 0;
   std::map<std::string, int> reasons;
 };
@@ -70,12 +71,14 @@ void check_draws(const OwnedProgram& made, const std::string& what, const std::s
 }
 
 std::string text_of(const Tally& tally) {
-  std::string out = cat(tally.lowered, " of ", tally.draws, " lowered, ", tally.wrong_size, " groups of the wrong size\n");
+  std::string out =
+      cat(tally.lowered, " of ", tally.draws, " lowered, ", tally.wrong_size, " groups of the wrong size\n");
   for (const auto& [reason, count] : tally.reasons) out += cat(count, " x ", reason, "\n");
   return out;
 }
 
-// Set, target, share of draws in percent that become kernels at least, of so many, and groups of the wrong size at most.
+// Set, target, share of draws in percent that become kernels at least, of so many, and groups of the wrong size at
+// most.
 using Row = std::tuple<const char*, const char*, int, int, int>;
 class DeviceSets : public ::testing::TestWithParam<Row> {};
 
@@ -108,7 +111,8 @@ bool shares_groups(CandidateBuilder& builder, int sketch) {
   if (!builder.draw(sketch, candidate, rng)) return false;
   Result<Program> program = builder.build(candidate, &rng);
   bool found = false;
-  if (program) for_each<For>(program->body, [&](const For* loop) { found |= is_thread_loop(loop) && loop->extent > 1; });
+  if (program)
+    for_each<For>(program->body, [&](const For* loop) { found |= is_thread_loop(loop) && loop->extent > 1; });
   return found;
 }
 
@@ -136,14 +140,15 @@ INSTANTIATE_TEST_SUITE_P(Own, SharedGroups,
                          ::testing::Values(std::pair{"cuda", "cuda -arch=sm_80"}, std::pair{"opencl", "opencl"}),
                          [](const auto& info) { return info.param.first; });
 
-// An OpenCL device that is said to be a GPU: its analytic model drafts, and wants a warp of work-items at least along one axis. Devices of which
-// nothing is said are ranked as processors, which want few.
+// An OpenCL device that is said to be a GPU: its analytic model drafts, and wants a warp of work-items at least along
+// one axis. Devices of which nothing is said are ranked as processors, which want few.
 TEST(OpenCl, DraftsAreThoseOfTheGpuThatATargetNames) {
   rules::Library library = rules::Library::built_in();
   OwnedProgram made = workload("matmul", {{"M", i64{512}}, {"N", i64{512}}, {"K", i64{512}}});
   std::string errors;
   auto threads_of_best = [&](const char* text) {
-    CandidateSpace space = make_candidate_space(made.program, *library.find_set("opencl"), library, device(text), errors);
+    CandidateSpace space =
+        make_candidate_space(made.program, *library.find_set("opencl"), library, device(text), errors);
     CandidateBuilder builder(space);
     i64 threads = 0;
     double best = 0;
@@ -154,7 +159,9 @@ TEST(OpenCl, DraftsAreThoseOfTheGpuThatATargetNames) {
       Result<Program> program = builder.build(candidate, &rng);
       if (!program || (best > 0 && candidate.draft >= best)) continue;
       best = candidate.draft, threads = 1;
-      for_each<For>(program->body, [&](const For* loop) { if (is_thread_loop(loop)) threads = std::max(threads, loop->extent); });
+      for_each<For>(program->body, [&](const For* loop) {
+        if (is_thread_loop(loop)) threads = std::max(threads, loop->extent);
+      });
     }
     return threads;
   };
@@ -184,8 +191,8 @@ int copying(const test::DrawnKernels& drawn, int bytes, const char* buffer) {
   }));
 }
 
-// Vectors of copies go along the rows of what is read: 16 bytes of an operand whose rows run across the sum, single words of one that is
-// turned on its way into shared memory.
+// Vectors of copies go along the rows of what is read: 16 bytes of an operand whose rows run across the sum, single
+// words of one that is turned on its way into shared memory.
 TEST(WarpTiling, CopiesFollowTheRowsOfOperands) {
   test::DrawnKernels drawn = test::drawn_kernels("matmul(M = 256, N = 256, K = 256)", "cuda", test::cuda_target(), 90);
   EXPECT_EQ(drawn.rejected, "");
@@ -202,7 +209,8 @@ TEST(WarpMma, LongSumsAreSplit) {
   OwnedProgram made = workload("matmul", arguments);
   OutputValues expected = outputs_of(made.program, 1);
   std::string errors;
-  CandidateSpace space = make_candidate_space(made.program, *library.find_set("cuda"), library, test::cuda_target(), errors);
+  CandidateSpace space =
+      make_candidate_space(made.program, *library.find_set("cuda"), library, test::cuda_target(), errors);
   CandidateBuilder builder(space);
   int found = 0;
   for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
@@ -215,18 +223,20 @@ TEST(WarpMma, LongSumsAreSplit) {
       Result<Program> program = builder.build(candidate, &rng);
       ASSERT_TRUE(program) << to_string(program.rejected());
       Arena arena;
-      Result<LoweredGpuProgram> kernels = lower_gpu(arena, *program, lowering_options(test::cuda_target()), gpu_limits(test::cuda_target()));
+      Result<LoweredGpuProgram> kernels =
+          lower_gpu(arena, *program, lowering_options(test::cuda_target()), gpu_limits(test::cuda_target()));
       ASSERT_TRUE(kernels) << to_string(kernels.rejected());
       EXPECT_EQ(kernels->run.size(), 2u) << trace;
-      EXPECT_TRUE(near(outputs_of(as_interpreted(arena, *kernels), 1), expected)) << full_trace(space, candidate)->print();
+      EXPECT_TRUE(near(outputs_of(as_interpreted(arena, *kernels), 1), expected))
+          << full_trace(space, candidate)->print();
       ++found;
     }
   }
   EXPECT_GE(found, 3);
 }
 
-// Products whose operands begin where 16 bytes do not, or whose rows are no multiple of them, keep their sketches: copies are as wide as
-// all of them allow.
+// Products whose operands begin where 16 bytes do not, or whose rows are no multiple of them, keep their sketches:
+// copies are as wide as all of them allow.
 TEST(WarpMma, OperandsMayBeginAnywhere) {
   static const rules::Library library = rules::Library::built_in();
   const Source source{"windows", R"(
@@ -253,7 +263,8 @@ workload slice() {
     std::optional<OwnedProgram> made = instantiate(module, name, {}, {}, diagnostics);
     ASSERT_TRUE(made) << diagnostics.render();
     std::string errors;
-    CandidateSpace space = make_candidate_space(made->program, *library.find_set("cuda"), library, test::cuda_target(), errors);
+    CandidateSpace space =
+        make_candidate_space(made->program, *library.find_set("cuda"), library, test::cuda_target(), errors);
     CandidateBuilder builder(space);
     int found = 0;
     for (std::size_t s = 0; s < space.space.sketches.size(); ++s) {
@@ -271,13 +282,15 @@ workload slice() {
   }
 }
 
-// A convolution is a product of its own form, of one image or several: neither its padding nor what follows it needs a kernel of its own.
+// A convolution is a product of its own form, of one image or several: neither its padding nor what follows it needs a
+// kernel of its own.
 using Convolution = std::tuple<int, int, DType, const char*>;  // images, padding, type, rule
 class ConvolutionsAreProducts : public ::testing::TestWithParam<Convolution> {};
 
 TEST_P(ConvolutionsAreProducts, InOneKernel) {
   auto [images, padding, type, rule] = GetParam();
-  WorkloadArguments conv{{"N", i64{images}}, {"H", i64{10}}, {"W", i64{10}}, {"CI", i64{16}}, {"CO", i64{16}}, {"K", i64{3}}};
+  WorkloadArguments conv{{"N", i64{images}}, {"H", i64{10}},  {"W", i64{10}},
+                         {"CI", i64{16}},    {"CO", i64{16}}, {"K", i64{3}}};
   conv.push_back({"padding", i64{padding}});
   conv.push_back({"T", type});
   OwnedProgram made = workload("conv2d", conv, {"bias", "relu"});
@@ -307,11 +320,11 @@ TEST_P(ConvolutionsAreProducts, InOneKernel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(TensorCores, ConvolutionsAreProducts,
-                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(0, 1), ::testing::Values(DType::F16),
-                                            ::testing::Values("warp_mma")));
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(0, 1),
+                                            ::testing::Values(DType::F16), ::testing::Values("warp_mma")));
 INSTANTIATE_TEST_SUITE_P(Floats, ConvolutionsAreProducts,
-                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(0, 1), ::testing::Values(DType::F32),
-                                            ::testing::Values("warp_tiling")));
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values(0, 1),
+                                            ::testing::Values(DType::F32), ::testing::Values("warp_tiling")));
 
 }  // namespace
 }  // namespace tw

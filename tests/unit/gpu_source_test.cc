@@ -1,10 +1,9 @@
 // The printed source of devices: how it looks.
-#include "backends/gpu_source/source.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "backends/gpu_source/source.h"
 #include "dsl/base/text.h"
 #include "support/device_schedules.h"
 #include "support/device_source.h"
@@ -31,10 +30,11 @@ TEST(GpuSource, OperandsOfMatrixInstructionsComeAhead) {
   EXPECT_EQ(count_of(ahead, " tw_mma_"), count_of(plain, " tw_mma_"));
 }
 
-// The places of a thread's accesses differ by bits that are known and by whole periods of the layout: what is left to compute is the same
-// for all passes and stages.
+// The places of a thread's accesses differ by bits that are known and by whole periods of the layout: what is left to
+// compute is the same for all passes and stages.
 TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
-  std::string schedule = test::warp_mma_schedule(false) + "set_layout(rows, 0, \"xor\", bits = 2)\nset_layout(columns, 0, \"xor\", bits = 2)\n";
+  std::string schedule = test::warp_mma_schedule(false) +
+                         "set_layout(rows, 0, \"xor\", bits = 2)\nset_layout(columns, 0, \"xor\", bits = 2)\n";
   std::string code = source("matmul(M = 64, N = 64, K = 96, T = f16)", schedule, SourceLanguage::CudaC);
   std::string kernel = code.substr(code.find("__global__"));
   std::set<std::string> places;
@@ -49,12 +49,12 @@ TEST(GpuSource, PlacesInAnXorLayoutAreShared) {
   EXPECT_GT(count_of(kernel, " ^ 16)"), 0u) << "the second step of 16\n" << kernel;
 }
 
-// Quotients within two units in the last place are a few instructions. Those by constants are exact, in vectors, too; and all of them where the
-// program makes whole numbers of floats, be it in another kernel.
+// Quotients within two units in the last place are a few instructions. Those by constants are exact, in vectors, too;
+// and all of them where the program makes whole numbers of floats, be it in another kernel.
 TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
   auto code = [](const std::string& blocks) {
-    OwnedProgram program =
-        parsed(cat("program p(X: input f32[64], Y: input f32[64], Z: output f32[64]) {\n  local N: f32[64]\n", blocks, "}\n"));
+    OwnedProgram program = parsed(
+        cat("program p(X: input f32[64], Y: input f32[64], Z: output f32[64]) {\n  local N: f32[64]\n", blocks, "}\n"));
     Arena arena;
     Result<LoweredGpuProgram> kernels = lowered(arena, program.program);
     EXPECT_TRUE(kernels);
@@ -62,7 +62,9 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
     EXPECT_TRUE(printed);
     return printed->code.substr(printed->code.find("__global__"));
   };
-  auto one = [](const char* value) { return cat("  bind blockIdx.x for i in 64 { block Z(i: S 64 = i) { Z[i] = ", value, " } }\n"); };
+  auto one = [](const char* value) {
+    return cat("  bind blockIdx.x for i in 64 { block Z(i: S 64 = i) { Z[i] = ", value, " } }\n");
+  };
   auto quotients = [&](const std::string& blocks) { return count_of(code(blocks), "tw_divide("); };
   EXPECT_EQ(quotients(one("exp(X[i]) / Y[i]")), 1u);
   EXPECT_EQ(quotients(one("f32(f16(X[i]) / f16(Y[i]))")), 1u);
@@ -70,7 +72,9 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
     EXPECT_EQ(quotients(one(exact)), 0u) << exact;
     EXPECT_GE(count_of(code(one(exact)), " / "), 1u) << exact;
   }
-  EXPECT_EQ(quotients("  bind blockIdx.x for i in 16 { vectorize for v in 4 { block Z(i: S 64 = i * 4 + v) { Z[i] = X[i] / 3.0 } } }\n"), 0u);
+  EXPECT_EQ(quotients("  bind blockIdx.x for i in 16 { vectorize for v in 4 { block Z(i: S 64 = i * 4 + v) { Z[i] = "
+                      "X[i] / 3.0 } } }\n"),
+            0u);
   std::string apart = "  bind blockIdx.x for i in 64 { block N(i: S 64 = i) { N[i] = X[i] / Y[i] } }\n";
   EXPECT_EQ(quotients(apart + one("N[i]")), 1u);
   EXPECT_EQ(quotients(apart + one("floor(N[i])")), 0u);
@@ -78,11 +82,15 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
 
 // The second number of CUDA's launch bounds; the mark means nothing to others.
 TEST(GpuSource, ACompilerIsToldHowManyGroupsShallFit) {
-  auto marked = [](int blocks) { return cat(test::gpu_gemm_schedule({}), "annotate(j0, \"min_blocks\", ", blocks, ")\n"); };
+  auto marked = [](int blocks) {
+    return cat(test::gpu_gemm_schedule({}), "annotate(j0, \"min_blocks\", ", blocks, ")\n");
+  };
   const char* use = "matmul(M = 8, N = 16, K = 8)";
   EXPECT_EQ(count_of(source(use, marked(0), SourceLanguage::CudaC), "__launch_bounds__(4) "), 1u);
   EXPECT_EQ(count_of(source(use, marked(3), SourceLanguage::CudaC), "__launch_bounds__(4, 3) "), 1u);
-  EXPECT_EQ(count_of(source("matmul(M = 4, N = 8, K = 8)", marked(3), SourceLanguage::CudaC), "__launch_bounds__(4, 3) "), 1u) << "the loop has one iteration";
+  EXPECT_EQ(
+      count_of(source("matmul(M = 4, N = 8, K = 8)", marked(3), SourceLanguage::CudaC), "__launch_bounds__(4, 3) "), 1u)
+      << "the loop has one iteration";
   EXPECT_EQ(source(use, marked(3), SourceLanguage::OpenClC), source(use, marked(0), SourceLanguage::OpenClC));
 }
 

@@ -1,5 +1,8 @@
-// What the groups of a kernel have to write, and that the gate finds what those which ran have left out: of kernels as the search draws
-// them (TW_CASES of each workload), run in part, with a store that is missing for one element, a vector of them or a row.
+// What the groups of a kernel have to write, and that the gate finds what those which ran have left out: of kernels as
+// the search draws them (TW_CASES of each workload), run in part, with a store that is missing for one element, a
+// vector of them or a row.
+#include "dsl/passes/group_writes.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,7 +10,6 @@
 
 #include "backends/interpreter.h"
 #include "dsl/base/text.h"
-#include "dsl/passes/group_writes.h"
 #include "runtime/emulation/emulation.h"
 #include "sampler/search/emulation_gate.h"
 #include "support/device_schedules.h"
@@ -49,8 +51,10 @@ struct Span {
 
 // Stores to `output` that touch an element of the span do nothing. `bytes`: of an element.
 std::string without_stores(const std::string& code, const std::string& output, i64 bytes, const Span& span) {
-  const std::regex scalar(cat("^\\s*", output, "\\[(.*?)\\] = .*;$")), vector(cat("^\\s*\\*\\((\\w+)\\*\\)\\(", output, " \\+ (.*?)\\) = .*;$"));
-  const std::map<std::string, i64> sizes{{"short", 2}, {"int", 4}, {"int2", 8}, {"int4", 16}, {"float2", 8}, {"float4", 16}};
+  const std::regex scalar(cat("^\\s*", output, "\\[(.*?)\\] = .*;$")),
+      vector(cat("^\\s*\\*\\((\\w+)\\*\\)\\(", output, " \\+ (.*?)\\) = .*;$"));
+  const std::map<std::string, i64> sizes{{"short", 2}, {"int", 4},    {"int2", 8},
+                                         {"int4", 16}, {"float2", 8}, {"float4", 16}};
   std::string out;
   int changed = 0;
   for (std::size_t begin = 0; begin < code.size();) {
@@ -65,7 +69,9 @@ std::string without_stores(const std::string& code, const std::string& output, i
       lanes = sizes.count(match[1]) ? sizes.at(match[1]) / bytes : 1, index = match[2];
     }
     changed += !index.empty();
-    out += index.empty() ? line : cat("if ((", index, ") > ", span.last, " || (", index, ") + ", lanes, " <= ", span.first, ") {", line, "}");
+    out += index.empty() ? line
+                         : cat("if ((", index, ") > ", span.last, " || (", index, ") + ", lanes, " <= ", span.first,
+                               ") {", line, "}");
     out += '\n', begin = end + 1;
   }
   EXPECT_GT(changed, 0) << "no store to " << output << " in\n" << code;
@@ -86,7 +92,8 @@ TEST(LeftOutForLater, IsFoundInScratchMemory) {
   ASSERT_NE(emulation_compiler(error), "") << error << ": these tests were compiled, so there is a compiler";
   int tried = 0;
   auto cases = static_cast<int>(test::from_environment("TW_CASES", 2));
-  for (const char* use : {"matmul(M = 32, N = 64, K = 512)", "norm(B = 40, M = 32, N = 32)", "softmax(M = 8, N = 4096)"}) {
+  for (const char* use :
+       {"matmul(M = 32, N = 64, K = 512)", "norm(B = 40, M = 32, N = 32)", "softmax(M = 8, N = 4096)"}) {
     SCOPED_TRACE(use);
     test::DrawnKernels drawn = test::drawn_kernels(use, "cuda", test::cuda_target(), 24);
     test::Scheduled plain(use, {}, "");
@@ -141,8 +148,10 @@ TEST_P(LeftOut, IsFoundInKernelsThatRunInPart) {
     std::unique_ptr<EmulatedKernels> compiled = EmulatedKernels::compile({&one, 1}, report);
     ASSERT_TRUE(compiled) << report.message;
     NamedArrays arrays;
-    for (const KernelArgument& argument : right.manifest.run) arrays[argument.name] = HostArray::zeros(argument.dtype, argument.shape);
-    for (const KernelArgument& argument : right.manifest.prepack) arrays[argument.name] = HostArray::zeros(argument.dtype, argument.shape);
+    for (const KernelArgument& argument : right.manifest.run)
+      arrays[argument.name] = HostArray::zeros(argument.dtype, argument.shape);
+    for (const KernelArgument& argument : right.manifest.prepack)
+      arrays[argument.name] = HostArray::zeros(argument.dtype, argument.shape);
     EmulationWrites writes;
     report = compiled->run(0, arrays, {.max_groups = 1, .chain_seconds = 20}, &writes);
     ASSERT_EQ(report.status, EmulationStatus::Ok) << report.message;
@@ -161,7 +170,9 @@ TEST_P(LeftOut, IsFoundInKernelsThatRunInPart) {
     std::vector<ScheduledKernel> all{{right, scheduled}};
     for (const Kernel& kernel : faulty) all.push_back({kernel, scheduled});
     std::vector<EmulationVerdict> verdicts = gate.check(all);
-    EXPECT_TRUE(verdicts[0].kind == EmulationVerdict::Right || verdicts[0].message.ends_with("too large for its values to be compared")) << verdicts[0].message;
+    EXPECT_TRUE(verdicts[0].kind == EmulationVerdict::Right ||
+                verdicts[0].message.ends_with("too large for its values to be compared"))
+        << verdicts[0].message;
     in_parts += !verdicts[0].report.is_complete;
     for (std::size_t f = 1; f < verdicts.size(); ++f) {
       EXPECT_EQ(verdicts[f].kind, EmulationVerdict::Wrong) << "fault " << f << "\n" << faulty[f - 1].code;
@@ -174,13 +185,18 @@ TEST_P(LeftOut, IsFoundInKernelsThatRunInPart) {
   EXPECT_GT(in_parts, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, LeftOut,
-                         ::testing::Values("cuda matmul(M = 72, N = 96, K = 40)", "cuda dense(M = 70, N = 130, K = 33, T = f16)",
-                                           "cuda batch_matmul(B = 3, M = 40, N = 72, K = 32, T = bf16)", "cuda conv2d(N = 2, H = 14, W = 14, CI = 16, CO = 40, K = 3, padding = 1, T = f16)",
-                                           "cuda conv2d(N = 2, H = 9, W = 11, CI = 8, CO = 24, K = 3)", "cuda depthwise_conv2d(N = 2, H = 20, W = 20, C = 32, K = 3, padding = 1)",
-                                           "cuda conv2d_transposed(N = 2, H = 7, W = 7, CI = 8, CO = 16, K = 3, padding = 1)", "cuda softmax(M = 37, N = 130, T = f16)",
-                                           "cuda layernorm(M = 37, N = 96)", "cuda rmsnorm(M = 37, N = 61, T = bf16)", "cuda norm(B = 40, M = 8, N = 8)",
-                                           "cuda avg_pool2d(N = 2, H = 20, W = 20, C = 16, K = 3, T = f16)", "reference-cuda matmul(M = 72, N = 96, K = 40)"));
+INSTANTIATE_TEST_SUITE_P(
+    Each, LeftOut,
+    ::testing::Values("cuda matmul(M = 72, N = 96, K = 40)", "cuda dense(M = 70, N = 130, K = 33, T = f16)",
+                      "cuda batch_matmul(B = 3, M = 40, N = 72, K = 32, T = bf16)",
+                      "cuda conv2d(N = 2, H = 14, W = 14, CI = 16, CO = 40, K = 3, padding = 1, T = f16)",
+                      "cuda conv2d(N = 2, H = 9, W = 11, CI = 8, CO = 24, K = 3)",
+                      "cuda depthwise_conv2d(N = 2, H = 20, W = 20, C = 32, K = 3, padding = 1)",
+                      "cuda conv2d_transposed(N = 2, H = 7, W = 7, CI = 8, CO = 16, K = 3, padding = 1)",
+                      "cuda softmax(M = 37, N = 130, T = f16)", "cuda layernorm(M = 37, N = 96)",
+                      "cuda rmsnorm(M = 37, N = 61, T = bf16)", "cuda norm(B = 40, M = 8, N = 8)",
+                      "cuda avg_pool2d(N = 2, H = 20, W = 20, C = 16, K = 3, T = f16)",
+                      "reference-cuda matmul(M = 72, N = 96, K = 40)"));
 
 }  // namespace
 }  // namespace tw

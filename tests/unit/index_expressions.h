@@ -1,4 +1,5 @@
-// Random integer expressions and their values, for the tests of dsl/analysis: what it claims is compared with every value.
+// Random integer expressions and their values, for the tests of dsl/analysis: what it claims is compared with every
+// value.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -25,22 +26,38 @@ inline i64 value_of(const Expr* e, const std::vector<i64>& values) {
   TW_CHECK(binary, "an expression that the tests do not make");
   i64 a = value_of(binary->a, values), b = value_of(binary->b, values);
   switch (binary->op) {
-    case BinaryOp::Add: return a + b;
-    case BinaryOp::Sub: return a - b;
-    case BinaryOp::Mul: return a * b;
-    case BinaryOp::FloorDiv: return (a - ((a % b + b) % b)) / b;
-    case BinaryOp::FloorMod: return (a % b + b) % b;
-    case BinaryOp::Min: return std::min(a, b);
-    case BinaryOp::Max: return std::max(a, b);
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    case BinaryOp::Ne: return a != b;
-    case BinaryOp::And: return a && b;
-    case BinaryOp::Or: return a || b;
-    case BinaryOp::Div: break;
+    case BinaryOp::Add:
+      return a + b;
+    case BinaryOp::Sub:
+      return a - b;
+    case BinaryOp::Mul:
+      return a * b;
+    case BinaryOp::FloorDiv:
+      return (a - ((a % b + b) % b)) / b;
+    case BinaryOp::FloorMod:
+      return (a % b + b) % b;
+    case BinaryOp::Min:
+      return std::min(a, b);
+    case BinaryOp::Max:
+      return std::max(a, b);
+    case BinaryOp::Lt:
+      return a < b;
+    case BinaryOp::Le:
+      return a <= b;
+    case BinaryOp::Gt:
+      return a > b;
+    case BinaryOp::Ge:
+      return a >= b;
+    case BinaryOp::Eq:
+      return a == b;
+    case BinaryOp::Ne:
+      return a != b;
+    case BinaryOp::And:
+      return a && b;
+    case BinaryOp::Or:
+      return a || b;
+    case BinaryOp::Div:
+      break;
   }
   TW_CHECK(false, "float division of integers");
 }
@@ -77,7 +94,8 @@ struct SmallWorld {
   }
 };
 
-// Shaped like what schedules make: sums with coefficients, // and % by small constants, now and then min, max, select, products.
+// Shaped like what schedules make: sums with coefficients, // and % by small constants, now and then min, max, select,
+// products.
 class RandomExpressions {
  public:
   RandomExpressions(SmallWorld& world, Rng& rng) : world_(world), rng_(rng) {}
@@ -87,12 +105,23 @@ class RandomExpressions {
     const Build& build = world_.build;
     constexpr i64 divisors[] = {2, 3, 4, 6, 8, 12};
     switch (rng_.below(12)) {
-      case 0: case 1: case 2: return build.add(index(depth - 1), index(depth - 1));
-      case 3: return build.sub(index(depth - 1), index(depth - 1));
-      case 4: case 5: return build.mul(index(depth - 1), divisors[rng_.below(6)]);
-      case 6: case 7: return build.floor_div(index(depth - 1), build.integer(divisors[rng_.below(6)]));
-      case 8: case 9: return build.floor_mod(index(depth - 1), build.integer(divisors[rng_.below(6)]));
-      case 10: return build.binary(rng_.below(2) ? BinaryOp::Min : BinaryOp::Max, index(depth - 1), index(depth - 1));
+      case 0:
+      case 1:
+      case 2:
+        return build.add(index(depth - 1), index(depth - 1));
+      case 3:
+        return build.sub(index(depth - 1), index(depth - 1));
+      case 4:
+      case 5:
+        return build.mul(index(depth - 1), divisors[rng_.below(6)]);
+      case 6:
+      case 7:
+        return build.floor_div(index(depth - 1), build.integer(divisors[rng_.below(6)]));
+      case 8:
+      case 9:
+        return build.floor_mod(index(depth - 1), build.integer(divisors[rng_.below(6)]));
+      case 10:
+        return build.binary(rng_.below(2) ? BinaryOp::Min : BinaryOp::Max, index(depth - 1), index(depth - 1));
       default:
         return rng_.below(2) ? build.select(condition(depth - 1), index(depth - 1), index(depth - 1))
                              : build.mul(index(depth - 1), index(depth - 1));
@@ -105,7 +134,8 @@ class RandomExpressions {
     }
     if (depth > 1 && rng_.below(8) == 0) return build.unary(UnaryOp::Not, condition(depth - 1));
     auto op = static_cast<BinaryOp>(static_cast<int>(BinaryOp::Lt) + rng_.below(6));
-    return build.binary(op, index(depth), rng_.below(3) ? build.integer(rng_.below(40) - 5) : index(std::max(depth - 1, 0)));
+    return build.binary(op, index(depth),
+                        rng_.below(3) ? build.integer(rng_.below(40) - 5) : index(std::max(depth - 1, 0)));
   }
 
  private:

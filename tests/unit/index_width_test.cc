@@ -1,4 +1,5 @@
-// Indices of printed kernels are as wide as they must be: 32 bits where every value and every intermediate result fits, else 64.
+// Indices of printed kernels are as wide as they must be: 32 bits where every value and every intermediate result fits,
+// else 64.
 #include <gtest/gtest.h>
 
 #include "backends/cuda/nvrtc.h"
@@ -28,7 +29,9 @@ Kernel kernel_of(const Program& program, TargetKind kind) {
   return kernel ? *kernel : Kernel{};
 }
 
-std::string text_of(const std::string& program, TargetKind kind) { return kernel_of(parsed(program).program, kind).code; }
+std::string text_of(const std::string& program, TargetKind kind) {
+  return kernel_of(parsed(program).program, kind).code;
+}
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -38,8 +41,10 @@ std::string doubled(i64 last) {
   return cat("program p(X: input ", shape, ", Y: output ", shape, R"() {
   bind blockIdx.x for i in 65536 {
     bind threadIdx.x for t in 256 {
-      for j in )", last, R"( {
-        block Y(i: S 65536 = i, t: S 256 = t, j: S )", last, R"( = j) { Y[i, t, j] = X[i, t, j] * 2.0 }
+      for j in )",
+             last, R"( {
+        block Y(i: S 65536 = i, t: S 256 = t, j: S )",
+             last, R"( = j) { Y[i, t, j] = X[i, t, j] * 2.0 }
       }
     }
   }
@@ -52,7 +57,8 @@ TEST(IndexWidth, BuffersBeyondTwoToThe31stHave64BitIndices) {
   for (const char* declared : {"const int i = blockIdx.x;", "const int t = threadIdx.x;", "for (int j = 0; j < 127"})
     EXPECT_TRUE(contains(narrow, declared)) << declared << "\n" << narrow;
   EXPECT_FALSE(contains(narrow, "long")) << narrow;
-  for (const char* declared : {"const long long i = blockIdx.x;", "const long long t = threadIdx.x;", "for (long long j = 0; j < 128"})
+  for (const char* declared :
+       {"const long long i = blockIdx.x;", "const long long t = threadIdx.x;", "for (long long j = 0; j < 128"})
     EXPECT_TRUE(contains(wide, declared)) << declared << "\n" << wide;
   EXPECT_FALSE(contains(wide, "int ")) << wide;
   narrow = text_of(doubled(127), TargetKind::OpenCl), wide = text_of(doubled(128), TargetKind::OpenCl);
@@ -142,16 +148,18 @@ TEST_P(IntermediateResults, AreComputedAsWideAsTheyAre) {
   EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << verdict.message << "\n" << kernel.code;
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, IntermediateResults, ::testing::ValuesIn(kRows), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Each, IntermediateResults, ::testing::ValuesIn(kRows),
+                         [](const auto& info) { return info.param.name; });
 
 // A loop beyond the end: its last iteration is at 2,147,483,999, one of the buffer's elements at 2,147,483,646.
 TEST(IndexWidth, TailsThatEndBeyondTheBufferHave64BitIndices) {
   auto text = [](i64 elements) {
     i64 blocks = (elements + 999) / 1000;
-    return text_of(cat("program p(X: input f32[", elements, "], Y: output f32[", elements, "]) {\n  bind blockIdx.x for i in ", blocks,
-                       " {\n    bind threadIdx.x for t in 1000 {\n      block Y(i: S ", elements, " = i * 1000 + t) where i * 1000 + t < ", elements,
-                       " { Y[i] = X[i] * 2.0 }\n    }\n  }\n}\n"),
-                   TargetKind::Cuda);
+    return text_of(
+        cat("program p(X: input f32[", elements, "], Y: output f32[", elements, "]) {\n  bind blockIdx.x for i in ",
+            blocks, " {\n    bind threadIdx.x for t in 1000 {\n      block Y(i: S ", elements,
+            " = i * 1000 + t) where i * 1000 + t < ", elements, " { Y[i] = X[i] * 2.0 }\n    }\n  }\n}\n"),
+        TargetKind::Cuda);
   };
   EXPECT_TRUE(contains(text(2147483647), "const long long i = ")) << text(2147483647);
   EXPECT_TRUE(contains(text(2147482647), "const int i = ")) << text(2147482647);

@@ -1,10 +1,11 @@
 // The interpreter against plain loops, its rounding, and everything that it must notice.
+#include "backends/interpreter.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "backends/interpreter.h"
 #include "backends/interpreter_scalar.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
@@ -23,7 +24,8 @@ OwnedProgram operation(const std::string& use_text, const std::vector<std::strin
   std::optional<WorkloadUse> use = parse_use(source, of_use);
   EXPECT_TRUE(use) << of_use.render();
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), use->workload, use->arguments, epilogues, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(operator_library(), use->workload, use->arguments, epilogues, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
   return program ? *program : OwnedProgram{std::make_shared<Arena>(), {}};
 }
@@ -35,7 +37,8 @@ std::vector<HostArray> arrays_for(const Program& program, double scale = 1, u64 
   for (const Param& param : program.params) {
     arrays.push_back(HostArray::like(param.buffer));
     if (param.role == Role::Output) continue;
-    for (i64 i = 0; i < arrays.back().elements(); ++i) arrays.back().set(i, scale * static_cast<double>(rng.below(9) - 4));
+    for (i64 i = 0; i < arrays.back().elements(); ++i)
+      arrays.back().set(i, scale * static_cast<double>(rng.below(9) - 4));
   }
   return arrays;
 }
@@ -72,21 +75,28 @@ struct Conv {
 
 void expect_conv2d(const Conv& c) {
   SCOPED_TRACE(cat("stride ", c.stride, " padding ", c.padding, " dilation ", c.dilation, " groups ", c.groups));
-  std::vector<HostArray> a = run(operation(cat("conv2d(N = ", c.N, ", H = ", c.H, ", W = ", c.W, ", CI = ", c.CI, ", CO = ", c.CO, ", K = ", c.K,
-                                               ", stride = ", c.stride, ", padding = ", c.padding, ", dilation = ", c.dilation,
-                                               ", groups = ", c.groups, ")")).program);
+  std::vector<HostArray> a =
+      run(operation(cat("conv2d(N = ", c.N, ", H = ", c.H, ", W = ", c.W, ", CI = ", c.CI, ", CO = ", c.CO,
+                        ", K = ", c.K, ", stride = ", c.stride, ", padding = ", c.padding, ", dilation = ", c.dilation,
+                        ", groups = ", c.groups, ")"))
+              .program);
   i64 OH = c.rows(c.H), OW = c.rows(c.W), GI = c.CI / c.groups, GO = c.CO / c.groups, at = 0;
   ASSERT_EQ(a[2].shape, (std::vector<i64>{c.N, OH, OW, c.CO}));
   for (i64 n = 0; n < c.N; ++n) {
-    for (i64 y = 0; y < OH; ++y) for (i64 x = 0; x < OW; ++x) for (i64 co = 0; co < c.CO; ++co) {
-      double sum = 0;
-      for (i64 ky = 0; ky < c.K; ++ky) for (i64 kx = 0; kx < c.K; ++kx) for (i64 ci = 0; ci < GI; ++ci) {
-        i64 iy = y * c.stride + ky * c.dilation - c.padding, ix = x * c.stride + kx * c.dilation - c.padding;
-        if (iy < 0 || iy >= c.H || ix < 0 || ix >= c.W) continue;
-        sum += a[0].get(((n * c.H + iy) * c.W + ix) * c.CI + co / GO * GI + ci) * a[1].get(((ky * c.K + kx) * GI + ci) * c.CO + co);
-      }
-      EXPECT_EQ(a[2].get(at++), sum);
-    }
+    for (i64 y = 0; y < OH; ++y)
+      for (i64 x = 0; x < OW; ++x)
+        for (i64 co = 0; co < c.CO; ++co) {
+          double sum = 0;
+          for (i64 ky = 0; ky < c.K; ++ky)
+            for (i64 kx = 0; kx < c.K; ++kx)
+              for (i64 ci = 0; ci < GI; ++ci) {
+                i64 iy = y * c.stride + ky * c.dilation - c.padding, ix = x * c.stride + kx * c.dilation - c.padding;
+                if (iy < 0 || iy >= c.H || ix < 0 || ix >= c.W) continue;
+                sum += a[0].get(((n * c.H + iy) * c.W + ix) * c.CI + co / GO * GI + ci) *
+                       a[1].get(((ky * c.K + kx) * GI + ci) * c.CO + co);
+              }
+          EXPECT_EQ(a[2].get(at++), sum);
+        }
   }
 }
 
@@ -100,16 +110,22 @@ TEST(Operators, Conv2d) {
 
 TEST(Operators, Conv2dTransposedScattersEveryInput) {
   constexpr i64 H = 3, W = 2, CI = 2, CO = 3, K = 4, stride = 2, padding = 1;
-  std::vector<HostArray> a = run(operation("conv2d_transposed(N = 1, H = 3, W = 2, CI = 2, CO = 3, K = 4, stride = 2, padding = 1)").program);
+  std::vector<HostArray> a =
+      run(operation("conv2d_transposed(N = 1, H = 3, W = 2, CI = 2, CO = 3, K = 4, stride = 2, padding = 1)").program);
   i64 OH = (H - 1) * stride - 2 * padding + K, OW = (W - 1) * stride - 2 * padding + K;
   std::vector<double> want(static_cast<std::size_t>(OH * OW * CO));
-  for (i64 y = 0; y < H; ++y) for (i64 x = 0; x < W; ++x) for (i64 ky = 0; ky < K; ++ky) for (i64 kx = 0; kx < K; ++kx) {
-    i64 oy = y * stride + ky - padding, ox = x * stride + kx - padding;
-    if (oy < 0 || oy >= OH || ox < 0 || ox >= OW) continue;
-    for (i64 ci = 0; ci < CI; ++ci) for (i64 co = 0; co < CO; ++co) {
-      want[static_cast<std::size_t>((oy * OW + ox) * CO + co)] += a[0].get((y * W + x) * CI + ci) * a[1].get(((ky * K + kx) * CI + ci) * CO + co);
-    }
-  }
+  for (i64 y = 0; y < H; ++y)
+    for (i64 x = 0; x < W; ++x)
+      for (i64 ky = 0; ky < K; ++ky)
+        for (i64 kx = 0; kx < K; ++kx) {
+          i64 oy = y * stride + ky - padding, ox = x * stride + kx - padding;
+          if (oy < 0 || oy >= OH || ox < 0 || ox >= OW) continue;
+          for (i64 ci = 0; ci < CI; ++ci)
+            for (i64 co = 0; co < CO; ++co) {
+              want[static_cast<std::size_t>((oy * OW + ox) * CO + co)] +=
+                  a[0].get((y * W + x) * CI + ci) * a[1].get(((ky * K + kx) * CI + ci) * CO + co);
+            }
+        }
   ASSERT_EQ(a[2].elements(), static_cast<i64>(want.size()));
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(a[2].get(static_cast<i64>(i)), want[i]) << i;
 }
@@ -117,45 +133,58 @@ TEST(Operators, Conv2dTransposedScattersEveryInput) {
 TEST(Operators, DepthwiseConv2d) {
   constexpr i64 H = 4, W = 5, C = 3, K = 3;
   std::vector<HostArray> a = run(operation("depthwise_conv2d(N = 1, H = 4, W = 5, C = 3, K = 3, padding = 1)").program);
-  for (i64 y = 0; y < H; ++y) for (i64 x = 0; x < W; ++x) for (i64 c = 0; c < C; ++c) {
-    double sum = 0;
-    for (i64 ky = 0; ky < K; ++ky) for (i64 kx = 0; kx < K; ++kx) {
-      i64 iy = y + ky - 1, ix = x + kx - 1;
-      if (iy >= 0 && iy < H && ix >= 0 && ix < W) sum += a[0].get((iy * W + ix) * C + c) * a[1].get((ky * K + kx) * C + c);
-    }
-    EXPECT_EQ(a[2].get((y * W + x) * C + c), sum);
-  }
+  for (i64 y = 0; y < H; ++y)
+    for (i64 x = 0; x < W; ++x)
+      for (i64 c = 0; c < C; ++c) {
+        double sum = 0;
+        for (i64 ky = 0; ky < K; ++ky)
+          for (i64 kx = 0; kx < K; ++kx) {
+            i64 iy = y + ky - 1, ix = x + kx - 1;
+            if (iy >= 0 && iy < H && ix >= 0 && ix < W)
+              sum += a[0].get((iy * W + ix) * C + c) * a[1].get((ky * K + kx) * C + c);
+          }
+        EXPECT_EQ(a[2].get((y * W + x) * C + c), sum);
+      }
 }
 
 TEST(Operators, BatchMatmulAndAttentionScores) {
   std::vector<HostArray> a = run(operation("batch_matmul(B = 2, M = 3, N = 5, K = 4)").program);
-  for (i64 b = 0; b < 2; ++b) for (i64 i = 0; i < 3; ++i) for (i64 j = 0; j < 5; ++j) {
-    double sum = 0;
-    for (i64 k = 0; k < 4; ++k) sum += a[0].get((b * 3 + i) * 4 + k) * a[1].get((b * 4 + k) * 5 + j);
-    EXPECT_EQ(a[2].get((b * 3 + i) * 5 + j), sum);
-  }
+  for (i64 b = 0; b < 2; ++b)
+    for (i64 i = 0; i < 3; ++i)
+      for (i64 j = 0; j < 5; ++j) {
+        double sum = 0;
+        for (i64 k = 0; k < 4; ++k) sum += a[0].get((b * 3 + i) * 4 + k) * a[1].get((b * 4 + k) * 5 + j);
+        EXPECT_EQ(a[2].get((b * 3 + i) * 5 + j), sum);
+      }
   std::vector<HostArray> t = run(operation("transpose_batch_matmul(B = 2, S = 3, H = 2, D = 5)").program);
-  for (i64 b = 0; b < 2; ++b) for (i64 h = 0; h < 2; ++h) for (i64 i = 0; i < 3; ++i) for (i64 j = 0; j < 3; ++j) {
-    double sum = 0;
-    for (i64 k = 0; k < 5; ++k) sum += t[0].get(((b * 3 + i) * 2 + h) * 5 + k) * t[1].get(((b * 3 + j) * 2 + h) * 5 + k);
-    EXPECT_EQ(t[2].get(((b * 2 + h) * 3 + i) * 3 + j), sum);
-  }
+  for (i64 b = 0; b < 2; ++b)
+    for (i64 h = 0; h < 2; ++h)
+      for (i64 i = 0; i < 3; ++i)
+        for (i64 j = 0; j < 3; ++j) {
+          double sum = 0;
+          for (i64 k = 0; k < 5; ++k)
+            sum += t[0].get(((b * 3 + i) * 2 + h) * 5 + k) * t[1].get(((b * 3 + j) * 2 + h) * 5 + k);
+          EXPECT_EQ(t[2].get(((b * 2 + h) * 3 + i) * 3 + j), sum);
+        }
 }
 
 TEST(Operators, Pooling) {
   constexpr i64 H = 5, W = 4;
   for (bool is_max : {true, false}) {
-    std::vector<HostArray> a = run(operation(cat(is_max ? "max" : "avg", "_pool2d(N = 1, H = 5, W = 4, C = 1, K = 3, stride = 2, padding = 1)")).program);
-    for (i64 y = 0; y < 3; ++y) for (i64 x = 0; x < 2; ++x) {
-      double best = -1e9, sum = 0;
-      for (i64 iy = std::max<i64>(0, 2 * y - 1); iy < std::min(H, 2 * y + 2); ++iy) {
-        for (i64 ix = std::max<i64>(0, 2 * x - 1); ix < std::min(W, 2 * x + 2); ++ix) {
-          best = std::max(best, a[0].get(iy * W + ix));
-          sum += a[0].get(iy * W + ix);
+    std::vector<HostArray> a = run(
+        operation(cat(is_max ? "max" : "avg", "_pool2d(N = 1, H = 5, W = 4, C = 1, K = 3, stride = 2, padding = 1)"))
+            .program);
+    for (i64 y = 0; y < 3; ++y)
+      for (i64 x = 0; x < 2; ++x) {
+        double best = -1e9, sum = 0;
+        for (i64 iy = std::max<i64>(0, 2 * y - 1); iy < std::min(H, 2 * y + 2); ++iy) {
+          for (i64 ix = std::max<i64>(0, 2 * x - 1); ix < std::min(W, 2 * x + 2); ++ix) {
+            best = std::max(best, a[0].get(iy * W + ix));
+            sum += a[0].get(iy * W + ix);
+          }
         }
+        EXPECT_EQ(a[1].get(y * 2 + x), is_max ? best : static_cast<float>(sum / 9));
       }
-      EXPECT_EQ(a[1].get(y * 2 + x), is_max ? best : static_cast<float>(sum / 9));
-    }
   }
 }
 
@@ -182,7 +211,8 @@ TEST(Operators, Norms) {
     for (i64 j = 0; j < N; ++j) variance += std::pow(a[0].get(i * N + j) - mean, 2) / N;
     for (i64 j = 0; j < N; ++j) square += std::pow(r[0].get(i * N + j), 2) / N;
     for (i64 j = 0; j < N; ++j) {
-      EXPECT_NEAR(a[3].get(i * N + j), (a[0].get(i * N + j) - mean) / std::sqrt(variance + 1e-5) * a[1].get(j) + a[2].get(j), 1e-5);
+      EXPECT_NEAR(a[3].get(i * N + j),
+                  (a[0].get(i * N + j) - mean) / std::sqrt(variance + 1e-5) * a[1].get(j) + a[2].get(j), 1e-5);
       EXPECT_NEAR(r[2].get(i * N + j), r[0].get(i * N + j) / std::sqrt(square + 1e-6) * r[1].get(j), 1e-5);
     }
   }
@@ -195,16 +225,20 @@ TEST(Operators, Norms) {
 }
 
 TEST(Operators, TheOthersRunAtOddSizesInEveryType) {
-  for (const char* use : {"dense(M = 3, N = 5, K = 7", "conv1d(N = 2, L = 7, CI = 3, CO = 2, K = 3, stride = 2, padding = 1, dilation = 2",
-                          "conv3d(N = 1, D = 3, H = 4, W = 3, CI = 2, CO = 3, K = 3, padding = 1, stride = 2",
-                          "capsule_conv2d(N = 1, H = 3, W = 3, CI = 2, CO = 3, K = 3, padding = 1, capsule = 2",
-                          "conv2d_bn_relu(N = 1, H = 4, W = 5, CI = 3, CO = 2, K = 3, padding = 1", "softmax(M = 3, N = 5", "norm(B = 1, M = 3, N = 5",
-                          "layernorm(M = 3, N = 5", "rmsnorm(M = 3, N = 5", "max_pool2d(N = 1, H = 5, W = 5, C = 3, K = 3, padding = 1",
-                          "avg_pool2d(N = 1, H = 5, W = 5, C = 3, K = 3, padding = 1", "batch_matmul(B = 2, M = 3, N = 1, K = 5",
-                          "depthwise_conv2d(N = 1, H = 5, W = 5, C = 3, K = 3, dilation = 2, stride = 2"}) {
+  for (const char* use :
+       {"dense(M = 3, N = 5, K = 7",
+        "conv1d(N = 2, L = 7, CI = 3, CO = 2, K = 3, stride = 2, padding = 1, dilation = 2",
+        "conv3d(N = 1, D = 3, H = 4, W = 3, CI = 2, CO = 3, K = 3, padding = 1, stride = 2",
+        "capsule_conv2d(N = 1, H = 3, W = 3, CI = 2, CO = 3, K = 3, padding = 1, capsule = 2",
+        "conv2d_bn_relu(N = 1, H = 4, W = 5, CI = 3, CO = 2, K = 3, padding = 1", "softmax(M = 3, N = 5",
+        "norm(B = 1, M = 3, N = 5", "layernorm(M = 3, N = 5", "rmsnorm(M = 3, N = 5",
+        "max_pool2d(N = 1, H = 5, W = 5, C = 3, K = 3, padding = 1",
+        "avg_pool2d(N = 1, H = 5, W = 5, C = 3, K = 3, padding = 1", "batch_matmul(B = 2, M = 3, N = 1, K = 5",
+        "depthwise_conv2d(N = 1, H = 5, W = 5, C = 3, K = 3, dilation = 2, stride = 2"}) {
     for (const char* type : {"f64", "f32", "f16", "bf16", "i32", "i8", "u8"}) {
       SCOPED_TRACE(cat(use, ", T = ", type, ")"));
-      bool only_floats = std::string(use).find("max(M") != std::string::npos || std::string(use).find("norm(") != std::string::npos;
+      bool only_floats =
+          std::string(use).find("max(M") != std::string::npos || std::string(use).find("norm(") != std::string::npos;
       if (only_floats && is_int(*parse_dtype(type))) continue;
       OwnedProgram program = operation(cat(use, ", T = ", type, ")"));
       std::vector<HostArray> a = run(program.program);
@@ -230,19 +264,21 @@ TEST(Operators, EpiloguesComputeWhatTheySay) {
   OwnedProgram program = operation("dense(M = 3, N = 5, K = 2)", {"bias", "bn", "add", "relu"});
   std::vector<HostArray> a = run(program.program);  // X W Bias Scale Shift Residual relu
   ASSERT_EQ(a.size(), 7u);
-  for (i64 i = 0; i < 3; ++i) for (i64 j = 0; j < 5; ++j) {
-    double y = 0;
-    for (i64 k = 0; k < 2; ++k) y += a[0].get(i * 2 + k) * a[1].get(k * 5 + j);
-    y = (y + a[2].get(j)) * a[3].get(j) + a[4].get(j) + a[5].get(i * 5 + j);
-    EXPECT_EQ(a[6].get(i * 5 + j), std::max(y, 0.0));
-  }
+  for (i64 i = 0; i < 3; ++i)
+    for (i64 j = 0; j < 5; ++j) {
+      double y = 0;
+      for (i64 k = 0; k < 2; ++k) y += a[0].get(i * 2 + k) * a[1].get(k * 5 + j);
+      y = (y + a[2].get(j)) * a[3].get(j) + a[4].get(j) + a[5].get(i * 5 + j);
+      EXPECT_EQ(a[6].get(i * 5 + j), std::max(y, 0.0));
+    }
   for (auto [name, f] : std::initializer_list<std::pair<const char*, double (*)(double)>>{
            {"gelu", [](double x) { return 0.5 * x * (1 + std::erf(x * 0.7071067811865476)); }},
            {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
            {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
            {"tanh", [](double x) { return std::tanh(x); }}}) {
     std::vector<HostArray> b = run(operation("matmul(M = 2, N = 3, K = 1)", {name}).program, 0.5);
-    for (i64 i = 0; i < 2; ++i) for (i64 j = 0; j < 3; ++j) EXPECT_NEAR(b[2].get(i * 3 + j), f(b[0].get(i) * b[1].get(j)), 1e-6) << name;
+    for (i64 i = 0; i < 2; ++i)
+      for (i64 j = 0; j < 3; ++j) EXPECT_NEAR(b[2].get(i * 3 + j), f(b[0].get(i) * b[1].get(j)), 1e-6) << name;
   }
 }
 
@@ -266,14 +302,16 @@ OwnedProgram from_workload(const std::string& text) {
 }
 
 TEST(Workloads, ArgmaxTakesTheFirstOfEqualValues) {
-  OwnedProgram program = from_workload("workload w() { input X: f32[4, 3, 2]; output At: i32, Best[i: 4] = argmax(j: 3, k: 2) X[i, j, k] }");
+  OwnedProgram program = from_workload(
+      "workload w() { input X: f32[4, 3, 2]; output At: i32, Best[i: 4] = argmax(j: 3, k: 2) X[i, j, k] }");
   std::vector<HostArray> a = arrays_for(program.program);
   for (i64 i = 12; i < 18; ++i) a[0].set(i, 2);
   for (i64 i = 18; i < 24; ++i) a[0].set(i, -INFINITY);
   ASSERT_EQ(interpret(program.program, a, {.exact_coverage = true}), "");
   for (i64 i = 0; i < 4; ++i) {
     i64 best = 0;
-    for (i64 j = 1; j < 6; ++j) if (a[0].get(i * 6 + j) > a[0].get(i * 6 + best)) best = j;
+    for (i64 j = 1; j < 6; ++j)
+      if (a[0].get(i * 6 + j) > a[0].get(i * 6 + best)) best = j;
     EXPECT_EQ(a[1].get(i), static_cast<double>(best));
     EXPECT_EQ(a[2].get(i), a[0].get(i * 6 + best));
   }
@@ -305,7 +343,8 @@ TEST(Workloads, ReductionsAccumulateWhereTheyAreTold) {
 }
 
 TEST(Workloads, OnlyTheChosenSideIsEvaluated) {
-  OwnedProgram program = from_workload("workload w() { input X: f32[3]; output Y[i: 5] = if i >= 1 and i < 4 then X[i - 1] else 7 }");
+  OwnedProgram program =
+      from_workload("workload w() { input X: f32[3]; output Y[i: 5] = if i >= 1 and i < 4 then X[i - 1] else 7 }");
   std::vector<HostArray> a = run(program.program);
   EXPECT_EQ(a[1].get(0), 7);
   EXPECT_EQ(a[1].get(1), a[0].get(0));
@@ -329,7 +368,7 @@ TEST(Workloads, FunctionsAndConversions) {
   ASSERT_EQ(interpret(program.program, a), "");
   EXPECT_EQ(a[1].get(0), 2 + 20 + 300);  // ties to even
   EXPECT_EQ(a[2].get(0), 25);
-  EXPECT_EQ(a[3].get(0), 255);  // saturates
+  EXPECT_EQ(a[3].get(0), 255);         // saturates
   EXPECT_EQ(a[4].get(0), 2500 % 256);  // wraps
   EXPECT_EQ(a[5].get(0), 6.25 + 2.5 + 1 + 2.5);
   EXPECT_EQ(a[6].get(0), 1);
@@ -369,9 +408,11 @@ TEST(Errors, Races) {
   for (u64 seed = 0; seed < 8; ++seed) {
     std::string error = error_of(R"(program p(X: input f32[4], Y: output f32[]) {
       parallel for k in 4 { block Y(k: R 4 = k) { init { Y[] = 0.0 }
-        Y[] = Y[] + X[k] } } })", {.seed = seed});
+        Y[] = Y[] + X[k] } } })",
+                                 {.seed = seed});
     EXPECT_TRUE(error == "block `Y`: reads `Y` at [], which was never written" ||
-                error == "block `Y`: reads `Y` at [], which another iteration of a concurrent loop writes") << error;
+                error == "block `Y`: reads `Y` at [], which another iteration of a concurrent loop writes")
+        << error;
   }
   EXPECT_EQ(error_of(R"(program p(X: input f32[4], Y: output f32[]) {
     block I() { Y[] = 0.0 }
@@ -380,24 +421,28 @@ TEST(Errors, Races) {
             "block `Y`: reads `Y` at [], which another iteration of a concurrent loop writes");
   EXPECT_EQ(error_of(R"(program p(X: input f32[4], Y: output f32[4]) {
     parallel for i in 8 {
-      block Y(i: S 8 = i) { Y[i // 2] = X[i // 2] } } })").substr(0, 23),
+      block Y(i: S 8 = i) { Y[i // 2] = X[i // 2] } } })")
+                .substr(0, 23),
             "block `Y`: writes `Y` a");
   // A write after a read of another iteration, in whatever order they come.
   for (u64 seed = 0; seed < 8; ++seed) {
     std::string error = error_of(R"(program p(X: input f32[5], Y: output f32[5]) {
       for i in 5 { block A(i: S 5 = i) { Y[i] = X[i] } }
       parallel for i in 4 {
-        block B(i: S 4 = i) { Y[i] = Y[i + 1] } } })", {.seed = seed});
+        block B(i: S 4 = i) { Y[i] = Y[i + 1] } } })",
+                                 {.seed = seed});
     EXPECT_NE(error.find("another iteration of a concurrent loop"), std::string::npos) << error;
   }
   // One loop after the other is no race, nor is a loop inside each iteration.
   EXPECT_EQ(error_of(R"(program p(X: input f32[4], Y: output f32[4]) {
     local T: f32[4]
     parallel for i in 4 { block A(i: S 4 = i) { T[i] = X[i] } }
-    parallel for i in 4 { block B(i: S 4 = i) { Y[i] = T[3 - i] } } })"), "");
+    parallel for i in 4 { block B(i: S 4 = i) { Y[i] = T[3 - i] } } })"),
+            "");
   EXPECT_EQ(error_of(R"(program p(X: input f32[4], Y: output f32[4]) {
     parallel for i in 2 { bind threadIdx.x for j in 2 {
-      block B(i: S 4 = i * 2 + j) { Y[i] = X[i] } } } })"), "");
+      block B(i: S 4 = i * 2 + j) { Y[i] = X[i] } } } })"),
+            "");
 }
 
 TEST(Errors, LocalsOfOneIterationArePrivate) {
@@ -418,30 +463,43 @@ TEST(Errors, LocalsOfOneIterationArePrivate) {
 }
 
 TEST(Errors, Memory) {
-  EXPECT_EQ(error_of("program p(X: input f32[4], Y: output f32[5]) { for i in 5 { block Y(i: S 5 = i) { Y[i] = X[i] } } }"),
-            "block `Y`: index 0 of `X` is 4, outside of [0, 4)");
-  EXPECT_EQ(error_of("program p(X: input f32[4], Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = X[i - 1] } } }"),
-            "block `Y`: index 0 of `X` is -1, outside of [0, 4)");
+  EXPECT_EQ(
+      error_of("program p(X: input f32[4], Y: output f32[5]) { for i in 5 { block Y(i: S 5 = i) { Y[i] = X[i] } } }"),
+      "block `Y`: index 0 of `X` is 4, outside of [0, 4)");
+  EXPECT_EQ(
+      error_of(
+          "program p(X: input f32[4], Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = X[i - 1] } } }"),
+      "block `Y`: index 0 of `X` is -1, outside of [0, 4)");
   EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = Y[i] + 1.0 } } }"),
             "block `Y`: reads `Y` at [0], which was never written");
-  EXPECT_EQ(error_of("program p(X: input f32[4], Y: output f32[4]) { for i in 3 { block Y(i: S 4 = i) { Y[i] = X[i] } } }"),
-            "output `Y` was never written at position 3");
-  EXPECT_EQ(error_of("program p(X: input f32[4], Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i) { X[i] = 1.0 } } }"),
-            "block `Y`: writes `X`, which is no output");
-  EXPECT_EQ(error_of("program p(Y: output f32[4]) { Y[broadcast(0, 4)] = broadcast(1.0, 4) }"), "writes `Y` at [0] twice in one statement");
+  EXPECT_EQ(
+      error_of("program p(X: input f32[4], Y: output f32[4]) { for i in 3 { block Y(i: S 4 = i) { Y[i] = X[i] } } }"),
+      "output `Y` was never written at position 3");
+  EXPECT_EQ(
+      error_of("program p(X: input f32[4], Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i) { X[i] = 1.0 } } }"),
+      "block `Y`: writes `X`, which is no output");
+  EXPECT_EQ(error_of("program p(Y: output f32[4]) { Y[broadcast(0, 4)] = broadcast(1.0, 4) }"),
+            "writes `Y` at [0] twice in one statement");
 }
 
 TEST(Errors, Blocks) {
   EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 5 { block Y(i: S 4 = i) { Y[i] = 1.0 } } }"),
             "block `Y`: iter `i` is 4, outside of [0, 4)");
-  EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 5 { block Y(i: S 4 = i) where i < 4 { Y[i] = 1.0 } } }", {.exact_coverage = true}), "");
-  EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 5 { block Y(i: S 4 = min(i, 3)) { Y[i] = 1.0 } } }", {.exact_coverage = true}),
+  EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 5 { block Y(i: S 4 = i) where i < 4 { Y[i] = 1.0 } } }",
+                     {.exact_coverage = true}),
+            "");
+  EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 5 { block Y(i: S 4 = min(i, 3)) { Y[i] = 1.0 } } }",
+                     {.exact_coverage = true}),
             "block `Y`: the point i = 3 ran 2 times");
-  EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i, k: R 2 = 1) { init { Y[i] = 0.0 }\n Y[i] = 1.0 } } }", {.exact_coverage = true}),
+  EXPECT_EQ(error_of("program p(Y: output f32[4]) { for i in 4 { block Y(i: S 4 = i, k: R 2 = 1) { init { Y[i] = 0.0 "
+                     "}\n Y[i] = 1.0 } } }",
+                     {.exact_coverage = true}),
             "block `Y`: the point i = 0, k = 0 ran never");
-  EXPECT_EQ(error_of("program p(Y: output i64[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = 8 // (i - 2) } } }"), "block `Y`: division by zero");
-  EXPECT_EQ(error_of("program p(Y: output i64[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = i } } }", {.max_steps = 5}),
-            "block `Y`: gave up after 5 steps");
+  EXPECT_EQ(error_of("program p(Y: output i64[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = 8 // (i - 2) } } }"),
+            "block `Y`: division by zero");
+  EXPECT_EQ(
+      error_of("program p(Y: output i64[4]) { for i in 4 { block Y(i: S 4 = i) { Y[i] = i } } }", {.max_steps = 5}),
+      "block `Y`: gave up after 5 steps");
 }
 
 TEST(Programs, VectorsAndTuples) {
@@ -473,14 +531,17 @@ TEST(Lowered, ScratchIsWorkerPrivateAndMayBeShared) {
   const Buffer *x = buffer(1, "x", 4), *y = buffer(2, "y", 4), *t = buffer(3, "t", 1), *s = buffer(4, "s", 4);
   const Var *i = build.var(1, "i"), *j = build.var(2, "j");
   auto at = [&](const Expr* e) { return arena.list<const Expr*>({e}); };
-  const Stmt* first = build.loop({1}, i, 4, build.seq({build.store(t, at(build.integer(0)), build.load(x, at(i))),
-                                                       build.store(s, at(i), build.load(t, at(build.integer(0))))}), LoopKind::Parallel);
+  const Stmt* first = build.loop({1}, i, 4,
+                                 build.seq({build.store(t, at(build.integer(0)), build.load(x, at(i))),
+                                            build.store(s, at(i), build.load(t, at(build.integer(0))))}),
+                                 LoopKind::Parallel);
   const Stmt* second = build.loop({2}, j, 4, build.store(y, at(j), build.load(s, at(j))));
   LoweredProgram program;
   program.run.arguments = arena.list<Placement>({{x, Place::Argument, 0}, {y, Place::Argument, 1}});
   program.run.scratch = arena.list<Placement>({{t, Place::WorkerScratch, 8}, {s, Place::SharedScratch, 0}});
   program.run.body = build.seq({first, second});
-  program.run_arguments = arena.list<LoweredArgument>({{"x", false, false, false, DType::F32, x->shape}, {"y", true, false, false, DType::F32, y->shape}});
+  program.run_arguments = arena.list<LoweredArgument>(
+      {{"x", false, false, false, DType::F32, x->shape}, {"y", true, false, false, DType::F32, y->shape}});
   program.scratch_shared_bytes = 16;
   program.scratch_worker_bytes = 12;
   auto arrays = [&] {

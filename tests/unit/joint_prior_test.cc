@@ -1,5 +1,7 @@
-// The joint prior: draws have the frequencies that weights, `prefer` and `require` give, whatever the size of a group, and a redraw changes what it is
-// asked to and little else.
+// The joint prior: draws have the frequencies that weights, `prefer` and `require` give, whatever the size of a group,
+// and a redraw changes what it is asked to and little else.
+#include "sampler/draw/joint_prior.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
-#include "sampler/draw/joint_prior.h"
 #include "sampler/search/candidate.h"
 #include "support/drawn_kernels.h"
 #include "support/parsed.h"
@@ -97,20 +98,22 @@ TEST_P(Frequencies, RedrawsReachEveryValidAssignmentAndNoOther) {
   EXPECT_EQ(seen.size(), expected.size());
 }
 
-// 4^12 combinations, 16 million: a chain of conditions on neighbours. How often the first sample has each value follows from products of
-// matrices of 4 x 4.
+// 4^12 combinations, 16 million: a chain of conditions on neighbours. How often the first sample has each value follows
+// from products of matrices of 4 x 4.
 TEST(JointPrior, ALargeGroupHasItsPrior) {
   constexpr int kSamples = 12;
   std::string text;
   for (int i = 0; i < kSamples; ++i) text += cat("v", i, " = sample_categorical([1, 2, 4, 8], [1, 2, 3, 4])\n");
-  for (int i = 0; i + 1 < kSamples; ++i) text += cat("require(v", i, " * v", i + 1, " <= 16)\nprefer(v", i, " + v", i + 1, ")\n");
+  for (int i = 0; i + 1 < kSamples; ++i)
+    text += cat("require(v", i, " * v", i + 1, " <= 16)\nprefer(v", i, " + v", i + 1, ")\n");
   JointPrior prior(parsed_schedule(text));
   const double powers[] = {1, 2, 4, 8};
   double rest[4] = {1, 2, 3, 4};  // weight of all that follows a value, its own included
   for (int i = 0; i + 1 < kSamples; ++i) {
     double next[4] = {0, 0, 0, 0};
     for (int a = 0; a < 4; ++a) {
-      for (int b = 0; b < 4; ++b) next[a] += powers[a] * powers[b] <= 16 ? (a + 1) * (powers[a] + powers[b]) * rest[b] : 0;
+      for (int b = 0; b < 4; ++b)
+        next[a] += powers[a] * powers[b] <= 16 ? (a + 1) * (powers[a] + powers[b]) * rest[b] : 0;
     }
     std::copy(next, next + 4, rest);
   }
@@ -145,13 +148,17 @@ std::vector<SetCase> sets_with_targets(const rules::Library& library) {
   std::vector<SetCase> cases;
   for (const std::string& set : library.set_names()) {
     bool is_cuda = set.find("cuda") != std::string::npos || set.find("gpu") != std::string::npos;
-    cases.push_back({set, is_cuda ? test::cuda_target() : set.find("opencl") != std::string::npos ? opencl_target() : host_target()});
+    cases.push_back({set, is_cuda                                   ? test::cuda_target()
+                          : set.find("opencl") != std::string::npos ? opencl_target()
+                                                                    : host_target()});
   }
   return cases;
 }
 
-const char* const kWorkloads[] = {"matmul(M = 512, N = 512, K = 512)", "matmul(M = 512, N = 512, K = 512, T = f16)", "dense(M = 100, N = 300, K = 70, T = bf16)",
-                                  "conv2d(N = 1, H = 14, W = 14, CI = 64, CO = 64, K = 3, padding = 1)", "softmax(M = 64, N = 512)"};
+const char* const kWorkloads[] = {"matmul(M = 512, N = 512, K = 512)", "matmul(M = 512, N = 512, K = 512, T = f16)",
+                                  "dense(M = 100, N = 300, K = 70, T = bf16)",
+                                  "conv2d(N = 1, H = 14, W = 14, CI = 64, CO = 64, K = 3, padding = 1)",
+                                  "softmax(M = 64, N = 512)"};
 
 // visit(space, sketch, name of set and workload) for each sketch of each set on its target.
 template <class Visit>
@@ -168,7 +175,8 @@ void for_each_sketch(Visit visit) {
   }
 }
 
-// What is drawn without a replay is what a replay accepts as it stands, and what is fitted is what a replay in adapting mode makes of it.
+// What is drawn without a replay is what a replay accepts as it stands, and what is fitted is what a replay in adapting
+// mode makes of it.
 TEST(JointPrior, TilesAreDrawnAndFittedAsReplayDoes) {
   i64 drawn = 0, fitted = 0;
   for_each_sketch([&](const CandidateSpace& space, const Sketch& sketch, const std::string& what) {
@@ -178,7 +186,8 @@ TEST(JointPrior, TilesAreDrawnAndFittedAsReplayDoes) {
       Arena arena;
       State state(arena, space.base);
       Status status = replay(sketch.trace, state, given, ReplayMode::Adapt, &rng, 0, sketch.decided);
-      EXPECT_TRUE(status || std::string_view(status.rejected().instruction) != "require" || !sketch.prior->fit(given)) << what;
+      EXPECT_TRUE(status || std::string_view(status.rejected().instruction) != "require" || !sketch.prior->fit(given))
+          << what;
       return given;
     };
     for (int draw = 0; draw < 4; ++draw) {
@@ -224,7 +233,8 @@ bool has_a_needless_split(const Program& program) {
       if (loops[i]->loop_kind != LoopKind::Serial || loops[i + 1]->loop_kind != LoopKind::Serial) continue;
       for (const Expr* binding : block->bindings) {
         std::optional<LinearForm> form = linear_form(binding);
-        i64 outer = form ? form->coefficient(loops[i]->var) : 0, inner = form ? form->coefficient(loops[i + 1]->var) : 0;
+        i64 outer = form ? form->coefficient(loops[i]->var) : 0,
+            inner = form ? form->coefficient(loops[i + 1]->var) : 0;
         found |= outer != 0 && outer == inner * loops[i + 1]->extent;
       }
     }
@@ -232,8 +242,8 @@ bool has_a_needless_split(const Program& program) {
   return found;
 }
 
-// Different decisions of the main rule for products give different programs: a search does not build one twice. Nor does it cut a loop
-// for nothing, where no threads share the outer one.
+// Different decisions of the main rule for products give different programs: a search does not build one twice. Nor
+// does it cut a loop for nothing, where no threads share the outer one.
 TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
   const rules::Library library = rules::Library::built_in();
   Rng shapes(17);
@@ -241,7 +251,8 @@ TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
   int programs = 0, decisions = 0, needless = 0;
   for (int workload = 0; workload < 24; ++workload) {
     std::string use = workload % 2 ? cat("matmul(M = ", size(), ", N = ", size(), ", K = ", size(), ")")
-                                   : cat("conv2d(N = 1, H = ", 3 + shapes.below(40), ", W = ", 3 + shapes.below(40), ", CI = ", size(), ", CO = ", size(), ", K = 3)");
+                                   : cat("conv2d(N = 1, H = ", 3 + shapes.below(40), ", W = ", 3 + shapes.below(40),
+                                         ", CI = ", size(), ", CO = ", size(), ", K = 3)");
     test::Scheduled plain(use, {}, "");
     Target target = host_target();
     target.vector_bits = workload % 4 < 2 ? 512 : 256;
@@ -254,7 +265,9 @@ TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
     Rng rng(18);
     for (int draw = 0; draw < 400; ++draw) {
       Candidate candidate;
-      if (!builder.draw(draw % static_cast<int>(space.space.sketches.size()), candidate, rng) || !keys.insert(decision_key(candidate)).second) continue;
+      if (!builder.draw(draw % static_cast<int>(space.space.sketches.size()), candidate, rng) ||
+          !keys.insert(decision_key(candidate)).second)
+        continue;
       Result<Program> program = builder.build(candidate, &rng);
       if (!program) continue;
       different.insert(candidate.program);
@@ -268,7 +281,8 @@ TEST(JointPrior, RegisterTilingDrawsEachOrderOfLoopsOnce) {
   EXPECT_EQ(needless, 0);
 }
 
-// Each sketch of each set is drawn and changed, also where conditions tie nearly a million combinations (warp_mma, warp_tiling).
+// Each sketch of each set is drawn and changed, also where conditions tie nearly a million combinations (warp_mma,
+// warp_tiling).
 TEST(JointPrior, AMutantKeepsMostDecisionsInEverySketchOfEverySet) {
   i64 changes = 0;
   for_each_sketch([&](const CandidateSpace&, const Sketch& sketch, const std::string& what) {

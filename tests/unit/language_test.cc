@@ -78,8 +78,7 @@ TEST_P(Language, SaysWhatIsWrong) {
     SCOPED_TRACE(c.title);
     test::TemporaryDirectory folder;
     write_files(folder.path(), c.text);
-    std::vector<std::string> words = {"check",   "my.tw", "--op",     "matmul",
-                                      "--draws", "1",     "--target", "cpu -threads=1"};
+    std::vector<std::string> words = {"check", "my.tw", "--op", "matmul", "--draws", "1", "--target", "cpu -threads=1"};
     if (c.text.find("rules s {") != std::string::npos) words.insert(words.end(), {"--rule", "s"});
     test::Finished found = test::tracewright(words, {.folder = folder.path()});
     EXPECT_EQ(found.code, 2) << c.text << found.out;
@@ -100,8 +99,7 @@ std::vector<std::string> case_files() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Language, testing::ValuesIn(case_files()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Language, testing::ValuesIn(case_files()), [](const auto& info) { return info.param; });
 
 // The texts of all messages in the sources of the language: what begins an argument of error() or
 // fail() up to the end of that literal.
@@ -110,15 +108,13 @@ std::vector<std::string> messages_of(const std::string& source) {
       "(?:[^a-z_](?:error|error_expected|type_error|wrong_type|fail)|expect_[a-z]+)\\([^\";]*\"(("
       "?:[^\"\\\\]|\\\\.)*)\"");
   std::vector<std::string> found;
-  for (std::sregex_iterator at(source.begin(), source.end(), call), end; at != end; ++at)
-    found.push_back((*at)[1]);
+  for (std::sregex_iterator at(source.begin(), source.end(), call), end; at != end; ++at) found.push_back((*at)[1]);
   return found;
 }
 
 TEST(LanguageCases, EveryMessageHasOne) {
   std::string all;
-  for (const std::string& name : case_files())
-    all += test::read_file(cat(folder_of_cases, "/", name, ".txt"));
+  for (const std::string& name : case_files()) all += test::read_file(cat(folder_of_cases, "/", name, ".txt"));
   std::vector<std::string> sources = {TW_SOURCE_DIR "/rules/lang/rule_modules.cc"};
   for (const auto& entry : std::filesystem::directory_iterator(TW_SOURCE_DIR "/rules/lang")) {
     if (entry.path().extension() == ".cc") sources.push_back(entry.path().string());
@@ -130,8 +126,7 @@ TEST(LanguageCases, EveryMessageHasOne) {
   for (const std::string& source : sources) {
     for (const std::string& message : messages_of(test::read_file(source))) {
       ++count;
-      EXPECT_NE(all.find(message), std::string::npos)
-          << source << ": no case shows `" << message << "`";
+      EXPECT_NE(all.find(message), std::string::npos) << source << ": no case shows `" << message << "`";
     }
   }
   EXPECT_GT(count, 50);

@@ -30,10 +30,8 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 const std::vector<std::string> kProgram = {"dsl/base", "dsl/ir"};
 const std::vector<std::string> kMiddle = {"dsl/te", "dsl/text", "dsl/analysis", "dsl/intrinsics", "dsl/passes"};
-const std::vector<std::string> kSchedule =
-    kProgram + kMiddle + std::vector<std::string>{"dsl/schedule"};
-const std::vector<std::string> kSpace =
-    kSchedule + std::vector<std::string>{"dsl/primitives", "sampler/draw", "rules"};
+const std::vector<std::string> kSchedule = kProgram + kMiddle + std::vector<std::string>{"dsl/schedule"};
+const std::vector<std::string> kSpace = kSchedule + std::vector<std::string>{"dsl/primitives", "sampler/draw", "rules"};
 // What every room of runtime may see; and all that a search may.
 const std::vector<std::string> kMachine = kSchedule + std::vector<std::string>{"costmodel", "backends"};
 const std::vector<std::string> kMeasure = kMachine + std::vector<std::string>{"runtime/measure"};
@@ -71,16 +69,20 @@ const std::vector<Row> kTable = {
     // The worker does not link libtracewright: of its neighbours it sees only the files that both
     // are built from.
     {"runtime/worker",
-     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measure/fma_probe.h", "runtime/measure/measurer.h",
-      "runtime/measure/object_loader.h", "runtime/measure/thread_pool.h", "runtime/measure/worker_protocol.h"}},
+     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measure/fma_probe.h",
+      "runtime/measure/measurer.h", "runtime/measure/object_loader.h", "runtime/measure/thread_pool.h",
+      "runtime/measure/worker_protocol.h"}},
     // Nor do the workers of devices: one interface, and a folder for each kind behind it.
     {"backends/device.h", {"backends/kernel.h", "dsl/base"}},
     {"backends/opencl", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
     {"backends/cuda_driver", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
     {"runtime/worker_device",
-     {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measure/measurer.h", "runtime/measure/object_loader.h",
-      "runtime/worker", "runtime/measure/thread_pool.h", "runtime/measure/worker_protocol.h"}},
-    {"runtime/emulator", {"dsl/base", "runtime/measure/emulation_report.h", "runtime/measure/worker_protocol.h", "runtime/worker/confine.h", "backends/kernel.h"}},
+     {"backends/kernel_abi.h", "backends/kernel.h", "backends/device.h", "dsl/base", "runtime/measure/measurer.h",
+      "runtime/measure/object_loader.h", "runtime/worker", "runtime/measure/thread_pool.h",
+      "runtime/measure/worker_protocol.h"}},
+    {"runtime/emulator",
+     {"dsl/base", "runtime/measure/emulation_report.h", "runtime/measure/worker_protocol.h", "runtime/worker/confine.h",
+      "backends/kernel.h"}},
     {"sampler/search", kRuntime},
     {"sampler/tasks", kRuntime + std::vector<std::string>{"sampler/search"}},
     {"cli", kAll},
@@ -106,8 +108,10 @@ const std::vector<Row> kSdkTable = {
     {"hwloc.h", {"backends/topology.cc"}},
     {"hwloc", {"backends/topology.cc"}},
     {"boost/dll", {"rules/lang/load_plugin.cc"}},
-    {"CL", {"backends/opencl", "runtime/export/opencl_launcher.h", "bench/clblast_bench.cc", "tests"}},  // the launcher is shipped, not compiled here
-    {"cuda.h", {"runtime/export/cuda_launcher.h"}},                   // likewise
+    {"CL",
+     {"backends/opencl", "runtime/export/opencl_launcher.h", "bench/clblast_bench.cc",
+      "tests"}},                                     // the launcher is shipped, not compiled here
+    {"cuda.h", {"runtime/export/cuda_launcher.h"}},  // likewise
     {"cblas.h", {"bench/peers"}},
     {"clblast_c.h", {"bench/clblast_bench.cc"}},
     {"dnnl.hpp", {"bench/peers"}},
@@ -126,8 +130,7 @@ bool is_within(const std::string& path, const std::string& place) {
 }
 
 bool is_within_any(const std::string& path, const std::vector<std::string>& places) {
-  return std::any_of(places.begin(), places.end(),
-                     [&](const std::string& place) { return is_within(path, place); });
+  return std::any_of(places.begin(), places.end(), [&](const std::string& place) { return is_within(path, place); });
 }
 
 const Row* row_of(const std::string& path) {
@@ -173,8 +176,7 @@ std::string violation(const std::string& path, const Row& row, const Include& in
   // A row that lies within another (a worker, a single header) differs in what it sees, not in who
   // sees it.
   if (is_within(include.header, row.place) || is_within_any(include.header, row.may_see)) return "";
-  return cat(what, ": ", row.place, " may see only itself", row.may_see.empty() ? "" : ", ",
-             join(row.may_see, ", "));
+  return cat(what, ": ", row.place, " may see only itself", row.may_see.empty() ? "" : ", ", join(row.may_see, ", "));
 }
 
 std::vector<std::string> violations(const std::vector<SourceFile>& files) {
@@ -242,24 +244,18 @@ TEST(Layering, PlantedViolationsAreFound) {
       {{"dsl/primitives/split.cc", "#include \"sampler/draw/sample_tile.h\""},
        "dsl/primitives/split.cc includes sampler/draw/sample_tile.h: dsl/primitives may see only "
        "itself, "},
-      {{"sampler/draw/a.cc", "#include \"dsl/primitives/split.h\""},
-       "sampler/draw may see only itself, "},
-      {{"backends/interpreter.cc", "#include <dsl/schedule/state.h>"},
-       "backends may see only itself, "},
-      {{"backends/kernel.h", "#include \"dsl/base/result.h\""},
-       "backends/kernel.h may see only itself"},
-      {{"backends/kernel.h", "#include \"backends/target.h\""},
-       "backends/kernel.h may see only itself"},
+      {{"sampler/draw/a.cc", "#include \"dsl/primitives/split.h\""}, "sampler/draw may see only itself, "},
+      {{"backends/interpreter.cc", "#include <dsl/schedule/state.h>"}, "backends may see only itself, "},
+      {{"backends/kernel.h", "#include \"dsl/base/result.h\""}, "backends/kernel.h may see only itself"},
+      {{"backends/kernel.h", "#include \"backends/target.h\""}, "backends/kernel.h may see only itself"},
       {{"costmodel/mlp.cc", "#include \"rules/lang/eval.h\""}, "costmodel may see only itself, "},
-      {{"runtime/worker/main.cc", "#include \"runtime/store/database.h\""},
-       "runtime/worker may see only itself, "},
+      {{"runtime/worker/main.cc", "#include \"runtime/store/database.h\""}, "runtime/worker may see only itself, "},
       {{"runtime/measure/a.cc", "#include \"sampler/search/tune.h\""}, "runtime/measure may see only itself, "},
       {{"runtime/store/a.cc", "#include \"runtime/measure/measurer.h\""}, "runtime/store may see only itself, "},
       {{"bench/a.cc", "#include \"cli/stored.h\""}, "bench may see only itself, "},
       {{"runtime/measure/a.cc", "#include <llvm/IR/Module.h>"}, ": only backends/llvm may"},
       {{"runtime/measure/a.cc", "#include <sqlite3.h>"}, ": only runtime/store/sqlite_rows.h, tests may"},
-      {{"runtime/lists/task_list.h", "#include <yaml-cpp/yaml.h>"},
-       ": only runtime/lists/yaml_tree.cc, tests may"},
+      {{"runtime/lists/task_list.h", "#include <yaml-cpp/yaml.h>"}, ": only runtime/lists/yaml_tree.cc, tests may"},
       {{"costmodel/mlp.cc", "#include <torch/torch.h>"}, ": only costmodel/torch, bench/peers may"},
       {{"dsl/ir/a.cc", "#include \"nodes.h\""}, ": write the path from the top of the tree"},
       {{"dsl/odd/a.cc", ""}, "dsl/odd/a.cc: its folder is not in the table"},

@@ -38,7 +38,8 @@ TEST(LeastFlops, AMultiplyAddIsTwoAndFourInDouble) {
 }
 
 TEST(LeastFlops, TypesWithInstructionsOfTheirOwnAreNotBounded) {
-  for (DType type : {DType::F16, DType::BF16, DType::I8, DType::I32}) EXPECT_EQ(least("matmul", with_type(kGemm, type)), 0) << name_of(type);
+  for (DType type : {DType::F16, DType::BF16, DType::I8, DType::I32})
+    EXPECT_EQ(least("matmul", with_type(kGemm, type)), 0) << name_of(type);
 }
 
 TEST(LeastFlops, SumsWithoutAProductAreNotBounded) {
@@ -47,7 +48,8 @@ TEST(LeastFlops, SumsWithoutAProductAreNotBounded) {
 }
 
 TEST(LeastFlops, OnlyTheUnpaddedPartOfAPaddedInputIsCounted) {
-  WorkloadArguments conv = {{"N", i64{1}}, {"H", i64{14}}, {"W", i64{14}}, {"CI", i64{8}}, {"CO", i64{4}}, {"K", i64{3}}};
+  WorkloadArguments conv = {{"N", i64{1}},  {"H", i64{14}}, {"W", i64{14}},
+                            {"CI", i64{8}}, {"CO", i64{4}}, {"K", i64{3}}};
   EXPECT_EQ(least("conv2d", conv), 2.0 * 12 * 12 * 4 * 9 * 8);
   conv.push_back({"padding", i64{1}});
   EXPECT_DOUBLE_EQ(least("conv2d", conv), 2.0 * 14 * 14 * 4 * 9 * 8 * (14.0 * 14) / (16 * 16));
@@ -57,19 +59,26 @@ TEST(LeastFlops, OnlyTheUnpaddedPartOfAPaddedInputIsCounted) {
 }
 
 TEST(LeastFlops, ASpreadInputCountsAsTheOneItComesFrom) {
-  WorkloadArguments conv = {{"N", i64{1}}, {"H", i64{14}}, {"W", i64{14}}, {"CI", i64{8}}, {"CO", i64{8}}, {"K", i64{3}}, {"stride", i64{2}}};
+  WorkloadArguments conv = {{"N", i64{1}},  {"H", i64{14}}, {"W", i64{14}},    {"CI", i64{8}},
+                            {"CO", i64{8}}, {"K", i64{3}},  {"stride", i64{2}}};
   EXPECT_DOUBLE_EQ(least("conv2d_transposed", conv), 2.0 * 29 * 29 * 8 * 9 * 8 * (14.0 * 14) / (31 * 31));
   EXPECT_LE(least("conv2d_transposed", conv), 2.0 * 14 * 14 * 9 * 8 * 8) << "each input meets each weight once";
 }
 
 TEST(LeastFlops, TermsThatPointsShareAreNotCounted) {
-  EXPECT_EQ(least_of("workload own() {\n  input X: f32[8, 4]\n  input W: f32[4]\n  output Y[i: 8, j: 16] = sum(k: 4) X[i, k] * W[k]\n}\n"), 0);
-  EXPECT_EQ(least_of("workload own() {\n  input X: f32[8, 4]\n  input W: f32[4, 16]\n  output Y[i: 16, j: 16] = sum(k: 4) X[i // 2, k] * W[k, j]\n}\n"), 0);
+  EXPECT_EQ(least_of("workload own() {\n  input X: f32[8, 4]\n  input W: f32[4]\n  output Y[i: 8, j: 16] = sum(k: 4) "
+                     "X[i, k] * W[k]\n}\n"),
+            0);
+  EXPECT_EQ(least_of("workload own() {\n  input X: f32[8, 4]\n  input W: f32[4, 16]\n  output Y[i: 16, j: 16] = sum(k: "
+                     "4) X[i // 2, k] * W[k, j]\n}\n"),
+            0);
 }
 
 TEST(LeastFlops, TermsUnderAConditionAreNotCounted) {
-  EXPECT_EQ(least_of("workload own() {\n  input X: f32[8, 8]\n  input W: f32[8, 8]\n  output Y[i: 8, j: 8] = sum(k: 8) (if k <= i then X[i, k] else 0) * "
-                     "W[k, j]\n}\n"), 0);
+  EXPECT_EQ(least_of("workload own() {\n  input X: f32[8, 8]\n  input W: f32[8, 8]\n  output Y[i: 8, j: 8] = sum(k: 8) "
+                     "(if k <= i then X[i, k] else 0) * "
+                     "W[k, j]\n}\n"),
+            0);
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ TEST(Diagnostics, ShowWhatAForeignFileHoldsAndMarkItsPlace) {
     EXPECT_TRUE(text.starts_with("a\\x1b[2J.tw:2:")) << text;
     return text.substr(text.find("    2 | "), text.find("note: ") - text.find("    2 | "));
   };
-  EXPECT_EQ(shown("x = \x1b]0;title\x07 bad", "bad"), "    2 | x = \\x1b]0;title\\x07 bad\n      |                      ^~~\n");
+  EXPECT_EQ(shown("x = \x1b]0;title\x07 bad", "bad"),
+            "    2 | x = \\x1b]0;title\\x07 bad\n      |                      ^~~\n");
   EXPECT_EQ(shown("x = \x1b[31m y", "\x1b[31m"), "    2 | x = \\x1b[31m y\n      |     ^~~~~~~~\n");
   EXPECT_EQ(shown("\tx\ty z", "z"), "    2 | \tx\ty z\n      | \t \t  ^\n");
   EXPECT_EQ(shown("x = \xc3\xa4\xe2\x82\xac z", "z"), "    2 | x = \xc3\xa4\xe2\x82\xac z\n      |        ^\n");
@@ -109,13 +110,38 @@ TEST(Lexer, StopsAtLimits) {
 }
 
 TEST(Expr, PrintsAsItWasWritten) {
-  for (const char* text :
-       {"a + b * c", "(a + b) * c", "a - (b - c)", "a - b - c", "not a == b and c or d", "(not a) + b", "-x[i, j]", "-(a + b)",
-        "-5 + i % -3", "a // b % c", "if a < b then f(x) else (if c then 1 else 2.5) + 1", "f(a, n = 2, m = [1, _, none])",
-        "split(j, [_, v * lanes], tail = partition)", "x[1:]", "x[:k, -m:, :]", "s[-1].extent", "vector_axis(b)?",
-        "[f(x) for x in xs if c(x)]", "[a for (l, t) in zip(p, q)]", "(n, k) -> (n // v, k, n % v)", "l -> kind(l) == S",
-        "() -> ()", "(a,)", "\"q\\\"\\\\\"", "true and false", "1e-05", "-9223372036854775808", "D[]", "a.b.c(1)[2]?", "(x -> x)(1)",
-        "1.0 + 1e+20", "-(1)"}) {
+  for (const char* text : {"a + b * c",
+                           "(a + b) * c",
+                           "a - (b - c)",
+                           "a - b - c",
+                           "not a == b and c or d",
+                           "(not a) + b",
+                           "-x[i, j]",
+                           "-(a + b)",
+                           "-5 + i % -3",
+                           "a // b % c",
+                           "if a < b then f(x) else (if c then 1 else 2.5) + 1",
+                           "f(a, n = 2, m = [1, _, none])",
+                           "split(j, [_, v * lanes], tail = partition)",
+                           "x[1:]",
+                           "x[:k, -m:, :]",
+                           "s[-1].extent",
+                           "vector_axis(b)?",
+                           "[f(x) for x in xs if c(x)]",
+                           "[a for (l, t) in zip(p, q)]",
+                           "(n, k) -> (n // v, k, n % v)",
+                           "l -> kind(l) == S",
+                           "() -> ()",
+                           "(a,)",
+                           "\"q\\\"\\\\\"",
+                           "true and false",
+                           "1e-05",
+                           "-9223372036854775808",
+                           "D[]",
+                           "a.b.c(1)[2]?",
+                           "(x -> x)(1)",
+                           "1.0 + 1e+20",
+                           "-(1)"}) {
     EXPECT_EQ(parsed(text), text);
   }
 }
@@ -195,7 +221,8 @@ TEST(Parser, RecoversAtTheNextStatement) {
   }
   EXPECT_EQ(join(good, " "), "e h");
   std::vector<std::string> messages;
-  for (const Diagnostic& d : diagnostics.all()) messages.push_back(cat(position_of(source, d.span.begin).line, ": ", d.message));
+  for (const Diagnostic& d : diagnostics.all())
+    messages.push_back(cat(position_of(source, d.span.begin).line, ": ", d.message));
   EXPECT_EQ(join(messages, "\n"),
             "2: expected `)`, found `=`\n"
             "3: expected a name, found `{`\n"

@@ -1,5 +1,5 @@
-// Whatever an instruction would make that exceeds a limit is rejected and leaves the program as it was: in a program that embeds the library, and in every
-// command that reads a rule or a trace.
+// Whatever an instruction would make that exceeds a limit is rejected and leaves the program as it was: in a program
+// that embeds the library, and in every command that reads a rule or a trace.
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
@@ -38,7 +38,10 @@ void expect_a_floor(const Step& step) {
     std::string before = print(schedule.program());
     Status status = step(schedule, block);
     if (!status) {
-      EXPECT_NE(to_string(status.rejected()).find("the program would have more than 90 statements inside of one another"), std::string::npos) << to_string(status.rejected());
+      EXPECT_NE(
+          to_string(status.rejected()).find("the program would have more than 90 statements inside of one another"),
+          std::string::npos)
+          << to_string(status.rejected());
       EXPECT_EQ(print(schedule.program()), before);
       break;
     }
@@ -68,15 +71,20 @@ TEST(Nesting, EndsForAProgramThatEmbedsTheLibrary) {
 
 class Commands : public testing::Test {
  protected:
-  void write(const std::string& name, const std::string& text) const { test::write_file(folder.path() + "/" + name, text); }
+  void write(const std::string& name, const std::string& text) const {
+    test::write_file(folder.path() + "/" + name, text);
+  }
   void write_trace(const std::string& schedule) const {
     test::Scheduled base(kProduct, {}, "");
-    write("t.tw", cat("tracewright 1 \"0.1.0\"\ntarget \"cpu -mcpu=znver3 -threads=1\"\n", print(base.program()), "schedule {\n", schedule, "}\n"));
+    write("t.tw", cat("tracewright 1 \"0.1.0\"\ntarget \"cpu -mcpu=znver3 -threads=1\"\n", print(base.program()),
+                      "schedule {\n", schedule, "}\n"));
   }
   void write_rule(const std::string& body) const {
     write("m.tw", cat("rule deep(b: block)\n  when is_reduction(b)\n{\n", body, "}\nrules mine { deep }\n"));
-    write("l.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 2, seconds: 5}\ndatabase: l.db\nmodules: [m.tw]\nrules: mine\ntasks:\n"
-                    "  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
+    write("l.yaml",
+          "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 2, seconds: 5}\ndatabase: l.db\nmodules: "
+          "[m.tw]\nrules: mine\ntasks:\n"
+          "  - {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
   }
   // What they print, together.
   std::string answers(const std::vector<std::vector<std::string>>& commands) const {
@@ -88,10 +96,18 @@ class Commands : public testing::Test {
     }
     return out;
   }
-  static inline const std::vector<std::vector<std::string>> of_traces = {{"replay", "t.tw"}, {"replay", "t.tw", "--check"}, {"replay", "t.tw", "--target", "cuda -arch=sm_80", "--emit", "source"},
-                                                                        {"reduce", "t.tw"}, {"export", "t.tw", "--output", "out"}};
-  static inline const std::vector<std::vector<std::string>> of_rules = {{"check", "m.tw", "--op", "dense", "--draws", "5"}, {"space", "l.yaml"}, {"explain", "l.yaml", "--draws", "5"},
-                                                                        {"tune", "l.yaml", "--dry-run"}, {"tune", "l.yaml"}};
+  static inline const std::vector<std::vector<std::string>> of_traces = {
+      {"replay", "t.tw"},
+      {"replay", "t.tw", "--check"},
+      {"replay", "t.tw", "--target", "cuda -arch=sm_80", "--emit", "source"},
+      {"reduce", "t.tw"},
+      {"export", "t.tw", "--output", "out"}};
+  static inline const std::vector<std::vector<std::string>> of_rules = {
+      {"check", "m.tw", "--op", "dense", "--draws", "5"},
+      {"space", "l.yaml"},
+      {"explain", "l.yaml", "--draws", "5"},
+      {"tune", "l.yaml", "--dry-run"},
+      {"tune", "l.yaml"}};
 
   test::TemporaryDirectory folder;
 };
@@ -100,14 +116,18 @@ TEST_F(Commands, RejectATraceThatNestsTooDeep) {
   for (const char* line : {"add_unit_loop(b)", "add_unit_loop(i)"}) {
     write_trace(cat("  b = get_block(\"C\")\n  i, j, k = get_loops(b)\n", many(line)));
     std::string said = answers(of_traces);
-    EXPECT_NE(said.find("add_unit_loop: the program would have more than 90 statements inside of one another"), std::string::npos) << said;
+    EXPECT_NE(said.find("add_unit_loop: the program would have more than 90 statements inside of one another"),
+              std::string::npos)
+        << said;
   }
 }
 
 TEST_F(Commands, RejectARuleThatNestsTooDeep) {
   write_rule("  l = loops(b)[0]\n" + many("add_unit_loop(l)"));
   std::string said = answers(of_rules);
-  EXPECT_NE(said.find("add_unit_loop: the program would have more than 90 statements inside of one another"), std::string::npos) << said;
+  EXPECT_NE(said.find("add_unit_loop: the program would have more than 90 statements inside of one another"),
+            std::string::npos)
+      << said;
 }
 
 // The interpreter would need hundreds of gigabytes to compare such a program.

@@ -1,10 +1,10 @@
 // List and the memory that each thread keeps for it.
+#include "dsl/base/list.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <thread>
-
-#include "dsl/base/list.h"
 
 namespace tw {
 namespace {

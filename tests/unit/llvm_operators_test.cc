@@ -1,5 +1,5 @@
-// Every operator of the library, lowered and compiled, against the interpreter: as written, with vectorized loops, in other types, and
-// widened to double precision as the reference for checking results.
+// Every operator of the library, lowered and compiled, against the interpreter: as written, with vectorized loops, in
+// other types, and widened to double precision as the reference for checking results.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,12 +9,12 @@
 #include "backends/interpreter.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/lower.h"
 #include "dsl/passes/widen.h"
 #include "dsl/text/workload.h"
-#include "dsl/ir/compare.h"
 #include "runtime/measure/object_loader.h"
 #include "sampler/search/reference.h"
 #include "tests/support/aligned.h"
@@ -58,7 +58,8 @@ OwnedProgram program_of(const Case& c) {
   std::optional<WorkloadUse> use = parse_use(source, of_use);
   EXPECT_TRUE(use) << of_use.render();
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), use->workload, use->arguments, c.epilogues, diagnostics);
+  std::optional<OwnedProgram> program =
+      instantiate(operator_library(), use->workload, use->arguments, c.epilogues, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
   return *program;
 }
@@ -88,7 +89,8 @@ std::vector<HostArray> arrays_for(const Program& program) {
     arrays.push_back(HostArray::like(param.buffer));
     double scale = is_float(param.buffer->dtype) ? 0.125 : 1;
     if (param.role == Role::Output) continue;
-    for (i64 i = 0; i < arrays.back().elements(); ++i) arrays.back().set(i, scale * static_cast<double>(rng.below(9) - 4));
+    for (i64 i = 0; i < arrays.back().elements(); ++i)
+      arrays.back().set(i, scale * static_cast<double>(rng.below(9) - 4));
   }
   return arrays;
 }
@@ -116,7 +118,8 @@ void run_compiled(Arena& arena, const Program& program, std::vector<HostArray>& 
   for (Aligned<u8>& copy : copies) pointers.push_back(copy.data());
   Aligned<u8> scratch(static_cast<std::size_t>(kernel->manifest.scratch_bytes(1)) + 1);
   ASSERT_EQ(loaded.run("op")(pointers.data(), scratch.data(), nullptr, nullptr), 0);
-  for (std::size_t i = 0; i < arrays.size(); ++i) std::copy(copies[i].begin(), copies[i].end(), arrays[i].bytes.begin());
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    std::copy(copies[i].begin(), copies[i].end(), arrays[i].bytes.begin());
 }
 
 double relative_bound(DType dtype) {
@@ -130,7 +133,8 @@ void expect_equal(const Program& program, const std::vector<HostArray>& got, con
     double bound = relative_bound(program.params[p].buffer->dtype);
     for (i64 i = 0; i < want[p].elements(); ++i, ++compared) {
       double a = got[p].get(i), b = want[p].get(i);
-      ASSERT_LE(std::abs(a - b), bound * (std::abs(b) + 0.01)) << program.params[p].buffer->name << "[" << i << "] = " << a << ", not " << b;
+      ASSERT_LE(std::abs(a - b), bound * (std::abs(b) + 0.01))
+          << program.params[p].buffer->name << "[" << i << "] = " << a << ", not " << b;
     }
   }
   EXPECT_GT(compared, 0);
@@ -172,7 +176,8 @@ TEST_P(CompiledOperators, AsReferenceOfALargeWorkload) {
   std::vector<HostArray> plain = arrays_for(widened), reordered = arrays_for(widened);
   run_compiled(arena, widened, plain);
   run_compiled(arena, schedule.program(), reordered);
-  for (std::size_t p = 0; p < plain.size(); ++p) EXPECT_EQ(plain[p].bytes, reordered[p].bytes) << widened.params[p].buffer->name;
+  for (std::size_t p = 0; p < plain.size(); ++p)
+    EXPECT_EQ(plain[p].bytes, reordered[p].bytes) << widened.params[p].buffer->name;
 }
 
 TEST(CompiledOperatorsTogether, ProductsAndConvolutionsHaveTilesInTheReference) {
@@ -185,8 +190,9 @@ TEST(CompiledOperatorsTogether, ProductsAndConvolutionsHaveTilesInTheReference) 
     if (text.find(" in register") != std::string::npos) tiled.insert(std::string(owned.program.name));
   }
   // Not transpose_batch_matmul and the row reductions: they read along the reduction as they are.
-  EXPECT_EQ(tiled, (std::set<std::string>{"avg_pool2d", "batch_matmul", "capsule_conv2d", "conv1d", "conv2d", "conv2d_transposed", "conv3d", "dense",
-                                              "depthwise_conv2d", "matmul", "max_pool2d"}));
+  EXPECT_EQ(tiled, (std::set<std::string>{"avg_pool2d", "batch_matmul", "capsule_conv2d", "conv1d", "conv2d",
+                                          "conv2d_transposed", "conv3d", "dense", "depthwise_conv2d", "matmul",
+                                          "max_pool2d"}));
 }
 
 OwnedProgram from_text(const std::string& text) {
@@ -202,8 +208,10 @@ OwnedProgram from_text(const std::string& text) {
 TEST(MinAndMax, AreTheSameEverywhereForNumbersAndNaN) {
   const double values[] = {0.0, -0.0, 1, -2.5, INFINITY, -INFINITY, NAN};
   for (const char* type : {"f16", "bf16", "f32", "f64"}) {
-    OwnedProgram owned = from_text(cat("workload w() {\n  input A: ", type, "[64], B: ", type, "[64]\n  output Low[i: 64] = min(A[i], B[i])\n",
-                                       "  output High[i: 64] = max(A[i], B[i])\n  output Constant[i: 64] = max(B[i], max(1, nan)) + min(nan, 1)\n}\n"));
+    OwnedProgram owned = from_text(cat("workload w() {\n  input A: ", type, "[64], B: ", type,
+                                       "[64]\n  output Low[i: 64] = min(A[i], B[i])\n",
+                                       "  output High[i: 64] = max(A[i], B[i])\n  output Constant[i: 64] = max(B[i], "
+                                       "max(1, nan)) + min(nan, 1)\n}\n"));
     int changed = 0;
     for (const Program& program : {owned.program, vectorized(*owned.arena, owned.program, &changed)}) {
       std::vector<HostArray> interpreted = arrays_for(program), compiled;
@@ -211,7 +219,8 @@ TEST(MinAndMax, AreTheSameEverywhereForNumbersAndNaN) {
       compiled = interpreted;
       ASSERT_EQ(interpret(program, interpreted), "");
       run_compiled(*owned.arena, program, compiled);
-      for (std::size_t p = 2; p < interpreted.size(); ++p) EXPECT_EQ(interpreted[p].bytes, compiled[p].bytes) << type << " " << program.params[p].buffer->name;
+      for (std::size_t p = 2; p < interpreted.size(); ++p)
+        EXPECT_EQ(interpreted[p].bytes, compiled[p].bytes) << type << " " << program.params[p].buffer->name;
       for (i64 i = 0; i < 49; ++i) {
         double a = values[i / 7], b = values[i % 7], low = a < b ? a : b, high = a > b ? a : b;
         double got_low = interpreted[2].get(i), got_high = interpreted[3].get(i);
@@ -235,7 +244,8 @@ TEST(MinAndMax, AMaxReductionIsOneInstructionAVector) {
   ASSERT_TRUE(compiler) << to_string(compiler.rejected());
   std::string assembly = *compiler->emit(*lowered, "w", Emit::Assembly);
   EXPECT_NE(assembly.find("vmaxps"), std::string::npos) << assembly;
-  for (const char* slow : {"vcmp", "vblend", "vmaxss", "vucomis"}) EXPECT_EQ(assembly.find(slow), std::string::npos) << slow << "\n" << assembly;
+  for (const char* slow : {"vcmp", "vblend", "vmaxss", "vucomis"})
+    EXPECT_EQ(assembly.find(slow), std::string::npos) << slow << "\n" << assembly;
 }
 
 TEST(CompiledOperatorsTogether, SomeLoopsWereVectorized) {

@@ -27,8 +27,8 @@ LlvmCompiler compiler_for(const CodegenTarget& target = {}) {
 }
 
 // Compiles, loads and calls `<symbol>_run`.
-void run(const LoweredProgram& program, std::vector<void*> buffers, void* scratch = nullptr, tw_parallel_for hook = nullptr,
-         void* pool = nullptr) {
+void run(const LoweredProgram& program, std::vector<void*> buffers, void* scratch = nullptr,
+         tw_parallel_for hook = nullptr, void* pool = nullptr) {
   Result<Kernel> kernel = compiler_for().compile(program, "test");
   ASSERT_TRUE(kernel) << to_string(kernel.rejected());
   std::string error;
@@ -63,7 +63,8 @@ class Gemm : public testing::TestWithParam<GemmCase> {};
 TEST_P(Gemm, EqualsPlainLoop) {
   const GemmPlan& plan = GetParam().plan;
   i64 stride = plan.a_stride ? plan.a_stride : plan.k;
-  Aligned<float> a(plan.m * stride), b(plan.k * plan.n), packed(plan.panels() * plan.k * plan.panel()), c(plan.m * plan.n);
+  Aligned<float> a(plan.m * stride), b(plan.k * plan.n), packed(plan.panels() * plan.k * plan.panel()),
+      c(plan.m * plan.n);
   for (i64 i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 11 - 5);
   for (i64 i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13 - 6);
   for (i64 k = 0; k < plan.k; ++k) {
@@ -74,7 +75,8 @@ TEST_P(Gemm, EqualsPlainLoop) {
   Arena arena;
   LoweredProgram program = LoweredGemm(arena, plan).program();
   TwoThreads pool;
-  run(program, {a.data(), packed.data(), c.data()}, nullptr, plan.is_parallel ? TwoThreads::parallel_for : nullptr, &pool);
+  run(program, {a.data(), packed.data(), c.data()}, nullptr, plan.is_parallel ? TwoThreads::parallel_for : nullptr,
+      &pool);
   EXPECT_EQ(pool.calls > 0, plan.is_parallel);
   for (i64 m = 0; m < plan.m; ++m) {
     for (i64 n = 0; n < plan.n; ++n) {
@@ -85,15 +87,16 @@ TEST_P(Gemm, EqualsPlainLoop) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tiles, Gemm,
-    testing::Values(GemmCase{"even", {48, 64, 32, 6, 2, 16, 4}}, GemmCase{"tails_everywhere", {47, 59, 37, 6, 2, 8, 4}},
-                    GemmCase{"rows_outside", {25, 40, 16, 5, 2, 8, 8, false}}, GemmCase{"four_lanes", {13, 21, 9, 4, 3, 4, 2}},
-                    GemmCase{"wider_than_a_register", {12, 64, 10, 3, 1, 32, 1}},
-                    GemmCase{"padded_rows", {14, 32, 16, 4, 2, 8, 4, true, false, 19}},
-                    GemmCase{"parallel_panels", {30, 70, 20, 6, 1, 8, 4, true, true}},
-                    GemmCase{"parallel_rows", {33, 70, 20, 4, 1, 16, 4, false, true}}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tiles, Gemm,
+                         testing::Values(GemmCase{"even", {48, 64, 32, 6, 2, 16, 4}},
+                                         GemmCase{"tails_everywhere", {47, 59, 37, 6, 2, 8, 4}},
+                                         GemmCase{"rows_outside", {25, 40, 16, 5, 2, 8, 8, false}},
+                                         GemmCase{"four_lanes", {13, 21, 9, 4, 3, 4, 2}},
+                                         GemmCase{"wider_than_a_register", {12, 64, 10, 3, 1, 32, 1}},
+                                         GemmCase{"padded_rows", {14, 32, 16, 4, 2, 8, 4, true, false, 19}},
+                                         GemmCase{"parallel_panels", {30, 70, 20, 6, 1, 8, 4, true, true}},
+                                         GemmCase{"parallel_rows", {33, 70, 20, 4, 1, 16, 4, false, true}}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Gemm, ParallelProgramRunsSeriallyWithoutHook) {
   GemmPlan plan{12, 32, 8, 4, 1, 8, 4, true, true};
@@ -122,9 +125,11 @@ TEST(Conv, EqualsPlainLoopWithAndWithoutHiddenAddresses) {
         float sum = 0;
         for (i64 step = 0; step < channels * 9; ++step) {
           i64 ci = step / 9, kh = step % 9 / 3, kw = step % 3;
-          sum += in[(ci * padded + row + kh) * padded + column + kw] * weights[(co / panel * channels * 9 + step) * panel + co % panel];
+          sum += in[(ci * padded + row + kh) * padded + column + kw] *
+                 weights[(co / panel * channels * 9 + step) * panel + co % panel];
         }
-        ASSERT_EQ(out[(co / panel * size * size + at) * panel + co % panel], sum) << hides << ": " << co << ", " << row << ", " << column;
+        ASSERT_EQ(out[(co / panel * size * size + at) * panel + co % panel], sum)
+            << hides << ": " << co << ", " << row << ", " << column;
       }
     }
   }
@@ -143,8 +148,9 @@ CodegenTarget zen3() { return {"x86_64-pc-linux-gnu", "znver3", "", 256}; }
 CodegenTarget zen5() { return {"x86_64-pc-linux-gnu", "znver5", "", 512}; }
 
 TEST(GemmCode, AccumulatorsStayInRegisters) {
-  for (auto [target, plan] : {std::pair(zen3(), GemmPlan{48, 64, 64, 6, 2, 8, 4}), std::pair(zen5(), GemmPlan{48, 64, 64, 6, 4, 16, 4}),
-                              std::pair(zen5(), GemmPlan{48, 64, 64, 12, 2, 16, 4})}) {
+  for (auto [target, plan] :
+       {std::pair(zen3(), GemmPlan{48, 64, 64, 6, 2, 8, 4}), std::pair(zen5(), GemmPlan{48, 64, 64, 6, 4, 16, 4}),
+        std::pair(zen5(), GemmPlan{48, 64, 64, 12, 2, 16, 4})}) {
     Arena arena;
     LlvmCompiler compiler = compiler_for(target);
     std::string assembly = *compiler.emit(LoweredGemm(arena, plan).program(), "gemm", Emit::Assembly);
@@ -248,7 +254,9 @@ T product(T a, T b) {
 template <class T>
 void check_operators(DType dtype, const std::vector<T>& values) {
   for (int lanes : {1, 8}) {
-    auto check = [&](BinaryOp op, auto expected) { check_binary<T, T>(dtype, dtype, op, lanes, values, same<T>, expected); };
+    auto check = [&](BinaryOp op, auto expected) {
+      check_binary<T, T>(dtype, dtype, op, lanes, values, same<T>, expected);
+    };
     auto compare = [&](BinaryOp op, auto expected) {
       check_binary<T, bool>(dtype, DType::Bool, op, lanes, values, same<T>, expected);
     };
@@ -266,7 +274,9 @@ void check_operators(DType dtype, const std::vector<T>& values) {
     if constexpr (std::is_floating_point_v<T>) {
       check(BinaryOp::Div, [](T a, T b) { return a / b; });
     } else {
-      auto divide = [&](BinaryOp op, auto expected) { check_binary<T, T>(dtype, dtype, op, lanes, values, not_zero<T>, expected); };
+      auto divide = [&](BinaryOp op, auto expected) {
+        check_binary<T, T>(dtype, dtype, op, lanes, values, not_zero<T>, expected);
+      };
       divide(BinaryOp::FloorDiv, [](T a, T b) { return floor_div(a, b); });
       divide(BinaryOp::FloorMod, [](T a, T b) { return static_cast<T>(a - floor_div(a, b) * b); });
     }
@@ -277,7 +287,9 @@ TEST(Operators, I8) { check_operators<std::int8_t>(DType::I8, {0, 1, -1, 7, -7, 
 TEST(Operators, U8) { check_operators<std::uint8_t>(DType::U8, {0, 1, 2, 7, 100, 127, 128, 200, 255}); }
 TEST(Operators, I32) { check_operators<std::int32_t>(DType::I32, {0, 1, -1, 7, -7, 12345, -54321, 30000}); }
 TEST(Operators, I64) { check_operators<i64>(DType::I64, {0, 1, -1, 7, -7, i64{1} << 30, -(i64{1} << 29) - 5}); }
-TEST(Operators, F32) { check_operators<float>(DType::F32, {0.f, 1.f, -1.5f, 3.25f, 1e-30f, -7e20f, INFINITY, -INFINITY, NAN}); }
+TEST(Operators, F32) {
+  check_operators<float>(DType::F32, {0.f, 1.f, -1.5f, 3.25f, 1e-30f, -7e20f, INFINITY, -INFINITY, NAN});
+}
 TEST(Operators, F64) { check_operators<double>(DType::F64, {0., 1., -1.5, 3.25, 1e-200, -7e200, INFINITY, NAN}); }
 
 TEST(Operators, DivisionByConstants) {
@@ -288,9 +300,10 @@ TEST(Operators, DivisionByConstants) {
       const Buffer *qi = kit.output(DType::I64, 64), *ri = kit.output(DType::I64, 64);
       const Var* i = kit.var();
       const Expr *at = kit.ramp(kit.build.mul(i, lanes), lanes), *d = kit.wide(kit.build.integer(divisor), lanes);
-      const Stmt* body = kit.build.seq({kit.store(q, at, kit.build.floor_div(kit.load(x, at), d)),
-                                        kit.store(r, at, kit.build.floor_mod(kit.load(x, at), d)),
-                                        kit.store(qi, at, kit.build.floor_div(at, d)), kit.store(ri, at, kit.build.floor_mod(at, d))});
+      const Stmt* body =
+          kit.build.seq({kit.store(q, at, kit.build.floor_div(kit.load(x, at), d)),
+                         kit.store(r, at, kit.build.floor_mod(kit.load(x, at), d)),
+                         kit.store(qi, at, kit.build.floor_div(at, d)), kit.store(ri, at, kit.build.floor_mod(at, d))});
       Aligned<i64> a(64), b(64), c(64), e(64), f(64);
       for (i64 k = 0; k < 64; ++k) a[k] = k * 3 - 90;
       run(kit.program(kit.loop(i, 64 / lanes, body)), {a.data(), b.data(), c.data(), e.data(), f.data()});
@@ -307,15 +320,17 @@ TEST(Operators, DivisionByConstants) {
 TEST(Operators, Logic) {
   for (int lanes : {1, 16}) {
     LoweredKit kit;
-    const Buffer *x = kit.argument(DType::Bool, 16), *y = kit.argument(DType::Bool, 16), *z = kit.output(DType::Bool, 64);
+    const Buffer *x = kit.argument(DType::Bool, 16), *y = kit.argument(DType::Bool, 16),
+                 *z = kit.output(DType::Bool, 64);
     const Var* i = kit.var();
     const Expr* at = kit.ramp(kit.build.mul(i, lanes), lanes);
     auto put = [&](i64 offset, const Expr* value) {
       return kit.store(z, kit.build.add(at, kit.wide(kit.build.integer(offset), lanes)), value);
     };
     const Expr *a = kit.load(x, at), *b = kit.load(y, at);
-    const Stmt* body = kit.build.seq({put(0, kit.build.binary(BinaryOp::And, a, b)), put(16, kit.build.binary(BinaryOp::Or, a, b)),
-                                      put(32, kit.build.unary(UnaryOp::Not, a))});
+    const Stmt* body =
+        kit.build.seq({put(0, kit.build.binary(BinaryOp::And, a, b)), put(16, kit.build.binary(BinaryOp::Or, a, b)),
+                       put(32, kit.build.unary(UnaryOp::Not, a))});
     Aligned<bool> p(16), q(16), r(64);
     for (i64 k = 0; k < 16; ++k) p[k] = k & 1, q[k] = k & 2;
     run(kit.program(kit.loop(i, 16 / lanes, body)), {p.data(), q.data(), r.data()});
@@ -340,7 +355,8 @@ std::vector<To> converted(DType from, DType to, const std::vector<From>& values,
   Aligned<From> a(padded);
   Aligned<To> b(padded);
   std::copy(values.begin(), values.end(), a.begin());
-  run(kit.program(kit.loop(i, padded / lanes, kit.store(y, at, kit.build.cast(to, kit.load(x, at))))), {a.data(), b.data()});
+  run(kit.program(kit.loop(i, padded / lanes, kit.store(y, at, kit.build.cast(to, kit.load(x, at))))),
+      {a.data(), b.data()});
   return std::vector<To>(b.begin(), b.begin() + n);
 }
 
@@ -430,20 +446,36 @@ TEST(Casts, HalfArithmeticRoundsAfterEachOperation) {
 TEST(Functions, EveryFunctionOfEveryFloat) {
   auto exact = [](Function f, double x) {
     switch (f) {
-      case Function::Exp: return std::exp(x);
-      case Function::Log: return std::log(x);
-      case Function::Sqrt: return std::sqrt(x);
-      case Function::Rsqrt: return 1 / std::sqrt(x);
-      case Function::Tanh: return std::tanh(x);
-      case Function::Erf: return std::erf(x);
-      case Function::Sigmoid: return 1 / (1 + std::exp(-x));
-      case Function::Abs: return std::abs(x);
-      case Function::Floor: return std::floor(x);
-      case Function::Ceil: return std::ceil(x);
-      case Function::Round: return std::nearbyint(x);
-      case Function::Pow: return std::pow(std::abs(x), 1.5);
-      case Function::ReduceAdd: case Function::ReduceMul: case Function::ReduceMin: case Function::ReduceMax:
-      case Function::Within: break;
+      case Function::Exp:
+        return std::exp(x);
+      case Function::Log:
+        return std::log(x);
+      case Function::Sqrt:
+        return std::sqrt(x);
+      case Function::Rsqrt:
+        return 1 / std::sqrt(x);
+      case Function::Tanh:
+        return std::tanh(x);
+      case Function::Erf:
+        return std::erf(x);
+      case Function::Sigmoid:
+        return 1 / (1 + std::exp(-x));
+      case Function::Abs:
+        return std::abs(x);
+      case Function::Floor:
+        return std::floor(x);
+      case Function::Ceil:
+        return std::ceil(x);
+      case Function::Round:
+        return std::nearbyint(x);
+      case Function::Pow:
+        return std::pow(std::abs(x), 1.5);
+      case Function::ReduceAdd:
+      case Function::ReduceMul:
+      case Function::ReduceMin:
+      case Function::ReduceMax:
+      case Function::Within:
+        break;
     }
     return 0.0;
   };
@@ -475,8 +507,10 @@ TEST(Functions, EveryFunctionOfEveryFloat) {
       for (int f = 0; f <= static_cast<int>(Function::Pow); ++f) {
         for (i64 k = 0; k < 64; ++k) {
           double want = exact(static_cast<Function>(f), in[k]), got = results[f][k];
-          ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want || std::abs(got - want) <= bound * std::abs(want))
-              << name_of(dtype) << " " << name_of(static_cast<Function>(f)) << "(" << in[k] << ") = " << got << ", not " << want;
+          ASSERT_TRUE(std::isnan(want) ? std::isnan(got)
+                                       : got == want || std::abs(got - want) <= bound * std::abs(want))
+              << name_of(dtype) << " " << name_of(static_cast<Function>(f)) << "(" << in[k] << ") = " << got << ", not "
+              << want;
         }
       }
     }
@@ -490,11 +524,12 @@ TEST(Memory, StridedReversedUniformAndIndexedLanes) {
   const Buffer *x = kit.argument(DType::F32, 64), *index = kit.argument(DType::I64, 8), *y = kit.output(DType::F32, 64);
   auto number = [&](i64 value) { return kit.build.integer(value); };
   auto put = [&](i64 row, const Expr* from) { return kit.store(y, kit.ramp(number(row * 8), 8), kit.load(x, from)); };
-  const Stmt* body = kit.build.seq({put(0, kit.ramp(number(1), 8, 3)), put(1, kit.ramp(number(7), 8, -1)),
-                                    put(2, kit.wide(number(5), 8)), put(3, kit.load(index, kit.ramp(number(0), 8))),
-                                    kit.store(y, kit.ramp(number(33), 8, 2), kit.load(x, kit.ramp(number(8), 8))),
-                                    kit.store(y, kit.build.add(kit.load(index, kit.ramp(number(0), 8)), kit.wide(number(50), 8)),
-                                              kit.load(x, kit.ramp(number(0), 8)))});
+  const Stmt* body =
+      kit.build.seq({put(0, kit.ramp(number(1), 8, 3)), put(1, kit.ramp(number(7), 8, -1)),
+                     put(2, kit.wide(number(5), 8)), put(3, kit.load(index, kit.ramp(number(0), 8))),
+                     kit.store(y, kit.ramp(number(33), 8, 2), kit.load(x, kit.ramp(number(8), 8))),
+                     kit.store(y, kit.build.add(kit.load(index, kit.ramp(number(0), 8)), kit.wide(number(50), 8)),
+                               kit.load(x, kit.ramp(number(0), 8)))});
   Aligned<float> a(64), b(64);
   Aligned<i64> at(8);
   for (i64 i = 0; i < 64; ++i) a[i] = static_cast<float>(i);
@@ -543,11 +578,13 @@ TEST(Memory, SelectReadsOnlyTheChosenSide) {
       auto wide = [&](i64 v) { return kit.wide(kit.build.integer(v), lanes); };
       // x[i] where i < 13, x[2 * i] where 2 * i < 16, else -1; far beyond the end of x.
       const Expr* twice = kit.build.mul(at, wide(2));
-      const Expr* other = kit.build.select(kit.build.lt(twice, wide(kCount)), kit.load(x, twice), kit.wide(kit.build.number(-1, DType::F32), lanes));
+      const Expr* other = kit.build.select(kit.build.lt(twice, wide(kCount)), kit.load(x, twice),
+                                           kit.wide(kit.build.number(-1, DType::F32), lanes));
       const Expr* value = kit.build.select(kit.build.lt(at, wide(13)), kit.load(x, at), other);
       if (is_outer_uniform) {
         const Expr* near = kit.build.lt(i, 16 / lanes);
-        value = kit.build.select(lanes > 1 ? kit.wide(near, lanes) : near, value, kit.wide(kit.build.number(-2, DType::F32), lanes));
+        value = kit.build.select(lanes > 1 ? kit.wide(near, lanes) : near, value,
+                                 kit.wide(kit.build.number(-2, DType::F32), lanes));
       }
       GuardedArray a(kCount);
       Aligned<float> b(2048);
@@ -569,11 +606,13 @@ TEST(Memory, AndGuardsItsSecondOperand) {
     const Var* i = kit.var();
     const Expr* at = kit.ramp(kit.build.mul(i, lanes), lanes);
     const Expr* inside = kit.build.lt(at, kit.wide(kit.build.integer(kCount), lanes));
-    const Expr* positive = kit.build.binary(BinaryOp::Gt, kit.load(x, at), kit.wide(kit.build.number(5, DType::F32), lanes));
+    const Expr* positive =
+        kit.build.binary(BinaryOp::Gt, kit.load(x, at), kit.wide(kit.build.number(5, DType::F32), lanes));
     GuardedArray a(kCount);
     Aligned<bool> b(2048);
     for (i64 k = 0; k < kCount; ++k) a.data()[k] = static_cast<float>(k);
-    run(kit.program(kit.loop(i, 2048 / lanes, kit.store(y, at, kit.build.both(inside, positive)))), {a.data(), b.data()});
+    run(kit.program(kit.loop(i, 2048 / lanes, kit.store(y, at, kit.build.both(inside, positive)))),
+        {a.data(), b.data()});
     for (i64 k = 0; k < 2048; ++k) ASSERT_EQ(b[k], k > 5 && k < kCount);
   }
 }
@@ -590,9 +629,10 @@ TEST(Memory, BranchesOnScalarAndVectorConditions) {
   // The accumulator takes x under a scalar and under a vector condition; then it is stored under the vector one.
   const Stmt* add = kit.store(sum, acc, kit.build.add(kit.load(sum, acc), kit.load(x, at)));
   const Stmt* negate = kit.store(sum, acc, number(-1));
-  const Stmt* body = kit.build.alloc(
-      sum, kit.build.seq({kit.store(sum, acc, number(0)), kit.build.if_then(is_even, add, negate), kit.build.if_then(in_range, add),
-                          kit.build.if_then(in_range, kit.store(y, at, kit.load(sum, acc)))}));
+  const Stmt* body =
+      kit.build.alloc(sum, kit.build.seq({kit.store(sum, acc, number(0)), kit.build.if_then(is_even, add, negate),
+                                          kit.build.if_then(in_range, add),
+                                          kit.build.if_then(in_range, kit.store(y, at, kit.load(sum, acc)))}));
   Aligned<float> a(32), b(32);
   for (i64 k = 0; k < 32; ++k) a[k] = static_cast<float>(k), b[k] = 99;
   run(kit.program(kit.loop(i, 4, body)), {a.data(), b.data()});
@@ -624,19 +664,21 @@ TEST(Scratch, WorkersHaveTheirOwnAndShareTheRest) {
   constexpr i64 kRows = 200;
   LoweredKit kit;
   const Buffer *x = kit.argument(DType::F32, kRows), *y = kit.output(DType::F32, kRows);
-  const Buffer *own = kit.buffer(DType::F32, 64), *shared = kit.buffer(DType::F32, kRows), *table = kit.buffer(DType::F32, 8);
+  const Buffer *own = kit.buffer(DType::F32, 64), *shared = kit.buffer(DType::F32, kRows),
+               *table = kit.buffer(DType::F32, 8);
   const Var *i = kit.var(), *j = kit.var(), *k = kit.var(), *o = kit.var(), *first = kit.var();
-  // own[j] = x[i] * table[0] for all j; shared[i] = sum of own + o; in a serial loop around, so that its variable is passed on.
+  // own[j] = x[i] * table[0] for all j; shared[i] = sum of own + o; in a serial loop around, so that its variable is
+  // passed on.
   const Expr* term = kit.build.mul(kit.load(x, i), kit.load(table, kit.build.integer(0)));
   const Stmt* fill = kit.loop(j, 64, kit.store(own, j, term));
   const Stmt* sum = kit.loop(k, 64, kit.store(shared, i, kit.build.add(kit.load(shared, i), kit.load(own, k))));
   const Expr* start = kit.build.cast(DType::F32, o);
-  const Stmt* row = kit.build.seq({kit.store(shared, i, start), fill, sum, kit.store(y, i, kit.build.add(kit.load(y, i), kit.load(shared, i)))});
+  const Stmt* row = kit.build.seq(
+      {kit.store(shared, i, start), fill, sum, kit.store(y, i, kit.build.add(kit.load(y, i), kit.load(shared, i)))});
   const Stmt* body = kit.build.seq({kit.loop(first, 8, kit.store(table, first, kit.build.number(2, DType::F32))),
                                     kit.loop(o, 3, kit.loop(i, kRows, row, LoopKind::Parallel))});
-  LoweredProgram program = kit.program(body, {{shared, Place::SharedScratch, 0},
-                                              {table, Place::SharedScratch, 832},
-                                              {own, Place::WorkerScratch, 64}});
+  LoweredProgram program = kit.program(
+      body, {{shared, Place::SharedScratch, 0}, {table, Place::SharedScratch, 832}, {own, Place::WorkerScratch, 64}});
   program.parallel = true;
   program.scratch_shared_bytes = 896;
   program.scratch_worker_bytes = 320;
@@ -664,7 +706,8 @@ TEST(Scratch, BuffersThatShareMemoryAreNotAssumedApart) {
     steps.push_back(kit.store(q, kit.build.integer(k + 1), kit.build.number(7, DType::F32)));
     steps.push_back(kit.store(y, kit.build.integer(15), kit.load(p, kit.build.integer(k + 1))));
   }
-  LoweredProgram program = kit.program(kit.build.seq(steps), {{p, Place::SharedScratch, 0}, {q, Place::SharedScratch, 0}});
+  LoweredProgram program =
+      kit.program(kit.build.seq(steps), {{p, Place::SharedScratch, 0}, {q, Place::SharedScratch, 0}});
   program.scratch_shared_bytes = 64;
   Aligned<float> a(16), b(16), scratch(16);
   for (i64 k = 0; k < 16; ++k) a[k] = static_cast<float>(k);
@@ -729,7 +772,8 @@ TEST(Compiler, WritesObjectsForOtherMachines) {
     EXPECT_EQ(static_cast<unsigned char>(kernel->code[18]), machine.elf_machine);
     EXPECT_NE(kernel->code.find("gemm_run"), std::string::npos);
     bool is_riscv = machine.elf_machine == 243;
-    EXPECT_EQ(kernel->code[48] & (is_riscv ? 6 : 0), is_riscv ? 4 : 0);  // e_flags: floats are passed in double registers
+    EXPECT_EQ(kernel->code[48] & (is_riscv ? 6 : 0),
+              is_riscv ? 4 : 0);  // e_flags: floats are passed in double registers
   }
 }
 

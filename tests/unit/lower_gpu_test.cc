@@ -91,7 +91,8 @@ bind(j1_p, "threadIdx.x")
 
 TEST(LowerGpu, WorkItemsCombineTheirParts) {
   for (auto [rows, side] : {std::pair{1, 4}, {1, 7}, {2, 4}, {4, 8}, {2, 64}, {1, 3}})
-    EXPECT_EQ(difference("softmax(M = 4, N = 10)", test::shared_rows_schedule(rows, side)), "") << rows << " x " << side;
+    EXPECT_EQ(difference("softmax(M = 4, N = 10)", test::shared_rows_schedule(rows, side)), "")
+        << rows << " x " << side;
   std::string shuffles = source("softmax(M = 4, N = 100)", test::shared_rows_schedule(2, 64), SourceLanguage::CudaC);
   EXPECT_EQ(count_of(shuffles, "__shfl_xor_sync(4294967295u, "), 5u) << shuffles;
   EXPECT_NE(shuffles.find("Top_parts[4]"), std::string::npos) << "one value for each warp\n" << shuffles;
@@ -108,24 +109,34 @@ TEST(LowerGpu, CopiesAreMadeAhead) {
       EXPECT_EQ(difference(use, schedule), "") << use << ", " << stages << " stages";
     }
   }
-  std::string ahead = test::gpu_gemm_schedule({}) + "pipeline(k0, 3)\n", schedule = ahead + "make_async(c0)\nmake_async(c1)\n";
-  EXPECT_EQ(source("matmul(M = 8, N = 16, K = 32)", ahead, SourceLanguage::CudaC).find("async"), std::string::npos) << "copies ahead, through registers";
+  std::string ahead = test::gpu_gemm_schedule({}) + "pipeline(k0, 3)\n",
+              schedule = ahead + "make_async(c0)\nmake_async(c1)\n";
+  EXPECT_EQ(source("matmul(M = 8, N = 16, K = 32)", ahead, SourceLanguage::CudaC).find("async"), std::string::npos)
+      << "copies ahead, through registers";
   std::string text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::CudaC);
   EXPECT_NE(text.find("float A_shared[48]"), std::string::npos) << "three versions\n" << text;
-  EXPECT_NE(text.find("tw_copy_async_wait<1>();\n          __syncthreads();\n"), std::string::npos) << "all but the copies of one iteration\n" << text;
-  EXPECT_NE(text.find("tw_copy_async_wait<0>();\n          __syncthreads();\n"), std::string::npos) << "at the end all\n" << text;
+  EXPECT_NE(text.find("tw_copy_async_wait<1>();\n          __syncthreads();\n"), std::string::npos)
+      << "all but the copies of one iteration\n"
+      << text;
+  EXPECT_NE(text.find("tw_copy_async_wait<0>();\n          __syncthreads();\n"), std::string::npos)
+      << "at the end all\n"
+      << text;
   EXPECT_EQ(count_of(text, "__syncthreads();"), 2u) << "one in each of the two parts of the loop\n" << text;
-  EXPECT_EQ(count_of(text, "tw_copy_async_commit();\n"), 3u) << "one for the copies of an iteration, two of them in front of the loop\n" << text;
+  EXPECT_EQ(count_of(text, "tw_copy_async_commit();\n"), 3u)
+      << "one for the copies of an iteration, two of them in front of the loop\n"
+      << text;
   EXPECT_EQ(count_of(text, "% 3"), 0u) << "versions are counted\n" << text;
   EXPECT_NE(text.find("version = version == 2 ? 0 : version + 1"), std::string::npos) << text;
-  std::string two = source("matmul(M = 8, N = 16, K = 32)", test::gpu_gemm_schedule({}) + "pipeline(k0, 2)\nmake_async(c0)\n", SourceLanguage::CudaC);
+  std::string two = source("matmul(M = 8, N = 16, K = 32)",
+                           test::gpu_gemm_schedule({}) + "pipeline(k0, 2)\nmake_async(c0)\n", SourceLanguage::CudaC);
   EXPECT_NE(two.find("% 2"), std::string::npos) << "by powers of two there are remainders\n" << two;
   EXPECT_EQ(two.find("version"), std::string::npos) << two;
   text = source("matmul(M = 8, N = 16, K = 32)", schedule, SourceLanguage::OpenClC);
   EXPECT_EQ(text.find("async"), std::string::npos) << text;
 }
 
-// What work-items compute for each other in a staged loop is no copy: the one barrier of an iteration does not order it.
+// What work-items compute for each other in a staged loop is no copy: the one barrier of an iteration does not order
+// it.
 TEST(LowerGpu, ValuesThatAStagedLoopComputesForOthersHaveTheirOwnBarriers) {
   OwnedProgram program = parsed(R"(program p(A: input f32[6, 8], Y: output f32[6, 8]) {
   local A_s: f32[6, 8] in shared
@@ -155,14 +166,18 @@ TEST(LowerGpu, ValuesThatAStagedLoopComputesForOthersHaveTheirOwnBarriers) {
 
 TEST(LowerGpu, OnlyCopiesOfItsOwnAreMadeAhead) {
   std::string plain = "b = get_block(\"C\")\ni, j, k = get_loops(b)\n";
-  auto refusal = [&](const std::string& schedule) { return difference("matmul(M = 8, N = 8, K = 8)", plain + schedule); };
+  auto refusal = [&](const std::string& schedule) {
+    return difference("matmul(M = 8, N = 8, K = 8)", plain + schedule);
+  };
   EXPECT_EQ(refusal("annotate(k, \"stages\", 2)\n"),
-            "rejected: the copies of loop `k` cannot be staged: expected copies into shared buffers of its own, and what reads them");
+            "rejected: the copies of loop `k` cannot be staged: expected copies into shared buffers of its own, and "
+            "what reads them");
   EXPECT_EQ(refusal("c = cache_read(b, 0, \"shared\")\ncompute_at(c, k)\nunroll(k)\nannotate(k, \"stages\", 2)\n"),
             "rejected: the copies of loop `k` cannot be staged: expected a serial loop");
 }
 
-// A thread loop over two nests of thread loops is taken in two steps. What each of its iterations has for itself would then be shared.
+// A thread loop over two nests of thread loops is taken in two steps. What each of its iterations has for itself would
+// then be shared.
 TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
   OwnedProgram program = parsed(R"(program p(X: input f32[8], Y: output f32[8, 4]) {
   local T: f32[1]
@@ -180,7 +195,8 @@ TEST(LowerGpu, AThreadLoopWhoseIterationsHaveTheirOwnBufferIsNotTakenApart) {
   EXPECT_NE(to_string(kernels.rejected()).find("`T`"), std::string::npos) << to_string(kernels.rejected());
 }
 
-// Three stages of a row of 512 elements, each of which reads its predecessor from behind; a work-item takes every 64th element.
+// Three stages of a row of 512 elements, each of which reads its predecessor from behind; a work-item takes every 64th
+// element.
 constexpr const char* kChain = R"(program p(X: input f32[3, 512], Y: output f32[3, 512]) {
   local B: f32[3, 512] in shared
   local C: f32[3, 512] in shared
@@ -227,7 +243,9 @@ TEST(LowerGpu, BuffersOfSeveralTypesLieOverEachOther) {
   std::string staged = source(use, test::warp_mma_schedule(true), SourceLanguage::CudaC);
   EXPECT_EQ(count_of(staged, "unsigned char tw_placed[8192]"), 1u) << staged;
   EXPECT_EQ(count_of(staged, "(tw_placed + 0)"), 2u) << "the sums and an operand\n" << staged;
-  EXPECT_EQ(count_of(staged, "__syncthreads();"), 3u) << "in each pass, before the sums are written over the operands, and before they are read\n" << staged;
+  EXPECT_EQ(count_of(staged, "__syncthreads();"), 3u)
+      << "in each pass, before the sums are written over the operands, and before they are read\n"
+      << staged;
   EXPECT_GT(count_of(staged, "*(int2*)(C + "), 0u) << "four halves at once\n" << staged;
   std::string direct = source(use, test::warp_mma_schedule(false), SourceLanguage::CudaC);
   EXPECT_EQ(count_of(direct, "tw_placed"), 0u) << direct;
@@ -281,17 +299,21 @@ annotate(i, "warp_mma", 2)
 
 // Products of a result count together, however its sum is cut into blocks: 256 ask for one bit more than 64.
 TEST(LowerGpu, PartialSumsAreRoundedAsTheWholeSumIs) {
-  for (const char* cut : {"annotate(i, \"warp_mma\", 2)\n",
-                          "k0, k1 = split(k, [4, 64])\nr = rfactor(k0, 0)\nx, y, u, v = get_loops(r)\nannotate(x, \"warp_mma\", 2)\n",
-                          "k0, k1 = split(k, [4, 64])\nw = blockize(k1)\nannotate(i, \"warp_mma\", 2)\n",
-                          "k0, k1 = split(k, [4, 64])\nannotate(k1, \"warp_mma\", 2)\nw = blockize(k0)\n"}) {
-    test::Scheduled scheduled("matmul(M = 16, N = 8, K = 256)", {}, cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n", cut));
+  for (const char* cut :
+       {"annotate(i, \"warp_mma\", 2)\n",
+        "k0, k1 = split(k, [4, 64])\nr = rfactor(k0, 0)\nx, y, u, v = get_loops(r)\nannotate(x, \"warp_mma\", 2)\n",
+        "k0, k1 = split(k, [4, 64])\nw = blockize(k1)\nannotate(i, \"warp_mma\", 2)\n",
+        "k0, k1 = split(k, [4, 64])\nannotate(k1, \"warp_mma\", 2)\nw = blockize(k0)\n"}) {
+    test::Scheduled scheduled("matmul(M = 16, N = 8, K = 256)", {},
+                              cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n", cut));
     Arena arena;
     Program program = scheduled.program();
     program.tolerance = {0.015, 0.015};
     Result<LoweredGpuProgram> kernels = lowered(arena, program);
     ASSERT_FALSE(kernels) << cut;
-    EXPECT_NE(to_string(kernels.rejected()).find("would be rounded to 9 bits, but the workload's tolerance asks for 10"), std::string::npos)
+    EXPECT_NE(
+        to_string(kernels.rejected()).find("would be rounded to 9 bits, but the workload's tolerance asks for 10"),
+        std::string::npos)
         << cut << to_string(kernels.rejected());
   }
 }

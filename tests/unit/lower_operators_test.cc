@@ -1,4 +1,5 @@
-// Every operator of the library lowers, unscheduled, and computes the same then; so does its reference in double precision.
+// Every operator of the library lowers, unscheduled, and computes the same then; so does its reference in double
+// precision.
 #include <gtest/gtest.h>
 
 #include "dsl/ir/print.h"
@@ -17,7 +18,8 @@ TEST(LowerOperators, AllLower) {
       std::vector<PassDump> dumps;
       Result<LoweredProgram> lowered = lower(arena, program, {}, &dumps);
       ASSERT_TRUE(lowered) << to_string(lowered.rejected()) << "\n" << print(program);
-      EXPECT_EQ(outputs_of(*lowered, 1), outputs_of(program, 1)) << print(program) << (dumps.empty() ? "" : dumps.back().text);
+      EXPECT_EQ(outputs_of(*lowered, 1), outputs_of(program, 1))
+          << print(program) << (dumps.empty() ? "" : dumps.back().text);
     }
     OutputValues exact = outputs_of(wide, 1), rounded = outputs_of(owned.program, 1);
     for (std::size_t i = 0; i < exact.size(); ++i) {

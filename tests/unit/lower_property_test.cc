@@ -1,5 +1,6 @@
-// Lowering, random programs: split (also imperfectly), fused, reordered, padded, vectorized, parallel nests with stages computed at
-// loops of their consumers. Data are small integers, so that the lowered program must give the very same results.
+// Lowering, random programs: split (also imperfectly), fused, reordered, padded, vectorized, parallel nests with stages
+// computed at loops of their consumers. Data are small integers, so that the lowered program must give the very same
+// results.
 #include <gtest/gtest.h>
 
 #include "dsl/ir/print.h"
@@ -42,7 +43,8 @@ class RandomNest {
   }
 
   const Stmt* make(Str name, const ProgramMaker::Body& body, const ProgramMaker::Body& init = nullptr) {
-    for (std::size_t i = loops_.size(); i-- > 1;) std::swap(loops_[i], loops_[static_cast<std::size_t>(rng_.below(static_cast<i64>(i) + 1))]);
+    for (std::size_t i = loops_.size(); i-- > 1;)
+      std::swap(loops_[i], loops_[static_cast<std::size_t>(rng_.below(static_cast<i64>(i) + 1))]);
     if (loops_.size() > 2 && rng_.below(3) == 0) fuse_first_two();
     mark();
     // Where nothing can leave its domain the simplifier will drop the guard.
@@ -56,7 +58,8 @@ class RandomNest {
  private:
   void fuse_first_two() {
     const Build& b = m_.build;
-    LoopPlan fused{m_.var("f"), loops_[0].extent * loops_[1].extent, LoopKind::Serial, loops_[0].spatial && loops_[1].spatial};
+    LoopPlan fused{m_.var("f"), loops_[0].extent * loops_[1].extent, LoopKind::Serial,
+                   loops_[0].spatial && loops_[1].spatial};
     Substitution parts;
     parts.set(loops_[0].var, b.floor_div(fused.var, b.integer(loops_[1].extent)));
     parts.set(loops_[1].var, b.floor_mod(fused.var, b.integer(loops_[1].extent)));
@@ -78,7 +81,9 @@ class RandomNest {
         loop.kind = LoopKind::Parallel;
       }
     }
-    std::size_t vector = loops_.size() - 1 - static_cast<std::size_t>(rng_.below(static_cast<i64>(std::min<std::size_t>(2, loops_.size()))));
+    std::size_t vector =
+        loops_.size() - 1 -
+        static_cast<std::size_t>(rng_.below(static_cast<i64>(std::min<std::size_t>(2, loops_.size()))));
     if (loops_[vector].spatial && rng_.below(3)) loops_[vector].kind = LoopKind::Vectorize;
   }
 
@@ -88,7 +93,8 @@ class RandomNest {
   std::vector<LoopPlan> loops_;
 };
 
-// T = padded X; D[h, w] = sum over a window of T; Y = D + 1. With `tiled`, all three are computed per tile of rows of Y.
+// T = padded X; D[h, w] = sum over a window of T; Y = D + 1. With `tiled`, all three are computed per tile of rows of
+// Y.
 class RandomPipeline {
  public:
   RandomPipeline(ProgramMaker& m, Rng& rng) : m_(m), rng_(rng) {}
@@ -110,16 +116,20 @@ class RandomPipeline {
     if (!tiled) return m_.finish(stages(nullptr, rows_));
     i64 tile = 1 + rng_.below(rows_);
     LoopKind kind = rng_.below(2) ? LoopKind::Parallel : LoopKind::Serial;
-    return m_.finish(m_.loop("t", tiles(rows_, tile), kind, [&](const Var* t) { return stages(m_.build.mul(t, tile), tile); }));
+    return m_.finish(
+        m_.loop("t", tiles(rows_, tile), kind, [&](const Var* t) { return stages(m_.build.mul(t, tile), tile); }));
   }
 
  private:
-  const Stmt* stages(const Expr* row, i64 tile) { return m_.build.seq({pad(row, tile), convolve(row, tile), finish(row, tile)}); }
+  const Stmt* stages(const Expr* row, i64 tile) {
+    return m_.build.seq({pad(row, tile), convolve(row, tile), finish(row, tile)});
+  }
 
   const Stmt* pad(const Expr* row, i64 tile) {
     const Build& b = m_.build;
     RandomNest nest(m_, rng_);
-    nest.iter("h", T_->shape[0], IterKind::S, row ? b.mul(row, stride_) : nullptr, row ? (tile - 1) * stride_ + window_ : 0);
+    nest.iter("h", T_->shape[0], IterKind::S, row ? b.mul(row, stride_) : nullptr,
+              row ? (tile - 1) * stride_ + window_ : 0);
     nest.iter("w", T_->shape[1], IterKind::S);
     return nest.make("T", [&](const Exprs& v) {
       const Expr *h = b.add(v[0], -pad_), *w = b.add(v[1], -pad_);
@@ -173,8 +183,9 @@ void compare(Arena& arena, const Program& program, const LoweringOptions& option
   for_each<For>(lowered->run.body, [](const For* loop) {
     ASSERT_TRUE(loop->loop_kind == LoopKind::Serial || loop->loop_kind == LoopKind::Parallel);
   });
-  ASSERT_EQ(outputs_of(*lowered, seed), outputs_of(program, seed))
-      << "seed " << seed << "\n" << print(program) << "\nlowered:\n" << print(lowered->run.body);
+  ASSERT_EQ(outputs_of(*lowered, seed), outputs_of(program, seed)) << "seed " << seed << "\n"
+                                                                   << print(program) << "\nlowered:\n"
+                                                                   << print(lowered->run.body);
 }
 
 TEST(LowerProperty, RandomPipelines) {
@@ -196,7 +207,8 @@ TEST(LowerProperty, RandomTiledProducts) {
   for (u64 seed = 1; seed <= 400 && !testing::Test::HasFailure(); ++seed) {
     Rng rng(6, seed);
     ProgramMaker m;
-    GemmShape shape{1 + rng.below(14), 1 + rng.below(40), 1 + rng.below(9), 1 + rng.below(6), 1 + rng.below(24), 1 + rng.below(4)};
+    GemmShape shape{1 + rng.below(14), 1 + rng.below(40), 1 + rng.below(9),
+                    1 + rng.below(6),  1 + rng.below(24), 1 + rng.below(4)};
     if (rng.below(4) == 0) shape.accumulators = Scope::Global;
     Program program = gemm(m, shape);
     compare(m.arena, program, {.max_instructions = rng.below(3) ? 2000 : 400}, seed, tally);

@@ -1,4 +1,5 @@
-// Lowering: what each pass makes of small programs, what it rejects, and that lowered programs compute what the originals do.
+// Lowering: what each pass makes of small programs, what it rejects, and that lowered programs compute what the
+// originals do.
 #include "dsl/passes/lower.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ namespace tw {
 namespace {
 
 constexpr IterKind S = IterKind::S, R = IterKind::R;
-constexpr LoopKind Serial = LoopKind::Serial, Parallel = LoopKind::Parallel, Vectorize = LoopKind::Vectorize, Unroll = LoopKind::Unroll;
+constexpr LoopKind Serial = LoopKind::Serial, Parallel = LoopKind::Parallel, Vectorize = LoopKind::Vectorize,
+                   Unroll = LoopKind::Unroll;
 
 int count(const Stmt* body, Kind kind) {
   int found = 0;
@@ -35,7 +37,8 @@ void expect_same_results(Arena& arena, const Program& program, const LoweringOpt
     EXPECT_GT(loop->extent, 1);
   });
   EXPECT_EQ(count(lowered->run.body, Kind::Block), 0);
-  EXPECT_EQ(outputs_of(*lowered, 1), outputs_of(program, 1)) << print(program) << (dumps.empty() ? "" : dumps.back().text);
+  EXPECT_EQ(outputs_of(*lowered, 1), outputs_of(program, 1))
+      << print(program) << (dumps.empty() ? "" : dumps.back().text);
 }
 
 TEST(Lower, GemmTileHasNoTestsAndConstantRegisterIndices) {
@@ -84,13 +87,16 @@ TEST(Lower, RejectsSayWhy) {
     ProgramMaker m;
     Result<LoweredProgram> lowered = lower(m.arena, gemm(m, {16, 64, 8, 8, 32, 1}), {});
     ASSERT_FALSE(lowered);
-    EXPECT_EQ(to_string(lowered.rejected()), "register buffer `D`: it and those around it need 32 vector registers and one to spare, but there are 16");
+    EXPECT_EQ(
+        to_string(lowered.rejected()),
+        "register buffer `D`: it and those around it need 32 vector registers and one to spare, but there are 16");
   }
   {
     ProgramMaker m;
     Result<LoweredProgram> lowered = lower(m.arena, gemm(m, {16, 64, 64, 4, 16, 64}), {.max_instructions = 500});
     ASSERT_FALSE(lowered);
-    EXPECT_EQ(to_string(lowered.rejected()), "unrolled code of a nest of loops of `test` would have 1040 vector operations; at most 500 are allowed");
+    EXPECT_EQ(to_string(lowered.rejected()),
+              "unrolled code of a nest of loops of `test` would have 1040 vector operations; at most 500 are allowed");
   }
   {
     ProgramMaker m;
@@ -116,9 +122,12 @@ TEST(Lower, UndecomposedReductionRunsItsInitFirst) {
           [&](const Exprs& v) { return m.store(Y, {v[0]}, b.add(m.load(Y, {v[0]}), m.load(X, {v[0], v[1]}))); },
           [&](const Exprs& v) { return m.store(Y, {v[0]}, m.number(0)); });
     };
-    Program program = k_outside
-        ? m.finish(m.loop("k", 7, [&](const Var* k) { return m.loop("i", 5, [&](const Var* i) { return body(i, k); }); }))
-        : m.finish(m.loop("i", 5, [&](const Var* i) { return m.loop("k", 7, [&](const Var* k) { return body(i, k); }); }));
+    Program program =
+        k_outside ? m.finish(m.loop(
+                        "k", 7, [&](const Var* k) { return m.loop("i", 5, [&](const Var* i) { return body(i, k); }); }))
+                  : m.finish(m.loop("i", 5, [&](const Var* i) {
+                      return m.loop("k", 7, [&](const Var* k) { return body(i, k); });
+                    }));
     Result<LoweredProgram> lowered = lower(m.arena, program, {});
     ASSERT_TRUE(lowered);
     EXPECT_EQ(count(lowered->run.body, Kind::If), 0) << print(lowered->run.body);
@@ -129,7 +138,8 @@ TEST(Lower, UndecomposedReductionRunsItsInitFirst) {
 // T = X + 1 computed per tile of the consumer Y[i, j] = T[i, j] + T[i + 1, j].
 Program stencil(ProgramMaker& m, LoopKind outer, i64 width) {
   const Build& b = m.build;
-  const Buffer *X = m.param("X", {9, width}, Role::Input), *Y = m.param("Y", {8, width}, Role::Output), *T = m.local("T", {9, width});
+  const Buffer *X = m.param("X", {9, width}, Role::Input), *Y = m.param("Y", {8, width}, Role::Output),
+               *T = m.local("T", {9, width});
   return m.finish(m.loop("i0", 4, outer, [&](const Var* i0) {
     const Stmt* producer = m.loop("a", 3, [&](const Var* a) {
       return m.loop("b", width, Vectorize, [&](const Var* j) {
@@ -212,7 +222,8 @@ TEST(Lower, PaddingIsCutIntoBorderAndInterior) {
       const Expr* inside = b.both(b.binary(BinaryOp::Ge, at, b.integer(0)), b.lt(at, n));
       const Expr* padded = b.select(inside, m.load(X, {at}), m.number(0));
       return m.block(
-          "Y", {{"i", n, S, i}, {"k", 3, R, k}}, false, [&](const Exprs& v) { return m.store(Y, {v[0]}, b.add(m.load(Y, {v[0]}), padded)); },
+          "Y", {{"i", n, S, i}, {"k", 3, R, k}}, false,
+          [&](const Exprs& v) { return m.store(Y, {v[0]}, b.add(m.load(Y, {v[0]}), padded)); },
           [&](const Exprs& v) { return m.store(Y, {v[0]}, m.number(0)); });
     });
   }));
@@ -225,13 +236,17 @@ TEST(Lower, PaddingIsCutIntoBorderAndInterior) {
 TEST(Lower, PackedConstantsBecomeArguments) {
   ProgramMaker m;
   const Build& b = m.build;
-  const Buffer *X = m.param("X", {12}, Role::Input), *W = m.param("W", {12}, Role::Constant), *V = m.param("V", {12}, Role::Constant);
+  const Buffer *X = m.param("X", {12}, Role::Input), *W = m.param("W", {12}, Role::Constant),
+               *V = m.param("V", {12}, Role::Constant);
   const Buffer *Y = m.param("Y", {12}, Role::Output), *P = m.local("P", {3, 4});
   auto pack = [&](const Expr* from) {
     return m.loop("i", 12, [&](const Var* i) {
-      return m.block("P", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
-        return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}, b.add(m.load(W, {v[0]}), from));
-      }, nullptr, {{"prepack", Literal::of(1)}});
+      return m.block("P", {{"i", 12, S, i}}, false,
+                     [&](const Exprs& v) {
+                       return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))},
+                                      b.add(m.load(W, {v[0]}), from));
+                     },
+                     nullptr, {{"prepack", Literal::of(1)}});
     });
   };
   auto use = [&] {
@@ -248,7 +263,8 @@ TEST(Lower, PackedConstantsBecomeArguments) {
   Result<LoweredProgram> lowered = lower(m.arena, program, {});
   ASSERT_TRUE(lowered) << to_string(lowered.rejected());
   std::vector<std::string> names;
-  for (const LoweredArgument& a : lowered->run_arguments) names.push_back(std::string(a.name) + (a.is_packed ? "!" : "") + (a.is_constant ? "=" : ""));
+  for (const LoweredArgument& a : lowered->run_arguments)
+    names.push_back(std::string(a.name) + (a.is_packed ? "!" : "") + (a.is_constant ? "=" : ""));
   EXPECT_EQ(names, (std::vector<std::string>{"X", "V=", "P!", "Y"}));
   ASSERT_EQ(lowered->prepack_arguments.size(), 2u);
   EXPECT_TRUE(lowered->prepack_arguments[1].is_output && lowered->prepack_arguments[1].is_packed);
@@ -266,13 +282,17 @@ TEST(Lower, InputsWithAFreeLayoutMayBeCopiedBefore) {
   const Buffer *X = m.param("X", {12}, Role::Input), *Y = m.param("Y", {12}, Role::Output), *P = m.local("P", {3, 4});
   auto program = [&](auto value_of, bool free) {
     const Stmt* pack = m.loop("i", 12, [&](const Var* i) {
-      return m.block("P", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
-        return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}, value_of(m.load(X, {v[0]})));
-      }, nullptr, {{"prepack", Literal::of(1)}});
+      return m.block("P", {{"i", 12, S, i}}, false,
+                     [&](const Exprs& v) {
+                       return m.store(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))},
+                                      value_of(m.load(X, {v[0]})));
+                     },
+                     nullptr, {{"prepack", Literal::of(1)}});
     });
     const Stmt* use = m.loop("i", 12, [&](const Var* i) {
       return m.block("Y", {{"i", 12, S, i}}, false, [&](const Exprs& v) {
-        return m.store(Y, v, b.add(m.load(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}), m.number(1)));
+        return m.store(
+            Y, v, b.add(m.load(P, {b.floor_div(v[0], b.integer(4)), b.floor_mod(v[0], b.integer(4))}), m.number(1)));
       });
     });
     Program made = m.finish(b.seq({pack, use}));
@@ -284,14 +304,17 @@ TEST(Lower, InputsWithAFreeLayoutMayBeCopiedBefore) {
   Result<LoweredProgram> lowered = lower(m.arena, program(copied, true), {});
   ASSERT_TRUE(lowered) << to_string(lowered.rejected());
   std::vector<std::string> names;
-  for (const LoweredArgument& a : lowered->run_arguments) names.push_back(std::string(a.name) + (a.is_packed ? "!" : ""));
+  for (const LoweredArgument& a : lowered->run_arguments)
+    names.push_back(std::string(a.name) + (a.is_packed ? "!" : ""));
   EXPECT_EQ(names, (std::vector<std::string>{"P!", "Y"}));
   expect_same_results(m.arena, program(copied, true));
-  Result<LoweredProgram> fixed = lower(m.arena, program(copied, false), {}), computed = lower(m.arena, program(doubled, true), {});
+  Result<LoweredProgram> fixed = lower(m.arena, program(copied, false), {}),
+                         computed = lower(m.arena, program(doubled, true), {});
   ASSERT_FALSE(fixed);
   ASSERT_FALSE(computed);
   EXPECT_EQ(to_string(fixed.rejected()), "prepack: reads `X`, which is not constant and has no free layout");
-  EXPECT_EQ(to_string(computed.rejected()), "prepack: block `P` computes with an input; of inputs with a free layout it may only make copies");
+  EXPECT_EQ(to_string(computed.rejected()),
+            "prepack: block `P` computes with an input; of inputs with a free layout it may only make copies");
 }
 
 TEST(Lower, VectorRemaindersStridesAndLongLoops) {
@@ -331,8 +354,8 @@ TEST(Lower, DumpsShowEveryPassThatChangedSomething) {
   ASSERT_TRUE(lower(m.arena, gemm(m, {9, 20, 7, 4, 16, 2}), {}, &dumps));
   std::vector<std::string> passes;
   for (const PassDump& dump : dumps) passes.push_back(dump.pass);
-  EXPECT_EQ(passes, (std::vector<std::string>{"lower_blocks", "place_buffers", "partition_loops", "fuse_parallel_loops", "flatten_buffers",
-                                              "vectorize_loops", "unroll_loops"}));
+  EXPECT_EQ(passes, (std::vector<std::string>{"lower_blocks", "place_buffers", "partition_loops", "fuse_parallel_loops",
+                                              "flatten_buffers", "vectorize_loops", "unroll_loops"}));
 }
 
 TEST(Widen, ArithmeticAndOutputsAreDouble) {

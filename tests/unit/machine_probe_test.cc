@@ -29,7 +29,8 @@ TEST(MachineProbe, FiguresBecomeRatesOfTheDraftModel) {
 TEST(MachineProbe, RatesAreTextAndBack) {
   MachineRates rates{.memory_line = 7.25, .memory_speed_up = 1.5, .parallel_start = 12500};
   EXPECT_EQ(parse_rates(to_text(rates)), rates);
-  for (const char* wrong : {"", "7", "7 1.5", "7 1.5 12500 1", "7 1.5 12500 ", "nan 1.5 12500", "7 inf 12500", "7 0.5 12500", "-7 1.5 12500", "7 1.5 1e12", "a b c"}) {
+  for (const char* wrong : {"", "7", "7 1.5", "7 1.5 12500 1", "7 1.5 12500 ", "nan 1.5 12500", "7 inf 12500",
+                            "7 0.5 12500", "-7 1.5 12500", "7 1.5 1e12", "a b c"}) {
     EXPECT_FALSE(parse_rates(wrong)) << wrong;
   }
 }

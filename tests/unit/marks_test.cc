@@ -11,7 +11,9 @@
 namespace tw {
 namespace {
 
-constexpr const char* kText = "program p(A: input f32[4], C: output f32[4]) {\n  for i in 4 {\n    block C(i: S 4 = i) {\n      C[i] = A[i]\n    }\n  }\n}\n";
+constexpr const char* kText =
+    "program p(A: input f32[4], C: output f32[4]) {\n  for i in 4 {\n    block C(i: S 4 = i) {\n      C[i] = A[i]\n    "
+    "}\n  }\n}\n";
 
 OwnedProgram program() { return test::parsed(kText); }
 
@@ -19,13 +21,26 @@ TEST(Marks, DifferentValuesAreDifferentProgramsAndTraces) {
   OwnedProgram base = program();
   Arena arena;
   auto number = [](double value) { return Literal{.tag = Literal::Tag::Number, .number = value}; };
-  auto list = [&](std::initializer_list<Literal> items) { return Literal{.tag = Literal::Tag::List, .items = arena.list<Literal>(items)}; };
-  auto entry = [&](Str key, Literal value) {
-    return Literal{.tag = Literal::Tag::Dictionary, .items = arena.list<Literal>({value}), .keys = arena.list<Str>({key})};
+  auto list = [&](std::initializer_list<Literal> items) {
+    return Literal{.tag = Literal::Tag::List, .items = arena.list<Literal>(items)};
   };
-  const std::vector<Literal> values = {Literal::of(1), number(1), number(-0.0), number(0), Literal::of(Str("1")), list({}), list({Literal::of(1)}),
-                                       list({number(1)}), list({Literal::of(1), Literal::of(1)}), list({list({Literal::of(1)})}),
-                                       entry("a", Literal::of(1)), entry("b", Literal::of(1)), entry("a", Literal::of(2))};
+  auto entry = [&](Str key, Literal value) {
+    return Literal{
+        .tag = Literal::Tag::Dictionary, .items = arena.list<Literal>({value}), .keys = arena.list<Str>({key})};
+  };
+  const std::vector<Literal> values = {Literal::of(1),
+                                       number(1),
+                                       number(-0.0),
+                                       number(0),
+                                       Literal::of(Str("1")),
+                                       list({}),
+                                       list({Literal::of(1)}),
+                                       list({number(1)}),
+                                       list({Literal::of(1), Literal::of(1)}),
+                                       list({list({Literal::of(1)})}),
+                                       entry("a", Literal::of(1)),
+                                       entry("b", Literal::of(1)),
+                                       entry("a", Literal::of(2))};
   for (const Literal& a : values) {
     for (const Literal& b : values) {
       Schedule first(base.program), second(base.program);
@@ -48,7 +63,9 @@ TEST(Marks, WhatNoTextSaysIsRejected) {
     ASSERT_FALSE(done);
     EXPECT_EQ(to_string(done.rejected()), "annotate: expected a finite number");
   }
-  Literal twice{.tag = Literal::Tag::Dictionary, .items = arena.list<Literal>({Literal::of(1), Literal::of(2)}), .keys = arena.list<Str>({"a", "a"})};
+  Literal twice{.tag = Literal::Tag::Dictionary,
+                .items = arena.list<Literal>({Literal::of(1), Literal::of(2)}),
+                .keys = arena.list<Str>({"a", "a"})};
   auto done = s.annotate({.block = c}, "m", twice);
   ASSERT_FALSE(done);
   EXPECT_EQ(to_string(done.rejected()), "annotate: the key \"a\" is there twice");

@@ -1,5 +1,5 @@
-// Matrix instructions are text: those that are there against the formulas of the PTX ISA, one that is nowhere in C++ from its
-// text to the emulator and NVRTC, and wrong texts.
+// Matrix instructions are text: those that are there against the formulas of the PTX ISA, one that is nowhere in C++
+// from its text to the emulator and NVRTC, and wrong texts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,13 +39,20 @@ i64 extent(const Intrinsic& intrinsic, std::size_t operand, std::size_t dimensio
 }
 const char* ptx_type(DType type, bool is_sum) {
   switch (type) {
-    case DType::F16: return "f16";
-    case DType::BF16: return "bf16";
-    case DType::F32: return is_sum ? "f32" : "tf32";
-    case DType::F64: return "f64";
-    case DType::I32: return "s32";
-    case DType::I8: return "s8";
-    default: return "u8";
+    case DType::F16:
+      return "f16";
+    case DType::BF16:
+      return "bf16";
+    case DType::F32:
+      return is_sum ? "f32" : "tf32";
+    case DType::F64:
+      return "f64";
+    case DType::I32:
+      return "s32";
+    case DType::I8:
+      return "s8";
+    default:
+      return "u8";
   }
 }
 
@@ -55,15 +62,17 @@ LaneLayout::Index isa_fragment(const Intrinsic& intrinsic, std::size_t operand, 
   if (operand == 2) return {group + 8 * (i / 2), in_group * 2 + i % 2};
   i64 bytes = bytes_of(intrinsic.description.program.params[operand].buffer->dtype);
   i64 in_register = bytes == 8 ? 1 : 4 / bytes, blocks = extent(intrinsic, operand, 0) / 8, number = i / in_register;
-  return {group + 8 * (number % blocks), in_group * in_register + i % in_register + 4 * in_register * (number / blocks)};
+  return {group + 8 * (number % blocks),
+          in_group * in_register + i % in_register + 4 * in_register * (number / blocks)};
 }
 
 // What differs; "" = nothing.
 std::string differs_from_isa(const Intrinsic& intrinsic) {
   Array<Param> params = intrinsic.description.program.params;
   std::string sum = ptx_type(params[2].buffer->dtype, true);
-  std::string ptx = cat("mma.sync.aligned.m", extent(intrinsic, 0, 0), "n", extent(intrinsic, 1, 0), "k", extent(intrinsic, 0, 1), ".row.col.", sum, ".",
-                        ptx_type(params[0].buffer->dtype, false), ".", ptx_type(params[1].buffer->dtype, false), ".", sum, " {C}, {A}, {B}, {C};");
+  std::string ptx = cat("mma.sync.aligned.m", extent(intrinsic, 0, 0), "n", extent(intrinsic, 1, 0), "k",
+                        extent(intrinsic, 0, 1), ".row.col.", sum, ".", ptx_type(params[0].buffer->dtype, false), ".",
+                        ptx_type(params[1].buffer->dtype, false), ".", sum, " {C}, {A}, {B}, {C};");
   if (intrinsic.ptx != ptx) return intrinsic.ptx;
   for (std::size_t operand = 0; operand < 3; ++operand) {
     for (i64 t = 0; t < 32; ++t) {
@@ -102,13 +111,16 @@ TEST(MatrixInstructions, NeedTheirArchitecture) {
 
 struct Shape {
   std::string name = "mma_m8n8k4_f64", a = "(t // 4, t % 4)", b = "(t // 4, t % 4)", c = "(t // 4, t % 4 * 2 + i)";
-  std::string value = "C[i, j] + A[i, k] * B[j, k]", ptx = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {C}, {A}, {B}, {C};", lanes = "32";
+  std::string value = "C[i, j] + A[i, k] * B[j, k]",
+              ptx = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {C}, {A}, {B}, {C};", lanes = "32";
 };
 std::string text_of(const Shape& shape) {
-  return cat("intrinsic ", shape.name, " {\n  doc \"8 x 8 sums of 4 products of doubles\"\n  arch \"nvptx\"\n  needs \"sm_80\"\n  lanes ", shape.lanes,
-             "\n  program description(A: input f64[8, 4], B: input f64[8, 4], C: output f64[8, 8]) {\n",
-             "    for i in 8 { for j in 8 { for k in 4 { C[i, j] = ", shape.value, " } } }\n  }\n  holds A (t, i) -> ", shape.a,
-             "\n  holds B (t, i) -> ", shape.b, "\n  holds C (t, i) -> ", shape.c, "\n  implementation { ptx \"", shape.ptx, "\" }\n}\n");
+  return cat("intrinsic ", shape.name,
+             " {\n  doc \"8 x 8 sums of 4 products of doubles\"\n  arch \"nvptx\"\n  needs \"sm_80\"\n  lanes ",
+             shape.lanes, "\n  program description(A: input f64[8, 4], B: input f64[8, 4], C: output f64[8, 8]) {\n",
+             "    for i in 8 { for j in 8 { for k in 4 { C[i, j] = ", shape.value, " } } }\n  }\n  holds A (t, i) -> ",
+             shape.a, "\n  holds B (t, i) -> ", shape.b, "\n  holds C (t, i) -> ", shape.c,
+             "\n  implementation { ptx \"", shape.ptx, "\" }\n}\n");
 }
 void declare(const Shape& shape) {
   Source source{"intrinsics", text_of(shape)};
@@ -133,7 +145,8 @@ promote(b, 0, k0)
 unroll(k1)
 unroll(ip)
 unroll(jp)
-)", is_marked ? "annotate(je, \"warp_mma\", 1)\n" : "");
+)",
+             is_marked ? "annotate(je, \"warp_mma\", 1)\n" : "");
 }
 bool multiplies(const Kernel& kernel) { return kernel.code.find(" tw_mma_m8n8k4_f64(") != std::string::npos; }
 
@@ -146,8 +159,9 @@ TEST(MatrixInstructions, OneOfAnotherShapeIsText) {
   EXPECT_EQ(differs_from_isa(*find_intrinsic("mma_m8n8k4_f64")), "");
   Kernel kernel = test::cuda_kernel(scheduled.program());
   ASSERT_TRUE(multiplies(kernel)) << kernel.code;
-  EXPECT_NE(kernel.code.find("asm volatile(\"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};\"\n"
-                             "               : \"+d\"(c0), \"+d\"(c1) : \"d\"(a0), \"d\"(b0));"),
+  EXPECT_NE(kernel.code.find(
+                "asm volatile(\"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};\"\n"
+                "               : \"+d\"(c0), \"+d\"(c1) : \"d\"(a0), \"d\"(b0));"),
             std::string::npos)
       << kernel.code;
   EXPECT_FALSE(multiplies(test::cuda_kernel(kUse, schedule(false)))) << "without the mark";
@@ -184,7 +198,9 @@ TEST(MatrixInstructions, AreNotPrintedForOlderMachines) {
   Arena arena;
   Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled.program(), {.vector_bits = 128}, {});
   ASSERT_TRUE(lowered);
-  auto text = [&](const char* gpu) { return print_device_source(*lowered, SourceLanguage::CudaC, "mm", 1 << 20, gpu)->code; };
+  auto text = [&](const char* gpu) {
+    return print_device_source(*lowered, SourceLanguage::CudaC, "mm", 1 << 20, gpu)->code;
+  };
   EXPECT_NE(text("sm_80").find("mma.sync"), std::string::npos);
   EXPECT_EQ(text("sm_75").find("mma.sync"), std::string::npos);
 }
@@ -226,7 +242,8 @@ TEST(MatrixInstructions, SumsOfExchangedLanesAreNotMatched) {
   EXPECT_EQ(test::cuda_kernel(kUse, schedule(true)).code.find("tw_test_exchanged_sums"), std::string::npos);
 }
 
-// The emulator shares out operands as the text says, so it does not see that lanes of one are exchanged. The formulas do.
+// The emulator shares out operands as the text says, so it does not see that lanes of one are exchanged. The formulas
+// do.
 TEST(MatrixInstructions, OperandsOfExchangedLanesDifferFromTheIsa) {
   const char* kExchanged = "(t // 4, t % 2 * 2 + t // 2 % 2)";
   EXPECT_EQ(differs_from_isa(*read(text_of({})).intrinsic), "");
@@ -265,9 +282,11 @@ TEST(MatrixInstructions, TensorizeTakesNone) {
   declare({});
   test::Scheduled scheduled("matmul(M = 8, N = 8, K = 4, T = f64)", {}, "");
   Arena arena;
-  Result<std::vector<IntrinsicOperand>> operands = match_intrinsic(arena, *find_intrinsic("mma_m8n8k4_f64"), scheduled.program().body, {});
+  Result<std::vector<IntrinsicOperand>> operands =
+      match_intrinsic(arena, *find_intrinsic("mma_m8n8k4_f64"), scheduled.program().body, {});
   ASSERT_FALSE(operands);
-  EXPECT_EQ(to_string(operands.rejected()), "intrinsic `mma_m8n8k4_f64` is done by 32 lanes together: the mark `warp_mma` finds it");
+  EXPECT_EQ(to_string(operands.rejected()),
+            "intrinsic `mma_m8n8k4_f64` is done by 32 lanes together: the mark `warp_mma` finds it");
 }
 
 }  // namespace

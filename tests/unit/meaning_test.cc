@@ -1,5 +1,5 @@
-// What instructions mean to those that read a trace without applying it (dsl/schedule/instruction.h): it fits their parameters, and
-// nobody goes by their names instead.
+// What instructions mean to those that read a trace without applying it (dsl/schedule/instruction.h): it fits their
+// parameters, and nobody goes by their names instead.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -25,19 +25,41 @@ TEST(Meaning, FitsTheParameters) {
     const Meaning& meaning = kind->meaning;
     EXPECT_EQ(kind->samples, meaning.draws != Meaning::Draws::Other);
     switch (meaning.draws) {
-      case Meaning::Draws::Other: break;
-      case Meaning::Draws::OneOf: EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "IntsInts"); break;
-      case Meaning::Draws::Divisors: case Meaning::Draws::Factors: EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 2), "LoopIdi64"); break;
-      case Meaning::Draws::PartedDivisors: EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 2) + type_of(*kind, 3), "LoopIdi64i64"); break;
-      case Meaning::Draws::Order: EXPECT_EQ(type_of(*kind, 0), "Loops"); break;
-      case Meaning::Draws::Place: EXPECT_EQ(type_of(*kind, 0), "BlockId"); break;
+      case Meaning::Draws::Other:
+        break;
+      case Meaning::Draws::OneOf:
+        EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "IntsInts");
+        break;
+      case Meaning::Draws::Divisors:
+      case Meaning::Draws::Factors:
+        EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 2), "LoopIdi64");
+        break;
+      case Meaning::Draws::PartedDivisors:
+        EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 2) + type_of(*kind, 3), "LoopIdi64i64");
+        break;
+      case Meaning::Draws::Order:
+        EXPECT_EQ(type_of(*kind, 0), "Loops");
+        break;
+      case Meaning::Draws::Place:
+        EXPECT_EQ(type_of(*kind, 0), "BlockId");
+        break;
     }
     switch (meaning.extents) {
-      case Meaning::Extents::Kept: case Meaning::Extents::Lost: break;
-      case Meaning::Extents::Split: EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1) + kind->result, "LoopIdFactorsLoops"); break;
-      case Meaning::Extents::Fused: EXPECT_EQ(type_of(*kind, 0) + kind->result, "LoopsLoopId"); break;
-      case Meaning::Extents::Listed: EXPECT_EQ(type_of(*kind, 0) + kind->result, "BlockIdLoops"); break;
-      case Meaning::Extents::Padded: EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "BlockIdInts"); break;
+      case Meaning::Extents::Kept:
+      case Meaning::Extents::Lost:
+        break;
+      case Meaning::Extents::Split:
+        EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1) + kind->result, "LoopIdFactorsLoops");
+        break;
+      case Meaning::Extents::Fused:
+        EXPECT_EQ(type_of(*kind, 0) + kind->result, "LoopsLoopId");
+        break;
+      case Meaning::Extents::Listed:
+        EXPECT_EQ(type_of(*kind, 0) + kind->result, "BlockIdLoops");
+        break;
+      case Meaning::Extents::Padded:
+        EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "BlockIdInts");
+        break;
     }
     if (meaning.mark != Meaning::Mark::None) EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "LoopOrBlockStr");
     if (meaning.mark == Meaning::Mark::Set) EXPECT_EQ(type_of(*kind, 2), "Literal");

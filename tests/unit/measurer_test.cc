@@ -11,8 +11,8 @@
 
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
-#include "runtime/measure/fma_probe.h"
 #include "runtime/measure/elements.h"
+#include "runtime/measure/fma_probe.h"
 #include "sampler/search/trial.h"
 #include "support/parsed.h"
 #include "support/processes.h"
@@ -26,9 +26,8 @@ using test::matmul_kernel;
 using test::vector_kernel;
 
 std::string show(const MeasureResult& result) {
-  return cat(name_of(result.status), ": ", result.message, " (", result.seconds * 1e6,
-             " us, ratio ", result.ratio, ", pairs ", result.pairs, ", disturbed ",
-             result.disturbed, ", max error ", result.max_error, ", spent ",
+  return cat(name_of(result.status), ": ", result.message, " (", result.seconds * 1e6, " us, ratio ", result.ratio,
+             ", pairs ", result.pairs, ", disturbed ", result.disturbed, ", max error ", result.max_error, ", spent ",
              result.spent_seconds * 1e3, " ms)");
 }
 
@@ -57,10 +56,15 @@ class MeasurerTest : public testing::Test {
     EXPECT_TRUE(reference.kernel) << reference.problem;
     return begin(*reference.kernel, tolerance_of(program));
   }
-  int begin_matmul() { return begin(test::Scheduled(cat("matmul(M = ", test::kSide, ", N = ", test::kSide, ", K = ", test::kSide, ")"), {}, "").program()); }
+  int begin_matmul() {
+    return begin(
+        test::Scheduled(cat("matmul(M = ", test::kSide, ", N = ", test::kSide, ", K = ", test::kSide, ")"), {}, "")
+            .program());
+  }
   int begin_vector() {
     return begin(test::parsed("program add_one(X: input f32[1003], Y: output f32[1003]) {\n"
-                              "  for i in 1003 { block Y(i: S 1003 = i) { Y[i] = X[i] + 1.0 } }\n}\n").program);
+                              "  for i in 1003 { block Y(i: S 1003 = i) { Y[i] = X[i] + 1.0 } }\n}\n")
+                     .program);
   }
 
   std::unique_ptr<Measurer> measurer_;
@@ -90,7 +94,8 @@ TEST_F(MeasurerTest, SlowerThanTheIncumbent) {
   EXPECT_TRUE(slow.is_slower) << show(slow);
   EXPECT_LE(slow.pairs, 8) << show(slow);
   EXPECT_GT(slow.parts.timing, 0);
-  EXPECT_LT(slow.parts.timing + slow.parts.run + slow.parts.compare + slow.parts.start + slow.parts.buffers, slow.spent_seconds);
+  EXPECT_LT(slow.parts.timing + slow.parts.run + slow.parts.compare + slow.parts.start + slow.parts.buffers,
+            slow.spent_seconds);
   MeasureResult same = measurer_->measure(task, incumbent, options);
   EXPECT_TRUE(is_measured(same)) << show(same);
   EXPECT_FALSE(same.is_slower) << show(same);
@@ -170,8 +175,7 @@ TEST_F(MeasurerTest, ParallelWithScratchOfEachWorker) {
 TEST_F(MeasurerTest, OnlyChecked) {
   MeasureOptions options;
   options.time = false;
-  MeasureResult result =
-      measurer_->measure(begin_matmul(), matmul_kernel("honest", "matmul"), options);
+  MeasureResult result = measurer_->measure(begin_matmul(), matmul_kernel("honest", "matmul"), options);
   EXPECT_EQ(result.status, MeasureStatus::Ok) << show(result);
   EXPECT_EQ(result.seconds, 0);
 }
@@ -216,8 +220,7 @@ TEST_F(MeasurerTest, FailingReference) {
   TaskStart started = measurer_->begin_task(vector_kernel("faulty", "division_by_zero"), {}, 1);
   EXPECT_EQ(started.task, -1);
   EXPECT_EQ(started.status, MeasureStatus::Crash);
-  EXPECT_NE(started.error.find("the reference failed: crash: SIGFPE"), std::string::npos)
-      << started.error;
+  EXPECT_NE(started.error.find("the reference failed: crash: SIGFPE"), std::string::npos) << started.error;
 }
 
 // The status says why a task has not begun; the words are for people.
@@ -241,11 +244,9 @@ TEST_F(MeasurerTest, MismatchedArguments) {
 }
 
 TEST_F(MeasurerTest, UnknownFunction) {
-  MeasureResult result =
-      measurer_->measure(begin_vector(), vector_kernel("unknown", "unknown_function"), {});
+  MeasureResult result = measurer_->measure(begin_vector(), vector_kernel("unknown", "unknown_function"), {});
   EXPECT_EQ(result.status, MeasureStatus::BuildError);
-  EXPECT_EQ(result.message,
-            "symbol `not_in_the_table` is not among the functions that a kernel may call");
+  EXPECT_EQ(result.message, "symbol `not_in_the_table` is not among the functions that a kernel may call");
 }
 
 struct Expected {
@@ -260,8 +261,7 @@ TEST_P(FaultTest, IsRecorded) {
   MeasureOptions options;
   options.timeout_seconds = 0.5;
   int task = begin_vector();
-  MeasureResult result =
-      measurer_->measure(task, vector_kernel("faulty", GetParam().symbol), options);
+  MeasureResult result = measurer_->measure(task, vector_kernel("faulty", GetParam().symbol), options);
   EXPECT_EQ(result.status, GetParam().status) << show(result);
   EXPECT_NE(result.message.find(GetParam().message), std::string::npos) << show(result);
   // And the worker goes on.
@@ -271,8 +271,7 @@ TEST_P(FaultTest, IsRecorded) {
 INSTANTIATE_TEST_SUITE_P(
     Faults, FaultTest,
     testing::ValuesIn(std::vector<Expected>{
-        {"division_by_zero", MeasureStatus::Crash,
-         "SIGFPE (division by zero or overflow) at offset 0x"},
+        {"division_by_zero", MeasureStatus::Crash, "SIGFPE (division by zero or overflow) at offset 0x"},
         {"null_pointer", MeasureStatus::Crash,
          "SIGSEGV: read from address 0x10, which is in none of its buffers, in run"},
         {"illegal_instruction", MeasureStatus::Crash, "SIGILL at offset 0x"},
@@ -280,12 +279,9 @@ INSTANTIATE_TEST_SUITE_P(
         {"returns_three", MeasureStatus::WrongResult, "returned 3 instead of 0"},
         {"writes_one_beyond", MeasureStatus::OutOfBounds, "wrote beside `Y`"},
         {"writes_one_before", MeasureStatus::OutOfBounds, "`Y`"},
-        {"writes_page_beyond", MeasureStatus::OutOfBounds,
-         "wrote to `Y`, 4096 bytes after its end, in run"},
-        {"reads_page_before", MeasureStatus::OutOfBounds,
-         "read from `X`, 4096 bytes before its start, in run"},
-        {"wrong_number", MeasureStatus::WrongResult,
-         "output `Y`: 1 of 1003 elements are wrong; [17] is "},
+        {"writes_page_beyond", MeasureStatus::OutOfBounds, "wrote to `Y`, 4096 bytes after its end, in run"},
+        {"reads_page_before", MeasureStatus::OutOfBounds, "read from `X`, 4096 bytes before its start, in run"},
+        {"wrong_number", MeasureStatus::WrongResult, "output `Y`: 1 of 1003 elements are wrong; [17] is "},
         {"not_a_number", MeasureStatus::WrongResult, "[1002] is nan, expected "},
         {"eats_memory", MeasureStatus::Forbidden, "made the system call mmap in run"},
         {"eats_stack", MeasureStatus::OutOfMemory, "overflowed its stack in run"},
@@ -303,8 +299,7 @@ TEST_P(CheatTest, IsRejected) {
   Kernel incumbent = matmul_kernel("honest", "matmul");
   MeasureOptions options;
   options.incumbent = &incumbent;
-  MeasureResult result =
-      measurer_->measure(begin_matmul(), matmul_kernel("cheats", GetParam().symbol), options);
+  MeasureResult result = measurer_->measure(begin_matmul(), matmul_kernel("cheats", GetParam().symbol), options);
   EXPECT_EQ(result.status, GetParam().status) << show(result);
   EXPECT_NE(result.message.find(GetParam().message), std::string::npos) << show(result);
 }
@@ -315,10 +310,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"constant", MeasureStatus::WrongResult, "elements are wrong; [0, 0] is 0, expected "},
         {"stale_output", MeasureStatus::WrongResult, "in a second check after timing"},
         {"pointer_cache", MeasureStatus::WrongResult, "in a second check after timing"},
-        {"static_cache", MeasureStatus::Cheat,
-         "wrote to its own code or data, in run; kernels must not keep state"},
-        {"writes_input", MeasureStatus::Cheat,
-         "wrote to `A` at byte 12, which is read-only, in run"},
+        {"static_cache", MeasureStatus::Cheat, "wrote to its own code or data, in run; kernels must not keep state"},
+        {"writes_input", MeasureStatus::Cheat, "wrote to `A` at byte 12, which is read-only, in run"},
         {"writes_beyond", MeasureStatus::OutOfBounds, "wrote to `C`, 4095 bytes after its end"},
         {"writes_before", MeasureStatus::OutOfBounds, "wrote to `C`, 4096 bytes before its start"},
         {"reads_uninitialised", MeasureStatus::WrongResult, "elements are wrong"},
@@ -343,11 +336,13 @@ TEST_P(SampledCheatTest, IsRejected) {
     std::vector<float> a(test::kSide * test::kSide), b(a);
     fill_input(7, "A", set, DType::F32, test::kSide * test::kSide, reinterpret_cast<char*>(a.data()));
     fill_input(7, "B", set, DType::F32, test::kSide * test::kSide, reinterpret_cast<char*>(b.data()));
-    OutputSample& sample = reference.samples[static_cast<std::size_t>(set)].emplace_back(OutputSample{.name = "C", .count = test::kSide * test::kSide});
+    OutputSample& sample = reference.samples[static_cast<std::size_t>(set)].emplace_back(
+        OutputSample{.name = "C", .count = test::kSide * test::kSide});
     for (i64 position = 3 + set; position < sample.count; position += 16) {
       double sum = 0;
       for (i64 k = 0; k < test::kSide; ++k) {
-        auto row = static_cast<std::size_t>(position / test::kSide * test::kSide + k), column = static_cast<std::size_t>(k * test::kSide + position % test::kSide);
+        auto row = static_cast<std::size_t>(position / test::kSide * test::kSide + k),
+             column = static_cast<std::size_t>(k * test::kSide + position % test::kSide);
         sum += static_cast<double>(a[row]) * b[column];
       }
       sample.positions.push_back(position);
@@ -378,8 +373,8 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return std::string(info.param.symbol); });
 
-// All of C fits into the slack that new data get, so that the other checks pass. The same kernel without the cheat is as fast as an
-// honest one can be, and is not refused.
+// All of C fits into the slack that new data get, so that the other checks pass. The same kernel without the cheat is
+// as fast as an honest one can be, and is not refused.
 TEST_F(MeasurerTest, FasterThanTheMachine) {
   if (measure_fma_peak(1e-3) == 0) GTEST_SKIP() << "this CPU has no FMA instructions that the probe knows";
   MeasureOptions options;
@@ -470,7 +465,8 @@ TEST_F(MeasurerTest, LongCallsAreTimedByTheirChecks) {
 class MemoryGroup {
  public:
   explicit MemoryGroup(i64 bytes) {
-    for (auto [root, limit] : {std::pair("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), std::pair("/sys/fs/cgroup", "memory.max")}) {
+    for (auto [root, limit] :
+         {std::pair("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), std::pair("/sys/fs/cgroup", "memory.max")}) {
       folder_ = cat(root, "/tracewright-test-", getpid());
       if (mkdir(folder_.c_str(), 0755) != 0) continue;
       is_there_ = write(limit, bytes);
@@ -499,7 +495,8 @@ class MemoryGroup {
 TEST_F(MeasurerTest, WhatIsKilledForMemoryIsNotTriedAgain) {
   begin_vector();
   MemoryGroup group(80 << 20);
-  if (!group.is_there() || !group.add(test::children_of(getpid()).at(0))) GTEST_SKIP() << "no control group for memory can be made here";
+  if (!group.is_there() || !group.add(test::children_of(getpid()).at(0)))
+    GTEST_SKIP() << "no control group for memory can be made here";
   Kernel reference = vector_kernel("honest", "add_one");
   reference.manifest.run[0].bytes = 256 << 20;
   TaskStart started = measurer_->begin_task(reference, {}, 1);
@@ -540,8 +537,7 @@ TEST(StartWorker, SaysWhereItLooked) {
   options.executable = "/nowhere/worker";
   WorkerStart started = start_worker(options);
   EXPECT_FALSE(started.measurer);
-  EXPECT_EQ(started.error,
-            "the worker was not found at /nowhere/worker (set TRACEWRIGHT_WORKER to its path)");
+  EXPECT_EQ(started.error, "the worker was not found at /nowhere/worker (set TRACEWRIGHT_WORKER to its path)");
 }
 
 }  // namespace

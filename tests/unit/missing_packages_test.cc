@@ -18,11 +18,13 @@ constexpr int kCannotHide = 77;
 class MissingPackages : public testing::Test {
  protected:
   void SetUp() override {
-    if (hidden({"true"}).code == kCannotHide) GTEST_SKIP() << "hiding packages needs root, mount namespaces, overlay file systems and dpkg";
+    if (hidden({"true"}).code == kCannotHide)
+      GTEST_SKIP() << "hiding packages needs root, mount namespaces, overlay file systems and dpkg";
   }
   // Runs a program that sees no LibTorch, OpenBLAS, BLIS and oneDNN.
   Finished hidden(std::vector<std::string> words) const {
-    words.insert(words.begin(), {TW_SOURCE_DIR "/tests/scripts/without_packages.sh", "libtorch* libopenblas* libblis* libdnnl*"});
+    words.insert(words.begin(),
+                 {TW_SOURCE_DIR "/tests/scripts/without_packages.sh", "libtorch* libopenblas* libblis* libdnnl*"});
     return test::run_program(words, {.folder = folder_.path()});
   }
   Finished tracewright(std::vector<std::string> words) const {
@@ -47,7 +49,8 @@ TEST_F(MissingPackages, DoctorSaysWhatToInstall) {
   boost::json::value report = parsed(tracewright({"doctor", "--json"}));
   EXPECT_TRUE(report.at("works").as_bool());
   std::map<std::string, boost::json::value> checks;
-  for (const boost::json::value& check : report.at("checks").as_array()) checks[check.at("name").as_string().c_str()] = check;
+  for (const boost::json::value& check : report.at("checks").as_array())
+    checks[check.at("name").as_string().c_str()] = check;
   EXPECT_FALSE(checks.at("libtorch").at("ok").as_bool());
   EXPECT_EQ(checks.at("libtorch").at("fix").as_string(), "sudo apt install libtorch-dev, then build again");
   for (const auto& [library, package] : kPackages) {
@@ -75,10 +78,12 @@ tasks:
   EXPECT_EQ(report.at("rows").at(0).at("library").as_string(), "tracewright");
   EXPECT_GT(report.at("rows").at(0).at("us").as_double(), 0);
   std::map<std::string, std::string> reasons;
-  for (const boost::json::value& row : report.at("skipped").as_array()) reasons[row.at("library").as_string().c_str()] = row.at("reason").as_string().c_str();
+  for (const boost::json::value& row : report.at("skipped").as_array())
+    reasons[row.at("library").as_string().c_str()] = row.at("reason").as_string().c_str();
   EXPECT_EQ(reasons.size(), kPackages.size());
   for (const auto& [library, package] : kPackages) {
-    EXPECT_NE(reasons[library].find("install the package " + package), std::string::npos) << library << ": " << reasons[library];
+    EXPECT_NE(reasons[library].find("install the package " + package), std::string::npos)
+        << library << ": " << reasons[library];
     EXPECT_NE(compared.err.find("gemm: " + library + ": "), std::string::npos) << compared.err;
   }
 }

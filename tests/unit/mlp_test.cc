@@ -26,8 +26,7 @@ const ModelMaker make_mlp = [](int columns, u64 seed) {
 class Mlp : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(plugin))
-      GTEST_SKIP() << "the LibTorch plugin was not built: " << plugin;
+    if (!std::filesystem::exists(plugin)) GTEST_SKIP() << "the LibTorch plugin was not built: " << plugin;
   }
 };
 
@@ -101,8 +100,7 @@ TEST_F(Mlp, ThePluginRefusesAnotherVersion) {
 TEST_F(Mlp, ErrorsOfLibTorchComeBackAsText) {
   void* library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   ASSERT_NE(library, nullptr) << dlerror();
-  const tw_mlp_api* api =
-      reinterpret_cast<tw_mlp_open_function>(dlsym(library, "tw_mlp_open"))(TW_MLP_ABI_VERSION);
+  const tw_mlp_api* api = reinterpret_cast<tw_mlp_open_function>(dlsym(library, "tw_mlp_open"))(TW_MLP_ABI_VERSION);
   tw_mlp_error error{};
   EXPECT_EQ(api->create(-5, 1, &error), nullptr);
   EXPECT_STRNE(error.text, "");

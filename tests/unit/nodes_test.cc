@@ -1,5 +1,5 @@
-// The lists of fields (dsl/ir/nodes.h), for each kind of node: they are complete, and children, rebuilding, copying, hash and equality
-// go by them.
+// The lists of fields (dsl/ir/nodes.h), for each kind of node: they are complete, and children, rebuilding, copying,
+// hash and equality go by them.
 #include "dsl/ir/nodes.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,8 @@ std::set<const void*> listed(const T& node) {
 
 template <class T>
 void expect_complete_list(const char* name) {
-  EXPECT_EQ(static_cast<int>(listed(T{}).size()), member_count<T>()) << name << "::fields leaves a member out, or names one twice";
+  EXPECT_EQ(static_cast<int>(listed(T{}).size()), member_count<T>())
+      << name << "::fields leaves a member out, or names one twice";
 }
 
 // ---- random nodes
@@ -66,7 +67,9 @@ class Maker {
   }
 
   void fill(const Expr*& child) { child = read_at(integer()); }
-  void fill(const Stmt*& child) { child = build_.store(buffer(), arena.list<const Expr*>({integer()}), read_at(integer())); }
+  void fill(const Stmt*& child) {
+    child = build_.store(buffer(), arena.list<const Expr*>({integer()}), read_at(integer()));
+  }
   void fill(const Var*& defined) { defined = variable(); }
   void fill(const Buffer*& used) { used = buffer(); }
   void fill(Str& text) { text = arena.text(cat("text", next())); }
@@ -79,7 +82,9 @@ class Maker {
   void fill(Function& function) { function = Function::Pow; }  // of two arguments, as many as fill() puts into a list
   template <class T>
     requires std::is_enum_v<T>
-  void fill(T& value) { value = static_cast<T>(rng_.below(2)); }  // each enumeration has two values
+  void fill(T& value) {
+    value = static_cast<T>(rng_.below(2));
+  }  // each enumeration has two values
   template <class T>
   void fill(Array<T>& list) {
     T items[2]{};
@@ -87,13 +92,17 @@ class Maker {
     list = arena.copy(items, 2);
   }
   template <HasFields T>
-  void fill(T& record) { record = node<T>(); }
+  void fill(T& record) {
+    record = node<T>();
+  }
 
   const Var* variable() { return build_.var(static_cast<u32>(next()), arena.text(cat("v", next()))); }
   const Expr* integer() { return build_.integer(next()); }
   const Expr* read_at(const Expr* index) { return build_.load(buffer(), arena.list<const Expr*>({index})); }
   const Buffer* buffer() {
-    return arena.make<Buffer>(Buffer{.id = {static_cast<u32>(next())}, .name = arena.text(cat("B", next())), .dtype = DType::F32,
+    return arena.make<Buffer>(Buffer{.id = {static_cast<u32>(next())},
+                                     .name = arena.text(cat("B", next())),
+                                     .dtype = DType::F32,
                                      .shape = arena.list<i64>({next()})});
   }
   // No number comes twice.
@@ -107,7 +116,8 @@ class Maker {
 
 // ---- changing one place of a node
 
-// Each place of a node that can be changed by itself: fields, items of lists, fields of records in lists. change() changes the n-th one.
+// Each place of a node that can be changed by itself: fields, items of lists, fields of records in lists. change()
+// changes the n-th one.
 class Change {
  public:
   Change(Maker& maker, int place) : maker_(maker), left_(place) {}
@@ -145,12 +155,17 @@ class Change {
 template <class T>
 Program program_with(Maker& maker, const T& node) {
   Build build{maker.arena};
-  const Buffer* out = maker.arena.make<Buffer>(Buffer{.id = {1}, .name = "out", .dtype = DType::F32, .shape = maker.arena.list<i64>({7})});
+  const Buffer* out = maker.arena.make<Buffer>(
+      Buffer{.id = {1}, .name = "out", .dtype = DType::F32, .shape = maker.arena.list<i64>({7})});
   std::vector<const Stmt*> stmts;
-  auto store = [&](const Expr* index, const Expr* value) { stmts.push_back(build.store(out, maker.arena.list<const Expr*>({index}), value)); };
+  auto store = [&](const Expr* index, const Expr* value) {
+    stmts.push_back(build.store(out, maker.arena.list<const Expr*>({index}), value));
+  };
   const T* kept = maker.arena.make<T>(node);
-  if constexpr (std::is_base_of_v<Expr, T>) store(build.integer(0), kept);
-  else stmts.push_back(kept);
+  if constexpr (std::is_base_of_v<Expr, T>)
+    store(build.integer(0), kept);
+  else
+    stmts.push_back(kept);
   return {.name = "p", .body = maker.arena.make<Seq>(Stmt{{Kind::Seq}}, maker.arena.copy(stmts))};
 }
 
@@ -165,7 +180,8 @@ std::vector<const Stmt*> uses_of_defined(Maker& maker, const T& node) {
   for_each_field(node, [&](const auto& field) {
     using Field = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<Field, const Var*>) add_uses(maker, field, out);
-    if constexpr (std::is_same_v<Field, Array<IterVar>>) for (const IterVar& iter : field) add_uses(maker, iter.var, out);
+    if constexpr (std::is_same_v<Field, Array<IterVar>>)
+      for (const IterVar& iter : field) add_uses(maker, iter.var, out);
   });
   return out;
 }
@@ -263,8 +279,12 @@ struct Planting {
   int calls = 0;
   ChildMap map() {
     return {this,
-            [](void* self, const Expr* e) { return static_cast<Planting*>(self)->of(e, static_cast<Planting*>(self)->expr); },
-            [](void* self, const Stmt* s) { return static_cast<Planting*>(self)->of(s, static_cast<Planting*>(self)->stmt); }};
+            [](void* self, const Expr* e) {
+              return static_cast<Planting*>(self)->of(e, static_cast<Planting*>(self)->expr);
+            },
+            [](void* self, const Stmt* s) {
+              return static_cast<Planting*>(self)->of(s, static_cast<Planting*>(self)->stmt);
+            }};
   }
   template <class T>
   const T* of(const T* child, const T* planted) {
@@ -283,7 +303,8 @@ void expect_children_are_mapped(Maker& maker, const char* name) {
   EXPECT_EQ(none.calls, static_cast<int>(children.size())) << name;
   for (const Node* child : children) {
     const Var* planted = maker.variable();
-    Planting one{child, maker.read_at(planted), Build{maker.arena}.store(maker.buffer(), maker.arena.list<const Expr*>({planted}), maker.integer())};
+    Planting one{child, maker.read_at(planted),
+                 Build{maker.arena}.store(maker.buffer(), maker.arena.list<const Expr*>({planted}), maker.integer())};
     EXPECT_FALSE(uses(node, planted));
     EXPECT_TRUE(uses(with_children(maker.arena, node, one.map()), planted)) << name;
   }
@@ -319,7 +340,8 @@ void expect_clone_is_apart(Maker& maker, const char* name) {
   };
   note(before, program.body), note(after, copy.program.body);
   EXPECT_FALSE(after.empty());
-  for (const void* pointer : after) EXPECT_FALSE(before.count(pointer)) << name << ": the copy points into the original";
+  for (const void* pointer : after)
+    EXPECT_FALSE(before.count(pointer)) << name << ": the copy points into the original";
 }
 
 // Calls check(Struct<T>, name) for each kind.
@@ -350,7 +372,8 @@ TEST(Nodes, EachFieldCountsInHashAndEquality) {
     using T = typename decltype(is)::Type;
     for (u64 seed = 0; seed < kSeeds; ++seed) {
       Maker maker(seed);
-      if constexpr (!std::is_same_v<T, Var>) expect_every_field_counts<T>(maker, name);  // a variable is the place where it was met
+      if constexpr (!std::is_same_v<T, Var>)
+        expect_every_field_counts<T>(maker, name);  // a variable is the place where it was met
       T node = maker.node<T>();
       std::apply([&](auto... entry) { (expect_null_counts(maker, node, entry, name), ...); }, T::fields);
     }

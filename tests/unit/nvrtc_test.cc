@@ -24,9 +24,8 @@ namespace tw {
 namespace {
 
 std::string cuda_source(const std::string& more = "") {
-  test::Scheduled scheduled(
-      "matmul(M = 256, N = 256, K = 64)", {},
-      test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}) + more);
+  test::Scheduled scheduled("matmul(M = 256, N = 256, K = 64)", {},
+                            test::gpu_gemm_schedule({.ty = 16, .tx = 16, .rows = 4, .columns = 4, .depth = 8}) + more);
   Arena arena;
   Result<LoweredGpuProgram> kernels =
       lower_gpu(arena, scheduled.program(), {.vector_bits = 128, .vector_registers = 64}, {});
@@ -41,7 +40,8 @@ TEST(CudaToolkit, NewestFirst) {
   for (const char* name : {"cuda-9.2", "cuda-13.0", "cuda-12.9", "cuda-12.10", "cuda-samples", "cuda"})
     std::filesystem::create_directory(folder.path() + "/" + name);
   std::vector<std::string> expected;
-  for (const char* name : {"cuda", "cuda-13.0", "cuda-12.10", "cuda-12.9", "cuda-9.2"}) expected.push_back(folder.path() + "/" + name);
+  for (const char* name : {"cuda", "cuda-13.0", "cuda-12.10", "cuda-12.9", "cuda-9.2"})
+    expected.push_back(folder.path() + "/" + name);
   EXPECT_EQ(cuda::toolkit_homes(folder.path()), expected);
 }
 
@@ -145,8 +145,8 @@ struct CompiledDraws {
   int staged = 0, staged_halves = 0;  // sums leave through shared memory; of these, kernels that store single halves
 };
 
-// Draws of the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous where there are several
-// stages, and neither stacks nor spills (but one at most of a group of one warp).
+// Draws of the rule `warp_mma`: matrix instructions whose operands come by ldmatrix, copies that are asynchronous where
+// there are several stages, and neither stacks nor spills (but one at most of a group of one warp).
 CompiledDraws compile_products(const std::string& use, const char* multiply, const char* arch) {
   std::string error, errors;
   Target target = test::cuda_target();
@@ -177,7 +177,9 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
       EXPECT_TRUE(code) << error << "\n" << kernel->code;
       if (!code) continue;
       // Padding may have a kernel of its own.
-      auto by_products = [&](const cuda::CubinKernel& a, const cuda::CubinKernel& b) { return a.count(multiply) < b.count(multiply); };
+      auto by_products = [&](const cuda::CubinKernel& a, const cuda::CubinKernel& b) {
+        return a.count(multiply) < b.count(multiply);
+      };
       const cuda::CubinKernel& instructions = *std::max_element(code->code.begin(), code->code.end(), by_products);
       EXPECT_GT(instructions.count(multiply), 0) << kernel->code;
       EXPECT_GT(instructions.count("LDSM"), 0) << kernel->code;
@@ -186,7 +188,8 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
         EXPECT_NE(unfit.find("bytes of spill stores"), std::string::npos) << unfit;
         EXPECT_EQ(++out.spilled, 1) << unfit;
         // Where a multiprocessor need not hold more than one of them, there are registers enough.
-        std::string alone = std::regex_replace(kernel->code, std::regex(R"(__launch_bounds__\((\d+)[^)]*\))"), "__launch_bounds__($1, 1)");
+        std::string alone = std::regex_replace(kernel->code, std::regex(R"(__launch_bounds__\((\d+)[^)]*\))"),
+                                               "__launch_bounds__($1, 1)");
         code = cuda::compile(alone, arch, error);
         EXPECT_TRUE(code) << error;
         EXPECT_EQ(code ? cuda::why_unfit(*code) : "", "");
@@ -195,7 +198,8 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
       EXPECT_EQ(instructions.count("STL"), 0);
       if (kernel->code.find("tw_placed") != std::string::npos) {
         ++out.staged;
-        out.staged_halves += code->ptx.find("st.global.u16") != std::string::npos || code->ptx.find("st.global.b16") != std::string::npos;
+        out.staged_halves += code->ptx.find("st.global.u16") != std::string::npos ||
+                             code->ptx.find("st.global.b16") != std::string::npos;
       }
       std::size_t head = kernel->code.find("__global__");
       bool is_ahead = false, is_filled = false;
@@ -215,7 +219,8 @@ CompiledDraws compile_products(const std::string& use, const char* multiply, con
 TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   for (const char* type : {"f16", "bf16", "i8", "u8", "f32"}) {
-    CompiledDraws draws = compile_products(cat("matmul(M = 512, N = 512, K = 256, T = ", type, ")"), type[1] == '8' ? "IMMA" : "HMMA", GetParam());
+    CompiledDraws draws = compile_products(cat("matmul(M = 512, N = 512, K = 256, T = ", type, ")"),
+                                           type[1] == '8' ? "IMMA" : "HMMA", GetParam());
     EXPECT_GE(draws.compiled, 5) << type;
     EXPECT_GE(draws.ahead, 1) << type;
     EXPECT_EQ(draws.filled, 0) << type << ": no tile sticks out";
@@ -227,7 +232,8 @@ TEST_P(Nvrtc, ProductsOfNarrowTypesUseMatrixInstructions) {
 // Tiles that stick out: zeros come by the same asynchronous copies where the rows of an operand are aligned.
 TEST_P(Nvrtc, ProductsThatNoTileFitsUseMatrixInstructions) {
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
-  const char* aligned[] = {"matmul(M = 1000, N = 1000, K = 1000, T = f16)", "matmul(M = 100, N = 100, K = 100, T = f32)",
+  const char* aligned[] = {"matmul(M = 1000, N = 1000, K = 1000, T = f16)",
+                           "matmul(M = 100, N = 100, K = 100, T = f32)",
                            "conv2d(N = 1, H = 15, W = 13, CI = 24, CO = 40, K = 3, padding = 1, T = bf16)"};
   for (const char* use : aligned) {
     CompiledDraws draws = compile_products(use, "HMMA", GetParam());
@@ -255,12 +261,14 @@ LoadedBytes loaded_bytes(const std::string& ptx) {
   return out;
 }
 
-// Softmax in groups that take whole rows: each element is loaded once, and where vectors of 16 bytes are drawn, by such loads and stores.
+// Softmax in groups that take whole rows: each element is loaded once, and where vectors of 16 bytes are drawn, by such
+// loads and stores.
 TEST_P(Nvrtc, RowsAreReadOnceInWideLoads) {
   std::string error;
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   for (auto [type, bytes] : {std::pair("f32", 4), std::pair("f16", 2)}) {
-    test::DrawnKernels drawn = test::drawn_kernels(cat("softmax(M = 256, N = 1024, T = ", type, ")"), "cuda", test::cuda_target(), 48);
+    test::DrawnKernels drawn =
+        test::drawn_kernels(cat("softmax(M = 256, N = 1024, T = ", type, ")"), "cuda", test::cuda_target(), 48);
     EXPECT_EQ(drawn.rejected + drawn.not_lowered, "");
     int whole = 0, wide = 0;
     for (const Kernel& kernel : drawn.kernels) {
@@ -270,7 +278,8 @@ TEST_P(Nvrtc, RowsAreReadOnceInWideLoads) {
       ASSERT_TRUE(compiled) << error << "\n" << kernel.code;
       EXPECT_EQ(cuda::why_unfit(*compiled), "") << kernel.code;
       LoadedBytes loaded = loaded_bytes(compiled->ptx);
-      EXPECT_EQ(loaded.all * launch.threads[0] * launch.threads[1] * launch.groups[0], 256 * 1024 * bytes) << kernel.code;
+      EXPECT_EQ(loaded.all * launch.threads[0] * launch.threads[1] * launch.groups[0], 256 * 1024 * bytes)
+          << kernel.code;
       ++whole;
       if (loaded.widest < 16) continue;
       ++wide;
@@ -362,15 +371,18 @@ extern "C" __global__ void __launch_bounds__(1024) many(float* a, const float* b
   std::string why = cuda::why_unfit(*compiled);
   EXPECT_EQ(why.rfind("kernel `many` needs more registers than a thread has: ", 0), 0u) << why;
   cuda::Compiled warned;
-  warned.log = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient "
-               "register resources in function 'k'\n";
+  warned.log =
+      "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+      "insufficient "
+      "register resources in function 'k'\n";
   EXPECT_EQ(cuda::why_unfit(warned).rfind("ptxas warns: (C7511) Potential", 0), 0u);
   // A warning that ptxas does give: registers cannot be handed over where the size of the block is not known.
   std::optional<cuda::Compiled> ignored = cuda::compile(R"(
 extern "C" __global__ void hands_over(float* a) {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
   *a = 1;
-})", "sm_90a", error);
+})",
+                                                        "sm_90a", error);
   ASSERT_TRUE(ignored) << error;
   EXPECT_EQ(cuda::why_unfit(*ignored).rfind("ptxas warns: (C7508)", 0), 0u) << ignored->log;
 }
@@ -381,7 +393,8 @@ TEST(Cubin, DamageIsSurvived) {
   EXPECT_FALSE(cuda::read_cubin("", error));
   EXPECT_EQ(error, "this is no ELF64 file");
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
-  std::optional<cuda::Compiled> compiled = cuda::compile("extern \"C\" __global__ void k(float* a) { *a = 1; }", "sm_80", error);
+  std::optional<cuda::Compiled> compiled =
+      cuda::compile("extern \"C\" __global__ void k(float* a) { *a = 1; }", "sm_80", error);
   ASSERT_TRUE(compiled) << error;
   for (std::size_t bytes = 0; bytes < compiled->cubin.size(); bytes += 97) {
     std::string cut = compiled->cubin.substr(0, bytes), changed = compiled->cubin;
@@ -389,13 +402,15 @@ TEST(Cubin, DamageIsSurvived) {
     for (const std::string& damaged : {cut, changed}) {
       std::optional<std::vector<cuda::CubinKernel>> read = cuda::read_cubin(damaged, error);
       int instructions = 0;
-      for (const cuda::CubinKernel& kernel : read.value_or(std::vector<cuda::CubinKernel>{})) instructions += kernel.instructions();
+      for (const cuda::CubinKernel& kernel : read.value_or(std::vector<cuda::CubinKernel>{}))
+        instructions += kernel.instructions();
       EXPECT_LE(instructions, static_cast<int>(damaged.size() / 16)) << "cut or changed at " << bytes;
     }
   }
 }
 
-// The code with other registers in its multiply-adds: a place of 8 bits for each, and of 3 bits for what the next one finds kept.
+// The code with other registers in its multiply-adds: a place of 8 bits for each, and of 3 bits for what the next one
+// finds kept.
 TEST(Cubin, MultiplyAddsThatReadOneBankAreCounted) {
   std::string error;
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
@@ -404,7 +419,8 @@ extern "C" __global__ void k(float* a, const float* b) {
   float x = a[0], y = a[1];
   for (int i = 0; i < 8; ++i) x = x * b[i] + y, y = y * b[i] + x;
   a[0] = x + y;
-})", "sm_80", error);
+})",
+                                                         "sm_80", error);
   ASSERT_TRUE(compiled) << error;
   int products = compiled->code.at(0).count("FFMA"), runs = 0;
   ASSERT_GT(products, 8);

@@ -75,17 +75,13 @@ TEST(ObjectLoader, CodeIsNotWritableAndDataNotExecutable) {
 TEST(ObjectLoader, NamesWhatItDoesNotUnderstand) {
   EXPECT_EQ(error_of("int main() {}"), "the code is not an ELF object");
   EXPECT_EQ(error_of(""), "the code is not an ELF object");
-  EXPECT_EQ(error_of(object("unknown")),
-            "symbol `not_in_the_table` is not among the functions that a kernel may call");
-  EXPECT_EQ(error_of(object("thread_local")),
-            "section `.tbss` is thread-local, which kernels may not have");
-  EXPECT_EQ(error_of(object("constructor")),
-            "section `.init_array` holds constructors, which kernels may not have");
+  EXPECT_EQ(error_of(object("unknown")), "symbol `not_in_the_table` is not among the functions that a kernel may call");
+  EXPECT_EQ(error_of(object("thread_local")), "section `.tbss` is thread-local, which kernels may not have");
+  EXPECT_EQ(error_of(object("constructor")), "section `.init_array` holds constructors, which kernels may not have");
   std::string foreign = object("honest");
   auto* header = reinterpret_cast<Elf64_Ehdr*>(foreign.data());
   header->e_machine = EM_AARCH64;
-  EXPECT_EQ(error_of(foreign),
-            cat("the code is not a relocatable x86-64 object (type 1, machine ", EM_AARCH64, ")"));
+  EXPECT_EQ(error_of(foreign), cat("the code is not a relocatable x86-64 object (type 1, machine ", EM_AARCH64, ")"));
 }
 
 // The relocation table of .text in an object.
@@ -106,8 +102,7 @@ TEST(ObjectLoader, RefusesRelocationsThatItCannotDo) {
   ASSERT_TRUE(entry);
   Elf64_Rela good = *entry;
   entry->r_info = ELF64_R_INFO(ELF64_R_SYM(good.r_info), R_X86_64_TPOFF64);
-  EXPECT_NE(error_of(bytes).find(cat("relocation type ", R_X86_64_TPOFF64, " against ")),
-            std::string::npos);
+  EXPECT_NE(error_of(bytes).find(cat("relocation type ", R_X86_64_TPOFF64, " against ")), std::string::npos);
   entry->r_info = ELF64_R_INFO(ELF64_R_SYM(good.r_info), R_X86_64_32S);
   EXPECT_NE(error_of(bytes).find("does not fit into 32 bits"), std::string::npos);
   entry->r_info = ELF64_R_INFO(1u << 20, R_X86_64_PC32);
@@ -125,8 +120,7 @@ TEST(ObjectLoader, SurvivesDamage) {
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string bytes = whole;
-    if (i % 4 == 0)
-      bytes.resize(static_cast<std::size_t>(rng.below(static_cast<i64>(bytes.size()))));
+    if (i % 4 == 0) bytes.resize(static_cast<std::size_t>(rng.below(static_cast<i64>(bytes.size()))));
     for (int change = 0; change < 3 && !bytes.empty(); ++change) {
       // Half of the changes hit the headers at both ends, where they matter most.
       i64 size = static_cast<i64>(bytes.size()), near = std::min<i64>(size, 2048);

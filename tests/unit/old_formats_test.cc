@@ -1,5 +1,5 @@
-// Databases and exported lines as earlier versions wrote them: every row stays readable, and files that are written to get the columns of
-// today. Both texts below were written by a build of format 2.
+// Databases and exported lines as earlier versions wrote them: every row stays readable, and files that are written to
+// get the columns of today. Both texts below were written by a build of format 2.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -13,19 +13,20 @@
 namespace tw {
 namespace {
 
-constexpr const char* kFile = R"sql(
+constexpr const char* kFile =
+    R"sql(
 PRAGMA journal_mode = WAL;
 CREATE TABLE workloads (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, text TEXT NOT NULL, digest TEXT NOT NULL) STRICT;
 CREATE TABLE records (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, workload TEXT NOT NULL, target TEXT NOT NULL, status TEXT NOT NULL, )sql"
-                                  R"sql(seconds_ps INTEGER NOT NULL, minimum_ps INTEGER NOT NULL, first_quartile_ps INTEGER NOT NULL, )sql"
-                                  R"sql(median_ps INTEGER NOT NULL, third_quartile_ps INTEGER NOT NULL, created INTEGER NOT NULL, )sql"
-                                  R"sql(seed INTEGER NOT NULL, generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, )sql"
-                                  R"sql(object TEXT NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL, error TEXT NOT NULL, )sql"
-                                  R"sql(trace TEXT NOT NULL) STRICT;
+    R"sql(seconds_ps INTEGER NOT NULL, minimum_ps INTEGER NOT NULL, first_quartile_ps INTEGER NOT NULL, )sql"
+    R"sql(median_ps INTEGER NOT NULL, third_quartile_ps INTEGER NOT NULL, created INTEGER NOT NULL, )sql"
+    R"sql(seed INTEGER NOT NULL, generation INTEGER NOT NULL, task TEXT NOT NULL, program TEXT NOT NULL, )sql"
+    R"sql(object TEXT NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL, error TEXT NOT NULL, )sql"
+    R"sql(trace TEXT NOT NULL) STRICT;
 CREATE TABLE models (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, name TEXT NOT NULL, target TEXT NOT NULL, version INTEGER NOT NULL, )sql"
-                                  R"sql(data BLOB NOT NULL) STRICT;
+    R"sql(data BLOB NOT NULL) STRICT;
 CREATE TABLE runs (id INTEGER PRIMARY KEY, digest TEXT NOT NULL, command TEXT NOT NULL, seed INTEGER NOT NULL, started INTEGER NOT NULL, )sql"
-                                  R"sql(finished INTEGER NOT NULL, outcome TEXT NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL) STRICT;
+    R"sql(finished INTEGER NOT NULL, outcome TEXT NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL) STRICT;
 INSERT INTO records VALUES (1, '0aebdeb976b3b7a69031c87aeb6032ec', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'cuda -arch=sm_80', 'ok', 1500000,
   1400000, 1450000, 1500000, 1600000, 1700000000000, 7, 2, 'mm', 'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb', 'cccccccccccccccccccccccccccccccc',
   '1.0', 'a GPU', '', '');

@@ -1,6 +1,7 @@
-// Oclgrind runs kernels that the rule sets draw, one work-item at a time, and watches every access for races and for what lies outside of
-// buffers. Small shapes: it is slow. Each launch runs on its own, on numbers of no meaning; results are compared elsewhere. Skipped where
-// oclgrind-kernel is not installed. It says that it has sub-groups, and does not.
+// Oclgrind runs kernels that the rule sets draw, one work-item at a time, and watches every access for races and for
+// what lies outside of buffers. Small shapes: it is slow. Each launch runs on its own, on numbers of no meaning;
+// results are compared elsewhere. Skipped where oclgrind-kernel is not installed. It says that it has sub-groups, and
+// does not.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -21,7 +22,8 @@ std::string launch_file(const KernelLaunch& launch, const std::vector<KernelArgu
   for (std::size_t d = 0; d < 3; ++d) all[d] *= launch.threads[d];
   row(all), row(launch.threads);
   for (const KernelLaunch::Pointer& pointer : launch.pointers)
-    out += cat("<size=", pointer.is_scratch ? pointer.bytes : arguments[static_cast<std::size_t>(pointer.at)].bytes, " char fill=1>\n");
+    out += cat("<size=", pointer.is_scratch ? pointer.bytes : arguments[static_cast<std::size_t>(pointer.at)].bytes,
+               " char fill=1>\n");
   return out;
 }
 
@@ -35,15 +37,19 @@ Watched watch(const std::string& use, const std::string& set, int draws, const s
   target.kind = TargetKind::OpenCl;
   Watched out;
   for (Kernel& kernel : test::drawn_kernels(use, set, target, draws).kernels) {
-    for (std::size_t at; !without.empty() && (at = kernel.code.find(without)) != std::string::npos;) kernel.code.erase(at, without.size());
+    for (std::size_t at; !without.empty() && (at = kernel.code.find(without)) != std::string::npos;)
+      kernel.code.erase(at, without.size());
     test::TemporaryDirectory folder;
-    test::write_file(folder.path() + "/kernel.cl", "#undef cl_khr_subgroups\n#undef cl_intel_subgroups\n" + kernel.code);
+    test::write_file(folder.path() + "/kernel.cl",
+                     "#undef cl_khr_subgroups\n#undef cl_intel_subgroups\n" + kernel.code);
     for (const KernelLaunch& launch : kernel.manifest.run_launches) {
       test::write_file(folder.path() + "/launch.sim", launch_file(launch, kernel.manifest.run));
-      test::Finished ran = test::run_program({"oclgrind-kernel", "--data-races", "launch.sim"}, {.folder = folder.path()});
+      test::Finished ran =
+          test::run_program({"oclgrind-kernel", "--data-races", "launch.sim"}, {.folder = folder.path()});
       ++out.launches;
       out.with_groups += launch.threads_of_group() > 1;
-      if (ran.code != 0 || !ran.err.empty()) out.findings += cat(use, ", ", set, ": ", ran.err.substr(0, 2000), "\n", kernel.code);
+      if (ran.code != 0 || !ran.err.empty())
+        out.findings += cat(use, ", ", set, ": ", ran.err.substr(0, 2000), "\n", kernel.code);
     }
   }
   return out;
@@ -59,9 +65,11 @@ class OpenClRaces : public ::testing::Test {
 TEST_F(OpenClRaces, DrawsHaveNone) {
   int launches = 0, with_groups = 0;
   for (const char* set : {"opencl", "reference-cuda"}) {
-    for (const char* use : {"matmul(M = 9, N = 16, K = 11)", "batch_matmul(B = 2, M = 8, N = 8, K = 8)", "softmax(M = 3, N = 37)", "layernorm(M = 4, N = 24)",
-                            "conv2d(N = 1, H = 5, W = 5, CI = 3, CO = 8, K = 3, padding = 1)", "depthwise_conv2d(N = 1, H = 6, W = 6, C = 8, K = 3)",
-                            "max_pool2d(N = 1, H = 6, W = 6, C = 8, K = 2, stride = 2)"}) {
+    for (const char* use :
+         {"matmul(M = 9, N = 16, K = 11)", "batch_matmul(B = 2, M = 8, N = 8, K = 8)", "softmax(M = 3, N = 37)",
+          "layernorm(M = 4, N = 24)", "conv2d(N = 1, H = 5, W = 5, CI = 3, CO = 8, K = 3, padding = 1)",
+          "depthwise_conv2d(N = 1, H = 6, W = 6, C = 8, K = 3)",
+          "max_pool2d(N = 1, H = 6, W = 6, C = 8, K = 2, stride = 2)"}) {
       Watched watched = watch(use, set, 3);
       EXPECT_EQ(watched.findings, "");
       launches += watched.launches, with_groups += watched.with_groups;
@@ -72,7 +80,10 @@ TEST_F(OpenClRaces, DrawsHaveNone) {
 }
 
 TEST_F(OpenClRaces, AMissingBarrierIsFound) {
-  EXPECT_NE(watch("matmul(M = 9, N = 16, K = 11)", "reference-cuda", 3, "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);").findings.find("race"), std::string::npos);
+  EXPECT_NE(watch("matmul(M = 9, N = 16, K = 11)", "reference-cuda", 3,
+                  "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+                .findings.find("race"),
+            std::string::npos);
 }
 
 }  // namespace

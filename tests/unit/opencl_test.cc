@@ -110,7 +110,8 @@ TEST_F(OpenCl, ComputesWithHalves) {
     ASSERT_GE(task, 0) << error_;
     test::Scheduled plain(use, {}, "");
     std::string errors;
-    CandidateSpace space = make_candidate_space(plain.program(), *library.find_set("opencl"), library, target(), errors);
+    CandidateSpace space =
+        make_candidate_space(plain.program(), *library.find_set("opencl"), library, target(), errors);
     ASSERT_EQ(errors, "");
     CandidateBuilder builder(space);
     int sketches = static_cast<int>(space.space.sketches.size());
@@ -140,18 +141,21 @@ TEST_F(OpenCl, CombinesBySubGroups) {
   EXPECT_EQ(measurer_->measure(task, plain, {.time = false}).status, MeasureStatus::Ok);
   auto with_sub_groups = [&](int count) {
     Kernel out = plain;
-    out.code = cat("#define cl_intel_subgroups 1\n#define sub_group_reduce_add(x) (x)\n#define get_sub_group_local_id() 0\n",
-                   "#define get_sub_group_id() get_local_id(0)\n#define get_num_sub_groups() ", count, "\n", out.code);
+    out.code =
+        cat("#define cl_intel_subgroups 1\n#define sub_group_reduce_add(x) (x)\n#define get_sub_group_local_id() 0\n",
+            "#define get_sub_group_id() get_local_id(0)\n#define get_num_sub_groups() ", count, "\n", out.code);
     return measurer_->measure(task, out, {.time = false});
   };
   MeasureResult right = with_sub_groups(16), wrong = with_sub_groups(2);
   EXPECT_EQ(right.status, MeasureStatus::Ok) << right.message;
   EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << "two of sixteen parts";
-  EXPECT_EQ(kernel(use, test::shared_rows_schedule(2, 8, "S")).code.find("sub_group"), std::string::npos) << "two rows to a group";
+  EXPECT_EQ(kernel(use, test::shared_rows_schedule(2, 8, "S")).code.find("sub_group"), std::string::npos)
+      << "two rows to a group";
 }
 
 TEST_F(OpenCl, FailuresAreToldApartAndTheNextKernelIsMeasured) {
-  for (const char* options : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) {  // a crashed kernel shall end a sanitized worker by its signal, too
+  for (const char* options :
+       {"ASAN_OPTIONS", "TSAN_OPTIONS"}) {  // a crashed kernel shall end a sanitized worker by its signal, too
     const char* before = std::getenv(options);
     setenv(options, cat(before ? before : "", ":handle_segv=0").c_str(), 1);
   }
@@ -193,18 +197,22 @@ TEST_F(OpenCl, ComparesWithASample) {
   MeasureResult wrong = measurer_->measure(start.task, changed("(float4)(0.0f)", "(float4)(1.0f)"), {});
   EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << wrong.message;
   EXPECT_NE(wrong.message.find("elements are wrong; "), std::string::npos) << wrong.message;
-  MeasureResult missing = measurer_->measure(start.task, changed("float4 C_register_0;", "float4 C_register_0; if (get_group_id(0) == 1) return;"), {});
+  MeasureResult missing = measurer_->measure(
+      start.task, changed("float4 C_register_0;", "float4 C_register_0; if (get_group_id(0) == 1) return;"), {});
   EXPECT_EQ(missing.status, MeasureStatus::WrongResult) << missing.message;
   EXPECT_NE(missing.message.find("was not written, or is no number"), std::string::npos) << missing.message;
 }
 
-// The driver and its kernels have no more than they need: no core files, no new rights, some system calls and files to write fewer.
+// The driver and its kernels have no more than they need: no core files, no new rights, some system calls and files to
+// write fewer.
 TEST_F(OpenCl, TheWorkerIsConfined) {
   ASSERT_GE(begin(kUse), 0) << error_;
   std::vector<pid_t> workers = test::children_of(getpid());
   ASSERT_EQ(workers.size(), 1u);
-  std::string status = test::read_file(cat("/proc/", workers[0], "/status")), limits = test::read_file(cat("/proc/", workers[0], "/limits"));
-  for (const char* wanted : {"NoNewPrivs:\t1\n", "Seccomp:\t2\n"}) EXPECT_NE(status.find(wanted), std::string::npos) << wanted << status;
+  std::string status = test::read_file(cat("/proc/", workers[0], "/status")),
+              limits = test::read_file(cat("/proc/", workers[0], "/limits"));
+  for (const char* wanted : {"NoNewPrivs:\t1\n", "Seccomp:\t2\n"})
+    EXPECT_NE(status.find(wanted), std::string::npos) << wanted << status;
   EXPECT_TRUE(std::regex_search(limits, std::regex("Max core file size +0 +0"))) << limits;
   EXPECT_TRUE(std::regex_search(limits, std::regex("Max file size +4294967296 +4294967296"))) << limits;
   setenv("TRACEWRIGHT_UNCONFINED", "1", 1);
@@ -221,7 +229,9 @@ TEST_F(OpenCl, AWorkerWhoseReferenceHangsIsGone) {
   options.reference_timeout_seconds = 1e-6;
   measurer_ = start_worker(options).measurer;
   ASSERT_TRUE(measurer_);
-  Kernel reference = test::test_kernel("faulty", "endless", {test::argument("X", ArgumentRole::Input, {test::kOdd}), test::argument("Y", ArgumentRole::Output, {test::kOdd})});
+  Kernel reference = test::test_kernel("faulty", "endless",
+                                       {test::argument("X", ArgumentRole::Input, {test::kOdd}),
+                                        test::argument("Y", ArgumentRole::Output, {test::kOdd})});
   TaskStart started = measurer_->begin_task(reference, {}, 1);
   EXPECT_EQ(started.status, MeasureStatus::Timeout) << started.error;
   EXPECT_TRUE(test::children_of(getpid()).empty());

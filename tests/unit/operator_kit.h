@@ -7,7 +7,8 @@
 
 namespace tw {
 
-inline OwnedProgram workload(const std::string& name, const WorkloadArguments& arguments, const std::vector<std::string>& epilogues = {}) {
+inline OwnedProgram workload(const std::string& name, const WorkloadArguments& arguments,
+                             const std::vector<std::string>& epilogues = {}) {
   Diagnostics diagnostics(*operator_library().source);
   std::optional<OwnedProgram> made = instantiate(operator_library(), name, arguments, epilogues, diagnostics);
   EXPECT_TRUE(made) << diagnostics.render();
@@ -24,9 +25,14 @@ inline WorkloadArguments arguments_for(const Signature& signature) {
     bool is_channel = name == "CO" || name == "N" || name == "C";
     bool is_window = name == "K" && signature.name.find("conv") != std::string::npos;
     bool is_image = name == "H" || name == "W" || name == "L" || name == "D";
-    bool is_batch = name == "B" || (name == "N" && signature.name.find("conv") != std::string::npos) || (name == "N" && signature.name.find("pool") != std::string::npos);
+    bool is_batch = name == "B" || (name == "N" && signature.name.find("conv") != std::string::npos) ||
+                    (name == "N" && signature.name.find("pool") != std::string::npos);
     bool is_large = signature.name == "capsule_conv2d" || signature.name == "conv3d";
-    out.push_back({name, is_batch ? i64{1} + !is_large : is_window ? i64{3} - is_large : is_image ? i64{5} - 2 * is_large : is_channel ? i64{20} : i64{7} - 4 * is_large});
+    out.push_back({name, is_batch     ? i64{1} + !is_large
+                         : is_window  ? i64{3} - is_large
+                         : is_image   ? i64{5} - 2 * is_large
+                         : is_channel ? i64{20}
+                                      : i64{7} - 4 * is_large});
   }
   return out;
 }

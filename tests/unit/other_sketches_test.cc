@@ -1,4 +1,5 @@
-// Spaces whose forks multiply: what is built beforehand, what is built when it is asked for, and that both are the same sketches.
+// Spaces whose forks multiply: what is built beforehand, what is built when it is asked for, and that both are the same
+// sketches.
 #include "sampler/search/other_sketches.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ workload chain(M: int) {
 class OtherSketches : public testing::Test {
  protected:
   // A set of rules of its own, "s", or one of the library.
-  CandidateSpace space_of(const char* workloads, const char* use, const WorkloadArguments& arguments, const std::string& rules, const char* set) {
+  CandidateSpace space_of(const char* workloads, const char* use, const WorkloadArguments& arguments,
+                          const std::string& rules, const char* set) {
     Source source{"workload.tw", workloads};
     Diagnostics diagnostics(source);
     WorkloadModule module = parse_workloads(source, diagnostics);
@@ -40,17 +42,25 @@ class OtherSketches : public testing::Test {
       EXPECT_TRUE(library_.add(rules::parse_module(text, wrong), wrong)) << wrong.render();
     }
     std::string errors;
-    CandidateSpace space = make_candidate_space(programs_.back().program, *library_.find_set(set), library_, host_target(), errors);
+    CandidateSpace space =
+        make_candidate_space(programs_.back().program, *library_.find_set(set), library_, host_target(), errors);
     EXPECT_EQ(errors, "");
     return space;
   }
-  CandidateSpace transformer() { return space_of(test::kTransformer, "block", {{"S", i64{12}}, {"D", i64{24}}}, "", "cpu"); }
+  CandidateSpace transformer() {
+    return space_of(test::kTransformer, "block", {{"S", i64{12}}, {"D", i64{24}}}, "", "cpu");
+  }
 
   // `ways` ways at each reduction.
   CandidateSpace forks(int ways, const std::string& more = "") {
     std::string alternatives;
-    for (int i = 1; i <= ways; ++i) alternatives += "or n in [" + std::to_string(i) + "] { i = spatial_loops(b)[0]; split(i, [_, sample_categorical([n, 2 * n])]) } ";
-    return space_of(kChain, "chain", {{"M", i64{12}}}, "rule fork(b: block) when is_reduction(b) { either " + alternatives.substr(3) + " }\n" + more + "rules s { fork }\n", "s");
+    for (int i = 1; i <= ways; ++i)
+      alternatives += "or n in [" + std::to_string(i) +
+                      "] { i = spatial_loops(b)[0]; split(i, [_, sample_categorical([n, 2 * n])]) } ";
+    return space_of(kChain, "chain", {{"M", i64{12}}},
+                    "rule fork(b: block) when is_reduction(b) { either " + alternatives.substr(3) + " }\n" + more +
+                        "rules s { fork }\n",
+                    "s");
   }
 
   rules::Library library_ = rules::Library::built_in();
@@ -63,7 +73,9 @@ std::vector<int> taken(const Sketch& sketch) {
   return out;
 }
 
-Hash128 hash_of(const Sketch& sketch) { return sketch.trace.with_decisions(std::vector<Decision>(sketch.trace.sample_count())).hash(); }
+Hash128 hash_of(const Sketch& sketch) {
+  return sketch.trace.with_decisions(std::vector<Decision>(sketch.trace.sample_count())).hash();
+}
 
 TEST_F(OtherSketches, ASmallSpaceHasAllOfThem) {
   CandidateSpace space = forks(4);
@@ -101,15 +113,19 @@ TEST_F(OtherSketches, OfALargeOneTheNumberIsKnownAndTheFirstWaysAreThere) {
 // A fork that is there only where another one went one way: the estimate is one, no more.
 TEST_F(OtherSketches, ForksThatDependOnOthersAreCountedAboutRight) {
   CandidateSpace space = space_of(kChain, "chain", {{"M", i64{12}}},
-                                  "mark wide: int \"w\"\nrule fork(b: block) when is_reduction(b) { either n in range(10) { annotate(b, \"wide\", n) } }\n"
-                                  "rule more(b: block) when is_reduction(b) and mark(b, \"wide\") < 5 { either n in range(6) { annotate(b, \"wide\", 20 + n) } }\n"
-                                  "rules s { fork; more }\n", "s");
+                                  "mark wide: int \"w\"\nrule fork(b: block) when is_reduction(b) { either n in "
+                                  "range(10) { annotate(b, \"wide\", n) } }\n"
+                                  "rule more(b: block) when is_reduction(b) and mark(b, \"wide\") < 5 { either n in "
+                                  "range(6) { annotate(b, \"wide\", 20 + n) } }\n"
+                                  "rules s { fork; more }\n",
+                                  "s");
   double exact = std::pow(5 * 6 + 5, 3);
   EXPECT_GT(space.space.count, exact / 3);
   EXPECT_LT(space.space.count, exact * 3);
 }
 
-// From the first sketch to any other, one fork after the other; what is built so is what rules and choices alone decide.
+// From the first sketch to any other, one fork after the other; what is built so is what rules and choices alone
+// decide.
 TEST_F(OtherSketches, EveryOneIsReachedAndIsTheSameFromWhereverItIsReached) {
   CandidateSpace space = forks(30);
   Rng rng(5);
@@ -161,7 +177,8 @@ int random_walk(CandidateSpace& space, int sketch, Rng& rng) {
   return sketch;
 }
 
-// No instruction refuses a draw that its conditions allow, whatever the tile, where stages reshape what a product gives.
+// No instruction refuses a draw that its conditions allow, whatever the tile, where stages reshape what a product
+// gives.
 TEST_F(OtherSketches, DrawsOfATransformerBlockAreNotRefused) {
   CandidateSpace space = transformer();
   CandidateBuilder builder(space);
@@ -177,7 +194,8 @@ TEST_F(OtherSketches, DrawsOfATransformerBlockAreNotRefused) {
   }
 }
 
-// A transformer's block with the set `cpu`: register_tiling is there, random sketches compute the right thing, and a stored trace is found again.
+// A transformer's block with the set `cpu`: register_tiling is there, random sketches compute the right thing, and a
+// stored trace is found again.
 TEST_F(OtherSketches, ATransformerBlockHasASpace) {
   CandidateSpace space = transformer();
   EXPECT_GT(space.space.count, 1e4);
@@ -201,7 +219,8 @@ TEST_F(OtherSketches, ATransformerBlockHasASpace) {
     CandidateSpace fresh = transformer();
     std::optional<Candidate> found = find_candidate(fresh, *stored);
     ASSERT_TRUE(found);
-    EXPECT_EQ(hash_of(fresh.space.sketches[static_cast<std::size_t>(found->sketch)]), hash_of(space.space.sketches[static_cast<std::size_t>(sketch)]));
+    EXPECT_EQ(hash_of(fresh.space.sketches[static_cast<std::size_t>(found->sketch)]),
+              hash_of(space.space.sketches[static_cast<std::size_t>(sketch)]));
     EXPECT_EQ(found->decisions, candidate.decisions);
   }
 }
@@ -225,9 +244,15 @@ TEST_F(OtherSketches, TheSearchChangesForks) {
     CandidateSpace space = transformer();
     KnownCandidates known;
     EvolutionStats stats;
-    EvolutionOptions options{.population = 16, .draws = 32, .generations = 2, .fork_probability = 0.5, .new_sketches = 4, .threads = threads};
+    EvolutionOptions options{.population = 16,
+                             .draws = 32,
+                             .generations = 2,
+                             .fork_probability = 0.5,
+                             .new_sketches = 4,
+                             .threads = threads};
     std::vector<Hash128> programs;
-    for (const Candidate& candidate : evolve(space, {}, {}, nullptr, 16, Rng(4), options, known, stats)) programs.push_back(candidate.program);
+    for (const Candidate& candidate : evolve(space, {}, {}, nullptr, 16, Rng(4), options, known, stats))
+      programs.push_back(candidate.program);
     sketches = space.space.sketches.size();
     return programs;
   };

@@ -1,4 +1,6 @@
 // parse_program(print(p)) is p: for all operators and for every construct; whole messages for wrong text; hostile text.
+#include "dsl/text/parse_program.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -7,7 +9,6 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
-#include "dsl/text/parse_program.h"
 #include "dsl/text/workload.h"
 
 namespace tw {
@@ -46,22 +47,30 @@ TEST(RoundTrip, EveryOperatorInEveryType) {
     for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::I32}) {
       WorkloadArguments arguments;
       for (const Signature::Parameter& parameter : signature.parameters) {
-        if (parameter.name == "T") arguments.push_back({"T", type});
-        else if (parameter.name == "K") arguments.push_back({"K", i64{3}});
-        else if (parameter.name == "padding") arguments.push_back({"padding", i64{1}});
-        else if (parameter.required) arguments.push_back({parameter.name, i64{5}});
+        if (parameter.name == "T")
+          arguments.push_back({"T", type});
+        else if (parameter.name == "K")
+          arguments.push_back({"K", i64{3}});
+        else if (parameter.name == "padding")
+          arguments.push_back({"padding", i64{1}});
+        else if (parameter.required)
+          arguments.push_back({parameter.name, i64{5}});
       }
       Diagnostics diagnostics(*operator_library().source);
-      std::optional<OwnedProgram> program = instantiate(operator_library(), signature.name, arguments, {"bias", "gelu", "add"}, diagnostics);
-      if (!program) EXPECT_NE(diagnostics.render().find("T must be a float type"), std::string::npos) << diagnostics.render();
-      else expect_round_trip(program->program);
+      std::optional<OwnedProgram> program =
+          instantiate(operator_library(), signature.name, arguments, {"bias", "gelu", "add"}, diagnostics);
+      if (!program)
+        EXPECT_NE(diagnostics.render().find("T must be a float type"), std::string::npos) << diagnostics.render();
+      else
+        expect_round_trip(program->program);
     }
   }
 }
 
 TEST(RoundTrip, EveryConstruct) {
   expect_round_trip(
-      "program p(X: input f32[4, 5] layout \"a \\\"b\\\"\", W: const f16[3], Y: output f32[4, 5], Z: output i64[]) @unroll = 16 @note = \"x\\\\y\" {\n"
+      "program p(X: input f32[4, 5] layout \"a \\\"b\\\"\", W: const f16[3], Y: output f32[4, 5], Z: output i64[]) "
+      "@unroll = 16 @note = \"x\\\\y\" {\n"
       "  tolerance 1e-04, 0.001\n"
       "  local T: f32[4, 5] in shared\n"
       "  local U: bool[1, 2, 3] layout \"swizzle\"\n"
@@ -140,17 +149,27 @@ TEST(RoundTrip, RandomExpressions) {
     if (condition) {
       if (depth == 0) return make(BinaryOp::Lt, random(0, false), random(0, false));
       i64 pick = rng.below(9);
-      if (pick < 2) return make(pick == 0 ? BinaryOp::And : BinaryOp::Or, random(depth - 1, true), random(depth - 1, true));
-      if (pick == 2) return arena.make<Unary>(Expr{{Kind::Unary}, {DType::Bool, 1}}, UnaryOp::Not, random(depth - 1, true));
-      return make(static_cast<BinaryOp>(static_cast<int>(BinaryOp::Lt) + pick - 3), random(depth - 1, false), random(depth - 1, false));
+      if (pick < 2)
+        return make(pick == 0 ? BinaryOp::And : BinaryOp::Or, random(depth - 1, true), random(depth - 1, true));
+      if (pick == 2)
+        return arena.make<Unary>(Expr{{Kind::Unary}, {DType::Bool, 1}}, UnaryOp::Not, random(depth - 1, true));
+      return make(static_cast<BinaryOp>(static_cast<int>(BinaryOp::Lt) + pick - 3), random(depth - 1, false),
+                  random(depth - 1, false));
     }
-    if (depth == 0) return rng.below(2) ? build.integer(rng.below(9) - 4) : build.load(x, arena.list<const Expr*>({build.integer(rng.below(9))}));
-    constexpr BinaryOp ops[] = {BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::FloorDiv, BinaryOp::FloorMod, BinaryOp::Min, BinaryOp::Max};
+    if (depth == 0)
+      return rng.below(2) ? build.integer(rng.below(9) - 4)
+                          : build.load(x, arena.list<const Expr*>({build.integer(rng.below(9))}));
+    constexpr BinaryOp ops[] = {BinaryOp::Add,      BinaryOp::Sub, BinaryOp::Mul, BinaryOp::FloorDiv,
+                                BinaryOp::FloorMod, BinaryOp::Min, BinaryOp::Max};
     i64 pick = rng.below(10);
     if (pick < 7) return make(ops[pick], random(depth - 1, false), random(depth - 1, false));
-    if (pick == 7) return arena.make<Select>(Expr{{Kind::Select}, {DType::I64, 1}}, random(depth - 1, true), random(depth - 1, false), random(depth - 1, false));
-    const Expr* inner = random(depth - 1, false);  // a negative number is a number, so minus stands before other things only
-    return inner->kind == Kind::IntImm ? inner : arena.make<Unary>(Expr{{Kind::Unary}, {DType::I64, 1}}, UnaryOp::Neg, inner);
+    if (pick == 7)
+      return arena.make<Select>(Expr{{Kind::Select}, {DType::I64, 1}}, random(depth - 1, true),
+                                random(depth - 1, false), random(depth - 1, false));
+    const Expr* inner =
+        random(depth - 1, false);  // a negative number is a number, so minus stands before other things only
+    return inner->kind == Kind::IntImm ? inner
+                                       : arena.make<Unary>(Expr{{Kind::Unary}, {DType::I64, 1}}, UnaryOp::Neg, inner);
   };
   for (int i = 0; i < 500; ++i) {
     Program program;
@@ -228,8 +247,10 @@ TEST(ProgramErrors, OfEveryKind) {
   EXPECT_EQ(first_message("block B(i: T 4 = 0) { Y[i] = 1.0 }"), "expected `S` or `R`, found `T`");
   EXPECT_EQ(first_message("block B(i: S 4 = 0.5) { Y[i] = 1.0 }"), "expected an i64 as index, found f32");
   EXPECT_EQ(first_message("block B(i: S 4 = 0) where 1 { Y[i] = 1.0 }"), "expected a condition, found i64");
-  EXPECT_EQ(first_message("alloc T: f32[2] in cache { T[0] = 1.0 }"), "expected `global`, `register`, `shared`, `local` or `global.vtcm`, found `cache`");
-  EXPECT_EQ(first_message("alloc T: f32[1099511627776, 1099511627776] { T[0, 0] = 1.0 }"), "this buffer has more than 2^45 elements");
+  EXPECT_EQ(first_message("alloc T: f32[2] in cache { T[0] = 1.0 }"),
+            "expected `global`, `register`, `shared`, `local` or `global.vtcm`, found `cache`");
+  EXPECT_EQ(first_message("alloc T: f32[1099511627776, 1099511627776] { T[0, 0] = 1.0 }"),
+            "this buffer has more than 2^45 elements");
   EXPECT_EQ(first_message("Y[0], Y[1] = 1.0"), "expected 2 values, found 1");
   EXPECT_EQ(first_message("Y[0] = exp(1)"), "expected floats at `exp`, found i64");
   EXPECT_EQ(first_message("Y[0] = pow(1.0)"), "expected 2 arguments, found 1");
@@ -241,11 +262,13 @@ TEST(ProgramErrors, OfEveryKind) {
   EXPECT_EQ(first_message("Y[0] = f32(1 and 2)"), "expected conditions at `and`, found i64");
   EXPECT_EQ(first_message("Y[0] = f32(not 1)"), "expected a condition at `not`, found i64");
   EXPECT_EQ(first_message("Y[ramp(0, 1, 1)] = 1.0"), "expected a number of lanes from 2 to 1024");
-  EXPECT_EQ(first_message("Y[0] = if true then 1.0 else 2"), "expected equal types behind `then` and `else`, found f32 and i64");
+  EXPECT_EQ(first_message("Y[0] = if true then 1.0 else 2"),
+            "expected equal types behind `then` and `else`, found f32 and i64");
   EXPECT_EQ(first_message("Y[0] = [1.0]"), "expected a value, found `[1.0]`");
   EXPECT_EQ(first_message("Y[0] = 1.0 2.0"), "expected the end of the line, found `2.0`");
   EXPECT_EQ(first_message("for i in 4 @x = { Y[i] = 1.0 }"), "expected a key in quotes, found `Y`");
-  EXPECT_EQ(first_message("for i in 4 @x = (1) { Y[i] = 1.0 }"), "expected an integer, a number, a text, a list or a dictionary, found `(`");
+  EXPECT_EQ(first_message("for i in 4 @x = (1) { Y[i] = 1.0 }"),
+            "expected an integer, a number, a text, a list or a dictionary, found `(`");
   EXPECT_EQ(first_message("for i in 4 @x = [1 2] { Y[i] = 1.0 }"), "expected `]`, found `2`");
   EXPECT_EQ(first_message("for i in 4 @x = {\"a\" 1} { Y[i] = 1.0 }"), "expected `:`, found `1`");
   EXPECT_EQ(first_message("for i in 4 @x = {\"a\": 1, \"a\": 2} { Y[i] = 1.0 }"), "the key \"a\" is there twice");
@@ -255,12 +278,16 @@ TEST(Hostile, TruncatedProgramsGiveDiagnostics) {
   Source use_text{"use", "max_pool2d(N = 1, H = 4, W = 4, C = 2, K = 3, padding = 1, T = i8)"};
   Diagnostics of_use(use_text), diagnostics(*operator_library().source);
   std::optional<WorkloadUse> use = parse_use(use_text, of_use);
-  std::string text = print(instantiate(operator_library(), use->workload, use->arguments, {"bias"}, diagnostics)->program);
-  for (std::size_t length = 0; length + 2 < text.size(); ++length) EXPECT_NE(messages(text.substr(0, length)), "") << length;
+  std::string text =
+      print(instantiate(operator_library(), use->workload, use->arguments, {"bias"}, diagnostics)->program);
+  for (std::size_t length = 0; length + 2 < text.size(); ++length)
+    EXPECT_NE(messages(text.substr(0, length)), "") << length;
 }
 
 TEST(Hostile, DamagedProgramsNeverCrash) {
-  std::string text = "program p(X: input f32[4], Y: output f32[4]) {\n  for i in 4 {\n    block B(i: S 4 = i) where i < 3 {\n      Y[i] = X[i] + f32(i8(3))\n    }\n  }\n}\n";
+  std::string text =
+      "program p(X: input f32[4], Y: output f32[4]) {\n  for i in 4 {\n    block B(i: S 4 = i) where i < 3 {\n      "
+      "Y[i] = X[i] + f32(i8(3))\n    }\n  }\n}\n";
   Rng rng(3);
   int good = 0;
   for (int round = 0; round < 3000; ++round) {

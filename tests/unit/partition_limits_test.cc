@@ -9,7 +9,8 @@
 namespace tw {
 namespace {
 
-// The last loop of a program behind this many statements, all of them in one loop or one after the other, after the pass.
+// The last loop of a program behind this many statements, all of them in one loop or one after the other, after the
+// pass.
 std::string last_loop(int statements, bool in_one_nest) {
   std::string text = "program p(X: input f32[8], Y: output f32[8]) {\n";
   if (in_one_nest) text += "for n in 2 {\n";

@@ -1,11 +1,12 @@
-// Runs tests/passes/*.tw: lowering passes on small programs, with the whole text that they give. A file holds cases (support/golden_cases.h) with
-// a section `passes`, one per line, each with the options that it needs:
+// Runs tests/passes/*.tw: lowering passes on small programs, with the whole text that they give. A file holds cases
+// (support/golden_cases.h) with a section `passes`, one per line, each with the options that it needs:
 //
 //   passes
 //     place_buffers vector_registers=8
 //     vectorize_loops vector_bits=128
 //
-// What the programs compute before and after is compared by the interpreter wherever it can run both. TW_BLESS=1 rewrites what is expected.
+// What the programs compute before and after is compared by the interpreter wherever it can run both. TW_BLESS=1
+// rewrites what is expected.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -81,9 +82,12 @@ Status serialized(Stage& at, const Settings& settings) {
 
 const char* name_of(Place place) {
   switch (place) {
-    case Place::SharedScratch: return "shared";
-    case Place::WorkerScratch: return "worker";
-    default: return "?";
+    case Place::SharedScratch:
+      return "shared";
+    case Place::WorkerScratch:
+      return "worker";
+    default:
+      return "?";
   }
 }
 
@@ -91,15 +95,18 @@ Status placed(Stage& at, const Settings& settings) {
   TW_TRY(PlacedProgram out, place_buffers(at.arena, at.program, settings.lowering));
   at.program = out.program;
   for (std::size_t i = 0; i < out.slots.size(); ++i)
-    at.remarks += cat("// ", out.program.locals[i]->name, ": ", name_of(out.slots[i].place), " ", out.slots[i].offset, "\n");
-  if (!settings.lowering.is_device) at.remarks += cat("// shared ", out.shared_bytes, ", worker ", out.worker_bytes, "\n");
+    at.remarks +=
+        cat("// ", out.program.locals[i]->name, ": ", name_of(out.slots[i].place), " ", out.slots[i].offset, "\n");
+  if (!settings.lowering.is_device)
+    at.remarks += cat("// shared ", out.shared_bytes, ", worker ", out.worker_bytes, "\n");
   return ok();
 }
 
 Status scoped(Stage& at, const Settings& settings) {
   TW_TRY(ScopedProgram out, device_scopes(at.arena, at.program, settings.gpu));
   at.program = out.program;
-  for (const Buffer* buffer : out.group_scratch) at.remarks += cat("// ", buffer->name, ": scratch of ", buffer->shape[0], " groups\n");
+  for (const Buffer* buffer : out.group_scratch)
+    at.remarks += cat("// ", buffer->name, ": scratch of ", buffer->shape[0], " groups\n");
   return ok();
 }
 
@@ -123,7 +130,8 @@ Status kernels(Stage& at, const Settings&) {
   at.remarks = cat("// scratch ", out.scratch_bytes, "\n");
   for (const SplitKernel& kernel : out.kernels) {
     at.remarks += "//";
-    for (const SplitParam& param : kernel.params) at.remarks += cat(param.is_scratch ? " scratch " : " argument ", param.at);
+    for (const SplitParam& param : kernel.params)
+      at.remarks += cat(param.is_scratch ? " scratch " : " argument ", param.at);
     at.remarks += "\n" + print(kernel.program);
   }
   return ok();
@@ -131,7 +139,8 @@ Status kernels(Stage& at, const Settings&) {
 
 Status cost(Stage& at, const Settings& settings) {
   Cost found = cost_of(at.program.body, settings.lowering);
-  at.remarks = cat("// code ", found.code, ", executed ", found.executed, ", lanes ", lanes_of(at.program.body, settings.lowering), "\n");
+  at.remarks = cat("// code ", found.code, ", executed ", found.executed, ", lanes ",
+                   lanes_of(at.program.body, settings.lowering), "\n");
   return ok();
 }
 
@@ -164,15 +173,16 @@ std::string axes(const std::array<i64, 3>& extents) { return cat(extents[0], " "
 // Whole lowerings: the function, where its buffers are, and that it computes the same.
 std::string text_of(const LoweredFunction& function) {
   std::string out;
-  for (const Placement& slot : function.scratch) out += cat("// ", slot.buffer->name, ": ", name_of(slot.place), " ", slot.offset, "\n");
+  for (const Placement& slot : function.scratch)
+    out += cat("// ", slot.buffer->name, ": ", name_of(slot.place), " ", slot.offset, "\n");
   return out + print(function.body);
 }
 
 Status whole(Stage& at, const Settings& settings) {
   TW_TRY(LoweredProgram out, lower(at.arena, at.program, settings.lowering));
   EXPECT_EQ(test::difference(at.program, out, 1), "");
-  at.remarks = cat("// run, shared ", out.scratch_shared_bytes, ", worker ", out.scratch_worker_bytes, out.parallel ? ", parallel\n" : "\n",
-                   text_of(out.run));
+  at.remarks = cat("// run, shared ", out.scratch_shared_bytes, ", worker ", out.scratch_worker_bytes,
+                   out.parallel ? ", parallel\n" : "\n", text_of(out.run));
   if (out.prepack.body) at.remarks += "// prepack\n" + text_of(out.prepack);
   return ok();
 }
@@ -183,9 +193,11 @@ Status whole_gpu(Stage& at, const Settings& settings) {
   at.remarks = cat("// scratch ", out.scratch_bytes, "\n");
   for (Array<GpuKernel> list : {out.prepack, out.run}) {
     for (const GpuKernel& kernel : list) {
-      at.remarks += cat("// kernel ", kernel.name, ", groups ", axes(kernel.extents.groups), ", threads ", axes(kernel.extents.threads), "\n");
+      at.remarks += cat("// kernel ", kernel.name, ", groups ", axes(kernel.extents.groups), ", threads ",
+                        axes(kernel.extents.threads), "\n");
       for (const KernelParam& param : kernel.params)
-        at.remarks += cat("// ", param.buffer->name, param.is_scratch ? ": scratch " : ": argument ", param.at, param.is_written ? ", written\n" : "\n");
+        at.remarks += cat("// ", param.buffer->name, param.is_scratch ? ": scratch " : ": argument ", param.at,
+                          param.is_written ? ", written\n" : "\n");
       std::vector<const Stmt*> marked(kernel.barriers.begin(), kernel.barriers.end());
       at.remarks += print(BarrierMarks(at.arena, marked).stmt(kernel.body));
     }
@@ -228,28 +240,40 @@ Settings settings_of(std::istringstream& words) {
     std::size_t at = word.find('=');
     std::string key = word.substr(0, at);
     i64 value = at == std::string::npos ? 1 : std::stoll(word.substr(at + 1));
-    if (key == "vector_bits") out.lowering.vector_bits = static_cast<int>(value);
-    else if (key == "vector_registers") out.lowering.vector_registers = static_cast<int>(value);
-    else if (key == "max_instructions") out.lowering.max_instructions = value;
-    else if (key == "is_device") out.lowering.is_device = value;
-    else if (key == "threads") out.gpu.threads = value;
-    else if (key == "shared_bytes") out.gpu.shared_bytes = value;
-    else if (key == "private_bytes") out.gpu.private_bytes = value;
-    else if (key == "parallel") out.parallel = value;
-    else ADD_FAILURE() << "no setting " << key;
+    if (key == "vector_bits")
+      out.lowering.vector_bits = static_cast<int>(value);
+    else if (key == "vector_registers")
+      out.lowering.vector_registers = static_cast<int>(value);
+    else if (key == "max_instructions")
+      out.lowering.max_instructions = value;
+    else if (key == "is_device")
+      out.lowering.is_device = value;
+    else if (key == "threads")
+      out.gpu.threads = value;
+    else if (key == "shared_bytes")
+      out.gpu.shared_bytes = value;
+    else if (key == "private_bytes")
+      out.gpu.private_bytes = value;
+    else if (key == "parallel")
+      out.parallel = value;
+    else
+      ADD_FAILURE() << "no setting " << key;
   }
   return out;
 }
 
 bool same_parameters(const Program& a, const Program& b) {
-  return std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(), [](const Param& x, const Param& y) {
-    return x.buffer->dtype == y.buffer->dtype && std::equal(x.buffer->shape.begin(), x.buffer->shape.end(), y.buffer->shape.begin(), y.buffer->shape.end());
-  });
+  return std::equal(
+      a.params.begin(), a.params.end(), b.params.begin(), b.params.end(), [](const Param& x, const Param& y) {
+        return x.buffer->dtype == y.buffer->dtype && std::equal(x.buffer->shape.begin(), x.buffer->shape.end(),
+                                                                y.buffer->shape.begin(), y.buffer->shape.end());
+      });
 }
 
-// Passes give copies of a loop the same id, flat buffers another shape and wide ones another type. The first goes away in the text; the second, and what is no text of
-// the language (vectors), only whole lowerings can compare. Nor are compared: device_scopes, behind which work-items have elements of their own
-// at the same indices, and split_entry_points, whose run is a part.
+// Passes give copies of a loop the same id, flat buffers another shape and wide ones another type. The first goes away
+// in the text; the second, and what is no text of the language (vectors), only whole lowerings can compare. Nor are
+// compared: device_scopes, behind which work-items have elements of their own at the same indices, and
+// split_entry_points, whose run is a part.
 void check_meaning(const Program& before, const Program& after) {
   Source source{"what a pass gave", print(after)};
   Diagnostics diagnostics(source);
@@ -278,7 +302,8 @@ std::string run(const std::string& name, const test::GoldenCase& c) {
     if (!status) return cat("//! ", to_string(status.rejected()), "\n");
   }
   if (std::find(kWholeTexts.begin(), kWholeTexts.end(), last) != kWholeTexts.end()) return at.remarks;
-  if (last != "device_scopes" && last != "split_entry_points" && at.program.body) check_meaning(before->program, at.program);
+  if (last != "device_scopes" && last != "split_entry_points" && at.program.body)
+    check_meaning(before->program, at.program);
   return at.remarks + print(at.program);
 }
 

@@ -26,13 +26,16 @@ class PassTest : public testing::Test {
   }
   Arena& arena() { return arena_; }
   static std::string body(const Program& program) { return program.body ? print(program.body) : ""; }
-  static std::string body(const Result<Program>& program) { return program ? body(*program) : to_string(program.rejected()) + "\n"; }
+  static std::string body(const Result<Program>& program) {
+    return program ? body(*program) : to_string(program.rejected()) + "\n";
+  }
 
   std::vector<OwnedProgram> parsed_;
   Arena arena_;
 };
 
-// Padding of a sum and of a maximum; the test of a term that is not zero elsewhere, or of another operation, stays a value.
+// Padding of a sum and of a maximum; the test of a term that is not zero elsewhere, or of another operation, stays a
+// value.
 TEST_F(PassTest, SkipIdentityTermsMakesPaddingATest) {
   Program p = parse("X: input f32[8], F: input f32[8], Y: output f32[8], Z: output f32[8]", R"(
     for i in 8 {
@@ -244,7 +247,8 @@ TEST_F(PassTest, PartitionLoopsLeavesTestsAroundMuchWork) {
   EXPECT_EQ(partition_loops(arena(), p, {}).body, p.body);
 }
 
-// Two loops of tiles with a remainder each, fused: the tests are of quotient and remainder, none is left at the elements.
+// Two loops of tiles with a remainder each, fused: the tests are of quotient and remainder, none is left at the
+// elements.
 TEST_F(PassTest, PartitionLoopsAsksForTheDigitsOfFusedLoops) {
   Program p = parse("X: input f32[20, 22], Y: output f32[20, 22]", R"(
     parallel for f in 9 {
@@ -343,7 +347,8 @@ TEST_F(PassTest, RegisterLoopsAreUnrolledAndNeverParallel) {
 }
 )");
   Program wrong = with("parallel ");
-  EXPECT_EQ(body(unroll_register_loops(arena(), wrong)), "loop `i` is parallel and selects a register; a register buffer must lie inside of it\n");
+  EXPECT_EQ(body(unroll_register_loops(arena(), wrong)),
+            "loop `i` is parallel and selects a register; a register buffer must lie inside of it\n");
 }
 
 TEST_F(PassTest, FlattenBuffersPutsConstantsOutside) {
@@ -408,37 +413,48 @@ TEST_F(PassTest, VectorSelectsReadOnlyWhatMayBeRead) {
 TEST_F(PassTest, PartitionLoopsKnowsHowMuchWorkIsMuch) {
   auto nest = [&](int extent) {
     std::string k = std::to_string(extent);
-    return parse("X: input f32[64], Y: output f32[64]", "for i in 8 {\n if i < 5 {\n for k in " + k + " {\n Y[k] = X[k]\n }\n }\n }");
+    return parse("X: input f32[64], Y: output f32[64]",
+                 "for i in 8 {\n if i < 5 {\n for k in " + k + " {\n Y[k] = X[k]\n }\n }\n }");
   };
   EXPECT_EQ(body(partition_loops(arena(), nest(63), {})), "for i in 5 {\n  for k in 63 {\n    Y[k] = X[k]\n  }\n}\n");
-  EXPECT_EQ(body(partition_loops(arena(), nest(64), {})), "for i in 8 {\n  if i < 5 {\n    for k in 64 {\n      Y[k] = X[k]\n    }\n  }\n}\n");
+  EXPECT_EQ(body(partition_loops(arena(), nest(64), {})),
+            "for i in 8 {\n  if i < 5 {\n    for k in 64 {\n      Y[k] = X[k]\n    }\n  }\n}\n");
 }
 
 // A condition that names a loop's variable without depending on it cuts nothing.
 TEST_F(PassTest, PartitionLoopsKnowsWhatDependsOnALoop) {
-  Program p = parse("X: input f32[8], Y: output f32[8, 8]", "for i in 8 {\n for j in 8 {\n if i + j < i + 5 {\n Y[i, j] = X[j]\n }\n }\n }");
+  Program p = parse("X: input f32[8], Y: output f32[8, 8]",
+                    "for i in 8 {\n for j in 8 {\n if i + j < i + 5 {\n Y[i, j] = X[j]\n }\n }\n }");
   EXPECT_EQ(body(partition_loops(arena(), p, {})), "for i in 8 {\n  for j in 5 {\n    Y[i, j] = X[j]\n  }\n}\n");
 }
 
 TEST_F(PassTest, VectorsHoldAsManyElementsAsTheWidestTypeAllows) {
   const LoweringOptions options{.vector_bits = 256};
   EXPECT_EQ(lanes_of(parse("X: input u8[4], Y: output u8[4]", "for i in 4 {\n Y[i] = X[i]\n }").body, options), 32);
-  EXPECT_EQ(lanes_of(parse("X: input u8[4], Y: output i32[4]", "for i in 4 {\n Y[i] = i32(X[i])\n }").body, options), 8);
+  EXPECT_EQ(lanes_of(parse("X: input u8[4], Y: output i32[4]", "for i in 4 {\n Y[i] = i32(X[i])\n }").body, options),
+            8);
 }
 
 TEST_F(PassTest, LongVectorizedLoopsAreALoopOverVectors) {
   const LoweringOptions options{.vector_bits = 256};
   EXPECT_EQ(vectors_in(13, 8), 3);  // one full vector, one of four elements, one of one
   EXPECT_EQ(vectors_in(16, 8), 2);
-  Cost cost = cost_of(parse("X: input f32[800], Y: output f32[800]", "vectorize for i in 800 {\n Y[i] = X[i]\n }").body, options);
+  Cost cost = cost_of(parse("X: input f32[800], Y: output f32[800]", "vectorize for i in 800 {\n Y[i] = X[i]\n }").body,
+                      options);
   EXPECT_EQ(cost.executed, 100);
   EXPECT_EQ(cost.code, kUnrolledVectors + 4);  // and its remainder
-  EXPECT_EQ(cost_of(parse("X: input f32[80], Y: output f32[80]", "vectorize for i in 80 {\n Y[i] = X[i]\n }").body, options).code, 10);
+  EXPECT_EQ(
+      cost_of(parse("X: input f32[80], Y: output f32[80]", "vectorize for i in 80 {\n Y[i] = X[i]\n }").body, options)
+          .code,
+      10);
 }
 
 TEST_F(PassTest, VectorizeLoopsWidensEitherSideOfAChoice) {
   auto vectorized = [&](const std::string& choice) {
-    return body(vectorize_loops(arena(), parse("X: input f32[16], Y: output f32[16]", "for i in 2 {\n vectorize for j in 8 {\n Y[i * 8 + j] = " + choice + "\n }\n }"), {}));
+    return body(vectorize_loops(arena(),
+                                parse("X: input f32[16], Y: output f32[16]",
+                                      "for i in 2 {\n vectorize for j in 8 {\n Y[i * 8 + j] = " + choice + "\n }\n }"),
+                                {}));
   };
   EXPECT_EQ(vectorized("if i < 1 then X[i * 8 + j] else 0.0"),
             "for i in 2 {\n  Y[ramp(i * 8, 1, 8)] = if i < 1 then X[ramp(i * 8, 1, 8)] else broadcast(0.0, 8)\n}\n");
@@ -449,7 +465,8 @@ TEST_F(PassTest, VectorizeLoopsWidensEitherSideOfAChoice) {
 TEST_F(PassTest, UnrollLoopsHasALimit) {
   Program p = parse("X: input f32[4], Y: output f32[4]", "unroll for u in 4 {\n Y[u] = X[u]\n }");
   EXPECT_NE(body(unroll_loops(arena(), p, {.max_instructions = 4})).find("Y[3] = X[3]"), std::string::npos);
-  EXPECT_EQ(body(unroll_loops(arena(), p, {.max_instructions = 3})), "unrolled code of a nest of loops of `p` would have 4 vector operations; at most 3 are allowed\n");
+  EXPECT_EQ(body(unroll_loops(arena(), p, {.max_instructions = 3})),
+            "unrolled code of a nest of loops of `p` would have 4 vector operations; at most 3 are allowed\n");
 }
 
 TEST_F(PassTest, UnrollLoopsReplicates) {
@@ -478,7 +495,8 @@ TEST_F(PassTest, UnrollLoopsReplicates) {
         R[i] = X[i]
       }
     })");
-  EXPECT_EQ(body(unroll_loops(arena(), wrong, {})), "register buffer `R`: an index is not constant after unrolling and vectorizing\n");
+  EXPECT_EQ(body(unroll_loops(arena(), wrong, {})),
+            "register buffer `R`: an index is not constant after unrolling and vectorizing\n");
 }
 
 }  // namespace

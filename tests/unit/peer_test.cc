@@ -59,22 +59,19 @@ Floats naive_conv2d(const Floats& x, const Floats& weights, const Conv& c) {
     float sum = 0;
     for (i64 tap = 0; tap < c.k * c.k * per_group; ++tap) {
       const i64 u = tap / per_group / c.k, v = tap / per_group % c.k, p = tap % per_group;
-      const i64 row = i * c.stride - c.padding + u * c.dilation,
-                column = j * c.stride - c.padding + v * c.dilation;
+      const i64 row = i * c.stride - c.padding + u * c.dilation, column = j * c.stride - c.padding + v * c.dilation;
       if (row < 0 || row >= c.h || column < 0 || column >= c.w) continue;
       const i64 channel = o / (c.co / c.groups) * per_group + p;
       sum += x[(row * c.w + column) * c.ci + channel] * weights[tap * c.co + o];
     }
     return sum;
   };
-  for (i64 at = 0; at < static_cast<i64>(y.size()); ++at)
-    y[at] = one(at / c.co / ow, at / c.co % ow, at % c.co);
+  for (i64 at = 0; at < static_cast<i64>(y.size()); ++at) y[at] = one(at / c.co / ow, at / c.co % ow, at % c.co);
   return y;
 }
 
 class EveryLibrary : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Peer, EveryLibrary,
-                         testing::Values("openblas", "blis", "onednn", "libtorch"),
+INSTANTIATE_TEST_SUITE_P(Peer, EveryLibrary, testing::Values("openblas", "blis", "onednn", "libtorch"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(EveryLibrary, MatmulEqualsTheNaiveProduct) {
@@ -94,35 +91,27 @@ TEST_P(EveryLibrary, MatmulEqualsTheNaiveProduct) {
 TEST_P(EveryLibrary, EpilogueIsComputed) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 m = 12, n = 20, k = 16;
-  const Floats a = integers(m * k, 3), b = integers(k * n, 4), bias = integers(n, 5),
-               residual = integers(m * n, 6);
-  const auto kernel = peer.prepare(
-      {"dense", {{"M", m}, {"N", n}, {"K", k}}, {"bias", "add", "relu"}, {a, b, bias, residual}});
+  const Floats a = integers(m * k, 3), b = integers(k * n, 4), bias = integers(n, 5), residual = integers(m * n, 6);
+  const auto kernel =
+      peer.prepare({"dense", {{"M", m}, {"N", n}, {"K", k}}, {"bias", "add", "relu"}, {a, b, bias, residual}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected = naive_matmul(a, b, m, n, k);
-  for (i64 i = 0; i < m * n; ++i)
-    expected[i] = std::max(0.0F, expected[i] + bias[i % n] + residual[i]);
+  for (i64 i = 0; i < m * n; ++i) expected[i] = std::max(0.0F, expected[i] + bias[i % n] + residual[i]);
   EXPECT_EQ(peer.output().value, expected);
 }
 
 TEST_P(EveryLibrary, AttentionScoresReadTransposedOperands) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 batch = 2, seq = 9, heads = 3, dim = 8;
-  const Floats q = integers(batch * seq * heads * dim, 7),
-               keys = integers(batch * seq * heads * dim, 8);
+  const Floats q = integers(batch * seq * heads * dim, 7), keys = integers(batch * seq * heads * dim, 8);
   const auto kernel =
-      peer.prepare({"transpose_batch_matmul",
-                    {{"B", batch}, {"S", seq}, {"H", heads}, {"D", dim}},
-                    {},
-                    {q, keys}});
+      peer.prepare({"transpose_batch_matmul", {{"B", batch}, {"S", seq}, {"H", heads}, {"D", dim}}, {}, {q, keys}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected(batch * heads * seq * seq);
   for (i64 at = 0; at < static_cast<i64>(expected.size()); ++at) {
-    const i64 j = at % seq, i = at / seq % seq, h = at / seq / seq % heads,
-              b = at / seq / seq / heads;
+    const i64 j = at % seq, i = at / seq % seq, h = at / seq / seq % heads, b = at / seq / seq / heads;
     for (i64 d = 0; d < dim; ++d) {
-      expected[at] +=
-          q[((b * seq + i) * heads + h) * dim + d] * keys[((b * seq + j) * heads + h) * dim + d];
+      expected[at] += q[((b * seq + i) * heads + h) * dim + d] * keys[((b * seq + j) * heads + h) * dim + d];
     }
   }
   EXPECT_EQ(peer.output().value, expected);
@@ -140,8 +129,7 @@ TEST_P(ConvLibrary, ConvolutionsEqualTheNaiveOnes) {
                         {9, 9, 16, 32, 3, 1, 1, 1, 4},
                         {8, 8, 24, 24, 3, 2, 1, 1, 24}};
   for (const Conv& c : cases) {
-    const Floats x = integers(c.h * c.w * c.ci, 9),
-                 weights = integers(c.k * c.k * c.ci / c.groups * c.co, 10);
+    const Floats x = integers(c.h * c.w * c.ci, 9), weights = integers(c.k * c.k * c.ci / c.groups * c.co, 10);
     const auto kernel = peer.prepare({"conv2d",
                                       {{"N", 1},
                                        {"H", c.h},
@@ -156,21 +144,19 @@ TEST_P(ConvLibrary, ConvolutionsEqualTheNaiveOnes) {
                                       {},
                                       {x, weights}});
     ASSERT_TRUE(kernel) << kernel.message;
-    EXPECT_EQ(peer.output().value, naive_conv2d(x, weights, c))
-        << kernel.value.detail << ", CI " << c.ci;
+    EXPECT_EQ(peer.output().value, naive_conv2d(x, weights, c)) << kernel.value.detail << ", CI " << c.ci;
   }
 }
 
 TEST_P(ConvLibrary, ConvolutionWithEpilogue) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const Conv c{7, 7, 16, 16, 3, 1, 1, 1, 1};
-  const Floats x = integers(7 * 7 * 16, 1), weights = integers(9 * 16 * 16, 2),
-               bias = integers(16, 3), residual = integers(7 * 7 * 16, 4);
-  const auto kernel =
-      peer.prepare({"conv2d",
-                    {{"H", 7}, {"W", 7}, {"CI", 16}, {"CO", 16}, {"K", 3}, {"padding", 1}},
-                    {"bias", "relu", "add"},
-                    {x, weights, bias, residual}});
+  const Floats x = integers(7 * 7 * 16, 1), weights = integers(9 * 16 * 16, 2), bias = integers(16, 3),
+               residual = integers(7 * 7 * 16, 4);
+  const auto kernel = peer.prepare({"conv2d",
+                                    {{"H", 7}, {"W", 7}, {"CI", 16}, {"CO", 16}, {"K", 3}, {"padding", 1}},
+                                    {"bias", "relu", "add"},
+                                    {x, weights, bias, residual}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected = naive_conv2d(x, weights, c);
   for (std::size_t i = 0; i < expected.size(); ++i)
@@ -181,19 +167,13 @@ TEST_P(ConvLibrary, ConvolutionWithEpilogue) {
 // Out[o] gets x[i] * w[k] where o = i * stride - padding + k.
 TEST_P(ConvLibrary, TransposedConvolution) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
-  const i64 in = 5, ci = 8, co = 16, k = 4, stride = 2, padding = 1,
-            out = (in - 1) * stride - 2 * padding + k;
+  const i64 in = 5, ci = 8, co = 16, k = 4, stride = 2, padding = 1, out = (in - 1) * stride - 2 * padding + k;
   const Floats x = integers(in * in * ci, 1), weights = integers(k * k * ci * co, 2);
-  const auto kernel = peer.prepare({"conv2d_transposed",
-                                    {{"H", in},
-                                     {"W", in},
-                                     {"CI", ci},
-                                     {"CO", co},
-                                     {"K", k},
-                                     {"stride", stride},
-                                     {"padding", padding}},
-                                    {},
-                                    {x, weights}});
+  const auto kernel =
+      peer.prepare({"conv2d_transposed",
+                    {{"H", in}, {"W", in}, {"CI", ci}, {"CO", co}, {"K", k}, {"stride", stride}, {"padding", padding}},
+                    {},
+                    {x, weights}});
   ASSERT_TRUE(kernel) << kernel.message;
   Floats expected(out * out * co);
   for (i64 at = 0; at < in * in * k * k; ++at) {
@@ -202,8 +182,7 @@ TEST_P(ConvLibrary, TransposedConvolution) {
     if (row < 0 || row >= out || column < 0 || column >= out) continue;
     for (i64 p = 0; p < ci; ++p) {
       for (i64 o = 0; o < co; ++o) {
-        expected[(row * out + column) * co + o] +=
-            x[(i * in + j) * ci + p] * weights[((u * k + v) * ci + p) * co + o];
+        expected[(row * out + column) * co + o] += x[(i * in + j) * ci + p] * weights[((u * k + v) * ci + p) * co + o];
       }
     }
   }
@@ -214,33 +193,22 @@ TEST_P(ConvLibrary, OneAndThreeAxes) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 extent = 6, ci = 8, co = 16, k = 3, out = extent;
   const Floats line = integers(extent * ci, 1), line_weights = integers(k * ci * co, 2);
-  const Floats cube = integers(extent * extent * extent * ci, 3),
-               cube_weights = integers(k * k * k * ci * co, 4);
-  const auto kernel1 =
-      peer.prepare({"conv1d",
-                    {{"L", extent}, {"CI", ci}, {"CO", co}, {"K", k}, {"padding", 1}},
-                    {},
-                    {line, line_weights}});
+  const Floats cube = integers(extent * extent * extent * ci, 3), cube_weights = integers(k * k * k * ci * co, 4);
+  const auto kernel1 = peer.prepare(
+      {"conv1d", {{"L", extent}, {"CI", ci}, {"CO", co}, {"K", k}, {"padding", 1}}, {}, {line, line_weights}});
   ASSERT_TRUE(kernel1) << kernel1.message;
   Floats expected(out * co);
   for (i64 at = 0; at < out * k * ci * co; ++at) {
-    const i64 o = at % co, p = at / co % ci, u = at / co / ci % k, i = at / co / ci / k,
-              from = i - 1 + u;
-    if (from >= 0 && from < extent)
-      expected[i * co + o] += line[from * ci + p] * line_weights[(u * ci + p) * co + o];
+    const i64 o = at % co, p = at / co % ci, u = at / co / ci % k, i = at / co / ci / k, from = i - 1 + u;
+    if (from >= 0 && from < extent) expected[i * co + o] += line[from * ci + p] * line_weights[(u * ci + p) * co + o];
   }
   EXPECT_EQ(peer.output().value, expected);
 
-  const auto kernel3 = peer.prepare({"conv3d",
-                                     {{"D", extent},
-                                      {"H", extent},
-                                      {"W", extent},
-                                      {"CI", ci},
-                                      {"CO", co},
-                                      {"K", k},
-                                      {"padding", 1}},
-                                     {},
-                                     {cube, cube_weights}});
+  const auto kernel3 =
+      peer.prepare({"conv3d",
+                    {{"D", extent}, {"H", extent}, {"W", extent}, {"CI", ci}, {"CO", co}, {"K", k}, {"padding", 1}},
+                    {},
+                    {cube, cube_weights}});
   ASSERT_TRUE(kernel3) << kernel3.message;
   expected.assign(out * out * out * co, 0);
   for (i64 at = 0; at < out * out * out * k * k * k; ++at) {
@@ -261,10 +229,8 @@ TEST_P(ConvLibrary, OneAndThreeAxes) {
 TEST_P(ConvLibrary, RowOperators) {
   START_OR_SKIP(peer, GetParam(), PeerOptions{});
   const i64 rows = 6, columns = 40;
-  const Floats x = integers(rows * columns, 11), scale = integers(columns, 12),
-               shift = integers(columns, 13);
-  const auto check = [&](const char* op, const PeerProblem& problem,
-                         const std::function<double(i64, i64)>& expected) {
+  const Floats x = integers(rows * columns, 11), scale = integers(columns, 12), shift = integers(columns, 13);
+  const auto check = [&](const char* op, const PeerProblem& problem, const std::function<double(i64, i64)>& expected) {
     const auto kernel = peer.prepare(problem);
     ASSERT_TRUE(kernel) << op << ": " << kernel.message;
     const Floats result = peer.output().value;
@@ -279,9 +245,8 @@ TEST_P(ConvLibrary, RowOperators) {
     return total;
   };
   const std::vector<std::pair<std::string, i64>> args = {{"M", rows}, {"N", columns}};
-  check("softmax", {"softmax", args, {}, {x}}, [&](i64 i, i64 j) {
-    return std::exp(x[i * columns + j]) / sum(i, [](double v) { return std::exp(v); });
-  });
+  check("softmax", {"softmax", args, {}, {x}},
+        [&](i64 i, i64 j) { return std::exp(x[i * columns + j]) / sum(i, [](double v) { return std::exp(v); }); });
   check("layernorm", {"layernorm", args, {}, {x, scale, shift}}, [&](i64 i, i64 j) {
     const double mean = sum(i, [](double v) { return v; }) / columns;
     const double variance = sum(i, [&](double v) { return (v - mean) * (v - mean); }) / columns;
@@ -317,8 +282,7 @@ TEST(Peer, NarrowVectorsOnRequest) {
 TEST(Peer, UnsupportedOperatorsAreNamed) {
   START_OR_SKIP(peer, "openblas", PeerOptions{});
   const Floats data = integers(64, 1);
-  const auto conv = peer.prepare(
-      {"conv2d", {{"H", 2}, {"W", 2}, {"CI", 4}, {"CO", 4}, {"K", 1}}, {}, {data, data}});
+  const auto conv = peer.prepare({"conv2d", {{"H", 2}, {"W", 2}, {"CI", 4}, {"CO", 4}, {"K", 1}}, {}, {data, data}});
   EXPECT_EQ(conv.status, PeerStatus::Unsupported);
   EXPECT_EQ(conv.message, "a BLAS has no conv2d");
   const auto gelu = peer.prepare({"dense", {{"M", 2}, {"N", 2}, {"K", 2}}, {"gelu"}, {data, data}});
@@ -342,8 +306,7 @@ TEST(Peer, UnknownAndMissingLibrariesSayWhatToDo) {
             "libtorch, fma");
   const auto missing = Peer::start("onednn", {.folder = "/"});
   EXPECT_EQ(missing.status, PeerStatus::Missing);
-  EXPECT_EQ(missing.message,
-            "no peer for onednn was built; install the package libdnnl-dev and build again");
+  EXPECT_EQ(missing.message, "no peer for onednn was built; install the package libdnnl-dev and build again");
 }
 
 TEST(Peer, AKilledPeerIsReported) {
@@ -351,8 +314,7 @@ TEST(Peer, AKilledPeerIsReported) {
   ASSERT_EQ(kill(peer.pid(), SIGKILL), 0);
   const auto answer = peer.prepare({"fma", {}, {}, {}});
   EXPECT_EQ(answer.status, PeerStatus::Died);
-  EXPECT_NE(answer.message.find("(killed by signal 9, Killed)"), std::string::npos)
-      << answer.message;
+  EXPECT_NE(answer.message.find("(killed by signal 9, Killed)"), std::string::npos) << answer.message;
   EXPECT_EQ(peer.sample(1).status, PeerStatus::Died);
 }
 

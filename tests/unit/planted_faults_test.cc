@@ -1,5 +1,6 @@
-// The planted faults of tests/scripts can still be planted: the text that each replaces is in its file exactly once, and its tests exist. Whether the
-// tests notice them is asked by tests/scripts/planted_faults.sh, which takes too long for every run.
+// The planted faults of tests/scripts can still be planted: the text that each replaces is in its file exactly once,
+// and its tests exist. Whether the tests notice them is asked by tests/scripts/planted_faults.sh, which takes too long
+// for every run.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -33,18 +34,22 @@ TEST_P(PlantedFaults, CanBePlanted) {
   ASSERT_EQ(lines.size() % 5, 0u) << "a fault has five lines";
   for (std::size_t i = 0; i < lines.size(); i += 5) {
     SCOPED_TRACE(lines[i]);
-    EXPECT_EQ(times_in(test::read_file(root + lines[i + 1]), lines[i + 2]), 1u) << lines[i + 2] << "\nin " << lines[i + 1];
+    EXPECT_EQ(times_in(test::read_file(root + lines[i + 1]), lines[i + 2]), 1u)
+        << lines[i + 2] << "\nin " << lines[i + 1];
     EXPECT_NE(lines[i + 2], lines[i + 3]);
     std::istringstream tests(lines[i + 4]);
     for (std::string name; tests >> name;) {
-      bool is_there = std::filesystem::exists(root + "tests/unit/" + name + ".cc") || std::filesystem::exists(root + "tests/" + name + ".cc");
+      bool is_there = std::filesystem::exists(root + "tests/unit/" + name + ".cc") ||
+                      std::filesystem::exists(root + "tests/" + name + ".cc");
       EXPECT_TRUE(is_there) << name;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Lists, PlantedFaults, testing::Values("planted_faults.txt", "planted_faults_primitives.txt"),
-                         [](const auto& info) { return std::string(info.param).substr(0, std::string(info.param).find('.')); });
+                         [](const auto& info) {
+                           return std::string(info.param).substr(0, std::string(info.param).find('.'));
+                         });
 
 }  // namespace
 }  // namespace tw

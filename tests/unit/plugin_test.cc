@@ -22,8 +22,7 @@ class Outside : public testing::Test {
  protected:
   void SetUp() override {
     if (TW_SANITIZED) GTEST_SKIP() << "who links a sanitized library needs the sanitizer, too";
-    Finished install =
-        test::run_program({"cmake", "--install", TW_BINARY_DIR, "--prefix", at("installed")});
+    Finished install = test::run_program({"cmake", "--install", TW_BINARY_DIR, "--prefix", at("installed")});
     ASSERT_EQ(install.code, 0) << install.err;
   }
   std::string at(const std::string& name) const { return folder.path() + "/" + name; }
@@ -52,16 +51,15 @@ class Outside : public testing::Test {
 };
 
 void Outside::is_checked() {
-  Finished finished = run({"check", "plugin/loops_by_stride.so", "--op", "matmul", "--draws", "40",
-                           "--target", "cpu -threads=1"});
+  Finished finished =
+      run({"check", "plugin/loops_by_stride.so", "--op", "matmul", "--draws", "40", "--target", "cpu -threads=1"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_EQ(
-      finished.out,
-      "rule loops_by_stride: loops that step through consecutive elements go inside, and are cut\n"
-      "  fits matmul(M = 16, N = 64, K = 13), block C: 2 sketches\n"
-      "  2 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n"
-      "post unroll_short_loops: innermost loops of up to four iterations are written out\n"
-      "  1 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n");
+  EXPECT_EQ(finished.out,
+            "rule loops_by_stride: loops that step through consecutive elements go inside, and are cut\n"
+            "  fits matmul(M = 16, N = 64, K = 13), block C: 2 sketches\n"
+            "  2 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n"
+            "post unroll_short_loops: innermost loops of up to four iterations are written out\n"
+            "  1 sketches of 1 programs; 40 draws ran: 0 rejected, 0 computed something else\n");
 }
 
 void Outside::is_placed() {
@@ -71,8 +69,10 @@ void Outside::is_placed() {
                    "tasks:\n  - {name: s, op: softmax, args: {M: 8, N: 8}}\n");
   Finished finished = run({"space", "list.yaml"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.out.find(", loops_by_stride (plugin/loops_by_stride.so), unroll_short_loops (plugin/loops_by_stride.so), decompose,"),
-            std::string::npos)
+  EXPECT_NE(
+      finished.out.find(
+          ", loops_by_stride (plugin/loops_by_stride.so), unroll_short_loops (plugin/loops_by_stride.so), decompose,"),
+      std::string::npos)
       << finished.out;
   EXPECT_NE(finished.out.find("sample_categorical([4, 8, 16])"), std::string::npos) << finished.out;
 }
@@ -83,9 +83,12 @@ void Outside::is_imported() {
       "import \"plugin/loops_by_stride.so\"\nrules mine { auto_inline; loops_by_stride; unroll_short_loops }\n");
   Finished finished = run({"check", "mine.tw", "--op", "dense", "--draws", "10"});
   EXPECT_EQ(finished.code, 0) << finished.err << finished.out;
-  // In the search, too: traces of its candidates (the untuned program is record 2) have what the postprocessor did, behind the marker.
-  test::write_file(at("mine.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [mine.tw]\nrules: mine\ndatabase: mine.db\ntasks:\n  - {name: d, op: "
-                                    "dense, args: {M: 4, N: 4, K: 4}}\n");
+  // In the search, too: traces of its candidates (the untuned program is record 2) have what the postprocessor did,
+  // behind the marker.
+  test::write_file(at("mine.yaml"),
+                   "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [mine.tw]\nrules: mine\ndatabase: "
+                   "mine.db\ntasks:\n  - {name: d, op: "
+                   "dense, args: {M: 4, N: 4, K: 4}}\n");
   Finished tuned = run({"tune", "mine.yaml", "--trials", "4"});
   EXPECT_EQ(tuned.code, 0) << tuned.err;
   std::string done;
@@ -100,12 +103,17 @@ void Outside::is_imported() {
 
 // Tunes a small product with the rules of the wrong plugin that are named.
 Finished Outside::tune_with(const std::string& names) {
-  test::write_file(at("own.tw"), cat("import \"wrong/rules.so\"\n"
-                                     "rule cuts(b: block)\n  when is_reduction(b)\n"
-                                     "{ i = loops(b)[0]; o, t = split(i, [_, sample_categorical([3, 6, 12, 16, 24, 32, 48, 64, 96])]) }\n"
-                                     "rules own { cuts; ", names, " }\n"));
-  test::write_file(at("own.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [own.tw]\nrules: own\ndatabase: own.db\ntasks:\n"
-                                   "  - {name: g, op: matmul, args: {M: 192, N: 8, K: 8}}\n");
+  test::write_file(
+      at("own.tw"),
+      cat("import \"wrong/rules.so\"\n"
+          "rule cuts(b: block)\n  when is_reduction(b)\n"
+          "{ i = loops(b)[0]; o, t = split(i, [_, sample_categorical([3, 6, 12, 16, 24, 32, 48, 64, 96])]) }\n"
+          "rules own { cuts; ",
+          names, " }\n"));
+  test::write_file(
+      at("own.yaml"),
+      "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [own.tw]\nrules: own\ndatabase: own.db\ntasks:\n"
+      "  - {name: g, op: matmul, args: {M: 192, N: 8, K: 8}}\n");
   std::filesystem::remove(at("own.db"));
   Finished finished = run({"tune", "own.yaml", "--trials", "4"});
   EXPECT_EQ(finished.code, 0) << finished.err;
@@ -121,21 +129,26 @@ int times(const std::string& text, const std::string& part) {
 
 // Rules and postprocessors of a plugin that crash, end the process, throw or hang are left out; all else goes on.
 void Outside::rules_cost_themselves() {
-  Finished finished = tune_with("crashing; exiting; throwing; hanging; crashing_post; exiting_post; throwing_post; hanging_post");
-  for (const char* wrong : {"the rule crashes: Segmentation fault", "the rule ends the process with code 3", "the rule crashes: Aborted",
-                            "the rule takes longer than 10 seconds", "postprocessor `crashing_post` crashes: Segmentation fault",
-                            "postprocessor `exiting_post` ends the process with code 3", "postprocessor `throwing_post` throws an exception",
-                            "postprocessor `hanging_post` takes longer than 10 seconds"})
+  Finished finished =
+      tune_with("crashing; exiting; throwing; hanging; crashing_post; exiting_post; throwing_post; hanging_post");
+  for (const char* wrong :
+       {"the rule crashes: Segmentation fault", "the rule ends the process with code 3", "the rule crashes: Aborted",
+        "the rule takes longer than 10 seconds", "postprocessor `crashing_post` crashes: Segmentation fault",
+        "postprocessor `exiting_post` ends the process with code 3",
+        "postprocessor `throwing_post` throws an exception",
+        "postprocessor `hanging_post` takes longer than 10 seconds"})
     EXPECT_EQ(times(finished.err, wrong), 1) << wrong << "\n" << finished.err;
-  for (const char* name : {"rule `crashing`", "rule `exiting`", "rule `throwing`", "rule `hanging`", "post `crashing_post`", "post `exiting_post`",
-                           "post `throwing_post`", "post `hanging_post`"})
+  for (const char* name :
+       {"rule `crashing`", "rule `exiting`", "rule `throwing`", "rule `hanging`", "post `crashing_post`",
+        "post `exiting_post`", "post `throwing_post`", "post `hanging_post`"})
     EXPECT_EQ(times(finished.err, cat(name, " is left out")), 1) << name << "\n" << finished.err;
 }
 
 // What goes wrong later, with some candidates only, costs these.
 void Outside::candidates_are_left_out() {
   Finished finished = tune_with("late_post");
-  for (const char* wrong : {" crashes: Segmentation fault", " crashes: Aborted", " throws an exception", " takes too long"})
+  for (const char* wrong :
+       {" crashes: Segmentation fault", " crashes: Aborted", " throws an exception", " takes too long"})
     EXPECT_EQ(times(finished.err, cat("postprocessor `late_post`", wrong)), 1) << wrong << "\n" << finished.err;
 }
 
@@ -149,8 +162,7 @@ TEST_F(Outside, ARuleInCppIsCheckedPlacedAndImportedLikeOneOfTheLanguage) {
 TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
   ASSERT_NO_FATAL_FAILURE(build("tests/plugins", "wrong"));
   EXPECT_EQ(why_not("wrong/old.so"),
-            "it was built for tracewright 0.0.9 (interface 2), this is " TW_VERSION
-            " (interface 2); build it again");
+            "it was built for tracewright 0.0.9 (interface 2), this is " TW_VERSION " (interface 2); build it again");
   EXPECT_EQ(why_not("wrong/crash.so"), "its entry point crashes: Segmentation fault");
   EXPECT_EQ(why_not("wrong/throws.so"), "its entry point crashes: Aborted");
   EXPECT_EQ(why_not("wrong/hang.so", 1), "its entry point takes longer than 1 seconds");
@@ -165,14 +177,12 @@ TEST_F(Outside, WhatIsWrongWithAPluginIsSaidAndEndsNothing) {
 
   // A tune that has other modules goes on without it.
   test::write_file(at("good.tw"), "rule nothing(b: block)\n  after decompose\n{ skip }\n");
-  test::write_file(
-      at("two.yaml"),
-      "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [good.tw, wrong/crash.so]\ntasks:\n  "
-      "- {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
+  test::write_file(at("two.yaml"),
+                   "version: 1\ntarget: {kind: cpu, threads: 1}\nmodules: [good.tw, wrong/crash.so]\ntasks:\n  "
+                   "- {name: g, op: matmul, args: {M: 8, N: 8, K: 8}}\n");
   Finished finished = run({"tune", "two.yaml", "--trials", "1"});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_NE(finished.err.find("wrong/crash.so has errors, see below; it is left out"),
-            std::string::npos)
+  EXPECT_NE(finished.err.find("wrong/crash.so has errors, see below; it is left out"), std::string::npos)
       << finished.err;
   EXPECT_NE(finished.err.find("wrong/crash.so: error: the plugin is not loaded: its entry point "
                               "crashes: Segmentation fault\n"),
@@ -186,14 +196,12 @@ TEST_F(Outside, TheExamplesOfTheCppApiRun) {
   ASSERT_NO_FATAL_FAILURE(build("examples/cpp", "cpp"));
   Finished workload = test::run_program({at("cpp/workload")});
   EXPECT_EQ(workload.code, 0) << workload.err;
-  EXPECT_NE(
-      workload.out.find("program scaled(X: input f32[4, 8], S: const f32[8], Y: output f32[4, 8])"),
-      std::string::npos)
+  EXPECT_NE(workload.out.find("program scaled(X: input f32[4, 8], S: const f32[8], Y: output f32[4, 8])"),
+            std::string::npos)
       << workload.out;
   Finished schedule = test::run_program({at("cpp/schedule")});
   EXPECT_EQ(schedule.code, 0) << schedule.err;
-  EXPECT_NE(schedule.out.find("rejected: parallel: loop `k` feeds the reduction iter `k`"),
-            std::string::npos)
+  EXPECT_NE(schedule.out.find("rejected: parallel: loop `k` feeds the reduction iter `k`"), std::string::npos)
       << schedule.out;
   EXPECT_NE(schedule.out.find("replayed: the same program"), std::string::npos) << schedule.out;
   Finished space = test::run_program({at("cpp/space")});
@@ -213,7 +221,8 @@ TEST_F(Outside, TheExamplesOfFilesRulesAndExportsRun) {
   Finished check = test::run_program({at("cpp/check")});
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_NE(check.out.find("20 draws, 0 wrong\n"), std::string::npos) << check.out;
-  EXPECT_NE(check.out.find("columns: 1 x parallel: loop `k` feeds the reduction iter `k`"), std::string::npos) << check.out;
+  EXPECT_NE(check.out.find("columns: 1 x parallel: loop `k` feeds the reduction iter `k`"), std::string::npos)
+      << check.out;
   EXPECT_NE(check.out.find("reduced:\n  b_Y = get_block(\"Y\")\n"), std::string::npos) << check.out;
   EXPECT_TRUE(check.out.ends_with("  unroll(j1)\n")) << check.out;
   Finished by_hand = test::run_program({at("cpp/template"), at("template.db"), at("exported")});

@@ -1,4 +1,5 @@
-// Postprocessors run twice: on a bare program while candidates are searched, and recorded when a candidate is stored. Both give the same program.
+// Postprocessors run twice: on a bare program while candidates are searched, and recorded when a candidate is stored.
+// Both give the same program.
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
@@ -36,7 +37,8 @@ void compare_one_draw(const CandidateSpace& space, CandidateBuilder& builder, in
   Result<Trace> trace = full_trace(space, candidate, &errors);
   ASSERT_EQ(errors, "");
   ASSERT_EQ(static_cast<bool>(searched), static_cast<bool>(trace))
-      << (searched ? "only the recorded one is rejected: " + to_string(trace.rejected()) : "only the searched one is rejected: " + to_string(searched.rejected()));
+      << (searched ? "only the recorded one is rejected: " + to_string(trace.rejected())
+                   : "only the searched one is rejected: " + to_string(searched.rejected()));
   if (!searched) {
     EXPECT_EQ(searched.rejected().reason, trace.rejected().reason);
     ++counts.rejected;
@@ -46,7 +48,9 @@ void compare_one_draw(const CandidateSpace& space, CandidateBuilder& builder, in
   State replayed(arena, space.base);
   Status status = replay(*trace, replayed);
   ASSERT_TRUE(status) << to_string(status.rejected()) << "\n" << trace->print();
-  EXPECT_TRUE(structurally_equal(*searched, replayed.program())) << print(*searched) << "\n" << print(replayed.program()) << "\n" << trace->print();
+  EXPECT_TRUE(structurally_equal(*searched, replayed.program())) << print(*searched) << "\n"
+                                                                 << print(replayed.program()) << "\n"
+                                                                 << trace->print();
   EXPECT_EQ(normalized_hash(replayed.program()), candidate.program);
   counts.postprocessed += trace->instructions().size() > space.space.sketches[sketch].trace.instructions().size() + 1;
   ++counts.equal;
@@ -63,7 +67,8 @@ TEST_P(Postprocessors, TheSearchedProgramIsTheReplayedTrace) {
     SCOPED_TRACE(signature.name);
     OwnedProgram program = workload(signature.name, arguments_for(signature));
     std::string errors;
-    CandidateSpace space = make_candidate_space(program.program, *library.find_set(GetParam()), library, target, errors);
+    CandidateSpace space =
+        make_candidate_space(program.program, *library.find_set(GetParam()), library, target, errors);
     ASSERT_EQ(errors, "");
     CandidateBuilder builder(space);
     auto sketches = static_cast<int>(space.space.sketches.size());
@@ -73,15 +78,17 @@ TEST_P(Postprocessors, TheSearchedProgramIsTheReplayedTrace) {
     }
   }
   EXPECT_GT(counts.equal, 0);
-  bool has_posts = std::any_of(library.find_set(GetParam())->begin(), library.find_set(GetParam())->end(), [](const rules::RuleUse& use) { return use.rule->is_post; });
+  bool has_posts = std::any_of(library.find_set(GetParam())->begin(), library.find_set(GetParam())->end(),
+                               [](const rules::RuleUse& use) { return use.rule->is_post; });
   EXPECT_EQ(counts.postprocessed > 0, has_posts);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, Postprocessors, testing::ValuesIn(rules::Library::built_in().set_names()), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Sets, Postprocessors, testing::ValuesIn(rules::Library::built_in().set_names()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // The program of a small product behind a set in text, as the search sees it; the recorded one must be the same.
 std::string postprocessed(const std::string& module_text) {
@@ -104,7 +111,8 @@ std::string postprocessed(const std::string& module_text) {
   return program ? print(*program) : to_string(program.rejected());
 }
 
-// The first instructions of the body succeed, the last one is rejected: nothing of them is left, nor of what the body assigned.
+// The first instructions of the body succeed, the last one is rejected: nothing of them is left, nor of what the body
+// assigned.
 TEST(PostprocessorTry, TakesEveryInstructionOfItsBodyBack) {
   std::string untouched = postprocessed("post nothing(p: program) { }\nrules s { nothing }\n");
   EXPECT_EQ(postprocessed(R"(
@@ -115,22 +123,25 @@ post tries(p: program) {
   if extent(i) != 6 { unroll(j) }
 }
 rules s { tries }
-)"), untouched);
+)"),
+            untouched);
 }
 
 TEST(PostprocessorTry, ElseRunsOnTheProgramFromBeforeTheBody) {
-  EXPECT_EQ(postprocessed(R"(
+  EXPECT_EQ(
+      postprocessed(R"(
 post tries(p: program) {
   i, j, k = loops(blocks()[0])
   try { o, t = split(i, [_, 2]); vectorize(k) } else { unroll(i) }
 }
 rules s { tries }
 )"),
-            postprocessed("post unrolls(p: program) { i, j, k = loops(blocks()[0]); unroll(i) }\nrules s { unrolls }\n"));
+      postprocessed("post unrolls(p: program) { i, j, k = loops(blocks()[0]); unroll(i) }\nrules s { unrolls }\n"));
 }
 
 TEST(PostprocessorTry, NestsInAnother) {
-  EXPECT_EQ(postprocessed(R"(
+  EXPECT_EQ(
+      postprocessed(R"(
 post tries(p: program) {
   i, j, k = loops(blocks()[0])
   try {
@@ -141,7 +152,8 @@ post tries(p: program) {
 }
 rules s { tries }
 )"),
-            postprocessed("post vectorizes(p: program) { i, j, k = loops(blocks()[0]); vectorize(j) }\nrules s { vectorizes }\n"));
+      postprocessed(
+          "post vectorizes(p: program) { i, j, k = loops(blocks()[0]); vectorize(j) }\nrules s { vectorizes }\n"));
 }
 
 // The same law while the space is built: names that the body assigned have their old values in `else` and behind it.
@@ -158,7 +170,8 @@ rules s { tries }
             postprocessed("rule cuts(b: block) { i, j, k = loops(b); split(i, [_, 2]) }\nrules s { cuts }\n"));
 }
 
-// A fork inside of a rejected body and one in `else` are told apart: every combination is a sketch, none is read from the other's list.
+// A fork inside of a rejected body and one in `else` are told apart: every combination is a sketch, none is read from
+// the other's list.
 TEST(RuleTry, ForksOfARejectedBodyAndOfElseAreApart) {
   OwnedProgram product = workload("matmul", {{"M", i64{6}}, {"N", i64{8}}, {"K", i64{4}}});
   auto source = std::make_shared<Source>(Source{"my.tw", R"(
@@ -175,7 +188,8 @@ rules s { tries }
   std::string errors;
   Space space = build_space(product.program, *library.find_set("s"), library, {}, errors);
   EXPECT_EQ(errors, "");
-  EXPECT_EQ(space.sketches.size(), 3u);  // k unrolled; where k's change is rejected i or j, from two bodies the same two
+  EXPECT_EQ(space.sketches.size(),
+            3u);  // k unrolled; where k's change is rejected i or j, from two bodies the same two
 }
 
 }  // namespace

@@ -39,7 +39,9 @@ struct ProgramMaker {
   const Var* var(Str name) { return build.var(program.next_var++, name); }
   const Expr* load(const Buffer* from, const Exprs& indices) { return build.load(from, arena.copy(indices)); }
   const Expr* number(double value) { return build.number(value, DType::F32); }
-  const Stmt* store(const Buffer* to, const Exprs& indices, const Expr* value) { return build.store(to, arena.copy(indices), value); }
+  const Stmt* store(const Buffer* to, const Exprs& indices, const Expr* value) {
+    return build.store(to, arena.copy(indices), value);
+  }
 
   // for name in extent { body(variable) }
   const Stmt* loop(Str name, i64 extent, LoopKind kind, const std::function<const Stmt*(const Var*)>& body) {
@@ -71,8 +73,9 @@ struct ProgramMaker {
       if (guard) predicate = build.both(predicate, build.lt(iter.binding, iter.extent));
       predicate = build.both(predicate, iter.where);
     }
-    Block* out = arena.make<Block>(Stmt{{Kind::Block}}, BlockId{program.next_block++}, name, arena.copy(vars), arena.copy(bindings), predicate,
-                                   init ? init(names) : nullptr, body(names), arena.copy(annotations));
+    Block* out = arena.make<Block>(Stmt{{Kind::Block}}, BlockId{program.next_block++}, name, arena.copy(vars),
+                                   arena.copy(bindings), predicate, init ? init(names) : nullptr, body(names),
+                                   arena.copy(annotations));
     return out;
   }
 };

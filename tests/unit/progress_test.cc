@@ -17,7 +17,11 @@ namespace {
 std::vector<TaskProgress> tasks_of(int count) {
   std::vector<TaskProgress> tasks;
   for (int i = 0; i < count; ++i)
-    tasks.push_back({.name = cat("a_long_name_of_a_convolution_", i), .trials = 100, .failed = 1, .wanted = 400, .best_seconds = 812.3e-6});
+    tasks.push_back({.name = cat("a_long_name_of_a_convolution_", i),
+                     .trials = 100,
+                     .failed = 1,
+                     .wanted = 400,
+                     .best_seconds = 812.3e-6});
   return tasks;
 }
 
@@ -28,14 +32,16 @@ TEST(ProgressLine, SaysHowManyTasksAreDoneOpenAndFailed) {
   tasks[0].done = tasks[1].done = tasks[2].done = true;
   tasks[2].problem = "no draw is valid";
   EXPECT_EQ(progress_line(tasks, 17, kPace, 200),
-            "12:07  5000/19100 trials  12.3/s  19:05 left  2 done, 47 open, 1 failed  a_long_name_of_a_convolution_17 812.3 us  50 trials failed");
+            "12:07  5000/19100 trials  12.3/s  19:05 left  2 done, 47 open, 1 failed  a_long_name_of_a_convolution_17 "
+            "812.3 us  50 trials failed");
   EXPECT_EQ(progress_line(tasks, 17, {.passed = 100, .seconds = 130, .measured = 100, .total_trials = 5010}, 60),
             "1:40  5000/5010 trials  1.0/s  0:10 left  2 done, 47 open, 1");
 }
 
 TEST(ProgressLine, TheTaskInWorkIsShortenedBeforeItIsLeftOut) {
   std::vector<TaskProgress> tasks = tasks_of(50);
-  EXPECT_EQ(progress_line(tasks, 17, kPace, 79), "12:07  5000/20000 trials  12.3/s  20:18 left  0 done, 50 open  a_long_name_o...");
+  EXPECT_EQ(progress_line(tasks, 17, kPace, 79),
+            "12:07  5000/20000 trials  12.3/s  20:18 left  0 done, 50 open  a_long_name_o...");
   EXPECT_EQ(progress_line(tasks, 17, kPace, 64), "12:07  5000/20000 trials  12.3/s  20:18 left  0 done, 50 open");
 }
 

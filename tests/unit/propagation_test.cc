@@ -1,5 +1,5 @@
-// What it is worth that `require` narrows the draws (sampler/draw/joint_prior.h): the share of draws that something rejects, with and
-// without; and that nothing is lost by it.
+// What it is worth that `require` narrows the draws (sampler/draw/joint_prior.h): the share of draws that something
+// rejects, with and without; and that nothing is lost by it.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -33,10 +33,13 @@ Target parsed(const char* text) {
 }
 
 // As they are tuned: large enough that each budget (registers, cache, shared memory, threads) matters.
-constexpr const char* kUses[] = {
-    "dense(M = 128, N = 3072, K = 768)", "matmul(M = 1024, N = 1024, K = 1024)", "batch_matmul(B = 12, M = 128, N = 128, K = 64)",
-    "conv2d(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)", "depthwise_conv2d(N = 1, H = 112, W = 112, C = 32, K = 3, padding = 1)",
-    "softmax(M = 256, N = 256)", "layernorm(M = 256, N = 768)"};
+constexpr const char* kUses[] = {"dense(M = 128, N = 3072, K = 768)",
+                                 "matmul(M = 1024, N = 1024, K = 1024)",
+                                 "batch_matmul(B = 12, M = 128, N = 128, K = 64)",
+                                 "conv2d(N = 1, H = 56, W = 56, CI = 64, CO = 64, K = 3, padding = 1)",
+                                 "depthwise_conv2d(N = 1, H = 112, W = 112, C = 32, K = 3, padding = 1)",
+                                 "softmax(M = 256, N = 256)",
+                                 "layernorm(M = 256, N = 768)"};
 
 OwnedProgram program_of(const char* text) {
   Source source{"use", text};
@@ -46,7 +49,8 @@ OwnedProgram program_of(const char* text) {
   return *instantiate(operator_library(), use->workload, use->arguments, {}, inner);
 }
 
-// Rejected by instructions, `require`, postprocessors; and by lowering, whose limits on code and memory depend on all tiles together.
+// Rejected by instructions, `require`, postprocessors; and by lowering, whose limits on code and memory depend on all
+// tiles together.
 struct Tally {
   int draws = 0, rejected = 0, not_lowered = 0;
   std::map<std::string, int> reasons;
@@ -54,7 +58,8 @@ struct Tally {
 };
 
 // One draw: replayed, postprocessed, lowered.
-Status draw_one(const CandidateSpace& space, CandidateBuilder& builder, const Target& target, int sketch, bool propagates, Rng& rng) {
+Status draw_one(const CandidateSpace& space, CandidateBuilder& builder, const Target& target, int sketch,
+                bool propagates, Rng& rng) {
   Candidate candidate;
   bool has_valid = builder.draw(sketch, candidate, rng);
   TW_CHECK(has_valid, "a sketch without a valid draw");
@@ -104,22 +109,34 @@ Tally measure(const Row& row, bool propagates) {
 
 // Operators of any shape: extents of one, primes, what no tile divides.
 std::string random_use(Rng& rng) {
-  auto one_of = [&](std::initializer_list<int> values) { return *(values.begin() + rng.below(static_cast<i64>(values.size()))); };
+  auto one_of = [&](std::initializer_list<int> values) {
+    return *(values.begin() + rng.below(static_cast<i64>(values.size())));
+  };
   auto extent = [&] { return one_of({1, 2, 3, 7, 16, 31, 33, 64, 65, 100, 128, 197, 300}); };
   auto channels = [&] { return one_of({1, 2, 3, 7, 8, 16, 32, 96}); };
   auto side = [&] { return one_of({5, 7, 14, 28, 56}); };
   const char* types[] = {"f32", "f32", "f16", "bf16"};
   std::string type = cat(", T = ", types[rng.below(4)]);
   switch (rng.below(8)) {
-    case 0: return cat("dense(M = ", extent(), ", N = ", extent(), ", K = ", extent(), type, ")");
-    case 1: return cat("batch_matmul(B = ", one_of({1, 2, 3, 12}), ", M = ", extent(), ", N = ", extent(), ", K = ", extent(), type, ")");
-    case 2: return cat("softmax(M = ", extent(), ", N = ", one_of({1, 7, 64, 197, 1000, 4096, 5000}), ")");
-    case 3: return cat("layernorm(M = ", extent(), ", N = ", one_of({1, 7, 64, 197, 1000, 4096, 5000}), ")");
-    case 4: return cat("depthwise_conv2d(N = ", one_of({1, 4}), ", H = ", side(), ", W = ", side(), ", C = ", channels(), ", K = 3, padding = ", rng.below(2), ")");
-    case 5: return cat("conv2d_transposed(N = ", one_of({1, 4}), ", H = 4, W = 7, CI = ", channels(), ", CO = ", channels(), ", K = ", one_of({2, 4}), ", stride = ", one_of({1, 2}), ")");
+    case 0:
+      return cat("dense(M = ", extent(), ", N = ", extent(), ", K = ", extent(), type, ")");
+    case 1:
+      return cat("batch_matmul(B = ", one_of({1, 2, 3, 12}), ", M = ", extent(), ", N = ", extent(), ", K = ", extent(),
+                 type, ")");
+    case 2:
+      return cat("softmax(M = ", extent(), ", N = ", one_of({1, 7, 64, 197, 1000, 4096, 5000}), ")");
+    case 3:
+      return cat("layernorm(M = ", extent(), ", N = ", one_of({1, 7, 64, 197, 1000, 4096, 5000}), ")");
+    case 4:
+      return cat("depthwise_conv2d(N = ", one_of({1, 4}), ", H = ", side(), ", W = ", side(), ", C = ", channels(),
+                 ", K = 3, padding = ", rng.below(2), ")");
+    case 5:
+      return cat("conv2d_transposed(N = ", one_of({1, 4}), ", H = 4, W = 7, CI = ", channels(), ", CO = ", channels(),
+                 ", K = ", one_of({2, 4}), ", stride = ", one_of({1, 2}), ")");
     default:
-      return cat("conv2d(N = ", one_of({1, 2, 16}), ", H = ", side(), ", W = ", side(), ", CI = ", channels(), ", CO = ", channels(), ", K = ", one_of({1, 2, 3, 5}),
-                 ", padding = ", rng.below(3), ", stride = ", one_of({1, 2}), type, ")");
+      return cat("conv2d(N = ", one_of({1, 2, 16}), ", H = ", side(), ", W = ", side(), ", CI = ", channels(),
+                 ", CO = ", channels(), ", K = ", one_of({1, 2, 3, 5}), ", padding = ", rng.below(3),
+                 ", stride = ", one_of({1, 2}), type, ")");
   }
 }
 
@@ -133,7 +150,8 @@ TEST_P(AnyShape, LeavesNextToNothingToReject) {
   }
   std::string reasons;
   for (const auto& [reason, count] : tally.reasons) reasons += cat("\n  ", count, " times ", reason);
-  std::printf("%s, %d draws of 80 tasks: %d rejected, %d not lowered%s\n", GetParam().set, tally.draws, tally.rejected, tally.not_lowered, reasons.c_str());
+  std::printf("%s, %d draws of 80 tasks: %d rejected, %d not lowered%s\n", GetParam().set, tally.draws, tally.rejected,
+              tally.not_lowered, reasons.c_str());
   EXPECT_LT(tally.share(tally.rejected + tally.not_lowered), 0.5) << reasons;
 }
 
@@ -145,17 +163,19 @@ TEST_P(Propagation, LeavesNextToNothingToReject) {
   Tally with = measure(GetParam(), true), without = measure(GetParam(), false);
   std::string reasons;
   for (const auto& [reason, count] : with.reasons) reasons += cat("\n  ", count, " times ", reason);
-  std::printf("%s, %d draws: %.2f %% rejected and %.2f %% not lowered; without propagation %.2f %% and %.2f %%%s\n", GetParam().set, with.draws,
-              with.share(with.rejected), with.share(with.not_lowered), without.share(without.rejected), without.share(without.not_lowered), reasons.c_str());
+  std::printf("%s, %d draws: %.2f %% rejected and %.2f %% not lowered; without propagation %.2f %% and %.2f %%%s\n",
+              GetParam().set, with.draws, with.share(with.rejected), with.share(with.not_lowered),
+              without.share(without.rejected), without.share(without.not_lowered), reasons.c_str());
   EXPECT_LT(with.share(with.rejected + with.not_lowered), 1.0) << reasons;
   EXPECT_GE(without.share(without.rejected), GetParam().least_without);
 }
 
-// With 32 registers of 512 bits a tile that does not divide its matrix is repeated up to six times; before the cap of lowering grew
-// with the registers, 5 of 600 draws were refused.
+// With 32 registers of 512 bits a tile that does not divide its matrix is repeated up to six times; before the cap of
+// lowering grew with the registers, 5 of 600 draws were refused.
 TEST(WideVectors, TilesThatStickOutCanBeLowered) {
   Tally tally;
-  measure_one({"cpu", "cpu -mcpu=skylake-avx512 -threads=1", 0, nullptr}, "matmul(M = 512, N = 512, K = 512)", 600, true, tally);
+  measure_one({"cpu", "cpu -mcpu=skylake-avx512 -threads=1", 0, nullptr}, "matmul(M = 512, N = 512, K = 512)", 600,
+              true, tally);
   EXPECT_EQ(tally.rejected + tally.not_lowered, 0);
 }
 
@@ -175,7 +195,8 @@ Trace conditions_of(const Sketch& sketch) {
   return sketch.trace.keeping(keep);
 }
 
-// Everything that drawing each sample alone and rejecting what a condition excludes can give. Nothing if there is too much of it.
+// Everything that drawing each sample alone and rejecting what a condition excludes can give. Nothing if there is too
+// much of it.
 std::optional<std::set<Assignment>> by_rejection(const Sketch& sketch, const Program& base) {
   Trace trace = conditions_of(sketch);
   std::vector<i64> counts;
@@ -225,7 +246,8 @@ TEST_P(Propagation, KeepsEveryPointThatRejectionKeeps) {
   int spaces = 0, narrowed = 0;
   for (const TrialProgram& trial : trial_programs()) {
     std::string errors;
-    Space space = build_space(trial.program.program, *library.find_set(GetParam().set), library, facts_of(target), errors);
+    Space space =
+        build_space(trial.program.program, *library.find_set(GetParam().set), library, facts_of(target), errors);
     for (const Sketch& sketch : space.sketches) {
       std::optional<std::set<Assignment>> valid = by_rejection(sketch, trial.program.program);
       if (!valid || valid->size() > 400) continue;
@@ -306,19 +328,22 @@ TEST(ConditionsAtReplay, AreDrawnAsRejectionWouldDrawThem) {
   Counts conditioned = count_draws(sketch, draws, with, [&](std::vector<Decision>& decisions, Rng& rng) {
     return static_cast<bool>(replayer.replay(sketch.trace, decisions, &rng));
   });
-  std::printf("%zu points; %.1f %% of the draws rejected, %.1f %% without drawing again\n", rejecting.size(), 100.0 * with / draws, 100.0 * without / draws);
+  std::printf("%zu points; %.1f %% of the draws rejected, %.1f %% without drawing again\n", rejecting.size(),
+              100.0 * with / draws, 100.0 * without / draws);
   EXPECT_EQ(with, 0);
   EXPECT_GT(without, draws / 2);
   ASSERT_GT(rejecting.size(), 15u);
   EXPECT_EQ(conditioned.size(), rejecting.size());
   for (const auto& [point, count] : rejecting) {
-    double wanted = static_cast<double>(count) / (draws - without), got = static_cast<double>(conditioned[point]) / draws;
+    double wanted = static_cast<double>(count) / (draws - without),
+           got = static_cast<double>(conditioned[point]) / draws;
     EXPECT_GT(conditioned[point], 0) << "a point is lost";
     EXPECT_NEAR(got, wanted, 0.015);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, Propagation, testing::ValuesIn(kRows), [](const auto& info) { return std::string(info.param.set); });
+INSTANTIATE_TEST_SUITE_P(Sets, Propagation, testing::ValuesIn(kRows),
+                         [](const auto& info) { return std::string(info.param.set); });
 
 }  // namespace
 }  // namespace tw

@@ -16,7 +16,8 @@ TEST(Quickstart, BuildsWhatItRunsAndNothingElse) {
   ASSERT_EQ(inputs.code, 0) << inputs.err;
   for (const char* needed : {"tracewright\n", "tracewright-worker\n", "libtracewright.so", "cli/cmd_tune.cc.o"})
     EXPECT_NE(inputs.out.find(needed), std::string::npos) << needed;
-  for (const char* other : {"_test", "test_support", "codegen_bench", "search_profile", "tracewright-worker-", "tracewright-emulator", "tracewright-gpu-bench"})
+  for (const char* other : {"_test", "test_support", "codegen_bench", "search_profile", "tracewright-worker-",
+                            "tracewright-emulator", "tracewright-gpu-bench"})
     EXPECT_EQ(inputs.out.find(other), std::string::npos) << other;
 }
 

@@ -53,12 +53,7 @@ const std::vector<Row>& benchmark() {
        3},
       {"batch_matmul", {{"B", i64{1}}, {"M", i64{128}}, {"N", i64{128}}, {"K", i64{128}}}, 3},
       {"depthwise_conv2d",
-       {{"N", i64{1}},
-        {"H", i64{112}},
-        {"W", i64{112}},
-        {"C", i64{32}},
-        {"K", i64{3}},
-        {"padding", i64{1}}},
+       {{"N", i64{1}}, {"H", i64{112}}, {"W", i64{112}}, {"C", i64{32}}, {"K", i64{3}}, {"padding", i64{1}}},
        3},
       {"conv2d_transposed",
        {{"N", i64{1}},
@@ -92,17 +87,14 @@ const std::vector<Row>& benchmark() {
         {"stride", i64{2}},
         {"padding", i64{3}}},
        3},
-      {"transpose_batch_matmul",
-       {{"B", i64{1}}, {"S", i64{128}}, {"H", i64{12}}, {"D", i64{64}}},
-       3}};
+      {"transpose_batch_matmul", {{"B", i64{1}}, {"S", i64{128}}, {"H", i64{12}}, {"D", i64{64}}}, 3}};
   return rows;
 }
 
 OwnedProgram made(const std::string& op, const WorkloadArguments& arguments,
                   const std::vector<std::string>& epilogues = {}) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program =
-      instantiate(operator_library(), op, arguments, epilogues, diagnostics);
+  std::optional<OwnedProgram> program = instantiate(operator_library(), op, arguments, epilogues, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
   return std::move(*program);
 }
@@ -112,25 +104,22 @@ TEST(ReferenceRules, GiveAsManySketchesAsTheReference) {
   for (const Row& row : benchmark()) {
     OwnedProgram program = made(row.op, row.arguments);
     std::string errors;
-    Space space = build_space(program.program, *library.find_set("reference-cpu"), library,
-                              {.threads = 32}, errors);
+    Space space = build_space(program.program, *library.find_set("reference-cpu"), library, {.threads = 32}, errors);
     EXPECT_EQ(errors, "") << row.op;
-    EXPECT_EQ(space.sketches.size(), row.sketches) << row.op << "\n"
-                                                   << space.sketches[0].trace.print();
+    EXPECT_EQ(space.sketches.size(), row.sketches) << row.op << "\n" << space.sketches[0].trace.print();
     for (const Sketch& sketch : space.sketches) {
       std::string text = sketch.trace.print();
-      EXPECT_NE(text.find("sample_categorical([0, 16, 64, 512])"), std::string::npos)
-          << row.op << "\n"
-          << text;
+      EXPECT_NE(text.find("sample_categorical([0, 16, 64, 512])"), std::string::npos) << row.op << "\n" << text;
     }
   }
 }
 
-// On GPUs the reference tiles in one way; each reduction that is not tiled may be shared by the work-items of a group or not. Its
-// tests list as many sketches for a GPU without asynchronous copies.
+// On GPUs the reference tiles in one way; each reduction that is not tiled may be shared by the work-items of a group
+// or not. Its tests list as many sketches for a GPU without asynchronous copies.
 TEST(ReferenceRules, GiveAsManySketchesForGpus) {
   rules::Library library = rules::Library::built_in();
-  rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 75}, ampere = facts;
+  rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 75},
+      ampere = facts;
   ampere.sm = 80;
   for (const Row& row : benchmark()) {
     OwnedProgram program = made(row.op, row.arguments);
@@ -155,7 +144,9 @@ TEST(ReferenceRules, GiveAsManySketchesForGpus) {
 TEST(ReferenceRules, TensorCoresTakeProductsOfHalves) {
   rules::Library library = rules::Library::built_in();
   rules::TargetFacts facts{.vector_bits = 128, .group_threads = 1024, .shared_bytes = 48 << 10, .sm = 80};
-  for (auto [type, k, is_mma] : {std::tuple{DType::F16, i64{64}, true}, {DType::BF16, i64{64}, true}, {DType::F16, i64{60}, false},
+  for (auto [type, k, is_mma] : {std::tuple{DType::F16, i64{64}, true},
+                                 {DType::BF16, i64{64}, true},
+                                 {DType::F16, i64{60}, false},
                                  {DType::F32, i64{64}, false}}) {
     OwnedProgram program = made("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", k}, {"T", type}});
     std::string errors;
@@ -177,8 +168,8 @@ Built build(const OwnedProgram& program, std::size_t sketch, int threads) {
   Diagnostics diagnostics(source);
   Target machine = *parse_target(source.text, 0, diagnostics);
   std::string errors;
-  CandidateSpace space = make_candidate_space(program.program, *library.find_set("reference-cpu"),
-                                              library, machine, errors);
+  CandidateSpace space =
+      make_candidate_space(program.program, *library.find_set("reference-cpu"), library, machine, errors);
   EXPECT_EQ(errors, "");
   CandidateBuilder builder(space);
   Candidate candidate;
@@ -234,8 +225,7 @@ TEST(ReferenceRules, DotProductsOfBytesBecomeInstructions) {
   for (const Row& row : rows) {
     SCOPED_TRACE(cat(row.set, " ", row.intrinsic));
     auto program = instantiate(
-        module, "bytes", {{"M", i64{64}}, {"N", row.n}, {"K", i64{64}}, {"A", row.a}, {"B", row.b}},
-        {}, diagnostics);
+        module, "bytes", {{"M", i64{64}}, {"N", row.n}, {"K", i64{64}}, {"A", row.a}, {"B", row.b}}, {}, diagnostics);
     ASSERT_TRUE(program) << diagnostics.render();
     std::string errors;
     Space space = build_space(program->program, *library.find_set(row.set), library, {}, errors);
@@ -244,8 +234,7 @@ TEST(ReferenceRules, DotProductsOfBytesBecomeInstructions) {
     for (const Sketch& sketch : space.sketches) {
       std::string text = sketch.trace.print();
       std::string wanted = cat(", \"", row.intrinsic, "\")\n");
-      bool is_plain = std::string_view(row.intrinsic).empty(),
-           has_it = text.find("tensorize(") != std::string::npos;
+      bool is_plain = std::string_view(row.intrinsic).empty(), has_it = text.find("tensorize(") != std::string::npos;
       EXPECT_EQ(has_it, !is_plain) << text;
       EXPECT_TRUE(is_plain || text.find(wanted) != std::string::npos) << text;
     }

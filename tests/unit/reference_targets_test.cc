@@ -1,5 +1,5 @@
-// The reference's sets for machines that this one is not: Hexagon, RISC-V, ARM, microcontrollers. Their sketches, what their draws
-// compute (in the interpreter), what they compile to, and what their postprocessors reject.
+// The reference's sets for machines that this one is not: Hexagon, RISC-V, ARM, microcontrollers. Their sketches, what
+// their draws compute (in the interpreter), what they compile to, and what their postprocessors reject.
 #include <gtest/gtest.h>
 
 #include "backends/meaning.h"
@@ -27,15 +27,55 @@ constexpr const char* kArm = "cpu -triple=aarch64-linux-gnu -mcpu=cortex-a72 -th
 // The reference's operators at their first shapes, where tiles of vectors matter: the last axis of the output.
 const std::vector<std::pair<const char*, WorkloadArguments>>& operators() {
   static const std::vector<std::pair<const char*, WorkloadArguments>> rows = {
-      {"conv1d", {{"N", i64{1}}, {"L", i64{256}}, {"CI", i64{64}}, {"CO", i64{128}}, {"K", i64{3}}, {"stride", i64{2}}, {"padding", i64{1}}}},
-      {"conv2d", {{"N", i64{1}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}},
+      {"conv1d",
+       {{"N", i64{1}},
+        {"L", i64{256}},
+        {"CI", i64{64}},
+        {"CO", i64{128}},
+        {"K", i64{3}},
+        {"stride", i64{2}},
+        {"padding", i64{1}}}},
+      {"conv2d",
+       {{"N", i64{1}},
+        {"H", i64{224}},
+        {"W", i64{224}},
+        {"CI", i64{3}},
+        {"CO", i64{64}},
+        {"K", i64{7}},
+        {"stride", i64{2}},
+        {"padding", i64{3}}}},
       {"batch_matmul", {{"B", i64{1}}, {"M", i64{128}}, {"N", i64{128}}, {"K", i64{128}}}},
-      {"depthwise_conv2d", {{"N", i64{1}}, {"H", i64{112}}, {"W", i64{112}}, {"C", i64{32}}, {"K", i64{3}}, {"padding", i64{1}}}},
-      {"conv2d_transposed", {{"N", i64{1}}, {"H", i64{4}}, {"W", i64{4}}, {"CI", i64{512}}, {"CO", i64{256}}, {"K", i64{4}}, {"stride", i64{2}}, {"padding", i64{1}}}},
-      {"capsule_conv2d", {{"N", i64{1}}, {"H", i64{16}}, {"W", i64{16}}, {"CI", i64{32}}, {"CO", i64{32}}, {"K", i64{3}}, {"stride", i64{2}}, {"padding", i64{1}}}},
+      {"depthwise_conv2d",
+       {{"N", i64{1}}, {"H", i64{112}}, {"W", i64{112}}, {"C", i64{32}}, {"K", i64{3}}, {"padding", i64{1}}}},
+      {"conv2d_transposed",
+       {{"N", i64{1}},
+        {"H", i64{4}},
+        {"W", i64{4}},
+        {"CI", i64{512}},
+        {"CO", i64{256}},
+        {"K", i64{4}},
+        {"stride", i64{2}},
+        {"padding", i64{1}}}},
+      {"capsule_conv2d",
+       {{"N", i64{1}},
+        {"H", i64{16}},
+        {"W", i64{16}},
+        {"CI", i64{32}},
+        {"CO", i64{32}},
+        {"K", i64{3}},
+        {"stride", i64{2}},
+        {"padding", i64{1}}}},
       {"norm", {{"B", i64{1}}, {"M", i64{256}}, {"N", i64{256}}}},
       {"softmax", {{"M", i64{256}}, {"N", i64{256}}}},
-      {"conv2d_bn_relu", {{"N", i64{1}}, {"H", i64{224}}, {"W", i64{224}}, {"CI", i64{3}}, {"CO", i64{64}}, {"K", i64{7}}, {"stride", i64{2}}, {"padding", i64{3}}}},
+      {"conv2d_bn_relu",
+       {{"N", i64{1}},
+        {"H", i64{224}},
+        {"W", i64{224}},
+        {"CI", i64{3}},
+        {"CO", i64{64}},
+        {"K", i64{7}},
+        {"stride", i64{2}},
+        {"padding", i64{3}}}},
       {"transpose_batch_matmul", {{"B", i64{1}}, {"S", i64{128}}, {"H", i64{12}}, {"D", i64{64}}}}};
   return rows;
 }
@@ -45,11 +85,15 @@ struct Set {
   const char* target;
   std::size_t tiled, norm, softmax;  // sketches: of what has reuse, and of the others
 };
-// By the reference's algorithm. MultiLevelTiling takes blocks with reuse, and a write cache at two levels or none makes three
-// sketches of each (`may`, [1, 2]): of a consumer that is one already its two places or where it is, else one that is made, in two
-// places, or none. The rules of the other kinds: AddRFactor leaves three of a reduction without reuse (none, or cut in one of two ways),
-// so norm has 3 and softmax, with two of these, 9; Hexagon and microcontrollers have no AddRFactor, so one sketch is left.
-const Set kSets[] = {{"reference-hexagon", kHexagon, 3, 1, 1}, {"reference-c", kRiscV, 3, 1, 1}, {"reference-rvv", kRiscV, 3, 3, 9}, {"reference-arm", kArm, 3, 3, 9}};
+// By the reference's algorithm. MultiLevelTiling takes blocks with reuse, and a write cache at two levels or none makes
+// three sketches of each (`may`, [1, 2]): of a consumer that is one already its two places or where it is, else one
+// that is made, in two places, or none. The rules of the other kinds: AddRFactor leaves three of a reduction without
+// reuse (none, or cut in one of two ways), so norm has 3 and softmax, with two of these, 9; Hexagon and
+// microcontrollers have no AddRFactor, so one sketch is left.
+const Set kSets[] = {{"reference-hexagon", kHexagon, 3, 1, 1},
+                     {"reference-c", kRiscV, 3, 1, 1},
+                     {"reference-rvv", kRiscV, 3, 3, 9},
+                     {"reference-arm", kArm, 3, 3, 9}};
 
 class ReferenceTargets : public testing::TestWithParam<Set> {};
 
@@ -58,10 +102,13 @@ TEST_P(ReferenceTargets, GiveAsManySketchesAsTheReference) {
   for (const auto& [op, arguments] : operators()) {
     OwnedProgram program = workload(op, arguments);
     std::string errors, rejects;
-    Space space = build_space(program.program, *library.find_set(GetParam().name), library, facts_of(machine(GetParam().target)), errors);
+    Space space = build_space(program.program, *library.find_set(GetParam().name), library,
+                              facts_of(machine(GetParam().target)), errors);
     EXPECT_EQ(errors, "") << op;
     for (const rules::ForkReject& reject : space.rejects) rejects += cat(reject.rule, ": ", reject.reason, "\n");
-    std::size_t wanted = op == std::string("norm") ? GetParam().norm : op == std::string("softmax") ? GetParam().softmax : GetParam().tiled;
+    std::size_t wanted = op == std::string("norm")      ? GetParam().norm
+                         : op == std::string("softmax") ? GetParam().softmax
+                                                        : GetParam().tiled;
     EXPECT_EQ(space.sketches.size(), wanted) << op << "\n" << rejects;
     for (const Sketch& sketch : space.sketches) {
       bool draws_steps = sketch.trace.print().find("unroll_steps") != std::string::npos;
@@ -93,18 +140,27 @@ TEST_P(ReferenceTargets, EveryDrawComputesWhatTheWorkloadSays) {
       {"dense", {{"M", i64{4}}, {"N", i64{40}}, {"K", i64{7}}}},
       {"batch_matmul", {{"B", i64{2}}, {"M", i64{4}}, {"N", i64{16}}, {"K", i64{6}}}},
       {"conv2d", {{"N", i64{1}}, {"H", i64{3}}, {"W", i64{4}}, {"CI", i64{2}}, {"CO", i64{40}}, {"K", i64{2}}}},
-      {"conv2d_bn_relu", {{"N", i64{1}}, {"H", i64{4}}, {"W", i64{4}}, {"CI", i64{2}}, {"CO", i64{12}}, {"K", i64{3}}, {"padding", i64{1}}}},
+      {"conv2d_bn_relu",
+       {{"N", i64{1}},
+        {"H", i64{4}},
+        {"W", i64{4}},
+        {"CI", i64{2}},
+        {"CO", i64{12}},
+        {"K", i64{3}},
+        {"padding", i64{1}}}},
       {"softmax", {{"M", i64{6}}, {"N", i64{40}}}}};
   int rejected = 0;
   for (const auto& [op, arguments] : small) {
     SCOPED_TRACE(op);
     OwnedProgram program = workload(op, arguments);
     std::string errors;
-    CandidateSpace space = make_candidate_space(program.program, *library.find_set(GetParam().name), library, target, errors);
+    CandidateSpace space =
+        make_candidate_space(program.program, *library.find_set(GetParam().name), library, target, errors);
     ASSERT_EQ(errors, "");
     Judge expected(program.program, 1, tolerance_for_small_integers(program.program));
     CandidateBuilder builder(space);
-    for (int n = 0, good = 0; good < 40 && rejected < 40 && !HasFailure(); ++n) (judge(space, expected, target, builder, n) ? good : rejected) += 1;
+    for (int n = 0, good = 0; good < 40 && rejected < 40 && !HasFailure(); ++n)
+      (judge(space, expected, target, builder, n) ? good : rejected) += 1;
   }
   EXPECT_LT(rejected, 40) << "beside 200 that are right";
 }
@@ -120,7 +176,8 @@ TEST(ReferenceTargets, HexagonCodeUsesItsVectors) {
   Target target = machine(kHexagon);
   OwnedProgram program = workload("matmul", {{"M", i64{8}}, {"N", i64{64}}, {"K", i64{16}}, {"T", DType::I32}});
   std::string errors;
-  CandidateSpace space = make_candidate_space(program.program, *library.find_set("reference-hexagon"), library, target, errors);
+  CandidateSpace space =
+      make_candidate_space(program.program, *library.find_set("reference-hexagon"), library, target, errors);
   CandidateBuilder builder(space);
   Candidate candidate;
   Rng rng(3);
@@ -210,13 +267,15 @@ TEST(ReferenceTargets, VtcmHoldsWhatItHasRoomFor) {
   i64 whole = 2 * 16 * 16 * 4, pieces = 64 + 4 * 16 * 4;
   EXPECT_EQ(verdict("whole", hexagon_with(whole)), "");
   EXPECT_EQ(verdict("whole", hexagon_with(whole - 1)), ": postprocessor `verify_vtcm_limit` refuses the program");
-  EXPECT_EQ(verdict("unchecked", hexagon_with(whole - 1)), "lowering: buffers in scope global.vtcm need 2048 bytes at once, but there are 2047");
+  EXPECT_EQ(verdict("unchecked", hexagon_with(whole - 1)),
+            "lowering: buffers in scope global.vtcm need 2048 bytes at once, but there are 2047");
   EXPECT_EQ(verdict("pieces", hexagon_with(pieces)), "");
   EXPECT_NE(verdict("pieces", hexagon_with(pieces - 1)), "");
   // Each of the four threads has its own.
   EXPECT_EQ(verdict("each_thread", hexagon_with(4 * pieces)), "");
   EXPECT_NE(verdict("each_thread", hexagon_with(4 * pieces - 1)), "");
-  EXPECT_EQ(verdict("whole", "cpu -mcpu=znver3 -threads=1"), "lowering: buffer `A_global_vtcm` is in scope global.vtcm, which this backend does not have");
+  EXPECT_EQ(verdict("whole", "cpu -mcpu=znver3 -threads=1"),
+            "lowering: buffer `A_global_vtcm` is in scope global.vtcm, which this backend does not have");
 }
 
 TEST(ReferenceTargets, CopiesAheadLieInOnePiece) {

@@ -37,7 +37,8 @@ struct Touched {
   std::set<Element> all;
 };
 
-Touched touched(const test::PlacedBlock& placed, const Buffer* buffer, AccessKind kind, std::size_t fixed, std::size_t vars) {
+Touched touched(const test::PlacedBlock& placed, const Buffer* buffer, AccessKind kind, std::size_t fixed,
+                std::size_t vars) {
   Touched out;
   std::vector<i64> values(vars);
   for_all(placed.loops, values, [&] {
@@ -75,8 +76,8 @@ bool is_within(const Element& element, const Buffer* buffer) {
 }
 
 // Below the loop at `depth`, or below all of the nest for depth 0.
-void check_region(Arena& arena, const Program& program, const test::PlacedBlock& placed, std::size_t depth, const Access& access,
-                  int& exact) {
+void check_region(Arena& arena, const Program& program, const test::PlacedBlock& placed, std::size_t depth,
+                  const Access& access, int& exact) {
   VarRanges around;
   for (std::size_t i = 0; i < depth; ++i) around.set_extent(placed.loops[i]->var, placed.loops[i]->extent);
   const Stmt* subtree = depth == 0 ? program.body : placed.loops[depth - 1]->body;
@@ -189,15 +190,17 @@ TEST(IterMap, SplitsAndFusionsAreUnderstood) {
                              world.ranges));
   EXPECT_TRUE(are_determined({y}, {b.add(b.mul(x, 3), y)}, nullptr, world.ranges, {x}));
   // (4 x + y) // 8 as the simplifier writes it is a digit of 4 x + y, beside its last one.
-  EXPECT_TRUE(are_determined({x, y}, {b.floor_mod(again, b.integer(8)), b.floor_div(x, b.integer(2))}, nullptr, world.ranges));
-  EXPECT_FALSE(are_determined({x, y}, {b.floor_mod(again, b.integer(4)), b.floor_div(x, b.integer(2))}, nullptr, world.ranges));
+  EXPECT_TRUE(
+      are_determined({x, y}, {b.floor_mod(again, b.integer(8)), b.floor_div(x, b.integer(2))}, nullptr, world.ranges));
+  EXPECT_FALSE(
+      are_determined({x, y}, {b.floor_mod(again, b.integer(4)), b.floor_div(x, b.integer(2))}, nullptr, world.ranges));
   // While x stays, the last digit says y.
   EXPECT_TRUE(are_determined({y}, {b.floor_mod(again, b.integer(8))}, nullptr, world.ranges, {x}));
   EXPECT_FALSE(are_determined({y}, {b.floor_mod(again, b.integer(2))}, nullptr, world.ranges, {x}));
 }
 
-// Where a map of two parameters sends the elements, each to a place of its own inside of the shape, from which the inverse, over
-// variables numbered from 10 on, leads back.
+// Where a map of two parameters sends the elements, each to a place of its own inside of the shape, from which the
+// inverse, over variables numbered from 10 on, leads back.
 std::set<Element> places_of(SmallWorld& world, const std::vector<const Expr*>& results, const List<i64>& shape,
                             const List<const Expr*>& inverse) {
   std::set<Element> places;
@@ -252,12 +255,23 @@ TEST(IndexMap, FusedRotatedAndReshapedHaveTheirInverse) {
     const Build& b = world.build;
     const Expr *i = world.vars[0], *j = world.vars[1], *flat = b.add(b.mul(i, m), j);
     i64 c = 1 + rng.below(8), d = 1 + rng.below(4);
-    auto piece = [&](const Expr* of, i64 by) { return rng.below(2) ? b.floor_div(of, b.integer(by)) : b.floor_mod(of, b.integer(by)); };
-    const std::vector<const Expr*> pool = {i, j, flat, piece(flat, c), b.floor_div(flat, b.integer(c)), b.floor_mod(flat, b.integer(c)), piece(j, d),
-                                           b.floor_mod(b.add(i, j), b.integer(m)), b.floor_mod(b.sub(j, b.mul(i, d)), b.integer(m)),
-                                           b.add(b.mul(piece(j, d), n), i), b.floor_mod(b.add(piece(j, d), i), b.integer(d))};
+    auto piece = [&](const Expr* of, i64 by) {
+      return rng.below(2) ? b.floor_div(of, b.integer(by)) : b.floor_mod(of, b.integer(by));
+    };
+    const std::vector<const Expr*> pool = {i,
+                                           j,
+                                           flat,
+                                           piece(flat, c),
+                                           b.floor_div(flat, b.integer(c)),
+                                           b.floor_mod(flat, b.integer(c)),
+                                           piece(j, d),
+                                           b.floor_mod(b.add(i, j), b.integer(m)),
+                                           b.floor_mod(b.sub(j, b.mul(i, d)), b.integer(m)),
+                                           b.add(b.mul(piece(j, d), n), i),
+                                           b.floor_mod(b.add(piece(j, d), i), b.integer(d))};
     std::vector<const Expr*> results;
-    for (i64 count = 1 + rng.below(3); count > 0; --count) results.push_back(pool[static_cast<std::size_t>(rng.below(static_cast<i64>(pool.size())))]);
+    for (i64 count = 1 + rng.below(3); count > 0; --count)
+      results.push_back(pool[static_cast<std::size_t>(rng.below(static_cast<i64>(pool.size())))]);
     List<const Var*> coordinates;
     for (std::size_t r = 0; r < results.size(); ++r) coordinates.push_back(b.var(static_cast<u32>(10 + r), "q"));
     std::vector<i64> extents{n, m};
@@ -265,7 +279,8 @@ TEST(IndexMap, FusedRotatedAndReshapedHaveTheirInverse) {
     if (!map) continue;
     ++accepted;
     places_of(world, results, map->shape, map->inverse);
-    rotated += std::any_of(results.begin(), results.end(), [&](const Expr* e) { return e == pool[7] || e == pool[8] || e == pool[10]; });
+    rotated += std::any_of(results.begin(), results.end(),
+                           [&](const Expr* e) { return e == pool[7] || e == pool[8] || e == pool[10]; });
     i64 size = 1;
     for (i64 extent : map->shape) size *= extent;
     EXPECT_EQ(size, n * m);

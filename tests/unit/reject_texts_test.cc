@@ -1,4 +1,5 @@
-// Every text of reject(...) in the sources stands, whole, in a test that expects it: somebody has read it beside the program it is about.
+// Every text of reject(...) in the sources stands, whole, in a test that expects it: somebody has read it beside the
+// program it is about.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,9 +15,12 @@ namespace {
 using test::read_file;
 
 // Literals that follow each other become one, as for the compiler.
-std::string joined_literals(const std::string& text) { return std::regex_replace(text, std::regex("\"\\s*\n\\s*\""), ""); }
+std::string joined_literals(const std::string& text) {
+  return std::regex_replace(text, std::regex("\"\\s*\n\\s*\""), "");
+}
 
-void for_each_file(const std::string& folder, const std::set<std::string>& suffixes, const std::function<void(const std::string&, std::string)>& visit) {
+void for_each_file(const std::string& folder, const std::set<std::string>& suffixes,
+                   const std::function<void(const std::string&, std::string)>& visit) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(TW_SOURCE_DIR) + "/" + folder)) {
     if (!entry.is_regular_file() || !suffixes.count(entry.path().extension().string())) continue;
     std::string path = entry.path().string().substr(std::string(TW_SOURCE_DIR).size() + 1);
@@ -30,7 +34,8 @@ std::map<std::string, std::string> reject_texts() {
   std::map<std::string, std::string> out;
   for (const char* folder : {"dsl", "sampler", "backends", "runtime", "rules", "costmodel"}) {
     for_each_file(folder, {".cc", ".h"}, [&](const std::string& path, std::string text) {
-      for (std::sregex_iterator at(text.begin(), text.end(), literal), end; at != end; ++at) out.emplace((*at)[1].str(), path);
+      for (std::sregex_iterator at(text.begin(), text.end(), literal), end; at != end; ++at)
+        out.emplace((*at)[1].str(), path);
     });
   }
   return out;
@@ -62,16 +67,19 @@ bool contains(const std::string& text, const std::vector<std::string>& parts) {
 
 TEST(RejectTexts, EachIsExpectedByATest) {
   std::vector<std::string> tests;
-  for_each_file("tests", {".cc", ".tw", ".txt"}, [&](const std::string&, std::string text) { tests.push_back(without_escapes(text)); });
+  for_each_file("tests", {".cc", ".tw", ".txt"},
+                [&](const std::string&, std::string text) { tests.push_back(without_escapes(text)); });
   std::map<std::string, std::string> texts = reject_texts();
   EXPECT_GT(texts.size(), 200u);
   // The words are LLVM's; an attempt at the untuned program of which nobody is told.
-  for (const char* text : {"LLVM: {a}", "the rows of this block are not inside"}) EXPECT_EQ(texts.erase(text), 1u) << text;
+  for (const char* text : {"LLVM: {a}", "the rows of this block are not inside"})
+    EXPECT_EQ(texts.erase(text), 1u) << text;
   for (const auto& [text, path] : texts) {
     std::vector<std::string> parts = parts_of(without_escapes(text));
     // Begins with a hole: the part behind it is looked for.
     if (parts.size() > 1 && parts[0].empty()) parts.erase(parts.begin());
-    bool found = std::any_of(tests.begin(), tests.end(), [&](const std::string& test) { return contains(test, parts); });
+    bool found =
+        std::any_of(tests.begin(), tests.end(), [&](const std::string& test) { return contains(test, parts); });
     EXPECT_TRUE(found) << path << ": " << text;
   }
 }

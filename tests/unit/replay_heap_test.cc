@@ -34,9 +34,11 @@ std::string requests_of(const Program& program, const Trace& trace) {
       Status status = replay(trace, state, decisions, ReplayMode::Adapt, nullptr, i, i + 1);
       long made = test::heap_requests() - before;
       EXPECT_TRUE(status);
-      // The places of an intrinsic's operands are computed from strides, which are vectors; at most one or two blocks are tensorized.
+      // The places of an intrinsic's operands are computed from strides, which are vectors; at most one or two blocks
+      // are tensorized.
       bool counts = std::string_view(trace.instructions()[i].kind->name) != "tensorize";
-      if (round == 2 && made > 0 && counts) out += std::string(trace.instructions()[i].kind->name) + " " + std::to_string(made) + "; ";
+      if (round == 2 && made > 0 && counts)
+        out += std::string(trace.instructions()[i].kind->name) + " " + std::to_string(made) + "; ";
     }
   }
   return out;

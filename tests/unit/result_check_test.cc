@@ -1,5 +1,6 @@
-// The check of results, as trials, `replay --check` and the emulator's gate have it: every operator of the library, in every float type, with small and
-// large sums. What a program computes as it is written is right; planted faults are found.
+// The check of results, as trials, `replay --check` and the emulator's gate have it: every operator of the library, in
+// every float type, with small and large sums. What a program computes as it is written is right; planted faults are
+// found.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,11 +18,11 @@
 #include "dsl/passes/rounding_error.h"
 #include "dsl/passes/widen.h"
 #include "dsl/text/workload.h"
-#include "runtime/measure/object_loader.h"
 #include "runtime/measure/elements.h"
-#include "sampler/search/trial.h"
+#include "runtime/measure/object_loader.h"
 #include "sampler/search/candidate.h"
 #include "sampler/search/emulation_gate.h"
+#include "sampler/search/trial.h"
 #include "support/drawn_kernels.h"
 #include "support/opencl_device.h"
 #include "support/planted_faults.h"
@@ -49,13 +50,28 @@ const std::vector<Case>& cases() {
       {"dense", {{"M", 12}, {"N", 20}, {"K", 64}}, {{"M", 12}, {"N", 20}, {"K", 4096}}, {"bias", "silu"}},
       {"matmul", {{"M", 12}, {"N", 20}, {"K", 64}}, {{"M", 12}, {"N", 20}, {"K", 4096}}},
       {"batch_matmul", {{"B", 3}, {"M", 8}, {"N", 10}, {"K", 64}}, {{"B", 3}, {"M", 8}, {"N", 10}, {"K", 4096}}},
-      {"transpose_batch_matmul", {{"B", 2}, {"S", 8}, {"H", 3}, {"D", 64}}, {{"B", 2}, {"S", 8}, {"H", 3}, {"D", 2048}}},
-      {"conv1d", {{"N", 2}, {"L", 30}, {"CI", 16}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"L", 30}, {"CI", 1024}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
-      {"conv2d", {{"N", 2}, {"H", 8}, {"W", 8}, {"CI", 8}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"H", 8}, {"W", 8}, {"CI", 256}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {"bn", "add", "relu"}},
-      {"conv3d", {{"N", 2}, {"D", 4}, {"H", 4}, {"W", 4}, {"CI", 4}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"D", 4}, {"H", 4}, {"W", 4}, {"CI", 96}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
-      {"depthwise_conv2d", {{"N", 2}, {"H", 10}, {"W", 10}, {"C", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"H", 40}, {"W", 40}, {"C", 4}, {"K", 31}}},
-      {"conv2d_transposed", {{"N", 2}, {"H", 5}, {"W", 5}, {"CI", 8}, {"CO", 8}, {"K", 3}, {"padding", 1}}, {{"N", 2}, {"H", 5}, {"W", 5}, {"CI", 256}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
-      {"avg_pool2d", {{"N", 2}, {"H", 10}, {"W", 10}, {"C", 8}, {"K", 3}, {"stride", 1}}, {{"N", 2}, {"H", 40}, {"W", 40}, {"C", 4}, {"K", 31}, {"stride", 1}}},
+      {"transpose_batch_matmul",
+       {{"B", 2}, {"S", 8}, {"H", 3}, {"D", 64}},
+       {{"B", 2}, {"S", 8}, {"H", 3}, {"D", 2048}}},
+      {"conv1d",
+       {{"N", 2}, {"L", 30}, {"CI", 16}, {"CO", 8}, {"K", 3}, {"padding", 1}},
+       {{"N", 2}, {"L", 30}, {"CI", 1024}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
+      {"conv2d",
+       {{"N", 2}, {"H", 8}, {"W", 8}, {"CI", 8}, {"CO", 8}, {"K", 3}, {"padding", 1}},
+       {{"N", 2}, {"H", 8}, {"W", 8}, {"CI", 256}, {"CO", 8}, {"K", 3}, {"padding", 1}},
+       {"bn", "add", "relu"}},
+      {"conv3d",
+       {{"N", 2}, {"D", 4}, {"H", 4}, {"W", 4}, {"CI", 4}, {"CO", 8}, {"K", 3}, {"padding", 1}},
+       {{"N", 2}, {"D", 4}, {"H", 4}, {"W", 4}, {"CI", 96}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
+      {"depthwise_conv2d",
+       {{"N", 2}, {"H", 10}, {"W", 10}, {"C", 8}, {"K", 3}, {"padding", 1}},
+       {{"N", 2}, {"H", 40}, {"W", 40}, {"C", 4}, {"K", 31}}},
+      {"conv2d_transposed",
+       {{"N", 2}, {"H", 5}, {"W", 5}, {"CI", 8}, {"CO", 8}, {"K", 3}, {"padding", 1}},
+       {{"N", 2}, {"H", 5}, {"W", 5}, {"CI", 256}, {"CO", 8}, {"K", 3}, {"padding", 1}}},
+      {"avg_pool2d",
+       {{"N", 2}, {"H", 10}, {"W", 10}, {"C", 8}, {"K", 3}, {"stride", 1}},
+       {{"N", 2}, {"H", 40}, {"W", 40}, {"C", 4}, {"K", 31}, {"stride", 1}}},
       {"softmax", {{"M", 16}, {"N", 64}}, {{"M", 16}, {"N", 4096}}},
       {"layernorm", {{"M", 16}, {"N", 64}}, {{"M", 16}, {"N", 4096}}},
       {"rmsnorm", {{"M", 16}, {"N", 64}}, {{"M", 16}, {"N", 4096}}},
@@ -88,14 +104,17 @@ Results run(const Kernel& kernel, u64 seed) {
       auto [at, is_new] = memory.try_emplace(argument.name, static_cast<std::size_t>(argument.bytes));
       char* data = reinterpret_cast<char*>(at->second.data());
       bool is_drawn = argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
-      if (is_new && is_drawn) fill_input(seed, argument.name, 0, argument.dtype, argument.bytes / bytes_of(argument.dtype), data);
+      if (is_new && is_drawn)
+        fill_input(seed, argument.name, 0, argument.dtype, argument.bytes / bytes_of(argument.dtype), data);
       pointers.push_back(data);
     }
     return pointers;
   };
-  if (!kernel.manifest.prepack.empty()) loaded.prepack(kernel.manifest.symbol)(pointers_to(kernel.manifest.prepack).data());
+  if (!kernel.manifest.prepack.empty())
+    loaded.prepack(kernel.manifest.symbol)(pointers_to(kernel.manifest.prepack).data());
   Aligned<u8> scratch(static_cast<std::size_t>(kernel.manifest.scratch_bytes(1)) + 1);
-  EXPECT_EQ(loaded.run(kernel.manifest.symbol)(pointers_to(kernel.manifest.run).data(), scratch.data(), nullptr, nullptr), 0);
+  EXPECT_EQ(
+      loaded.run(kernel.manifest.symbol)(pointers_to(kernel.manifest.run).data(), scratch.data(), nullptr, nullptr), 0);
   Results out;
   for (const KernelArgument& argument : kernel.manifest.run) {
     if (argument.role != ArgumentRole::Output) continue;
@@ -120,32 +139,39 @@ Program without_instructions(Arena& arena, const Program& program) {
   return out;
 }
 
-Elements elements_in(const HostArray& array) { return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()}; }
+Elements elements_in(const HostArray& array) {
+  return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
+}
 
 // A workload with its reference, as a task has it.
 class Judged {
  public:
-  explicit Judged(const Program& program) : tolerance_(tolerance_of(program)), compiler_(LlvmCompiler::create(codegen_target(host_target()))) {
+  explicit Judged(const Program& program)
+      : tolerance_(tolerance_of(program)), compiler_(LlvmCompiler::create(codegen_target(host_target()))) {
     BuiltKernel reference = build_reference(program, host_target(), *compiler_);
     EXPECT_TRUE(reference.kernel) << reference.problem;
     expected_ = run(*reference.kernel, 1);
   }
-  // `is_by_loops`, if not null, allows for loops in place of instructions that this processor has not, and tells whether there were any.
+  // `is_by_loops`, if not null, allows for loops in place of instructions that this processor has not, and tells
+  // whether there were any.
   Results results_of(const Program& program, bool* is_by_loops = nullptr) {
     BuiltKernel built = build_kernel(program, host_target(), *compiler_);
     if (is_by_loops) *is_by_loops = !built.kernel && built.problem.find("intrinsic `") != std::string::npos;
-    if (is_by_loops && *is_by_loops) built = build_kernel(without_instructions(arena_, program), host_target(), *compiler_);
+    if (is_by_loops && *is_by_loops)
+      built = build_kernel(without_instructions(arena_, program), host_target(), *compiler_);
     EXPECT_TRUE(built.kernel) << built.problem;
     return run(*built.kernel, 1);
   }
   Arena& arena() { return arena_; }
   bool accepts(const Results& results) const {
-    return std::all_of(results.begin(), results.end(), [&](const auto& result) { return compared(result.first, result.second).is_right(); });
+    return std::all_of(results.begin(), results.end(),
+                       [&](const auto& result) { return compared(result.first, result.second).is_right(); });
   }
   Comparison compared(const std::string& name, const HostArray& actual) const {
     auto variances = expected_.find(name + std::string(kVarianceSuffix));
-    return compare(elements_in(actual), elements_in(expected_.at(name)), tolerance_,
-                   variances == expected_.end() ? nullptr : reinterpret_cast<const double*>(variances->second.bytes.data()));
+    return compare(
+        elements_in(actual), elements_in(expected_.at(name)), tolerance_,
+        variances == expected_.end() ? nullptr : reinterpret_cast<const double*>(variances->second.bytes.data()));
   }
 
  private:
@@ -161,7 +187,8 @@ void each_case(const std::function<void(const Case&, bool is_large, DType)>& vis
   for (const Case& c : cases()) {
     for (bool is_large : {false, true}) {
       for (DType type : {DType::F32, DType::F16, DType::BF16}) {
-        SCOPED_TRACE(cat(c.workload, c.epilogues.empty() ? "" : " with an epilogue", is_large ? " large " : " small ", name_of(type)));
+        SCOPED_TRACE(cat(c.workload, c.epilogues.empty() ? "" : " with an epilogue", is_large ? " large " : " small ",
+                         name_of(type)));
         visit(c, is_large, type);
       }
     }
@@ -189,7 +216,8 @@ TEST(ResultCheck, ZerosAndRowsThatAreMissingOrExchangedAreFound) {
       HostArray zeros = array, tail = array, exchanged = array;
       std::fill(zeros.bytes.begin(), zeros.bytes.end(), 0);
       std::fill(tail.bytes.end() - row_bytes(tail), tail.bytes.end(), 0xff);
-      std::swap_ranges(exchanged.bytes.begin(), exchanged.bytes.begin() + row_bytes(exchanged), exchanged.bytes.begin() + row_bytes(exchanged));
+      std::swap_ranges(exchanged.bytes.begin(), exchanged.bytes.begin() + row_bytes(exchanged),
+                       exchanged.bytes.begin() + row_bytes(exchanged));
       EXPECT_FALSE(judged.accepts({{name, zeros}})) << "zeros";
       EXPECT_FALSE(judged.accepts({{name, tail}})) << "a row is not written";
       EXPECT_FALSE(judged.accepts({{name, exchanged}})) << "two rows are exchanged";
@@ -200,7 +228,8 @@ TEST(ResultCheck, ZerosAndRowsThatAreMissingOrExchangedAreFound) {
 // What exact results with the fault differ by, relative to those without; of vectors of all outputs.
 double exact_difference(Judged& judged, const Program& right, const Program& faulty) {
   Arena arena;
-  Results with = judged.results_of(widen_to_f64(arena, faulty)), without = judged.results_of(widen_to_f64(arena, right));
+  Results with = judged.results_of(widen_to_f64(arena, faulty)),
+          without = judged.results_of(widen_to_f64(arena, right));
   double difference = 0, size = 0;
   for (const auto& [name, array] : without) {
     for (i64 i = 0; i < array.elements(); ++i) {
@@ -223,7 +252,8 @@ TEST(ResultCheck, ATermThatIsMissingIsFound) {
       bool is_accepted = judged.accepts(judged.results_of(faulty));
       found += !is_accepted;
       if (is_accepted) {
-        EXPECT_LT(exact_difference(judged, owned.program, faulty), unit_roundoff(type) / 2) << (is_last ? "the last one" : "one step");
+        EXPECT_LT(exact_difference(judged, owned.program, faulty), unit_roundoff(type) / 2)
+            << (is_last ? "the last one" : "one step");
       }
     }
   });
@@ -237,7 +267,8 @@ TEST(ResultCheck, SumsInTheNarrowTypeAreFound) {
     std::vector<Signature> all = signatures(operator_library());
     auto signature = std::find_if(all.begin(), all.end(), [&](const Signature& s) { return s.name == c.workload; });
     auto is_type_of_sums = [](const Signature::Parameter& parameter) { return parameter.name == "acc"; };
-    if (type == DType::F32 || std::none_of(signature->parameters.begin(), signature->parameters.end(), is_type_of_sums)) return;
+    if (type == DType::F32 || std::none_of(signature->parameters.begin(), signature->parameters.end(), is_type_of_sums))
+      return;
     OwnedProgram owned = program_of(c, is_large, type), narrow = program_of(c, is_large, type, type);
     Judged judged(owned.program);
     ++tried;
@@ -284,12 +315,14 @@ constexpr SetOfProcessors kSetsOfProcessors[] = {
     {"reference-rvv", kRiscV, 8},
     {"reference-hexagon", "cpu -triple=hexagon-unknown-elf -mcpu=hexagonv68 -threads=4", 8},
 };
-constexpr const char* kSetsOfDevices[] = {"cuda", "reference-cuda", "reference-cuda-tensorcore", "opencl"};  // in the tests below
+constexpr const char* kSetsOfDevices[] = {"cuda", "reference-cuda", "reference-cuda-tensorcore",
+                                          "opencl"};  // in the tests below
 struct Counts {
   i64 compared = 0, by_loops = 0, refused = 0;
 };
 
-void compare_draws(const Program& workload, const CandidateSpace& space, std::span<const i64> numbers, Judged& judged, Counts& counts) {
+void compare_draws(const Program& workload, const CandidateSpace& space, std::span<const i64> numbers, Judged& judged,
+                   Counts& counts) {
   CandidateBuilder builder(space);
   auto sketches = static_cast<i64>(space.space.sketches.size());
   for (i64 i : numbers) {
@@ -307,13 +340,15 @@ void compare_draws(const Program& workload, const CandidateSpace& space, std::sp
     counts.refused += !judged.accepts(results);
     for (const auto& [name, array] : results) {
       Comparison found = judged.compared(name, array);
-      EXPECT_TRUE(found.is_right()) << "draw " << i << ": " << difference_text(found, array.elements(), cat(found.first));
+      EXPECT_TRUE(found.is_right()) << "draw " << i << ": "
+                                    << difference_text(found, array.elements(), cat(found.first));
     }
   }
 }
 
 // Each set that has draws of this case; of those that have few, other cases have others.
-void compare_draws_of_sets(const Program& workload, i64 case_number, const test::Seeds& seeds, std::map<std::string, Counts>& counts) {
+void compare_draws_of_sets(const Program& workload, i64 case_number, const test::Seeds& seeds,
+                           std::map<std::string, Counts>& counts) {
   static const rules::Library library = rules::Library::built_in();
   Judged judged(workload);
   for (const SetOfProcessors& set : kSetsOfProcessors) {
@@ -324,7 +359,8 @@ void compare_draws_of_sets(const Program& workload, i64 case_number, const test:
     }
     if (numbers.empty()) continue;
     std::string errors;
-    CandidateSpace space = make_candidate_space(workload, *library.find_set(set.name), library, machine(set.machine), errors);
+    CandidateSpace space =
+        make_candidate_space(workload, *library.find_set(set.name), library, machine(set.machine), errors);
     ASSERT_EQ(errors, "");
     compare_draws(workload, space, numbers, judged, counts[set.name]);
   }
@@ -353,8 +389,9 @@ TEST(ResultCheck, DrawsFromTheSpacesForProcessorsAreRight) {
   }
   i64 compared = 0;
   for (const auto& [set, count] : counts) {
-    std::printf("%s: %lld draws compared, %lld of them without instructions of another processor, %lld refused\n", set.c_str(),
-                static_cast<long long>(count.compared), static_cast<long long>(count.by_loops), static_cast<long long>(count.refused));
+    std::printf("%s: %lld draws compared, %lld of them without instructions of another processor, %lld refused\n",
+                set.c_str(), static_cast<long long>(count.compared), static_cast<long long>(count.by_loops),
+                static_cast<long long>(count.refused));
     compared += count.compared;
   }
   EXPECT_EQ(counts.size(), std::size(kSetsOfProcessors));
@@ -393,13 +430,15 @@ TEST(ResultCheck, DrawsFromTheSpacesForGpusAreRight) {
         EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << set << ": " << verdict.message;
         compared += verdict.compared > 0;
         verdict = in_part_gate.check({drawn.kernels[i], drawn.scheduled[i].program});
-        bool is_not_compared = verdict.kind == EmulationVerdict::Unknown && verdict.message.ends_with("is too large for its values to be compared");
+        bool is_not_compared = verdict.kind == EmulationVerdict::Unknown &&
+                               verdict.message.ends_with("is too large for its values to be compared");
         EXPECT_TRUE(verdict.kind == EmulationVerdict::Right || is_not_compared) << set << ": " << verdict.message;
         in_part += !verdict.report.is_complete;
       }
     }
   });
-  std::printf("%lld draws compared, %lld of them in part, too\n", static_cast<long long>(compared), static_cast<long long>(in_part));
+  std::printf("%lld draws compared, %lld of them in part, too\n", static_cast<long long>(compared),
+              static_cast<long long>(in_part));
   EXPECT_GT(compared, 40 * draws);
   EXPECT_GT(in_part, 8 * draws);  // the others have one or two groups
 }
@@ -409,8 +448,9 @@ TEST(ResultCheck, DrawsThatRoundToTf32AreRight) {
   const test::Seeds seeds = test::seeds_from_environment(2);
   auto draws = static_cast<int>(seeds.end - seeds.first);
   i64 compared = 0;
-  for (const char* use : {"matmul(M = 48, N = 56, K = 64)", "matmul(M = 33, N = 40, K = 1024)", "dense(M = 48, N = 40, K = 96)",
-                          "batch_matmul(B = 2, M = 24, N = 40, K = 128)", "conv2d(N = 2, H = 8, W = 8, CI = 16, CO = 16, K = 3, padding = 1)"}) {
+  for (const char* use : {"matmul(M = 48, N = 56, K = 64)", "matmul(M = 33, N = 40, K = 1024)",
+                          "dense(M = 48, N = 40, K = 96)", "batch_matmul(B = 2, M = 24, N = 40, K = 128)",
+                          "conv2d(N = 2, H = 8, W = 8, CI = 16, CO = 16, K = 3, padding = 1)"}) {
     test::Scheduled plain(use, {}, "");
     Program workload = plain.program();
     std::vector<std::size_t> rounded;
@@ -419,14 +459,16 @@ TEST(ResultCheck, DrawsThatRoundToTf32AreRight) {
       workload.tolerance = {bound, bound};
       drawn = test::drawn_kernels(workload, "cuda", test::cuda_target(), 8 * draws, seeds.first);
       for (std::size_t i = 0; i < drawn.kernels.size(); ++i) {
-        if (drawn.kernels[i].code.find("tf32", drawn.kernels[i].code.find("__global__")) != std::string::npos) rounded.push_back(i);
+        if (drawn.kernels[i].code.find("tf32", drawn.kernels[i].code.find("__global__")) != std::string::npos)
+          rounded.push_back(i);
       }
     }
     ASSERT_FALSE(rounded.empty()) << use;
     EmulationGate gate(workload);
     for (std::size_t i : rounded) {
       EmulationVerdict verdict = gate.check({drawn.kernels[i], drawn.scheduled[i].program});
-      EXPECT_EQ(verdict.kind, EmulationVerdict::Right) << use << ", tolerance " << workload.tolerance.absolute << ": " << verdict.message;
+      EXPECT_EQ(verdict.kind, EmulationVerdict::Right)
+          << use << ", tolerance " << workload.tolerance.absolute << ": " << verdict.message;
       compared += verdict.compared > 0;
     }
   }
@@ -469,7 +511,8 @@ TEST(ResultCheck, ATransformerBlockIsRightAndItsFaultsAreFound) {
   Diagnostics diagnostics(source);
   WorkloadModule module = parse_workloads(source, diagnostics);
   for (DType type : {DType::F32, DType::F16}) {
-    std::optional<OwnedProgram> owned = instantiate(module, "block", {{"S", i64{48}}, {"D", i64{64}}, {"T", type}}, {}, diagnostics);
+    std::optional<OwnedProgram> owned =
+        instantiate(module, "block", {{"S", i64{48}}, {"D", i64{64}}, {"T", type}}, {}, diagnostics);
     ASSERT_TRUE(owned) << diagnostics.render();
     Judged judged(owned->program);
     for (const auto& [name, array] : judged.results_of(owned->program)) {
@@ -478,7 +521,8 @@ TEST(ResultCheck, ATransformerBlockIsRightAndItsFaultsAreFound) {
       HostArray zeros = HostArray::zeros(array.dtype, array.shape);
       EXPECT_FALSE(judged.accepts({{name, zeros}}));
     }
-    EXPECT_FALSE(judged.accepts(judged.results_of(test::without_a_term(judged.arena(), owned->program, true)))) << name_of(type);
+    EXPECT_FALSE(judged.accepts(judged.results_of(test::without_a_term(judged.arena(), owned->program, true))))
+        << name_of(type);
   }
 }
 

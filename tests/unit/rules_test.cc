@@ -4,9 +4,9 @@
 #include <array>
 #include <set>
 
-#include "dsl/ir/print.h"
 #include "backends/device_form.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/space.h"
 #include "tests/unit/operator_kit.h"
@@ -42,7 +42,8 @@ rule fork(b: block)
   either { } or n in [2, 3] { split(i, [_, n]) } or when extent(j) > 100 { split(j, [_, 2]) }
 }
 rules s { fork }
-)", program.program);
+)",
+                      program.program);
   EXPECT_EQ(built.errors, "");
   EXPECT_EQ(built.space.sketches.size(), 3u);
 }
@@ -93,7 +94,8 @@ rules s { r }
   for (std::size_t i = 0; i < 4; ++i) {
     const Sketch &a = with.space.sketches[i], &b = without.space.sketches[i];
     EXPECT_EQ(a.trace.hash(), b.trace.hash()) << a.trace.print() << b.trace.print();
-    EXPECT_EQ(a.trace.print().find("parallel") != std::string::npos, i % 2 == 1);  // `skip` ends the rule, not the step alone
+    EXPECT_EQ(a.trace.print().find("parallel") != std::string::npos,
+              i % 2 == 1);  // `skip` ends the rule, not the step alone
     EXPECT_EQ(a.places, b.places);
     ASSERT_EQ(a.forks.size(), b.forks.size());
     for (std::size_t f = 0; f < a.forks.size(); ++f) {
@@ -118,7 +120,8 @@ rule r(b: block) when is_reduction(b) {
   split(loops(b)[1], [_, seen])
 }
 rules s { r }
-)", program.program);
+)",
+                      program.program);
   EXPECT_EQ(built.errors, "");
   ASSERT_EQ(built.space.sketches.size(), 1u);
   std::string trace = built.space.sketches[0].trace.print();
@@ -126,7 +129,8 @@ rules s { r }
   EXPECT_NE(trace.find("split(j, [_, 4])"), std::string::npos) << trace;
 }
 
-// Names of modules are their own: two of one name live side by side, and each module sees its own, or what another one exports.
+// Names of modules are their own: two of one name live side by side, and each module sees its own, or what another one
+// exports.
 TEST(Modules, KeepTheirNames) {
   OwnedProgram program = small_matmul();
   rules::Library library = rules::Library::built_in();
@@ -136,15 +140,21 @@ TEST(Modules, KeepTheirNames) {
     std::shared_ptr<const rules::Module> module = rules::parse_module(source, diagnostics);
     EXPECT_TRUE(module && library.add(module, diagnostics)) << diagnostics.render();
   };
-  add("one.tw", "fn width() = 2\nfn points(x) = 7\nexport step cut(l) { split(l, [_, width()]) }\nexport fn shared(f) = f(points(0))\n");
-  add("two.tw", "fn width() = 3\nmark narrow: int\nrule r(b: block) when is_reduction(b) {\n  cut(loops(b)[0]); split(loops(b)[-1], [_, width()])\n"
-                "  n = 4; split(loops(b)[2], [_, shared(x -> if x == 7 then width() + n else 1)])\n  annotate(b, \"narrow\", 1)\n}\nrules s { r }\n");
+  add("one.tw",
+      "fn width() = 2\nfn points(x) = 7\nexport step cut(l) { split(l, [_, width()]) }\nexport fn shared(f) = "
+      "f(points(0))\n");
+  add("two.tw",
+      "fn width() = 3\nmark narrow: int\nrule r(b: block) when is_reduction(b) {\n  cut(loops(b)[0]); "
+      "split(loops(b)[-1], [_, width()])\n"
+      "  n = 4; split(loops(b)[2], [_, shared(x -> if x == 7 then width() + n else 1)])\n  annotate(b, \"narrow\", "
+      "1)\n}\nrules s { r }\n");
   std::string errors;
   Space space = build_space(program.program, *library.find_set("s"), library, {}, errors);
   EXPECT_EQ(errors, "");
   ASSERT_EQ(space.sketches.size(), 1u);
   std::string trace = space.sketches[0].trace.print();
-  for (const char* part : {"[_, 2]", "[_, 3]", "[_, 7]"}) EXPECT_NE(trace.find(part), std::string::npos) << part << trace;
+  for (const char* part : {"[_, 2]", "[_, 3]", "[_, 7]"})
+    EXPECT_NE(trace.find(part), std::string::npos) << part << trace;
 }
 
 TEST(RuleLanguage, NotationOfDrawsRecordsAndQuantifiers) {
@@ -180,7 +190,9 @@ rules s { r }
 TEST(RuleLanguage, KeepsLoopsOfOneIteration) {
   OwnedProgram program = workload("matmul", {{"M", i64{6}}, {"N", i64{8}}, {"K", i64{4}}}, {"relu"});
   auto trace = [&](const std::string& more) {
-    Built built = build("rule r(b: block) when is_reduction(b) { compute_at(b, loops(consumers(b)[0])[0]" + more + ") }\nrules s { r }\n", program.program);
+    Built built = build("rule r(b: block) when is_reduction(b) { compute_at(b, loops(consumers(b)[0])[0]" + more +
+                            ") }\nrules s { r }\n",
+                        program.program);
     EXPECT_EQ(built.errors, "");
     return built.space.sketches[0].trace.print();
   };
@@ -221,7 +233,8 @@ TEST(Schedules, JoinTheSetsOfOthers) {
   auto later = std::make_shared<Source>(Source{"later.tw", "rules later { auto_inline }\n"});
   Diagnostics diagnostics(*source);
   rules::Library library = rules::Library::built_in();
-  ASSERT_TRUE(library.add(rules::parse_module(source, diagnostics), diagnostics) && library.add(rules::parse_module(later, diagnostics), diagnostics));
+  ASSERT_TRUE(library.add(rules::parse_module(source, diagnostics), diagnostics) &&
+              library.add(rules::parse_module(later, diagnostics), diagnostics));
   auto has = [&](const char* set) {
     const std::vector<rules::RuleUse>& uses = *library.find_set(set);
     return std::count_if(uses.begin(), uses.end(), [](const rules::RuleUse& use) { return use.rule->name == "hand"; });
@@ -233,9 +246,12 @@ TEST(Schedules, JoinTheSetsOfOthers) {
 
 TEST(Schedules, ThatDoNotApplySayWhy) {
   OwnedProgram program = small_matmul();
-  Built built = build("schedule hand for matmul {\n  split(get_loops(get_block(\"C\"))[0], [2, 2])\n}\nrules s { hand }\n", program.program);
+  Built built =
+      build("schedule hand for matmul {\n  split(get_loops(get_block(\"C\"))[0], [2, 2])\n}\nrules s { hand }\n",
+            program.program);
   EXPECT_EQ(built.errors,
-            "my.tw:1:10: error: the schedule does not apply to this program: split: factors multiply to 4, but loop `i` has extent 6\n"
+            "my.tw:1:10: error: the schedule does not apply to this program: split: factors multiply to 4, but loop "
+            "`i` has extent 6\n"
             "    1 | schedule hand for matmul {\n"
             "      |          ^~~~~~~~~~~~~~~\n"
             "schedule `hand` is left out (matmul)\n");
@@ -246,15 +262,17 @@ TEST(Schedules, ThatDoNotApplySayWhy) {
 TEST(RuleLanguage, AForkThatNoDrawSatisfiesIsNoSketch) {
   OwnedProgram program = small_matmul();
   auto never = [&](const std::string& conditions) {
-    Built built = build("rule never(b: block) when is_reduction(b) {\n  v = sample_categorical([1, 2, 4])\n" + conditions +
-                            "  split(loops(b)[1], [_, v])\n}\n"
-                            "rule good(b: block) when is_reduction(b) { split(loops(b)[0], [_, sample_categorical([2, 3])]) }\n"
-                            "rules s { never; good }\n",
-                        program.program);
+    Built built =
+        build("rule never(b: block) when is_reduction(b) {\n  v = sample_categorical([1, 2, 4])\n" + conditions +
+                  "  split(loops(b)[1], [_, v])\n}\n"
+                  "rule good(b: block) when is_reduction(b) { split(loops(b)[0], [_, sample_categorical([2, 3])]) }\n"
+                  "rules s { never; good }\n",
+              program.program);
     EXPECT_EQ(built.errors, "");
     return std::move(built.space);
   };
-  for (const char* conditions : {"  require v > 100\n", "  require v > 1\n  require v < 2\n", "  require v > 1\n  prefer(v - 4)\n"}) {
+  for (const char* conditions :
+       {"  require v > 100\n", "  require v > 1\n  require v < 2\n", "  require v > 1\n  prefer(v - 4)\n"}) {
     Space space = never(conditions);
     ASSERT_EQ(space.sketches.size(), 1u) << conditions;
     EXPECT_EQ(space.sketches[0].rules, std::vector<std::string>{"good"});
@@ -263,8 +281,13 @@ TEST(RuleLanguage, AForkThatNoDrawSatisfiesIsNoSketch) {
     bool is_second = std::string_view(conditions).find("v > 1\n") != std::string_view::npos;
     bool is_prefer = std::string_view(conditions).find("prefer") != std::string_view::npos;
     EXPECT_EQ(space.rejects[0].instruction, is_prefer ? "prefer" : "require");
-    EXPECT_NE(space.rejects[0].reason.find(is_second ? "(my.tw:4)" : "(my.tw:3)"), std::string::npos) << space.rejects[0].reason;
-    EXPECT_NE(space.rejects[0].reason.find(is_prefer ? "v - 4" : is_second ? "v < 2" : "v > 100"), std::string::npos) << space.rejects[0].reason;
+    EXPECT_NE(space.rejects[0].reason.find(is_second ? "(my.tw:4)" : "(my.tw:3)"), std::string::npos)
+        << space.rejects[0].reason;
+    EXPECT_NE(space.rejects[0].reason.find(is_prefer   ? "v - 4"
+                                           : is_second ? "v < 2"
+                                                       : "v > 100"),
+              std::string::npos)
+        << space.rejects[0].reason;
     EXPECT_EQ(space.visits[0].kept, 0);
   }
   EXPECT_EQ(never("  require v > 2\n").sketches[0].rules, (std::vector<std::string>{"never", "good"}));
@@ -275,7 +298,8 @@ TEST(RuleLanguage, BuildingASpaceCanBeStopped) {
   rules::Library library = rules::Library::built_in();
   std::string errors;
   int asked = 0;
-  Space stopped = build_space(program.program, *library.find_set("cpu"), library, {}, errors, 1, [&] { return ++asked > 3; });
+  Space stopped =
+      build_space(program.program, *library.find_set("cpu"), library, {}, errors, 1, [&] { return ++asked > 3; });
   Space whole = build_space(program.program, *library.find_set("cpu"), library, {}, errors);
   EXPECT_LE(asked, 5);  // not again for each block
   EXPECT_LT(stopped.visits.size(), whole.visits.size());
@@ -290,7 +314,8 @@ rule fork(b: block) {
   either { skip } or { split(i, [_, 2]); drop } or { split(j, [_, 2]) }
 }
 rules s { fork }
-)", program.program);
+)",
+                      program.program);
   EXPECT_EQ(built.errors, "");
   EXPECT_EQ(built.space.sketches.size(), 2u);
 }
@@ -303,10 +328,12 @@ rule attempt(b: block) {
   try { split(i, [_, 2]); parallel(k) } else { split(j, [_, 4]) }
 }
 rules s { attempt }
-)", program.program);
+)",
+                      program.program);
   ASSERT_EQ(built.errors, "");
   ASSERT_EQ(built.space.sketches.size(), 1u);
-  EXPECT_EQ(built.space.sketches[0].trace.print(0), "b_C = get_block(\"C\")\ni, j, k = get_loops(b_C)\nj_0, j_1 = split(j, [_, 4])\n");
+  EXPECT_EQ(built.space.sketches[0].trace.print(0),
+            "b_C = get_block(\"C\")\ni, j, k = get_loops(b_C)\nj_0, j_1 = split(j, [_, 4])\n");
 }
 
 TEST(RuleLanguage, ARejectedForkIsNoSketchAndIsExplained) {
@@ -317,7 +344,8 @@ rule wrong(b: block) {
   either { split(i, [2, 2]) } or { split(i, [_, 2]) }
 }
 rules s { wrong }
-)", program.program);
+)",
+                      program.program);
   EXPECT_EQ(built.errors, "");
   EXPECT_EQ(built.space.sketches.size(), 1u);
   ASSERT_EQ(built.space.rejects.size(), 1u);
@@ -331,7 +359,8 @@ TEST(RuleLanguage, ConditionsMayNotDependOnSamples) {
   if r > 1 { skip }
 }
 rules s { open }
-)", program.program);
+)",
+                      program.program);
   EXPECT_EQ(built.errors,
             "my.tw:3:6: error: this condition depends on a sample, so the space would depend on a draw\n"
             "    3 |   if r > 1 { skip }\n"
@@ -355,13 +384,18 @@ TEST(RuleLanguage, ErrorsNamePlaceAndSuggestion) {
       {"rule a(b: block) { x = y }\nrules s { a }", "`y` is not defined here"},
       {"rule a(b: block) { x = target.vector_bit }\nrules s { a }", "did you mean `vector_bits`?"},
       {"rule a(b: block) { for x in 3 { skip } }\nrules s { a }", "expected a list, found an integer"},
-      {"rule a(b: block) { either x in range(300) { skip } }\nrules s { a }", "the rule makes more than 256 sketches of one block"},
+      {"rule a(b: block) { either x in range(300) { skip } }\nrules s { a }",
+       "the rule makes more than 256 sketches of one block"},
       {"fn f(x) = f(x)\nrule a(b: block) { y = f(1) }\nrules s { a }", "functions nested more than 64 deep"},
-      {"rule a(b: block) { for x in range(9999) { for y in range(9999) { z = x } } }\nrules s { a }", "more than 1000000 steps"},
+      {"rule a(b: block) { for x in range(9999) { for y in range(9999) { z = x } } }\nrules s { a }",
+       "more than 1000000 steps"},
       {"rule a(b: block) { 1 + 2 }", "this expression has no effect"},
       {"rule a(b: blok) { skip }", "expected `block` or `program`"},
   };
-  for (const Case& c : cases) EXPECT_NE(build(c.text, program.program).errors.find(c.expected), std::string::npos) << c.text << "\n" << build(c.text, program.program).errors;
+  for (const Case& c : cases)
+    EXPECT_NE(build(c.text, program.program).errors.find(c.expected), std::string::npos)
+        << c.text << "\n"
+        << build(c.text, program.program).errors;
 }
 
 struct Drawn {
@@ -380,7 +414,8 @@ Result<LoweredProgram> lowered_for(std::string_view set, Arena& arena, const Pro
 // Draws of every sketch compute what the operator computes.
 void check_space(const OwnedProgram& made, const std::string& what, const char* set, int threads, Drawn& drawn) {
   static const rules::Library library = rules::Library::built_in();
-  rules::TargetFacts target{.vector_bits = 256, .vector_registers = 16, .threads = threads, .group_threads = 256, .shared_bytes = 32 << 10};
+  rules::TargetFacts target{
+      .vector_bits = 256, .vector_registers = 16, .threads = threads, .group_threads = 256, .shared_bytes = 32 << 10};
   std::string errors;
   Space space = build_space(made.program, *library.find_set(set), library, target, errors);
   ASSERT_EQ(errors, "") << what;
@@ -402,14 +437,17 @@ void check_space(const OwnedProgram& made, const std::string& what, const char* 
         drawn.reasons += cat(what, ": ", to_string(status.rejected()), "\n");
         continue;
       }
-      EXPECT_TRUE(near(outputs_of(state.program(), 1), expected)) << what << "\n" << sketch.trace.with_decisions(decisions).print() << print(state.program());
+      EXPECT_TRUE(near(outputs_of(state.program(), 1), expected))
+          << what << "\n"
+          << sketch.trace.with_decisions(decisions).print() << print(state.program());
       Result<LoweredProgram> lowered = lowered_for(set, arena, state.program());
       if (!lowered) {
         drawn.unlowered += cat(what, ": ", to_string(lowered.rejected()), "\n");
         continue;
       }
       ++drawn.lowered;
-      EXPECT_TRUE(near(outputs_of(*lowered, 1), expected)) << what << " lowered\n" << sketch.trace.with_decisions(decisions).print();
+      EXPECT_TRUE(near(outputs_of(*lowered, 1), expected)) << what << " lowered\n"
+                                                           << sketch.trace.with_decisions(decisions).print();
     }
   }
 }
@@ -422,8 +460,10 @@ TEST_P(EveryOperator, DrawsComputeTheSame) {
   for (const Signature& signature : signatures(operator_library())) {
     check_space(workload(signature.name, arguments_for(signature)), signature.name, set, threads, drawn);
   }
-  check_space(workload("dense", {{"M", i64{7}}, {"N", i64{20}}, {"K", i64{9}}}, {"bias", "gelu"}), "dense bias gelu", set, threads, drawn);
-  check_space(workload("dense", {{"M", i64{1}}, {"N", i64{150}}, {"K", i64{9}}}), "dense of one row", set, threads, drawn);
+  check_space(workload("dense", {{"M", i64{7}}, {"N", i64{20}}, {"K", i64{9}}}, {"bias", "gelu"}), "dense bias gelu",
+              set, threads, drawn);
+  check_space(workload("dense", {{"M", i64{1}}, {"N", i64{150}}, {"K", i64{9}}}), "dense of one row", set, threads,
+              drawn);
   EXPECT_GT(drawn.draws, 50);
   EXPECT_GE(drawn.lowered, drawn.draws * 9 / 10) << drawn.lowered << " of " << drawn.draws;
   // The space holds next to no point that an instruction rejects.
@@ -434,7 +474,8 @@ TEST_P(EveryOperator, DrawsComputeTheSame) {
 std::string space_text(const OwnedProgram& made) {
   static const rules::Library library = rules::Library::built_in();
   std::string errors, text;
-  Space space = build_space(made.program, *library.find_set("cpu"), library, {.vector_bits = 512, .vector_registers = 32, .threads = 1}, errors);
+  Space space = build_space(made.program, *library.find_set("cpu"), library,
+                            {.vector_bits = 512, .vector_registers = 32, .threads = 1}, errors);
   EXPECT_EQ(errors, "");
   for (const Sketch& sketch : space.sketches) text += sketch.trace.print(0);
   return text;
@@ -443,7 +484,15 @@ std::string space_text(const OwnedProgram& made) {
 // Tiles do not cross the border of a group, and hold rows of one phase of a transposed convolution.
 TEST(RegisterTiling, GroupsAndPhasesAreLoopsOfTheirOwn) {
   auto grouped = [](i64 ci, i64 co, i64 groups) {
-    return workload("conv2d", {{"N", i64{1}}, {"H", i64{4}}, {"W", i64{7}}, {"CI", ci}, {"CO", co}, {"K", i64{3}}, {"padding", i64{2}}, {"dilation", i64{2}}, {"groups", groups}});
+    return workload("conv2d", {{"N", i64{1}},
+                               {"H", i64{4}},
+                               {"W", i64{7}},
+                               {"CI", ci},
+                               {"CO", co},
+                               {"K", i64{3}},
+                               {"padding", i64{2}},
+                               {"dilation", i64{2}},
+                               {"groups", groups}});
   };
   std::string text = space_text(grouped(32, 48, 4));
   EXPECT_NE(text.find("split(co, [_, 12])"), std::string::npos) << text;
@@ -451,7 +500,14 @@ TEST(RegisterTiling, GroupsAndPhasesAreLoopsOfTheirOwn) {
   EXPECT_NE(space_text(grouped(8, 96, 2)).find("width = sample_categorical([16, 48])"), std::string::npos);
   EXPECT_EQ(space_text(grouped(8, 96, 1)).find("width = "), std::string::npos);
   auto transposed = [](i64 size, i64 stride, i64 window) {
-    return workload("conv2d_transposed", {{"N", i64{1}}, {"H", size}, {"W", size}, {"CI", i64{2}}, {"CO", i64{20}}, {"K", window}, {"stride", stride}, {"padding", i64{1}}});
+    return workload("conv2d_transposed", {{"N", i64{1}},
+                                          {"H", size},
+                                          {"W", size},
+                                          {"CI", i64{2}},
+                                          {"CO", i64{20}},
+                                          {"K", window},
+                                          {"stride", stride},
+                                          {"padding", i64{1}}});
   };
   for (auto [size, stride, window] : {std::array<i64, 3>{5, 2, 4}, {5, 2, 3}, {6, 3, 4}}) {
     std::string phases = space_text(transposed(size, stride, window));
@@ -460,30 +516,40 @@ TEST(RegisterTiling, GroupsAndPhasesAreLoopsOfTheirOwn) {
   }
   EXPECT_EQ(space_text(transposed(5, 1, 3)).find("split(x, [_, 1])"), std::string::npos);
   Drawn drawn;
-  for (i64 groups : {2, 3}) check_space(grouped(2 * groups, 7 * groups, groups), cat("conv2d of ", groups, " groups"), "cpu", 2, drawn);
+  for (i64 groups : {2, 3})
+    check_space(grouped(2 * groups, 7 * groups, groups), cat("conv2d of ", groups, " groups"), "cpu", 2, drawn);
   check_space(grouped(2, 16, 2), "conv2d of groups of a vector", "cpu", 1, drawn);
   for (auto [stride, window] : {std::pair<i64, i64>{2, 3}, {2, 4}, {3, 4}, {3, 5}, {4, 5}})
-    check_space(transposed(3, stride, window), cat("conv2d_transposed by ", stride, ", window ", window), "cpu", 2, drawn);
+    check_space(transposed(3, stride, window), cat("conv2d_transposed by ", stride, ", window ", window), "cpu", 2,
+                drawn);
   EXPECT_GE(drawn.lowered, drawn.draws * 9 / 10) << drawn.unlowered;
   EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.reasons;
 }
 
-// Columns that do not fill their last vector may be padded: in a copy of a constant before the call, of another operand in it.
+// Columns that do not fill their last vector may be padded: in a copy of a constant before the call, of another operand
+// in it.
 TEST(RegisterTiling, ColumnsArePaddedWhereTheyFillNoVector) {
-  EXPECT_EQ(space_text(workload("dense", {{"M", i64{9}}, {"N", i64{64}}, {"K", i64{5}}})).find("pad_einsum("), std::string::npos);
-  EXPECT_NE(space_text(workload("dense", {{"M", i64{9}}, {"N", i64{61}}, {"K", i64{5}}})).find("pad_einsum("), std::string::npos);
-  std::string batches = space_text(workload("batch_matmul", {{"B", i64{2}}, {"M", i64{9}}, {"N", i64{47}}, {"K", i64{5}}}));
+  EXPECT_EQ(space_text(workload("dense", {{"M", i64{9}}, {"N", i64{64}}, {"K", i64{5}}})).find("pad_einsum("),
+            std::string::npos);
+  EXPECT_NE(space_text(workload("dense", {{"M", i64{9}}, {"N", i64{61}}, {"K", i64{5}}})).find("pad_einsum("),
+            std::string::npos);
+  std::string batches =
+      space_text(workload("batch_matmul", {{"B", i64{2}}, {"M", i64{9}}, {"N", i64{47}}, {"K", i64{5}}}));
   EXPECT_NE(batches.find("pad_einsum("), std::string::npos);
   EXPECT_NE(batches.find("\ncompute_at("), std::string::npos) << "one product's operand at a time\n" << batches;
   Drawn drawn;
-  check_space(workload("dense", {{"M", i64{9}}, {"N", i64{21}}, {"K", i64{5}}}, {"bias", "gelu"}), "dense bias gelu", "cpu", 2, drawn);
-  check_space(workload("batch_matmul", {{"B", i64{2}}, {"M", i64{5}}, {"N", i64{19}}, {"K", i64{7}}}), "batch_matmul", "cpu", 1, drawn);
-  check_space(workload("transpose_batch_matmul", {{"B", i64{1}}, {"S", i64{11}}, {"H", i64{2}}, {"D", i64{6}}}), "transpose_batch_matmul", "cpu", 2, drawn);
+  check_space(workload("dense", {{"M", i64{9}}, {"N", i64{21}}, {"K", i64{5}}}, {"bias", "gelu"}), "dense bias gelu",
+              "cpu", 2, drawn);
+  check_space(workload("batch_matmul", {{"B", i64{2}}, {"M", i64{5}}, {"N", i64{19}}, {"K", i64{7}}}), "batch_matmul",
+              "cpu", 1, drawn);
+  check_space(workload("transpose_batch_matmul", {{"B", i64{1}}, {"S", i64{11}}, {"H", i64{2}}, {"D", i64{6}}}),
+              "transpose_batch_matmul", "cpu", 2, drawn);
   EXPECT_EQ(drawn.lowered, drawn.draws) << drawn.unlowered;
   EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
 }
 
-// Programs of rows that no operator of the library has: batches, a product before, a result that is no row, several outputs, a shared vector, tails.
+// Programs of rows that no operator of the library has: batches, a product before, a result that is no row, several
+// outputs, a shared vector, tails.
 constexpr const char* kRows = R"(workload heads_softmax() {
   input X: f32[2, 3, 5, 48]
   Top[b: 2, h: 3, i: 5] = max(j: 48) X[b, h, i, j]
@@ -561,7 +627,8 @@ OwnedProgram program_of(const char* text, const std::string& name) {
 
 TEST(Rows, DrawsComputeTheSame) {
   Drawn drawn;
-  for (const char* name : {"heads_softmax", "one_head", "scores", "activation", "residual", "vector_product", "whole"}) {
+  for (const char* name :
+       {"heads_softmax", "one_head", "scores", "activation", "residual", "vector_product", "whole"}) {
     for (const char* set : {"cpu", "opencl"}) check_space(program_of(kRows, name), cat(name, " ", set), set, 2, drawn);
   }
   EXPECT_GT(drawn.draws, 30);
@@ -598,22 +665,26 @@ workload least() {
 TEST(Elements, HaveSpacesWhoseDrawsComputeTheSame) {
   Drawn drawn;
   for (const char* name : {"transpose", "planes", "stencil", "sum_and_transpose", "top", "least"}) {
-    for (int threads : {1, 2}) check_space(program_of(kElements, name), cat(name, " for ", threads), "cpu", threads, drawn);
+    for (int threads : {1, 2})
+      check_space(program_of(kElements, name), cat(name, " for ", threads), "cpu", threads, drawn);
   }
   EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
   EXPECT_EQ(drawn.lowered, drawn.draws) << drawn.unlowered;
   // Tiles of both axes, vectors of results and vectors of operands.
   std::string text = space_text(program_of(kElements, "transpose"));
-  for (const char* wanted : {"i1, ir = split(", "vectorize(jv)", "vectorize(ir)", "reorder([j0, i0", "reorder([i0, j0"}) EXPECT_NE(text.find(wanted), std::string::npos) << wanted << "\n" << text;
+  for (const char* wanted : {"i1, ir = split(", "vectorize(jv)", "vectorize(ir)", "reorder([j0, i0", "reorder([i0, j0"})
+    EXPECT_NE(text.find(wanted), std::string::npos) << wanted << "\n" << text;
   text = space_text(program_of(kElements, "stencil"));
-  for (const char* wanted : {"unroll(ir)", "vectorize(jv)", "reorder([j0, i0", "reorder([i0, j0"}) EXPECT_NE(text.find(wanted), std::string::npos) << wanted << "\n" << text;
+  for (const char* wanted : {"unroll(ir)", "vectorize(jv)", "reorder([j0, i0", "reorder([i0, j0"})
+    EXPECT_NE(text.find(wanted), std::string::npos) << wanted << "\n" << text;
   EXPECT_NE(space_text(program_of(kElements, "top")).find("rfactor("), std::string::npos);
 }
 
 TEST(ColumnSums, DrawsComputeTheSame) {
   Drawn drawn;
   for (const char* name : {"vector_matrix", "statistics", "gradient", "highest"}) {
-    for (int threads : {1, 2, 3}) check_space(program_of(kColumns, name), cat(name, " for ", threads), "cpu", threads, drawn);
+    for (int threads : {1, 2, 3})
+      check_space(program_of(kColumns, name), cat(name, " for ", threads), "cpu", threads, drawn);
   }
   EXPECT_GT(drawn.draws, 40);
   EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
@@ -625,23 +696,28 @@ TEST(ColumnSums, AreVectorsInRegisters) {
   rules::Library library = rules::Library::built_in();
   OwnedProgram made = program_of(kColumns, "vector_matrix");
   std::string errors;
-  Space space = build_space(made.program, *library.find_set("cpu"), library, {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
+  Space space = build_space(made.program, *library.find_set("cpu"), library,
+                            {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
   ASSERT_EQ(space.sketches.size(), 2u) << errors;
   for (const Sketch& sketch : space.sketches) {
     std::string trace = sketch.trace.print();
     EXPECT_EQ(trace.find("split_k(") != std::string::npos, &sketch == &space.sketches[1]) << trace;
-    for (const char* word : {"promote(", "vectorize(", "parallel("}) EXPECT_NE(trace.find(word), std::string::npos) << trace;
+    for (const char* word : {"promote(", "vectorize(", "parallel("})
+      EXPECT_NE(trace.find(word), std::string::npos) << trace;
   }
 }
 
 // All stages of softmax and the norms are in one loop over rows, which threads share.
 TEST(Rows, AreComputedTogether) {
   rules::Library library = rules::Library::built_in();
-  OwnedProgram programs[] = {workload("softmax", {{"M", i64{8}}, {"N", i64{64}}}), workload("layernorm", {{"M", i64{8}}, {"N", i64{64}}}),
-                             workload("rmsnorm", {{"M", i64{8}}, {"N", i64{64}}}), program_of(kRows, "heads_softmax"), program_of(kRows, "one_head")};
+  OwnedProgram programs[] = {workload("softmax", {{"M", i64{8}}, {"N", i64{64}}}),
+                             workload("layernorm", {{"M", i64{8}}, {"N", i64{64}}}),
+                             workload("rmsnorm", {{"M", i64{8}}, {"N", i64{64}}}), program_of(kRows, "heads_softmax"),
+                             program_of(kRows, "one_head")};
   for (const OwnedProgram& made : programs) {
     std::string errors;
-    Space space = build_space(made.program, *library.find_set("cpu"), library, {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
+    Space space = build_space(made.program, *library.find_set("cpu"), library,
+                              {.vector_bits = 256, .vector_registers = 16, .threads = 2}, errors);
     ASSERT_EQ(space.sketches.size(), 1u) << made.program.name << errors;
     Arena arena;
     State state(arena, made.program);
@@ -674,10 +750,13 @@ TEST(FreeLayouts, DrawsComputeTheSame) {
   EXPECT_EQ(drawn.rejected, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, EveryOperator, testing::Combine(testing::Values("cpu", "reference-cpu"), testing::Values(1, 2)),
-                         [](const auto& info) { std::string name = std::get<0>(info.param);
+INSTANTIATE_TEST_SUITE_P(Sets, EveryOperator,
+                         testing::Combine(testing::Values("cpu", "reference-cpu"), testing::Values(1, 2)),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param);
                            std::replace(name.begin(), name.end(), (char)45, (char)95);
-                           return name + "_" + std::to_string(std::get<1>(info.param)); });
+                           return name + "_" + std::to_string(std::get<1>(info.param));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Devices, EveryOperator, testing::Combine(testing::Values("opencl"), testing::Values(1)));
 

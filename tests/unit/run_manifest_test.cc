@@ -113,7 +113,8 @@ TEST_F(RunManifest, TheManifestSaysWhatMachineCodeHolds) {
   boost::json::value manifest = boost::json::parse(read(folder_.path() + "/out/manifest.json"));
   for (const boost::json::value& finalist : manifest.at("finalists").as_array()) {
     std::string error;
-    std::optional<std::vector<cuda::CubinKernel>> code = cuda::read_cubin(read(cat(folder_.path(), "/out/", finalist.at("cubin").as_string().c_str())), error);
+    std::optional<std::vector<cuda::CubinKernel>> code =
+        cuda::read_cubin(read(cat(folder_.path(), "/out/", finalist.at("cubin").as_string().c_str())), error);
     ASSERT_TRUE(code) << error;
     const boost::json::array& kernels = finalist.at("kernels").as_array();
     ASSERT_EQ(kernels.size(), code->size());
@@ -147,13 +148,16 @@ TEST_F(RunManifest, RecordsAreStored) {
   EXPECT_NE(best.out.find("cuda -arch=sm_80"), std::string::npos) << best.out;
 }
 
-// Shared memory beyond what a kernel may declare: its launches give what the manifest says, and only after the driver was asked.
+// Shared memory beyond what a kernel may declare: its launches give what the manifest says, and only after the driver
+// was asked.
 TEST_F(RunManifest, LaunchesGiveSharedMemory) {
   std::string path = folder_.path() + "/out/manifest.json", text = read(path);
   const std::string none = "\"dynamic_shared_bytes\":0";
-  for (std::size_t at = text.find(none); at != std::string::npos; at = text.find(none)) text.replace(at, none.size(), "\"dynamic_shared_bytes\":98304");
+  for (std::size_t at = text.find(none); at != std::string::npos; at = text.find(none))
+    text.replace(at, none.size(), "\"dynamic_shared_bytes\":98304");
   test::write_file(path, text);
-  for (const std::string& status : statuses(run({"TW_STUB_SHARED=98304"}))) EXPECT_TRUE(status == "ok" || status == "noisy") << status;
+  for (const std::string& status : statuses(run({"TW_STUB_SHARED=98304"})))
+    EXPECT_TRUE(status == "ok" || status == "noisy") << status;
   for (const std::string& status : statuses(run({"TW_STUB_SHARED=0"}))) EXPECT_EQ(status, "build error");
   text.replace(text.find("98304"), 5, "200000");  // more than the device has
   test::write_file(path, text);
@@ -190,7 +194,8 @@ TEST_F(RunManifest, FinalistsBecomeAnExportWithoutADevice) {
   test::Finished one = exported({"out/mm/02.tw", "--output", "second", "--name", "lib"});
   EXPECT_EQ(one.code, 0) << one.err;
   EXPECT_NE(read(folder_.path() + "/second/lib.h").find("lib_matmul_run"), std::string::npos);
-  EXPECT_NE(exported({"out", "--output", "x", "--static"}).err.find("--static and --shared are for processors"), std::string::npos);
+  EXPECT_NE(exported({"out", "--output", "x", "--static"}).err.find("--static and --shared are for processors"),
+            std::string::npos);
   EXPECT_NE(exported({"kernels/sources", "--output", "x"}).err.find("manifest.json cannot be read"), std::string::npos);
 }
 
@@ -202,17 +207,20 @@ TEST_F(RunManifest, ADescriptionOfADeviceHasOnePath) {
   list.replace(list.find("arch: sm_80"), 11, "arch: sm_80, device: mine.yaml");
   test::write_file(folder_.path() + "/lists/list.yaml", list);
   auto target = [&](const std::string& file, const std::string& from) {
-    test::Finished finished = test::tracewright({"tune", file, "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "found"}, {.folder = from});
+    test::Finished finished = test::tracewright(
+        {"tune", file, "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "found"}, {.folder = from});
     EXPECT_EQ(finished.code, 0) << finished.err;
-    return std::string(boost::json::parse(read(from + "/found/manifest.json")).at("finalists").at(0).at("target").as_string());
+    return std::string(
+        boost::json::parse(read(from + "/found/manifest.json")).at("finalists").at(0).at("target").as_string());
   };
   EXPECT_EQ(target("list.yaml", folder_.path() + "/lists"), target("lists/list.yaml", folder_.path()));
 }
 
 TEST_F(RunManifest, AnotherSearchReplacesTheFilesOfTheOneBefore) {
   test::write_file(folder_.path() + "/out/mm/notes.txt", "mine");
-  test::Finished again = test::tracewright({"tune", "list.yaml", "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "out"},
-                                           {.folder = folder_.path()});
+  test::Finished again = test::tracewright(
+      {"tune", "list.yaml", "--compile-only", "--finalists", "1", "--seconds", "1", "--output", "out"},
+      {.folder = folder_.path()});
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/out/mm/01.cu"));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/out/mm/02.cu"));
@@ -255,7 +263,8 @@ TEST_F(RunManifest, FaultsAreRecordedAndTheNextOneRuns) {
   }
 }
 
-// Not all codes that end a context are those of a kernel, and some come when a kernel has been checked and timed: the next one has a worker that works.
+// Not all codes that end a context are those of a kernel, and some come when a kernel has been checked and timed: the
+// next one has a worker that works.
 TEST_F(RunManifest, ADeadContextIsNoFailureOfTheNextKernel) {
   for (const char* when : {"TW_STUB_CODE=226", "TW_STUB_CODE=810", "TW_STUB_CODE=1", "TW_STUB_COUNTS=alone"}) {
     once();
@@ -263,7 +272,8 @@ TEST_F(RunManifest, ADeadContextIsNoFailureOfTheNextKernel) {
     std::vector<std::string> found = statuses(finished);
     ASSERT_EQ(found.size(), 3u) << when << finished.out;
     EXPECT_EQ(found[0], "crash") << when << finished.out;
-    for (std::size_t i = 1; i < found.size(); ++i) EXPECT_TRUE(found[i] == "ok" || found[i] == "noisy") << when << ": " << found[i];
+    for (std::size_t i = 1; i < found.size(); ++i)
+      EXPECT_TRUE(found[i] == "ok" || found[i] == "noisy") << when << ": " << found[i];
     EXPECT_NE(finished.out.find("the device answers no more"), std::string::npos) << when << finished.out;
   }
 }
@@ -275,11 +285,13 @@ TEST_F(RunManifest, ADeviceThatDoesNotRunThemIsSaidFirst) {
     const char* message;
   };
   std::filesystem::remove(folder_.path() + "/once");
-  for (const Row& row : {Row{{"TW_STUB_ARCH=90"}, {}, "kernels for sm_80 do not run on device 0 "}, Row{{}, {"--device", "3"}, "there is no CUDA device 3"},
+  for (const Row& row : {Row{{"TW_STUB_ARCH=90"}, {}, "kernels for sm_80 do not run on device 0 "},
+                         Row{{}, {"--device", "3"}, "there is no CUDA device 3"},
                          Row{{"TW_STUB_CUDA=11080"}, {}, "machine code of NVRTC 1"}}) {
     std::vector<std::string> words = {"run-manifest", "out", "--database", "none.db"}, environment = row.environment;
     words.insert(words.end(), row.words.begin(), row.words.end());
-    environment.insert(environment.end(), {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32"});
+    environment.insert(environment.end(),
+                       {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32"});
     test::Finished finished = test::tracewright(words, {.folder = folder_.path(), .environment = environment});
     EXPECT_EQ(finished.code, 3) << finished.out << finished.err;
     EXPECT_NE(finished.err.find(row.message), std::string::npos) << finished.err;
@@ -287,13 +299,15 @@ TEST_F(RunManifest, ADeviceThatDoesNotRunThemIsSaidFirst) {
   }
 }
 
-// A kernel that does nothing any more once it has run a few times: its cold calls come last and find poison in the output.
+// A kernel that does nothing any more once it has run a few times: its cold calls come last and find poison in the
+// output.
 TEST_F(RunManifest, WorkLeftOutLaterIsFound) {
   std::filesystem::remove(folder_.path() + "/once");
-  test::Finished finished = test::tracewright({"run-manifest", "out", "--json"},
-                                              {.folder = folder_.path(),
-                                               .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
-                                                               "TW_STUB_FAULT=idle", "TW_STUB_AFTER=3"}});
+  test::Finished finished =
+      test::tracewright({"run-manifest", "out", "--json"},
+                        {.folder = folder_.path(),
+                         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"),
+                                         "TW_STUB_GEMM=64,64,32", "TW_STUB_FAULT=idle", "TW_STUB_AFTER=3"}});
   EXPECT_EQ(statuses(finished).front(), "wrong result") << finished.out;
   EXPECT_NE(finished.out.find("expected"), std::string::npos) << finished.out;
   EXPECT_NE(finished.out.find("with cold caches"), std::string::npos) << finished.out;
@@ -304,11 +318,11 @@ TEST_F(RunManifest, TuneTimesItsBestWithColdCaches) {
   std::string list = kList;
   list.replace(list.find("tasks:"), 6, "budget: {trials: 6}\ndatabase: tuned.db\ntasks:");
   test::write_file(folder_.path() + "/list.yaml", list);
-  test::Finished finished = test::tracewright(
-      {"tune", "list.yaml", "--json", "--model", "random"},
-      {.folder = folder_.path(),
-       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32", "TW_STUB_COLD=20000",
-                       "TW_STUB_SERIAL=500"}});
+  test::Finished finished =
+      test::tracewright({"tune", "list.yaml", "--json", "--model", "random"},
+                        {.folder = folder_.path(),
+                         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"),
+                                         "TW_STUB_GEMM=64,64,32", "TW_STUB_COLD=20000", "TW_STUB_SERIAL=500"}});
   ASSERT_EQ(finished.code, 0) << finished.err;
   boost::json::value task = boost::json::parse(finished.out).at("tasks").at(0);
   ASSERT_TRUE(task.as_object().contains("cold_us")) << finished.out;
@@ -317,13 +331,15 @@ TEST_F(RunManifest, TuneTimesItsBestWithColdCaches) {
   auto json_of = [&](std::vector<std::string> words) {
     return boost::json::parse(test::tracewright(words, {.folder = folder_.path()}).out);
   };
-  EXPECT_NEAR(json_of({"show", "tuned.db", "--json"}).at("tasks").at(0).at("cold_us").to_number<double>(), task.at("cold_us").to_number<double>(), 1e-5);
+  EXPECT_NEAR(json_of({"show", "tuned.db", "--json"}).at("tasks").at(0).at("cold_us").to_number<double>(),
+              task.at("cold_us").to_number<double>(), 1e-5);
   std::string id = std::to_string(task.at("record").as_int64());
   EXPECT_GE(json_of({"show", "tuned.db", "--record", id, "--json"}).at("cold_us").to_number<double>(), 20000);
   EXPECT_NE(test::tracewright({"show", "tuned.db"}, {.folder = folder_.path()}).out.find(", cold "), std::string::npos);
   // Each that was the best for a while has one, the untuned program has none.
   boost::json::array history = json_of({"show", "tuned.db", "--history", "--json"}).at("trials").as_array();
-  for (const boost::json::value& row : history) EXPECT_TRUE(row.as_object().contains("cold_us")) << boost::json::serialize(history);
+  for (const boost::json::value& row : history)
+    EXPECT_TRUE(row.as_object().contains("cold_us")) << boost::json::serialize(history);
   boost::json::value untuned = json_of({"show", "tuned.db", "--record", "2", "--json"});
   EXPECT_EQ(untuned.at("trace").as_string(), "");
   EXPECT_FALSE(untuned.as_object().contains("cold_us") && untuned.at("cold_us").to_number<double>() > 0);
@@ -350,7 +366,8 @@ TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {
   test::Finished memory = run({"TW_STUB_FAULT=memory"});
   EXPECT_EQ(memory.code, 1);
   EXPECT_NE(memory.err.find("the device has no memory for `A`"), std::string::npos) << memory.err;
-  EXPECT_EQ(statuses(memory), (std::vector<std::string>{"out of memory", "out of memory", "out of memory"})) << memory.out;
+  EXPECT_EQ(statuses(memory), (std::vector<std::string>{"out of memory", "out of memory", "out of memory"}))
+      << memory.out;
 }
 
 TEST_F(RunManifest, DamagedManifestsAreRefused) {
@@ -415,7 +432,8 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
   }
   test::write_file(folder.path() + "/list.yaml", kList);
   test::write_file(folder.path() + "/afile", "");
-  test::Finished nowhere = test::tracewright({"tune", "list.yaml", "--compile-only", "--output", "afile"}, {.folder = folder.path()});
+  test::Finished nowhere =
+      test::tracewright({"tune", "list.yaml", "--compile-only", "--output", "afile"}, {.folder = folder.path()});
   EXPECT_EQ(nowhere.code, 3);
   EXPECT_EQ(nowhere.out, "") << "nothing is searched";
   EXPECT_NE(nowhere.err.find("cannot make the folder afile"), std::string::npos) << nowhere.err;
@@ -429,13 +447,21 @@ TEST(CompileOnly, SaysWhatItCannotDo) {
 
 // A driver whose only device is of another kind than `arch`: nothing is searched for it.
 TEST(TuneOnCuda, AnArchThatTheDeviceDoesNotRunIsSaidFirst) {
-  struct Case { const char *arch, *device, *said; };
-  for (Case c : {Case{"sm_80", "90", "kernels for sm_80 do not run on device 0 "}, Case{"sm_90a", "80", "kernels for sm_90a do not run on device 0 "},
-                 Case{"sm_89", "86", "`arch: sm_86`"}, Case{"sm_90", "80", "kernels for sm_90 do not run"}, Case{"sm_80", "90", "write `device: auto` or `arch: sm_90a`"}}) {
+  struct Case {
+    const char *arch, *device, *said;
+  };
+  for (Case c : {Case{"sm_80", "90", "kernels for sm_80 do not run on device 0 "},
+                 Case{"sm_90a", "80", "kernels for sm_90a do not run on device 0 "},
+                 Case{"sm_89", "86", "`arch: sm_86`"}, Case{"sm_90", "80", "kernels for sm_90 do not run"},
+                 Case{"sm_80", "90", "write `device: auto` or `arch: sm_90a`"}}) {
     test::TemporaryDirectory folder;
-    test::write_file(folder.path() + "/list.yaml", cat("version: 1\ntarget: {kind: cuda, arch: ", c.arch, "}\ntasks:\n  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}}\n"));
-    test::Finished tuned = test::tracewright({"tune", "list.yaml", "--database", "list.db"},
-                                             {.folder = folder.path(), .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), cat("TW_STUB_ARCH=", c.device)}});
+    test::write_file(folder.path() + "/list.yaml",
+                     cat("version: 1\ntarget: {kind: cuda, arch: ", c.arch,
+                         "}\ntasks:\n  - {name: mm, op: dense, args: {M: 32, N: 48, K: 24}}\n"));
+    test::Finished tuned = test::tracewright(
+        {"tune", "list.yaml", "--database", "list.db"},
+        {.folder = folder.path(),
+         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), cat("TW_STUB_ARCH=", c.device)}});
     EXPECT_EQ(tuned.code, 3) << tuned.out << tuned.err;
     EXPECT_NE(tuned.err.find(c.said), std::string::npos) << tuned.err;
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/list.db"));
@@ -445,19 +471,24 @@ TEST(TuneOnCuda, AnArchThatTheDeviceDoesNotRunIsSaidFirst) {
 // The trace of the second of two trials; the stub computes nothing, so they fail.
 std::string trace_of_second_trial(int side) {
   test::TemporaryDirectory folder;
-  test::write_file(folder.path() + "/list.yaml", cat("version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n  - {name: mm, op: matmul, args: {M: ", side, ", N: ", side, ", K: ", side, "}}\n"));
-  test::tracewright({"tune", "list.yaml", "--database", "list.db", "--trials", "2"},
-                    {.folder = folder.path(), .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub")}});
+  test::write_file(folder.path() + "/list.yaml",
+                   cat("version: 1\ntarget: {kind: cuda, arch: sm_80}\ntasks:\n  - {name: mm, op: matmul, args: {M: ",
+                       side, ", N: ", side, ", K: ", side, "}}\n"));
+  test::tracewright(
+      {"tune", "list.yaml", "--database", "list.db", "--trials", "2"},
+      {.folder = folder.path(), .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub")}});
   int trials = 0;
   std::istringstream lines(test::tracewright({"db", "export", "list.db"}, {.folder = folder.path()}).out);
   for (std::string line; std::getline(lines, line);) {
     boost::json::value row = boost::json::parse(line);
-    if (const boost::json::value* trace = row.as_object().if_contains("trace"); trace && ++trials == 2) return std::string(trace->as_string());
+    if (const boost::json::value* trace = row.as_object().if_contains("trace"); trace && ++trials == 2)
+      return std::string(trace->as_string());
   }
   return "no record";
 }
 
-// On a GPU the untuned program is one thread. It comes behind the zero-trial kernel where that takes a moment, and never where it would take minutes.
+// On a GPU the untuned program is one thread. It comes behind the zero-trial kernel where that takes a moment, and
+// never where it would take minutes.
 TEST(TuneOnCuda, TheUntunedProgramIsNotWaitedFor) {
   if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   EXPECT_EQ(trace_of_second_trial(64), "");

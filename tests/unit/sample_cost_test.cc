@@ -21,7 +21,8 @@ namespace {
 
 constexpr i64 kColumns = 8;
 
-OwnedProgram of_library(const char* name, const std::vector<std::pair<const char*, i64>>& extents, const std::vector<std::string>& epilogues = {}) {
+OwnedProgram of_library(const char* name, const std::vector<std::pair<const char*, i64>>& extents,
+                        const std::vector<std::string>& epilogues = {}) {
   WorkloadArguments arguments;
   for (auto [extent, value] : extents) arguments.push_back({extent, value});
   Diagnostics diagnostics(*operator_library().source);
@@ -45,7 +46,8 @@ bool is_enough(const Program& judged, i64 columns, double steps) {
     }
     inputs[i] = HostArray::like(param.buffer);
     pointers[i] = &inputs[i];
-    fill_input(1, param.buffer->name, 0, inputs[i].dtype, inputs[i].elements(), reinterpret_cast<char*>(inputs[i].bytes.data()), {});
+    fill_input(1, param.buffer->name, 0, inputs[i].dtype, inputs[i].elements(),
+               reinterpret_cast<char*>(inputs[i].bytes.data()), {});
   }
   i64 position = 0;
   for (i64 extent : output->shape) position = position * extent + extent / 2;
@@ -61,7 +63,8 @@ TEST(SampleCost, ItIsAnUpperBoundAndNotFarFromWhatASampleTakes) {
   std::vector<std::pair<const char*, OwnedProgram>> programs{
       {"matmul", of_library("matmul", {{"M", 33}, {"N", 40}, {"K", 50}})},
       {"dense with an epilogue", of_library("dense", {{"M", 33}, {"N", 40}, {"K", 50}}, {"bias", "gelu"})},
-      {"conv2d", of_library("conv2d", {{"N", 2}, {"H", 14}, {"W", 14}, {"CI", 8}, {"CO", 16}, {"K", 3}, {"padding", 1}}, {"bn", "relu"})},
+      {"conv2d", of_library("conv2d", {{"N", 2}, {"H", 14}, {"W", 14}, {"CI", 8}, {"CO", 16}, {"K", 3}, {"padding", 1}},
+                            {"bn", "relu"})},
       {"softmax", of_library("softmax", {{"M", 10}, {"N", 200}})},
       {"layernorm", of_library("layernorm", {{"M", 10}, {"N", 200}})},
       {"transformer", transformer(12, 8)},

@@ -1,4 +1,5 @@
-// Workloads of which a sample of the results is known: through the real worker, what is right passes, and planted faults are found.
+// Workloads of which a sample of the results is known: through the real worker, what is right passes, and planted
+// faults are found.
 #include "sampler/search/sampled_reference.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,9 @@ const std::vector<Case>& cases() {
       {"matmul", {{"M", 417}, {"N", 333}, {"K", 40}}, {}, DType::F16},
       {"matmul", {{"M", 417}, {"N", 333}, {"K", 40}}, {}, DType::I8},
       {"dense", {{"M", 417}, {"N", 333}, {"K", 40}}, {"bias", "gelu"}},
-      {"conv2d", {{"N", 3}, {"H", 30}, {"W", 30}, {"CI", 8}, {"CO", 50}, {"K", 3}, {"padding", 1}}, {"bn", "add", "relu"}},
+      {"conv2d",
+       {{"N", 3}, {"H", 30}, {"W", 30}, {"CI", 8}, {"CO", 50}, {"K", 3}, {"padding", 1}},
+       {"bn", "add", "relu"}},
       {"softmax", {{"M", 417}, {"N", 100}}},
       {"layernorm", {{"M", 417}, {"N", 100}}, {}, DType::BF16},
   };
@@ -77,7 +80,9 @@ class SampledReferenceTest : public testing::Test {
   void expect_found(const Program& program, const char* what, std::initializer_list<std::string_view> messages = {""}) {
     MeasureResult result = check(program);
     EXPECT_EQ(result.status, MeasureStatus::WrongResult) << what;
-    bool is_said = std::any_of(messages.begin(), messages.end(), [&](std::string_view message) { return result.message.find(message) != std::string::npos; });
+    bool is_said = std::any_of(messages.begin(), messages.end(), [&](std::string_view message) {
+      return result.message.find(message) != std::string::npos;
+    });
     EXPECT_TRUE(is_said) << what << ": " << result.message;
   }
 
@@ -106,8 +111,11 @@ TEST_F(SampledReferenceTest, FaultsThatAreEverywhereOrAtTheEndOfADimensionAreFou
     auto everywhere = [](const Build& build, const std::vector<const Expr*>&) { return build.number(1, DType::Bool); };
     expect_found(test::with_fault(arena, program, everywhere, 0), "zeros");
     for (std::size_t d = 0; d < 2; ++d) {
-      auto at_end = [&](const Build& build, const std::vector<const Expr*>& at) { return last(build, program, at, d == 0 ? 0 : at.size() - 1); };
-      expect_found(test::with_fault(arena, program, at_end, 0), d == 0 ? "a last row of zeros" : "a last column of zeros");
+      auto at_end = [&](const Build& build, const std::vector<const Expr*>& at) {
+        return last(build, program, at, d == 0 ? 0 : at.size() - 1);
+      };
+      expect_found(test::with_fault(arena, program, at_end, 0),
+                   d == 0 ? "a last row of zeros" : "a last column of zeros");
     }
   });
 }
@@ -116,7 +124,8 @@ TEST_F(SampledReferenceTest, FaultsThatAreEverywhereOrAtTheEndOfADimensionAreFou
 TEST_F(SampledReferenceTest, ATermThatIsMissingIsFound) {
   each_case([&](const Program& program) {
     Arena arena;
-    for (bool is_last : {false, true}) expect_found(test::without_a_term(arena, program, is_last), is_last ? "the last one" : "one step");
+    for (bool is_last : {false, true})
+      expect_found(test::without_a_term(arena, program, is_last), is_last ? "the last one" : "one step");
   });
 }
 
@@ -126,16 +135,19 @@ TEST_F(SampledReferenceTest, OneElementThatIsNotWrittenIsFound) {
     Arena arena;
     auto one = [&](const Build& build, const std::vector<const Expr*>& at) {
       const Expr* all = nullptr;
-      for (std::size_t d = 0; d < at.size(); ++d) all = build.both(all, build.binary(BinaryOp::Eq, at[d], build.integer(static_cast<i64>(d) + 1)));
+      for (std::size_t d = 0; d < at.size(); ++d)
+        all = build.both(all, build.binary(BinaryOp::Eq, at[d], build.integer(static_cast<i64>(d) + 1)));
       return all;
     };
-    expect_found(test::with_fault(arena, program, one), "an element", {"] was not written, or is no number", "(of a sample)"});
+    expect_found(test::with_fault(arena, program, one), "an element",
+                 {"] was not written, or is no number", "(of a sample)"});
   });
 }
 
 TEST_F(SampledReferenceTest, NoTwoSamplesAreAtTheSamePlaces) {
   OwnedProgram owned = program_of(cases()[0]);
-  std::optional<SampledReference> one = sample_reference(owned.program, kSeed, {}), other = sample_reference(owned.program, kSeed, {});
+  std::optional<SampledReference> one = sample_reference(owned.program, kSeed, {}),
+                                  other = sample_reference(owned.program, kSeed, {});
   ASSERT_TRUE(one && other);
   EXPECT_NE(one->samples[0][0].positions, other->samples[0][0].positions);
   EXPECT_NE(one->samples[0][0].positions, one->samples[1][0].positions);

@@ -35,7 +35,8 @@ TEST(Samples, AQuietRatioScalesTheTimeOfTheIncumbent) {
 // The incumbent has two threads, one of which shared its core now and then: 14.9 us are not 8.85.
 TEST(Samples, OnABusyMachineTheSmallestTimesAreCompared) {
   MeasureResult result;
-  evaluate_samples(pairs({{12600, 14900}, {7600, 14950}, {12700, 15000}, {12800, 15000}}, false), {}, true, 7480e-9, result);
+  evaluate_samples(pairs({{12600, 14900}, {7600, 14950}, {12700, 15000}, {12800, 15000}}, false), {}, true, 7480e-9,
+                   result);
   EXPECT_NEAR(result.ratio, 14900.0 / 7600, 1e-9);
   EXPECT_NEAR(result.seconds, 14900.0 / 7600 * 7480e-9, 1e-12);
   // The machine as a whole at half its speed.
@@ -107,7 +108,9 @@ TEST(Samples, ShortOnesThatMeetTheClockAreTakenAgain) {
 
 // ---- the sequential test
 
-double normal(Rng& rng) { return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(6.283185307179586 * rng.uniform()); }
+double normal(Rng& rng) {
+  return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(6.283185307179586 * rng.uniform());
+}
 double exponential(Rng& rng) { return -std::log(1 - rng.uniform()); }
 
 // A machine: by what factor the next sample takes longer than it should.
@@ -125,20 +128,37 @@ const std::vector<NamedMachine>& machines() {
       {"normal, 4 %", quiet(0.04)},
       {"exponential tails, 1 %", [] { return [](Rng& rng) { return 1 + 0.01 * exponential(rng); }; }},
       {"Student's t with 2 degrees of freedom, 0.4 %",
-       [] { return [](Rng& rng) { return std::exp(0.004 * normal(rng) / std::sqrt(std::max(exponential(rng), 1e-6))); }; }},
+       [] {
+         return [](Rng& rng) { return std::exp(0.004 * normal(rng) / std::sqrt(std::max(exponential(rng), 1e-6))); };
+       }},
       {"one sample in 20 an outlier, 50 % on average",
-       [] { return [](Rng& rng) { return std::exp(0.004 * normal(rng)) * (rng.uniform() < 0.05 ? 1 + 0.5 * exponential(rng) : 1); }; }},
+       [] {
+         return [](Rng& rng) {
+           return std::exp(0.004 * normal(rng)) * (rng.uniform() < 0.05 ? 1 + 0.5 * exponential(rng) : 1);
+         };
+       }},
       {"drift, 0.3 % a sample",
-       [] { return [at = 0.0](Rng& rng) mutable { return std::exp((at += 0.003 * normal(rng)) + 0.003 * normal(rng)); }; }},
+       [] {
+         return [at = 0.0](Rng& rng) mutable { return std::exp((at += 0.003 * normal(rng)) + 0.003 * normal(rng)); };
+       }},
       {"two clock rates, 12 % apart",
-       [] { return [slow = false](Rng& rng) mutable { return slow ^= rng.uniform() < 0.05, std::exp(0.003 * normal(rng)) * (slow ? 1.12 : 1); }; }},
+       [] {
+         return [slow = false](Rng& rng) mutable {
+           return slow ^= rng.uniform() < 0.05, std::exp(0.003 * normal(rng)) * (slow ? 1.12 : 1);
+         };
+       }},
       {"bursts of work by others, half as fast",
-       [] { return [busy = false](Rng& rng) mutable { return busy = rng.uniform() < (busy ? 0.75 : 0.02), std::exp(0.004 * normal(rng)) * (busy ? 2 : 1); }; }},
+       [] {
+         return [busy = false](Rng& rng) mutable {
+           return busy = rng.uniform() < (busy ? 0.75 : 0.02), std::exp(0.004 * normal(rng)) * (busy ? 2 : 1);
+         };
+       }},
   };
   return all;
 }
 
-// How far the ratio of two equal kernels is from 1 on a machine, in the mean: the worker's, and that by the median of the ratios.
+// How far the ratio of two equal kernels is from 1 on a machine, in the mean: the worker's, and that by the median of
+// the ratios.
 std::pair<double, double> errors_on(const NamedMachine& named) {
   constexpr int kMeasurements = 4000, kPairs = 5;
   double ours = 0, median_of_ratios = 0;
@@ -164,21 +184,27 @@ TEST(Samples, TheRatioIsNearTheTruth) {
   double sum = 0;
   for (const NamedMachine& named : machines()) {
     auto [ours, median_of_ratios] = errors_on(named);
-    std::printf("%s: %.3f %%, by the median of ratios %.3f %%\n", named.name.c_str(), 100 * ours, 100 * median_of_ratios);
+    std::printf("%s: %.3f %%, by the median of ratios %.3f %%\n", named.name.c_str(), 100 * ours,
+                100 * median_of_ratios);
     EXPECT_LT(ours, 1.5 * median_of_ratios) << named.name;  // one in which bursts double the time of several samples
     sum += std::log(ours / median_of_ratios) / static_cast<double>(machines().size());
   }
   EXPECT_LT(std::exp(sum), 1.1);
   // What happens on real ones: a third of the samples takes longer, by 5 % on average.
-  NamedMachine interrupted{"interrupts", [] { return [](Rng& rng) { return std::exp(0.004 * normal(rng)) * (rng.uniform() < 0.35 ? 1 + 0.05 * exponential(rng) : 1); }; }};
+  NamedMachine interrupted{"interrupts", [] {
+                             return [](Rng& rng) {
+                               return std::exp(0.004 * normal(rng)) *
+                                      (rng.uniform() < 0.35 ? 1 + 0.05 * exponential(rng) : 1);
+                             };
+                           }};
   auto [ours, median_of_ratios] = errors_on(interrupted);
   EXPECT_LT(ours, 0.8 * median_of_ratios);
 }
 
 constexpr int kMostPairs = 32;
 
-// Whether the test finds a kernel that takes `factor` times as long as the incumbent slower, and after how many pairs. `is_slower` looks at each
-// ratio; the noise of the machine is known from earlier measurements.
+// Whether the test finds a kernel that takes `factor` times as long as the incumbent slower, and after how many pairs.
+// `is_slower` looks at each ratio; the noise of the machine is known from earlier measurements.
 template <class IsSlower>
 bool is_dropped(const Machine& machine, double factor, Rng& rng, int& taken, IsSlower make_test) {
   NoiseHistory history;
@@ -244,7 +270,8 @@ TEST(SlowerTest, EndsAfterFewPairsWhereTheKernelIsClearlySlower) {
   }
 }
 
-// The simulation can tell: a candidate that is dropped as soon as its median is 5 % above the incumbent's is lost more often.
+// The simulation can tell: a candidate that is dropped as soon as its median is 5 % above the incumbent's is lost more
+// often.
 TEST(SlowerTest, AThresholdWouldLoseMore) {
   struct Threshold {
     std::vector<double> ratios;

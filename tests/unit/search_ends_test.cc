@@ -12,18 +12,27 @@
 namespace tw {
 namespace {
 
-TuneOptions ending(double min_gain, std::function<Bound(const TuneTask&)> bound = [](const TuneTask&) { return Bound{}; }) {
-  TuneOptions chosen{.trials = 400, .min_gain = min_gain, .bound = std::move(bound), .seed = 1, .threads = 1, .rules = "cpu", .cost_model = "tree"};
+TuneOptions ending(
+    double min_gain, std::function<Bound(const TuneTask&)> bound = [](const TuneTask&) { return Bound{}; }) {
+  TuneOptions chosen{.trials = 400,
+                     .min_gain = min_gain,
+                     .bound = std::move(bound),
+                     .seed = 1,
+                     .threads = 1,
+                     .rules = "cpu",
+                     .cost_model = "tree"};
   return chosen;
 }
 
-// Every kernel takes the same time but for a thousandth: after 80 trials another batch is expected to gain less than half a percent.
+// Every kernel takes the same time but for a thousandth: after 80 trials another batch is expected to gain less than
+// half a percent.
 TEST_F(Search, ATaskEndsWhenNothingIsLeftToGain) {
   tasks_.pop_back();
   Database file = database("flat"), other = database("other");
   auto flat = [](const Kernel& kernel) {
     MeasureResult result = time_of(kernel);
-    result.seconds = result.min_seconds = result.median_seconds = 1e-4 * (1 + 1e-12 * static_cast<double>(hash_of(kernel) % 1000000000));
+    result.seconds = result.min_seconds = result.median_seconds =
+        1e-4 * (1 + 1e-12 * static_cast<double>(hash_of(kernel) % 1000000000));
     return result;
   };
   FakeMeasurer measurer(flat), again(flat), all(flat);
@@ -76,7 +85,9 @@ TEST_F(Search, ATaskEndsAtTheBoundOfTheMachine) {
     // The first look finds a busy machine.
     int looks = 0;
     Watcher watcher;
-    TuneOptions chosen = ending(1e-9, [&looks, bound = bound](const TuneTask&) { return Bound{++looks == 1 ? bound * 1.001 : bound, "the FMA peak"}; });
+    TuneOptions chosen = ending(1e-9, [&looks, bound = bound](const TuneTask&) {
+      return Bound{++looks == 1 ? bound * 1.001 : bound, "the FMA peak"};
+    });
     chosen.trials = 60;
     TuneResult result = run(chosen, file, &measurer, watcher);
     EXPECT_EQ(result.tasks[0].ended, is_near ? Ended::Bound : Ended::Trials);
@@ -87,7 +98,8 @@ TEST_F(Search, ATaskEndsAtTheBoundOfTheMachine) {
   }
 }
 
-// All tasks get kernels; a batch is never that of the task in flight, so the one with the greatest weight gets about half of the rest.
+// All tasks get kernels; a batch is never that of the task in flight, so the one with the greatest weight gets about
+// half of the rest.
 TEST_F(Search, ATotalIsDividedByWeight) {
   tasks_.pop_back();
   for (i64 n : {48, 96, 128}) tasks_.push_back(task_of("dense", {{"M", i64{32}}, {"N", n}, {"K", i64{32}}}));
@@ -117,7 +129,13 @@ TEST_F(Search, ATotalIsDividedByWeight) {
 TEST(MachineBound, IsTheArithmeticOrTheBytes) {
   TuneTask dense = task_of("dense", {{"M", i64{256}}, {"N", i64{256}}, {"K", i64{256}}});
   TuneTask softmax = task_of("softmax", {{"M", i64{256}}, {"N", i64{256}}});
-  TuneTask strided = task_of("conv2d", {{"N", i64{1}}, {"H", i64{16}}, {"W", i64{16}}, {"CI", i64{8}}, {"CO", i64{8}}, {"K", i64{1}}, {"stride", i64{2}}});
+  TuneTask strided = task_of("conv2d", {{"N", i64{1}},
+                                        {"H", i64{16}},
+                                        {"W", i64{16}},
+                                        {"CI", i64{8}},
+                                        {"CO", i64{8}},
+                                        {"K", i64{1}},
+                                        {"stride", i64{2}}});
   constexpr double kFloat = 4;
   EXPECT_EQ(least_bytes(dense.program.program).read, 2 * 256 * 256 * kFloat);
   EXPECT_EQ(least_bytes(dense.program.program).written, 256 * 256 * kFloat);

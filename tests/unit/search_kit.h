@@ -23,7 +23,8 @@ inline u64 hash_of(const Kernel& kernel) {
 inline MeasureResult time_of(const Kernel& kernel) {
   MeasureResult result;
   result.status = MeasureStatus::Ok;
-  result.seconds = result.min_seconds = result.median_seconds = from_picoseconds(1000000 + static_cast<i64>(hash_of(kernel) % 999000000));
+  result.seconds = result.min_seconds = result.median_seconds =
+      from_picoseconds(1000000 + static_cast<i64>(hash_of(kernel) % 999000000));
   return result;
 }
 
@@ -86,7 +87,9 @@ inline TuneTask task_of(const std::string& workload, const WorkloadArguments& ar
 // The space of this softmax is small: 4 ways to unroll each of two reductions, and the untuned program.
 inline constexpr i64 kSoftmaxSpace = 4 * 4 + 1;
 inline constexpr i64 kTrials = 40;
-inline i64 trials_of(const std::string& task, i64 wanted = kTrials) { return task == "softmax" ? kSoftmaxSpace : wanted; }
+inline i64 trials_of(const std::string& task, i64 wanted = kTrials) {
+  return task == "softmax" ? kSoftmaxSpace : wanted;
+}
 
 class Search : public testing::Test {
  protected:

@@ -1,4 +1,5 @@
-// A long run stays level: what it remembers, opens and reads is bounded, and counted here. Seconds are bench/search_scale's.
+// A long run stays level: what it remembers, opens and reads is bounded, and counted here. Seconds are
+// bench/search_scale's.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -54,12 +55,14 @@ TEST(BoundedSample, KeepsTheFastestAndAUniformSampleOfTheOthers) {
       std::vector<Thing> things = some_things(200, seed);
       std::vector<int> found = kept(things, limits);
       EXPECT_TRUE(std::is_sorted(found.begin(), found.end())) << "not in the order in which they were added";
-      std::stable_sort(things.begin(), things.end(), [](const Thing& a, const Thing& b) { return a.seconds < b.seconds; });
+      std::stable_sort(things.begin(), things.end(),
+                       [](const Thing& a, const Thing& b) { return a.seconds < b.seconds; });
       auto rest = things.begin() + static_cast<std::ptrdiff_t>(std::min(limits.fastest, things.size()));
       std::sort(rest, things.end(), [](const Thing& a, const Thing& b) { return a.hash.low < b.hash.low; });
       std::set<int> wanted;
       for (auto thing = things.begin(); thing != things.end(); ++thing) {
-        if (thing < rest || thing - rest < static_cast<std::ptrdiff_t>(std::min(limits.others, things.size()))) wanted.insert(thing->number);
+        if (thing < rest || thing - rest < static_cast<std::ptrdiff_t>(std::min(limits.others, things.size())))
+          wanted.insert(thing->number);
       }
       EXPECT_EQ(std::set<int>(found.begin(), found.end()), wanted);
     }
@@ -68,7 +71,8 @@ TEST(BoundedSample, KeepsTheFastestAndAUniformSampleOfTheOthers) {
 
 TEST(BoundedSample, FastestFirstAndOfEqualOnesTheOlder) {
   BoundedSample<int> sample({2, 8});
-  for (auto [number, seconds] : {std::pair(0, 5.0), {1, 3.0}, {2, 5.0}, {3, 1.0}, {4, 3.0}}) sample.add(seconds, hash_bytes(cat(number)), number);
+  for (auto [number, seconds] : {std::pair(0, 5.0), {1, 3.0}, {2, 5.0}, {3, 1.0}, {4, 3.0}})
+    sample.add(seconds, hash_bytes(cat(number)), number);
   std::vector<int> order;
   for (const auto* entry : sample.fastest(4)) order.push_back(entry->value);
   EXPECT_EQ(order, (std::vector<int>{3, 1, 4, 0}));
@@ -171,8 +175,8 @@ std::size_t live_bytes() {
   return heap.uordblks + heap.hblkhd;
 }
 
-// The heap while a kernel is measured and nothing is searched beside it (its target has two threads). What is forgotten in halves makes a saw of it:
-// the highest points of two parts of a run are compared, which hold several teeth each.
+// The heap while a kernel is measured and nothing is searched beside it (its target has two threads). What is forgotten
+// in halves makes a saw of it: the highest points of two parts of a run are compared, which hold several teeth each.
 class LevelMemory : public Scale {
  protected:
   double growth_of_a_trial(TuneLimits limits) {
@@ -197,7 +201,8 @@ TEST_F(LevelMemory, AnotherTrialCostsSomeHundredBytes) {
   double bounded = growth_of_a_trial({.learned = 128, .learned_of_a_task = 16, .known_bytes = 512 << 10});
   double free = growth_of_a_trial({});
   std::printf("bytes of a trial: %.0f with small limits, %.0f where the run is below its limits\n", bounded, free);
-  // Its program, its object code, its record's number, and what the test itself keeps: 600. SQLite keeps the pages of its record, too, up to 2 MB of all.
+  // Its program, its object code, its record's number, and what the test itself keeps: 600. SQLite keeps the pages of
+  // its record, too, up to 2 MB of all.
   EXPECT_LT(bounded, 4000);
   EXPECT_GT(free, 20 * 1000) << "else the limits are not what makes it level";
 }
@@ -208,13 +213,16 @@ TEST_F(Scale, TasksAreOpenedLateAndEndedWhenTheyAreDone) {
   i64 largest = 0;
   for (const TuneTask& task : tasks) {
     i64 bytes = 0;
-    for (const Param& param : task.program.program.params) bytes += 4 * 3 * bytes_of(param.buffer);  // doubles and their variances at most
+    for (const Param& param : task.program.program.params)
+      bytes += 4 * 3 * bytes_of(param.buffer);  // doubles and their variances at most
     largest = std::max(largest, bytes);
   }
   watcher_.at_trial = [&](i64 trials) { EXPECT_LE(measurer_.begun(), 1 + trials) << "before its first trial"; };
   Database file = database("many");
-  TuneResult result = run(tasks, options(24, {.learned = 200, .learned_of_a_task = 8, .open_bytes = most_open * largest}), file);
-  for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.problem.empty() && task.trials == 24) << task.name << " " << task.problem;
+  TuneResult result =
+      run(tasks, options(24, {.learned = 200, .learned_of_a_task = 8, .open_bytes = most_open * largest}), file);
+  for (const TaskProgress& task : result.tasks)
+    EXPECT_TRUE(task.done && task.problem.empty() && task.trials == 24) << task.name << " " << task.problem;
   EXPECT_GT(measurer_.begun(), count) << "no task had to make room: the test tests nothing";
   EXPECT_GE(measurer_.most_open(), static_cast<std::size_t>(most_open));
   EXPECT_LT(measurer_.most_open(), static_cast<std::size_t>(count));
@@ -231,7 +239,8 @@ class FullMachine : public Scale {
     std::vector<TuneTask> tasks = bench::simulated_tasks(kCount);
     Database file = database("full");
     TuneResult result = run(tasks, options(24, std::move(limits)), file);
-    for (const TaskProgress& task : result.tasks) EXPECT_TRUE(task.done && task.problem.empty() && task.trials == 24) << task.name << " " << task.problem;
+    for (const TaskProgress& task : result.tasks)
+      EXPECT_TRUE(task.done && task.problem.empty() && task.trials == 24) << task.name << " " << task.problem;
     EXPECT_EQ(measurer_.most_open(), most);
     EXPECT_GT(measurer_.begun(), kCount) << "no task had to make room: the test tests nothing";
   }
@@ -269,7 +278,8 @@ TEST_F(Scale, OfManyRecordsAFewAreReadAndNoneIsMeasuredAgain) {
   ASSERT_EQ(bench::store_simulated_records(file, {tasks[0]}, library_, stored), "");
   std::set<std::string> programs;
   double best = 1;
-  ASSERT_TRUE(file.visit({}, [&](Record& record) { programs.insert(record.program), best = std::min(best, record.seconds); }));
+  ASSERT_TRUE(
+      file.visit({}, [&](Record& record) { programs.insert(record.program), best = std::min(best, record.seconds); }));
   ASSERT_EQ(programs.size(), static_cast<std::size_t>(stored));
   TuneOptions more = options(0, {.learned = 200});
   more.more = 40;
@@ -279,7 +289,9 @@ TEST_F(Scale, OfManyRecordsAFewAreReadAndNoneIsMeasuredAgain) {
   EXPECT_LE(result.tasks[0].best_seconds, best);
   EXPECT_EQ(result.tasks[1].trials, 40);
   std::size_t again = 0;
-  ASSERT_TRUE(file.visit({.after = stored}, [&](Record& record) { again += record.task == tasks[0].name && programs.count(record.program); }));
+  ASSERT_TRUE(file.visit({.after = stored}, [&](Record& record) {
+    again += record.task == tasks[0].name && programs.count(record.program);
+  }));
   EXPECT_EQ(again, 0u);
 }
 
@@ -294,13 +306,20 @@ TEST_F(Scale, ReadingRecordsOutlivesNoBudgetAndThatIsSaid) {
     TuneResult result = run(tasks, hurried, file);
     EXPECT_EQ(result.tasks[0].trials, is_cut ? 0 : 20);
     EXPECT_EQ(result.tasks[0].problem, "") << "for it has trials";
-    EXPECT_EQ(std::count_if(watcher_.messages.begin(), watcher_.messages.end(), [](const std::string& text) {
-      return text == "the records of earlier runs were not all read within 1e-09 s: what is said of them is a part";
-    }), is_cut) << join(watcher_.messages, "; ");
+    EXPECT_EQ(
+        std::count_if(
+            watcher_.messages.begin(), watcher_.messages.end(),
+            [](const std::string& text) {
+              return text ==
+                     "the records of earlier runs were not all read within 1e-09 s: what is said of them is a part";
+            }),
+        is_cut)
+        << join(watcher_.messages, "; ");
   }
 }
 
-// A task that has its trials costs its records only: no space is built, no worker has it, nothing is read of its traces.
+// A task that has its trials costs its records only: no space is built, no worker has it, nothing is read of its
+// traces.
 TEST_F(Scale, WhatIsDoneIsNotOpened) {
   std::vector<TuneTask> tasks = bench::simulated_tasks(6);
   Database file = database("done");

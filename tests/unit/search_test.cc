@@ -1,4 +1,5 @@
-// The search as a whole: what is measured, stored and learned from, with one thread or several, and what it does about failures.
+// The search as a whole: what is measured, stored and learned from, with one thread or several, and what it does about
+// failures.
 #include <limits>
 #include <map>
 #include <set>
@@ -47,7 +48,8 @@ TEST_F(Search, ResumesWhereItStopped) {
   EXPECT_EQ(more.calls, 20);  // of softmax there is nothing left
   EXPECT_EQ(trials(file).size(), kTrials + 20 + kSoftmaxSpace);
   std::set<std::string> programs;
-  for (const Record& record : records(file)) EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: record " << record.id;
+  for (const Record& record : records(file))
+    EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: record " << record.id;
 }
 
 // ---- ends
@@ -81,7 +83,9 @@ TEST_F(Search, RecordsOfAnotherMachineSeedAndAreNotCompared) {
   EXPECT_EQ(result.measured, kTrials) << "trials of another machine are not counted";
   EXPECT_EQ(result.tasks[0].trials, kTrials);
   EXPECT_GE(result.tasks[0].best_seconds, 1e-6);
-  EXPECT_NE(watcher.messages.back().find("of another machine: the best of them are measured again here"), std::string::npos) << watcher.messages.back();
+  EXPECT_NE(watcher.messages.back().find("of another machine: the best of them are measured again here"),
+            std::string::npos)
+      << watcher.messages.back();
   std::vector<Record> all = records(merged);
   std::vector<Record> own(all.begin() + static_cast<std::ptrdiff_t>(foreign.size()), all.end());
   std::set<i64> foreign_ids;
@@ -187,7 +191,8 @@ TEST_F(Search, ReplaysMeasurementsInTheSameOrder) {
   EXPECT_EQ(one.candidates, three.candidates);
   EXPECT_EQ(one.candidates, measured.candidates);
   EXPECT_EQ(records(file).size(), stored) << "replaying stored something";
-  for (const TaskProgress& task : result.tasks) EXPECT_EQ(task.failed, 0) << task.name << ": some candidates were not recorded";
+  for (const TaskProgress& task : result.tasks)
+    EXPECT_EQ(task.failed, 0) << task.name << ": some candidates were not recorded";
 }
 
 TEST_F(Search, SaysSoIfEveryCandidateFails) {
@@ -205,7 +210,9 @@ TEST_F(Search, SaysSoIfEveryCandidateFails) {
 
 TEST_F(Search, SaysOnceThatAReferenceFails) {
   class NoReference : public FakeMeasurer {
-    TaskStart begin_task(const Kernel&, Tolerance, u64) override { return {.task = -1, .error = "out of memory", .reference_seconds = 0}; }
+    TaskStart begin_task(const Kernel&, Tolerance, u64) override {
+      return {.task = -1, .error = "out of memory", .reference_seconds = 0};
+    }
   };
   Database file = database("reference");
   NoReference measurer;
@@ -213,7 +220,8 @@ TEST_F(Search, SaysOnceThatAReferenceFails) {
   TuneResult result = run(options(), file, &measurer, watcher);
   EXPECT_EQ(measurer.calls, 0);
   EXPECT_TRUE(records(file).empty());
-  for (const TaskProgress& task : result.tasks) EXPECT_EQ(task.problem, "the reference program cannot be run: out of memory") << task.name;
+  for (const TaskProgress& task : result.tasks)
+    EXPECT_EQ(task.problem, "the reference program cannot be run: out of memory") << task.name;
   EXPECT_EQ(watcher.messages.size(), result.tasks.size()) << "one message for each task";
 }
 
@@ -221,10 +229,14 @@ TEST_F(Search, StoresFailuresAndGoesOn) {
   Database file = database("failures");
   FakeMeasurer measurer([](const Kernel& kernel) {
     switch (hash_of(kernel) % 6) {
-      case 0: return failure(MeasureStatus::Timeout, "no answer");
-      case 1: return failure(MeasureStatus::WrongResult, "3 is not 4");
-      case 2: return failure(MeasureStatus::OutOfBounds, "behind Y");
-      default: return time_of(kernel);
+      case 0:
+        return failure(MeasureStatus::Timeout, "no answer");
+      case 1:
+        return failure(MeasureStatus::WrongResult, "3 is not 4");
+      case 2:
+        return failure(MeasureStatus::OutOfBounds, "behind Y");
+      default:
+        return time_of(kernel);
     }
   });
   Watcher watcher;
@@ -236,8 +248,10 @@ TEST_F(Search, StoresFailuresAndGoesOn) {
     failed[record.task] += !record.ok();
     EXPECT_EQ(record.ok(), record.seconds > 0) << record.status;
   }
-  EXPECT_EQ(errors, (std::map<std::string, std::set<std::string>>{
-                        {"ok", {""}}, {"timeout", {"no answer"}}, {"wrong result", {"3 is not 4"}}, {"out of bounds", {"behind Y"}}}));
+  EXPECT_EQ(errors, (std::map<std::string, std::set<std::string>>{{"ok", {""}},
+                                                                  {"timeout", {"no answer"}},
+                                                                  {"wrong result", {"3 is not 4"}},
+                                                                  {"out of bounds", {"behind Y"}}}));
   for (const TaskProgress& task : result.tasks) {
     EXPECT_EQ(task.problem, "") << task.name;
     EXPECT_EQ(task.trials, trials_of(task.name)) << task.name;
@@ -246,7 +260,8 @@ TEST_F(Search, StoresFailuresAndGoesOn) {
   }
 }
 
-// Times alone are not comparable on a busy machine: a candidate is timed in turn with the best one so far, also after a resume.
+// Times alone are not comparable on a busy machine: a candidate is timed in turn with the best one so far, also after a
+// resume.
 TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
   struct Best {
     std::string code;  // of the fastest candidate
@@ -260,8 +275,11 @@ TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
       Best& best = bests_[task];
       MeasureResult result = FakeMeasurer::measure(task, candidate, options);
       bool is_untuned = options.max_pairs == 1;  // timed alone, by one call
-      if (is_untuned) result.seconds = result.min_seconds = result.median_seconds = 0.9 * best.seconds;  // a best one, if it were a candidate
-      EXPECT_TRUE((options.incumbent ? options.incumbent->code : "") == (is_untuned ? "" : best.code)) << "call " << calls << " of task " << task;
+      if (is_untuned)
+        result.seconds = result.min_seconds = result.median_seconds =
+            0.9 * best.seconds;  // a best one, if it were a candidate
+      EXPECT_TRUE((options.incumbent ? options.incumbent->code : "") == (is_untuned ? "" : best.code))
+          << "call " << calls << " of task " << task;
       if (!is_untuned && result.seconds < best.seconds) best.code = candidate.code;
       if (result.seconds < best.seconds) best.seconds = result.seconds;
       return result;
@@ -282,7 +300,8 @@ TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
 
 // The zero-trial kernel, then the untuned program; small batches first; each task has one before any has a second one.
 TEST_F(Search, FirstBatchesAreSmallAndEveryTaskHasOne) {
-  tasks_ = {task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}), task_of("matmul", {{"M", i64{48}}, {"N", i64{32}}, {"K", i64{64}}}),
+  tasks_ = {task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}),
+            task_of("matmul", {{"M", i64{48}}, {"N", i64{32}}, {"K", i64{64}}}),
             task_of("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}})};
   for (std::size_t i = 0; i < tasks_.size(); ++i) tasks_[i].name = cat("task", i);
   Database file = database("first");
@@ -315,7 +334,8 @@ TEST_F(Search, ThatTheUntunedProgramIsWrongIsSaidOnce) {
     MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
       MeasureResult result = FakeMeasurer::measure(task, candidate, options);
       bool is_untuned = options.max_pairs == 1;  // timed alone, by one call
-      return task == 0 && is_untuned == is_untuned_wrong_ ? failure(MeasureStatus::WrongResult, "element [3] is off") : result;
+      return task == 0 && is_untuned == is_untuned_wrong_ ? failure(MeasureStatus::WrongResult, "element [3] is off")
+                                                          : result;
     }
 
    private:
@@ -332,15 +352,19 @@ TEST_F(Search, ThatTheUntunedProgramIsWrongIsSaidOnce) {
   Watcher first, resumed, watcher;
   Strict strict(true), candidates(false);
   run(options(), file, &strict, first);
-  EXPECT_EQ(said(first), std::vector<std::string>{cat(tasks_[0].name, ": the untuned program itself is called wrong (element [3] is off): the tolerance is too tight "
-                                                                      "for this workload; state one (`tolerance`)")});
+  EXPECT_EQ(said(first),
+            std::vector<std::string>{
+                cat(tasks_[0].name,
+                    ": the untuned program itself is called wrong (element [3] is off): the tolerance is too tight "
+                    "for this workload; state one (`tolerance`)")});
   run(options(1, 1, kTrials + 8), file, &strict, resumed);
   EXPECT_EQ(said(resumed), std::vector<std::string>{}) << "it was measured, and is not again";
   run(options(), other, &candidates, watcher);
   EXPECT_EQ(said(watcher), std::vector<std::string>{}) << "of candidates that are wrong nothing is said of it";
 }
 
-// Where nothing is searched while kernels are measured, the second batch depends on what the first one took; with other times it is another one.
+// Where nothing is searched while kernels are measured, the second batch depends on what the first one took; with other
+// times it is another one.
 TEST_F(Search, WhatIsMeasuredAloneIsUsedInTheNextBatch) {
   tasks_ = {task_of("matmul", {{"M", i64{96}}, {"N", i64{96}}, {"K", i64{96}}})};
   tasks_[0].target.threads = 2;
@@ -381,7 +405,8 @@ TEST_F(Search, ANewBestIsBelievedIfASecondTimingConfirmsIt) {
   EXPECT_GT(with_incumbent, 10);
 }
 
-// Beside the search a trial is stored while the next one is measured, the last one of a batch behind it; none is lost, none stored twice.
+// Beside the search a trial is stored while the next one is measured, the last one of a batch behind it; none is lost,
+// none stored twice.
 TEST_F(Search, TrialsAreStoredWhileTheNextOneIsMeasured) {
   class Busy : public FakeMeasurer {
    public:
@@ -430,7 +455,8 @@ TEST_F(Search, ALostWorkerIsNotTheKernelsFault) {
   for (const Record& record : records(file)) {
     ok += record.ok(), lost += record.status == "worker lost";
     if (record.is_trial()) continue;
-    EXPECT_EQ(status[std::stoll(record.error.substr(10))], "ok") << record.error << ": nothing is known about that code";
+    EXPECT_EQ(status[std::stoll(record.error.substr(10))], "ok")
+        << record.error << ": nothing is known about that code";
   }
   EXPECT_EQ(ok + lost, kTrials + kSoftmaxSpace);
   EXPECT_GT(ok, kTrials / 2) << "what was lost once was measured again";
@@ -474,7 +500,8 @@ TEST_F(Search, LearnsFromWhatItMeasured) {
   tasks_.clear();
   tasks_.push_back(task_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}}));
   double learned = mean_of_late_trials("tree"), random = mean_of_late_trials("random");
-  std::printf("mean time of the last 32 trials: %g us with the learned model, %g us at random\n", learned * 1e6, random * 1e6);
+  std::printf("mean time of the last 32 trials: %g us with the learned model, %g us at random\n", learned * 1e6,
+              random * 1e6);
   EXPECT_LT(learned, 0.5 * random);
 }
 

@@ -11,10 +11,10 @@ namespace {
 // Does `set_dtype` accept type `to` for a buffer of type `from` that gets this value?
 bool accepts(const std::string& from, const std::string& to, const std::string& value, const std::string& input = "") {
   std::string in = input.empty() ? from : input;
-  OwnedProgram program =
-      test::parsed(cat("program p(A: input ", in, "[4], C: output ", from, "[4]) {\n  local B: ", from, "[4]\n  for i in 4 {\n",
-                       "    block B(i: S 4 = i) {\n      B[i] = ", value, "\n    }\n  }\n  for i in 4 {\n    block C(i: S 4 = i) {\n",
-                       "      C[i] = B[i]\n    }\n  }\n}\n"));
+  OwnedProgram program = test::parsed(
+      cat("program p(A: input ", in, "[4], C: output ", from, "[4]) {\n  local B: ", from, "[4]\n  for i in 4 {\n",
+          "    block B(i: S 4 = i) {\n      B[i] = ", value,
+          "\n    }\n  }\n  for i in 4 {\n    block C(i: S 4 = i) {\n", "      C[i] = B[i]\n    }\n  }\n}\n"));
   Trace trace = test::parsed_schedule(cat("b = get_block(\"B\")\nset_dtype(b, 0, \"", to, "\")\n"));
   Arena arena;
   State state(arena, program.program);
@@ -46,7 +46,8 @@ TEST(SetDtype, TypesThatHoldAllValuesOfAnother) {
 TEST(SetDtype, ConstantsThatATypeHolds) {
   for (std::string number : {"0.0", "1.0", "64.0"}) EXPECT_TRUE(accepts("f32", "i8", number)) << number;
   for (std::string number : {"-1.0", "-64.0"}) EXPECT_TRUE(accepts("f32", "i8", number)) << number;
-  for (std::string number : {"65.0", "-65.0", "0.5", "-0.0", "1.5"}) EXPECT_FALSE(accepts("f32", "i8", number)) << number;
+  for (std::string number : {"65.0", "-65.0", "0.5", "-0.0", "1.5"})
+    EXPECT_FALSE(accepts("f32", "i8", number)) << number;
   EXPECT_TRUE(accepts("f32", "bf16", "-0.0")) << "floats have a zero with a sign";
   EXPECT_TRUE(accepts("f32", "u8", "0.0"));
   EXPECT_FALSE(accepts("f32", "u8", "-1.0"));

@@ -1,5 +1,5 @@
-// The affine simplifier against z3, which knows nothing of it: on ranges that are too large for trying every value. Skipped where z3 was
-// not there when this was built.
+// The affine simplifier against z3, which knows nothing of it: on ranges that are too large for trying every value.
+// Skipped where z3 was not there when this was built.
 #include <gtest/gtest.h>
 
 #include "dsl/analysis/simplify.h"
@@ -15,7 +15,8 @@ namespace {
 
 #if TW_HAS_Z3
 
-// Expressions over the variables of a world as terms of z3. Divisors are positive: then its division rounds towards minus infinity, too.
+// Expressions over the variables of a world as terms of z3. Divisors are positive: then its division rounds towards
+// minus infinity, too.
 class Terms {
  public:
   Terms(z3::context& context, const SmallWorld& world) : context_(context) {
@@ -24,38 +25,57 @@ class Terms {
 
   z3::expr of(const Expr* e) {
     if (const IntImm* imm = as<IntImm>(e)) {
-      return e->type.dtype == DType::Bool ? context_.bool_val(imm->value != 0) : context_.int_val(static_cast<std::int64_t>(imm->value));
+      return e->type.dtype == DType::Bool ? context_.bool_val(imm->value != 0)
+                                          : context_.int_val(static_cast<std::int64_t>(imm->value));
     }
     if (const Var* var = as<Var>(e)) return vars_[var->id];
     if (const Unary* unary = as<Unary>(e)) return unary->op == UnaryOp::Neg ? -of(unary->value) : !of(unary->value);
-    if (const Select* select = as<Select>(e)) return z3::ite(of(select->condition), of(select->then), of(select->otherwise));
+    if (const Select* select = as<Select>(e))
+      return z3::ite(of(select->condition), of(select->then), of(select->otherwise));
     const Binary* binary = as<Binary>(e);
     TW_CHECK(binary, "an expression that the tests do not make");
     return combine(binary->op, of(binary->a), of(binary->b));
   }
   z3::expr is_within(std::size_t var, Interval interval) {
-    return vars_[var] >= context_.int_val(static_cast<std::int64_t>(interval.min)) && vars_[var] <= context_.int_val(static_cast<std::int64_t>(interval.max));
+    return vars_[var] >= context_.int_val(static_cast<std::int64_t>(interval.min)) &&
+           vars_[var] <= context_.int_val(static_cast<std::int64_t>(interval.max));
   }
 
  private:
   static z3::expr combine(BinaryOp op, const z3::expr& a, const z3::expr& b) {
     switch (op) {
-      case BinaryOp::Add: return a + b;
-      case BinaryOp::Sub: return a - b;
-      case BinaryOp::Mul: return a * b;
-      case BinaryOp::FloorDiv: return a / b;
-      case BinaryOp::FloorMod: return z3::mod(a, b);
-      case BinaryOp::Min: return z3::ite(a < b, a, b);
-      case BinaryOp::Max: return z3::ite(a > b, a, b);
-      case BinaryOp::Lt: return a < b;
-      case BinaryOp::Le: return a <= b;
-      case BinaryOp::Gt: return a > b;
-      case BinaryOp::Ge: return a >= b;
-      case BinaryOp::Eq: return a == b;
-      case BinaryOp::Ne: return a != b;
-      case BinaryOp::And: return a && b;
-      case BinaryOp::Or: return a || b;
-      case BinaryOp::Div: break;
+      case BinaryOp::Add:
+        return a + b;
+      case BinaryOp::Sub:
+        return a - b;
+      case BinaryOp::Mul:
+        return a * b;
+      case BinaryOp::FloorDiv:
+        return a / b;
+      case BinaryOp::FloorMod:
+        return z3::mod(a, b);
+      case BinaryOp::Min:
+        return z3::ite(a < b, a, b);
+      case BinaryOp::Max:
+        return z3::ite(a > b, a, b);
+      case BinaryOp::Lt:
+        return a < b;
+      case BinaryOp::Le:
+        return a <= b;
+      case BinaryOp::Gt:
+        return a > b;
+      case BinaryOp::Ge:
+        return a >= b;
+      case BinaryOp::Eq:
+        return a == b;
+      case BinaryOp::Ne:
+        return a != b;
+      case BinaryOp::And:
+        return a && b;
+      case BinaryOp::Or:
+        return a || b;
+      case BinaryOp::Div:
+        break;
     }
     TW_CHECK(false, "float division of integers");
   }
@@ -112,7 +132,8 @@ TEST(SimplifyOracle, WhatBecomesSimplerStaysEqual) {
     const Expr* simple = simplify(world.arena, e, world.ranges);
     if (simple == e) continue;
     Oracle oracle(world);
-    ASSERT_TRUE(oracle.holds(oracle.terms.of(e) == oracle.terms.of(simple))) << print(e) << "\n  became " << print(simple);
+    ASSERT_TRUE(oracle.holds(oracle.terms.of(e) == oracle.terms.of(simple)))
+        << print(e) << "\n  became " << print(simple);
     asked += oracle.asked;
     settled += oracle.settled;
   }
@@ -131,12 +152,14 @@ TEST(SimplifyOracle, BoundsAndDecisionsAreRight) {
     z3::expr value = oracle.terms.of(e), holds = oracle.terms.of(condition);
     if (std::optional<Interval> bounds = interval_of(e, world.ranges)) {
       const Build& build = world.build;
-      z3::expr inside = value >= oracle.terms.of(build.integer(bounds->min)) && value <= oracle.terms.of(build.integer(bounds->max));
+      z3::expr inside =
+          value >= oracle.terms.of(build.integer(bounds->min)) && value <= oracle.terms.of(build.integer(bounds->max));
       ASSERT_TRUE(oracle.holds(inside)) << print(e) << " in " << bounds->min << " to " << bounds->max;
       ++bounded;
     }
     if (i64 divisor = known_divisor(e); divisor > 1) {
-      ASSERT_TRUE(oracle.holds(z3::mod(value, oracle.terms.of(world.build.integer(divisor))) == 0)) << print(e) << " by " << divisor;
+      ASSERT_TRUE(oracle.holds(z3::mod(value, oracle.terms.of(world.build.integer(divisor))) == 0))
+          << print(e) << " by " << divisor;
     }
     if (std::optional<bool> known = decide(condition, world.ranges)) {
       ASSERT_TRUE(oracle.holds(*known ? holds : !holds)) << print(condition);
@@ -145,7 +168,8 @@ TEST(SimplifyOracle, BoundsAndDecisionsAreRight) {
     VarRanges narrowed = world.ranges;
     bool is_possible = assume(condition, true, narrowed);
     z3::expr said = oracle.terms.of(world.build.integer(is_possible, DType::Bool));
-    for (std::size_t i = 0; i < world.vars.size(); ++i) said = said && oracle.terms.is_within(i, *narrowed.find(world.vars[i]));
+    for (std::size_t i = 0; i < world.vars.size(); ++i)
+      said = said && oracle.terms.is_within(i, *narrowed.find(world.vars[i]));
     ASSERT_TRUE(oracle.holds(z3::implies(holds, said))) << "assuming " << print(condition);
     assumed += narrowed.size() > world.ranges.size();
   }
@@ -156,7 +180,9 @@ TEST(SimplifyOracle, BoundsAndDecisionsAreRight) {
 
 #else
 
-TEST(SimplifyOracle, NeedsZ3) { GTEST_SKIP() << "built without z3 (libz3-dev): the simplifier is compared with all values of small ranges only"; }
+TEST(SimplifyOracle, NeedsZ3) {
+  GTEST_SKIP() << "built without z3 (libz3-dev): the simplifier is compared with all values of small ranges only";
+}
 
 #endif
 

@@ -1,4 +1,5 @@
-// Simplification: the patterns that tiling, fusing and layout changes make, and random expressions checked on every value.
+// Simplification: the patterns that tiling, fusing and layout changes make, and random expressions checked on every
+// value.
 #include "dsl/analysis/simplify.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +75,8 @@ TEST_F(SimplifyTiles, IndicesInsideFloatsButNotFloats) {
 TEST_F(SimplifyTiles, StatementsKnowTheirLoopsAndConditions) {
   const Buffer* buffer = w.arena.make<Buffer>(BufferId{1}, "X", DType::F32, w.arena.list<i64>({48}));
   const Var *i = build.var(10, "i"), *j = build.var(11, "j");
-  const Stmt* store = build.store(buffer, w.arena.list<const Expr*>({mod(sum(i, 6, j), 6)}), build.number(1.0, DType::F32));
+  const Stmt* store =
+      build.store(buffer, w.arena.list<const Expr*>({mod(sum(i, 6, j), 6)}), build.number(1.0, DType::F32));
   const Stmt* guarded = build.if_then(build.lt(i, 4), build.if_then(build.lt(sum(i, 6, j), 24), store));
   const Stmt* s = build.loop({1}, i, 8, build.loop({2}, j, 6, guarded));
   const Stmt* out = simplify(w.arena, s);

@@ -1,5 +1,5 @@
-// What lowering makes of primitives that say how buffers are stored, and of parts of loops: the form of the lowered program, and the compiled kernel against
-// the interpreter on the unscheduled program.
+// What lowering makes of primitives that say how buffers are stored, and of parts of loops: the form of the lowered
+// program, and the compiled kernel against the interpreter on the unscheduled program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,26 +99,61 @@ constexpr const char* kPool = R"(program pool(A: input f32[3, 601], C: output f3
 })";
 
 const Stored kCases[] = {
-    {"ring_of_rows", kStencil, "b = get_block(\"B\")\nc = get_block(\"C\")\ny, x = get_loops(c)\ncompute_at(b, y)\nrolling_buffer(b, 0)",
-     {"B: f32[60]", "% 3"}, 0},
-    {"ring_of_blocks_of_rows", kStencil, "b = get_block(\"B\")\nc = get_block(\"C\")\ny, x = get_loops(c)\ny0, y1 = split(y, [_, 7])\n"
-     "compute_at(b, y0)\nrolling_buffer(b, 0)\nvectorize(x)", {"B: f32[180]", "% 9"}, 0},
-    {"ring_anew_in_each_row", kPool, "b = get_block(\"B\")\nc = get_block(\"C\")\nn, x, r = get_loops(c)\ncompute_at(b, x)\n"
-     "rolling_buffer(b, 0)\nx0, x1 = split(x, [_, 4])", {"B: f32[9]", "% 9"}, 0},
-    {"parts_of_a_loop", kDense, "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nj_0, j_1, j_2 = loop_partition(j, [1, 4, _])\nvectorize(j_1)",
-     {"for j in 2", "ramp("}, 0},
-    {"parts_of_a_reduction", kDense, "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nk_0, k_1 = loop_partition(k, [_, 2])\nunroll(k_1)",
-     {"for k in 7", "W[j + 56]"}, 0},
-    {"parts_of_a_parallel_loop", kTransposed, "b = get_block(\"B\")\ni, j = get_loops(b)\ni_0, i_1 = loop_partition(i, [16, _])\nparallel(i_0)\n"
-     "parallel(i_1)", {"parallel for i in 16", "parallel for i in 24"}, 1600},
-    {"padded_rows", kTransposed, "b = get_block(\"B\")\nstorage_align(b, 0, 0, 16, 3)", {"B: f32[751]", "i * 19"}, 39 * 76 + 40 + 4},
-    {"padded_elements", kTransposed, "b = get_block(\"B\")\nstorage_align(b, 0, 1, 4, 1)\nstorage_align(b, 0, 1, 2, 0)",
-     {"B: f32[799]", "j * 2"}, 3200},
+    {"ring_of_rows",
+     kStencil,
+     "b = get_block(\"B\")\nc = get_block(\"C\")\ny, x = get_loops(c)\ncompute_at(b, y)\nrolling_buffer(b, 0)",
+     {"B: f32[60]", "% 3"},
+     0},
+    {"ring_of_blocks_of_rows",
+     kStencil,
+     "b = get_block(\"B\")\nc = get_block(\"C\")\ny, x = get_loops(c)\ny0, y1 = split(y, [_, 7])\n"
+     "compute_at(b, y0)\nrolling_buffer(b, 0)\nvectorize(x)",
+     {"B: f32[180]", "% 9"},
+     0},
+    {"ring_anew_in_each_row",
+     kPool,
+     "b = get_block(\"B\")\nc = get_block(\"C\")\nn, x, r = get_loops(c)\ncompute_at(b, x)\n"
+     "rolling_buffer(b, 0)\nx0, x1 = split(x, [_, 4])",
+     {"B: f32[9]", "% 9"},
+     0},
+    {"parts_of_a_loop",
+     kDense,
+     "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nj_0, j_1, j_2 = loop_partition(j, [1, 4, _])\nvectorize(j_1)",
+     {"for j in 2", "ramp("},
+     0},
+    {"parts_of_a_reduction",
+     kDense,
+     "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nk_0, k_1 = loop_partition(k, [_, 2])\nunroll(k_1)",
+     {"for k in 7", "W[j + 56]"},
+     0},
+    {"parts_of_a_parallel_loop",
+     kTransposed,
+     "b = get_block(\"B\")\ni, j = get_loops(b)\ni_0, i_1 = loop_partition(i, [16, _])\nparallel(i_0)\n"
+     "parallel(i_1)",
+     {"parallel for i in 16", "parallel for i in 24"},
+     1600},
+    {"padded_rows",
+     kTransposed,
+     "b = get_block(\"B\")\nstorage_align(b, 0, 0, 16, 3)",
+     {"B: f32[751]", "i * 19"},
+     39 * 76 + 40 + 4},
+    {"padded_elements",
+     kTransposed,
+     "b = get_block(\"B\")\nstorage_align(b, 0, 1, 4, 1)\nstorage_align(b, 0, 1, 2, 0)",
+     {"B: f32[799]", "j * 2"},
+     3200},
     {"padded_part",  // three rows are left when B is computed for three columns of C
-     kTransposed, "b = get_block(\"B\")\nc = get_block(\"C\")\nj, i = get_loops(c)\nreorder([i, j])\ni0, i1 = split(i, [_, 4])\n"
-     "compute_at(b, i0)\nstorage_align(b, 0, 0, 32, 0)\nvectorize(i1)", {"B: f32[106]"}, 0},
-    {"padded_panel", kDense, "y = get_block(\"Y\")\nw = cache_read(y, 1, \"global\")\nannotate(w, \"prepack\", 1)\n"
-     "storage_align(w, 0, 0, 8, 0)", {"W_global: const f32[71]"}, 0},
+     kTransposed,
+     "b = get_block(\"B\")\nc = get_block(\"C\")\nj, i = get_loops(c)\nreorder([i, j])\ni0, i1 = split(i, [_, 4])\n"
+     "compute_at(b, i0)\nstorage_align(b, 0, 0, 32, 0)\nvectorize(i1)",
+     {"B: f32[106]"},
+     0},
+    {"padded_panel",
+     kDense,
+     "y = get_block(\"Y\")\nw = cache_read(y, 1, \"global\")\nannotate(w, \"prepack\", 1)\n"
+     "storage_align(w, 0, 0, 8, 0)",
+     {"W_global: const f32[71]"},
+     0},
     {"wider_type", kTransposed, "b = get_block(\"B\")\nset_dtype(b, 0, \"f64\")", {"f64[400]"}, 3200},
 };
 
@@ -129,7 +164,8 @@ Arrays arrays_for(const Program& program) {
   Rng rng(5);
   for (const Param& param : program.params) {
     HostArray array = HostArray::like(param.buffer);
-    for (i64 i = 0; i < array.elements() && param.role != Role::Output; ++i) array.set(i, static_cast<double>(rng.below(9) - 4));
+    for (i64 i = 0; i < array.elements() && param.role != Role::Output; ++i)
+      array.set(i, static_cast<double>(rng.below(9) - 4));
     arrays.emplace(param.buffer->name, array);
   }
   return arrays;
@@ -140,8 +176,8 @@ void call(Array<LoweredArgument> arguments, Arrays& arrays, Function function) {
   std::vector<Aligned<u8>> copies;
   std::vector<void*> pointers;
   for (const LoweredArgument& argument : arguments) {
-    auto [at, added] = arrays.try_emplace(std::string(argument.name),
-                                          HostArray::zeros(argument.dtype, {argument.shape.begin(), argument.shape.end()}));
+    auto [at, added] = arrays.try_emplace(
+        std::string(argument.name), HostArray::zeros(argument.dtype, {argument.shape.begin(), argument.shape.end()}));
     copies.emplace_back(at->second.bytes.size());
     std::copy(at->second.bytes.begin(), at->second.bytes.end(), copies.back().begin());
   }
@@ -161,8 +197,10 @@ void run_compiled(const LoweredProgram& lowered, Arrays& arrays) {
   LoadedObject loaded = load_object(kernel->code, error);
   ASSERT_EQ(error, "");
   Aligned<u8> scratch(static_cast<std::size_t>(kernel->manifest.scratch_bytes(1)) + 1);
-  if (lowered.prepack.body) call(lowered.prepack_arguments, arrays, [&](void** list) { return loaded.prepack("stored")(list); });
-  call(lowered.run_arguments, arrays, [&](void** list) { return loaded.run("stored")(list, scratch.data(), nullptr, nullptr); });
+  if (lowered.prepack.body)
+    call(lowered.prepack_arguments, arrays, [&](void** list) { return loaded.prepack("stored")(list); });
+  call(lowered.run_arguments, arrays,
+       [&](void** list) { return loaded.run("stored")(list, scratch.data(), nullptr, nullptr); });
 }
 
 class StoredBuffers : public testing::TestWithParam<Stored> {};
@@ -179,7 +217,8 @@ TEST_P(StoredBuffers, AreLaidOutAndComputeTheSame) {
   Result<LoweredProgram> lowered = lower(arena, state.program(), {}, &dumps);
   ASSERT_TRUE(lowered) << to_string(lowered.rejected());
   for (const std::string& part : c.in_lowered) {
-    bool found = std::any_of(dumps.begin(), dumps.end(), [&](const PassDump& dump) { return dump.text.find(part) != std::string::npos; });
+    bool found = std::any_of(dumps.begin(), dumps.end(),
+                             [&](const PassDump& dump) { return dump.text.find(part) != std::string::npos; });
     EXPECT_TRUE(found) << "no `" << part << "` in\n" << dumps.back().text;
   }
   EXPECT_EQ(lowered->scratch_shared_bytes, (c.scratch_bytes + 63) / 64 * 64);
@@ -190,11 +229,13 @@ TEST_P(StoredBuffers, AreLaidOutAndComputeTheSame) {
   ASSERT_EQ(interpret(base.program, want), "");
   run_compiled(*lowered, arrays);
   for (std::size_t p = 0; p < want.size() && !HasFatalFailure(); ++p) {
-    EXPECT_EQ(arrays.find(base.program.params[p].buffer->name)->second.bytes, want[p].bytes) << base.program.params[p].buffer->name;
+    EXPECT_EQ(arrays.find(base.program.params[p].buffer->name)->second.bytes, want[p].bytes)
+        << base.program.params[p].buffer->name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, StoredBuffers, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Cases, StoredBuffers, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tw

@@ -29,8 +29,7 @@ TEST(Target, HostIsResolvedToExplicitNames) {
   ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
   EXPECT_EQ(host.threads, CPU_COUNT(&set));
   EXPECT_GT(host.l1_bytes, 0);
-  EXPECT_EQ(to_string(host).rfind("cpu -mcpu=" + host.cpu + " -threads=", 0), 0u)
-      << to_string(host);
+  EXPECT_EQ(to_string(host).rfind("cpu -mcpu=" + host.cpu + " -threads=", 0), 0u) << to_string(host);
   EXPECT_EQ(*parse("cpu").target, host);
 #if defined(__x86_64__)
   EXPECT_EQ(host.vector_bits == 512, host.vector_registers == 32);
@@ -80,14 +79,17 @@ TEST(Target, DevicesHaveFieldsOfTheirOwn) {
   Target opencl = *parse("opencl").target;
   EXPECT_EQ(to_string(opencl), "opencl -device=0");
   EXPECT_EQ(*parse("opencl -device=2 -vector-bits=128 -group-threads=64 -shared-bytes=65536").target,
-            *parse(to_string(*parse("opencl -shared-bytes=65536 -group-threads=64 -device=2 -vector-bits=128").target)).target);
+            *parse(to_string(*parse("opencl -shared-bytes=65536 -group-threads=64 -device=2 -vector-bits=128").target))
+                 .target);
   EXPECT_EQ(to_string(*parse("cuda -arch=sm_90a").target), "cuda -arch=sm_90a");
   EXPECT_EQ(parse("cuda -arch=sm_81").errors, R"(target:1:12: error: unknown arch `sm_81`
     1 | cuda -arch=sm_81
       |            ^~~~~
 note: did you mean `sm_80`?
 )");
-  EXPECT_NE(parse("cuda -arch=sm_80 -shared-bytes=999999").errors.find("a block of sm_80 has at most 166912 bytes of shared memory"), std::string::npos);
+  EXPECT_NE(parse("cuda -arch=sm_80 -shared-bytes=999999")
+                .errors.find("a block of sm_80 has at most 166912 bytes of shared memory"),
+            std::string::npos);
   Target gpu = *parse("opencl -device=1 -gpu=rtx4090").target;
   EXPECT_EQ(to_string(gpu), "opencl -device=1 -gpu=rtx4090");
   EXPECT_EQ(gpu.vector_bits, 128);
@@ -119,8 +121,7 @@ TEST(Target, CpuNameImpliesVectorsAndCaches) {
 }
 
 TEST(Target, ErrorsAreReportedTogetherWithPlaces) {
-  EXPECT_EQ(parse("cpu -triple=aarch64-linux-gnu -mcpu=cortex-a721 -threads=0 -vectorbits=256 fast")
-                .errors,
+  EXPECT_EQ(parse("cpu -triple=aarch64-linux-gnu -mcpu=cortex-a721 -threads=0 -vectorbits=256 fast").errors,
             R"(target:1:61: error: unknown target option `vectorbits`
     1 | cpu -triple=aarch64-linux-gnu -mcpu=cortex-a721 -threads=0 -vectorbits=256 fast
       |                                                             ^~~~~~~~~~

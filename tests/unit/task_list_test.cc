@@ -11,18 +11,9 @@ namespace {
 // A small operator library, as the caller would pass it.
 std::vector<OperatorSignature> operators() {
   return {
-      {"dense",
-       {{"M"}, {"N"}, {"K"}, {"T", true, false, "f32"}},
-       {"bias", "relu", "gelu", "silu", "add"}},
+      {"dense", {{"M"}, {"N"}, {"K"}, {"T", true, false, "f32"}}, {"bias", "relu", "gelu", "silu", "add"}},
       {"conv2d",
-       {{"N"},
-        {"H"},
-        {"W"},
-        {"CI"},
-        {"CO"},
-        {"K"},
-        {"stride", false, false, "1"},
-        {"padding", false, false, "0", 0}},
+       {{"N"}, {"H"}, {"W"}, {"CI"}, {"CO"}, {"K"}, {"stride", false, false, "1"}, {"padding", false, false, "0", 0}},
        {"bias", "relu"}},
       {"softmax", {{"M"}, {"N"}, {"T", true, false, "f32"}}, {}},
   };
@@ -43,9 +34,7 @@ Parsed parse(const std::string& text) {
 }
 
 // The errors of a list whose only task is `task`.
-std::string task_errors(const std::string& task) {
-  return parse("version: 1\ntasks:\n  - " + task + "\n").errors;
-}
+std::string task_errors(const std::string& task) { return parse("version: 1\ntasks:\n  - " + task + "\n").errors; }
 
 TEST(TaskList, TheExampleOfTheDesignIsRead) {
   std::string text = R"yaml(# what to tune
@@ -85,8 +74,7 @@ tasks:
   EXPECT_FALSE(list.tasks[0].tolerance.given);
   EXPECT_EQ(list.tasks[2].target.value.cpu, "cortex-a72");
   auto at = [&](Span span) { return text.substr(span.begin, span.end - span.begin); };
-  EXPECT_EQ(at(list.tasks[2].use.span), "banded(M = 512, B = 16)")
-      << "the place of what is inside the quotes";
+  EXPECT_EQ(at(list.tasks[2].use.span), "banded(M = 512, B = 16)") << "the place of what is inside the quotes";
   EXPECT_EQ(at(list.tasks[0].args[2].name_span), "K");
   EXPECT_EQ(at(list.tasks[0].args[2].span), "768");
   EXPECT_EQ(at(list.tasks[0].epilogue[1].span), "gelu");
@@ -104,7 +92,9 @@ tasks:
 }
 
 TEST(TaskList, ABudgetHasATotalAndALeastGain) {
-  EXPECT_EQ(parse("version: 1\nbudget: {trials: 4, total_trials: 0, min_gain: 1}\ntasks: [{name: a, op: dense, args: {M: 1, N: 1, K: 1}}]\n").errors,
+  EXPECT_EQ(parse("version: 1\nbudget: {trials: 4, total_trials: 0, min_gain: 1}\ntasks: [{name: a, op: dense, args: "
+                  "{M: 1, N: 1, K: 1}}]\n")
+                .errors,
             R"yaml(tasks.yaml:2:35: error: expected `total_trials` to be an integer from 1 to 1000000000, found `0`
     2 | budget: {trials: 4, total_trials: 0, min_gain: 1}
       |                                   ^
@@ -113,19 +103,24 @@ tasks.yaml:2:48: error: expected `min_gain` to be a number from 0 to below 1, su
       |                                                ^
 )yaml");
   for (const char* wrong : {"-0.1", "nan", "inf", "little", "[0.1]"})
-    EXPECT_NE(parse(cat("version: 1\nbudget: {min_gain: ", wrong, "}\ntasks: []\n")).errors.find("expected `min_gain`"), std::string::npos) << wrong;
+    EXPECT_NE(parse(cat("version: 1\nbudget: {min_gain: ", wrong, "}\ntasks: []\n")).errors.find("expected `min_gain`"),
+              std::string::npos)
+        << wrong;
 }
 
 TEST(TaskList, AToleranceIsTwoNumbers) {
   for (const char* wrong : {"1e-2", "[1e-2]", "[-1, 1]", "[0, 0]", "[1e-2, x]", "[1, 2, 3]", "[inf, 1]"}) {
-    Parsed parsed = parse(cat("version: 1\ntasks:\n  - {name: a, op: dense, args: {M: 1, N: 1, K: 1}, tolerance: ", wrong, "}\n"));
-    EXPECT_NE(parsed.errors.find("expected `tolerance` to be two numbers, absolute and relative, such as `[1e-2, 1e-2]`"), std::string::npos) << wrong << parsed.errors;
+    Parsed parsed =
+        parse(cat("version: 1\ntasks:\n  - {name: a, op: dense, args: {M: 1, N: 1, K: 1}, tolerance: ", wrong, "}\n"));
+    EXPECT_NE(
+        parsed.errors.find("expected `tolerance` to be two numbers, absolute and relative, such as `[1e-2, 1e-2]`"),
+        std::string::npos)
+        << wrong << parsed.errors;
   }
 }
 
 TEST(TaskList, DefaultsAreSaidAndNotGiven) {
-  TaskList list =
-      parse("version: 1\ntasks: [{name: s, op: softmax, args: {M: 256, N: 256}}]\n").list;
+  TaskList list = parse("version: 1\ntasks: [{name: s, op: softmax, args: {M: 256, N: 256}}]\n").list;
   EXPECT_EQ(list.target.value, host_target());
   EXPECT_FALSE(list.target.given);
   EXPECT_EQ(list.trials.value, 512);
@@ -338,9 +333,8 @@ tasks.yaml:3:5: error: missing key `use` in a task
       |     ^
 note: which workload of the file, as in `use: "name(M = 512)"`
 )yaml");
-  EXPECT_EQ(
-      task_errors("{name: a, op: softmax, args: {M: 1, N: 2}, use: \"x()\", epilogue: [relu]}"),
-      R"yaml(tasks.yaml:3:54: error: `use` goes with `workload`, not with `op`
+  EXPECT_EQ(task_errors("{name: a, op: softmax, args: {M: 1, N: 2}, use: \"x()\", epilogue: [relu]}"),
+            R"yaml(tasks.yaml:3:54: error: `use` goes with `workload`, not with `op`
     3 |   - {name: a, op: softmax, args: {M: 1, N: 2}, use: "x()", epilogue: [relu]}
       |                                                      ^~~
 tasks.yaml:3:71: error: `softmax` has no epilogue `relu`
@@ -363,9 +357,8 @@ note: its arguments: M, N, K, T
       |                                                   ^
 note: known: M, N, K, T
 )yaml");
-  EXPECT_EQ(
-      task_errors("{name: a, op: dense, args: {M: 1, N: 99999999999, K: wide, T: 32}}"),
-      R"yaml(tasks.yaml:3:42: error: expected `N` to be an integer from 1 to 2147483647, found `99999999999`
+  EXPECT_EQ(task_errors("{name: a, op: dense, args: {M: 1, N: 99999999999, K: wide, T: 32}}"),
+            R"yaml(tasks.yaml:3:42: error: expected `N` to be an integer from 1 to 2147483647, found `99999999999`
     3 |   - {name: a, op: dense, args: {M: 1, N: 99999999999, K: wide, T: 32}}
       |                                          ^~~~~~~~~~~
 tasks.yaml:3:58: error: expected `K` to be an integer from 1 to 2147483647, found `wide`
@@ -414,9 +407,8 @@ TEST(TaskList, TextThatIsNotYaml) {
     2 | database: "tuning.db
       |           ^~~~~~~~~~
 )yaml");
-  EXPECT_EQ(
-      parse("version: 1\ntasks: &all []\nmodules: *all\n").errors,
-      R"yaml(tasks.yaml:3:10: error: aliases such as `*name` are not supported; write the value out
+  EXPECT_EQ(parse("version: 1\ntasks: &all []\nmodules: *all\n").errors,
+            R"yaml(tasks.yaml:3:10: error: aliases such as `*name` are not supported; write the value out
     3 | modules: *all
       |          ^~~~
 )yaml");
@@ -435,11 +427,8 @@ tasks.yaml:2:8: error: expected `tasks` to be a list of at least one task, found
       |        ^
 note: `- {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}`
 )yaml");
-  EXPECT_EQ(parse("version: 1\r\ntasks:\r\n  - {name: s, op: softmax, args: {M: 2, N: 3}}\r\n")
-                .list.tasks.size(),
-            1u);
-  EXPECT_NE(parse("tasks: " + std::string(5000, '[')).errors.find("nested too deeply"),
-            std::string::npos);
+  EXPECT_EQ(parse("version: 1\r\ntasks:\r\n  - {name: s, op: softmax, args: {M: 2, N: 3}}\r\n").list.tasks.size(), 1u);
+  EXPECT_NE(parse("tasks: " + std::string(5000, '[')).errors.find("nested too deeply"), std::string::npos);
 }
 
 // Any change of a good file gives a list or errors with places inside the text, never a crash.
@@ -463,8 +452,7 @@ TEST(TaskList, DamagedTextsAreSurvived) {
     TaskList list = parse_task_list(diagnostics);
     check_tasks(list, operators(), diagnostics);
     refused += diagnostics.has_errors();
-    for (const Diagnostic& diagnostic : diagnostics.all())
-      ASSERT_LE(diagnostic.span.begin, text.size()) << text;
+    for (const Diagnostic& diagnostic : diagnostics.all()) ASSERT_LE(diagnostic.span.begin, text.size()) << text;
   }
   EXPECT_GT(refused, 1500);
 }

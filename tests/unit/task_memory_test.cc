@@ -21,7 +21,8 @@ namespace {
 
 OwnedProgram matmul(i64 m, i64 n, i64 k) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> made = instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, {}, diagnostics);
+  std::optional<OwnedProgram> made =
+      instantiate(operator_library(), "matmul", {{"M", m}, {"N", n}, {"K", k}}, {}, diagnostics);
   EXPECT_TRUE(made) << diagnostics.render();
   return *made;
 }
@@ -44,8 +45,8 @@ Target opencl() {
   return target;
 }
 
-// Two sets of inputs; inputs and results in two layouts; in each layout and of each set the results and their variances, in f64, and in each layout
-// the sums that variances are made of.
+// Two sets of inputs; inputs and results in two layouts; in each layout and of each set the results and their
+// variances, in f64, and in each layout the sums that variances are made of.
 TEST(TaskMemory, OfASmallProduct) {
   constexpr double kInputs = (10 * 30 + 30 * 20) * 4, kResults = 10 * 20;
   double reference = 2 * (2 * kResults * 16 + kResults * 8);
@@ -58,7 +59,8 @@ TEST(TaskMemory, OfASmallProduct) {
 // One that is judged by a sample keeps no results.
 TEST(TaskMemory, OfALargeProduct) {
   constexpr double kMatrix = 8192.0 * 8192.0 * 4;
-  EXPECT_NEAR(memory_of(matmul(8192, 8192, 8192).program, host_target()).host, 2 * 2 * kMatrix + 2 * 3 * kMatrix + 2 * kMatrix, 1e6);
+  EXPECT_NEAR(memory_of(matmul(8192, 8192, 8192).program, host_target()).host,
+              2 * 2 * kMatrix + 2 * 3 * kMatrix + 2 * kMatrix, 1e6);
 }
 
 double bytes_of_locals(const Program& program) {
@@ -88,7 +90,8 @@ TEST(TaskMemory, WhatIsNotThereIsRefused) {
   EXPECT_EQ(why_too_large(matmul(10, 20, 30).program, host_target(), 0), "");
   EXPECT_EQ(why_too_large(matmul(10, 20, 30).program, opencl(), 0), "");
   EXPECT_EQ(why_too_large(matmul(1000, 1000, 10).program, opencl(), i64{1} << 30), "");
-  EXPECT_EQ(why_too_large(matmul(10000, 5000, 1).program, opencl(), 100'000'000), "takes 0.2 GB of the device's memory, which has 0.1 GB");
+  EXPECT_EQ(why_too_large(matmul(10000, 5000, 1).program, opencl(), 100'000'000),
+            "takes 0.2 GB of the device's memory, which has 0.1 GB");
   EXPECT_EQ(why_too_large(matmul(1 << 22, 1 << 22, 1).program, host_target(), 0).find("takes 140738 GB of memory"), 0u);
 }
 

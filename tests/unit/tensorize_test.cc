@@ -22,25 +22,21 @@ namespace {
 
 // Y = X * W, in types of which products are summed in `sum`.
 std::string dense(const char* x, const char* w, const char* sum, i64 m, i64 n, i64 k) {
-  std::string value =
-      std::string(x) == sum ? "X[i, k] * W[k, j]" : cat(sum, "(X[i, k]) * ", sum, "(W[k, j])");
+  std::string value = std::string(x) == sum ? "X[i, k] * W[k, j]" : cat(sum, "(X[i, k]) * ", sum, "(W[k, j])");
   std::string zero = std::string(sum) == "i32" ? "i32(0)" : cat(sum, "(0.0)");
-  return cat("program dense(X: input ", x, "[", m, ", ", k, "], W: input ", w, "[", k, ", ", n,
-             "], Y: output ", sum, "[", m, ", ", n, "]) {\n  for i in ", m, " {\n    for j in ", n,
-             " {\n      for k in ", k, " {\n        block Y(i: S ", m, " = i, j: S ", n,
-             " = j, k: R ", k, " = k) {\n          init {\n            Y[i, j] = ", zero,
-             "\n          }\n          Y[i, j] = Y[i, j] + ", value,
-             "\n        }\n      }\n    }\n  }\n}\n");
+  return cat("program dense(X: input ", x, "[", m, ", ", k, "], W: input ", w, "[", k, ", ", n, "], Y: output ", sum,
+             "[", m, ", ", n, "]) {\n  for i in ", m, " {\n    for j in ", n, " {\n      for k in ", k,
+             " {\n        block Y(i: S ", m, " = i, j: S ", n, " = j, k: R ", k,
+             " = k) {\n          init {\n            Y[i, j] = ", zero, "\n          }\n          Y[i, j] = Y[i, j] + ",
+             value, "\n        }\n      }\n    }\n  }\n}\n");
 }
 
 // Weights in groups of `depth` along k; tiles of `rows` x `lanes`, the sums in registers.
 std::string tiled(const std::string& intrinsic, i64 lanes, i64 depth, i64 rows) {
-  std::string text =
-      "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nw = cache_read(y, 1, \"global\")\n";
-  text +=
-      cat("transform_layout(w, 0, \"write\", (k, j) -> (k // ", depth, ", j, k % ", depth, "))\n");
-  text += cat("i_0, i_1 = split(i, [_, ", rows, "])\nj_0, j_1 = split(j, [_, ", lanes,
-              "])\nk_0, k_1 = split(k, [_, ", depth, "])\n");
+  std::string text = "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nw = cache_read(y, 1, \"global\")\n";
+  text += cat("transform_layout(w, 0, \"write\", (k, j) -> (k // ", depth, ", j, k % ", depth, "))\n");
+  text += cat("i_0, i_1 = split(i, [_, ", rows, "])\nj_0, j_1 = split(j, [_, ", lanes, "])\nk_0, k_1 = split(k, [_, ",
+              depth, "])\n");
   text += "reorder([i_0, j_0, k_0, i_1, j_1, k_1])\npromote(y, 0, k_0)\nunroll(i_1)\n";
   return text + cat("o = tensorize(j_1, \"", intrinsic, "\")\n");
 }
@@ -63,8 +59,7 @@ const Machine kMachines[] = {
     {"fma_f32x8_avx2", "f32", "f32", "f32", "fma_f32x8_avx2", 8, 1, kHaswell, "vfmadd"},
     {"fma_f32x16_avx512", "f32", "f32", "f32", "fma_f32x16_avx512", 16, 1, kZen4, "vfmadd"},
     {"fma_f64x8_avx512", "f64", "f64", "f64", "fma_f64x8_avx512", 8, 1, kZen4, "vfmadd"},
-    {"dot_u8i8x16_avx512vnni", "u8", "i8", "i32", "dot_u8i8x16_avx512vnni", 16, 4, kZen4,
-     "vpdpbusd"},
+    {"dot_u8i8x16_avx512vnni", "u8", "i8", "i32", "dot_u8i8x16_avx512vnni", 16, 4, kZen4, "vpdpbusd"},
     {"dot_u8i8x8_avxvnni", "u8", "i8", "i32", "dot_u8i8x8_avxvnni", 8, 4, kAlderlake, "vpdpbusd"},
     {"fma_f32x4_neon", "f32", "f32", "f32", "fma_f32x4_neon", 4, 1, kGraviton, "fmla"},
     {"dot_i8i8x4_neon", "i8", "i8", "i32", "dot_i8i8x4_neon", 4, 4, kGraviton, "sdot"},
@@ -75,8 +70,7 @@ const Machine kMachines[] = {
 // A program with a schedule applied to it.
 struct Tensorized {
   Tensorized(const std::string& program, const std::string& schedule)
-      : base(test::parsed(program)),
-        state(arena, base.program) {
+      : base(test::parsed(program)), state(arena, base.program) {
     Trace trace = test::parsed_schedule(schedule);
     Status status = replay(trace, state);
     EXPECT_TRUE(status) << to_string(status.rejected());
@@ -93,9 +87,8 @@ struct Tensorized {
 void full_range(HostArray& array, Rng rng) {
   double low = array.dtype == DType::I8 ? -128 : 0, high = array.dtype == DType::I8 ? 127 : 255;
   for (i64 i = 0; i < array.elements(); ++i)
-    array.set(i, is_float(array.dtype)
-                     ? static_cast<double>(rng.below(9) - 4)
-                     : low + static_cast<double>(rng.below(static_cast<i64>(high - low) + 1)));
+    array.set(i, is_float(array.dtype) ? static_cast<double>(rng.below(9) - 4)
+                                       : low + static_cast<double>(rng.below(static_cast<i64>(high - low) + 1)));
 }
 
 // The parameters of a program, inputs over the whole range of their types.
@@ -127,9 +120,7 @@ void run(const Kernel& kernel, std::vector<HostArray>& arrays) {
 
 bool host_can(const Intrinsic& intrinsic) {
   std::vector<std::string> features = enabled_features({});
-  auto has = [&](const std::string& feature) {
-    return std::binary_search(features.begin(), features.end(), feature);
-  };
+  auto has = [&](const std::string& feature) { return std::binary_search(features.begin(), features.end(), feature); };
   return host_triple().starts_with(intrinsic.arch) &&
          std::all_of(intrinsic.features.begin(), intrinsic.features.end(), has);
 }
@@ -176,20 +167,17 @@ TEST(Tensorize, EveryIntrinsicIsTried) {
 }
 
 TEST(Tensorize, LeavesTheSumsInRegisters) {
-  Tensorized program(dense("u8", "i8", "i32", 10, 48, 400),
-                     tiled("dot_u8i8x16_avx512vnni", 16, 4, 5));
+  Tensorized program(dense("u8", "i8", "i32", 10, 48, 400), tiled("dot_u8i8x16_avx512vnni", 16, 4, 5));
   Result<LoweredProgram> lowered = program.lowered();
   ASSERT_TRUE(lowered) << to_string(lowered.rejected());
-  Result<std::string> text =
-      LlvmCompiler::create(kZen4)->emit(*lowered, "dense", Emit::OptimizedIr);
+  Result<std::string> text = LlvmCompiler::create(kZen4)->emit(*lowered, "dense", Emit::OptimizedIr);
   ASSERT_TRUE(text);
   EXPECT_EQ(text->find("alloca"), std::string::npos) << *text;
 }
 
 // What compiling says where the target lacks something.
 std::string refusal(const Machine& m, const CodegenTarget& target) {
-  Tensorized program(dense(m.x, m.w, m.sum, 4, m.lanes, m.depth),
-                     tiled(m.intrinsic, m.lanes, m.depth, 2));
+  Tensorized program(dense(m.x, m.w, m.sum, 4, m.lanes, m.depth), tiled(m.intrinsic, m.lanes, m.depth, 2));
   Result<LoweredProgram> lowered = program.lowered();
   Result<LlvmCompiler> compiler = LlvmCompiler::create(target);
   Result<Kernel> kernel = compiler->compile(*lowered, "dense");
@@ -197,22 +185,19 @@ std::string refusal(const Machine& m, const CodegenTarget& target) {
 }
 
 TEST(Tensorize, NeedsItsMachine) {
-  EXPECT_EQ(
-      refusal(kMachines[3], kHaswell),
-      "intrinsic `dot_u8i8x16_avx512vnni` needs `avx512vnni`, which the target does not have");
-  EXPECT_EQ(
-      refusal(kMachines[3], kGraviton),
-      "intrinsic `dot_u8i8x16_avx512vnni` is for `x86_64`, another architecture than the target's");
+  EXPECT_EQ(refusal(kMachines[3], kHaswell),
+            "intrinsic `dot_u8i8x16_avx512vnni` needs `avx512vnni`, which the target does not have");
+  EXPECT_EQ(refusal(kMachines[3], kGraviton),
+            "intrinsic `dot_u8i8x16_avx512vnni` is for `x86_64`, another architecture than the target's");
   EXPECT_EQ(refusal(kMachines[6], {"aarch64-linux-gnu", "cortex-a53", "", 128}),
             "intrinsic `dot_i8i8x4_neon` needs `dotprod`, which the target does not have");
 }
 
 TEST(Tensorize, LoweringRejectsWhatNoLongerMatches) {
-  Tensorized program(
-      dense("f32", "f32", "f32", 4, 16, 8),
-      "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nreorder([k, j])\n"
-      "w = cache_read(y, 1, \"global\")\no = tensorize(j, "
-      "\"fma_f32x16_avx512\")\ntransform_layout(w, 0, \"write\", (k, j) -> (j, k))\n");
+  Tensorized program(dense("f32", "f32", "f32", 4, 16, 8),
+                     "y = get_block(\"Y\")\ni, j, k = get_loops(y)\nreorder([k, j])\n"
+                     "w = cache_read(y, 1, \"global\")\no = tensorize(j, "
+                     "\"fma_f32x16_avx512\")\ntransform_layout(w, 0, \"write\", (k, j) -> (j, k))\n");
   Result<LoweredProgram> lowered = program.lowered();
   ASSERT_FALSE(lowered);
   EXPECT_EQ(to_string(lowered.rejected()),
@@ -230,11 +215,10 @@ TEST(Tensorize, AMarkWithoutANestIsRejected) {
 
 // ---- texts of intrinsics
 
-std::string text_of(const std::string& name, const std::string& description,
-                    const std::string& implementation,
+std::string text_of(const std::string& name, const std::string& description, const std::string& implementation,
                     const std::string& rest = "arch \"x86_64\"") {
-  return cat("intrinsic ", name, " {\n  ", rest, "\n  ", description, "\n  implementation {\n    ",
-             implementation, "\n  }\n}\n");
+  return cat("intrinsic ", name, " {\n  ", rest, "\n  ", description, "\n  implementation {\n    ", implementation,
+             "\n  }\n}\n");
 }
 constexpr const char* kAdd =
     "program d(A: input f32[4], C: output f32[4]) {\n    for i in 4 {\n      C[i] = C[i] + A[i]\n  "
@@ -258,21 +242,17 @@ TEST(IntrinsicText, ErrorsSayWhatWasExpected) {
       {text_of("test_a", kAdd, "store(C, load(A, f32x4, 1))"), "this reaches beyond operand `A`"},
       {text_of("test_a", kAdd, "store(A, load(A, f32x4))"), "only the output is written"},
       {text_of("test_a", kAdd, "store(C, x)"), "`x` is no value here"},
-      {text_of("test_a", kAdd, "store(C, load(B, f32x4))"),
-       "expected an operand of the description"},
-      {text_of("test_a", kAdd, "store(C, load(A, f33x4))"),
-       "expected a type such as i32 or i32x16"},
-      {text_of("test_a", kAdd, "store(C, as(i8x8, load(A, f32x4)))"),
-       "i8x8 has 8 bytes, the value has 16"},
+      {text_of("test_a", kAdd, "store(C, load(B, f32x4))"), "expected an operand of the description"},
+      {text_of("test_a", kAdd, "store(C, load(A, f33x4))"), "expected a type such as i32 or i32x16"},
+      {text_of("test_a", kAdd, "store(C, as(i8x8, load(A, f32x4)))"), "i8x8 has 8 bytes, the value has 16"},
       {text_of("test_a", kAdd, "store(C, call(f32x4, \"memcpy\", load(A, f32x4)))"),
        "only LLVM's intrinsics, llvm.*, are called"},
-      {text_of("test_a", kAdd, "store(C, splat(load(A, f32x4), 2))"),
-       "expected splat(scalar, lanes)"},
+      {text_of("test_a", kAdd, "store(C, splat(load(A, f32x4), 2))"), "expected splat(scalar, lanes)"},
       {text_of("test_a", kAdd, "C = 3"), "expected load, store, splat, as or call"},
-      {text_of("test_a", kAdd, store, "cost 1"),
-       "lacks its `arch`, its `program` or its `implementation`"},
+      {text_of("test_a", kAdd, store, "cost 1"), "lacks its `arch`, its `program` or its `implementation`"},
       {text_of("test_a", kAdd, store, "vendor \"intel\""),
-       "expected `doc`, `arch`, `needs`, `cost`, `lanes`, `rounds`, `program`, `holds`, `in_shared`, `implementation` or `}`"},
+       "expected `doc`, `arch`, `needs`, `cost`, `lanes`, `rounds`, `program`, `holds`, `in_shared`, `implementation` "
+       "or `}`"},
       {text_of("test_a",
                "program d(A: input f32[4], B: input f32[4], C: output f32[4]) {\n for i in 4 {\n "
                "C[i] = A[i]\n }\n }",
@@ -282,33 +262,31 @@ TEST(IntrinsicText, ErrorsSayWhatWasExpected) {
       {"rule x", "expected `intrinsic`"},
   };
   for (const Wrong& wrong : kWrong)
-    EXPECT_NE(complaint(wrong.text).find(wrong.message), std::string::npos)
-        << complaint(wrong.text) << wrong.message;
+    EXPECT_NE(complaint(wrong.text).find(wrong.message), std::string::npos) << complaint(wrong.text) << wrong.message;
 }
 
 TEST(IntrinsicText, ANewOneIsFoundAndItsCallsAreChecked) {
   std::string call = "store(C, call(f32x4, \"llvm.fmax.v4f32\", load(C, f32x4), load(A, f32x4)))";
   EXPECT_EQ(complaint(text_of("test_unknown_call", kAdd, call)), "");
   EXPECT_EQ(complaint(text_of("test_unknown_call", kAdd, call)), "") << "the same text again";
-  EXPECT_EQ(complaint(text_of(
-                "test_wrong_types", kAdd,
-                "store(C, call(f32x4, \"llvm.fma.v4f32\", load(C, f32x4), load(A, f32x4)))")),
+  EXPECT_EQ(complaint(text_of("test_wrong_types", kAdd,
+                              "store(C, call(f32x4, \"llvm.fma.v4f32\", load(C, f32x4), load(A, f32x4)))")),
             "");
   std::string program =
       "program p(A: input f32[8], C: output f32[8]) {\n  for i_0 in 2 {\n    for i in 4 {\n      "
       "block C(i: S 8 = i_0 * 4 + i) "
       "{\n        C[i] = C[i] + A[i]\n      }\n    }\n  }\n}\n";
   for (const char* name : {"test_unknown_call", "test_wrong_types"}) {
-    Tensorized tensorized(
-        program,
-        cat("c = get_block(\"C\")\ni_0, i = get_loops(c)\no = tensorize(i, \"", name, "\")\n"));
+    Tensorized tensorized(program,
+                          cat("c = get_block(\"C\")\ni_0, i = get_loops(c)\no = tensorize(i, \"", name, "\")\n"));
     Result<LoweredProgram> lowered = tensorized.lowered();
     ASSERT_TRUE(lowered) << to_string(lowered.rejected());
     Result<LlvmCompiler> compiler = LlvmCompiler::create(kZen4);
     Result<Kernel> kernel = compiler->compile(*lowered, "p");
     ASSERT_FALSE(kernel) << name;
     std::string function = name == std::string("test_unknown_call") ? "llvm.fmax.v4f32" : "llvm.fma.v4f32";
-    EXPECT_EQ(to_string(kernel.rejected()), cat("intrinsic `", name, "`: LLVM has no `", function, "` with these types"));
+    EXPECT_EQ(to_string(kernel.rejected()),
+              cat("intrinsic `", name, "`: LLVM has no `", function, "` with these types"));
   }
 }
 

@@ -8,16 +8,14 @@
 
 namespace tw::test {
 
-inline KernelArgument argument(std::string name, ArgumentRole role, std::vector<i64> shape,
-                               DType type = DType::F32) {
+inline KernelArgument argument(std::string name, ArgumentRole role, std::vector<i64> shape, DType type = DType::F32) {
   i64 bytes = bytes_of(type);
   for (i64 extent : shape) bytes *= extent;
   return {std::move(name), role, type, std::move(shape), bytes};
 }
 
 // The kernel `symbol` of tests/kernels/<file>.c.
-inline Kernel test_kernel(const std::string& file, const std::string& symbol,
-                          std::vector<KernelArgument> run) {
+inline Kernel test_kernel(const std::string& file, const std::string& symbol, std::vector<KernelArgument> run) {
   Kernel kernel;
   kernel.code = read_file(std::string(TW_BINARY_DIR) + "/tests/kernels/" + file + ".o");
   kernel.manifest.symbol = symbol;
@@ -28,21 +26,19 @@ inline Kernel test_kernel(const std::string& file, const std::string& symbol,
 inline constexpr i64 kSide = 64, kOdd = 1003;
 
 // C = A * B of 64 x 64, with room for the tricks that some of them play in the scratch.
-inline Kernel matmul_kernel(const std::string& file, const std::string& symbol,
-                            DType output = DType::F32) {
-  Kernel kernel = test_kernel(file, symbol,
-                              {argument("A", ArgumentRole::Input, {kSide, kSide}),
-                               argument("B", ArgumentRole::Constant, {kSide, kSide}),
-                               argument("C", ArgumentRole::Output, {kSide, kSide}, output)});
+inline Kernel matmul_kernel(const std::string& file, const std::string& symbol, DType output = DType::F32) {
+  Kernel kernel = test_kernel(
+      file, symbol,
+      {argument("A", ArgumentRole::Input, {kSide, kSide}), argument("B", ArgumentRole::Constant, {kSide, kSide}),
+       argument("C", ArgumentRole::Output, {kSide, kSide}, output)});
   kernel.manifest.scratch_shared_bytes = 32768;
   return kernel;
 }
 
 // Y = X + 1 of 1003 elements.
 inline Kernel vector_kernel(const std::string& file, const std::string& symbol) {
-  return test_kernel(
-      file, symbol,
-      {argument("X", ArgumentRole::Input, {kOdd}), argument("Y", ArgumentRole::Output, {kOdd})});
+  return test_kernel(file, symbol,
+                     {argument("X", ArgumentRole::Input, {kOdd}), argument("Y", ArgumentRole::Output, {kOdd})});
 }
 
 inline Kernel packed_matmul(const std::string& file = "honest", const std::string& symbol = "matmul_packed") {

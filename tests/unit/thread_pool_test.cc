@@ -34,13 +34,13 @@ TEST(ThreadPool, EveryPieceOnce) {
     for (int64_t pieces : {0, 1, 2, 7, 1000}) {
       Counts counts(pieces, threads);
       tw_pool_run(pool.get(), pieces, Counts::count, &counts);
-      for (auto& count : counts.of_piece)
-        EXPECT_EQ(count, 1) << threads << " threads, " << pieces << " pieces";
+      for (auto& count : counts.of_piece) EXPECT_EQ(count, 1) << threads << " threads, " << pieces << " pieces";
     }
   }
 }
 
-// Of many short pieces neighbours go to one thread, so that threads do not write side by side; the last ones are shared out finely.
+// Of many short pieces neighbours go to one thread, so that threads do not write side by side; the last ones are shared
+// out finely.
 TEST(ThreadPool, NeighboursStayTogether) {
   struct Runs {
     std::vector<int64_t> worker_of = std::vector<int64_t>(4096, -1);

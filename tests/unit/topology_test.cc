@@ -59,8 +59,12 @@ TEST(Topology, IsThatOfTheKernel) {
         EXPECT_EQ(machine.l1_bytes, bytes);
         EXPECT_EQ(machine.cache_line, read_number(folder + "coherency_line_size"));
         break;
-      case 2: EXPECT_EQ(machine.l2_bytes, bytes); break;
-      case 3: EXPECT_EQ(machine.l3_bytes, bytes); break;
+      case 2:
+        EXPECT_EQ(machine.l2_bytes, bytes);
+        break;
+      case 3:
+        EXPECT_EQ(machine.l3_bytes, bytes);
+        break;
     }
   }
 }

@@ -1,5 +1,5 @@
-// `tracewright tune` as a whole under bad luck: killed, beside a second one, on one core, without a terminal, on a disk that is full,
-// read-only or damaged, with kernels that all fail.
+// `tracewright tune` as a whole under bad luck: killed, beside a second one, on one core, without a terminal, on a disk
+// that is full, read-only or damaged, with kernels that all fail.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -123,7 +123,8 @@ TEST_F(TuneRobustness, KilledAtAnyMomentItGoesOn) {
     };
     Finished killed = tune({"--trials", "100000"}, {.meanwhile = kill_it});
     EXPECT_EQ(killed.code, 128 + SIGKILL) << killed.err;
-    for (pid_t worker : workers) EXPECT_TRUE(test::wait_until([&] { return !test::is_alive(worker); })) << "the worker outlives the tuner";
+    for (pid_t worker : workers)
+      EXPECT_TRUE(test::wait_until([&] { return !test::is_alive(worker); })) << "the worker outlives the tuner";
     std::map<i64, Record> after = records();
     expect_kept(before, after);
     with_progress += after.size() > before.size();
@@ -172,9 +173,12 @@ TEST_F(TuneRobustness, WithoutAWorkerItEndsAndBlamesNoKernel) {
     std::filesystem::remove(worker);
     for (pid_t child : test::children_of(pid)) kill(child, SIGKILL);
   };
-  Finished finished = tune({"--trials", "100000"}, {.environment = {"TRACEWRIGHT_WORKER=" + worker}, .meanwhile = take_away});
+  Finished finished =
+      tune({"--trials", "100000"}, {.environment = {"TRACEWRIGHT_WORKER=" + worker}, .meanwhile = take_away});
   EXPECT_EQ(finished.code, 3);
-  EXPECT_NE(finished.err.find("kernels cannot be measured any more: the worker " + worker + " does not start"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("kernels cannot be measured any more: the worker " + worker + " does not start"),
+            std::string::npos)
+      << finished.err;
   EXPECT_NE(finished.err.find("what was measured before is safe"), std::string::npos) << finished.err;
   EXPECT_GE(count_trials(records()), 3);
   EXPECT_EQ(count_trials(records(), "worker lost"), 0);
@@ -195,10 +199,14 @@ TEST_F(TuneRobustness, CtrlCReachesAllProcessesAndFailsNoTrial) {
     };
     Finished finished = tune({"--trials", "100000"}, {.meanwhile = interrupt});
     EXPECT_EQ(finished.code, 130) << finished.err;
-    EXPECT_NE(finished.err.find("interrupted; everything measured is stored in small.db. Go on with\n  tracewright tune small.yaml "
-                                "--database small.db"), std::string::npos) << finished.err;
+    EXPECT_NE(finished.err.find(
+                  "interrupted; everything measured is stored in small.db. Go on with\n  tracewright tune small.yaml "
+                  "--database small.db"),
+              std::string::npos)
+        << finished.err;
     EXPECT_FALSE(test::is_alive(worker));
-    for (const auto& [id, record] : records()) EXPECT_TRUE(record.ok() || !record.is_trial()) << record.status << ": " << record.error;
+    for (const auto& [id, record] : records())
+      EXPECT_TRUE(record.ok() || !record.is_trial()) << record.status << ": " << record.error;
   }
   expect_good();
 }
@@ -213,13 +221,14 @@ TEST_F(TuneRobustness, TwoAtOnceOnOneDatabaseBothSucceed) {
   std::map<i64, Record> stored = records();
   EXPECT_EQ(count_trials(stored), measured) << "each trial that one of them reported is there";
   EXPECT_GE(measured, 40 + 10) << "the space of `rows` holds 10 programs";
-  // Both propose the same batches, for they have the same seed, and each takes over what the other has measured. Twice measured is what
-  // both have begun at the same moment: a few trials of each batch, which are 10 of 60 here and would be 50 of 100 if they knew nothing
-  // of each other.
+  // Both propose the same batches, for they have the same seed, and each takes over what the other has measured. Twice
+  // measured is what both have begun at the same moment: a few trials of each batch, which are 10 of 60 here and would
+  // be 50 of 100 if they knew nothing of each other.
   std::set<std::string> programs;
   for (const auto& [id, record] : stored) programs.insert(record.task + record.program);
   EXPECT_GE(programs.size() * 3, stored.size() * 2) << "many trials were made twice";
-  for (const auto& [id, record] : stored) EXPECT_TRUE(record.ok() || !record.is_trial()) << record.status << ": " << record.error;
+  for (const auto& [id, record] : stored)
+    EXPECT_TRUE(record.ok() || !record.is_trial()) << record.status << ": " << record.error;
   auto database = Database::open(path("small.db"), DatabaseMode::Read);
   ASSERT_TRUE(database);
   std::vector<StoredRun> runs = *database->runs();
@@ -246,7 +255,8 @@ TEST_F(TuneRobustness, OneCoreIsEnough) {
   two_threads.replace(two_threads.find("threads: 1"), 10, "threads: 2");
   write("two.yaml", two_threads);
   Finished two = on_one_core({"tune", "two.yaml", "--model", "tree", "--json"});
-  EXPECT_NE(two.err.find("gemm: its target has 2 threads, but this process may use 1 core only"), std::string::npos) << two.err;
+  EXPECT_NE(two.err.find("gemm: its target has 2 threads, but this process may use 1 core only"), std::string::npos)
+      << two.err;
   result = report(two);
   for (const boost::json::value& task : result.at("tasks").as_array()) {
     EXPECT_GT(task.at("best_us").as_double(), 0) << task;
@@ -268,8 +278,10 @@ TEST_F(TuneRobustness, NoTerminalIsNeeded) {
   expect_good();
 
   // Nobody reads what it says: it finishes its trials, and says with its exit code that its report was lost.
-  Finished unread = test::run_program({"sh", "-c", "{ " TW_BINARY_DIR "/tracewright tune small.yaml --model tree --more 3; echo $? > code; } 2>&1 | true"},
-                                      {.folder = folder_.path()});
+  Finished unread = test::run_program(
+      {"sh", "-c",
+       "{ " TW_BINARY_DIR "/tracewright tune small.yaml --model tree --more 3; echo $? > code; } 2>&1 | true"},
+      {.folder = folder_.path()});
   EXPECT_EQ(unread.code, 0);
   EXPECT_EQ(bytes("code"), "3\n");
   EXPECT_GE(count_trials(records()), stored + 3) << "of the rows there may be no further ones";
@@ -277,7 +289,8 @@ TEST_F(TuneRobustness, NoTerminalIsNeeded) {
 
 TEST_F(TuneRobustness, OutputThatCannotBeWrittenIsNotDone) {
   report(tune({"--json"}));
-  Finished full = test::run_program({"sh", "-c", "exec " TW_BINARY_DIR "/tracewright show small.db > /dev/full"}, {.folder = folder_.path()});
+  Finished full = test::run_program({"sh", "-c", "exec " TW_BINARY_DIR "/tracewright show small.db > /dev/full"},
+                                    {.folder = folder_.path()});
   EXPECT_EQ(full.code, 3);
   EXPECT_EQ(full.err, "tracewright: standard output cannot be written: No space left on device\n");
 }
@@ -340,7 +353,10 @@ TEST_F(TuneRobustness, ADatabaseThatIsRemovedLosesNoTrial) {
     for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
   };
   Finished finished = tune({"--trials", "24", "--json"}, {.meanwhile = remove_it});
-  EXPECT_NE(finished.err.find("tracewright: database small.db was removed or renamed while it was in use; a new file of that name has all that it held\n"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("tracewright: database small.db was removed or renamed while it was in use; a new file "
+                              "of that name has all that it held\n"),
+            std::string::npos)
+      << finished.err;
   boost::json::object done = report(finished);
   EXPECT_EQ(count_trials(records()), done.at("measured").as_int64());
   EXPECT_GE(done.at("measured").as_int64(), 4);
@@ -357,7 +373,10 @@ TEST_F(TuneRobustness, ADatabaseThatIsReplacedEndsTheRunAndIsKeptBeside) {
   Finished finished = tune({"--trials", "100000"}, {.meanwhile = [&](int pid) { replace_it(tuner = pid); }});
   EXPECT_EQ(finished.code, 3);
   std::string beside = cat("small.db.rescued-", tuner);
-  EXPECT_NE(finished.err.find(cat("tracewright: database small.db was replaced by another file while it was in use; what it held is in ", beside, " (another file has its name)\n")), std::string::npos)
+  EXPECT_NE(finished.err.find(cat(
+                "tracewright: database small.db was replaced by another file while it was in use; what it held is in ",
+                beside, " (another file has its name)\n")),
+            std::string::npos)
       << finished.err;
   EXPECT_EQ(finished.err.find("what was measured before is safe"), std::string::npos) << finished.err;
   EXPECT_EQ(bytes("small.db"), "something else");
@@ -386,8 +405,9 @@ TEST_F(TuneRobustness, AReadOnlyDiskIsReadAndNotWrittenTo) {
 TEST_F(TuneRobustness, ALimitOnTheSizeOfFilesIsAnError) {
   report(tune({"--json"}));
   std::map<i64, Record> before = records();
-  Finished limited = test::run_program({"bash", "-c", "ulimit -f 300; exec " TW_BINARY_DIR "/tracewright tune small.yaml --model tree --trials 100000"},
-                                       {.folder = folder_.path()});
+  Finished limited = test::run_program(
+      {"bash", "-c", "ulimit -f 300; exec " TW_BINARY_DIR "/tracewright tune small.yaml --model tree --trials 100000"},
+      {.folder = folder_.path()});
   EXPECT_EQ(limited.code, 3) << limited.err;
   EXPECT_NE(limited.err.find("what was measured before is safe"), std::string::npos) << limited.err;
   std::map<i64, Record> after = records();
@@ -406,14 +426,16 @@ TEST_F(TuneRobustness, ADamagedFileIsRefusedAndLeftAlone) {
   std::string zeros = good, header = good;
   std::fill(zeros.begin() + 4096, zeros.begin() + 3 * 4096, '\0');
   header[5] = '?';
-  for (const Damage& damage : {Damage{"cut", good.substr(0, good.size() / 2)}, Damage{"zeroed pages", zeros}, Damage{"header", header},
-                               Damage{"empty", ""}, Damage{"text", "a list of things to buy\n"}}) {
+  for (const Damage& damage :
+       {Damage{"cut", good.substr(0, good.size() / 2)}, Damage{"zeroed pages", zeros}, Damage{"header", header},
+        Damage{"empty", ""}, Damage{"text", "a list of things to buy\n"}}) {
     write("small.db", damage.content);
     for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
     Finished refused = tune({"--more", "2"});
     EXPECT_EQ(refused.code, 3) << damage.what;
     EXPECT_EQ(refused.out, "") << damage.what;
-    EXPECT_NE(refused.err.find("tracewright: database small.db is "), std::string::npos) << damage.what << ": " << refused.err;
+    EXPECT_NE(refused.err.find("tracewright: database small.db is "), std::string::npos)
+        << damage.what << ": " << refused.err;
     EXPECT_EQ(bytes("small.db"), damage.content) << damage.what;
   }
 }
@@ -457,7 +479,9 @@ TEST_F(TuneRobustness, AFailingDiskCallIsSurvived) {
   const char* every = std::getenv("TW_EVERY_FAULT");
   const std::string preload = "LD_PRELOAD=" TW_BINARY_DIR "/tests/libdisk_faults.so";
   std::map<std::string, i64> counts;
-  ASSERT_EQ(tune({}, {.environment = {preload, "TW_DISK_FOLDER=" + folder_.path(), "TW_DISK_COUNTS=" + path("counts")}}).code, 0);
+  ASSERT_EQ(
+      tune({}, {.environment = {preload, "TW_DISK_FOLDER=" + folder_.path(), "TW_DISK_COUNTS=" + path("counts")}}).code,
+      0);
   std::ifstream file(path("counts"));
   i64 total = 0, count = 0;
   for (std::string name; file >> name >> count; total += count) counts[name] = count;
@@ -471,11 +495,13 @@ TEST_F(TuneRobustness, AFailingDiskCallIsSurvived) {
       i64 at = every ? i / 2 + 1 : rng.below(most) + 1;
       std::string fault = cat(name, ":", at, i % 2 ? "+" : "");
       for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
-      Finished finished = tune({}, {.environment = {preload, "TW_DISK_FOLDER=" + folder_.path(), "TW_DISK_FAULT=" + fault,
-                                                    cat("TW_DISK_ERRNO=", name == "write" ? ENOSPC : EIO)}});
+      Finished finished =
+          tune({}, {.environment = {preload, "TW_DISK_FOLDER=" + folder_.path(), "TW_DISK_FAULT=" + fault,
+                                    cat("TW_DISK_ERRNO=", name == "write" ? ENOSPC : EIO)}});
       ended += finished.code == 3;
       EXPECT_TRUE(finished.code == 0 || finished.code == 3) << fault << ": " << finished.code << " " << finished.err;
-      EXPECT_EQ(finished.code == 3, finished.err.find("database small.db") != std::string::npos) << fault << ": " << finished.err;
+      EXPECT_EQ(finished.code == 3, finished.err.find("database small.db") != std::string::npos)
+          << fault << ": " << finished.err;
       std::map<i64, Record> before = records();
       ASSERT_EQ(tune({}).code, 0) << fault;
       std::map<i64, Record> after = records();
@@ -484,7 +510,8 @@ TEST_F(TuneRobustness, AFailingDiskCallIsSurvived) {
       EXPECT_EQ(count_trials(after), 4) << fault;
     }
   }
-  std::printf("%d runs with a failing call of %lld, %d of them ended with a message\n", runs, static_cast<long long>(total), ended);
+  std::printf("%d runs with a failing call of %lld, %d of them ended with a message\n", runs,
+              static_cast<long long>(total), ended);
   EXPECT_GT(ended, 0);
   expect_good();
 }
@@ -492,16 +519,20 @@ TEST_F(TuneRobustness, AFailingDiskCallIsSurvived) {
 TEST_F(TuneRobustness, WithoutThreadsOrProcessesItWorksOrSaysWhy) {
   if (!kCanPreload) GTEST_SKIP() << kWhyNotPreloaded;
   write("small.yaml", kQuick);
-  for (const char* fault : {"thread:1", "thread:2", "thread:7", "thread:1+", "thread:4+", "spawn:1", "spawn:1+", "socket:1", "socket:1+"}) {
+  for (const char* fault :
+       {"thread:1", "thread:2", "thread:7", "thread:1+", "thread:4+", "spawn:1", "spawn:1+", "socket:1", "socket:1+"}) {
     for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path("small.db") + suffix);
-    Finished finished = tune({"--json"}, {.environment = {"LD_PRELOAD=" TW_BINARY_DIR "/tests/libprocess_faults.so", cat("TW_PROCESS_FAULT=", fault)}});
+    Finished finished = tune({"--json"}, {.environment = {"LD_PRELOAD=" TW_BINARY_DIR "/tests/libprocess_faults.so",
+                                                          cat("TW_PROCESS_FAULT=", fault)}});
     bool is_for_ever = std::string(fault).back() == '+', is_thread = fault[0] == 't';
     if (is_thread || !is_for_ever) {
       EXPECT_EQ(report(finished).at("measured").as_int64(), 4) << fault;
     } else {
       EXPECT_EQ(finished.code, 3) << fault;
-      EXPECT_NE(finished.err.find("Resource temporarily unavailable"), std::string::npos) << fault << ": " << finished.err;
-      EXPECT_NE(finished.err.find("`tracewright doctor` says what is missing"), std::string::npos) << fault << ": " << finished.err;
+      EXPECT_NE(finished.err.find("Resource temporarily unavailable"), std::string::npos)
+          << fault << ": " << finished.err;
+      EXPECT_NE(finished.err.find("`tracewright doctor` says what is missing"), std::string::npos)
+          << fault << ": " << finished.err;
     }
   }
 }
@@ -549,7 +580,9 @@ TEST_F(TuneRobustness, UnderLimitsOfAddressSpaceAndOfProcessorTime) {
   if (TW_SANITIZED) GTEST_SKIP() << "sanitizers reserve more address space than that";
   RunOptions options{.folder = folder_.path()};
   Finished finished = test::run_program(
-      {"/bin/sh", "-c", "ulimit -v 3000000 && ulimit -t 600 && exec \"$0\" tune small.yaml --model tree --json", TW_BINARY_DIR "/tracewright"}, options);
+      {"/bin/sh", "-c", "ulimit -v 3000000 && ulimit -t 600 && exec \"$0\" tune small.yaml --model tree --json",
+       TW_BINARY_DIR "/tracewright"},
+      options);
   boost::json::object result = report(finished);
   for (const boost::json::value& task : result.at("tasks").as_array()) {
     EXPECT_EQ(task.at("problem").as_string(), "");
@@ -561,7 +594,9 @@ TEST_F(TuneRobustness, UnderLimitsOfAddressSpaceAndOfProcessorTime) {
 TEST_F(TuneRobustness, ABudgetThatIsTooShortForOneTrialIsCalledSo) {
   Finished finished = tune({"--json", "--seconds", "0.001"});
   EXPECT_EQ(finished.code, 1);
-  EXPECT_NE(finished.err.find("no trial was done within 0.001 s; this task needs a larger `seconds`"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("no trial was done within 0.001 s; this task needs a larger `seconds`"),
+            std::string::npos)
+      << finished.err;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The errors that backends/vector_math.h states, over 2^24 floats spread evenly over all bit patterns, and special values.
+// The errors that backends/vector_math.h states, over 2^24 floats spread evenly over all bit patterns, and special
+// values.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -58,8 +59,10 @@ struct Case {
 double exact_sigmoid(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
 
 const Case kCases[] = {
-    {Function::Exp, [](double x) { return std::exp(x); }, 1},   {Function::Log, [](double x) { return std::log(x); }, 1},
-    {Function::Tanh, [](double x) { return std::tanh(x); }, 1.5}, {Function::Erf, [](double x) { return std::erf(x); }, 1.25},
+    {Function::Exp, [](double x) { return std::exp(x); }, 1},
+    {Function::Log, [](double x) { return std::log(x); }, 1},
+    {Function::Tanh, [](double x) { return std::tanh(x); }, 1.5},
+    {Function::Erf, [](double x) { return std::erf(x); }, 1.25},
     {Function::Sigmoid, exact_sigmoid, 2.5},
 };
 
@@ -102,7 +105,8 @@ TEST_P(VectorMath, ScalarAndVectorCodeAgree) {
   for (i64 i = 0; i < kChunk; ++i) x[i] = static_cast<float>(i - kChunk / 2) * 0.01f;
   scalar(x, y), vector(x, z);
   for (i64 i = 0; i < kChunk; ++i) {
-    ASSERT_TRUE(y[i] == z[i] || (std::isnan(y[i]) && std::isnan(z[i]))) << name_of(GetParam().function) << " at " << x[i];
+    ASSERT_TRUE(y[i] == z[i] || (std::isnan(y[i]) && std::isnan(z[i])))
+        << name_of(GetParam().function) << " at " << x[i];
   }
 }
 
@@ -115,12 +119,14 @@ struct Special {
 };
 
 const Special kSpecials[] = {
-    {Function::Exp, -kInf, 0},   {Function::Exp, kInf, kInf},    {Function::Exp, 0, 1},       {Function::Exp, kNan, kNan},
-    {Function::Log, 0, -kInf},   {Function::Log, kInf, kInf},    {Function::Log, 1, 0},       {Function::Log, kNan, kNan},
-    {Function::Log, -1, kNan},   {Function::Log, -kInf, kNan},   {Function::Tanh, kInf, 1},   {Function::Tanh, -kInf, -1},
-    {Function::Tanh, 0, 0},      {Function::Tanh, kNan, kNan},   {Function::Erf, kInf, 1},    {Function::Erf, -kInf, -1},
-    {Function::Erf, 0, 0},       {Function::Erf, kNan, kNan},    {Function::Sigmoid, kInf, 1}, {Function::Sigmoid, -kInf, 0},
-    {Function::Sigmoid, 0, 0.5}, {Function::Sigmoid, kNan, kNan},
+    {Function::Exp, -kInf, 0},       {Function::Exp, kInf, kInf},   {Function::Exp, 0, 1},
+    {Function::Exp, kNan, kNan},     {Function::Log, 0, -kInf},     {Function::Log, kInf, kInf},
+    {Function::Log, 1, 0},           {Function::Log, kNan, kNan},   {Function::Log, -1, kNan},
+    {Function::Log, -kInf, kNan},    {Function::Tanh, kInf, 1},     {Function::Tanh, -kInf, -1},
+    {Function::Tanh, 0, 0},          {Function::Tanh, kNan, kNan},  {Function::Erf, kInf, 1},
+    {Function::Erf, -kInf, -1},      {Function::Erf, 0, 0},         {Function::Erf, kNan, kNan},
+    {Function::Sigmoid, kInf, 1},    {Function::Sigmoid, -kInf, 0}, {Function::Sigmoid, 0, 0.5},
+    {Function::Sigmoid, kNan, kNan},
 };
 
 TEST(VectorMathSpecial, Values) {

@@ -19,7 +19,9 @@ struct WarpNest {
   std::string store = "R[h, e]", update = "";  // "": R[h, e] + sum(A[row, k]) * sum(B[k, column])
 };
 
-std::string widened(const std::string& load, const std::string& from, const std::string& to) { return from == to ? load : cat(to, "(", load, ")"); }
+std::string widened(const std::string& load, const std::string& from, const std::string& to) {
+  return from == to ? load : cat(to, "(", load, ")");
+}
 
 std::string text_of(const WarpNest& n) {
   std::string a = widened(cat("A[", n.row, ", ", n.a_k, "]"), n.a_type, n.sum_type);
@@ -31,10 +33,13 @@ std::string text_of(const WarpNest& n) {
   auto each = [&](const std::string& mark, const std::string& body) {
     return cat("for h in ", n.h, mark, " { for e in ", n.e, " { ", body, " } }\n");
   };
-  return cat("program p(A: input ", n.a_type, "[64, 64], B: input ", n.b_type, "[64, 64], C: output ", n.sum_type, "[", n.threads, ", ", n.h, ", ",
-             n.e, "]) {\n  local R: ", n.sum_type, "[", n.threads, ", ", n.h, ", ", n.e, "] in ", n.scope, "\n", "  local Q: ", n.sum_type, "[", n.threads,
-             ", ", n.h, ", ", n.e, "] in ", n.scope, "\n  bind threadIdx.x for t in ", n.threads, " {\n", each("", cat("R[t, h, e] = ", n.sum_type, "(0)\nQ[t, h, e] = ", n.sum_type, "(1)")),
-             each(cat(" @warp_mma = ", n.mark), cat("for k in ", n.k, " { ", n.store, " = ", update, " }")), each("", "C[t, h, e] = R[t, h, e] + Q[t, h, e]"), "  }\n}\n");
+  return cat("program p(A: input ", n.a_type, "[64, 64], B: input ", n.b_type, "[64, 64], C: output ", n.sum_type, "[",
+             n.threads, ", ", n.h, ", ", n.e, "]) {\n  local R: ", n.sum_type, "[", n.threads, ", ", n.h, ", ", n.e,
+             "] in ", n.scope, "\n", "  local Q: ", n.sum_type, "[", n.threads, ", ", n.h, ", ", n.e, "] in ", n.scope,
+             "\n  bind threadIdx.x for t in ", n.threads, " {\n",
+             each("", cat("R[t, h, e] = ", n.sum_type, "(0)\nQ[t, h, e] = ", n.sum_type, "(1)")),
+             each(cat(" @warp_mma = ", n.mark), cat("for k in ", n.k, " { ", n.store, " = ", update, " }")),
+             each("", "C[t, h, e] = R[t, h, e] + Q[t, h, e]"), "  }\n}\n");
 }
 
 // In the nest R and Q are the work-item's own; the text has them for all work-items, as programs have.
@@ -62,7 +67,8 @@ TEST(WarpMma, TilesOfAWarp) {
   EXPECT_EQ(form_of({.a_type = "bf16", .b_type = "bf16"}), "mma");
   EXPECT_EQ(form_of({.scope = "local"}), "mma");
   EXPECT_EQ(form_of({.update = "R[h, e] + $b * $a"}), "mma") << "operands in the other order";
-  EXPECT_EQ(form_of({.row = "(t // 4 % 8 + h * 8) * 2", .column = "(t % 4 * 2 + e) * 3"}), "mma") << "rows that are apart";
+  EXPECT_EQ(form_of({.row = "(t // 4 % 8 + h * 8) * 2", .column = "(t % 4 * 2 + e) * 3"}), "mma")
+      << "rows that are apart";
   EXPECT_EQ(form_of({.threads = 64, .row = "t // 32 * 16 + t // 4 % 8 + h * 8"}), "mma") << "two warps";
   EXPECT_EQ(form_of({.threads = 64, .column = "t // 32 * 8 + t % 4 * 2 + e"}), "mma") << "two warps";
 }
@@ -75,7 +81,8 @@ TEST(WarpMma, EveryTypeHasTwoDepths) {
   }
   for (const char* a : {"i8", "u8"}) {
     for (const char* b : {"i8", "u8"}) {
-      for (int k : {16, 32}) EXPECT_EQ(form_of({.k = k, .a_type = a, .b_type = b, .sum_type = "i32"}), "mma") << a << b << k;
+      for (int k : {16, 32})
+        EXPECT_EQ(form_of({.k = k, .a_type = a, .b_type = b, .sum_type = "i32"}), "mma") << a << b << k;
       EXPECT_EQ(form_of({.k = 8, .a_type = a, .b_type = b, .sum_type = "i32"}), "loops") << a << b;
     }
   }
@@ -94,7 +101,8 @@ TEST(WarpMma, OtherOperations) {
   EXPECT_EQ(form_of({.update = "Q[h, e] + $a * $b"}), "loops") << "adds to another buffer";
   EXPECT_EQ(form_of({.update = "R[e, h] + $a * $b"}), "loops") << "adds to another element";
   EXPECT_EQ(form_of({.store = "R[h, 0]", .update = "R[h, 0] + $a * $b"}), "loops") << "adds two columns to one element";
-  EXPECT_EQ(form_of({.store = "R[h, e], Q[h, e]", .update = "R[h, e] + $a * $b, Q[h, e]"}), "loops") << "stores two values";
+  EXPECT_EQ(form_of({.store = "R[h, e], Q[h, e]", .update = "R[h, e] + $a * $b, Q[h, e]"}), "loops")
+      << "stores two values";
   EXPECT_EQ(form_of({.update = "R[h, e] + $a * 2.0"}), "loops");
   EXPECT_EQ(form_of({.update = "R[h, e] + 2.0 * $b"}), "loops");
 }

@@ -68,10 +68,13 @@ TEST(WorkerProtocol, SamplesAreReadAndMustFit) {
   EXPECT_EQ(read.samples[0][0].positions, wrote.samples[0][0].positions);
   EXPECT_EQ(read.samples[1][0].variances, wrote.samples[1][0].variances);
   EXPECT_EQ(encode(read), bytes);
-  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(decode(std::string_view(bytes).substr(0, size), read)) << size;
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(decode(std::string_view(bytes).substr(0, size), read)) << size;
   using Change = void (*)(OutputSample&);
-  for (Change change : {Change([](OutputSample& s) { s.positions[1] = 10; }), Change([](OutputSample& s) { s.positions[1] = -1; }),
-                        Change([](OutputSample& s) { s.expected.pop_back(); }), Change([](OutputSample& s) { s.variances.push_back(1); })}) {
+  for (Change change :
+       {Change([](OutputSample& s) { s.positions[1] = 10; }), Change([](OutputSample& s) { s.positions[1] = -1; }),
+        Change([](OutputSample& s) { s.expected.pop_back(); }),
+        Change([](OutputSample& s) { s.variances.push_back(1); })}) {
     BeginTaskMessage bad = wrote;
     change(bad.samples[0][0]);
     EXPECT_FALSE(decode(encode(bad), read));
@@ -100,8 +103,7 @@ TEST(WorkerProtocol, SurvivesDamage) {
   int refused = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string bytes = whole;
-    bytes[static_cast<std::size_t>(rng.below(static_cast<i64>(bytes.size())))] =
-        static_cast<char>(rng.next());
+    bytes[static_cast<std::size_t>(rng.below(static_cast<i64>(bytes.size())))] = static_cast<char>(rng.next());
     MeasureMessage read;
     refused += !decode(bytes, read);
   }

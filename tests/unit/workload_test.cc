@@ -1,4 +1,6 @@
 // Workloads as text and in C++: programs that come out, calls, whole messages for wrong text, hostile input.
+#include "dsl/text/workload.h"
+
 #include <gtest/gtest.h>
 
 #include "dsl/base/embedded_text.h"
@@ -8,13 +10,13 @@
 #include "dsl/ir/print.h"
 #include "dsl/te/te.h"
 #include "dsl/text/parse_program.h"
-#include "dsl/text/workload.h"
 
 namespace tw {
 namespace {
 
 // The program of workload `w` in the text as printed, or the messages.
-std::string result_of(const std::string& text, const WorkloadArguments& arguments = {}, const std::vector<std::string>& epilogues = {}) {
+std::string result_of(const std::string& text, const WorkloadArguments& arguments = {},
+                      const std::vector<std::string>& epilogues = {}) {
   Source source{"w.tw", text};
   Diagnostics diagnostics(source);
   WorkloadModule module = parse_workloads(source, diagnostics);
@@ -24,7 +26,8 @@ std::string result_of(const std::string& text, const WorkloadArguments& argument
   return made ? print(made->program) : diagnostics.render();
 }
 
-// "line:column message | note" of each error in the body of a workload, to keep long lists readable; the rendering itself is tested whole.
+// "line:column message | note" of each error in the body of a workload, to keep long lists readable; the rendering
+// itself is tested whole.
 std::string errors_in(const std::string& body) {
   Source source{"w.tw", "workload w(N: int = 4, T: type = f32) {\n" + body + "\n}"};
   Diagnostics diagnostics(source);
@@ -56,7 +59,8 @@ TEST(Library, HasNoErrorsAndEverythingIsDocumented) {
     EXPECT_NE(signature.doc, "") << signature.name;
   }
   EXPECT_EQ(join(names, " "),
-            "dense matmul batch_matmul transpose_batch_matmul conv1d conv2d conv3d depthwise_conv2d conv2d_transposed capsule_conv2d conv2d_bn_relu "
+            "dense matmul batch_matmul transpose_batch_matmul conv1d conv2d conv3d depthwise_conv2d conv2d_transposed "
+            "capsule_conv2d conv2d_bn_relu "
             "max_pool2d avg_pool2d softmax norm layernorm rmsnorm");
   names.clear();
   for (const EpilogueSignature& epilogue : epilogue_signatures(operator_library())) {
@@ -70,10 +74,12 @@ TEST(Library, SignaturesSayWhatIsRequired) {
   std::string text;
   for (const Signature& signature : signatures(operator_library())) {
     if (signature.name != "conv2d") continue;
-    for (const auto& p : signature.parameters) text += cat(p.name, p.is_type ? ": type" : "", p.required ? "" : cat(" = ", p.fallback), ", ");
+    for (const auto& p : signature.parameters)
+      text += cat(p.name, p.is_type ? ": type" : "", p.required ? "" : cat(" = ", p.fallback), ", ");
   }
   EXPECT_EQ(text,
-            "N, H, W, CI, CO, K, stride = 1, padding = 0, dilation = 1, groups = 1, T: type = f32, acc: type = accumulator(T), out: type = result(T), ");
+            "N, H, W, CI, CO, K, stride = 1, padding = 0, dilation = 1, groups = 1, T: type = f32, acc: type = "
+            "accumulator(T), out: type = result(T), ");
 }
 
 TEST(Workload, DenseGelu) {
@@ -82,7 +88,8 @@ TEST(Workload, DenseGelu) {
   const W: T[K, N], bias: T[N]            # rewritten once, outside the kernel
   D[i: M, j: N] = sum(k: K) X[i, k] * W[k, j]
   output Y[i: M, j: N] = gelu(D[i, j] + bias[j])
-})", {{"M", i64{4}}, {"N", i64{5}}, {"K", i64{6}}}),
+})",
+                      {{"M", i64{4}}, {"N", i64{5}}, {"K", i64{6}}}),
             R"(program w(X: input f32[4, 6], W: const f32[6, 5], bias: const f32[5], Y: output f32[4, 5]) {
   local D: f32[4, 5]
   for i in 4 {
@@ -109,7 +116,8 @@ TEST(Workload, DenseGelu) {
 }
 
 TEST(Workload, TypesLayoutsAndTolerance) {
-  EXPECT_EQ(result_of(R"(workload w(N: int) {
+  EXPECT_EQ(
+      result_of(R"(workload w(N: int) {
   doc "types and attributes"
   tolerance 1e-3, 0
   input X: f16[N] layout "odd", I: i8[N, N]
@@ -117,8 +125,9 @@ TEST(Workload, TypesLayoutsAndTolerance) {
   S: bf16[i: N] = sum(k: N) in f64 I[i, k] * Z[k]
   output Y: i8[i: N] layout "even" = S[i] + 1
   output A, B: f16[] = argmin(k: N) X[k]
-})", {{"N", i64{2}}}),
-            R"(program w(X: input f16[2] layout "odd", I: input i8[2, 2], Y: output i8[2] layout "even", A: output i64[], B: output f16[]) {
+})",
+                {{"N", i64{2}}}),
+      R"(program w(X: input f16[2] layout "odd", I: input i8[2, 2], Y: output i8[2] layout "even", A: output i64[], B: output f16[]) {
   tolerance 0.001, 0.0
   local S_acc: f64[2]
   local S: bf16[2]
@@ -164,7 +173,9 @@ TEST(Workload, ConvolutionWithoutPaddingAndGroupsIsPlain) {
   std::optional<OwnedProgram> program = instantiate(operator_library(), use->workload, use->arguments, {}, diagnostics);
   ASSERT_TRUE(program) << diagnostics.render();
   EXPECT_TRUE(program->program.locals.empty());
-  EXPECT_NE(print(program->program).find("Y[n, y, x, co] = Y[n, y, x, co] + X[n, y + ky, x + kx, ci] * F[ky, kx, ci, co]"), std::string::npos);
+  EXPECT_NE(
+      print(program->program).find("Y[n, y, x, co] = Y[n, y, x, co] + X[n, y + ky, x + kx, ci] * F[ky, kx, ci, co]"),
+      std::string::npos);
   Source again{"text", workload_text(program->program)};
   Diagnostics of_text(again);
   std::optional<OwnedProgram> parsed = parse_program(again, of_text);
@@ -180,13 +191,17 @@ TEST(Workload, ConditionsOnParametersDecide) {
 })";
   EXPECT_NE(result_of(text, {{"p", i64{0}}}).find("Y[i] = X[i]\n"), std::string::npos);
   EXPECT_NE(result_of(text, {{"p", i64{2}}}).find("Y[i] = X[i] * 3.0\n"), std::string::npos);
-  EXPECT_NE(result_of(text, {{"p", i64{-1}}}).find("error: w: `p >= 0` does not hold with p = -1\n"), std::string::npos);
+  EXPECT_NE(result_of(text, {{"p", i64{-1}}}).find("error: w: `p >= 0` does not hold with p = -1\n"),
+            std::string::npos);
 }
 
 TEST(Workload, FunctionsSeeWhatIsBeforeThemAndTheLibrary) {
-  EXPECT_NE(result_of("fn twice(x) = x + x\nfn relu(x) = twice(max(x, 1))\nworkload w() { input X: f32[1]; output Y[] = relu(X[0]) }")
-                .find("Y[] = max(X[0], 1.0) + max(X[0], 1.0)"), std::string::npos);
-  EXPECT_NE(result_of("workload w() { input X: f32[1]; output Y[] = relu(X[0]) }").find("Y[] = max(X[0], 0.0)"), std::string::npos);
+  EXPECT_NE(result_of("fn twice(x) = x + x\nfn relu(x) = twice(max(x, 1))\nworkload w() { input X: f32[1]; output Y[] "
+                      "= relu(X[0]) }")
+                .find("Y[] = max(X[0], 1.0) + max(X[0], 1.0)"),
+            std::string::npos);
+  EXPECT_NE(result_of("workload w() { input X: f32[1]; output Y[] = relu(X[0]) }").find("Y[] = max(X[0], 0.0)"),
+            std::string::npos);
   EXPECT_EQ(result_of("fn f(x) = g(x)\nfn g(x) = f(x)\nworkload w() { input X: f32[1]; output Y[] = g(X[0]) }"),
             "w.tw:1:11: error: unknown function `g`\n"
             "    1 | fn f(x) = g(x)\n"
@@ -200,9 +215,11 @@ TEST(Workload, OwnEpilogues) {
   let half = channels // 2
   return y * Scale[channel] + half
 }
-workload w() { input X: f16[2, 4]; output Y: f16[i: 2, j: 4] layout "l" = X[i, j] })", {}, {"scale", "relu", "scale"});
-  EXPECT_EQ(text.substr(0, text.find("\n  for")),
-            R"(program w(X: input f16[2, 4], Scale: const f16[4], Scale_1: const f16[4], scale_1: output f16[2, 4] layout "l") {
+workload w() { input X: f16[2, 4]; output Y: f16[i: 2, j: 4] layout "l" = X[i, j] })",
+                               {}, {"scale", "relu", "scale"});
+  EXPECT_EQ(
+      text.substr(0, text.find("\n  for")),
+      R"(program w(X: input f16[2, 4], Scale: const f16[4], Scale_1: const f16[4], scale_1: output f16[2, 4] layout "l") {
   local Y: f32[2, 4]
   local scale: f32[2, 4]
   local relu: f32[2, 4])");
@@ -229,9 +246,11 @@ TEST(CxxApi, MakesTheProgramOfTheText) {
 TEST(Call, EveryProblemAtOnce) {
   std::vector<std::string> lines;
   auto note = [&](const std::vector<CallProblem>& problems) {
-    for (const CallProblem& p : problems) lines.push_back(cat("[", p.argument, "] ", p.message, p.note.empty() ? "" : " | ", p.note));
+    for (const CallProblem& p : problems)
+      lines.push_back(cat("[", p.argument, "] ", p.message, p.note.empty() ? "" : " | ", p.note));
   };
-  note(check_call(operator_library(), "dense", {{"M", i64{1}}, {"n", i64{2}}, {"T", i64{3}}, {"M", i64{4}}, {"K", DType::F16}}, {"bias", "geluu"}));
+  note(check_call(operator_library(), "dense",
+                  {{"M", i64{1}}, {"n", i64{2}}, {"T", i64{3}}, {"M", i64{4}}, {"K", DType::F16}}, {"bias", "geluu"}));
   note(check_call(operator_library(), "conv2", {}, {}));
   note(check_call(operator_library(), "norm", {{"B", i64{1}}, {"M", i64{1}}, {"N", i64{1}}, {"zzz", i64{1}}}, {}));
   EXPECT_EQ(join(lines, "\n"),
@@ -308,15 +327,18 @@ struct Case {
 };
 constexpr Case kCases[] = {
     {"input X: f32", "1:10 expected a type with a shape | for example `X: f32[M, N]`"},
-    {"input X: f31[N]\noutput Y[] = 1", "1:10 expected a type, found `f31` | types are f64 f32 f16 bf16 i64 i32 i8 u8 bool"},
+    {"input X: f31[N]\noutput Y[] = 1",
+     "1:10 expected a type, found `f31` | types are f64 f32 f16 bf16 i64 i32 i8 u8 bool"},
     {"input X: f32[n]\noutput Y[] = 1", "1:14 unknown name `n` | did you mean `N`?"},
     {"input X: f32[N - 4]\noutput Y[] = 1", "1:14 a dimension of `X` has extent 0 | an extent is at least 1"},
-    {"input X: f32[2 * 2199023255552]\noutput Y[] = 1", "1:14 a dimension of `X` has extent 4398046511104 | an extent is at most 2^40"},
+    {"input X: f32[2 * 2199023255552]\noutput Y[] = 1",
+     "1:14 a dimension of `X` has extent 4398046511104 | an extent is at most 2^40"},
     {"input X: f32[1099511627776, 64]\noutput Y[] = 1", "1:7 `X` has more than 2^45 elements"},
     {"input X: f32[9223372036854775807 + N]\noutput Y[] = 1", "1:14 this integer overflows"},
     {"let a = N // 0\noutput Y[] = 1", "1:11 `//` divides by zero"},
     {"let a = N / 2\noutput Y[] = 1", "1:11 `/` divides floats | integers divide with `//`"},
-    {"let a = foo(N)\noutput Y[] = 1", "1:9 expected an integer, found a call of `foo` | integers know min, max, ceildiv and is_float"},
+    {"let a = foo(N)\noutput Y[] = 1",
+     "1:9 expected an integer, found a call of `foo` | integers know min, max, ceildiv and is_float"},
     {"let a = 1.5\noutput Y[] = 1", "1:9 expected an integer, found `1.5`"},
     {"let N = 1\noutput Y[] = 1", "1:5 there is already a `N` here"},
     {"require N % 3 == 0, \"N must divide\"\noutput Y[] = 1", "1:9 w: N must divide with N = 4"},
@@ -328,7 +350,8 @@ constexpr Case kCases[] = {
     {"input X: f32[N]\noutput Y[i: N] = X", "2:18 expected a value, found the buffer `X` | an element is `X[...]`"},
     {"input X: f32[N]\noutput Y[i: N] = X[i, 0]", "2:18 `X` has 1 dimension, found 2 indices"},
     {"input X: f32[N]\noutput Y[i: N] = X[X[i]]", "2:20 expected an integer as index, found f32"},
-    {"input X: f32[N]\noutput Y[i: N] = X[i + 1]", "2:18 index 0 of `X` takes the values 1 to 4, its extent is 4 | guard it with `if ... then ... else ...`"},
+    {"input X: f32[N]\noutput Y[i: N] = X[i + 1]",
+     "2:18 index 0 of `X` takes the values 1 to 4, its extent is 4 | guard it with `if ... then ... else ...`"},
     {"input X: f32[N]\noutput Y[i: N] = i[0]", "2:18 expected a buffer, found `i`"},
     {"input X: f32[N]\noutput Y[i: N, i: N] = X[i]", "2:16 there is already an axis `i` here"},
     {"input X: f32[N]\noutput X[i: N] = X[i]", "2:8 there is already a `X` here"},
@@ -347,12 +370,15 @@ constexpr Case kCases[] = {
     {"input X: f32[N]\noutput Y[i: N] = i // 0", "2:20 `//` divides by zero"},
     {"input X: f32[N]\noutput Y, Z[i: N] = sum(k: N) X[k]", "2:11 expected 1 result, found 2"},
     {"input X: f32[N]\noutput Y[i: N] = argmax(k: N) X[k]", "2:8 expected 2 results (index and value), found 1"},
-    {"input X: f32[N]\noutput Y: f32, Z[i: N] = argmax(k: N) X[k]", "2:11 expected an integer type for the index, found f32"},
-    {"input X: f32[N]\noutput Y, Z[i: N] = argmax(k: N) in f64 X[k]", "2:37 argmax and argmin have no accumulator | give the value a type instead"},
+    {"input X: f32[N]\noutput Y: f32, Z[i: N] = argmax(k: N) X[k]",
+     "2:11 expected an integer type for the index, found f32"},
+    {"input X: f32[N]\noutput Y, Z[i: N] = argmax(k: N) in f64 X[k]",
+     "2:37 argmax and argmin have no accumulator | give the value a type instead"},
     {"input X: f32[N]\noutput Y[i: N] = sum(k: N) in bool X[k]", "2:31 expected the type of a number, found bool"},
     {"input X: f32[N]\noutput Y[i: N] = sum() X[i]", "2:24 expected the end of the line, found `X`"},
     {"input X: f32[N]\noutput Y[i: N] = median(k: N) X[k]", "2:26 expected `,` or `)`, found `:`"},
-    {"input X: f32[N]\noutput Y[i: N] = X[i]\nif X { }", "3:4 expected an integer, found `X` | only parameters and lets are known here"},
+    {"input X: f32[N]\noutput Y[i: N] = X[i]\nif X { }",
+     "3:4 expected an integer, found `X` | only parameters and lets are known here"},
     {"return 1", "1:1 expected a statement, found `return` | a stage looks like `D[i: M, j: N] = ...`"},
 };
 
@@ -361,12 +387,18 @@ TEST(Errors, OfEveryKind) {
 }
 
 TEST(Errors, OfDefinitions) {
-  EXPECT_NE(result_of("fn f(x) = x\nfn f(y) = y").find("2:4: error: there is already a function `f` here"), std::string::npos);
+  EXPECT_NE(result_of("fn f(x) = x\nfn f(y) = y").find("2:4: error: there is already a function `f` here"),
+            std::string::npos);
   EXPECT_NE(result_of("fn exp(x) = x").find("1:4: error: `exp` is a function of the language"), std::string::npos);
-  EXPECT_NE(result_of("epilogue e(y) { let a = 1 }").find("1:10: error: this epilogue has no `return`"), std::string::npos);
-  EXPECT_NE(result_of("workload w() { output A[] = 1; output B[] = 2 }", {}, {"relu"}).find("error: epilogues need a workload with one output"), std::string::npos);
-  EXPECT_NE(result_of("workload w() { output A[] = 1.0 }", {}, {"bias"}).find("1:10: error: unknown name `channels`"), std::string::npos);
-  EXPECT_EQ(result_of("}"), "w.tw:1:1: error: expected `workload`, `fn` or `epilogue`, found `}`\n    1 | }\n      | ^\n");
+  EXPECT_NE(result_of("epilogue e(y) { let a = 1 }").find("1:10: error: this epilogue has no `return`"),
+            std::string::npos);
+  EXPECT_NE(result_of("workload w() { output A[] = 1; output B[] = 2 }", {}, {"relu"})
+                .find("error: epilogues need a workload with one output"),
+            std::string::npos);
+  EXPECT_NE(result_of("workload w() { output A[] = 1.0 }", {}, {"bias"}).find("1:10: error: unknown name `channels`"),
+            std::string::npos);
+  EXPECT_EQ(result_of("}"),
+            "w.tw:1:1: error: expected `workload`, `fn` or `epilogue`, found `}`\n    1 | }\n      | ^\n");
 }
 
 // ---- hostile text
@@ -391,14 +423,16 @@ TEST(Hostile, DamagedLibraryNeverCrashes) {
   for (int round = 0; round < 300; ++round) {
     std::string damaged = text;
     for (int i = 0; i < 3; ++i) {
-      damaged[static_cast<std::size_t>(rng.below(static_cast<i64>(text.size())))] = text[static_cast<std::size_t>(rng.below(static_cast<i64>(text.size())))];
+      damaged[static_cast<std::size_t>(rng.below(static_cast<i64>(text.size())))] =
+          text[static_cast<std::size_t>(rng.below(static_cast<i64>(text.size())))];
     }
     Source source{"t", damaged};
     Diagnostics diagnostics(source);
     WorkloadModule module = parse_workloads(source, diagnostics);
     for (const Signature& signature : signatures(module)) {
       WorkloadArguments arguments;
-      for (const auto& p : signature.parameters) if (p.required) arguments.push_back({p.name, p.is_type ? ArgumentValue(DType::F32) : ArgumentValue(i64{3})});
+      for (const auto& p : signature.parameters)
+        if (p.required) arguments.push_back({p.name, p.is_type ? ArgumentValue(DType::F32) : ArgumentValue(i64{3})});
       Diagnostics of_call(*module.source);
       std::optional<OwnedProgram> program = instantiate(module, signature.name, arguments, {}, of_call);
       EXPECT_EQ(program.has_value(), !of_call.has_errors());
@@ -408,7 +442,8 @@ TEST(Hostile, DamagedLibraryNeverCrashes) {
 
 TEST(Hostile, AMebibyteOfJunk) {
   Rng rng(9);
-  const char* words[] = {"workload", "w", "(", ")", "{", "}", "[", "]", "=", ",", ":", ";", "sum", "i", "1", "+", "-", "if", "\"", "\n", "#", "fn", "$", "\xff"};
+  const char* words[] = {"workload", "w", "(", ")", "{", "}",  "[",  "]",  "=", ",",  ":", ";",
+                         "sum",      "i", "1", "+", "-", "if", "\"", "\n", "#", "fn", "$", "\xff"};
   for (int round = 0; round < 4; ++round) {
     std::string text;
     while (text.size() < (1 << 20) - 16) text += cat(round % 2 ? " " : "", words[rng.below(24)]);
@@ -429,10 +464,13 @@ TEST(Hostile, DepthAndGrowthHaveLimits) {
   EXPECT_NE(result_of(chain).find("this is nested deeper than 200 levels"), std::string::npos);
   std::string doubling = "fn g0(x) = x + x\n";
   for (int i = 1; i < 40; ++i) doubling += cat("fn g", i, "(x) = g", i - 1, "(g", i - 1, "(x))\n");
-  EXPECT_NE(result_of(doubling + "workload w() { output Y[i: 4] = g39(f32(i)) }").find("this expression is too large"), std::string::npos);
+  EXPECT_NE(result_of(doubling + "workload w() { output Y[i: 4] = g39(f32(i)) }").find("this expression is too large"),
+            std::string::npos);
   std::string tower = "fn g0(x) = x\n";
   for (int i = 1; i < 200; ++i) tower += cat("fn g", i, "(x) = g", i - 1, "(x)\n");
-  EXPECT_NE(result_of(tower + "workload w() { output Y[] = g199(1) }").find("functions call each other more than 64 deep"), std::string::npos);
+  EXPECT_NE(
+      result_of(tower + "workload w() { output Y[] = g199(1) }").find("functions call each other more than 64 deep"),
+      std::string::npos);
   std::string many = "workload w() {\n";
   for (int i = 0; i < 20000; ++i) many += cat("let a", i, " = b\n");
   std::string messages = result_of(many + "}");
