@@ -14,6 +14,9 @@
 namespace tw {
 namespace {
 
+bool has_lower_draft(const Candidate& a, const Candidate& b) { return a.draft < b.draft; }
+bool has_higher_score(const Candidate& a, const Candidate& b) { return a.score > b.score; }
+
 // One proposal of a batch on its way.
 struct Proposal {
   enum class Fate : u8 { Dropped, Rejected, Known, Built } fate = Fate::Dropped;
@@ -122,8 +125,7 @@ class Evolution {
   // model misjudges is seen by the learned one.
   static void keep_best_drafts(std::vector<Candidate>& candidates, int wanted) {
     if (static_cast<int>(candidates.size()) <= wanted) return;
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
+    std::stable_sort(candidates.begin(), candidates.end(), has_lower_draft);
     int best = wanted * 3 / 4, rest = wanted - best;
     int step = std::max<int>(1, (static_cast<int>(candidates.size()) - best) / std::max(1, rest));
     std::vector<Candidate> kept(candidates.begin(), candidates.begin() + best);
@@ -243,8 +245,7 @@ class Evolution {
 };
 
 void sort_by_score(std::vector<Candidate>& candidates) {
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+  std::stable_sort(candidates.begin(), candidates.end(), has_higher_score);
 }
 
 // Chooses the first `places` of a pool that is sorted by score: of a sketch that no elite is of at most `share`, as
@@ -258,7 +259,7 @@ void share_places(std::vector<Candidate>& pool, const std::vector<Candidate>& el
   std::move(rest.begin(), rest.end(), std::back_inserter(first));
   pool = std::move(first);
   auto end = pool.begin() + std::min<std::ptrdiff_t>(places, static_cast<std::ptrdiff_t>(pool.size()));
-  std::stable_sort(pool.begin(), end, [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+  std::stable_sort(pool.begin(), end, has_higher_score);
 }
 
 }  // namespace
@@ -307,8 +308,7 @@ std::optional<Candidate> construct(CandidateSpace& space, const Rng& rng, const 
     evolution.score(population);
     std::vector<Candidate> children = evolution.breed(population, options.population, 2 + static_cast<u64>(generation));
     population.insert(population.end(), children.begin(), children.end());
-    std::stable_sort(population.begin(), population.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.draft < b.draft; });
+    std::stable_sort(population.begin(), population.end(), has_lower_draft);
     population.resize(std::min<std::size_t>(population.size(), options.population));
   }
   if (population.empty()) return std::nullopt;
