@@ -1,13 +1,12 @@
-// Reductions over the work-items of a group: shuffles inside of warps where the language has them, and one exchange
-// through shared memory; else sub-groups where the device has them and all of the group takes part, whatever their size
-// and whichever work-items they hold; else a tree in shared memory.
+#include "backends/gpu_source/print_combine.h"
+
 #include <algorithm>
 
-#include "backends/gpu_source/printer.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/combining.h"
+#include "dsl/passes/thread_axes.h"
 
 namespace tw::gpu {
 namespace {
@@ -36,9 +35,43 @@ const char* sub_group_function(const Store* update) {
 
 }  // namespace
 
+CombinePrinter::CombinePrinter(const Language& language, const LaunchExtents& extents, KernelText& text,
+                               const For* loop)
+    : language_(language),
+      extents_(extents),
+      text_(text),
+      loop_(loop),
+      update_(static_cast<const Store*>(loop->body)),
+      terms_(*combined_loads(update_)) {}
+
+void CombinePrinter::print() {
+  std::vector<std::string> results;
+  for (std::size_t t = 0; t < terms_.size(); ++t) {
+    mine_.push_back(text_.temporary());
+    text_.line(cat(text_.type(terms_[t]->type.dtype, 1), " ", mine_[t], " = ", bare(text_.scalar(terms_[t], 0)), ";"));
+    results.push_back(text_.element(update_->targets[t].buffer, update_->targets[t].indices[0], 0));
+  }
+  Combining way = combining_along(loop_, extents_, language_.shuffle);
+  make_arrays(way.elements);
+  if (way.by_shuffles)
+    combine_by_shuffles();
+  else
+    combine_in_shared();
+  text_.open(cat("if (", place(), " == 0) "));
+  combine(results, mine_);
+  text_.close();
+}
+
+// The work-item's number along the loop.
+const std::string& CombinePrinter::place() { return text_.name(loop_->var); }
+
+std::string CombinePrinter::type_of(std::size_t target) const {
+  return text_.type(update_->targets[target].buffer->dtype, 1);
+}
+
 // The work-item's number in its group, x fastest.
-std::string KernelPrinter::item_of_group() const {
-  const std::array<i64, 3>& threads = kernel_.extents.threads;
+std::string CombinePrinter::item_of_group() const {
+  const std::array<i64, 3>& threads = extents_.threads;
   std::string out = language_.thread[0];
   i64 below = threads[0];
   for (std::size_t d = 1; d < 3; ++d) {
@@ -48,137 +81,118 @@ std::string KernelPrinter::item_of_group() const {
   return cat("(int)(", out, ")");
 }
 
-std::vector<std::string> KernelPrinter::exchange_arrays(const Store* update, i64 elements) {
+void CombinePrinter::make_arrays(i64 elements) {
+  if (elements == 0) return;
+  for (const StoreTarget& target : update_->targets)
+    arrays_.push_back(
+        text_.shared_array(cat(std::string(target.buffer->name), "_parts"), target.buffer->dtype, elements));
+}
+
+std::vector<std::string> CombinePrinter::elements_of_arrays(const std::string& index) const {
   std::vector<std::string> out;
-  if (elements == 0) return out;
-  for (const StoreTarget& target : update->targets) {
-    out.push_back(fresh(cat(std::string(target.buffer->name), "_parts")));
-    DType dtype = target.buffer->dtype;
-    shared_.push_back({type(dtype, 1), out.back(), elements, elements * bytes_of(dtype), false});
-  }
+  for (const std::string& array : arrays_) out.push_back(cat(array, "[", index, "]"));
   return out;
 }
 
-// mine = update(mine, others), for all targets at once.
-void KernelPrinter::combine_with(const Store* update, const std::vector<std::string>& mine,
-                                 const std::vector<std::string>& others) {
-  List<const Load*> terms = *combined_loads(update);
-  for (std::size_t t = 0; t < terms.size(); ++t) given_[terms[t]] = others[t];
-  for (const Expr* value : update->values) {
+// Of this work-item.
+void CombinePrinter::write_to_arrays(const std::string& index) {
+  for (std::size_t t = 0; t < mine_.size(); ++t) text_.line(cat(arrays_[t], "[", index, "] = ", mine_[t], ";"));
+}
+
+// into = update(into, others), for all targets at once.
+void CombinePrinter::combine(const std::vector<std::string>& into, const std::vector<std::string>& others) {
+  std::map<const Load*, std::string> given;
+  for (std::size_t t = 0; t < terms_.size(); ++t) given[terms_[t]] = others[t];
+  for (const Expr* value : update_->values) {
     for_each<Load>(value, [&](const Load* load) {
-      for (std::size_t t = 0; t < update->targets.size(); ++t) {
-        if (load->buffer == update->targets[t].buffer) given_[load] = mine[t];
-        if (load->buffer == terms[t]->buffer) given_[load] = others[t];
+      for (std::size_t t = 0; t < update_->targets.size(); ++t) {
+        if (load->buffer == update_->targets[t].buffer) given[load] = into[t];
+        if (load->buffer == terms_[t]->buffer) given[load] = others[t];
       }
     });
   }
   std::vector<std::string> values;
-  for (std::size_t t = 0; t < mine.size(); ++t) {
-    values.push_back(bare(scalar(update->values[t])));
-    if (mine.size() == 1) continue;
-    std::string value = cat("t", temporaries_++);
-    line(cat("const ", type(update->targets[t].buffer->dtype, 1), " ", value, " = ", values[t], ";"));
+  for (std::size_t t = 0; t < into.size(); ++t) {
+    values.push_back(bare(text_.scalar_with(update_->values[t], given)));
+    if (into.size() == 1) continue;
+    std::string value = text_.temporary();
+    text_.line(cat("const ", type_of(t), " ", value, " = ", values[t], ";"));
     values[t] = value;
   }
-  for (std::size_t t = 0; t < mine.size(); ++t) line(cat(mine[t], " = ", values[t], ";"));
-  given_.clear();
+  for (std::size_t t = 0; t < into.size(); ++t) text_.line(cat(into[t], " = ", values[t], ";"));
 }
 
-void KernelPrinter::combine(const For* loop) {
-  const Store* update = static_cast<const Store*>(loop->body);
-  List<const Load*> terms = *combined_loads(update);
-  std::vector<std::string> mine, results;
-  for (std::size_t t = 0; t < terms.size(); ++t) {
-    mine.push_back(cat("t", temporaries_++));
-    line(cat(type(terms[t]->type.dtype, 1), " ", mine[t], " = ", bare(scalar(terms[t])), ";"));
-    results.push_back(element(update->targets[t].buffer, update->targets[t].indices[0], 0));
-  }
-  i64 items = kernel_.extents.threads_of_group();
-  Combining way = combining_along(loop, kernel_.extents, language_.shuffle);
-  bool has_sub_groups = language_.has_vectors && loop->extent == items && sub_group_function(update);
-  std::vector<std::string> arrays = exchange_arrays(update, way.elements);
-  if (way.by_shuffles)
-    combine_by_shuffles(loop, update, mine, arrays);
-  else
-    combine_in_shared(loop, update, mine, arrays, has_sub_groups);
-  open(cat("if (", name(loop->var), " == 0) "));
-  combine_with(update, results, mine);
-  close();
-}
-
-// Afterwards the first work-item along the loop has the result.
-void KernelPrinter::combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                                        const std::vector<std::string>& arrays) {
-  i64 items = kernel_.extents.threads_of_group();
+void CombinePrinter::combine_by_shuffles() {
+  i64 items = extents_.threads_of_group();
   std::string lanes = cat(items < kWarp ? (i64{1} << items) - 1 : i64{0xffffffff}, "u");
-  for (i64 offset = std::min(kWarp, loop->extent) / 2; offset > 0; offset /= 2) {
-    open("");
+  for (i64 offset = std::min(kWarp, loop_->extent) / 2; offset > 0; offset /= 2) {
+    text_.open("");
     std::vector<std::string> others;
-    for (std::size_t t = 0; t < mine.size(); ++t) {
-      others.push_back(cat("t", temporaries_++));
-      line(cat("const ", type(update->targets[t].buffer->dtype, 1), " ", others[t], " = ", language_.shuffle, "(",
-               lanes, ", ", mine[t], ", ", offset, ");"));
+    for (std::size_t t = 0; t < mine_.size(); ++t) {
+      others.push_back(text_.temporary());
+      text_.line(cat("const ", type_of(t), " ", others[t], " = ", language_.shuffle, "(", lanes, ", ", mine_[t], ", ",
+                     offset, ");"));
     }
-    combine_with(update, mine, others);
-    close();
+    combine(mine_, others);
+    text_.close();
   }
-  if (arrays.empty()) return;
+  if (arrays_.empty()) return;
   std::string warp = cat(item_of_group(), " / ", kWarp);
-  line(language_.barrier);
-  open(cat("if (", name(loop->var), " % ", kWarp, " == 0) "));
-  for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", warp, "] = ", mine[t], ";"));
-  close();
-  line(language_.barrier);
-  open(cat("if (", name(loop->var), " == 0) "));
-  for (i64 other = 1; other < loop->extent / kWarp; ++other) {
-    std::vector<std::string> others;
-    for (const std::string& array : arrays) others.push_back(cat(array, "[", warp, " + ", other, "]"));
-    combine_with(update, mine, others);
-  }
-  close();
+  text_.line(language_.barrier);
+  text_.open(cat("if (", place(), " % ", kWarp, " == 0) "));
+  write_to_arrays(warp);
+  text_.close();
+  text_.line(language_.barrier);
+  text_.open(cat("if (", place(), " == 0) "));
+  for (i64 other = 1; other < loop_->extent / kWarp; ++other)
+    combine(mine_, elements_of_arrays(cat(warp, " + ", other)));
+  text_.close();
 }
 
 // Each sub-group, then one work-item what the sub-groups have.
-void KernelPrinter::combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                                          const std::string& array) {
-  line(cat(mine[0], " = ", sub_group_function(update), "(", mine[0], ");"));
-  line(language_.barrier);
-  line(cat("if (get_sub_group_local_id() == 0) ", array, "[get_sub_group_id()] = ", mine[0], ";"));
-  line(language_.barrier);
-  open(cat("if (", name(loop->var), " == 0) "));
-  std::string part = cat("t", temporaries_++);
-  line(cat(mine[0], " = ", array, "[0];"));
-  open(cat("for (uint ", part, " = 1; ", part, " < get_num_sub_groups(); ++", part, ") "));
-  combine_with(update, mine, {cat(array, "[", part, "]")});
-  close();
-  close();
+void CombinePrinter::combine_by_sub_groups() {
+  const std::string &mine = mine_[0], &array = arrays_[0];
+  text_.line(cat(mine, " = ", sub_group_function(update_), "(", mine, ");"));
+  text_.line(language_.barrier);
+  text_.line(cat("if (get_sub_group_local_id() == 0) ", array, "[get_sub_group_id()] = ", mine, ";"));
+  text_.line(language_.barrier);
+  text_.open(cat("if (", place(), " == 0) "));
+  std::string part = text_.temporary();
+  text_.line(cat(mine, " = ", array, "[0];"));
+  text_.open(cat("for (uint ", part, " = 1; ", part, " < get_num_sub_groups(); ++", part, ") "));
+  combine(mine_, elements_of_arrays(part));
+  text_.close();
+  text_.close();
 }
 
-void KernelPrinter::combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                                      const std::vector<std::string>& arrays, bool has_sub_groups) {
-  i64 stride = 1;  // between neighbours along the loop
-  for (int d = 0; d < axis_of(loop)->dimension; ++d) stride *= kernel_.extents.threads[static_cast<std::size_t>(d)];
-  std::string item = item_of_group();
+void CombinePrinter::combine_in_shared() {
+  bool has_sub_groups =
+      language_.has_vectors && loop_->extent == extents_.threads_of_group() && sub_group_function(update_);
   if (has_sub_groups) {
-    define("tw_sub_groups", kSubGroups);
-    text_ += "#ifdef TW_SUB_GROUPS\n";
-    combine_by_sub_groups(loop, update, mine, arrays[0]);
-    text_ += "#else\n";
+    text_.define("tw_sub_groups", kSubGroups);
+    text_.directive("#ifdef TW_SUB_GROUPS");
+    combine_by_sub_groups();
+    text_.directive("#else");
   }
-  line(language_.barrier);
-  for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", item, "] = ", mine[t], ";"));
-  line(language_.barrier);
-  for (i64 count = loop->extent; count > 1; count = (count + 1) / 2) {
+  combine_by_tree();
+  if (has_sub_groups) text_.directive("#endif");
+}
+
+void CombinePrinter::combine_by_tree() {
+  i64 stride = 1;  // between neighbours along the loop
+  for (int d = 0; d < axis_of(loop_)->dimension; ++d) stride *= extents_.threads[static_cast<std::size_t>(d)];
+  std::string item = item_of_group();
+  text_.line(language_.barrier);
+  write_to_arrays(item);
+  text_.line(language_.barrier);
+  for (i64 count = loop_->extent; count > 1; count = (count + 1) / 2) {
     i64 half = (count + 1) / 2;
-    open(cat("if (", name(loop->var), " < ", count - half, ") "));
-    std::vector<std::string> others;
-    for (const std::string& array : arrays) others.push_back(cat(array, "[", item, " + ", half * stride, "]"));
-    combine_with(update, mine, others);
-    for (std::size_t t = 0; t < mine.size(); ++t) line(cat(arrays[t], "[", item, "] = ", mine[t], ";"));
-    close();
-    if (half > 1) line(language_.barrier);
+    text_.open(cat("if (", place(), " < ", count - half, ") "));
+    combine(mine_, elements_of_arrays(cat(item, " + ", half * stride)));
+    write_to_arrays(item);
+    text_.close();
+    if (half > 1) text_.line(language_.barrier);
   }
-  if (has_sub_groups) text_ += "#endif\n";
 }
 
 }  // namespace tw::gpu

@@ -95,6 +95,13 @@ std::string KernelPrinter::scalar(const Expr* e, int lane) {
   TW_CHECK(false, "an expression that lowering does not make");
 }
 
+std::string KernelPrinter::scalar_with(const Expr* e, const std::map<const Load*, std::string>& values) {
+  given_ = values;
+  std::string out = scalar(e);
+  given_.clear();
+  return out;
+}
+
 std::string KernelPrinter::float_text(double value, DType type) const {
   if (std::isnan(value)) return language_.nan;
   if (std::isinf(value)) return cat(value < 0 ? "(-" : "(", language_.infinity, ")");
@@ -163,7 +170,7 @@ bool KernelPrinter::is_nonnegative(const Expr* e) const {
 }
 
 std::string KernelPrinter::divide(const Binary* e, int lane) {
-  if (const std::string* counted = counted_version(e)) return *counted;
+  if (const std::string* counted = copies_.counted_version(e)) return *counted;
   bool is_quotient = e->op == BinaryOp::FloorDiv;
   std::string a = scalar(e->a, lane), b = scalar(e->b, lane);
   if (e->type.dtype == DType::U8 || (is_nonnegative(e->a) && is_nonnegative(e->b)))

@@ -16,6 +16,12 @@ i64 KernelPrinter::shared_bytes() const {
   return total;
 }
 
+std::string KernelPrinter::shared_array(Str wanted, DType dtype, i64 elements) {
+  std::string name = fresh(wanted);
+  shared_.push_back({type(dtype, 1), name, elements, elements * bytes_of(dtype), false});
+  return name;
+}
+
 i64 KernelPrinter::place_of(const Buffer* buffer) const {
   auto found = std::find_if(kernel_.places.begin(), kernel_.places.end(),
                             [&](const SharedPlace& place) { return place.buffer == buffer->id; });

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backends/gpu_source/matrix_functions.h"
+#include "backends/gpu_source/print_combine.h"
 #include "backends/gpu_source/printer.h"
 #include "dsl/analysis/reducer.h"
 #include "dsl/base/check.h"
@@ -13,7 +14,6 @@ namespace {
 
 // Types without vectors of their own: several are words together.
 bool is_narrow(DType type) { return is_half(type) || type == DType::I8 || type == DType::U8; }
-const char* words_type(i64 bytes) { return bytes == 4 ? "int" : bytes == 8 ? "int2" : "int4"; }
 
 // Is what it writes seen by its work-item only?
 bool stores_own(const Store* store) {
@@ -33,6 +33,8 @@ void KernelPrinter::close() {
   std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.depth > indent_; });
 }
 
+void KernelPrinter::directive(const std::string& text) { text_ += text + "\n"; }
+
 void KernelPrinter::stmt(const Stmt* s) {
   if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end())
     line(language_.barrier);
@@ -44,10 +46,9 @@ void KernelPrinter::stmt(const Stmt* s) {
       return sequence(as<Seq>(s)->stmts);
     case Kind::If: {
       const If* branch = as<If>(s);
-      bool holds_copies = !in_step_ && !in_copies_of_iteration_ && copies_for_a_loop_around(s);
+      bool holds_copies = !in_step_ && copies_.begin_condition(s);
       open(cat("if (", bare(scalar(branch->condition)), ") "));
       conditions_ += in_step_;
-      in_copies_of_iteration_ |= holds_copies;
       stmt(branch->then);
       if (branch->otherwise) {
         --indent_, line("} else {"), ++indent_;
@@ -55,9 +56,8 @@ void KernelPrinter::stmt(const Stmt* s) {
       }
       conditions_ -= in_step_;
       close();
-      if (!holds_copies) return;
-      in_copies_of_iteration_ = false;
-      return end_copies(s);
+      if (holds_copies) copies_.end_condition(s);
+      return;
     }
     case Kind::For:
       return this->loop(loop);
@@ -94,12 +94,12 @@ void KernelPrinter::step(const Stmt* s) {
   }
   in_step_ = true;
   fragments_.clear();
-  in_copies_ = copies_for_a_loop_around(s);
+  copies_.begin_step(s);
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
   if (!conditions.empty()) close();
-  in_step_ = in_copies_ = false;
-  if (!in_copies_of_iteration_) end_copies(s);
+  in_step_ = false;
+  copies_.end_step(s);
 }
 
 void KernelPrinter::loop(const For* loop) {
@@ -117,26 +117,20 @@ void KernelPrinter::loop(const For* loop) {
     conditions_ += loop->extent < extent;
     if (loop->extent < extent) open(cat("if (", var, " < ", loop->extent, ") "));
     if (combines_work_items(loop))
-      combine(loop);
+      CombinePrinter(language_, kernel_.extents, *this, loop).print();
     else
       stmt(loop->body);
     if (loop->extent < extent) close();
     conditions_ -= loop->extent < extent;
     threads_ = around;
   } else {
-    std::vector<VersionCounter> counters = version_counters(loop);
-    std::string first, next;
-    for (const auto& [of, ahead, versions, counter] : counters) {
-      first += cat(", ", counter, " = ", floor_mod(ahead, versions));
-      next += cat(", ", counter, " = ", counter, " == ", versions - 1, " ? 0 : ", counter, " + 1");
-    }
-    counters_.insert(counters_.end(), counters.begin(), counters.end());
-    open(cat("for (", index_type_, " ", var, " = 0", first, "; ", var, " < ", loop->extent, "; ++", var, next, ") "));
+    CopyPrinter::Counting versions = copies_.begin_loop(loop);
+    open(cat("for (", index_type_, " ", var, " = 0", versions.declared, "; ", var, " < ", loop->extent, "; ++", var,
+             versions.counted, ") "));
     fragments_.clear();
-    await_copies(loop);
+    copies_.await(loop);
     stmt(loop->body);
-    for (const VersionCounter& counter : counters) taken_.erase(counter.name);
-    counters_.resize(counters_.size() - counters.size());
+    copies_.end_loop(loop);
   }
   close();
   taken_.erase(var);
@@ -165,7 +159,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
   if (!stores_own(s)) fragments_.clear();
-  if ((in_copies_ && copy_async(s)) || copy_words(s)) return;
+  if (copies_.print(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)
     return write_lanes(s->targets[0], {bare(scalar(s->values[0]))});
@@ -178,7 +172,7 @@ void KernelPrinter::store(const Store* s) {
     const Expr* value = s->values[t];
     values.emplace_back();
     for (int i = 0; i < s->targets[t].indices[0]->type.lanes; ++i) {
-      values.back().push_back(cat("t", temporaries_++));
+      values.back().push_back(temporary());
       line(cat("const ", type(value->type.dtype, 1), " ", values.back().back(), " = ", bare(scalar(value, i)), ";"));
     }
   }
@@ -273,7 +267,7 @@ void KernelPrinter::write(const StoreTarget& target, const Expr* value) {
     open("");
     std::vector<std::string> values;
     for (int i = 0; i < lanes; ++i) {
-      values.push_back(cat("t", temporaries_++));
+      values.push_back(temporary());
       line(cat("const ", type(dtype, 1), " ", values.back(), " = ", bare(scalar(value, i)), ";"));
     }
     write_lanes(target, values);

@@ -85,22 +85,6 @@ std::map<i64, int> pieces_of(const Accesses& accesses, bool only_scalars) {
 
 }  // namespace
 
-std::string bare(std::string text) {
-  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return text;
-  int depth = 0;
-  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
-    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
-    if (depth == 0) return text;
-  }
-  return text.substr(1, text.size() - 2);
-}
-
-const Expr* first_index(const Expr* index) {
-  if (index->type.lanes == 1) return index;
-  const Ramp* ramp = as<Ramp>(index);
-  return ramp && is_constant(ramp->stride, 1) ? ramp->base : nullptr;
-}
-
 KernelPrinter::KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers)
     : language_(language),
       kernel_(kernel),
@@ -114,7 +98,6 @@ KernelPrinter::KernelPrinter(const Language& language, const GpuKernel& kernel, 
 
 std::string KernelPrinter::print() {
   find_pieces();
-  groups_are_whole_ = language_.async_copies && has_whole_groups();
   std::string head = signature();
   stmt(kernel_.body);
   return cat(head, " {\n", declare_shared(), text_, "}\n");
@@ -128,6 +111,11 @@ std::string KernelPrinter::fresh(Str wanted) {
   for (int i = 1; !taken_.insert(out).second; ++i) out = cat(base, "_", i);
   return out;
 }
+
+void KernelPrinter::release(const std::string& name) { taken_.erase(name); }
+std::string KernelPrinter::temporary() { return cat("t", temporaries_++); }
+
+const std::string& KernelPrinter::name(const Buffer* buffer) { return place(buffer).name; }
 
 const std::string& KernelPrinter::name(const Var* var) {
   auto found = vars_.find(var);

@@ -1,14 +1,17 @@
 // Prints one kernel. Private to this folder. Expressions become text of one lane (`scalar`), or of all lanes where the
 // language has vectors (`vector`); what has no vector form is put together from its lanes.
+// Copies (print_copies.h) and reductions over a group (print_combine.h) are classes of their own, which see only what
+// kernel_text.h has.
 #pragma once
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "backends/gpu_source/kernel_text.h"
 #include "backends/gpu_source/language.h"
+#include "backends/gpu_source/print_copies.h"
 #include "dsl/analysis/affine.h"
-#include "dsl/analysis/copied_load.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
@@ -20,10 +23,7 @@ namespace tw::gpu {
 // Functions that the kernels of one source text need: name and definition, those that others call first.
 using Helpers = std::vector<std::pair<std::string, std::string>>;
 
-// What a copy reads, if its conditions are the same for all lanes; else without a load.
-CopiedLoad same_for_all_lanes(const Expr* value);
-
-class KernelPrinter {
+class KernelPrinter : private KernelText {
  public:
   KernelPrinter(const Language& language, const GpuKernel& kernel, std::string name, Helpers& helpers);
   // The kernel as a function definition.
@@ -58,29 +58,27 @@ class KernelPrinter {
     int depth;
     std::vector<std::string> registers;
   };
-  // (loop + ahead) % versions as a variable that is counted along with the loop.
-  struct VersionCounter {
-    const Var* loop;
-    i64 ahead, versions;
-    std::string name;
-  };
 
   // ---- names (printer.cc)
-  std::string fresh(Str wanted);
-  const std::string& name(const Var* var);
+  std::string fresh(Str wanted) override;
+  void release(const std::string& name) override;
+  std::string temporary() override;
+  const std::string& name(const Var* var) override;
+  const std::string& name(const Buffer* buffer) override;
   Place& place(const Buffer* buffer);
   void find_pieces();
   std::optional<Piece> piece_at(const Buffer* buffer, i64 position);
   std::string signature();
 
   // ---- one lane (print_scalar.cc)
-  std::string scalar(const Expr* e, int lane = 0);
+  std::string scalar(const Expr* e, int lane = 0) override;
+  std::string scalar_with(const Expr* e, const std::map<const Load*, std::string>& values) override;
   std::string scalar_binary(const Binary* e, int lane);
   std::string scalar_call(const Call* e, int lane);
   std::string divide(const Binary* e, int lane);
   bool divides_fast(const Binary* e) const;
   std::string quotient(const std::string& a, const std::string& b);
-  std::string element(const Buffer* buffer, const Expr* index, int lane);
+  std::string element(const Buffer* buffer, const Expr* index, int lane) override;
   // A half as a float, which it is computed with; anything else as it is (print_halves.cc).
   std::string wide(const Expr* e, int lane);
   std::string wide_vector(const Expr* e);
@@ -91,8 +89,8 @@ class KernelPrinter {
   std::string number(const Expr* e);
   std::string reduce(const Call* e);
   bool is_nonnegative(const Expr* e) const;
-  // A part of the prelude, or a function of it (which gives its name), made when it is first needed.
-  void define(const std::string& name, const std::string& text);
+  void define(const std::string& name, const std::string& text) override;
+  // The same of a function. Returns its name.
   std::string helper(const std::string& name, const std::string& definition);
   std::string pick(BinaryOp op, DType type, int lanes);
   std::string sigmoid(DType type, int lanes);
@@ -104,41 +102,18 @@ class KernelPrinter {
   bool has_mask_form(const Expr* e) const;
   std::string vector_call(const Call* e);
   std::string vector_load(const Load* e);
-  // Where the elements at `base` lie; if these lanes are aligned there, they lie behind each other.
-  std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned);
-  // Of one lane's element in memory.
-  std::string address(const Buffer* buffer, const Expr* index, int lane);
+  std::string pointer(const Buffer* buffer, const Expr* base, int lanes, bool& is_aligned) override;
+  std::string address(const Buffer* buffer, const Expr* index, int lane) override;
   // The index where one lane's element lies, which its layout says (print_layout.cc).
   std::string in_memory(const Place& place, DType type, const Expr* index, int lane = 0);
   std::string exchanged(const XorLayout& layout, DType type, const std::string& index);
-  std::string type(DType dtype, int lanes) const;
+  std::string type(DType dtype, int lanes) const override;
 
   // ---- statements (print_stmt.cc)
   void stmt(const Stmt* s);
   void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
-  // Copies that are to be asynchronous (print_copies.cc): what follows a step or condition that makes some, and begins
-  // an iteration of their loop; is a store one that can be?
-  void end_copies(const Stmt* s);
-  void await_copies(const For* loop);
-  bool has_whole_groups() const;
-  std::vector<VersionCounter> version_counters(const For* loop);
-  const std::string* counted_version(const Binary* e) const;
-  struct WordCopy {
-    i64 bytes;
-    std::string to, from;
-    std::string inside;  // not empty: where this does not hold, zeros are written and nothing is read
-  };
-  std::optional<WordCopy> word_copy(const Store* s);
-  // Do all conditions hold in a lane? "" for none of them.
-  std::string all_of(const List<const Expr*>& conditions, int lane = 0);
-  std::string in_one_sum(const Buffer* buffer, const Expr* index, int lane);
-  void print_async(const WordCopy& copy);
-  bool copy_async(const Store* s);
-  // Other copies of halves and bytes; false: it is none, or not by words.
-  bool copy_words(const Store* s);
-  void use_async_copies();
   // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
   bool multiply_by_warp(const For* nest);
   std::vector<std::string> fragment(const MmaOperand& operand, bool may_have_partner);
@@ -152,19 +127,9 @@ class KernelPrinter {
   std::string packed_elements(const MmaOperand& operand, const Sum& index, const std::vector<i64>& distances);
   std::string fragment_key(const MmaOperand& operand);
   const Fragment* find_fragment(const std::string& key) const;
-  // A reduction over the work-items of a group (print_combine.cc).
-  void combine(const For* loop);
-  void combine_with(const Store* update, const std::vector<std::string>& mine, const std::vector<std::string>& others);
-  void combine_by_shuffles(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                           const std::vector<std::string>& arrays);
-  void combine_in_shared(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                         const std::vector<std::string>& arrays, bool has_sub_groups);
-  void combine_by_sub_groups(const For* loop, const Store* update, const std::vector<std::string>& mine,
-                             const std::string& array);
-  std::vector<std::string> exchange_arrays(const Store* update, i64 elements);
-  std::string item_of_group() const;
   void alloc(const Alloc* alloc);
   // Arrays of shared memory (print_shared.cc).
+  std::string shared_array(Str wanted, DType dtype, i64 elements) override;
   i64 place_of(const Buffer* buffer) const;
   i64 placed_bytes() const;
   std::string shared_arrays() const;
@@ -179,9 +144,10 @@ class KernelPrinter {
   std::string lane_of(const Expr* loaded, const std::string& name, int lane);
   std::string packed(DType type, const std::vector<std::string>& lanes);
   bool is_wide_access(const Buffer* buffer, const Expr* index, std::string& at);
-  void line(const std::string& text);
-  void open(const std::string& head);
-  void close();
+  void line(const std::string& text) override;
+  void open(const std::string& head) override;
+  void close() override;
+  void directive(const std::string& text) override;
 
   const Language& language_;
   const GpuKernel& kernel_;
@@ -192,30 +158,18 @@ class KernelPrinter {
   std::map<const Buffer*, Place> places_;
   std::map<const Expr*, std::string>
       loaded_;  // by load_ahead, for the statement at hand: loads, and those with zeros beside
-  std::map<const Load*, std::string> given_;  // loads that are values of variables, for the statement at hand
+  std::map<const Load*, std::string> given_;  // by scalar_with, for the expression at hand
   VarRanges ranges_;
   std::string index_type_;
   std::vector<SharedArray> shared_;  // declared at the top
   std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
-  bool in_step_ = false, in_copies_ = false;
-  bool groups_are_whole_ = false;         // has_whole_groups
-  bool in_copies_of_iteration_ = false;   // under the condition around all of them
-  i64 ungrouped_copies_ = 0;              // asynchronous ones since a group of them ended
-  std::vector<VersionCounter> counters_;  // of the loops around
-  int conditions_ = 0;                    // around the statement at hand, inside of its step
-  const For* threads_ = nullptr;          // the innermost threadIdx loop around
+  bool in_step_ = false;
+  CopyPrinter copies_{language_, kernel_, *this};
+  int conditions_ = 0;            // around the statement at hand, inside of its step
+  const For* threads_ = nullptr;  // the innermost threadIdx loop around
   std::vector<Fragment> fragments_;
   Array<const Stmt*> behind_;  // the statements behind the one at hand
 };
-
-// The mark of what makes asynchronous copies (dsl/passes/stage_copies.h); 0 = it makes none.
-i64 async_copies_in(const Stmt* s);
-// Does it make some, and hold no loop that copies ahead?
-bool copies_for_a_loop_around(const Stmt* s);
-// "(x)" without the parentheses that enclose all of it.
-std::string bare(std::string text);
-// The place of a contiguous or scalar access: its first index; null if lanes lie apart.
-const Expr* first_index(const Expr* index);
 
 }  // namespace tw::gpu
