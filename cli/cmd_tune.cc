@@ -18,6 +18,7 @@
 #include "cli/open_list.h"
 #include "cli/progress.h"
 #include "cli/stored.h"
+#include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
@@ -29,7 +30,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, rules, model = "auto", output;
+  std::string file, database, rules, model = "auto", model_file, output;
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -245,6 +246,17 @@ bool have_one_worker(const LoadedList& list) {
   return true;
 }
 
+// Beside the file and renamed: a run that is killed leaves what was there.
+bool write_model(const std::string& path, const std::string& bytes) {
+  if (path.empty() || bytes.empty()) return true;
+  std::string fresh = path + ".part";
+  if (!write_file(fresh, bytes)) return false;
+  std::error_code error;
+  std::filesystem::rename(fresh, path, error);
+  if (error) say(cat("cannot write ", path, ": ", error.message()));
+  return !error;
+}
+
 int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path, const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
@@ -273,13 +285,14 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }
+  bool is_written = write_model(options.model_file, result.model_bytes);
   options.json ? print_json(to_json(result)) : print_results(result);
   if (result.interrupted) {
     say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file,
             " --database ", path));
   }
   int code = exit_code_of(result);
-  return code == Ok && !is_noted ? Environment : code;
+  return code == Ok && !(is_noted && is_written) ? Environment : code;
 }
 
 int search_without_device(const LoadedList& list, const TuneOptions& tuning, const Options& options) {
@@ -306,6 +319,19 @@ bool have_device(const Target& target) {
         "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found "
         "elsewhere";
   return say(problem), false;
+}
+
+// What an earlier run wrote there; "" if the file is not there yet. nullopt after a message: it is no model of that
+// name.
+std::optional<std::string> read_model(const std::string& path, const std::string& name) {
+  if (path.empty() || !std::filesystem::exists(path)) return "";
+  std::optional<std::string> bytes = read_file(path);
+  if (!bytes) return std::nullopt;
+  MadeModel made = make_model(name, feature_columns(), 0);
+  if (!made.model) return say(made.note), std::nullopt;
+  if (Status loaded = made.model->load(*bytes); !loaded)
+    return say(cat("--model-file ", path, ": ", to_string(loaded.rejected()))), std::nullopt;
+  return bytes;
 }
 
 bool check_model(const std::string& name) {
@@ -337,6 +363,9 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
+  std::optional<std::string> model = read_model(options.model_file, options.model);
+  if (!model) return Usage;
+  tuning.model_bytes = std::move(*model);
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
@@ -376,6 +405,8 @@ int run_tune(int count, char** words) {
   app.add_option("--threads", options.threads, "threads of the search; 0 = what this process may use").range(0, 1024);
   app.add_option("--seed", options.seed, "of the search");
   app.add_option("--model", options.model, "cost model: " + model_names());
+  app.add_option("--model-file", options.model_file,
+                 "the cost model begins with what an earlier run wrote there, and is written there at the end");
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
   app.add_flag("--replay-measurements", options.replay_measurements,
                "take results from the database instead of measuring");

@@ -87,6 +87,7 @@ class Tuner {
     result_.seconds = seconds_now() - begin_;
     result_.interrupted = stop_;
     result_.tasks = progress();
+    if (model_ && model_ready_) result_.model_bytes = model_->save();
     return result_;
   }
 
@@ -143,7 +144,7 @@ class Tuner {
     if (must_stop()) return false;
     if (!state.progress.problem.empty()) return give_up(task, state.progress.problem), false;
     learned_ += static_cast<i64>(state.sample.size());
-    if (trained_on_ == 0) train(state.sample.size() <= kFullFit ? Effort::Full : Effort::Round);
+    if (trained_on_ == 0) train(!is_model_loaded_ && state.sample.size() <= kFullFit ? Effort::Full : Effort::Round);
     return true;
   }
 
@@ -158,6 +159,12 @@ class Tuner {
     MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed);
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
+    if (model_ && !options_.model_bytes.empty()) {
+      if (Status loaded = model_->load(options_.model_bytes); loaded)
+        model_ready_ = is_model_loaded_ = true;
+      else
+        observer_.on_message(cat("cost model: ", to_string(loaded.rejected()), "; it begins anew"));
+    }
     evolution_.keep_features = model_ != nullptr;
   }
 
@@ -480,6 +487,7 @@ class Tuner {
 
   std::unique_ptr<CostModel> model_;
   bool model_ready_ = false;
+  bool is_model_loaded_ = false;      // it was trained by an earlier run
   i64 learned_ = 0, trained_on_ = 0;  // measured candidates so far, and when the model was trained last
 
   int measuring_task_ = -1;

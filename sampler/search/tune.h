@@ -56,6 +56,7 @@ struct TuneOptions {
   int threads = 0;            // of the search itself; 0 = all this process may use
   std::string rules = "cpu";  // name of a set in the library
   std::string cost_model = "auto";
+  std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
   bool replay_measurements =
       false;  // take results from the database instead of measuring; what is not there counts as failed
   TuneLimits limits = {};
@@ -117,6 +118,7 @@ struct TuneResult {
     return search_seconds > 0 ? static_cast<double>(candidates) / search_seconds : 0;
   }
   TuneProfile profile;
+  std::string model_bytes;   // what the cost model knows at the end (CostModel::save); "" = nothing
   bool interrupted = false;  // `stop` was set: everything measured is stored
   std::string error;         // the database failed or the worker cannot be started again: what was stored is safe
 };

@@ -285,6 +285,34 @@ TEST_F(Cli, AnExportListsItsFilesAndWhereItsKernelsAreFrom) {
 }
 
 // Records as if another machine, a thousand times as fast, had made them.
+TEST_F(Cli, ACostModelGoesFromRunToRun) {
+  write("many.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 24, min_gain: 0}\ntasks:\n"
+        "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  const std::vector<std::string> tune = {"tune",         "many.yaml",     "--model", "tree",
+                                         "--model-file", "learned.model", "--json"};
+  auto with_database = [&](const char* name) {
+    std::vector<std::string> words = tune;
+    words.insert(words.end(), {"--database", name});
+    return run(words);
+  };
+  ASSERT_EQ(with_database("first.db").code, 0);
+  const std::string learned = test::read_file(folder_ + "/learned.model");
+  EXPECT_GT(learned.size(), 100u);
+  // A fresh database: what is new is measured, what was learned elsewhere stays in use.
+  Finished second = with_database("second.db");
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(test::read_file(folder_ + "/learned.model"), "");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/learned.model.part"));
+
+  Finished other_kind = run({"tune", "many.yaml", "--model", "random", "--model-file", "learned.model"});
+  EXPECT_EQ(other_kind.code, 2);
+  EXPECT_NE(other_kind.err.find("--model-file learned.model: "), std::string::npos) << other_kind.err;
+  write("learned.model", learned.substr(0, learned.size() / 2));
+  EXPECT_EQ(with_database("third.db").code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/third.db"));
+}
+
 TEST_F(Cli, RecordsOfAnotherMachineAreShownAndMeasuredAgain) {
   write("small.yaml", test::kGemmAndRows);
   run_json({"tune", "small.yaml"});
