@@ -297,20 +297,20 @@ TEST_F(Cli, ACostModelGoesFromRunToRun) {
     return run(words);
   };
   ASSERT_EQ(with_database("first.db").code, 0);
-  const std::string learned = test::read_file(folder_ + "/learned.model");
+  const std::string learned = test::read_file(folder.path() + "/learned.model");
   EXPECT_GT(learned.size(), 100u);
   // A fresh database: what is new is measured, what was learned elsewhere stays in use.
   Finished second = with_database("second.db");
   EXPECT_EQ(second.code, 0) << second.err;
-  EXPECT_NE(test::read_file(folder_ + "/learned.model"), "");
-  EXPECT_FALSE(std::filesystem::exists(folder_ + "/learned.model.part"));
+  EXPECT_NE(test::read_file(folder.path() + "/learned.model"), "");
+  EXPECT_FALSE(exists("learned.model.part"));
 
   Finished other_kind = run({"tune", "many.yaml", "--model", "random", "--model-file", "learned.model"});
   EXPECT_EQ(other_kind.code, 2);
   EXPECT_NE(other_kind.err.find("--model-file learned.model: "), std::string::npos) << other_kind.err;
   write("learned.model", learned.substr(0, learned.size() / 2));
   EXPECT_EQ(with_database("third.db").code, 2);
-  EXPECT_FALSE(std::filesystem::exists(folder_ + "/third.db"));
+  EXPECT_FALSE(exists("third.db"));
 }
 
 TEST_F(Cli, RecordsOfAnotherMachineAreShownAndMeasuredAgain) {
