@@ -61,11 +61,16 @@ TEST(Meaning, FitsTheParameters) {
         EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "BlockIdInts");
         break;
     }
-    if (meaning.mark != Meaning::Mark::None) EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "LoopOrBlockStr");
-    if (meaning.mark == Meaning::Mark::Set) EXPECT_EQ(type_of(*kind, 2), "Literal");
-    if (meaning.is_condition) EXPECT_EQ(type_of(*kind, 0), "bool");
-    if (meaning.is_weight) EXPECT_EQ(type_of(*kind, 0), "i64");
-    if (meaning.picks) EXPECT_EQ(type_of(*kind, 0) + type_of(*kind, 1), "Loopsi64");
+    auto takes = [&](bool is_meant, std::size_t parameter, const char* type) {
+      EXPECT_TRUE(!is_meant || type_of(*kind, parameter) == type) << type;
+    };
+    takes(meaning.mark != Meaning::Mark::None, 0, "LoopOrBlock");
+    takes(meaning.mark != Meaning::Mark::None, 1, "Str");
+    takes(meaning.mark == Meaning::Mark::Set, 2, "Literal");
+    takes(meaning.is_condition, 0, "bool");
+    takes(meaning.is_weight, 0, "i64");
+    takes(meaning.picks, 0, "Loops");
+    takes(meaning.picks, 1, "i64");
   }
 }
 
