@@ -69,9 +69,9 @@ const std::vector<Row> kTable = {
     // The worker does not link libtracewright: of its neighbours it sees only the files that both
     // are built from.
     {"runtime/worker",
-     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measure/fma_probe.h",
-      "runtime/measure/measurer.h", "runtime/measure/object_loader.h", "runtime/measure/thread_pool.h",
-      "runtime/measure/worker_protocol.h"}},
+     {"backends/kernel_abi.h", "backends/kernel.h", "dsl/base", "runtime/measure/elements.h",
+      "runtime/measure/fma_probe.h", "runtime/measure/slower_test.h", "runtime/measure/measurer.h",
+      "runtime/measure/object_loader.h", "runtime/measure/thread_pool.h", "runtime/measure/worker_protocol.h"}},
     // Nor do the workers of devices: one interface, and a folder for each kind behind it.
     {"backends/device.h", {"backends/kernel.h", "dsl/base"}},
     {"backends/opencl", {"backends/device.h", "backends/guard_bands.h", "backends/kernel.h", "dsl/base"}},
@@ -86,7 +86,7 @@ const std::vector<Row> kTable = {
     {"sampler/search", kRuntime},
     {"sampler/tasks", kRuntime + std::vector<std::string>{"sampler/search"}},
     {"cli", kAll},
-    {"bench", kRuntime + std::vector<std::string>{"sampler/search", "sampler/tasks"}},
+    {"bench", kRuntime + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},
     {"bench/peers", {"runtime/measure/fma_probe.h"}},
     {"tests", kAll},
 };
