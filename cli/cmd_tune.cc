@@ -365,7 +365,7 @@ int tune_list(const Options& options) {
                      .replay_measurements = options.replay_measurements};
   std::optional<std::string> model = read_model(options.model_file, options.model);
   if (!model) return Usage;
-  tuning.model_bytes = std::move(*model);
+  tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;

@@ -87,7 +87,10 @@ class Tuner {
     result_.seconds = seconds_now() - begin_;
     result_.interrupted = stop_;
     result_.tasks = progress();
-    if (model_ && model_ready_) result_.model_bytes = model_->save();
+    if (options_.keep_model) {
+      train();
+      if (model_ready_) result_.model_bytes = model_->save();
+    }
     return result_;
   }
 

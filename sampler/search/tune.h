@@ -57,6 +57,7 @@ struct TuneOptions {
   std::string rules = "cpu";  // name of a set in the library
   std::string cost_model = "auto";
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
+  bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =
       false;  // take results from the database instead of measuring; what is not there counts as failed
   TuneLimits limits = {};
