@@ -55,7 +55,7 @@ struct PeerOptions {
   int vector_bits = 0;    // 0: the widest vectors of the CPU; 256: AVX2 at most, for targets that have no more
   std::vector<int> cpus;  // to run on; empty: the first `threads` of those that this process may use
   std::string folder;     // where the peers' programs are; empty: beside this program
-  std::chrono::milliseconds start_timeout{20'000}, prepare_timeout{60'000}, sample_timeout{30'000};
+  std::chrono::milliseconds start_timeout{60'000}, prepare_timeout{60'000}, sample_timeout{30'000};
 };
 
 // Names that can be given to Peer::start, whether they were built or not: "openblas", "blis",

@@ -261,6 +261,11 @@ TEST_P(ConvLibrary, RowOperators) {
     const double variance = sum(i, [&](double v) { return (v - mean) * (v - mean); }) / columns;
     return (x[i * columns + j] - mean) / std::sqrt(variance + 1e-5) * scale[j] + shift[j];
   });
+  if (GetParam() == "torch-wheel") {
+    check("rmsnorm", {"rmsnorm", args, {}, {x, scale}}, [&](i64 i, i64 j) {
+      return x[i * columns + j] / std::sqrt(sum(i, [](double v) { return v * v; }) / columns + 1e-6) * scale[j];
+    });
+  }
   check("norm", {"norm", {{"B", rows}, {"M", columns / 4}, {"N", 4}}, {}, {x}},
         [&](i64 i, i64) { return std::sqrt(sum(i, [](double v) { return v * v; })); });
 }

@@ -30,9 +30,7 @@ class Torch:
 
     def prepare(self, problem, shape):
         collect = {"gemm": self.products, "convolution": self.convolutions, "softmax": self.softmax,
-                   "layernorm": self.layernorm, "norm": self.norm}.get(shape.kind)
-        if not collect:
-            raise Unsupported(f"PyTorch has no {problem.op}")
+                   "layernorm": self.layernorm, "rmsnorm": self.rmsnorm, "norm": self.norm}.get(shape.kind)
         try:
             ways = []
             for name, call, plain in collect(problem, shape):
@@ -84,6 +82,13 @@ class Torch:
         x = self.tensor(problem.inputs[0], [shape.rows, shape.columns])
         scale, shift = (self.tensor(array, [shape.columns]) for array in problem.inputs[1:3])
         yield "layer_norm", partial(self.torch.layer_norm, x, (shape.columns,), scale, shift, 1e-5), same
+
+    def rmsnorm(self, problem, shape):
+        rms_norm = getattr(self.torch.nn.functional, "rms_norm", None)
+        if rms_norm is None:
+            raise Unsupported("PyTorch has rmsnorm from 2.4 on")
+        x, scale = self.tensor(problem.inputs[0], [shape.rows, shape.columns]), self.tensor(problem.inputs[1], [-1])
+        yield "rms_norm", partial(rms_norm, x, (shape.columns,), scale, 1e-6), same
 
     def norm(self, problem, shape):
         x = self.tensor(problem.inputs[0], [shape.rows, shape.columns])
