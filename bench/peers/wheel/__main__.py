@@ -1,7 +1,7 @@
 """tracewright-peer-wheel LIBRARY [--threads N] [--vector-bits 256] [--cpus LIST]: a library that is installed as a
 Python wheel, as a peer; the folder is run by `python3`. peer_main.cc says what is asked and answered on standard input
 and output, and this keeps to it. One answer more: `missing WHY` in place of `ready VERSION` where the wheel is not
-there. BLAS and oneDNN are called through ctypes. All arrays are allocated, and all arguments converted, before the time."""
+there. BLAS and oneDNN are called through ctypes. Arrays are allocated, and arguments converted, before the time."""
 import sys
 
 if sys.version_info < (3, 8):

@@ -70,8 +70,8 @@ class Torch:
             formats["channels last"] = torch.channels_last if axes == 2 else torch.channels_last_3d
         for name, order in formats.items():
             call = partial(torch.convolution, x.contiguous(memory_format=order), w.contiguous(memory_format=order),
-                           None, [shape.stride] * axes, [shape.padding] * axes, [shape.dilation] * axes, shape.transposed,
-                           [0] * axes, shape.groups)
+                           None, [shape.stride] * axes, [shape.padding] * axes, [shape.dilation] * axes,
+                           shape.transposed, [0] * axes, shape.groups)
             yield name, call, lambda result: result.movedim(1, -1)
 
     def softmax(self, problem, shape):
