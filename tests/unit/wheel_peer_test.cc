@@ -2,6 +2,7 @@
 // real Python as the real ones are. peer_test runs the real wheels where they are installed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -42,7 +43,9 @@ class WheelPeer : public testing::Test {
   // A wheel of one file as pip leaves it: `library` is the stub, under the name that the wheel gives it.
   void install(const std::string& wheel, const std::string& version, const std::string& library) {
     namespace fs = std::filesystem;
-    const fs::path information = fs::path(folder_.path()) / (wheel + "-" + version + ".dist-info");
+    std::string name = wheel;
+    std::ranges::replace(name, '-', '_');
+    const fs::path information = fs::path(folder_.path()) / (name + "-" + version + ".dist-info");
     fs::create_directory(information);
     fs::create_symlink(TW_BINARY_DIR "/tests/wheel_stub/wheel_stub.so", fs::path(folder_.path()) / library);
     test::write_file(information / "METADATA",
