@@ -73,10 +73,11 @@ class Blas:
             raise Unsupported(f"the epilogue after {self.name} needs NumPy; {advice('numpy')}") from None
         matrix = numpy.frombuffer(result, numpy.float32).reshape(-1, shape.n)
         operands = iter(problem.inputs[shape.inputs:])
+        zeros = numpy.zeros((1, shape.n), numpy.float32)  # NumPy is faster with a row than with one number
         calls = []
         for step in problem.epilogue:
             if step == "relu":
-                calls.append(partial(numpy.maximum, matrix, numpy.float32(0), out=matrix))
+                calls.append(partial(numpy.maximum, matrix, zeros, out=matrix))
             else:
                 operand = numpy.frombuffer(next_operand(operands, step), numpy.float32)
                 calls.append(partial(numpy.add, matrix, operand.reshape(-1, shape.n), out=matrix))
