@@ -107,7 +107,7 @@ struct Report {
                     {"pairs", times.samples},
                     {"verdict", times.is_wrong ? "wrong" : "own"}});
     is_wrong |= times.is_wrong;
-    table.push_back({task.name, "-", "tracewright", show_time(times.seconds), show_number(gflops), "-", "", "",
+    table.push_back({task.name, "-", "tracewright", "", show_time(times.seconds), show_number(gflops), "-", "", "",
                      times.cold_seconds > 0 ? cat("cold caches: ", show_time(times.cold_seconds)) : ""});
   }
 
@@ -130,6 +130,7 @@ struct Report {
     rows.push_back({{"task", task.name},
                     {"threads", task.threads},
                     {"library", row.library},
+                    {"version", row.version},
                     {"us", row.seconds * 1e6},
                     {"gflops", gflops},
                     {"ratio", row.ratio},
@@ -141,9 +142,9 @@ struct Report {
     std::string ratio = is_own          ? ""
                         : row.ratio > 0 ? fmt::format("{:.2f} ({:.2f} to {:.2f})", row.ratio, row.lower, row.upper)
                                         : "-";
-    table.push_back({task.name, std::to_string(task.threads), row.library, show_time(row.seconds), show_number(gflops),
-                     row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-", ratio,
-                     is_own && row.verdict != Verdict::Wrong ? "" : verdict,
+    table.push_back({task.name, std::to_string(task.threads), row.library, row.version, show_time(row.seconds),
+                     show_number(gflops), row.peak_share > 0 ? fmt::format("{:.0f} %", row.peak_share * 100) : "-",
+                     ratio, is_own && row.verdict != Verdict::Wrong ? "" : verdict,
                      row.verdict == Verdict::Wrong ? row.detail : ""});
   }
 };
@@ -196,9 +197,9 @@ int bench_list(const Options& options) {
   if (options.json) {
     print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}, {"skipped", report.skipped}});
   } else {
-    print_table(
-        {"task", "threads", "library", "time", "GFLOP/s", "of FMA peak", "its time / ours", "tracewright is", ""},
-        report.table);
+    print_table({"task", "threads", "library", "version", "time", "GFLOP/s", "of FMA peak", "its time / ours",
+                 "tracewright is", ""},
+                report.table);
     for (const auto& [threads, gflops] : peaks)
       std::printf("FMA peak on %s thread(s): %.1f GFLOP/s\n", std::string(threads).c_str(), gflops.as_double());
   }

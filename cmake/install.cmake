@@ -12,6 +12,7 @@ get_property(peers GLOBAL PROPERTY TRACEWRIGHT_PEERS)
 if(peers)
   install(TARGETS ${peers} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})  # for `bench`, found beside the command
 endif()
+install(DIRECTORY bench/peers/wheel/ DESTINATION ${CMAKE_INSTALL_BINDIR}/tracewright-peer-wheel FILES_MATCHING PATTERN "*.py")
 if(TARGET tracewright_torch)
   install(TARGETS tracewright_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

@@ -61,7 +61,10 @@ class Blas : public Library {
     const std::string kernels = bli_arch_string(bli_arch_query_id());
     return std::string("BLIS ") + bli_info_get_version_str() + ", kernels for " + kernels;
 #else
-    return std::string(openblas_get_config()) + ", kernels for " + openblas_get_corename();
+    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the rest is how it was built.
+    const std::string config = openblas_get_config();
+    const std::string name = config.substr(0, config.find(' ', config.find(' ') + 1));
+    return name + ", kernels for " + openblas_get_corename();
 #endif
   }
 

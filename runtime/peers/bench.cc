@@ -160,7 +160,8 @@ BenchRow row_of(Rival& rival, const KernelProcess& ours, const Reference& refere
                .upper = quantile(rival.ratios, 0.75),
                .pairs = static_cast<int>(rival.ratios.size()),
                .verdict = Verdict::Same,
-               .detail = rival.kernel.detail};
+               .detail = rival.kernel.detail,
+               .version = rival.peer ? rival.peer->version() : ""};
   std::string wrong = rival.alive() ? difference(rival, ours, reference) : "";
   if (!rival.alive())
     row.verdict = rival.is_unsupported ? Verdict::Unsupported : Verdict::Failed, row.detail = rival.problem;

@@ -79,7 +79,8 @@ struct BenchRow {
   double peak_share = 0;        // of the FMA peak, 0 = not known
   int pairs = 0;
   Verdict verdict = Verdict::Same;
-  std::string detail;  // the way the library takes, or why it has no time
+  std::string detail;   // the way the library takes, or why it has no time
+  std::string version;  // of the library, as it says: "oneDNN 2.6.3"; "" for tracewright
 };
 
 struct BenchResult {

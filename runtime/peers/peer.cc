@@ -73,16 +73,16 @@ std::string request_text(const PeerProblem& problem, const std::vector<MemoryFil
   return "prepare " + boost::json::serialize(request);
 }
 
-// The program of a peer: in the given folder, or beside this program (tests lie one folder deeper).
-std::string find_program(const std::string& library, const std::string& folder) {
+// A file of the peers: in the given folder, or beside this program (tests lie one folder deeper). "": not there.
+std::string find_file(const std::string& name, int access_mode, const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   const std::vector<fs::path> folders =
       folder.empty() ? std::vector{here, here.parent_path()} : std::vector{fs::path(folder)};
   for (const fs::path& at : folders) {
-    const fs::path program = at / ("tracewright-peer-" + library);
-    if (access(program.c_str(), X_OK) == 0) return program;
+    const fs::path file = at / name;
+    if (access(file.c_str(), access_mode) == 0) return file;
   }
   return "";
 }
@@ -95,22 +95,45 @@ constexpr Hint kHints[] = {{"openblas", "libopenblas-dev"},
                            {"blis", "libblis-dev"},
                            {"onednn", "libdnnl-dev"},
                            {"libtorch", "libtorch-dev"},
+                           {"mkl-wheel", ""},
+                           {"openblas-wheel", ""},
+                           {"onednn-wheel", ""},
+                           {"torch-wheel", ""},
                            {"fma", ""}};
+constexpr const char* kWheelFolder = "tracewright-peer-wheel";
+
+bool is_wheel(const std::string& library) {
+  return library.ends_with("-wheel") && std::ranges::count(peer_libraries(), library) > 0;
+}
+
+// The words that start a peer: its program, or Python with the folder that serves all wheels. Empty: not there.
+std::vector<std::string> find_program(const std::string& library, const std::string& folder) {
+  if (!is_wheel(library)) {
+    const std::string program = find_file("tracewright-peer-" + library, X_OK, folder);
+    return program.empty() ? std::vector<std::string>{} : std::vector{program};
+  }
+  const std::string script = find_file(cat(kWheelFolder, "/__main__.py"), R_OK, folder);
+  if (script.empty()) return {};
+  const char* chosen = std::getenv("TRACEWRIGHT_PYTHON");
+  // -B: no compiled files are written into the folder.
+  return {chosen && *chosen ? chosen : "python3", "-B", std::filesystem::path(script).parent_path(), library};
+}
 
 std::string way_to_get(const Hint& hint) { return cat("install the package ", hint.package, " and build again"); }
 
-// For a peer that was built and does not start: most likely its library was removed since.
+// For a peer that is there and does not start: most likely its library was removed since, or it is no Python.
 std::string start_hint(const std::string& library) {
   for (const Hint& hint : kHints) {
     if (library == hint.library && *hint.package) return cat("; ", way_to_get(hint));
   }
-  return "";
+  return is_wheel(library) ? "; TRACEWRIGHT_PYTHON names the Python that has the wheel" : "";
 }
 
 // Why a peer is missing, and what to do.
 std::string missing_message(const std::string& library) {
   for (const Hint& hint : kHints) {
     if (library != hint.library) continue;
+    if (is_wheel(library)) return cat("no peer for ", library, " is here: the folder ", kWheelFolder, " is missing");
     if (!*hint.package) return "the FMA probe was not built: it needs an x86-64 CPU";
     return cat("no peer for ", library, " was built; ", way_to_get(hint));
   }
@@ -141,11 +164,12 @@ const std::vector<std::string>& peer_libraries() {
 }
 
 PeerResult<std::unique_ptr<Peer>> Peer::start(const std::string& library, const PeerOptions& options) {
-  const std::string program = find_program(library, options.folder);
+  const std::vector<std::string> program = find_program(library, options.folder);
   if (program.empty()) return {PeerStatus::Missing, missing_message(library), {}};
   std::unique_ptr<Peer> peer(new Peer(library, options));
   PeerResult<std::string> ready = peer->launch(program);
-  if (ready.status == PeerStatus::Died) ready.message += start_hint(library);
+  if (ready.status == PeerStatus::Died || (ready.status == PeerStatus::Missing && peer->pid_ < 0))
+    ready.message += start_hint(library);
   if (!ready) return fail<std::unique_ptr<Peer>>(ready);
   peer->version_ = ready.value;
   return {PeerStatus::Ok, "", std::move(peer)};
@@ -160,19 +184,20 @@ Peer::~Peer() {
   if (errors_ >= 0) close(errors_);
 }
 
-PeerResult<std::string> Peer::launch(const std::string& program) {
+PeerResult<std::string> Peer::launch(std::vector<std::string> words) {
+  const std::string program = words[0];
   int ends[2];
   errors_ = memfd_create("tracewright-peer-errors", MFD_CLOEXEC);
   if (errors_ < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return {PeerStatus::Missing, cat("cannot start ", program, ": ", std::strerror(errno)), {}};
   }
   socket_ = ends[0];
-  std::vector<std::string> words = {program, "--threads", cat(options_.threads), "--vector-bits",
-                                    cat(options_.vector_bits)};
+  words.insert(words.end(), {"--threads", cat(options_.threads), "--vector-bits", cat(options_.vector_bits)});
   if (!options_.cpus.empty()) words.insert(words.end(), {"--cpus", join(options_.cpus, ",")});
   // A process group of its own: Ctrl-C is for the bench command, which ends its peers itself.
   pid_ = spawn(words, {.descriptors = {{ends[1], STDIN_FILENO}, {ends[1], STDOUT_FILENO}, {errors_, STDERR_FILENO}},
-                       .own_group = true});
+                       .own_group = true,
+                       .search_path = true});
   close(ends[1]);
   if (pid_ < 0) {
     const int failed = -std::exchange(pid_, -1);
@@ -180,6 +205,7 @@ PeerResult<std::string> Peer::launch(const std::string& program) {
   }
   PeerResult<std::string> line = read_line(options_.start_timeout);
   if (!line) return line;
+  if (line.value.starts_with("missing ")) return {PeerStatus::Missing, line.value.substr(std::strlen("missing ")), {}};
   if (!line.value.starts_with("ready ")) return lost(PeerStatus::Failed, cat("answered `", line.value, "` on start"));
   if (!stop()) return lost(PeerStatus::Died, "ended on start");
   return {PeerStatus::Ok, "", line.value.substr(std::strlen("ready "))};

@@ -1,8 +1,8 @@
-// Peer: another library (OpenBLAS, BLIS, oneDNN, LibTorch) or the FMA probe, running one operator
-// in a process of its own, to be measured beside our kernels. Used by the bench command. Between
-// requests the process is stopped (SIGSTOP): threads that spin between calls, as OpenMP's do, would
-// otherwise disturb whatever is measured next. Nothing here waits for ever, and nothing is decided
-// here about how many samples to take or what a result must agree with.
+// Peer: another library (OpenBLAS, BLIS, oneDNN, LibTorch; MKL, OpenBLAS, oneDNN, PyTorch of Python
+// wheels) or the FMA probe, running one operator in a process of its own, to be measured beside our kernels. Used by
+// the bench command. Between requests the process is stopped (SIGSTOP): threads that spin between calls, as OpenMP's
+// do, would otherwise disturb whatever is measured next. Nothing here waits for ever, and nothing is decided here about
+// how many samples to take or what a result must agree with.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -17,7 +17,7 @@ namespace tw {
 
 enum class PeerStatus : u8 {
   Ok,
-  Missing,      // no such peer was built, or it could not be started
+  Missing,      // no such peer was built, it could not be started, or its wheel is not installed
   Unsupported,  // the library cannot do this problem
   Failed,       // the peer refused the request
   TimedOut,     // no answer in time; the process was killed
@@ -55,11 +55,12 @@ struct PeerOptions {
   int vector_bits = 0;    // 0: the widest vectors of the CPU; 256: AVX2 at most, for targets that have no more
   std::vector<int> cpus;  // to run on; empty: the first `threads` of those that this process may use
   std::string folder;     // where the peers' programs are; empty: beside this program
-  std::chrono::milliseconds start_timeout{20'000}, prepare_timeout{60'000}, sample_timeout{30'000};
+  std::chrono::milliseconds start_timeout{60'000}, prepare_timeout{60'000}, sample_timeout{30'000};
 };
 
 // Names that can be given to Peer::start, whether they were built or not: "openblas", "blis",
-// "onednn", "libtorch", "fma".
+// "onednn", "libtorch", "mkl-wheel", "openblas-wheel", "onednn-wheel", "torch-wheel", "fma". Those of wheels are
+// served by the Python that $TRACEWRIGHT_PYTHON names, else by python3.
 const std::vector<std::string>& peer_libraries();
 
 class Peer {
@@ -82,7 +83,7 @@ class Peer {
 
  private:
   Peer(std::string library, const PeerOptions& options) : library_(std::move(library)), options_(options) {}
-  PeerResult<std::string> launch(const std::string& program);
+  PeerResult<std::string> launch(std::vector<std::string> words);
   PeerResult<std::string> request(const std::string& line, std::chrono::milliseconds timeout);
   PeerResult<std::string> read_line(std::chrono::milliseconds timeout);
   PeerResult<std::string> lost(PeerStatus status, const std::string& what);

@@ -424,7 +424,18 @@ TEST_F(Cli, BenchComparesWithTheProbe) {
   if (access(TW_BINARY_DIR "/tracewright-peer-fma", X_OK) != 0) GTEST_SKIP() << "the FMA probe was not built";
   write("small.yaml", test::kGemmAndRows);
   run_json({"tune", "small.yaml", "--trials", "3"});
-  boost::json::object report = run_json({"bench", "small.yaml", "--against", "onednn,openblas", "--pairs", "20"});
+  // A library that is not there is skipped, with the reason, and the rest is measured.
+  setenv("TRACEWRIGHT_PYTHON", "/no/python", 1);
+  boost::json::object report =
+      run_json({"bench", "small.yaml", "--against", "onednn,openblas,mkl-wheel", "--pairs", "20"});
+  unsetenv("TRACEWRIGHT_PYTHON");
+  int skipped = 0;
+  for (const boost::json::value& row : report.at("skipped").as_array()) {
+    if (row.at("library").as_string() != "mkl-wheel") continue;
+    EXPECT_TRUE(row.at("reason").as_string().starts_with("cannot start /no/python: ")) << row;
+    ++skipped;
+  }
+  EXPECT_EQ(skipped, 2);
   EXPECT_GT(report.at("fma_peak_gflops").at("1").as_double(), 0);
   std::map<std::string, int> rows;
   for (const boost::json::value& row : report.at("rows").as_array()) {
@@ -433,6 +444,7 @@ TEST_F(Cli, BenchComparesWithTheProbe) {
     EXPECT_GT(row.at("ratio").as_double(), 0) << row;
     EXPECT_GE(row.at("pairs").as_int64(), 20) << row;
     EXPECT_NE(row.at("verdict").as_string(), "wrong") << row;
+    EXPECT_EQ(row.at("version").as_string().empty(), row.at("library").as_string() == "tracewright") << row;
   }
   EXPECT_EQ(rows["tracewright"], 2);
 }
