@@ -1,9 +1,8 @@
-// How fast generated code runs, and how long it takes to make it: for each register tile (rows x vectors of a matrix
-// product, columns x vectors of a convolution) the share of the FMA peak that is measured in turn with it, and the
-// milliseconds of code generation (first quartiles).
-//   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--pad 0] [--rows-outside] [--conv] [--cpu
-//   znver3]
-//                 [--rounds 15] [--asm]
+// How fast generated code runs, and how long it takes to make it. Prints for each register tile (rows x vectors of a
+// matrix product, columns x vectors of a convolution) the share of the FMA peak, which is measured in turn with it, and
+// the milliseconds of code generation. Both are first quartiles.
+//   codegen_bench [--bits 512] [--size 512] [--tiles 6x4,8x3] [--unroll 4] [--pad 0] [--rows-outside] [--conv]
+//                 [--cpu znver3] [--rounds 15] [--asm]
 #include <cstdio>
 #include <iostream>
 #include <random>

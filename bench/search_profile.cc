@@ -1,8 +1,7 @@
 // Where the time of a tune goes. First what one candidate costs (draw, replay, hash, draft score, features; instruction
 // by instruction), then a whole tune of a task list from an empty database, with its time by stage.
 //   search_profile LIST.yaml [--trials 100] [--seed 1] [--threads 0] [--model auto] [--rules NAME] [--task NAME]
-//   [--count 1000]
-//                  [--no-tune] [--synthetic]
+//                  [--count 1000] [--no-tune] [--synthetic]
 // --no-tune: the cost of candidates only. --synthetic: kernels are compiled and not run; their times follow from their
 // code.
 #include <CLI/CLI.hpp>

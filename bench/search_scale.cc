@@ -1,8 +1,7 @@
 // Does a long run keep its memory and its time per round? Tunes simulated tasks (bench/simulated.h). Every `--every`
 // trials it prints the time of a round, the memory of the process, and how many tasks are open in the measurer.
-//   search_scale [--tasks 1] [--trials 50000] [--seconds 0] [--every 1000] [--model tree] [--threads 0] [--database
-//   FILE]
-//                [--records 0] [--more 0] [--stop 0]
+//   search_scale [--tasks 1] [--trials 50000] [--seconds 0] [--every 1000] [--model tree] [--threads 0]
+//                [--database FILE] [--records 0] [--more 0] [--stop 0]
 // --tasks 1 is one task with a space of millions of candidates. --records N stores N trials in the database first; the
 // run then resumes on them, and the time until its first measurement is printed. --stop S stops the run after S
 // seconds, as Ctrl-C does, and prints how long it took to end.

@@ -1,8 +1,8 @@
 // How long the space of one operator takes to build, for every operator of the library and the rule sets that tuning
 // uses.
 //   space_bench [COUNT]
-// Prints, for each set, the milliseconds of the slowest operator and its sketches; with COUNT the best of so many runs
-// (default 3).
+// Prints for each set the milliseconds of its slowest operator, the fastest of COUNT runs (default 3), and the number
+// of its sketches.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>

@@ -400,7 +400,7 @@ int run_tune(int count, char** words) {
   app.add_option("--min-gain", options.min_gain,
                  "a task ends when another batch is expected to lower its time by a smaller part; 0 = never early")
       .range(0.0, 0.999);
-  app.add_option("--more", options.more, "so many trials for each task beyond what is stored").range(1, 1000000000);
+  app.add_option("--more", options.more, "trials for each task beyond those that are stored").range(1, 1000000000);
   app.add_option("--seconds", options.seconds, "limit of this run").positive();
   app.add_option("--threads", options.threads, "threads of the search; 0 = what this process may use").range(0, 1024);
   app.add_option("--seed", options.seed, "of the search");

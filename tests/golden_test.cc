@@ -7,7 +7,7 @@
 //     lower for cpu -threads=1         or without this last line: the program is not lowered
 //   expect
 //   program ... { ... }                the whole program afterwards; of a lowered one its last form, for a device its
-//   source; or the whole message of the Reject:
+//                                      source; or the whole message of the Reject:
 //   //! split: factors multiply to 21, but loop `i` has extent 128
 //
 // Each accepted case is checked four more ways: its result parses back, its printed trace replays to it, it is legal

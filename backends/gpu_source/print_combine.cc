@@ -94,7 +94,7 @@ std::vector<std::string> CombinePrinter::elements_of_arrays(const std::string& i
   return out;
 }
 
-// Of this work-item.
+// Stores the values of this work-item.
 void CombinePrinter::write_to_arrays(const std::string& index) {
   for (std::size_t t = 0; t < mine_.size(); ++t) text_.line(cat(arrays_[t], "[", index, "] = ", mine_[t], ";"));
 }

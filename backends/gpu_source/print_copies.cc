@@ -40,7 +40,7 @@ i64 async_copies_in(const Stmt* s) {
   return out;
 }
 
-// Does it make some, and hold no loop that copies ahead?
+// Are there asynchronous copies in the statement, and no loop that copies ahead?
 bool copies_for_a_loop_around(const Stmt* s) {
   bool holds_loop = false;
   for_each<For>(s, [&](const For* loop) { holds_loop |= find_annotation(loop->annotations, kStagedMark) != nullptr; });

@@ -206,7 +206,8 @@ std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, bool
   return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand);
 }
 
-// Of all operands, in their order. The last one moves from each instruction to the next, and may bring the next one's.
+// The registers of all operands, in order. Only the last operand differs between instructions that follow each other,
+// so only its registers may be loaded ahead for the next one.
 std::vector<std::string> KernelPrinter::fragments(const WarpMma& mma) {
   std::vector<std::string> out;
   for (const MmaOperand& input : mma.inputs) {

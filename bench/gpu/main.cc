@@ -1,10 +1,9 @@
 // tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some
 // minutes:
-//   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE] [--expected
-//   FILE] [--device N]
-//                         [--pytorch FILE]
-//   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels; needs a C++
-//   compiler and no GPU
+//   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE]
+//                         [--expected FILE] [--device N] [--pytorch FILE]
+//   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels;
+//                                               needs a C++ compiler and no GPU
 // Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU.
 // Each part runs in a process of its own (--section).
 #include <CLI/CLI.hpp>

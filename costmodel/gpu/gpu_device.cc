@@ -7,14 +7,13 @@
 namespace tw {
 namespace {
 
-constexpr i64 kWarp = 32;
 constexpr i64 kRegisterUnit = 256;  // registers are given to warps in such pieces
 constexpr i64 kPartitions = 4;      // of a multiprocessor: each has its own registers
 constexpr i64 kSharedUnit = 128;
 
 i64 round_up(i64 value, i64 unit) { return (value + unit - 1) / unit * unit; }
-i64 warps_of(const BlockNeeds& needs) { return (needs.threads + kWarp - 1) / kWarp; }
-i64 registers_of_warp(const BlockNeeds& needs) { return round_up(needs.registers * kWarp, kRegisterUnit); }
+i64 warps_of(const BlockNeeds& needs) { return (needs.threads + kWarpLanes - 1) / kWarpLanes; }
+i64 registers_of_warp(const BlockNeeds& needs) { return round_up(needs.registers * kWarpLanes, kRegisterUnit); }
 
 }  // namespace
 
@@ -36,7 +35,7 @@ std::string broken_limit(const GpuDevice& device, const BlockNeeds& needs) {
 int occupancy(const GpuDevice& device, const BlockNeeds& needs) {
   if (!broken_limit(device, needs).empty()) return 0;
   i64 warps = warps_of(needs), blocks = device.blocks_per_multiprocessor;
-  blocks = std::min(blocks, device.threads_per_multiprocessor / kWarp / warps);
+  blocks = std::min(blocks, device.threads_per_multiprocessor / kWarpLanes / warps);
   if (needs.registers > 0) {
     i64 warps_of_partition = device.registers_per_multiprocessor / kPartitions / registers_of_warp(needs);
     blocks = std::min(blocks, warps_of_partition * kPartitions / warps);

@@ -83,10 +83,10 @@ void GpuDraft::add_store(const StoreLoops& store, u32 variables) {
   double work = store.flat.share * thread_work(store), lanes = lanes_for(store, device_);
   double instructions = work / store.mma_points + kLoopInstructions * store.outer * store.runs;
   requests_.add(store, variables, kernel, instructions);
-  kernel.fma += work * store.warps * kWarp / lanes;
+  kernel.fma += work * store.warps * kWarpLanes / lanes;
   kernel.issue += instructions * store.warps / kSchedulers;
   kernel.warp_instructions += instructions;
-  double computes = std::max(work * kWarp / lanes * kSchedulers, instructions);
+  double computes = std::max(work * kWarpLanes / lanes * kSchedulers, instructions);
   add_waiting(store, device_, computes, kernel);
   traffic_.add(store, device_, requests_.stored_bytes(), kernel);
 }

@@ -34,7 +34,8 @@ void set_seconds(KernelEstimate& kernel, const GpuDevice& device) {
   double work = busiest + kOverlapLoss * (kernel.fma + kernel.issue + kernel.shared - busiest);
   kernel.waves = std::ceil(blocks / (processors * kernel.occupancy));
   // A warp keeps to one of the schedulers and its lanes; while it waits, the others of its scheduler compute.
-  double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarp), here = std::ceil(blocks / processors);
+  double warps = std::ceil(static_cast<double>(kernel.block_threads()) / kWarpLanes),
+         here = std::ceil(blocks / processors);
   double of_warp = std::max(kernel.fma, kernel.issue) * kSchedulers / warps;
   double beside = std::ceil(warps / kSchedulers), own_work = std::max(work / beside, of_warp);
   double taking_turns = beside * own_work / computing_share(static_cast<int>(beside), kernel.warp_wait, own_work);

@@ -26,7 +26,7 @@
 
 namespace tw {
 
-inline constexpr double kWarp = 32, kSchedulers = 4;  // lanes of a warp; of a multiprocessor
+inline constexpr double kSchedulers = 4;  // of a multiprocessor
 
 // What the model thinks of one kernel.
 struct KernelEstimate {

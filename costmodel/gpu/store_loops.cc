@@ -88,7 +88,7 @@ void StoreLoops::count_runs() {
     is_ahead |= loop.is_ahead;
     if (is_mma) mma_points *= extent(p);
   }
-  warps = std::ceil(threads / kWarp);
+  warps = std::ceil(threads / kWarpLanes);
 }
 
 bool StoreLoops::is_async() const {

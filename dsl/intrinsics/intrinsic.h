@@ -7,8 +7,8 @@
 //     doc "16 sums of four products each"
 //     arch "x86_64" needs "avx512vnni"           # features of the target, as LLVM names them
 //     cost 1                                     # instructions
-//     program description(A: input u8[4], B: input i8[16, 4], C: output i32[16]) { for i in 16 { ..
-//     } } implementation {
+//     program description(A: input u8[4], B: input i8[16, 4], C: output i32[16]) { for i in 16 { .. } }
+//     implementation {
 //       a = splat(load(A, i32), 16)              # the operand's first bytes as one i32, 16 times
 //       store(C, call(i32x16, "llvm.x86.avx512.vpdpbusd.512", load(C, i32x16), a, load(B, i32x16)))
 //     }

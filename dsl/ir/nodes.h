@@ -7,9 +7,9 @@
 //           | For(id, var, extent, kind, thread, annotations, body)      var runs over [0, extent)
 //           | Block(id, name, iters, bindings, predicate?, init?, body, annotations)
 //           | Alloc(buffer, body)                          lowered programs only: the buffer lives inside body
-//   expr    = IntImm | FloatImm | Var | Cast(e) | Unary(op, e) | Binary(op, a, b) | Select(c, a, b) | Call(function,
-//   args)
-//           | Load(buffer, indices) | Ramp(base, stride, lanes) | Broadcast(e, lanes)
+//   expr    = IntImm | FloatImm | Var | Cast(e) | Unary(op, e) | Binary(op, a, b) | Select(c, a, b)
+//           | Call(function, args) | Load(buffer, indices)
+//           | Ramp(base, stride, lanes) | Broadcast(e, lanes)
 //
 // A Block is a piece of computation that is described by its iteration variables alone (TensorIR, ASPLOS 2023): each
 // iter has a domain [0, extent) and a kind, S = data-parallel, R = reduction; `bindings` are the values of the iters in

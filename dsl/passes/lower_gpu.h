@@ -12,7 +12,7 @@
 //   - a step whose innermost threadIdx loop is directly around a store that does not index its result with it is a
 //     reduction: its work-items combine their terms (combines_work_items in dsl/analysis/reducer.h);
 //   - all else has the shape of LoweredFunction's body: rank 1, no Block, vectors explicit, Register buffers at
-//   constant indices.
+//     constant indices.
 // An Alloc of scope Shared belongs to the group, of scope Local or Register to the work-item, also where it stands
 // outside a step.
 #pragma once

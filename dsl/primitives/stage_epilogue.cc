@@ -1,8 +1,8 @@
 // What a block writes in a loop leaves through shared memory: a new block takes it from there, and computes on the way
 // what follows.
 //   bind blockIdx.x for g { for i { D[g * 8 + i] = R[i] } };  for j { Y[j] = max(D[j], 0) }     stage_epilogue(D, g)
-//   ->   bind blockIdx.x for g { for i { D_shared[g * 8 + i] = R[i] };  for i { Y[g * 8 + i] = max(D_shared[g * 8 + i],
-//   0) } }
+//   ->   bind blockIdx.x for g { for i { D_shared[g * 8 + i] = R[i] };
+//                                for i { Y[g * 8 + i] = max(D_shared[g * 8 + i], 0) } }
 // So lanes write their sums as they have them, and all work-items of a group take rows of them, with loads of biases
 // and residuals as wide as the stores. Applies where `cache_write` and then `reverse_compute_at` do: to a block whose
 // writes fill a box in each iteration of the loop, no two iterations the same one. What follows is each consumer in

@@ -2,9 +2,9 @@
 // programs share: expressions, "expected X, found Y", recovery, limits. It knows no statement.
 //
 //   expr    = "if" expr "then" expr "else" expr | name "->" expr | "(" names ")" "->" expr | binary
-//   binary  = or < and < not < comparisons (do not chain) < + - < * / // % < unary - < postfix     (all
-//   left-associative) postfix = primary { "(" arguments ")" | "[" indices "]" | "." name | "?" } primary = number |
-//   text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]" | "{" ... "}"
+//   binary  = or < and < not < comparisons (do not chain) < + - < * / // % < unary - < postfix   (left-associative)
+//   postfix = primary { "(" arguments ")" | "[" indices "]" | "." name | "?" }
+//   primary = number | text | name | "_" | "none" | "true" | "false" | "(" ... ")" | "[" ... "]" | "{" ... "}"
 //           | ("all" | "any") "(" names "in" expr ":" expr ")"; inf and nan are Names that nothing
 //             else can have
 //

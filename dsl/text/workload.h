@@ -9,9 +9,10 @@
 //     let H = M // 2                                   # integers; also another name for a buffer
 //     input X: T[M, K]
 //     const W: T[K, N] layout "any text", bias: T[N]   # rewritten once, outside the kernel
-//     D[i: M, j: N] = sum(k: K) X[i, k] * W[k, j]      # a stage; also `sum(k: K) in f64 ...` and `D: f16[i: M, j: N] =
-//     ...` if N > 1 { ... } else { ... }                    # decided by the parameters output Y[i: M, j: N] =
-//     gelu(D[i, j] + bias[j]) tolerance 1e-4, 1e-3                             # absolute, relative
+//     D[i: M, j: N] = sum(k: K) X[i, k] * W[k, j]      # a stage; also `sum(k: K) in f64 ..`, `D: f16[i: M, j: N] = ..`
+//     if N > 1 { ... } else { ... }                    # decided by the parameters
+//     output Y[i: M, j: N] = gelu(D[i, j] + bias[j])
+//     tolerance 1e-4, 1e-3                             # absolute, relative
 //   }
 //   epilogue bias(y) { const Bias: T[channels]; return y + Bias[channel] }
 //

@@ -9,12 +9,11 @@
 //   post vectorize_rest(p: program) { ... }     runs on a concrete program after replay; every value is fixed there
 //   schedule by_hand for dense { statements }   one operator by hand: sketches of its own, beside those of the rules
 //   fn half(x) = x // 2                       a value, asked for in an expression
-//   step bind_rows(b, t) { statements; return g }   statements with a name, which stand as if written where it is
-//   called rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set mark
-//   packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark(); also
-//   text,
-//                                             number, lists [int] and dictionaries {text} of these, and value for any
-//                                             of them
+//   step bind_rows(b, t) { statements; return g }   statements with a name, which run where it is called
+//   rules cpu { auto_inline; register_tiling(mr = range(1, 9)); vectorize_rest }       a named, ordered set
+//   mark packed: int "what it says"           an annotation that rules set with annotate() and ask for with mark();
+//                                             also text, number, lists [int] and dictionaries {text} of these,
+//                                             and value for any of them
 //   export fn ...   export step ...   export mark ...   what other modules may use; else a name is this module's own
 //   import "more.tw"                          another module, beside this one
 //   intrinsic NAME { ... }                    an instruction of a machine for tensorize (dsl/intrinsics/intrinsic.h)
@@ -28,8 +27,8 @@
 //   if c { } else { }     for x in list { }    for (i, x) in list { }    require c
 //   either { } or when c { } or x in list { }  forks: each alternative is a sketch of its own
 //   maybe { }                                  either { } or { ... }
-//   try { } else { }                           commits if every instruction inside is accepted, else goes on with
-//   `else` skip              end this fork and keep it       drop   this fork is no sketch
+//   try { } else { }                           commits if every instruction inside is accepted, else runs `else`
+//   skip              end this fork and keep it       drop   this fork is no sketch
 #pragma once
 #include <memory>
 #include <string>

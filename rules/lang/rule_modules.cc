@@ -25,7 +25,7 @@ std::shared_ptr<const Module> RuleModules::add_file(const std::string& path) {
   if (is_plugin(path)) return done_[path] = add_plugin(path);
   std::string error;
   std::optional<std::string> text = read_text_file(path, error);
-  if (!text) return errors_ += error + "\n", nullptr;
+  if (!text) return errors_ += cat("error: ", error, "\n"), nullptr;
   auto source = std::make_shared<const Source>(Source{path, *text});
   Diagnostics diagnostics(*source);
   std::shared_ptr<const Module> module = parse_module(source, diagnostics);

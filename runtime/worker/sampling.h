@@ -3,12 +3,11 @@
 //   warm up      two calls of candidate and incumbent (one, if it takes longer than two samples)
 //   sample       as many calls as fill sample_seconds, at least one; wall clock
 //   pair         a sample of the incumbent, then one of the candidate; a sample in which the thread was preempted,
-//   waited for the CPU, or, where it
-//                is short, met an interrupt of the system's clock is repeated, six times at most
+//                waited for the CPU, or, where it is short, met an interrupt of the system's clock is repeated, six
+//                times at most
 //   stop         when the candidate is slower by the sequential test (slower_test.h); after `pairs` if precise enough;
-//   after max_pairs;
-//                after budget_seconds as soon as there are first_pairs, or every call of it took twice as long as any
-//                of the incumbent
+//                after max_pairs; after budget_seconds as soon as there are first_pairs, or every call of it took
+//                twice as long as any of the incumbent
 // Without incumbent a pair is a sample of the candidate alone.
 #pragma once
 #include <vector>

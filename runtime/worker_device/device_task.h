@@ -2,9 +2,8 @@
 // device, the kernels that are loaded. And one measurement of a candidate:
 //   check     outputs, packed operands and scratch poisoned; run; outputs compared, bands beside all memory looked at
 //   time      samples (runtime/worker/sampling.h): OpenCL by wall clock, launches and waiting included; CUDA by events
-//   around a graph
-//             of launches; then the device's own clock; then, if asked for, the same with cold caches, whose results
-//             are compared, too
+//             around a graph of launches; then the device's own clock; then, if asked for, the same with cold caches,
+//             whose results are compared, too
 //   recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
 #pragma once
 #include <map>

@@ -4,9 +4,9 @@
 // nothing. One task, one gate:
 //
 //   EmulationGate gate(workload_program);              // draws inputs, computes the reference once
-//   EmulationVerdict verdict = gate.check({kernel, scheduled});  // kernel: what build_kernel(scheduled, target,
-//   compiler) gives for a cuda target if (verdict.kind == EmulationVerdict::Wrong) ...             // verdict.message
-//   says why, in one sentence
+//   // kernel: what build_kernel(scheduled, target, compiler) gives for a cuda target
+//   EmulationVerdict verdict = gate.check({kernel, scheduled});
+//   if (verdict.kind == EmulationVerdict::Wrong) ...   // verdict.message says why, in one sentence
 #pragma once
 #include "dsl/ir/program.h"
 #include "runtime/emulation/emulation.h"

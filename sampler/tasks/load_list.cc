@@ -256,7 +256,7 @@ Target with_whole_path(Target target, const std::string& path) {
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules) {
   std::string error;
   std::optional<std::string> text = read_text_file(path, error);
-  if (!text) return messages += error + "\n", std::nullopt;
+  if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
   Source source{path, *text};
   Diagnostics diagnostics(source);
   LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in(), source};

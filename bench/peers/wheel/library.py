@@ -48,7 +48,7 @@ def way(name, run, output):
 
 
 def sample(run, calls):
-    """Nanoseconds of so many calls, after one outside the time."""
+    """Nanoseconds that `calls` calls take together; one more call comes first and is not timed."""
     run()
     begin = time.perf_counter_ns()
     for _ in repeat(None, calls):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from library import Unsupported, address_of, function, in_turn, load, new_array, next_operand, way
 
-# Of dnnl_types.h and dnnl_common_types.h, version 3.
+# Constants of dnnl_types.h and dnnl_common_types.h, version 3.
 (CPU, IN_ORDER, F32, ANY, FORWARD_INFERENCE) = (1, 1, 3, 1, 96)
 (QUERY_NAME, QUERY_SOURCE, QUERY_WEIGHTS, QUERY_RESULT) = (8, 129, 131, 133)
 (SOURCE, OPERAND, RESULT, WEIGHTS, BIAS, SCALE, SHIFT, POST_OP) = (1, 2, 17, 33, 41, 51, 52, 32768)
