@@ -1,6 +1,6 @@
 // The copies of a block into shared memory are asynchronous: work-items ask for them and go on; they wait where the
 // copies are read.
-//   for k in 8 @stages = 3 { bind threadIdx.x for t in 32 { vectorize for v in 4 { S[4 * t + v] = A[k, v] } }; ... }
+//   for k in 8 @stages = 3 { bind threadIdx.x for t in 32 { vectorize for v in 4 { S[t * 4 + v] = A[k, t * 4 + v] } } }
 //   make_async(S)   ->   ... bind threadIdx.x for t in 32 @async = 1 { ... }
 // Without it a copy ahead goes through registers. Applies directly in a loop that `pipeline` has marked, to a block
 // that copies elements as they are, or zeros in their place, from global to shared memory. Of elements of 4 bytes each
