@@ -153,7 +153,9 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
   boost::json::object peaks;
   for (int threads : {1, 2}) {
     if (threads > usable_threads()) continue;
-    if (!report.peaks.count(threads)) report.peaks[threads] = {measure_fma_peak(threads, vector_bits)};
+    if (report.peaks.count(threads)) continue;
+    // 0 where the FMA probe is not installed or fails.
+    if (double gflops = measure_fma_peak(threads, vector_bits); gflops > 0) report.peaks[threads] = {gflops};
   }
   for (auto& [threads, values] : report.peaks) {
     peaks[std::to_string(threads)] = median(values);
