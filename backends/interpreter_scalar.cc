@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "dsl/base/check.h"
+#include "dsl/ir/comparison.h"
 
 namespace tw {
 namespace {
@@ -106,24 +107,6 @@ double float_result(BinaryOp op, double a, double b) {
       return a > b ? a : b;
     default:
       TW_CHECK(false, "not an operation of floats");
-  }
-}
-
-template <class T>
-bool compare(BinaryOp op, T a, T b) {
-  switch (op) {
-    case BinaryOp::Lt:
-      return a < b;
-    case BinaryOp::Le:
-      return a <= b;
-    case BinaryOp::Gt:
-      return a > b;
-    case BinaryOp::Ge:
-      return a >= b;
-    case BinaryOp::Eq:
-      return a == b;
-    default:
-      return a != b;
   }
 }
 
@@ -264,7 +247,7 @@ Scalar convert_scalar(DType to, DType from, Scalar value) {
 }
 
 Scalar apply_binary(BinaryOp op, DType type, Scalar a, Scalar b) {
-  if (op >= BinaryOp::Lt && op <= BinaryOp::Ne) return {is_float(type) ? compare(op, a.f, b.f) : compare(op, a.i, b.i)};
+  if (is_comparison(op)) return {is_float(type) ? holds(op, a.f, b.f) : holds(op, a.i, b.i)};
   if (is_float(type)) return {0, round_to(type, float_result(op, a.f, b.f))};
   return {wrap_to(type, integer_result(op, a.i, b.i))};
 }

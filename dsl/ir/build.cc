@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dsl/base/check.h"
+#include "dsl/ir/comparison.h"
 
 namespace tw {
 namespace {
@@ -16,8 +17,6 @@ i64 floor_div(i64 a, i64 b) {
   i64 q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
-
-bool is_comparison(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::Ne; }
 
 }  // namespace
 
@@ -40,17 +39,12 @@ std::optional<i64> fold(BinaryOp op, i64 a, i64 b) {
     case BinaryOp::Max:
       return std::max(a, b);
     case BinaryOp::Lt:
-      return a < b;
     case BinaryOp::Le:
-      return a <= b;
     case BinaryOp::Gt:
-      return a > b;
     case BinaryOp::Ge:
-      return a >= b;
     case BinaryOp::Eq:
-      return a == b;
     case BinaryOp::Ne:
-      return a != b;
+      return holds(op, a, b);
     case BinaryOp::And:
       return a && b;
     case BinaryOp::Or:

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/comparison.h"
 #include "dsl/te/te.h"
 
 namespace tw::te {
@@ -12,7 +13,6 @@ namespace {
 // Integer literals stay exact as doubles, and sums of a thousand of them stay in i64.
 constexpr i64 kMaxLiteral = i64{1} << 53;
 
-bool is_comparison(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::Ne; }
 bool is_logical(BinaryOp op) { return op == BinaryOp::And || op == BinaryOp::Or; }
 bool is_integer_literal(const Value& v) { return v.literal && v.expr->kind == Kind::IntImm; }
 
@@ -75,26 +75,9 @@ double fold_floats(BinaryOp op, double a, double b) {
   }
 }
 
-bool fold_comparison(BinaryOp op, double a, double b) {
-  switch (op) {
-    case BinaryOp::Lt:
-      return a < b;
-    case BinaryOp::Le:
-      return a <= b;
-    case BinaryOp::Gt:
-      return a > b;
-    case BinaryOp::Ge:
-      return a >= b;
-    case BinaryOp::Eq:
-      return a == b;
-    default:
-      return a != b;
-  }
-}
-
 Value fold_literals(BinaryOp op, const Value& a, const Value& b) {
   Build build{*a.arena};
-  if (is_comparison(op)) return {a.arena, build.integer(fold_comparison(op, number_of(a), number_of(b)), DType::Bool)};
+  if (is_comparison(op)) return {a.arena, build.integer(holds(op, number_of(a), number_of(b)), DType::Bool)};
   if (common_type(op, a, b) == DType::F32) return literal(*a.arena, fold_floats(op, number_of(a), number_of(b)));
   return literal(*a.arena, *fold_integers(op, as<IntImm>(a.expr)->value, as<IntImm>(b.expr)->value));
 }

@@ -4,13 +4,12 @@
 #include <limits>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/comparison.h"
 
 namespace tw {
 namespace {
 
 constexpr i64 kMaxLanes = 1024;
-
-bool is_comparison(BinaryOp op) { return op >= BinaryOp::Lt && op <= BinaryOp::Ne; }
 
 std::optional<double> named_number(const ast::Expr* e) {
   if (auto* number = ast::as<ast::Float>(e)) return number->value;

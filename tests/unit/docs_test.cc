@@ -41,6 +41,8 @@ namespace fs = std::filesystem;
 
 const std::string root = TW_SOURCE_DIR;
 const std::string docs = root + "/docs";
+// ```cpp part-of=FILE: the text stands in the file as it is.
+constexpr std::string_view kPart = "part-of=";
 
 // ---- tables
 
@@ -277,6 +279,11 @@ class Page {
     if (block.language == "sh") return run_shell(block.text);
     if (block.language == "text" && block.name == "output") {
       EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n" << printed_ << "and expected\n" << block.text;
+      return;
+    }
+    if (block.language == "cpp" && block.name.starts_with(kPart)) {
+      std::string file = block.name.substr(kPart.size());
+      EXPECT_NE(test::read_file(cat(root, "/", file)).find(block.text), std::string::npos) << "not in " << file;
       return;
     }
     if (!block.name.empty() && (block.language == "cpp" || block.language == "cmake")) {

@@ -14,7 +14,8 @@ TEST(Quickstart, BuildsWhatItRunsAndNothingElse) {
   test::Finished inputs = test::run_program({"ninja", "-C", TW_BINARY_DIR, "-t", "inputs", "quickstart"});
   if (inputs.code == 127) GTEST_SKIP() << "this test needs ninja";
   ASSERT_EQ(inputs.code, 0) << inputs.err;
-  for (const char* needed : {"tracewright\n", "tracewright-worker\n", "tracewright-peer-fma\n", "libtracewright.so", "cli/cmd_tune.cc.o"})
+  for (const char* needed :
+       {"tracewright\n", "tracewright-worker\n", "tracewright-peer-fma\n", "libtracewright.so", "cli/cmd_tune.cc.o"})
     EXPECT_NE(inputs.out.find(needed), std::string::npos) << needed;
   for (const char* other : {"_test", "test_support", "codegen_bench", "search_profile", "tracewright-worker-",
                             "tracewright-emulator", "tracewright-gpu-bench"})
