@@ -41,8 +41,6 @@ namespace fs = std::filesystem;
 
 const std::string root = TW_SOURCE_DIR;
 const std::string docs = root + "/docs";
-// ```cpp part-of=FILE: the text stands in the file as it is.
-constexpr std::string_view kPart = "part-of=";
 
 // ---- tables
 
@@ -255,8 +253,8 @@ class Page {
 
   void run(const std::vector<Block>& blocks) {
     for (const Block& block : blocks) {
-      if (block.name.empty() || block.language == "text" || block.language == "cpp" || block.language == "cmake" ||
-          !block.skip.empty())
+      if (block.name.empty() || block.language == "text" || block.language == "excerpt" || block.language == "cpp" ||
+          block.language == "cmake" || !block.skip.empty())
         continue;
       fs::create_directories(fs::path(at(block.name)).parent_path());
       test::write_file(at(block.name), block.language == "yaml" ? shortened(block.text) : block.text);
@@ -281,9 +279,10 @@ class Page {
       EXPECT_TRUE(matches(block.text, printed_)) << "printed was\n" << printed_ << "and expected\n" << block.text;
       return;
     }
-    if (block.language == "cpp" && block.name.starts_with(kPart)) {
-      std::string file = block.name.substr(kPart.size());
-      EXPECT_NE(test::read_file(cat(root, "/", file)).find(block.text), std::string::npos) << "not in " << file;
+    // ```excerpt FILE: the text stands in the file as it is.
+    if (block.language == "excerpt") {
+      EXPECT_NE(test::read_file(cat(root, "/", block.name)).find(block.text), std::string::npos)
+          << "not in " << block.name;
       return;
     }
     if (!block.name.empty() && (block.language == "cpp" || block.language == "cmake")) {
