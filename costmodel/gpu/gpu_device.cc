@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw {
 namespace {

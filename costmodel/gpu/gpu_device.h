@@ -8,8 +8,6 @@
 
 namespace tw {
 
-inline constexpr i64 kWarpLanes = 32;  // threads that issue an instruction together
-
 struct GpuDevice {
   std::string name;  // "a100"
   std::string arch;  // "sm_80": what machine code is made for

@@ -5,6 +5,7 @@
 #include "costmodel/gpu/store_loops.h"
 #include "costmodel/gpu/thread_work.h"
 #include "costmodel/gpu/waiting.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dsl/base/text.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw {
 namespace {

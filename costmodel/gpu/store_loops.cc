@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "costmodel/gpu/kernel_estimate.h"
+#include "dsl/intrinsics/intrinsic.h"
 
 namespace tw {
 namespace {

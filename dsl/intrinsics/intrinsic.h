@@ -74,7 +74,7 @@ struct Intrinsic {
   std::string ptx;
 };
 
-inline constexpr i64 kWarpLanes = 32;
+inline constexpr i64 kWarpLanes = 32;  // threads that issue an instruction together
 // Of the operand at this place among the parameters: elements to a register, registers of a lane.
 i64 elements_of_register(const Intrinsic& intrinsic, std::size_t parameter);
 i64 registers_of_lane(const Intrinsic& intrinsic, std::size_t parameter);

@@ -459,11 +459,10 @@ const std::vector<AnalysisFunction>& analysis_functions() {
        copies_are_contiguous},
       {"exists", "(block or loop) -> bool", "Is it still in the program?", 1, exists},
       {"extent", "(loop) -> int", "How many iterations; open if the loop depends on a sample.", 1, extent},
-      {"gemm_map", "(block, text) -> map?",
-       "How a contraction of two operands becomes a product of matrices: for \"block\" its iters as (batch,) row, "
-       "column and sum, for \"output\" "
-       "the dimensions of its result as (batch,) row and column; none if they are that already.",
-       2, gemm_map},
+      {"gemm_map", "(block) -> map?",
+       "How the iters of a contraction of two operands become those of a product of matrices: batch (0 if there is "
+       "none), row, column and sum; none if they are that already, with a batch or without.",
+       1, gemm_map},
       {"group_size", "(block, loop) -> int?",
        "How many consecutive iterations read the same group of an operand, as channels of a grouped convolution do; "
        "none if there are no groups.",

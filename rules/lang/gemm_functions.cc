@@ -62,19 +62,17 @@ Arg joined(Arena& arena, const std::vector<std::pair<i64, i64>>& params) {  // p
   return out;
 }
 
-// The groups of axes in the order of the product's: batch, rows, columns, sums.
-std::vector<const Positions*> groups_of(const GemmAxes& axes, bool with_sums) {
+// The groups of axes in the order of the product's: batch (if any), rows, columns, sums.
+std::vector<const Positions*> groups_of(const GemmAxes& axes) {
   std::vector<const Positions*> out;
   if (!axes.batch.empty()) out.push_back(&axes.batch);
-  out.push_back(&axes.rows);
-  out.push_back(&axes.columns);
-  if (with_sums) out.push_back(&axes.sums);
+  for (const Positions* group : {&axes.rows, &axes.columns, &axes.sums}) out.push_back(group);
   return out;
 }
 
 bool is_in_form(const Block* block, const GemmAxes& axes) {
   std::size_t at = 0;
-  for (const Positions* group : groups_of(axes, true)) {
+  for (const Positions* group : groups_of(axes)) {
     if (group->size() != 1 || group->front() != at++) return false;
   }
   const Store* store = direct_store(block);
@@ -99,24 +97,18 @@ FunctionResult is_gemm(const FunctionContext& c, const std::vector<RuleValue>& v
 
 FunctionResult gemm_map(const FunctionContext& c, const std::vector<RuleValue>& v) {
   const Block* block = block_of(c, v[0]);
-  bool is_output = v[1].tag == Tag::Text && v[1].text == "output";
   if (!block) return {{}, "expected a block that exists"};
-  if (!is_output && (v[1].tag != Tag::Text || v[1].text != "block")) return {{}, "expected \"block\" or \"output\""};
   std::optional<GemmAxes> axes = axes_of(block);
   if (!axes || is_in_form(block, *axes)) return {RuleValue::none(), {}};
   Arena& arena = c.state.arena();
-  Array<const Expr*> indices = direct_store(block)->targets[0].indices;
   std::vector<Arg> results;
-  for (const Positions* group : groups_of(*axes, !is_output)) {
+  if (axes->batch.empty()) results.push_back(Arg::of_int(0));
+  for (const Positions* group : groups_of(*axes)) {
     std::vector<std::pair<i64, i64>> params;
-    for (std::size_t i = 0; i < (is_output ? indices.size() : block->iters.size()); ++i) {
-      auto is_here = [&](std::size_t at) { return is_output ? indices[i] == block->iters[at].var : at == i; };
-      auto at = std::find_if(group->begin(), group->end(), is_here);
-      if (at != group->end()) params.emplace_back(static_cast<i64>(i), block->iters[*at].extent);
-    }
+    for (std::size_t at : *group) params.emplace_back(static_cast<i64>(at), block->iters[at].extent);
     results.push_back(joined(arena, params));
   }
-  return {map_of(arena, is_output ? indices.size() : block->iters.size(), results), {}};
+  return {map_of(arena, block->iters.size(), results), {}};
 }
 
 }  // namespace tw::rules
