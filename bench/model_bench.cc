@@ -1,91 +1,75 @@
-// Cost models compared on measured candidates: the first half of each task's records (in the order of measuring) is
-// learned, the second half is ranked; or every other one is (--interleaved), so that slow ones are ranked too, which a
-// search meets in its beginning only. Printed: share of pairs in the right order, the time of the fastest over that of
-// the best-scored one (1 = found), and what learning and scoring take.
-//   model_bench LIST.yaml DATABASE [--models tree,mlp,random] [--share 0.5] [--interleaved] [--seeds 3]
+// Cost models as a search uses them: batches of candidates in the order of measuring, task by task in turn. Each batch
+// is scored before it is learned, and the model learns from all before it (Effort::Round). Printed: how good the scores
+// were, and what learning and scoring took. What a model can reach with all the time it needs: `tracewright model
+// eval`.
+//   model_bench DATABASE... [--models mlp,tree] [--tasks 12] [--batch 32] [--seeds 3]
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "bench/list_of.h"
-#include "costmodel/accuracy.h"
+#include "costmodel/evaluation.h"
+#include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/clock.h"
-#include "sampler/search/task_state.h"
+#include "sampler/tasks/model_data.h"
 
 namespace tw::bench {
 namespace {
 
-class Quiet : public TuneObserver {
- public:
-  void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record&) override {}
-  void on_message(const std::string& text) override { std::fprintf(stderr, "%s\n", text.c_str()); }
-};
+using Batch = std::vector<int>;  // candidates of one task
 
-struct Halves {
-  Dataset learned, ranked;
-};
-
-void add_task(const TaskState& state, int group, double share, bool interleaved, Halves& out) {
-  std::size_t learned = static_cast<std::size_t>(static_cast<double>(state.sample.size()) * share), i = 0;
-  state.sample.each([&](const auto& entry) {
-    Dataset& half = (interleaved ? i % 2 == 0 : i < learned) ? out.learned : out.ranked;
-    half.features.add(entry.value.features);
-    half.seconds.push_back(entry.seconds);
-    half.group.push_back(group);
-    ++i;
-  });
-}
-
-Halves read(const LoadedList& list, Database& database, double share, bool interleaved) {
-  Halves out;
-  out.learned.features.columns = out.ranked.features.columns = feature_columns();
-  Quiet quiet;
-  for (std::size_t i = 0; i < list.tasks.size(); ++i) {
-    TaskState state;
-    open_task(state, list.tasks[i], list.library, {.trials = 0, .rules = list.list.rules.value}, database, quiet);
-    add_task(state, static_cast<int>(i), share, interleaved, out);
-    std::printf("%s: %zu records\n", list.tasks[i].name.c_str(), state.sample.size());
+// Of every n-th task, as many as wanted.
+std::vector<Batch> batches_of(const ModelData& data, int tasks, int size) {
+  int every = std::max(1, static_cast<int>(data.tasks.size()) / tasks);
+  std::vector<std::vector<Batch>> of_task(data.tasks.size());
+  for (int i = 0; i < data.data.size(); ++i) {
+    std::vector<Batch>& own = of_task[data.data.group[i]];
+    if (own.empty() || static_cast<int>(own.back().size()) == size) own.emplace_back();
+    own.back().push_back(i);
   }
-  return out;
-}
-
-// One model, with several seeds: means.
-void measure(const std::string& name, const Halves& data, int seeds) {
-  Accuracy mean;
-  double learning[2] = {0, 0}, scoring = 0;
-  for (int seed = 0; seed < seeds; ++seed) {
-    MadeModel made = make_model(name, feature_columns(), static_cast<u64>(seed));
-    if (!made.model) return void(std::printf("%-8s %s\n", name.c_str(), made.note.c_str()));
-    for (int pass = 0; pass < 2; ++pass) {  // the first one may include opening libraries
-      double begin = seconds_now();
-      TrainReport report = made.model->update(data.learned, Effort::Round);
-      learning[pass] += (seconds_now() - begin) / seeds;
-      if (!report.problem.empty()) std::printf("%s: %s\n", name.c_str(), report.problem.c_str());
+  std::vector<Batch> out;
+  for (std::size_t round = 0; round < static_cast<std::size_t>(data.data.size()); ++round) {
+    for (std::size_t task = 0; task < of_task.size(); task += every) {
+      if (round < of_task[task].size()) out.push_back(of_task[task][round]);
     }
-    double begin = seconds_now();
-    std::vector<float> scores = made.model->predict(data.ranked.features);
-    scoring += (seconds_now() - begin) / seeds;
-    Accuracy found = accuracy(scores, data.ranked.seconds, data.ranked.group);
-    mean.top1 += found.top1 / seeds, mean.top5 += found.top5 / seeds;
-    mean.pairwise += found.pairwise / seeds, mean.recall += found.recall / seeds;
-    mean.k = found.k, mean.groups = found.groups;
-  }
-  std::printf("%-8s %s  learning %.0f ms, then %.0f ms  scoring %.2f us/candidate\n", name.c_str(),
-              to_string(mean).c_str(), learning[0] * 1e3, learning[1] * 1e3,
-              scoring * 1e6 / std::max(1, data.ranked.size()));
-}
-
-// The part of a dataset that belongs to one task.
-Dataset only(const Dataset& all, int group) {
-  Dataset out;
-  out.features.columns = all.features.columns;
-  for (int i = 0; i < all.size(); ++i) {
-    if (all.group[i] != group) continue;
-    out.features.add(all.features, i);
-    out.seconds.push_back(all.seconds[i]);
-    out.group.push_back(group);
   }
   return out;
+}
+
+void add(Dataset& to, const Dataset& from, const Batch& batch) {
+  for (int i : batch) {
+    to.features.add(from.features, i);
+    to.seconds.push_back(from.seconds[i]);
+    to.group.push_back(from.group[i]);
+  }
+}
+
+struct Mean {
+  double top1 = 0, top5 = 0, pairwise = 0, learning = 0, scoring = 0;
+  int batches = 0;
+};
+
+// One search. Batches before the model has learned anything are not counted.
+void follow(CostModel& model, const ModelData& data, const std::vector<Batch>& batches, Mean& mean) {
+  Dataset learned;
+  learned.features.columns = feature_columns();
+  for (const Batch& batch : batches) {
+    if (learned.size() > 0) {
+      Dataset next;
+      next.features.columns = feature_columns();
+      add(next, data.data, batch);
+      double begin = seconds_now();
+      std::vector<float> scores = model.predict(next.features);
+      mean.scoring += seconds_now() - begin;
+      Accuracy found = accuracy(scores, next.seconds, next.group);
+      if (found.groups > 0)
+        mean.top1 += found.top1, mean.top5 += found.top5, mean.pairwise += found.pairwise, ++mean.batches;
+    }
+    add(learned, data.data, batch);
+    double begin = seconds_now();
+    TrainReport report = model.update(learned, Effort::Round);
+    mean.learning += seconds_now() - begin;
+    if (!report.problem.empty()) std::printf("%s: %s\n", model.name(), report.problem.c_str());
+  }
 }
 
 }  // namespace
@@ -93,32 +77,34 @@ Dataset only(const Dataset& all, int group) {
 
 int main(int count, char** words) {
   using namespace tw;
-  std::string path, database_path;
-  std::vector<std::string> models = {"tree", "mlp", "random"};
-  double share = 0.5;
-  int seeds = 3;
-  bool interleaved = false;
-  CLI::App app("Cost models compared on measured candidates.");
-  app.add_option("LIST", path, "the task list, YAML")->required();
-  app.add_option("DATABASE", database_path, "with records of its tasks")->required();
+  std::vector<std::string> paths, models = {"mlp", "tree"};
+  int tasks = 12, batch = 32, seeds = 3;
+  CLI::App app("Cost models as a search uses them.");
+  app.add_option("DATABASE", paths, "with records")->required();
   app.add_option("--models", models, "to compare")->delimiter(',');
-  app.add_option("--share", share, "of each task's records that is learned");
-  app.add_flag("--interleaved", interleaved, "every other record is learned");
+  app.add_option("--tasks", tasks, "of the databases, every n-th");
+  app.add_option("--batch", batch, "candidates scored, and then learned, at once");
   app.add_option("--seeds", seeds, "of every model");
   CLI11_PARSE(app, count, words);
-  std::optional<LoadedList> list = bench::list_of(path);
-  if (!list) return 2;
-  auto database = Database::open(database_path, DatabaseMode::Write);
-  if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;
-  bench::Halves data = bench::read(*list, *database, share, interleaved);
-  std::printf("\nall tasks, one model: %d records learned, %d ranked\n", data.learned.size(), data.ranked.size());
-  for (const std::string& model : models) bench::measure(model, data, seeds);
-  for (std::size_t i = 0; i < list->tasks.size(); ++i) {
-    int group = static_cast<int>(i);
-    std::printf("\n%s alone\n", list->tasks[i].name.c_str());
-    for (const std::string& model : models) {
-      bench::measure(model, {bench::only(data.learned, group), bench::only(data.ranked, group)}, seeds);
+  ModelData data;
+  for (const std::string& path : paths) {
+    auto database = Database::open(path, DatabaseMode::Read);
+    if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;
+    if (auto added = add_model_data(data, *database); !added) return std::puts(added.error().c_str()), 1;
+  }
+  std::vector<bench::Batch> batches = bench::batches_of(data, tasks, batch);
+  std::printf("%zu batches\n", batches.size());
+  for (const std::string& name : models) {
+    bench::Mean mean;
+    for (int seed = 0; seed < seeds; ++seed) {
+      MadeModel made = make_model(name, feature_columns(), static_cast<u64>(seed));
+      if (!made.model) return std::puts(made.note.c_str()), 1;
+      bench::follow(*made.model, data, batches, mean);
     }
+    double counted = std::max(1, mean.batches), all = static_cast<double>(batches.size()) * seeds;
+    std::printf("%-8s top-1 %.3f  top-5 %.3f  pairs %.3f  learning %.0f ms a batch  scoring %.2f ms a batch\n",
+                name.c_str(), mean.top1 / counted, mean.top5 / counted, mean.pairwise / counted,
+                mean.learning / all * 1e3, mean.scoring / all * 1e3);
   }
   return 0;
 }

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <sstream>
 
 #include "cli/arguments.h"
 #include "cli/bench_device.h"
@@ -77,9 +76,8 @@ std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, con
 }
 
 std::optional<std::vector<std::string>> parse_libraries(const std::string& text) {
-  std::vector<std::string> libraries;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
+  std::vector<std::string> libraries = split(text, ',');
+  for (const std::string& word : libraries) {
     const std::vector<std::string>& known = peer_libraries();
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       std::string near = closest(word, known);
@@ -87,7 +85,6 @@ std::optional<std::vector<std::string>> parse_libraries(const std::string& text)
               near.empty() ? cat("; there are: ", join(known, ", ")) : cat("; did you mean `", near, "`?")));
       return std::nullopt;
     }
-    libraries.push_back(word);
   }
   return libraries;
 }

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/compile_only.h"
 #include "cli/devices.h"
+#include "cli/model_file.h"
 #include "cli/open_list.h"
 #include "cli/progress.h"
 #include "cli/stored.h"
@@ -246,17 +247,6 @@ bool have_one_worker(const LoadedList& list) {
   return true;
 }
 
-// Beside the file and renamed: a run that is killed leaves what was there.
-bool write_model(const std::string& path, const std::string& bytes) {
-  if (path.empty() || bytes.empty()) return true;
-  std::string fresh = path + ".part";
-  if (!write_file(fresh, bytes)) return false;
-  std::error_code error;
-  std::filesystem::rename(fresh, path, error);
-  if (error) say(cat("cannot write ", path, ": ", error.message()));
-  return !error;
-}
-
 int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path, const Options& options) {
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
@@ -285,7 +275,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }
-  bool is_written = write_model(options.model_file, result.model_bytes);
+  bool is_written = result.model_bytes.empty() || write_model_file(options.model_file, result.model_bytes);
   options.json ? print_json(to_json(result)) : print_results(result);
   if (result.interrupted) {
     say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file,
@@ -321,19 +311,6 @@ bool have_device(const Target& target) {
   return say(problem), false;
 }
 
-// What an earlier run wrote there; "" if the file is not there yet. nullopt after a message: it is no model of that
-// name.
-std::optional<std::string> read_model(const std::string& path, const std::string& name) {
-  if (path.empty() || !std::filesystem::exists(path)) return "";
-  std::optional<std::string> bytes = read_file(path);
-  if (!bytes) return std::nullopt;
-  MadeModel made = make_model(name, feature_columns(), 0);
-  if (!made.model) return say(made.note), std::nullopt;
-  if (Status loaded = made.model->load(*bytes); !loaded)
-    return say(cat("--model-file ", path, ": ", to_string(loaded.rejected()))), std::nullopt;
-  return bytes;
-}
-
 bool check_model(const std::string& name) {
   std::string known = model_names();
   if (cat(", ", known, ", ").find(cat(", ", name, ", ")) != std::string::npos) return true;
@@ -363,7 +340,7 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
-  std::optional<std::string> model = read_model(options.model_file, options.model);
+  std::optional<std::string> model = read_model_file(options.model_file, options.model);
   if (!model) return Usage;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);

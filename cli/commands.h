@@ -30,6 +30,7 @@ int run_language(int count, char** words);
 int run_doctor(int count, char** words);
 int run_run_manifest(int count, char** words);
 int run_db(int count, char** words);
+int run_model(int count, char** words);
 int run_version(int count, char** words);
 
 }  // namespace tw::cli

@@ -38,6 +38,7 @@ constexpr Command commands[] = {
     {"language", "the words of the rule language: instructions, functions, limits", run_language},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
     {"db", "verify, export, import a database; list its best records", run_db},
+    {"model", "learn cost models from databases, and see how good they are", run_model},
     {"version", "print the version", run_version},
 };
 

@@ -1,5 +1,6 @@
-// KernelText: what those parts of the kernel printer that are classes of their own (print_copies.h, print_combine.h)
-// use of it: lines, names, and the text of expressions. The printer (printer.h) implements it. Private to this folder.
+// KernelText: what those parts of the kernel printer that are classes of their own (print_copies.h, print_mma.h,
+// print_combine.h) use of it: lines, names, and the text of expressions. The printer (printer.h) implements it. Private
+// to this folder.
 #pragma once
 #include <map>
 #include <string>

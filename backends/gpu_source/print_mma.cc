@@ -1,14 +1,13 @@
-// Matrix instructions of a warp. What they multiply comes by ldmatrix where it lies in shared memory as that wants it,
-// else each lane loads its own part. It stays in variables until other memory may have changed.
+#include "backends/gpu_source/print_mma.h"
+
 #include <algorithm>
+#include <map>
 
 #include "backends/gpu_source/matrix_functions.h"
-#include "backends/gpu_source/printer.h"
 #include "dsl/analysis/simplify.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
-#include "dsl/passes/warp_mma.h"
 
 namespace tw::gpu {
 namespace {
@@ -82,28 +81,39 @@ std::optional<Rows> rows_of(Arena& arena, const MmaOperand& operand, const Var* 
 
 }  // namespace
 
-std::string KernelPrinter::fragment_key(const MmaOperand& operand) {
-  Arena arena;
-  std::string key = cat(operand.intrinsic->name, " ", operand.parameter, " ", place(operand.buffer).name);
-  for (i64 step : operand.steps) key += cat(" ", step);
-  return cat(key, " ", scalar(to_expr(arena, operand.index)));
+void MmaPrinter::end_scope() {
+  --depth_;
+  std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.depth > depth_; });
 }
 
-const KernelPrinter::Fragment* KernelPrinter::find_fragment(const std::string& key) const {
+std::optional<WarpMma> MmaPrinter::match(const Stmt* s, const Around& around) const {
+  const For* nest = as<For>(s);
+  if (!nest || !find_annotation(nest->annotations, kWarpMmaMark)) return std::nullopt;
+  return match_warp_mma(nest, around.threads, around.ranges, language_.gpu);
+}
+
+std::string MmaPrinter::fragment_key(const MmaOperand& operand) {
+  Arena arena;
+  std::string key = cat(operand.intrinsic->name, " ", operand.parameter, " ", text_.name(operand.buffer));
+  for (i64 step : operand.steps) key += cat(" ", step);
+  return cat(key, " ", text_.scalar(to_expr(arena, operand.index), 0));
+}
+
+const MmaPrinter::Fragment* MmaPrinter::find_fragment(const std::string& key) const {
   auto found =
       std::find_if(fragments_.begin(), fragments_.end(), [&](const Fragment& fragment) { return fragment.key == key; });
   return found == fragments_.end() ? nullptr : &*found;
 }
 
-std::string KernelPrinter::rounded(const std::string& bits) {
+std::string MmaPrinter::rounded(const std::string& bits) {
   DeviceFunction round = round_function();
-  define(round.name, round.definition);
+  text_.define(round.name, round.definition);
   return cat(round.name, "(", bits, ")");
 }
 
 // A register of elements that lie at these distances from an index.
-std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum& index,
-                                           const std::vector<i64>& distances) {
+std::string MmaPrinter::packed_elements(const MmaOperand& operand, const Sum& index,
+                                        const std::vector<i64>& distances) {
   Arena arena;
   const Buffer* buffer = operand.buffer;
   DType type = buffer->dtype;
@@ -113,7 +123,7 @@ std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum&
     return to_expr(arena, one);
   };
   if (bytes_of(type) >= 4) {
-    std::string value = element(buffer, at(distances[0]), 0);
+    std::string value = text_.element(buffer, at(distances[0]), 0);
     if (type == DType::F64) return value;
     std::string bits = type == DType::F32 ? cat("__float_as_uint(", value, ")") : cat("(unsigned)", value);
     return operand.intrinsic->rounds.empty() ? bits : rounded(bits);
@@ -121,23 +131,24 @@ std::string KernelPrinter::packed_elements(const MmaOperand& operand, const Sum&
   bool is_aligned = false, is_row = true;
   for (std::size_t i = 0; i < distances.size(); ++i)
     is_row = is_row && distances[i] == distances[0] + static_cast<i64>(i);
-  std::string first = pointer(buffer, at(distances[0]), static_cast<int>(distances.size()), is_aligned);
+  std::string first = text_.pointer(buffer, at(distances[0]), static_cast<int>(distances.size()), is_aligned);
   if (is_row && is_aligned) return cat("*(const unsigned*)(", first, ")");
   DeviceFunction pack = pack_function(type);
-  define(pack.name, pack.definition);
+  text_.define(pack.name, pack.definition);
   std::vector<std::string> elements;
-  for (i64 distance : distances) elements.push_back(element(buffer, at(distance), 0) + (is_half(type) ? ".bits" : ""));
+  for (i64 distance : distances)
+    elements.push_back(text_.element(buffer, at(distance), 0) + (is_half(type) ? ".bits" : ""));
   return cat(pack.name, "(", join(elements, ", "), ")");
 }
 
 // Each lane what it holds by the layout, wherever that lies.
-std::vector<std::string> KernelPrinter::load_by_lanes(const MmaOperand& operand) {
+std::vector<std::string> MmaPrinter::load_by_lanes(const MmaOperand& operand, const Var* lane) {
   Arena arena;
   const LaneLayout& layout = operand.layout();
   Sum own = operand.index;
   for (std::size_t d = 0; d < operand.steps.size(); ++d) {
     for (const LaneLayout::Digit& digit : LaneLayout::digits(layout.lane_bits, d))
-      own.add_atom(lane_digit(arena, threads_->var, i64{1} << digit.first, i64{1} << digit.count),
+      own.add_atom(lane_digit(arena, lane, i64{1} << digit.first, i64{1} << digit.count),
                    digit.step * operand.steps[d]);
   }
   i64 in_register = elements_of_register(*operand.intrinsic, operand.parameter);
@@ -152,11 +163,9 @@ std::vector<std::string> KernelPrinter::load_by_lanes(const MmaOperand& operand)
 
 // The next last operand that one instruction can bring together with this one: at a constant distance, and not yet
 // here.
-std::optional<MmaOperand> KernelPrinter::fragment_behind(const MmaOperand& operand, i64& distance) {
-  for (const Stmt* s : behind_) {
-    const For* loop = as<For>(s);
-    if (!loop || !find_annotation(loop->annotations, kWarpMmaMark)) return std::nullopt;
-    std::optional<WarpMma> mma = match_warp_mma(loop, threads_, ranges_, language_.gpu);
+std::optional<MmaOperand> MmaPrinter::fragment_behind(const MmaOperand& operand, const Around& around, i64& distance) {
+  for (const Stmt* s : around.behind) {
+    std::optional<WarpMma> mma = match(s, around);
     if (!mma || mma->intrinsic != operand.intrinsic) return std::nullopt;
     const MmaOperand& next = mma->inputs.back();
     if (next.buffer != operand.buffer || next.steps != operand.steps) return std::nullopt;
@@ -170,90 +179,92 @@ std::optional<MmaOperand> KernelPrinter::fragment_behind(const MmaOperand& opera
 }
 
 // By ldmatrix; false where it cannot be done. `partner` comes with it.
-bool KernelPrinter::load_by_warp(const MmaOperand& operand, const MmaOperand* partner, i64 distance) {
+bool MmaPrinter::load_by_warp(const MmaOperand& operand, const MmaOperand* partner, i64 distance, const Var* lane) {
   Arena arena;
   i64 registers = registers_of(operand), all = partner ? 2 * registers : registers;
   if (operand.buffer->scope != Scope::Shared || all > kMostPieces) return false;
-  std::optional<Rows> rows = rows_of(arena, operand, threads_->var);
+  std::optional<Rows> rows = rows_of(arena, operand, lane);
   if (!rows) return false;
-  if (partner) rows->index.add_atom(lane_digit(arena, threads_->var, kPieceRows * registers, 2), distance);
+  if (partner) rows->index.add_atom(lane_digit(arena, lane, kPieceRows * registers, 2), distance);
   bool is_aligned = false;
-  std::string at = pointer(operand.buffer, to_expr(arena, rows->index),
-                           static_cast<int>(kPieceBytes / bytes_of(type_of(operand))), is_aligned);
+  std::string at = text_.pointer(operand.buffer, to_expr(arena, rows->index),
+                                 static_cast<int>(kPieceBytes / bytes_of(type_of(operand))), is_aligned);
   if (!is_aligned) return false;
   DeviceFunction load = ldmatrix_function(static_cast<int>(all), rows->is_transposed);
-  define(load.name, load.definition);
+  text_.define(load.name, load.definition);
   std::vector<std::string> names;
-  for (i64 i = 0; i < all; ++i) names.push_back(fresh(cat("f", temporaries_++)));
-  line(cat("unsigned ", join(names, ", "), ";"));
-  line(cat(load.name, "(", join(names, ", "), ", ", at, ");"));
+  for (i64 i = 0; i < all; ++i) names.push_back(text_.fresh(cat("f", registers_++)));
+  text_.line(cat("unsigned ", join(names, ", "), ";"));
+  text_.line(cat(load.name, "(", join(names, ", "), ", ", at, ");"));
   if (!operand.intrinsic->rounds.empty()) {
-    for (const std::string& name : names) line(cat(name, " = ", rounded(name), ";"));
+    for (const std::string& name : names) text_.line(cat(name, " = ", rounded(name), ";"));
   }
   auto own = names.begin() + registers;
-  fragments_.push_back({fragment_key(operand), indent_, {names.begin(), own}});
-  if (partner) fragments_.push_back({fragment_key(*partner), indent_, {own, names.end()}});
+  fragments_.push_back({fragment_key(operand), depth_, {names.begin(), own}});
+  if (partner) fragments_.push_back({fragment_key(*partner), depth_, {own, names.end()}});
   return true;
 }
 
-std::vector<std::string> KernelPrinter::fragment(const MmaOperand& operand, bool may_have_partner) {
+std::vector<std::string> MmaPrinter::fragment(const MmaOperand& operand, bool may_have_partner, const Around& around) {
   std::string key = fragment_key(operand);
   if (const Fragment* known = find_fragment(key)) return known->registers;
+  const Var* lane = around.threads->var;
   i64 distance = 0;
   std::optional<MmaOperand> partner;
-  if (may_have_partner) partner = fragment_behind(operand, distance);
-  bool is_loaded = (partner && load_by_warp(operand, &*partner, distance)) || load_by_warp(operand, nullptr, 0);
-  return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand);
+  if (may_have_partner) partner = fragment_behind(operand, around, distance);
+  bool is_loaded =
+      (partner && load_by_warp(operand, &*partner, distance, lane)) || load_by_warp(operand, nullptr, 0, lane);
+  return is_loaded ? find_fragment(key)->registers : load_by_lanes(operand, lane);
 }
 
 // The registers of all operands, in order. Only the last operand differs between instructions that follow each other,
 // so only its registers may be loaded ahead for the next one.
-std::vector<std::string> KernelPrinter::fragments(const WarpMma& mma) {
+std::vector<std::string> MmaPrinter::fragments(const WarpMma& mma, const Around& around) {
   std::vector<std::string> out;
   for (const MmaOperand& input : mma.inputs) {
-    for (const std::string& name : fragment(input, &input == &mma.inputs.back())) out.push_back(name);
+    for (const std::string& name : fragment(input, &input == &mma.inputs.back(), around)) out.push_back(name);
   }
   return out;
 }
 
-void KernelPrinter::load_operands_ahead(const For* nest) {
+void MmaPrinter::load_operands_ahead(const For* nest, const Around& around) {
   const Annotation* mark = find_annotation(nest->annotations, kOperandsAheadMark);
-  if (!mark || mark->value.integer < 1 || static_cast<std::size_t>(mark->value.integer) > behind_.size()) return;
+  if (!mark || mark->value.integer < 1 || static_cast<std::size_t>(mark->value.integer) > around.behind.size()) return;
   auto distance = static_cast<std::size_t>(mark->value.integer);
-  const For* later = as<For>(behind_[distance - 1]);
-  if (!later || !find_annotation(later->annotations, kWarpMmaMark)) return;
-  std::optional<WarpMma> mma = match_warp_mma(later, threads_, ranges_, language_.gpu);
-  if (!mma) return;
-  Array<const Stmt*> around = behind_;
-  behind_ = around.subspan(distance);
-  fragments(*mma);
-  behind_ = around;
+  Around later{around.threads, around.ranges, around.behind.subspan(distance)};
+  if (std::optional<WarpMma> mma = match(around.behind[distance - 1], later)) fragments(*mma, later);
 }
 
-bool KernelPrinter::multiply_by_warp(const For* nest) {
-  if (!find_annotation(nest->annotations, kWarpMmaMark) || !language_.has_matrix_instructions || conditions_ > 0 ||
-      !threads_)
-    return false;
-  if (kernel_.extents.threads_of_group() != threads_->extent) return false;
-  std::optional<WarpMma> mma = match_warp_mma(nest, threads_, ranges_, language_.gpu);
-  if (!mma) return false;
+// The elements that a lane adds to.
+std::vector<std::string> MmaPrinter::sums(const WarpMma& mma, const Around& around) {
   Arena arena;
   Build build{arena};
-  std::vector<std::string> arguments;
-  for (u32 sum = 0; sum < 1u << mma->sum_bits.size(); ++sum) {
+  std::vector<std::string> out;
+  for (u32 sum = 0; sum < 1u << mma.sum_bits.size(); ++sum) {
     std::map<const Var*, i64> loops;
-    for (std::size_t b = 0; b < mma->sum_bits.size(); ++b)
-      loops[mma->sum_bits[b].loop] += (sum >> b & 1) * mma->sum_bits[b].value;
+    for (std::size_t b = 0; b < mma.sum_bits.size(); ++b)
+      loops[mma.sum_bits[b].loop] += (sum >> b & 1) * mma.sum_bits[b].value;
     Substitution at;
     for (const auto& [loop, value] : loops) at.set(loop, build.integer(value));
-    const StoreTarget& target = mma->update->targets[0];
-    arguments.push_back(element(target.buffer, simplify(arena, substitute(arena, target.indices[0], at), ranges_), 0));
+    const StoreTarget& target = mma.update->targets[0];
+    const Expr* index = simplify(arena, substitute(arena, target.indices[0], at), around.ranges);
+    out.push_back(text_.element(target.buffer, index, 0));
   }
-  for (const std::string& name : fragments(*mma)) arguments.push_back(name);
-  load_operands_ahead(nest);
+  return out;
+}
+
+bool MmaPrinter::print(const For* nest, const Around& around) {
+  if (!language_.has_matrix_instructions || around.is_conditional || !around.threads ||
+      kernel_.extents.threads_of_group() != around.threads->extent)
+    return false;
+  std::optional<WarpMma> mma = match(nest, around);
+  if (!mma) return false;
+  std::vector<std::string> arguments = sums(*mma, around);
+  for (const std::string& name : fragments(*mma, around)) arguments.push_back(name);
+  load_operands_ahead(nest, around);
   DeviceFunction multiply = mma_function(*mma->intrinsic);
-  define(multiply.name, multiply.definition);
-  line(cat(multiply.name, "(", join(arguments, ", "), ");"));
+  text_.define(multiply.name, multiply.definition);
+  text_.line(cat(multiply.name, "(", join(arguments, ", "), ");"));
   return true;
 }
 

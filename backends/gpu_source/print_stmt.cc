@@ -27,10 +27,13 @@ bool stores_own(const Store* store) {
 void KernelPrinter::line(const std::string& text) {
   text_ += cat(std::string(static_cast<std::size_t>(2 * indent_), ' '), text, "\n");
 }
-void KernelPrinter::open(const std::string& head) { line(head + "{"), ++indent_; }
+void KernelPrinter::open(const std::string& head) {
+  line(head + "{"), ++indent_;
+  mma_.begin_scope();
+}
 void KernelPrinter::close() {
   --indent_, line("}");
-  std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.depth > indent_; });
+  mma_.end_scope();
 }
 
 void KernelPrinter::directive(const std::string& text) { text_ += text + "\n"; }
@@ -93,7 +96,7 @@ void KernelPrinter::step(const Stmt* s) {
     if (!used[d] && !is_own && kernel_.extents.threads[d] > 1) conditions.push_back(cat(language_.thread[d], " == 0"));
   }
   in_step_ = true;
-  fragments_.clear();
+  mma_.forget();
   copies_.begin_step(s);
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
@@ -103,7 +106,7 @@ void KernelPrinter::step(const Stmt* s) {
 }
 
 void KernelPrinter::loop(const For* loop) {
-  if (multiply_by_warp(loop)) return;
+  if (mma_.print(loop, {threads_, ranges_, behind_, conditions_ > 0})) return;
   std::size_t known = ranges_.size();
   ranges_.set_extent(loop->var, loop->extent);
   std::string var = vars_[loop->var] = fresh(loop->var->name);
@@ -127,7 +130,7 @@ void KernelPrinter::loop(const For* loop) {
     CopyPrinter::Counting versions = copies_.begin_loop(loop);
     open(cat("for (", index_type_, " ", var, " = 0", versions.declared, "; ", var, " < ", loop->extent, "; ++", var,
              versions.counted, ") "));
-    fragments_.clear();
+    mma_.forget();
     copies_.await(loop);
     stmt(loop->body);
     copies_.end_loop(loop);
@@ -158,7 +161,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
-  if (!stores_own(s)) fragments_.clear();
+  if (!stores_own(s)) mma_.forget();
   if (copies_.print(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)

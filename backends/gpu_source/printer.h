@@ -1,7 +1,7 @@
 // Prints one kernel. Private to this folder. Expressions become text of one lane (`scalar`), or of all lanes where the
 // language has vectors (`vector`); what has no vector form is put together from its lanes.
-// Copies (print_copies.h) and reductions over a group (print_combine.h) are classes of their own, which see only what
-// kernel_text.h has.
+// Copies (print_copies.h), matrix instructions (print_mma.h) and reductions over a group (print_combine.h) are classes
+// of their own, which see only what kernel_text.h has.
 #pragma once
 #include <map>
 #include <optional>
@@ -11,12 +11,11 @@
 #include "backends/gpu_source/kernel_text.h"
 #include "backends/gpu_source/language.h"
 #include "backends/gpu_source/print_copies.h"
+#include "backends/gpu_source/print_mma.h"
 #include "dsl/analysis/affine.h"
-#include "dsl/analysis/sum.h"
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
 #include "dsl/passes/thread_axes.h"
-#include "dsl/passes/warp_mma.h"
 
 namespace tw::gpu {
 
@@ -51,12 +50,6 @@ class KernelPrinter : private KernelText {
     std::string name;
     i64 offset;
     int lanes;
-  };
-  // A warp's operand of a matrix instruction that is in variables; they are declared in the scope of that depth.
-  struct Fragment {
-    std::string key;
-    int depth;
-    std::vector<std::string> registers;
   };
 
   // ---- names (printer.cc)
@@ -114,19 +107,6 @@ class KernelPrinter : private KernelText {
   void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
-  // A nest that a warp does by a matrix instruction (print_mma.cc); false: it is none, and stays loops.
-  bool multiply_by_warp(const For* nest);
-  std::vector<std::string> fragment(const MmaOperand& operand, bool may_have_partner);
-  std::vector<std::string> fragments(const WarpMma& mma);
-  // Before a matrix instruction: what the one so many behind it multiplies (mark kOperandsAheadMark).
-  void load_operands_ahead(const For* nest);
-  std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, i64& distance);
-  bool load_by_warp(const MmaOperand& operand, const MmaOperand* partner, i64 distance);
-  std::vector<std::string> load_by_lanes(const MmaOperand& operand);
-  std::string rounded(const std::string& bits);
-  std::string packed_elements(const MmaOperand& operand, const Sum& index, const std::vector<i64>& distances);
-  std::string fragment_key(const MmaOperand& operand);
-  const Fragment* find_fragment(const std::string& key) const;
   void alloc(const Alloc* alloc);
   // Arrays of shared memory (print_shared.cc).
   std::string shared_array(Str wanted, DType dtype, i64 elements) override;
@@ -166,10 +146,10 @@ class KernelPrinter : private KernelText {
   int indent_ = 1, temporaries_ = 0;
   bool in_step_ = false;
   CopyPrinter copies_{language_, kernel_, *this};
+  MmaPrinter mma_{language_, kernel_, *this};
   int conditions_ = 0;            // around the statement at hand, inside of its step
   const For* threads_ = nullptr;  // the innermost threadIdx loop around
-  std::vector<Fragment> fragments_;
-  Array<const Stmt*> behind_;  // the statements behind the one at hand
+  Array<const Stmt*> behind_;     // the statements behind the one at hand
 };
 
 }  // namespace tw::gpu

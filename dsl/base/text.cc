@@ -5,6 +5,13 @@
 
 namespace tw {
 
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream in{std::string(text)};
+  for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
+  return parts;
+}
+
 std::string quote(std::string_view characters) {
   std::string out = "\"";
   for (char c : characters) {

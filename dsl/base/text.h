@@ -26,6 +26,9 @@ std::string join(const List& list, std::string_view separator) {
   return out.str();
 }
 
+// The parts of a text between separators: "a,b" gives a and b, "" none.
+std::vector<std::string> split(std::string_view text, char separator);
+
 // The characters between quotes, with \\ \" \n \t escaped, as the lexer reads them back.
 std::string quote(std::string_view characters);
 

@@ -26,6 +26,8 @@ class Laps {
   double last_ = seconds_now();
 };
 
+}  // namespace
+
 FeatureTarget feature_target_of(const Target& target) {
   return {.threads = target.threads,
           .vector_bits = target.vector_bits,
@@ -35,8 +37,6 @@ FeatureTarget feature_target_of(const Target& target) {
           .l3_bytes = target.l3_bytes,
           .cache_line = target.cache_line};
 }
-
-}  // namespace
 
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses,
                                     const rules::Library& library, const Target& target, std::string& errors, u64 seed,

@@ -36,6 +36,9 @@ struct CandidateSpace {
   std::shared_ptr<PostFaults> post_faults = std::make_shared<PostFaults>();
 };
 
+// What features and the draft model know of a target.
+FeatureTarget feature_target_of(const Target& target);
+
 // The space of a program under the rules of a set, and the set's postprocessors. Errors as in build_space. Where there
 // is no description of a `cuda` target's device, drafts are those for processors. Postprocessors of plugins are tried
 // (leave_out_wrong_posts).

@@ -1,0 +1,187 @@
+// tracewright model: cost models learned from databases, and how good they are.
+#include <fmt/core.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/model_file.h"
+#include "cli/stored.h"
+#include "costmodel/evaluation.h"
+#include "costmodel/features.h"
+#include "costmodel/make_model.h"
+#include "dsl/base/clock.h"
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
+#include "sampler/tasks/model_data.h"
+
+namespace tw::cli {
+namespace {
+
+constexpr const char* kDraft = "draft";  // the analytic model, which learns nothing
+
+struct Options {
+  std::vector<std::string> files;
+  std::string models = "mlp,tree,draft,random", model = "auto", output, effort = "full";
+  int folds = 5, seeds = 1;
+  bool json = false;
+};
+
+// The data of all databases together; nullopt after a message.
+std::optional<ModelData> read_data(const Options& options) {
+  if (options.files.empty()) return say("name a database with records, as `tracewright tune` makes them"), std::nullopt;
+  ModelData data;
+  for (const std::string& path : options.files) {
+    std::optional<Database> database = open_database(path, DatabaseMode::Read);
+    if (!database || !checked(add_model_data(data, *database))) return std::nullopt;
+  }
+  if (!data.first_left_out.empty()) say(cat("some records were left out, the first because ", data.first_left_out));
+  say(cat(data.data.size(), " candidates of ", data.tasks.size(), " tasks; ", data.left_out, " records left out"));
+  return data;
+}
+
+// ---- train
+
+int train(const Options& options) {
+  if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
+  std::optional<ModelData> data = read_data(options);
+  if (!data) return Environment;
+  MadeModel made = make_model(options.model, feature_columns(), 0);
+  if (!made.model) return say(made.note), Usage;
+  if (!made.note.empty()) say(made.note);
+  double begin = seconds_now();
+  TrainReport report = made.model->update(data->data, Effort::Full);
+  if (!report.problem.empty()) return say(cat("cost model: ", report.problem)), Environment;
+  if (!write_model_file(options.output, made.model->save())) return Environment;
+  double seconds = seconds_now() - begin;
+  if (options.json)
+    print_json({{"model", made.model->name()}, {"candidates", report.candidates}, {"tasks", data->tasks.size()},
+                {"passes", report.passes}, {"loss", report.loss}, {"seconds", seconds}});
+  else
+    fmt::print("{}: {} candidates of {} tasks, {} passes, {:.1f} s\n", made.model->name(), report.candidates,
+               data->tasks.size(), report.passes, seconds);
+  return Ok;
+}
+
+// ---- eval
+
+// One row of the table: means over the seeds.
+struct Row {
+  std::string model;
+  Holdout holdout;
+  Evaluation mean;
+};
+
+Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdout holdout, const Options& options) {
+  Evaluation mean;
+  for (int seed = 0; seed < options.seeds; ++seed) {
+    std::vector<int> fold = folds_of(data.data, holdout, options.folds, static_cast<u64>(seed));
+    auto make = [&] { return make_model(name, feature_columns(), static_cast<u64>(seed)).model; };
+    Evaluation one = name == kDraft ? evaluate(data.draft, data.data, fold)
+                                    : evaluate(make, data.data, fold,
+                                               options.effort == "round" ? Effort::Round : Effort::Full);
+    if (!one.problem.empty()) return one;
+    double share = 1.0 / options.seeds;
+    mean.accuracy.top1 += one.accuracy.top1 * share, mean.accuracy.top5 += one.accuracy.top5 * share;
+    mean.accuracy.pairwise += one.accuracy.pairwise * share, mean.accuracy.recall += one.accuracy.recall * share;
+    mean.accuracy.k = one.accuracy.k, mean.accuracy.groups = one.accuracy.groups;
+    mean.training_seconds += one.training_seconds * share, mean.scoring_seconds += one.scoring_seconds * share;
+  }
+  return mean;
+}
+
+void print(const std::vector<Row>& rows, const std::string& standard, bool as_json) {
+  boost::json::array json;
+  std::vector<std::vector<std::string>> table;
+  for (const Row& row : rows) {
+    const Accuracy& found = row.mean.accuracy;
+    json.push_back({{"model", row.model},
+                    {"default", row.model == standard},
+                    {"split", name_of(row.holdout)},
+                    {"top1", found.top1},
+                    {"top5", found.top5},
+                    {"pairwise", found.pairwise},
+                    {"recall", found.recall},
+                    {"recall_at", found.k},
+                    {"training_seconds", row.mean.training_seconds},
+                    {"scoring_us", row.mean.scoring_seconds * 1e6}});
+    table.push_back({row.model, name_of(row.holdout), fmt::format("{:.3f}", found.top1),
+                     fmt::format("{:.3f}", found.top5), fmt::format("{:.3f}", found.pairwise),
+                     fmt::format("{:.3f}", found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
+                     fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
+  }
+  if (as_json)
+    print_json({{"models", json}});
+  else
+    print_table({"model", "split", "top-1", "top-5", "pairs", "recall@10", "training", "a score"}, table);
+}
+
+int evaluate_all(const Options& options) {
+  if (options.effort != "full" && options.effort != "round")
+    return say(cat("--effort: `full` or `round`, not `", options.effort, "`")), Usage;
+  std::optional<ModelData> data = read_data(options);
+  if (!data) return Environment;
+  if (data->tasks.size() < 2) return say("one task alone says nothing of unseen tasks: name more databases"), Usage;
+  std::string standard = make_model("auto", feature_columns(), 0).model->name();
+  std::vector<Row> rows;
+  for (const std::string& name : split(options.models, ',')) {
+    MadeModel made = name == kDraft ? MadeModel{} : make_model(name, feature_columns(), 0);
+    if (name != kDraft && !made.model) {
+      say(made.note);
+      continue;
+    }
+    for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks}) {
+      Evaluation found = evaluate_model(name, *data, holdout, options);
+      if (!found.problem.empty()) return say(cat(name, ": ", found.problem)), Environment;
+      rows.push_back({name, holdout, found});
+    }
+  }
+  if (rows.empty()) return Usage;
+  print(rows, standard, options.json);
+  return Ok;
+}
+
+struct Action {
+  const char* name;
+  const char* help;
+  int (*run)(const Options& options);
+};
+constexpr Action actions[] = {
+    {"train", "learn from the records of databases, and write the model to --output (for `tune --model-file`)", train},
+    {"eval", "cross-validation on the records of databases: of candidates of known tasks, and of unseen tasks",
+     evaluate_all},
+};
+
+}  // namespace
+
+int run_model(int count, char** words) {
+  Options options;
+  std::string wanted, help = "Cost models, learned from what databases hold:";
+  std::vector<std::string> names;
+  for (const Action& action : actions) {
+    help += cat("\n  ", action.name, ": ", action.help);
+    names.emplace_back(action.name);
+  }
+  App app("model", help,
+          "examples:\n  tracewright model eval tuning.db --models mlp,tree,draft\n"
+          "  tracewright model train tuning.db --output tuning.model");
+  app.add_option("ACTION", wanted, join(names, ", ")).required();
+  app.add_option("DATABASE", options.files, "databases with records");
+  app.add_option("--models", options.models, cat("eval: of draft, ", model_names()));
+  app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
+  app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
+  app.add_option("--effort", options.effort, "eval: `full`, or `round`: what a search takes between two batches");
+  app.add_option("--model", options.model, cat("train: ", model_names()));
+  app.add_option("--output", options.output, "train: the file of the model");
+  app.add_flag("--json", options.json, "print JSON");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
+  for (const Action& action : actions) {
+    if (wanted == action.name) return action.run(options);
+  }
+  std::string near = closest(wanted, names);
+  say(cat("model: unknown action `", wanted, "`", near.empty() ? "" : cat("; did you mean `", near, "`?")));
+  return Usage;
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,14 @@
+// Files with what a cost model has learned, for `tune --model-file` and `model`.
+#pragma once
+#include <optional>
+#include <string>
+
+namespace tw::cli {
+
+// Beside the file and renamed: a run that is killed leaves what was there. False after a message.
+bool write_model_file(const std::string& path, const std::string& bytes);
+
+// The bytes of a file that a model of that name can load; "" if there is no file yet, nullopt after a message.
+std::optional<std::string> read_model_file(const std::string& path, const std::string& name);
+
+}  // namespace tw::cli

@@ -1,0 +1,30 @@
+// Data for cost models out of databases: the trace of each record is replayed, and the features of its program are
+// extracted. Nothing is built of rules, compiled or run, so any database will do, whatever list it was tuned with.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "costmodel/cost_model.h"
+#include "runtime/store/database.h"
+
+namespace tw {
+
+struct ModelData {
+  // What one machine measured of one task: a group of the data set.
+  struct Task {
+    std::string name, workload, target, machine;
+    int candidates = 0, failed = 0;
+  };
+  Dataset data;                // group: number of the task
+  std::vector<float> draft;    // for each candidate: what the draft model says, as a score (higher is faster)
+  std::vector<Task> tasks;
+  i64 left_out = 0;            // records that this version cannot replay, untuned programs, and those measured twice
+  std::string first_left_out;  // why the first of those that cannot be replayed was left out
+};
+
+// Adds the trials of a database: of each task those of the machine that has the most, so that times can be compared.
+// `stop` is asked now and then; once true, what was read so far counts. Errors are those of the database.
+DatabaseStatus add_model_data(ModelData& data, Database& database, const std::function<bool()>& stop = {});
+
+}  // namespace tw

@@ -1,0 +1,202 @@
+// What cost models learn from databases, and how good they are on what they have not seen.
+#include "sampler/tasks/model_data.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "costmodel/evaluation.h"
+#include "costmodel/features.h"
+#include "dsl/base/rng.h"
+#include "dsl/schedule/parse_schedule.h"
+#include "sampler/search/candidate.h"
+#include "tests/unit/search_kit.h"
+
+namespace tw {
+namespace {
+
+constexpr double failed = std::numeric_limits<double>::infinity();
+
+// Candidates of one row and two columns: the first is the time's logarithm, the second tells candidates apart.
+Dataset tasks_of(int tasks, int candidates) {
+  Dataset data;
+  data.features.columns = 2;
+  Rng rng(5);
+  for (int task = 0; task < tasks; ++task) {
+    for (int i = 0; i < candidates; ++i) {
+      double logarithm = rng.uniform();
+      data.features.add(std::vector<float>{static_cast<float>(logarithm), static_cast<float>(data.size())});
+      data.seconds.push_back(std::exp(logarithm) * (task + 1));
+      data.group.push_back(task);
+    }
+  }
+  return data;
+}
+
+// Knows the times of what it was trained with, and nothing of the rest.
+class Memory : public CostModel {
+ public:
+  const char* name() const override { return "memory"; }
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores;
+    for (int i = 0; i < batch.size(); ++i) {
+      auto known = scores_.find(batch.row(batch.first_row[i])[1]);
+      scores.push_back(known == scores_.end() ? 0 : known->second);
+    }
+    return scores;
+  }
+  TrainReport update(const Dataset& data, Effort) override {
+    for (int i = 0; i < data.size(); ++i)
+      scores_[data.features.row(data.features.first_row[i])[1]] = static_cast<float>(-data.seconds[i]);
+    return {};
+  }
+  std::string save() const override { return ""; }
+  Status load(std::string_view) override { return Unit{}; }
+
+ private:
+  std::map<float, float> scores_;
+};
+
+// The first feature is what it says.
+class Truth : public Memory {
+ public:
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores;
+    for (int i = 0; i < batch.size(); ++i) scores.push_back(-batch.row(batch.first_row[i])[0]);
+    return scores;
+  }
+};
+
+TEST(Evaluation, EachCandidateIsHeldOutOnce) {
+  Dataset data = tasks_of(7, 20);
+  std::vector<int> within = folds_of(data, Holdout::Candidates, 5, 1), unseen = folds_of(data, Holdout::Tasks, 5, 1);
+  std::map<std::pair<i32, int>, int> counts;
+  std::map<i32, std::set<int>> folds;
+  for (int i = 0; i < data.size(); ++i) {
+    ++counts[{data.group[i], within[i]}];
+    folds[data.group[i]].insert(unseen[i]);
+  }
+  EXPECT_EQ(counts.size(), 7u * 5);
+  for (const auto& [where, count] : counts) EXPECT_EQ(count, 4) << "of each task a fifth in each fold";
+  std::set<int> used;
+  for (const auto& [task, in] : folds) {
+    EXPECT_EQ(in.size(), 1u) << "a task is held out as a whole";
+    used.insert(in.begin(), in.end());
+  }
+  EXPECT_EQ(used.size(), 5u);
+  EXPECT_NE(within, folds_of(data, Holdout::Candidates, 5, 2));
+  EXPECT_EQ(within, folds_of(data, Holdout::Candidates, 5, 1));
+}
+
+TEST(Evaluation, AModelIsAskedOnlyAboutWhatItHasNotLearned) {
+  Dataset data = tasks_of(6, 30);
+  for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks}) {
+    std::vector<int> fold = folds_of(data, holdout, 3, 1);
+    Evaluation memory = evaluate([] { return std::make_unique<Memory>(); }, data, fold, Effort::Full);
+    EXPECT_DOUBLE_EQ(memory.accuracy.pairwise, 0.5) << name_of(holdout);
+    Evaluation truth = evaluate([] { return std::make_unique<Truth>(); }, data, fold, Effort::Full);
+    EXPECT_EQ(truth.accuracy.pairwise, 1) << name_of(holdout);
+    EXPECT_EQ(truth.accuracy.top1, 1);
+  }
+}
+
+TEST(Evaluation, ScoresWithoutTrainingAreHeldOutTheSameWay) {
+  Dataset data = tasks_of(4, 20);
+  std::vector<int> fold = folds_of(data, Holdout::Candidates, 4, 1);
+  std::vector<float> scores(data.size());
+  for (int i = 0; i < data.size(); ++i) scores[i] = static_cast<float>(-data.seconds[i]);
+  EXPECT_EQ(evaluate(scores, data, fold).accuracy.pairwise, 1);
+  EXPECT_EQ(evaluate(scores, data, fold).accuracy.groups, 16);
+}
+
+// ---- out of databases
+
+class ModelDataOfATune : public Search {};
+
+TEST_F(ModelDataOfATune, HasTheFeaturesAndTimesOfItsTrials) {
+  Database stored = database("a.db");
+  int call = 0;
+  FakeMeasurer measurer([&](const Kernel& kernel) {
+    return ++call % 7 == 0 ? failure(MeasureStatus::Crash, "planted") : time_of(kernel);
+  });
+  Watcher watcher;
+  run(options(), stored, &measurer, watcher);
+
+  ModelData data;
+  ASSERT_TRUE(add_model_data(data, stored));
+  ASSERT_EQ(data.tasks.size(), 2u);
+  EXPECT_EQ(data.tasks[0].name, "dense");
+  std::vector<Record> list = trials(stored);
+  std::erase_if(list, [](const Record& record) { return record.trace.empty(); });
+  ASSERT_EQ(data.data.size(), static_cast<int>(list.size()));
+  ASSERT_EQ(data.draft.size(), list.size());
+  EXPECT_GT(data.tasks[0].failed, 0);
+
+  // The same as what the search had, which built them of sketches and decisions.
+  std::string errors;
+  CandidateSpace space = make_candidate_space(tasks_[0].program.program, *library().find_set("cpu"), library(),
+                                              tasks_[0].target, errors);
+  CandidateBuilder builder(space);
+  int compared = 0;
+  for (int i = 0, place = 0; i < data.data.size(); ++i) {
+    if (data.data.group[i] != 0) continue;
+    while (list[place].task != "dense") ++place;
+    const Record& record = list[place++];
+    EXPECT_EQ(data.data.seconds[i], record.ok() ? record.seconds : failed);
+    Source source{"record", record.trace};
+    Diagnostics diagnostics(source);
+    std::optional<Candidate> candidate = find_candidate(space, *parse_schedule(source, diagnostics));
+    ASSERT_TRUE(candidate);
+    std::vector<float> rows;
+    ASSERT_TRUE(builder.build(*candidate, nullptr, &rows));
+    const FeatureBatch& features = data.data.features;
+    EXPECT_EQ(rows, std::vector<float>(features.row(features.first_row[i]), features.row(features.first_row[i + 1])));
+    EXPECT_FLOAT_EQ(data.draft[i], static_cast<float>(-std::log(candidate->draft)));
+    ++compared;
+  }
+  EXPECT_GT(compared, 20);
+}
+
+TEST_F(ModelDataOfATune, TakesOneMachineOfEachTaskAndLeavesOutWhatItCannotReplay) {
+  Database stored = database("a.db");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(), stored, &measurer, watcher);
+  ModelData before;
+  ASSERT_TRUE(add_model_data(before, stored));
+
+  Record other = trials(stored).back();
+  ASSERT_FALSE(other.trace.empty());
+  Record broken = other;
+  other.host = "another machine", other.seconds = 1e-9;
+  ASSERT_TRUE(stored.add_record(other));
+  broken.trace = "split(no_such_loop, [2])", broken.program = std::string(32, '7');
+  ASSERT_TRUE(stored.add_record(broken));
+
+  ModelData after;
+  ASSERT_TRUE(add_model_data(after, stored));
+  EXPECT_EQ(after.data.seconds, before.data.seconds);
+  EXPECT_EQ(after.left_out, before.left_out + 1);
+  EXPECT_NE(after.first_left_out, "");
+}
+
+TEST_F(ModelDataOfATune, DatabasesAddUp) {
+  Database first = database("a.db"), second = database("b.db");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(1), first, &measurer, watcher);
+  run(options(2), second, &measurer, watcher);
+  ModelData data;
+  ASSERT_TRUE(add_model_data(data, first));
+  int one = data.data.size();
+  ASSERT_TRUE(add_model_data(data, second));
+  EXPECT_GT(data.data.size(), one + 20);
+  EXPECT_EQ(data.tasks.size(), 4u) << "times of two databases are not compared";
+  EXPECT_EQ(data.data.group.back(), 3);
+}
+
+}  // namespace
+}  // namespace tw
