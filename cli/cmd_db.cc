@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -55,10 +56,14 @@ int export_all(const Options& options) {
 }
 
 int import_all(const Options& options) {
-  std::ifstream file;
-  if (!options.file.empty()) file.open(options.file, std::ios::binary);
+  std::istringstream file;
+  if (!options.file.empty()) {
+    std::string error;
+    std::optional<std::string> text = read_exchange_file(options.file, error);
+    if (!text) return say(error), Usage;
+    file.str(std::move(*text));
+  }
   std::istream& in = options.file.empty() ? std::cin : file;
-  if (!in.good()) return say(cat("cannot read ", options.file, ": ", std::strerror(errno))), Usage;
   std::optional<Database> database = open_database(options.database, DatabaseMode::Write);
   if (!database) return Environment;
   std::optional<ImportReport> report = checked(import_records(*database, in));
@@ -126,7 +131,8 @@ int run_db(int count, char** words) {
           "| tracewright db import b.db");
   app.add_option("ACTION", wanted, join(names, ", ")).required();
   app.add_option("DATABASE", options.database, "the database").required();
-  app.add_option("--file", options.file, "file to write or read instead of the standard streams");
+  app.add_option("--file", options.file,
+                 "file to write or read instead of the standard streams; one that is read may be compressed by gzip");
   app.add_option("--task", options.task, "best: only the task of this name");
   app.add_option("-n,--most", options.most, "best: how many records of each task on each machine");
   app.add_flag("--json", options.json, "print JSON");

@@ -56,8 +56,12 @@ int train(const Options& options) {
   if (!write_model_file(options.output, made.model->save())) return Environment;
   double seconds = seconds_now() - begin;
   if (options.json)
-    print_json({{"model", made.model->name()}, {"candidates", report.candidates}, {"tasks", data->tasks.size()},
-                {"passes", report.passes}, {"loss", report.loss}, {"seconds", seconds}});
+    print_json({{"model", made.model->name()},
+                {"candidates", report.candidates},
+                {"tasks", data->tasks.size()},
+                {"passes", report.passes},
+                {"loss", report.loss},
+                {"seconds", seconds}});
   else
     fmt::print("{}: {} candidates of {} tasks, {} passes, {:.1f} s\n", made.model->name(), report.candidates,
                data->tasks.size(), report.passes, seconds);
@@ -78,9 +82,9 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
   for (int seed = 0; seed < options.seeds; ++seed) {
     std::vector<int> fold = folds_of(data.data, holdout, options.folds, static_cast<u64>(seed));
     auto make = [&] { return make_model(name, feature_columns(), static_cast<u64>(seed)).model; };
-    Evaluation one = name == kDraft ? evaluate(data.draft, data.data, fold)
-                                    : evaluate(make, data.data, fold,
-                                               options.effort == "round" ? Effort::Round : Effort::Full);
+    Evaluation one = name == kDraft
+                         ? evaluate(data.draft, data.data, fold)
+                         : evaluate(make, data.data, fold, options.effort == "round" ? Effort::Round : Effort::Full);
     if (!one.problem.empty()) return one;
     double share = 1.0 / options.seeds;
     mean.accuracy.top1 += one.accuracy.top1 * share, mean.accuracy.top5 += one.accuracy.top5 * share;

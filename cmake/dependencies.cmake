@@ -1,4 +1,4 @@
-# Every find_package of the project. Required: Boost, yaml-cpp, SQLite, xxHash, hwloc, CLI11, fmt. Optional: LLVM, LibTorch, seccomp, OpenCL.
+# Every find_package of the project. Required: Boost, yaml-cpp, SQLite, zlib, xxHash, hwloc, CLI11, fmt. Optional: LLVM, LibTorch, seccomp, OpenCL.
 option(TRACEWRIGHT_LLVM "build the LLVM backend" ON)
 option(TRACEWRIGHT_TORCH "build the LibTorch cost model plugin if LibTorch is found" ON)
 
@@ -9,6 +9,7 @@ find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(SQLiteCpp REQUIRED)
+find_package(ZLIB REQUIRED)
 find_library(SECCOMP_LIBRARY seccomp REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_library(HWLOC_LIBRARY hwloc REQUIRED)

@@ -47,8 +47,7 @@ std::vector<int> folds_of(const Dataset& data, Holdout holdout, int folds, u64 s
   for (const auto& [task, own] : candidates) {
     int of_task = place[group] % folds;
     std::vector<int> order = shuffled(static_cast<int>(own.size()), mix64(seed + static_cast<u64>(++group)));
-    for (std::size_t i = 0; i < own.size(); ++i)
-      fold[own[i]] = holdout == Holdout::Tasks ? of_task : order[i] % folds;
+    for (std::size_t i = 0; i < own.size(); ++i) fold[own[i]] = holdout == Holdout::Tasks ? of_task : order[i] % folds;
   }
   return fold;
 }

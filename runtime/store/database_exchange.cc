@@ -1,7 +1,12 @@
 #include "runtime/store/database_exchange.h"
 
+#include <zlib.h>
+
 #include <boost/json.hpp>
+#include <cerrno>
+#include <cstring>
 #include <istream>
+#include <memory>
 #include <ostream>
 #include <set>
 
@@ -212,6 +217,23 @@ DatabaseResult<ImportReport> import_records(Database& database, std::istream& in
       import.report.problems.push_back(cat("line ", number, ": ", problem));
   }
   return import.report;
+}
+
+std::optional<std::string> read_exchange_file(const std::string& path, std::string& error) {
+  constexpr std::size_t most = std::size_t{4} << 30;  // of what may be a small file that unpacks without end
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) return error = cat("cannot read ", path, ": ", std::strerror(errno)), std::nullopt;
+  std::string text;
+  std::vector<char> piece(1 << 20);
+  int read = 0;
+  while ((read = gzread(file.get(), piece.data(), static_cast<unsigned>(piece.size()))) > 0) {
+    text.append(piece.data(), static_cast<std::size_t>(read));
+    if (text.size() > most) return error = cat(path, " is larger than 4 GiB"), std::nullopt;
+  }
+  int problem = 0;
+  const char* why = gzerror(file.get(), &problem);
+  if (read < 0 || problem != Z_OK) return error = cat("cannot read ", path, ": ", why), std::nullopt;
+  return text;
 }
 
 }  // namespace tw

@@ -3,6 +3,7 @@
 // are.
 #pragma once
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,8 @@ struct ImportReport {
 // Adds what is not there yet. Lines that are wrong are refused one by one; only the database's own
 // errors end it.
 DatabaseResult<ImportReport> import_records(Database& database, std::istream& in);
+
+// The lines of a file, plain or compressed by gzip. On failure nullopt, and `error` says why, with the path.
+std::optional<std::string> read_exchange_file(const std::string& path, std::string& error);
 
 }  // namespace tw

@@ -16,8 +16,8 @@ struct ModelData {
     std::string name, workload, target, machine;
     int candidates = 0, failed = 0;
   };
-  Dataset data;                // group: number of the task
-  std::vector<float> draft;    // for each candidate: what the draft model says, as a score (higher is faster)
+  Dataset data;              // group: number of the task
+  std::vector<float> draft;  // for each candidate: what the draft model says, as a score (higher is faster)
   std::vector<Task> tasks;
   i64 left_out = 0;            // records that this version cannot replay, untuned programs, and those measured twice
   std::string first_left_out;  // why the first of those that cannot be replayed was left out

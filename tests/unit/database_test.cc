@@ -684,6 +684,21 @@ TEST_F(DatabaseTest, ExportAndImportGiveTheSameRecords) {
   EXPECT_EQ(report.known, 31);
 }
 
+// Plain or compressed, and a compressed one that ends early is no shorter file.
+TEST(ExchangeFile, MayBeCompressed) {
+  test::TemporaryDirectory directory;
+  std::string path = directory.path() + "/lines", text, error;
+  for (int line = 0; line < 5000; ++line) text += cat("line ", line * 7919, "\n");
+  std::ofstream(path) << text;
+  EXPECT_EQ(read_exchange_file(path, error), text);
+  ASSERT_EQ(system(cat("gzip -k ", path).c_str()), 0);
+  EXPECT_EQ(read_exchange_file(path + ".gz", error), text);
+  std::filesystem::resize_file(path + ".gz", std::filesystem::file_size(path + ".gz") / 2);
+  EXPECT_FALSE(read_exchange_file(path + ".gz", error));
+  EXPECT_NE(error.find(path + ".gz"), std::string::npos) << error;
+  EXPECT_FALSE(read_exchange_file(path + ".none", error));
+}
+
 TEST_F(DatabaseTest, ImportTrustsNoLine) {
   Database source = open();
   ASSERT_TRUE(source.add_record(sample(0)));

@@ -137,8 +137,8 @@ TEST_F(ModelDataOfATune, HasTheFeaturesAndTimesOfItsTrials) {
 
   // The same as what the search had, which built them of sketches and decisions.
   std::string errors;
-  CandidateSpace space = make_candidate_space(tasks_[0].program.program, *library().find_set("cpu"), library(),
-                                              tasks_[0].target, errors);
+  CandidateSpace space =
+      make_candidate_space(tasks_[0].program.program, *library().find_set("cpu"), library(), tasks_[0].target, errors);
   CandidateBuilder builder(space);
   int compared = 0;
   for (int i = 0, place = 0; i < data.data.size(); ++i) {
