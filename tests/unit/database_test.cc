@@ -685,9 +685,8 @@ TEST_F(DatabaseTest, ExportAndImportGiveTheSameRecords) {
 }
 
 // Plain or compressed, and a compressed one that ends early is no shorter file.
-TEST(ExchangeFile, MayBeCompressed) {
-  test::TemporaryDirectory directory;
-  std::string path = directory.path() + "/lines", text, error;
+TEST_F(DatabaseTest, AnExchangeFileMayBeCompressed) {
+  std::string path = file("lines"), text, error;
   for (int line = 0; line < 5000; ++line) text += cat("line ", line * 7919, "\n");
   std::ofstream(path) << text;
   EXPECT_EQ(read_exchange_file(path, error), text);
