@@ -3,6 +3,8 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <filesystem>
+#include <sstream>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -11,15 +13,19 @@
 #include "costmodel/evaluation.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "costmodel/model_bytes.h"
 #include "dsl/base/clock.h"
+#include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
+#include "runtime/store/database_exchange.h"
 #include "sampler/tasks/model_data.h"
 
 namespace tw::cli {
 namespace {
 
 constexpr const char* kDraft = "draft";  // the analytic model, which learns nothing
+constexpr const char* kOwnRecords = "cpu_records.jsonl.gz";
 
 struct Options {
   std::vector<std::string> files;
@@ -28,13 +34,56 @@ struct Options {
   bool json = false;
 };
 
-// The data of all databases together; nullopt after a message.
+// Exported records (lines of JSON) as a database of its own, which is gone when this is.
+class ImportedRecords {
+ public:
+  explicit ImportedRecords(const std::string& path) : folder_(std::filesystem::temp_directory_path() / "twXXXXXX") {
+    std::string error;
+    std::optional<std::string> text = read_exchange_file(path, error);
+    if (!text || !mkdtemp(folder_.data())) {
+      say(text ? cat("cannot make a folder for the records of ", path) : error);
+      return;
+    }
+    database_ = open_database(folder_ + "/records.db", DatabaseMode::Write);
+    std::istringstream lines(std::move(*text));
+    std::optional<ImportReport> report = database_ ? checked(import_records(*database_, lines)) : std::nullopt;
+    if (!report || report->refused > 0) database_.reset();
+    if (report && report->refused > 0) say(cat(path, ": ", report->problems[0]));
+  }
+  ~ImportedRecords() {
+    database_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  ImportedRecords(const ImportedRecords&) = delete;
+  ImportedRecords& operator=(const ImportedRecords&) = delete;
+  Database* database() { return database_ ? &*database_ : nullptr; }  // null after a message
+
+ private:
+  std::string folder_;
+  std::optional<Database> database_;
+};
+
+bool add_file(ModelData& data, const std::string& path) {
+  if (path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {
+    ImportedRecords records(path);
+    return records.database() && checked(add_model_data(data, *records.database()));
+  }
+  std::optional<Database> database = open_database(path, DatabaseMode::Read);
+  return database && checked(add_model_data(data, *database));
+}
+
+// The data of all files together, of those that come with tracewright if none is named; nullopt after a message.
 std::optional<ModelData> read_data(const Options& options) {
-  if (options.files.empty()) return say("name a database with records, as `tracewright tune` makes them"), std::nullopt;
+  std::vector<std::string> files = options.files;
+  if (files.empty()) {
+    std::optional<std::string> own = find_shared_file(kOwnRecords);
+    if (!own) return say(cat(kOwnRecords, " is not installed: name a database with records")), std::nullopt;
+    files.push_back(*own);
+  }
   ModelData data;
-  for (const std::string& path : options.files) {
-    std::optional<Database> database = open_database(path, DatabaseMode::Read);
-    if (!database || !checked(add_model_data(data, *database))) return std::nullopt;
+  for (const std::string& path : files) {
+    if (!add_file(data, path)) return std::nullopt;
   }
   if (!data.first_left_out.empty()) say(cat("some records were left out, the first because ", data.first_left_out));
   say(cat(data.data.size(), " candidates of ", data.tasks.size(), " tasks; ", data.left_out, " records left out"));
@@ -146,6 +195,29 @@ int evaluate_all(const Options& options) {
   return Ok;
 }
 
+// ---- show
+
+int show(const Options& options) {
+  if (options.files.size() != 1) return say("show: name one file of a model"), Usage;
+  std::optional<std::string> bytes = read_file(options.files[0]);
+  if (!bytes) return Usage;
+  std::optional<ModelHeader> header = model_header(*bytes);
+  if (!header) return say(cat(options.files[0], " is no saved cost model")), Usage;
+  MadeModel made = make_model(header->kind, feature_columns(), 0);
+  Status loaded = made.model ? made.model->load(*bytes) : Status(reject("{a}", Str(made.note)));
+  std::string problem = loaded ? "" : to_string(loaded.rejected());
+  if (options.json)
+    print_json({{"model", header->kind},
+                {"format", header->version},
+                {"columns", header->columns},
+                {"bytes", bytes->size()},
+                {"problem", problem}});
+  else
+    fmt::print("{}, format {}, {} feature columns, {} bytes; {}\n", header->kind, header->version, header->columns,
+               bytes->size(), problem.empty() ? "this program can load it" : problem);
+  return loaded ? Ok : TargetMissed;
+}
+
 struct Action {
   const char* name;
   const char* help;
@@ -155,6 +227,7 @@ constexpr Action actions[] = {
     {"train", "learn from the records of databases, and write the model to --output (for `tune --model-file`)", train},
     {"eval", "cross-validation on the records of databases: of candidates of known tasks, and of unseen tasks",
      evaluate_all},
+    {"show", "what the file of a model holds, and whether this program can load it", show},
 };
 
 }  // namespace
@@ -171,7 +244,9 @@ int run_model(int count, char** words) {
           "examples:\n  tracewright model eval tuning.db --models mlp,tree,draft\n"
           "  tracewright model train tuning.db --output tuning.model");
   app.add_option("ACTION", wanted, join(names, ", ")).required();
-  app.add_option("DATABASE", options.files, "databases with records");
+  app.add_option("FILE", options.files,
+                 "databases with records, or records that `db export` wrote (.jsonl, .jsonl.gz); none: those that come "
+                 "with tracewright; show: the file of a model");
   app.add_option("--models", options.models, cat("eval: of draft, ", model_names()));
   app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);

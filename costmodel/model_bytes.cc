@@ -41,6 +41,16 @@ Status ModelReader::header(std::string_view kind, int columns) {
   return ok();
 }
 
+std::optional<ModelHeader> model_header(std::string_view bytes) {
+  if (!bytes.starts_with(magic)) return std::nullopt;
+  ModelReader in(bytes.substr(magic.size()));
+  ModelHeader out;
+  std::string_view kind;
+  if (!in.get(out.version) || !in.get_text(kind) || !in.get(out.columns)) return std::nullopt;
+  out.kind = kind;
+  return out;
+}
+
 Reject damaged_model() { return reject("the saved model is damaged: its bytes end too early or too late"); }
 
 }  // namespace tw

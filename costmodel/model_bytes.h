@@ -3,6 +3,7 @@
 // cache of what the records say: a model of another version is not converted but trained anew.
 #pragma once
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -50,6 +51,13 @@ class ModelReader {
  private:
   std::string_view bytes_;
 };
+
+// What the header of saved bytes says; nullopt if they are no saved model.
+struct ModelHeader {
+  i64 version = 0, columns = 0;
+  std::string kind;
+};
+std::optional<ModelHeader> model_header(std::string_view bytes);
 
 // The reject for bytes that end too early or go on too long.
 Reject damaged_model();

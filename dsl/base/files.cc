@@ -1,8 +1,12 @@
 #include "dsl/base/files.h"
 
+#include <dlfcn.h>
+
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -33,6 +37,22 @@ std::optional<std::string> read_text_file(const std::string& path, std::string& 
   text.resize(size);
   text.shrink_to_fit();
   return text;
+}
+
+std::optional<std::string> find_shared_file(const std::string& name) {
+  std::vector<std::filesystem::path> folders;
+  std::error_code unreadable;
+  Dl_info self{};
+  if (const char* named = std::getenv("TRACEWRIGHT_SHARE")) {
+    folders = {named};
+  } else if (dladdr(reinterpret_cast<const void*>(&find_shared_file), &self) && self.dli_fname) {
+    const std::filesystem::path own = std::filesystem::absolute(self.dli_fname, unreadable).parent_path();
+    folders = {own / "share/tracewright", own / "../share/tracewright", own / "../../share/tracewright"};
+  }
+  for (const std::filesystem::path& folder : folders) {
+    if (std::filesystem::exists(folder / name, unreadable)) return (folder / name).lexically_normal().string();
+  }
+  return std::nullopt;
 }
 
 }  // namespace tw

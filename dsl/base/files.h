@@ -13,4 +13,8 @@ std::optional<std::string> read_whole_file(const std::string& path);
 inline constexpr long kMostFileBytes = 64L << 20;
 std::optional<std::string> read_text_file(const std::string& path, std::string& error);
 
+// A file that comes with tracewright: in share/tracewright beside this library or above its folder, or in the folder
+// that TRACEWRIGHT_SHARE names. nullopt if it is in neither.
+std::optional<std::string> find_shared_file(const std::string& name);
+
 }  // namespace tw
