@@ -8,8 +8,8 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/finalists.h"
+#include "sampler/strategies/evolution.h"
 
 namespace tw::bench {
 namespace {

@@ -10,8 +10,8 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/lists/device_file.h"
-#include "sampler/search/parallel_for.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "backends/cuda/nvrtc.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/tune.h"
+#include "sampler/strategies/evolution.h"
 
 namespace tw {
 

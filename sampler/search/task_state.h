@@ -5,8 +5,8 @@
 #include <span>
 
 #include "sampler/search/bounded_sample.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/tune.h"
+#include "sampler/strategies/evolution.h"
 
 namespace tw {
 

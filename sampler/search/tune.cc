@@ -18,8 +18,8 @@
 #include "sampler/search/expected_gain.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
-#include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {

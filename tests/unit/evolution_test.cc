@@ -1,5 +1,5 @@
 // Evolution of candidates in one round, and which task a round goes to.
-#include "sampler/search/evolution.h"
+#include "sampler/strategies/evolution.h"
 
 #include <set>
 

@@ -1,6 +1,6 @@
 // Spaces whose forks multiply: what is built beforehand, what is built when it is asked for, and that both are the same
 // sketches.
-#include "sampler/search/other_sketches.h"
+#include "sampler/space/other_sketches.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "dsl/passes/widen.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/trial.h"
+#include "sampler/strategies/evolution.h"
 #include "tests/unit/transformer.h"
 
 namespace tw {

@@ -1,4 +1,4 @@
-#include "sampler/search/evolution.h"
+#include "sampler/strategies/evolution.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 #include "dsl/base/clock.h"
 #include "sampler/draw/mutator.h"
-#include "sampler/search/other_sketches.h"
-#include "sampler/search/parallel_for.h"
+#include "sampler/space/other_sketches.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {

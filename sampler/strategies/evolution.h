@@ -4,8 +4,8 @@
 #pragma once
 
 #include "costmodel/cost_model.h"
-#include "sampler/search/candidate.h"
-#include "sampler/search/known.h"
+#include "sampler/space/candidate.h"
+#include "sampler/space/known.h"
 
 namespace tw {
 
