@@ -8,8 +8,9 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/finalists.h"
+#include "sampler/strategies/evolutionary.h"
+#include "sampler/strategies/selection.h"
 
 namespace tw::bench {
 namespace {
@@ -21,17 +22,20 @@ struct Workload {
 
 // Rounds of evolution as a search without a device makes them, for three seconds or until the space is used up.
 void print_candidates(CandidateSpace& space) {
-  EvolutionOptions options;
-  options.threads = usable_threads();
+  RoundOptions options{.threads = usable_threads()};
+  Evolutionary strategy{EvolutionOptions()};
   KnownCandidates known;
-  EvolutionStats stats;
+  SearchStats stats;
   HashSet none;
   double begin = seconds_now(), cpu = processor_seconds();
   std::vector<Candidate> elites;
   i64 before = -1;
-  for (u64 round = 0; seconds_now() - begin < 3 && stats.candidates > before; ++round) {
+  for (u64 number = 0; seconds_now() - begin < 3 && stats.candidates > before; ++number) {
     before = stats.candidates;
-    elites = evolve(space, elites, none, nullptr, 64, Rng(1, round), options, known, stats);
+    Rng rng(1, number);
+    std::vector<Candidate> parents = std::exchange(elites, {});
+    Round round{space, parents, none, {}, nullptr, {}, 64, rng, known, stats, options};
+    elites = select_batch(strategy.propose(round), round, {});
   }
   double seconds = seconds_now() - begin, found = static_cast<double>(stats.candidates);
   cpu = processor_seconds() - cpu;

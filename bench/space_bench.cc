@@ -10,7 +10,7 @@
 
 #include "backends/target.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/space.h"
+#include "sampler/space/space.h"
 
 namespace tw::bench {
 namespace {

@@ -26,12 +26,13 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/list_search.h"
 
 namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, rules, model = "auto", model_file, output;
+  std::string file, database, rules, strategy, model = "auto", model_file, output;
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -291,6 +292,10 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
     return say(cat("--compile-only is for `cuda` targets, but ", task.name, " is for `", to_string(task.target), "`")),
            Usage;
   }
+  if (tuning.search != completed({})) {
+    say("--compile-only has a search of its own: leave `search` and --strategy away");
+    return Usage;
+  }
   catch_interrupts();
   std::string output =
       options.output.empty() ? std::filesystem::path(options.file).stem().string() + "_finalists" : options.output;
@@ -320,7 +325,7 @@ bool check_model(const std::string& name) {
 
 int tune_list(const Options& options) {
   if (!check_model(options.model)) return Usage;
-  std::optional<LoadedList> list = open_list(options.file, options.rules);
+  std::optional<LoadedList> list = open_list(options.file, options.rules, options.strategy);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
@@ -338,9 +343,10 @@ int tune_list(const Options& options) {
                      .seed = options.seed.value_or(given.seed.value),
                      .threads = options.threads,
                      .rules = given.rules.value,
+                     .search = choice_of(given.search),
                      .cost_model = options.model,
                      .replay_measurements = options.replay_measurements};
-  std::optional<std::string> model = read_model_file(options.model_file, options.model);
+  std::optional<std::string> model = read_model_file(options.model_file, options.model, plan_of(tuning.search).models);
   if (!model) return Usage;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
@@ -385,6 +391,8 @@ int run_tune(int count, char** words) {
   app.add_option("--model-file", options.model_file,
                  "the cost model begins with what an earlier run wrote there, and is written there at the end");
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
+  app.add_option("--strategy", options.strategy,
+                 "how candidates are proposed, instead of the list's `search`: " + strategy_names());
   app.add_flag("--replay-measurements", options.replay_measurements,
                "take results from the database instead of measuring");
   app.add_flag(

@@ -8,7 +8,8 @@ namespace tw::cli {
 // Beside the file and renamed: a run that is killed leaves what was there. False after a message.
 bool write_model_file(const std::string& path, const std::string& bytes);
 
-// The bytes of a file that a model of that name can load; "" if there is no file yet, nullopt after a message.
-std::optional<std::string> read_model_file(const std::string& path, const std::string& name);
+// The bytes of a file that a model of that name (an ensemble of `models`, if more than one) can load; "" if there is no
+// file yet, nullopt after a message.
+std::optional<std::string> read_model_file(const std::string& path, const std::string& name, int models = 1);
 
 }  // namespace tw::cli

@@ -4,9 +4,9 @@
 
 namespace tw::cli {
 
-std::optional<LoadedList> open_list(const std::string& path, const std::string& rules) {
+std::optional<LoadedList> open_list(const std::string& path, const std::string& rules, const std::string& strategy) {
   std::string messages;
-  std::optional<LoadedList> list = load_list(path, messages, rules);
+  std::optional<LoadedList> list = load_list(path, messages, rules, strategy);
   std::fputs(messages.c_str(), stderr);
   return list;
 }

@@ -9,7 +9,8 @@
 namespace tw::cli {
 
 // load_list; nullopt after messages.
-std::optional<LoadedList> open_list(const std::string& path, const std::string& rules = "");
+std::optional<LoadedList> open_list(const std::string& path, const std::string& rules = "",
+                                    const std::string& strategy = "");
 
 // False, after messages, if not all tasks (or the one of that name) can be measured in this machine's memory.
 bool fits_in_memory(const LoadedList& list, const std::string& only = "");

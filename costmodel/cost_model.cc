@@ -19,6 +19,12 @@ void FeatureBatch::add(const FeatureBatch& other, int index) {
   add({other.row(begin), other.row(end)});
 }
 
+std::vector<Prediction> CostModel::predict_with_deviation(const FeatureBatch& batch) const {
+  std::vector<Prediction> out;
+  for (float score : predict(batch)) out.push_back({score, 0});
+  return out;
+}
+
 std::vector<float> relative_speed(std::span<const double> seconds, std::span<const i32> group) {
   TW_CHECK(seconds.size() == group.size());
   std::unordered_map<i32, double> fastest;

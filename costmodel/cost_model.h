@@ -56,6 +56,11 @@ struct TrainReport {
   std::string problem;        // not empty: training failed and the model is as it was before
 };
 
+// A score and how far it may be off; 0 = the model cannot tell.
+struct Prediction {
+  float mean = 0, deviation = 0;
+};
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -64,6 +69,8 @@ class CostModel {
   // One score per candidate; higher = expected to be faster. Scores are comparable within a group
   // only. A model that has learned nothing yet scores all candidates 0.
   virtual std::vector<float> predict(const FeatureBatch& batch) const = 0;
+  // The same scores with deviations.
+  virtual std::vector<Prediction> predict_with_deviation(const FeatureBatch& batch) const;
   // Learns from everything measured so far (not only from what is new). The result depends only on
   // the model's state, its seed and the data, never on time or threads.
   virtual TrainReport update(const Dataset& data, Effort effort) = 0;

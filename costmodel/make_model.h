@@ -13,8 +13,9 @@ struct MadeModel {
 };
 
 // "mlp" (LibTorch), "tree" (built in), "random" (baseline), or "auto": mlp where its plugin opens,
-// else tree, and `note` says which and why. `columns` is the number of features per row.
-MadeModel make_model(std::string_view name, int columns, u64 seed);
+// else tree, and `note` says which and why. `columns` is the number of features per row. Several models are an
+// Ensemble.
+MadeModel make_model(std::string_view name, int columns, u64 seed, int models = 1);
 
 // "auto, mlp, tree, random"
 std::string model_names();

@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "dsl/text/workload.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 
 int main() {
   auto source = std::make_shared<tw::Source>(tw::Source{"mine.tw", R"(

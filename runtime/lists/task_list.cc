@@ -229,6 +229,21 @@ void decode_modules(const Item& item, std::vector<ModuleEntry>& out) {
   }
 }
 
+// Three names; any other key is a number.
+void decode_search(const Item& item, SearchEntry& out) {
+  if (item.node.kind != YamlKind::Mapping) {
+    bool is_word = item.node.kind == YamlKind::Word;
+    return item.expected("a mapping", is_word ? cat("write `", item.name, ": {strategy: ", item.node.text, "}`") : "");
+  }
+  for_each_entry(item.node, item.diagnostics, [&](const YamlNode& key, const YamlNode& value) {
+    Item named{key.text, value, item.diagnostics};
+    if (key.text == "strategy") return decode_text(named, out.strategy);
+    if (key.text == "select") return decode_text(named, out.select);
+    if (key.text == "acquisition") return decode_text(named, out.acquisition);
+    out.settings.push_back({key.text, number<double>(value), describe(value), key.span, value.span});
+  });
+}
+
 void decode_tasks(const Item& item, TaskList& list) {
   if (item.node.kind != YamlKind::List || item.node.items.empty()) {
     return item.expected("a list of at least one task", "`- {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}`");
@@ -255,6 +270,7 @@ const std::vector<Key<TaskList>>& list_keys() {
       {"database", [](const Item& item, TaskList& list) { decode_text(item, list.database); }},
       {"modules", [](const Item& item, TaskList& list) { decode_modules(item, list.modules); }},
       {"rules", [](const Item& item, TaskList& list) { decode_text(item, list.rules); }},
+      {"search", [](const Item& item, TaskList& list) { decode_search(item, list.search); }},
       {"seed", [](const Item& item, TaskList& list) { decode_integer<u64>(item, 0, ~u64{0}, list.seed); }},
       {"tasks", decode_tasks, "a list of what to tune"},
   };
@@ -358,6 +374,26 @@ void check_tasks(const TaskList& list, const std::vector<OperatorSignature>& ope
   }
 }
 
+namespace {
+
+boost::json::object to_json(const SearchEntry& search) {
+  boost::json::object object;
+  if (!search.strategy.value.empty()) object["strategy"] = search.strategy.value;
+  if (!search.select.value.empty()) object["select"] = search.select.value;
+  if (!search.acquisition.value.empty()) object["acquisition"] = search.acquisition.value;
+  for (const SearchEntry::Setting& setting : search.settings) {
+    if (!setting.value) continue;
+    double value = *setting.value;
+    if (value == std::floor(value) && std::abs(value) < 0x1p53)
+      object[setting.name] = static_cast<i64>(value);
+    else
+      object[setting.name] = value;
+  }
+  return object;
+}
+
+}  // namespace
+
 std::string to_json(const TaskList& list) {
   namespace json = boost::json;
   auto texts = [](const std::vector<Located<std::string>>& values) {
@@ -405,6 +441,7 @@ std::string to_json(const TaskList& list) {
                       {"database", list.database.value},
                       {"modules", std::move(modules)},
                       {"rules", list.rules.value},
+                      {"search", to_json(list.search)},
                       {"seed", list.seed.value},
                       {"tasks", std::move(tasks)}};
   return json::serialize(object);

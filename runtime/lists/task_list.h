@@ -51,6 +51,18 @@ struct TaskEntry {
   TargetEntry target;            // if not given: that of the list
 };
 
+// `search`: names and numbers as written; what they mean is known to whoever searches.
+struct SearchEntry {
+  struct Setting {
+    std::string name;
+    std::optional<double> value;  // nothing if it is no number
+    std::string text;             // as a message names it
+    Span name_span, span;
+  };
+  Located<std::string> strategy, select, acquisition;
+  std::vector<Setting> settings;
+};
+
 struct TaskList {
   Located<i64> version{1};
   TargetEntry target;            // default: this machine
@@ -62,6 +74,7 @@ struct TaskList {
   Located<std::string> database{"tuning.db"};  // path as written
   std::vector<ModuleEntry> modules;
   Located<std::string> rules{"cpu"};  // name of a rule set
+  SearchEntry search;
   Located<u64> seed{0};
   std::vector<TaskEntry> tasks;
 };

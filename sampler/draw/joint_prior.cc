@@ -532,6 +532,19 @@ double JointPrior::log10_groups() const {
   return total;
 }
 
+double JointPrior::log_weight(const std::vector<Decision>& decisions) const {
+  double total = 0;
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    if (!samples_[i].candidates.empty())
+      total += std::log(static_cast<double>(samples_[i].weights[static_cast<std::size_t>(decisions[i].values[0])]));
+  }
+  for (const Group& group : groups_) {
+    for (const Arg* preference : group.preferences)
+      total += std::log(static_cast<double>(std::max<i64>(0, evaluate(*preference, decisions))));
+  }
+  return total;
+}
+
 bool JointPrior::satisfied(const std::vector<Decision>& decisions) const {
   for (const Group& group : groups_) {
     std::vector<Index> indices;

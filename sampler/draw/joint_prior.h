@@ -46,6 +46,9 @@ class JointPrior {
   bool satisfies(const Instruction& instruction) const { return satisfied_.contains(instruction.arguments.data()); }
   // log10 of the number of valid assignments of all groups together; of tiles nothing is counted.
   double log10_groups() const;
+  // Log of the weight of the categorical decisions, which is their prior but for a constant factor: the weights of
+  // their values and the preferences. -infinity where a preference is 0. They are all decided.
+  double log_weight(const std::vector<Decision>& decisions) const;
   // Does the assignment satisfy every require and prefer that can be tested? One over a decision that is open counts as
   // satisfied.
   bool satisfied(const std::vector<Decision>& decisions) const;

@@ -69,4 +69,10 @@ bool mutate(const Trace& trace, const JointPrior& prior, std::vector<Decision>& 
   return false;
 }
 
+bool change_sample(const JointPrior& prior, std::size_t sample, std::vector<Decision>& decisions, Rng& rng) {
+  if (!prior.candidates(sample).empty()) return prior.redraw(sample, decisions, rng);
+  decisions[sample] = Decision{};
+  return true;
+}
+
 }  // namespace tw

@@ -17,6 +17,10 @@ const std::vector<Mutator>& mutators();
 // One mutator drawn by weight; tries others if it does not apply. False if none does.
 bool mutate(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng);
 
+// Another value of one sample: a categorical one is redrawn, with what is tied to it, any other is opened, so that
+// replay draws it. False if it has no other value.
+bool change_sample(const JointPrior& prior, std::size_t sample, std::vector<Decision>& decisions, Rng& rng);
+
 // ---- for mutators: which samples a trace has
 
 struct SampleSite {

@@ -10,8 +10,8 @@
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "runtime/measure/machine_memory.h"
-#include "sampler/search/parallel_for.h"
 #include "sampler/search/task_memory.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {

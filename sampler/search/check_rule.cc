@@ -8,8 +8,8 @@
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "sampler/draw/tiles.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 
 namespace tw {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/target.h"
 #include "rules/lang/library.h"
 #include "sampler/search/reduce.h"
-#include "sampler/search/space.h"
+#include "sampler/space/space.h"
 
 namespace tw {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 
 namespace tw {
 

@@ -10,8 +10,10 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/lists/device_file.h"
-#include "sampler/search/parallel_for.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/parallel_for.h"
+#include "sampler/strategies/evolutionary.h"
+#include "sampler/strategies/selection.h"
 
 namespace tw {
 namespace {
@@ -78,10 +80,7 @@ class FinalistSearch {
   FinalistSearch(const TuneTask& task, const FinalistOptions& options, CandidateSpace space,
                  const std::atomic<bool>& stop)
       : task_(task), options_(options), space_(std::move(space)), stop_(stop) {
-    evolution_.threads = options.threads > 0 ? options.threads : usable_threads();
-    // Where nothing is learned from it, what the model thinks little of is not worth a compilation.
-    evolution_.epsilon = 0;
-    evolution_.unproven_share = 1;
+    round_.threads = options.threads > 0 ? options.threads : usable_threads();
     if (options.seconds > 0) end_ = seconds_now() + options.seconds;
   }
 
@@ -89,9 +88,7 @@ class FinalistSearch {
     int pool = std::max(2 * options_.count, std::min(32 * options_.count, kPool));
     for (int round = 0; round < options_.rounds && !(round == 0 ? stop_.load() : is_over()); ++round) {
       double begin = seconds_now();
-      std::vector<Candidate> proposed =
-          of_all_families(evolve(space_, elites_, tried_, nullptr, pool, Rng(options_.seed, static_cast<u64>(round)),
-                                 evolution_, known_, result_.stats));
+      std::vector<Candidate> proposed = of_all_families(propose(pool, Rng(options_.seed, static_cast<u64>(round))));
       result_.search_seconds += seconds_now() - begin;
       if (proposed.empty()) break;
       bool is_better = compile(proposed);
@@ -105,6 +102,12 @@ class FinalistSearch {
  private:
   bool is_over() const { return stop_ || seconds_now() >= end_; }
   bool is_full() const { return static_cast<int>(result_.finalists.size()) >= options_.count; }
+
+  // Where nothing is learned from it, what the model thinks little of is not worth a compilation: the best are taken.
+  std::vector<Candidate> propose(int count, const Rng& rng) {
+    Round round{space_, elites_, tried_, {}, nullptr, {}, count, rng, known_, result_.stats, round_};
+    return select_batch(strategy_.propose(round), round, {.epsilon = 0, .unproven_share = 1});
+  }
 
   // Of many candidates twice as many as there are places.
   std::vector<Candidate> of_all_families(const std::vector<Candidate>& candidates) const {
@@ -130,8 +133,8 @@ class FinalistSearch {
   bool compile(const std::vector<Candidate>& proposed) {
     std::vector<Attempt> attempts(proposed.size());
     double begin = seconds_now();
-    parallel_for(static_cast<int>(proposed.size()), evolution_.threads, [&](int item, int) {
-      bool is_first = result_.finalists.empty() && item < evolution_.threads;
+    parallel_for(static_cast<int>(proposed.size()), round_.threads, [&](int item, int) {
+      bool is_first = result_.finalists.empty() && item < round_.threads;
       if (is_first ? !stop_ : !is_over())
         attempts[static_cast<std::size_t>(item)] = attempt(proposed[static_cast<std::size_t>(item)]);
     });
@@ -174,7 +177,7 @@ class FinalistSearch {
     for (std::size_t i = 0; i < result_.finalists.size() && static_cast<int>(i) < options_.count; ++i) {
       if (!result_.finalists[i].is_checked) best.push_back(&result_.finalists[i]);
     }
-    parallel_for(static_cast<int>(best.size()), evolution_.threads, [&](int item, int) {
+    parallel_for(static_cast<int>(best.size()), round_.threads, [&](int item, int) {
       Finalist& finalist = *best[static_cast<std::size_t>(item)];
       CandidateBuilder builder(space_);
       Candidate candidate = finalist.candidate;
@@ -268,7 +271,8 @@ class FinalistSearch {
   const FinalistOptions& options_;
   CandidateSpace space_;
   const std::atomic<bool>& stop_;
-  EvolutionOptions evolution_;
+  RoundOptions round_;
+  Evolutionary strategy_{EvolutionOptions()};
   double end_ = std::numeric_limits<double>::infinity();  // by seconds_now
   KnownCandidates known_;
   HashSet tried_;

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "backends/cuda/nvrtc.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/tune.h"
+#include "sampler/strategies/strategy.h"
 
 namespace tw {
 
@@ -65,7 +65,7 @@ struct FinalistResult {
   std::map<std::string, Dropped>
       dropped;          // by what refused it: "lowering", "compiler", "registers", "promises", "limits", "emulation"
   std::string problem;  // why there is nothing: no NVRTC, no description of the device, no sketch
-  EvolutionStats stats;
+  SearchStats stats;
   i64 compiled = 0;                                // candidates that went through NVRTC
   double search_seconds = 0, compile_seconds = 0;  // wall time
 };

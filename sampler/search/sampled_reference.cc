@@ -13,9 +13,9 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/elements.h"
-#include "sampler/search/parallel_for.h"
 #include "sampler/search/sample_cost.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {

@@ -149,6 +149,7 @@ void note_trial(TaskState& state, const Hash128& program, const Record& record) 
   bool is_baseline = record.trace.empty();
   if (!record.is_trial()) return;
   ++state.progress.trials;
+  state.times[program] = seconds_of(record);
   if (!is_baseline) state.trial_seconds.push_back(good ? record.seconds : std::numeric_limits<double>::infinity());
   if (!good) {
     ++state.progress.failed;
@@ -275,6 +276,8 @@ void close_space(TaskState& state) {
   state.incumbent = {};
   state.objects.clear();
   state.measured.clear();
+  state.times.clear();
+  state.strategy.reset();
   state.unread = BoundedSample<std::string>();
   state.foreign.clear();
   state.seeds.clear();

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "sampler/search/bounded_sample.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/tune.h"
+#include "sampler/strategies/strategy.h"
 
 namespace tw {
 
@@ -25,12 +25,14 @@ struct TaskState {
   std::string host, machine;             // what measures (Record::host, machine_of)
   TaskProgress progress;
   i64 rounds = 0;
-  i64 last_record = 0;                // the latest record of the database that was read
-  HashSet measured;                   // programs that were measured or are about to be, failed ones too
-  KnownCandidates known;              // what the search has built
-  BoundedSample<Measured> sample;     // of those whose sketch is in the space
-  BoundedSample<std::string> unread;  // traces of earlier runs' records, until the space is built
-  std::vector<double> trial_seconds;  // of all that candidates had, oldest first; infinite where they failed
+  i64 last_record = 0;                 // the latest record of the database that was read
+  HashSet measured;                    // programs that were measured or are about to be, failed ones too
+  MeasuredTimes times;                 // of those that were
+  std::unique_ptr<Strategy> strategy;  // made when the task is searched for the first time
+  KnownCandidates known;               // what the search has built
+  BoundedSample<Measured> sample;      // of those whose sketch is in the space
+  BoundedSample<std::string> unread;   // traces of earlier runs' records, until the space is built
+  std::vector<double> trial_seconds;   // of all that candidates had, oldest first; infinite where they failed
   std::map<std::string, BoundedSample<std::string>> foreign;  // the same of the best of each other machine
   i64 foreign_records = 0;
   std::vector<Candidate> seeds;         // made of them; their times say nothing about this machine
@@ -44,7 +46,7 @@ struct TaskState {
 
   // Measured candidates that were right, fastest first.
   std::vector<Candidate> elites(std::size_t most) const;
-  // The parents of evolution: the elites, and after them the seeds.
+  // Where a strategy begins: the elites, and after them the seeds.
   std::vector<Candidate> parents(std::size_t most) const;
   bool is_own(const Record& record) const { return machine_of(record.host) == machine; }
 };

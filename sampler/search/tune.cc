@@ -8,18 +8,18 @@
 
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
-#include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
 #include "runtime/lists/device_file.h"
 #include "sampler/search/batch_runner.h"
+#include "sampler/search/batch_search.h"
 #include "sampler/search/expected_gain.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
-#include "sampler/search/parallel_for.h"
 #include "sampler/search/task_scheduler.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {
@@ -35,19 +35,19 @@ class Tuner {
         measurer_(measurer),
         observer_(observer),
         stop_(stop),
-        begin_(seconds_now()) {
+        begin_(seconds_now()),
+        search_(options) {
     // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
     int cores = usable_threads();
     overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) {
                     return t.target.threads == 1 && !is_device(t.target);
                   });
-    evolution_.threads = options.threads > 0 ? options.threads
-                         : overlapped_       ? std::min(cores - 1, count_cpus_of_search())
-                                             : cores;
-    evolution_.stop = [this] { return must_stop(); };
-    BatchOptions how{.beside_the_search = overlapped_, .threads = evolution_.threads, .must_stop = [this] {
-                       return stop_ || is_late();
-                     }};
+    int threads = options.threads > 0 ? options.threads
+                  : overlapped_       ? std::min(cores - 1, count_cpus_of_search())
+                                      : cores;
+    search_.round_options() = {.threads = threads, .stop = [this] { return must_stop(); }};
+    BatchOptions how{
+        .beside_the_search = overlapped_, .threads = threads, .must_stop = [this] { return stop_ || is_late(); }};
     if (measurer_) measurer_->stop_when([this] { return stop_ || is_late(); });
     runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
   }
@@ -159,7 +159,7 @@ class Tuner {
   }
 
   void make_cost_model() {
-    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed);
+    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed, search_.models());
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
     if (model_ && !options_.model_bytes.empty()) {
@@ -168,7 +168,7 @@ class Tuner {
       else
         observer_.on_message(cat("cost model: ", to_string(loaded.rejected()), "; it begins anew"));
     }
-    evolution_.keep_features = model_ != nullptr;
+    search_.round_options().keep_features = model_ != nullptr;
   }
 
   bool is_late() const { return options_.seconds > 0 && seconds_now() - begin_ >= options_.seconds; }
@@ -268,16 +268,17 @@ class Tuner {
   }
 
   void add_stats() {
-    result_.candidates = stats_.candidates;
-    result_.rejected = stats_.rejected;
-    result_.repeats = stats_.repeats;
-    result_.profile.draw = stats_.draw_seconds;
-    result_.profile.replay = stats_.build.replay;
-    result_.profile.postprocess = stats_.build.postprocess;
-    result_.profile.hash = stats_.build.hash;
-    result_.profile.draft = stats_.build.draft;
-    result_.profile.features = stats_.build.features;
-    result_.profile.model = stats_.model_seconds;
+    const SearchStats& stats = search_.stats();
+    result_.candidates = stats.candidates;
+    result_.rejected = stats.rejected;
+    result_.repeats = stats.repeats;
+    result_.profile.draw = stats.draw_seconds;
+    result_.profile.replay = stats.build.replay;
+    result_.profile.postprocess = stats.build.postprocess;
+    result_.profile.hash = stats.build.hash;
+    result_.profile.draft = stats.build.draft;
+    result_.profile.features = stats.build.features;
+    result_.profile.model = stats.model_seconds;
   }
 
   // ---- search
@@ -292,19 +293,9 @@ class Tuner {
     Batch batch{chosen, state.rounds, {}};
     if (trials_left(true) == 0) return {};  // but some of those in flight may be none
     i64 left = std::min(state.progress.wanted - state.progress.trials - in_flight(chosen), trials_left(true));
-    if (state.rounds == 0 && state.progress.trials == 0) {
-      add_first_trials(state, rng, left, batch);
-      add_seeds(state, left, batch);
-    }
-    int count = static_cast<int>(std::min<i64>(batch_size(state.progress.trials + in_flight(chosen)), left) -
-                                 static_cast<i64>(batch.trials.size()));
-    if (count > 0) {
-      EvolutionOptions how = evolution_for(count);
-      std::vector<Candidate> proposed =
-          evolve(state.space, state.parents(how.population), state.measured, model_ready_ ? model_.get() : nullptr,
-                 count, rng, how, state.known, stats_);
-      for (Candidate& candidate : proposed) batch.trials.push_back({.candidate = std::move(candidate)});
-    }
+    std::string problem = search_.find(state, state.progress.trials + in_flight(chosen), left, tasks_.size(),
+                                       model_ready_ ? model_.get() : nullptr, batch, rng);
+    if (!problem.empty()) return give_up(chosen, problem), Batch();
     if (std::string faults = state.space.post_faults->take(); !faults.empty()) observer_.on_message(faults);
     ++state.rounds;
     forget_others(chosen);
@@ -330,15 +321,6 @@ class Tuner {
     return batch;
   }
 
-  // A small batch is searched with a small population.
-  EvolutionOptions evolution_for(int trials) const {
-    EvolutionOptions how = evolution_;
-    how.population = static_cast<int>(
-        std::clamp<i64>(evolution_.population * trials / kBatch, evolution_.population / 4, evolution_.population));
-    how.draws = evolution_.draws * how.population / evolution_.population;
-    return how;
-  }
-
   // Frees what was built of the least recently searched tasks first.
   void forget_others(int searched) {
     std::erase(last_searched_, searched);
@@ -348,47 +330,6 @@ class Tuner {
       KnownCandidates& known = states_[last_searched_[i]].known;
       bytes += known.bytes();
       if (bytes > options_.limits.known_bytes && last_searched_[i] != searched) known.forget();
-    }
-  }
-
-  // The first batches are small, so that what they find is used early: 8, 16, then 32. Of a small total each task gets
-  // its part first.
-  i64 batch_size(i64 trials) const {
-    if (trials >= kFirstBatch) return trials < 3 * kFirstBatch ? 2 * kFirstBatch : kBatch;
-    i64 part = options_.total_trials > 0 ? options_.total_trials / static_cast<i64>(tasks_.size()) : kFirstBatch;
-    return std::clamp<i64>(part, 1, kFirstBatch);
-  }
-
-  // The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes
-  // longer than a second or two, it would only be waited for.
-  static bool can_run_untuned(const TuneTask& task) {
-    return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8);
-  }
-
-  // The best draw of the draft model: what zero trials give. Behind it the untuned program, so that tuning can never
-  // make things worse.
-  void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch) {
-    Hash128 untuned = normalized_hash(state.space.base);
-    EvolutionOptions how = evolution_;
-    how.keep_features = how.keep_features && left >= kEnoughToLearn;
-    std::optional<Candidate> first = construct(state.space, rng.fork(1), how, state.known, stats_);
-    if (first && first->program != untuned && state.measured.insert(first->program).second)
-      batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
-    if (!batch.trials.empty() && (left < 2 || !can_run_untuned(*state.task))) return;
-    Trial baseline;
-    baseline.is_baseline = true;
-    baseline.candidate.program = untuned;
-    state.measured.insert(untuned);
-    batch.trials.push_back(std::move(baseline));
-  }
-
-  // The best of other machines, which may be the best here.
-  static void add_seeds(TaskState& state, i64 left, Batch& batch) {
-    std::size_t most =
-        static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
-    for (const Candidate& seed : state.seeds) {
-      if (batch.trials.size() < most && state.measured.insert(seed.program).second)
-        batch.trials.push_back({.candidate = seed});
     }
   }
 
@@ -450,11 +391,11 @@ class Tuner {
   }
 
   void train(Effort effort = Effort::Round) {
-    if (!model_ || learned_ < kEnoughToLearn || learned_ == trained_on_) return;
+    if (!model_ || learned_ < BatchSearch::kEnoughToLearn || learned_ == trained_on_) return;
     // A few percent of new candidates change little.
     i64 candidates = 0;
     for (const TaskState& state : states_) candidates += static_cast<i64>(state.sample.size());
-    if (trained_on_ > 0 && learned_ - trained_on_ < std::max<i64>(kEnoughToLearn, candidates / 20)) return;
+    if (trained_on_ > 0 && learned_ - trained_on_ < std::max<i64>(BatchSearch::kEnoughToLearn, candidates / 20)) return;
     double begin = seconds_now();
     Dataset data = dataset();
     result_.most_learned = std::max(result_.most_learned, static_cast<i64>(data.size()));
@@ -465,10 +406,8 @@ class Tuner {
     result_.profile.training += seconds_now() - begin;
   }
 
-  static constexpr std::size_t kFullFit = 1024;       // of so many candidates a run's first fit may take its time
-  static constexpr i64 kFirstBatch = 8, kBatch = 32;  // trials per round
+  static constexpr std::size_t kFullFit = 1024;  // of so many candidates a run's first fit may take its time
   static constexpr double kNearBound = 1.02;
-  static constexpr int kEnoughToLearn = 16;  // measured candidates before the learned model is used
 
   const std::vector<TuneTask>& tasks_;
   const rules::Library& library_;
@@ -480,8 +419,7 @@ class Tuner {
   double begin_;
   bool are_records_read_ = true;
   bool overlapped_ = false;  // searching while measuring
-  EvolutionOptions evolution_;
-  EvolutionStats stats_;
+  BatchSearch search_;
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
   std::map<std::string, std::string> hosts_;
@@ -513,6 +451,11 @@ const char* name_of(Ended ended) {
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
   TW_CHECK(measurer || options.replay_measurements, "tune without a measurer");
+  if (std::vector<ChoiceError> errors = errors_of(options.search); !errors.empty()) {
+    TuneResult refused;
+    refused.error = cat("the search: ", errors[0].text);
+    return refused;
+  }
   return Tuner(tasks, library, options, database, measurer, observer, stop).run();
 }
 

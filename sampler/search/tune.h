@@ -14,6 +14,7 @@
 #include "rules/lang/library.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/database.h"
+#include "sampler/strategies/search_choice.h"
 
 namespace tw {
 
@@ -55,6 +56,7 @@ struct TuneOptions {
   u64 seed = 0;
   int threads = 0;            // of the search itself; 0 = all this process may use
   std::string rules = "cpu";  // name of a set in the library
+  SearchChoice search = {};   // how candidates are proposed and picked
   std::string cost_model = "auto";
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
@@ -133,8 +135,9 @@ class TuneObserver {
   virtual void on_message(const std::string& text) = 0;
 };
 
-// Runs until every task has its trials, the time is over, or *stop is set (then the trial at hand is finished and
-// stored). `measurer` may be null if replay_measurements is set.
+// With options whose search is none (errors_of) it ends at once, with an error. Runs until every task has its trials,
+// the time is over, or *stop is set (then the trial at hand is finished and stored). `measurer` may be null if
+// replay_measurements is set.
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop);
 

@@ -12,6 +12,7 @@
 #include "runtime/measure/found_device.h"
 #include "sampler/search/task_memory.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/list_search.h"
 
 namespace tw {
 namespace {
@@ -253,7 +254,8 @@ Target with_whole_path(Target target, const std::string& path) {
 
 }  // namespace
 
-std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules) {
+std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules,
+                                    const std::string& strategy) {
   std::string error;
   std::optional<std::string> text = read_text_file(path, error);
   if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
@@ -278,9 +280,11 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
   }
   add_modules(out, maker, diagnostics);
   check_rule_set(out.list, rules, out.library, maker, diagnostics);
-  messages += diagnostics.render() + maker.other_errors();
+  std::string wrong_flag = check_search(out.list.search, strategy, diagnostics);
+  messages += diagnostics.render() + maker.other_errors() + wrong_flag;
   bool has_set = out.library.find_set(out.list.rules.value);
-  bool is_whole = has_set && !diagnostics.has_errors() && out.tasks.size() == out.list.tasks.size();
+  bool is_whole =
+      has_set && wrong_flag.empty() && !diagnostics.has_errors() && out.tasks.size() == out.list.tasks.size();
   return is_whole ? std::optional<LoadedList>(std::move(out)) : std::nullopt;
 }
 

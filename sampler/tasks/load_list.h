@@ -19,8 +19,10 @@ struct LoadedList {
 };
 
 // nullopt after errors. `messages`: errors and warnings of all files that belong to the list, with their places. Paths
-// of workloads and modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty.
-std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "");
+// of workloads and modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty,
+// and `strategy` all of its `search`. What the list leaves out of `search` is filled in.
+std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "",
+                                    const std::string& strategy = "");
 
 // Why not all tasks (or the one of that name) can be measured in the memory that this machine and its device have, with
 // the places in the list; "" if they can.

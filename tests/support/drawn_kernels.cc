@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "support/scheduled.h"
 
 namespace tw::test {

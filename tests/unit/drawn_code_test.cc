@@ -5,8 +5,8 @@
 #include "backends/backend.h"
 #include "dsl/base/rng.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "tests/unit/operator_kit.h"
 #include "tests/unit/transformer.h"
 

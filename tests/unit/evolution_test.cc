@@ -1,11 +1,11 @@
 // Evolution of candidates in one round, and which task a round goes to.
-#include "sampler/search/evolution.h"
-
 #include <set>
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "sampler/search/task_scheduler.h"
+#include "sampler/strategies/evolutionary.h"
+#include "sampler/strategies/selection.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
@@ -13,13 +13,17 @@ namespace {
 
 class Evolve : public testing::Test {
  protected:
-  std::vector<Candidate> run(EvolutionOptions options, int count, const std::vector<Candidate>& elites = {},
-                             const CostModel* model = nullptr, u64 seed = 3) {
+  std::vector<Candidate> run(const EvolutionOptions& options, const SelectionOptions& selection, int count,
+                             const std::vector<Candidate>& elites = {}, const CostModel* model = nullptr,
+                             u64 seed = 3) {
     KnownCandidates known;
-    EvolutionStats stats;
+    SearchStats stats;
     HashSet measured;
     for (const Candidate& elite : elites) measured.insert(elite.program);
-    return evolve(space_, elites, measured, model, count, Rng(seed), options, known, stats);
+    Rng rng(seed);
+    RoundOptions how;
+    Round round{space_, elites, measured, {}, model, {}, count, rng, known, stats, how};
+    return select_batch(Evolutionary(options).propose(round), round, selection);
   }
   Candidate any_candidate(u64 seed = 17) const {
     Rng rng(seed);
@@ -75,19 +79,19 @@ TEST_F(Evolve, SketchesWithoutMeasurementsShareABatch) {
     for (const Candidate& candidate : batch) most = std::max(most, ++counts[candidate.sketch]);
     return most;
   };
-  std::vector<Candidate> shared = run({.epsilon = 0}, 40), free = run({.epsilon = 0, .unproven_share = 1}, 40);
+  std::vector<Candidate> shared = run({}, {.epsilon = 0}, 40), free = run({}, {.epsilon = 0, .unproven_share = 1}, 40);
   ASSERT_EQ(shared.size(), 40u);
   EXPECT_LE(most_of_one_sketch(shared), 10);
   EXPECT_GT(most_of_one_sketch(free), 10) << "else nothing is to be shared";
   for (std::size_t i = 1; i < shared.size(); ++i) EXPECT_GE(shared[i - 1].score, shared[i].score);
   // Of one that was measured there may be more.
-  std::vector<Candidate> more = run({.epsilon = 0}, 40, {free[0]});
+  std::vector<Candidate> more = run({}, {.epsilon = 0}, 40, {free[0]});
   EXPECT_GT(most_of_one_sketch(more), 10);
 }
 
 TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
-  std::vector<Candidate> best = run({.epsilon = 0, .unproven_share = 1}, 64),
-                         mixed = run({.epsilon = 0.25, .unproven_share = 1}, 64);
+  std::vector<Candidate> best = run({}, {.epsilon = 0, .unproven_share = 1}, 64),
+                         mixed = run({}, {.epsilon = 0.25, .unproven_share = 1}, 64);
   ASSERT_EQ(best.size(), 64u);
   ASSERT_EQ(mixed.size(), 64u);
   for (std::size_t i = 1; i < best.size(); ++i) EXPECT_GE(best[i - 1].score, best[i].score);
@@ -105,13 +109,13 @@ TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
 
 TEST_F(Evolve, WhatIsMeasuredIsNotProposed) {
   Candidate elite = any_candidate();
-  for (const Candidate& candidate : run({}, 1 << 20, {elite})) EXPECT_NE(candidate.program, elite.program);
+  for (const Candidate& candidate : run({}, {}, 1 << 20, {elite})) EXPECT_NE(candidate.program, elite.program);
 }
 
 TEST_F(Evolve, EveryGenerationDrawsAnew) {
   constexpr int all = 1 << 20;
-  std::size_t one = run({.population = 128, .draws = 128, .generations = 1, .mutate_probability = 0}, all).size();
-  std::size_t four = run({.population = 128, .draws = 128, .generations = 4, .mutate_probability = 0}, all).size();
+  std::size_t one = run({.population = 128, .draws = 128, .generations = 1, .mutate_probability = 0}, {}, all).size();
+  std::size_t four = run({.population = 128, .draws = 128, .generations = 4, .mutate_probability = 0}, {}, all).size();
   EXPECT_GT(four, one * 3 / 2);
 }
 
@@ -155,7 +159,7 @@ TEST_F(Evolve, GoodOnesHaveMoreChildren) {
     OneIsGood model(features);
     auto relatives = [&](const std::vector<Candidate>& elites) {
       int count = 0;
-      for (const Candidate& candidate : run({.population = 256, .draws = 256}, 1 << 20, elites, &model, seed))
+      for (const Candidate& candidate : run({.population = 256, .draws = 256}, {}, 1 << 20, elites, &model, seed))
         count += is_relative(candidate, elite);
       return count;
     };

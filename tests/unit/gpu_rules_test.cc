@@ -8,8 +8,8 @@
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/thread_axes.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "support/drawn_kernels.h"
 #include "tests/unit/operator_kit.h"
 

@@ -10,7 +10,7 @@
 
 #include "dsl/analysis/affine.h"
 #include "dsl/base/text.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 #include "support/drawn_kernels.h"
 #include "support/parsed.h"
 #include "support/scheduled.h"

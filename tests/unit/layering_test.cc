@@ -35,7 +35,10 @@ const std::vector<std::string> kSpace = kSchedule + std::vector<std::string>{"ds
 // What every room of runtime may see; and all that a search may.
 const std::vector<std::string> kMachine = kSchedule + std::vector<std::string>{"costmodel", "backends"};
 const std::vector<std::string> kMeasure = kMachine + std::vector<std::string>{"runtime/measure"};
+const std::vector<std::string> kCandidates =
+    kSpace + std::vector<std::string>{"costmodel", "backends", "runtime/lists", "sampler/space"};
 const std::vector<std::string> kRuntime = kSpace + std::vector<std::string>{"costmodel", "backends", "runtime"};
+const std::vector<std::string> kSearch = kRuntime + std::vector<std::string>{"sampler/space", "sampler/strategies"};
 const std::vector<std::string> kAll = {"dsl",     "sampler", "rules", "costmodel", "backends",
                                        "runtime", "cli",     "bench", "tests"};
 
@@ -83,10 +86,13 @@ const std::vector<Row> kTable = {
     {"runtime/emulator",
      {"dsl/base", "runtime/measure/emulation_report.h", "runtime/measure/worker_protocol.h", "runtime/worker/confine.h",
       "backends/kernel.h"}},
-    {"sampler/search", kRuntime},
-    {"sampler/tasks", kRuntime + std::vector<std::string>{"sampler/search"}},
+    {"sampler/space", kCandidates},
+    // Strategies propose candidates; they never see records, and so no database.
+    {"sampler/strategies", kCandidates},
+    {"sampler/search", kSearch},
+    {"sampler/tasks", kSearch + std::vector<std::string>{"sampler/search"}},
     {"cli", kAll},
-    {"bench", kRuntime + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},
+    {"bench", kSearch + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},
     {"bench/peers", {"runtime/measure/fma_probe.h"}},
     {"tests", kAll},
 };

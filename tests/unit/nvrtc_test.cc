@@ -12,8 +12,8 @@
 
 #include "backends/cuda/toolkit.h"
 #include "backends/gpu_source/source.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "support/device_schedules.h"
 #include "support/drawn_kernels.h"
 #include "support/nvrtc.h"

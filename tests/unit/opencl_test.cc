@@ -8,9 +8,9 @@
 
 #include "backends/gpu_source/source.h"
 #include "runtime/measure/measurer.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "support/device_schedules.h"
 #include "support/opencl_device.h"
 #include "support/processes.h"

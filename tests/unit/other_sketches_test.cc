@@ -1,6 +1,6 @@
 // Spaces whose forks multiply: what is built beforehand, what is built when it is asked for, and that both are the same
 // sketches.
-#include "sampler/search/other_sketches.h"
+#include "sampler/space/other_sketches.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "dsl/passes/widen.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/evolution.h"
 #include "sampler/search/trial.h"
+#include "sampler/strategies/evolutionary.h"
 #include "tests/unit/transformer.h"
 
 namespace tw {
@@ -246,16 +246,14 @@ TEST_F(OtherSketches, TheSearchChangesForks) {
   auto search = [&](int threads, std::size_t& sketches) {
     CandidateSpace space = transformer();
     KnownCandidates known;
-    EvolutionStats stats;
-    EvolutionOptions options{.population = 16,
-                             .draws = 32,
-                             .generations = 2,
-                             .fork_probability = 0.5,
-                             .new_sketches = 4,
-                             .threads = threads};
+    SearchStats stats;
+    RoundOptions how{.threads = threads};
+    Evolutionary strategy(
+        {.population = 16, .draws = 32, .generations = 2, .fork_probability = 0.5, .new_sketches = 4});
+    Rng rng(4);
+    Round round{space, {}, {}, {}, nullptr, {}, kFullBatch, rng, known, stats, how};
     std::vector<Hash128> programs;
-    for (const Candidate& candidate : evolve(space, {}, {}, nullptr, 16, Rng(4), options, known, stats))
-      programs.push_back(candidate.program);
+    for (const Candidate& candidate : strategy.propose(round)) programs.push_back(candidate.program);
     sketches = space.space.sketches.size();
     return programs;
   };

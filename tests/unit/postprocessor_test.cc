@@ -5,7 +5,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/print.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 #include "support/drawn_kernels.h"
 #include "tests/unit/operator_kit.h"
 

@@ -7,7 +7,7 @@
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
 #include "sampler/draw/mutator.h"
-#include "sampler/search/space.h"
+#include "sampler/space/space.h"
 
 namespace tw {
 namespace {

@@ -7,9 +7,9 @@
 #include "backends/device_form.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/check_rule.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 
 namespace tw {
 namespace {

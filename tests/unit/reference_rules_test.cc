@@ -5,7 +5,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 #include "support/parsed.h"
 #include "tests/unit/byte_products.h"
 

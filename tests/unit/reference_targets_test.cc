@@ -4,9 +4,9 @@
 
 #include "backends/meaning.h"
 #include "dsl/base/text.h"
-#include "sampler/search/candidate.h"
 #include "sampler/search/check_rule.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "tests/unit/operator_kit.h"
 
 namespace tw {

@@ -8,7 +8,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/space.h"
+#include "sampler/space/space.h"
 #include "tests/unit/operator_kit.h"
 
 namespace tw {

@@ -15,7 +15,7 @@
 #include "dsl/base/text.h"
 #include "sampler/search/bounded_sample.h"
 #include "sampler/search/builds_ahead.h"
-#include "sampler/search/known.h"
+#include "sampler/space/known.h"
 #include "support/support.h"
 
 namespace tw {

@@ -7,7 +7,6 @@
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
-#include "sampler/search/evolution.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {

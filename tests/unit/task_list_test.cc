@@ -44,6 +44,7 @@ budget: {trials: 200, seconds: 90.5}
 database: out/tuning.db
 modules: [my_rules.tw]
 rules: reference-cpu
+search: {strategy: annealing, chains: 64}
 seed: 18446744073709551615
 tasks:
   - {name: ffn1, op: dense, args: {M: 128, N: 3072, K: 768, T: bf16}, epilogue: [bias, gelu], weight: 12}
@@ -82,7 +83,7 @@ tasks:
   EXPECT_EQ(
       to_json(list),
       R"json({"version":1,"target":"cpu -mcpu=znver3 -threads=2","budget":{"trials":200,"total_trials":0,"seconds":9.05E1,"min_gain":5E-3},)json"
-      R"json("database":"out/tuning.db","modules":["my_rules.tw"],"rules":"reference-cpu","seed":18446744073709551615,"tasks":[)json"
+      R"json("database":"out/tuning.db","modules":["my_rules.tw"],"rules":"reference-cpu","search":{"strategy":"annealing","chains":64},"seed":18446744073709551615,"tasks":[)json"
       R"json({"name":"ffn1","op":"dense","args":{"M":128,"N":3072,"K":768,"T":"bf16"},"epilogue":["bias","gelu"],)json"
       R"json("weight":1.2E1,"layout":"fixed","target":"cpu -mcpu=znver3 -threads=2"},)json"
       R"json({"name":"c2","op":"conv2d","args":{"N":1,"H":56,"W":56,"CI":64,"CO":64,"K":3,"stride":1,"padding":0},)json"
@@ -251,7 +252,7 @@ note: did you mean `tasks`?
             R"yaml(tasks.yaml:1:1: error: expected the task list to be a mapping, found a list
     1 | - version: 1
       | ^~~~~~~~~~~~
-note: its keys: version, target, budget, database, modules, rules, seed, tasks
+note: its keys: version, target, budget, database, modules, rules, search, seed, tasks
 )yaml");
   EXPECT_EQ(parse("version: 1\nbudget: 512\ntasks: {name: a}\n[1, 2]: x\n").errors,
             R"yaml(tasks.yaml:2:9: error: expected `budget` to be a mapping, found `512`
@@ -309,6 +310,26 @@ tasks.yaml:3:5: error: missing key `name` in a task
     3 |   - {op: softmax, args: {M: 2, N: [3]}, weigth: 2}
       |     ^
 note: give the task a name of its own
+)yaml");
+}
+
+// Names and numbers are those of the search (list_search_test.cc).
+TEST(TaskList, TheSearchIsReadAsItIsWritten) {
+  Parsed parsed =
+      parse("version: 1\nsearch: {strategy: annealing, select: diverse, lambda: 2.5, chains: many}\ntasks: []\n");
+  const SearchEntry& search = parsed.list.search;
+  EXPECT_EQ(search.strategy.value, "annealing");
+  EXPECT_EQ(search.select.value, "diverse");
+  EXPECT_FALSE(search.acquisition.given);
+  ASSERT_EQ(search.settings.size(), 2u);
+  EXPECT_EQ(search.settings[0].value, 2.5);
+  EXPECT_EQ(search.settings[1].value, std::nullopt);
+  EXPECT_EQ(search.settings[1].text, "`many`");
+  EXPECT_EQ(parse("version: 1\nsearch: annealing\ntasks: [{name: s, op: softmax, args: {M: 2, N: 3}}]\n").errors,
+            R"yaml(tasks.yaml:2:9: error: expected `search` to be a mapping, found `annealing`
+    2 | search: annealing
+      |         ^~~~~~~~~
+note: write `search: {strategy: annealing}`
 )yaml");
 }
 

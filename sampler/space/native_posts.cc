@@ -1,11 +1,11 @@
-#include "sampler/search/native_posts.h"
+#include "sampler/space/native_posts.h"
 
 #include <unistd.h>
 
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "rules/lang/try_in_child.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 
 namespace tw {
 namespace {

@@ -8,9 +8,9 @@
 #include "costmodel/features.h"
 #include "costmodel/gpu/gpu_draft.h"
 #include "sampler/draw/prefix_replay.h"
-#include "sampler/search/known.h"
-#include "sampler/search/native_posts.h"
-#include "sampler/search/space.h"
+#include "sampler/space/known.h"
+#include "sampler/space/native_posts.h"
+#include "sampler/space/space.h"
 
 namespace tw {
 

@@ -1,4 +1,4 @@
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 
 #include <algorithm>
 #include <iterator>
@@ -8,7 +8,7 @@
 
 #include "dsl/base/clock.h"
 #include "runtime/lists/device_file.h"
-#include "sampler/search/other_sketches.h"
+#include "sampler/space/other_sketches.h"
 
 namespace tw {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/target.h"
 #include "rules/lang/library.h"
 #include "sampler/draw/joint_prior.h"
-#include "sampler/search/known.h"
+#include "sampler/space/known.h"
 
 namespace tw {
 

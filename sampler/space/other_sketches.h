@@ -1,7 +1,7 @@
 // Builds sketches that were not built with their space: those with one fork taken another way, and those of stored
 // traces.
 #pragma once
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 
 namespace tw {
 

@@ -1,10 +1,10 @@
-#include "sampler/search/other_sketches.h"
+#include "sampler/space/other_sketches.h"
 
 #include <algorithm>
 #include <bit>
 #include <functional>
 
-#include "sampler/search/rule_walk.h"
+#include "sampler/space/rule_walk.h"
 
 namespace tw {
 namespace {

@@ -1,7 +1,7 @@
 // Applies the rules of a set to a program, place after place; a place is one rule at one block. Forks of rules multiply
 // the list of partial sketches, of which a caller may keep some (Ways). For space.cc and other_sketches.cc only.
 #pragma once
-#include "sampler/search/space.h"
+#include "sampler/space/space.h"
 
 namespace tw {
 

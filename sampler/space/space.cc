@@ -1,4 +1,4 @@
-#include "sampler/search/space.h"
+#include "sampler/space/space.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "sampler/draw/tiles.h"
-#include "sampler/search/rule_walk.h"
+#include "sampler/space/rule_walk.h"
 
 namespace tw {
 namespace {

@@ -1,4 +1,4 @@
-#include "sampler/search/rule_walk.h"
+#include "sampler/space/rule_walk.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,0 +1,105 @@
+#include "sampler/search/batch_search.h"
+
+#include <algorithm>
+
+#include "dsl/analysis/points.h"
+#include "sampler/strategies/evolutionary.h"
+
+namespace tw {
+namespace {
+
+// The untuned program runs a hundred million steps a second or more, on one core or as one work-item: where it takes
+// longer than a second or two, it would only be waited for.
+bool can_run_untuned(const TuneTask& task) {
+  return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8);
+}
+
+}  // namespace
+
+std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model,
+                              Batch& batch, const Rng& rng) {
+  if (!state.strategy) state.strategy = plan_.new_strategy();
+  if (state.rounds == 0 && state.progress.trials == 0) {
+    add_first_trials(state, rng, left, batch);
+    add_seeds(state, left, batch);
+  }
+  int count =
+      static_cast<int>(std::min<i64>(batch_size(state, known, tasks), left) - static_cast<i64>(batch.trials.size()));
+  if (count > 0) {
+    for (Candidate& candidate : propose(state, count, model, rng))
+      batch.trials.push_back({.candidate = std::move(candidate)});
+  }
+  return state.strategy->problem();
+}
+
+std::vector<Candidate> BatchSearch::propose(TaskState& state, int count, const CostModel* model, const Rng& rng) {
+  std::vector<Candidate> parents = state.parents(population_for(count, EvolutionOptions().population));
+  Round round{.space = state.space,
+              .elites = parents,
+              .measured = state.measured,
+              .times = state.times,
+              .model = model,
+              .acquisition = plan_.acquisition,
+              .count = count,
+              .rng = rng,
+              .known = state.known,
+              .stats = stats_,
+              .options = round_};
+  std::vector<Candidate> proposed = state.strategy->propose(round);
+  return plan_.kind->has_scores ? select_batch(std::move(proposed), round, plan_.selection) : proposed;
+}
+
+// The first batches are small, so that what they find is used early: 8, 16, then 32. Of a small total each task gets
+// its part first.
+i64 BatchSearch::batch_size(const TaskState& state, i64 trials, std::size_t tasks) const {
+  if (state.strategy->batch() > 0) return state.strategy->batch();
+  if (trials >= kFirstBatch) return trials < 3 * kFirstBatch ? 2 * kFirstBatch : kFullBatch;
+  i64 part = options_.total_trials > 0 ? options_.total_trials / static_cast<i64>(tasks) : kFirstBatch;
+  return std::clamp<i64>(part, 1, kFirstBatch);
+}
+
+// The best draw by the draft model, where the strategy goes by it: what zero trials give. Behind it the untuned
+// program, so that tuning can never make things worse.
+void BatchSearch::add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch) {
+  Hash128 untuned = normalized_hash(state.space.base);
+  std::optional<Candidate> first;
+  if (plan_.kind->begins_with_draft) first = construct_first(state, rng.fork(1), left);
+  if (first && first->program != untuned && state.measured.insert(first->program).second)
+    batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
+  bool has_other = !batch.trials.empty() || !plan_.kind->begins_with_draft;
+  if (has_other && (left < 2 || !can_run_untuned(*state.task))) return;
+  Trial baseline;
+  baseline.is_baseline = true;
+  baseline.candidate.program = untuned;
+  state.measured.insert(untuned);
+  batch.trials.push_back(std::move(baseline));
+}
+
+std::optional<Candidate> BatchSearch::construct_first(TaskState& state, const Rng& rng, i64 left) {
+  RoundOptions how = round_;
+  how.keep_features = how.keep_features && left >= kEnoughToLearn;
+  Round round{.space = state.space,
+              .elites = {},
+              .measured = {},
+              .times = {},
+              .model = nullptr,
+              .acquisition = {},
+              .count = 1,
+              .rng = rng,
+              .known = state.known,
+              .stats = stats_,
+              .options = how};
+  return construct(round, {});
+}
+
+// The best of other machines, which may be the best here.
+void BatchSearch::add_seeds(TaskState& state, i64 left, Batch& batch) {
+  std::size_t most =
+      static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
+  for (const Candidate& seed : state.seeds) {
+    if (batch.trials.size() < most && state.measured.insert(seed.program).second)
+      batch.trials.push_back({.candidate = seed});
+  }
+}
+
+}  // namespace tw

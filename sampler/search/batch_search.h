@@ -1,0 +1,40 @@
+// BatchSearch: which candidates of a task are measured next. Asks the task's strategy, and lets the selection pick;
+// before that come what was chosen without measurements, the untuned program and the best of other machines. Used by
+// tune.cc.
+#pragma once
+#include "sampler/search/batch_runner.h"
+#include "sampler/strategies/search_choice.h"
+
+namespace tw {
+
+class BatchSearch {
+ public:
+  static constexpr i64 kFirstBatch = 8;      // trials
+  static constexpr i64 kEnoughToLearn = 16;  // measured candidates before a learned model is used
+
+  explicit BatchSearch(const TuneOptions& options) : options_(options), plan_(plan_of(options.search)) {}
+
+  // Adds the trials of a task's next batch, `left` at most; `known` are those that it has already, some in flight.
+  // Their programs count as measured from then on. Returns why the strategy can propose nothing, or "". `tasks`: how
+  // many share the trials of the run. `model`: null as long as there is none.
+  std::string find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model, Batch& batch,
+                   const Rng& rng);
+
+  int models() const { return plan_.models; }  // that predict together
+  RoundOptions& round_options() { return round_; }
+  const SearchStats& stats() const { return stats_; }
+
+ private:
+  i64 batch_size(const TaskState& state, i64 trials, std::size_t tasks) const;
+  void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch);
+  std::optional<Candidate> construct_first(TaskState& state, const Rng& rng, i64 left);
+  static void add_seeds(TaskState& state, i64 left, Batch& batch);
+  std::vector<Candidate> propose(TaskState& state, int count, const CostModel* model, const Rng& rng);
+
+  const TuneOptions& options_;
+  SearchPlan plan_;
+  RoundOptions round_;
+  SearchStats stats_;
+};
+
+}  // namespace tw

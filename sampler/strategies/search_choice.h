@@ -1,0 +1,45 @@
+// What a user chooses of the search by name: a strategy, how its batches are picked, and numbers that belong to these.
+// What is left out is what is best as far as we know. Read from task lists and taken by tune().
+#pragma once
+#include <memory>
+
+#include "sampler/strategies/selection.h"
+#include "sampler/strategies/strategies.h"
+
+namespace tw {
+
+struct SearchChoice {
+  std::string strategy = "evolutionary";
+  std::string select = "", acquisition = "";    // "" = not said
+  std::map<std::string, double> settings = {};  // that are said; NaN = no number
+  bool operator==(const SearchChoice&) const = default;
+};
+
+// What is wrong with a choice: with which part of it, as a sentence, and the names that there are.
+struct ChoiceError {
+  enum class Of : u8 { Strategy, Select, Acquisition, SettingName, SettingValue } of;
+  std::string setting;
+  std::string text;  // of a value: what was expected, to be followed by what was found
+  std::vector<std::string> known;
+  std::string note;  // where there is more to say than what is known
+};
+std::vector<ChoiceError> errors_of(const SearchChoice& choice);
+
+// The settings of a choice without errors, and what they are if nothing is said. A strategy that picks its batches has
+// no others than its own.
+std::vector<Setting> settings_of(const SearchChoice& choice);
+// With all that is not said filled in.
+SearchChoice completed(SearchChoice choice);
+
+struct SearchPlan {
+  const StrategyKind* kind = nullptr;
+  std::unique_ptr<Strategy> new_strategy() const { return kind->make(settings); }
+  Settings settings = {};
+  SelectionOptions selection = {};
+  Acquisition acquisition = {};
+  int models = 1;  // that predict together, see Ensemble
+};
+// Of a choice without errors.
+SearchPlan plan_of(const SearchChoice& choice);
+
+}  // namespace tw

@@ -1,0 +1,366 @@
+// Each strategy, selection and acquisition is good at what it is for.
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "dsl/base/text.h"
+#include "sampler/strategies/metropolis.h"
+#include "sampler/strategies/proposer.h"
+#include "tests/unit/strategies_kit.h"
+
+namespace tw {
+namespace {
+
+double mean_score(const std::vector<Candidate>& candidates) {
+  double sum = 0;
+  for (const Candidate& candidate : candidates) sum += candidate.score;
+  return sum / static_cast<double>(candidates.size());
+}
+
+// ---- grid
+
+// All of a space that many draws reach, and nothing twice.
+TEST(Grid, VisitsEveryPointOnce) {
+  Rounds grid(small_space("open"), {.strategy = "grid"}), random(small_space("open"), {.strategy = "random"});
+  for (std::size_t before = 1; before > 0;) {
+    std::vector<Candidate> batch = grid.next(37);
+    before = batch.size();
+    grid.measure(batch);
+  }
+  for (int round = 0; round < 40; ++round) random.measure(random.next(100));
+  EXPECT_EQ(grid.measured.size(), random.measured.size());
+  for (const Hash128& program : random.measured) EXPECT_TRUE(grid.measured.contains(program));
+  EXPECT_GT(grid.measured.size(), 60u);
+}
+
+TEST(Grid, TheOrderIsFixed) {
+  Rounds whole(small_space("open"), {.strategy = "grid"}, 1), parts(small_space("open"), {.strategy = "grid"}, 2, 3);
+  whole.measure(whole.next(60));
+  for (int round = 0; round < 4; ++round) parts.measure(parts.next(15));
+  ASSERT_EQ(parts.tried.size(), whole.tried.size());
+  for (std::size_t i = 0; i < whole.tried.size(); ++i) EXPECT_EQ(parts.tried[i].program, whole.tried[i].program);
+}
+
+// ---- annealing
+
+// A smooth score: the mean of all features.
+class MeanModel : public HashModel {
+ public:
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores;
+    for (int i = 0; i < batch.size(); ++i) {
+      const float *begin = batch.row(batch.first_row[i]), *end = batch.row(batch.first_row[i + 1]);
+      scores.push_back(std::accumulate(begin, end, 0.0f) /
+                       static_cast<float>(std::max<std::ptrdiff_t>(1, end - begin)));
+    }
+    return scores;
+  }
+};
+
+class Annealing : public testing::Test {
+ protected:
+  Rounds rounds(std::map<std::string, double> settings) {
+    settings.insert({{"chains", 24}, {"unproven_share", 1}, {"epsilon", 0}});
+    Rounds out(small_space("dense"), {.strategy = "annealing", .settings = settings});
+    out.model = &model_;
+    return out;
+  }
+  // So many, scored by the model.
+  std::vector<Candidate> draws(int count) {
+    Rounds random(small_space("dense"), {.strategy = "random"});
+    std::vector<Candidate> drawn = random.next(count);
+    CandidateBuilder builder(random.space);
+    FeatureBatch batch{.columns = feature_columns()};
+    for (Candidate& candidate : drawn) {
+      std::vector<float> rows;
+      EXPECT_TRUE(builder.build(candidate, nullptr, &rows));
+      batch.add(rows);
+    }
+    std::vector<float> scores = model_.predict(batch);
+    for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i].score = scores[i];
+    return drawn;
+  }
+  static double deviation(const std::vector<Candidate>& candidates) {
+    double mean = mean_score(candidates), square = 0;
+    for (const Candidate& candidate : candidates) square += std::pow(candidate.score - mean, 2);
+    return std::sqrt(square / static_cast<double>(candidates.size()));
+  }
+  MeanModel model_;
+};
+
+// Against as many draws.
+TEST_F(Annealing, ClimbsWhereDrawsDoNot) {
+  double unit = deviation(draws(200));
+  Rounds chains = rounds({{"steps", 60}, {"early_stop", 60}, {"temperature", unit / 2}});
+  std::vector<Candidate> best = chains.next(16), drawn = draws(static_cast<int>(chains.stats.candidates));
+  ASSERT_GE(drawn.size(), chains.pooled.size() * 3 / 4);
+  EXPECT_GT(mean_score(chains.pooled), mean_score(drawn) + unit / 2);
+  std::ranges::stable_sort(drawn, has_higher_score);
+  drawn.resize(best.size());
+  EXPECT_GT(mean_score(best), mean_score(drawn) + unit / 2);
+}
+
+TEST_F(Annealing, ChainsGoOnInTheNextRound) {
+  double unit = deviation(draws(200));
+  std::map<std::string, double> settings{{"steps", 15}, {"temperature", unit / 10}};
+  Rounds on = rounds(settings), anew = rounds(settings);
+  for (int round = 0; round < 4; ++round) {
+    on.next(16);
+    anew.restart();
+    anew.next(16);
+  }
+  EXPECT_GT(mean_score(on.pooled), mean_score(anew.pooled) + unit / 2);
+}
+
+// ---- metropolis
+
+constexpr const char* kWeights = R"(b = get_block("C")
+i, j, k = get_loops(b)
+x, y = sample_perfect_tile(i, 2, 64)
+i0, i1 = split(i, [x, y])
+unroll(i1)
+v = sample_categorical([2, 4, 8], [1, 2, 6])
+u = sample_categorical([2, 4, 8, 16])
+j0, j1 = split(j, [_, v])
+k0, k1 = split(k, [_, u])
+)";
+
+// Each program's part of prior * exp(score / temperature), by trying all points. Both sketches are equally likely.
+std::map<u64, double> posterior(const CandidateSpace& space, const HashModel& model, double temperature) {
+  std::map<u64, double> out;
+  CandidateBuilder builder(space);
+  auto add = [&](Candidate candidate, double prior) {
+    std::vector<float> rows;
+    ASSERT_TRUE(builder.build(candidate, nullptr, &rows));
+    FeatureBatch batch{.columns = feature_columns()};
+    batch.add(rows);
+    out[candidate.program.low] += prior * std::exp(model.predict(batch)[0] / temperature);
+  };
+  add({.sketch = 0}, 0.5);
+  const double weights[] = {1, 2, 6};
+  for (i64 tile = 0; tile < 4; ++tile) {
+    for (i64 v = 0; v < 3; ++v) {
+      for (i64 u = 0; u < 4; ++u) {
+        Decision factors{{8 >> tile, 1 << tile}, 2};
+        add({.sketch = 1, .decisions = {factors, Decision::of(v), Decision::of(u)}}, 0.5 / 4 * weights[v] / 9 / 4);
+      }
+    }
+  }
+  double sum = 0;
+  for (const auto& [program, weight] : out) sum += weight;
+  for (auto& [program, weight] : out) weight /= sum;
+  return out;
+}
+
+TEST(Metropolis, VisitsAreThoseOfThePosterior) {
+  constexpr double kTemperature = 0.4;
+  CandidateSpace space = space_of("matmul", {{"M", i64{8}}, {"N", i64{32}}, {"K", i64{32}}}, "untuned", kWeights);
+  HashModel model;
+  std::map<u64, double> expected = posterior(space, model, kTemperature);
+  ASSERT_EQ(expected.size(), 1 + 4 * 12u);
+  Metropolis strategy({.chains = 64, .steps = 12, .temperature = kTemperature});
+  KnownCandidates known;
+  SearchStats stats;
+  RoundOptions options;
+  std::map<u64, double> visits;
+  double all = 0;
+  for (u64 number = 0; number < 160; ++number) {
+    Rng rng(7, number);
+    Round round{space, {}, {}, {}, &model, {}, 1, rng, known, stats, options};
+    strategy.propose(round);
+    if (number < 10) continue;
+    for (const Candidate& candidate : strategy.chains().candidates()) ++visits[candidate.program.low], ++all;
+  }
+  double chi_square = 0, degrees = static_cast<double>(expected.size()) - 1;
+  for (const auto& [program, part] : expected) {
+    double want = part * all, got = visits[program];
+    chi_square += (got - want) * (got - want) / want;
+  }
+  EXPECT_LT(chi_square, degrees + 5 * std::sqrt(2 * degrees));
+  EXPECT_GT(chi_square, degrees - 5 * std::sqrt(2 * degrees)) << "visits that are no draws";
+}
+
+// ---- genetic
+
+// The part of the decisions that are the first of one parent and the last of another.
+double inherited(const std::vector<Candidate>& children, const std::vector<Candidate>& parents) {
+  double kept = 0, all = 0;
+  for (const Candidate& child : children) {
+    std::size_t most = 0;
+    for (const Candidate& first : parents) {
+      if (first.sketch != child.sketch) continue;
+      for (const Candidate& last : parents) {
+        if (last.sketch != child.sketch) continue;
+        std::size_t point = 0, same = 0;
+        while (point < child.decisions.size() && child.decisions[point] == first.decisions[point]) ++point;
+        for (std::size_t i = point; i < child.decisions.size(); ++i) same += child.decisions[i] == last.decisions[i];
+        most = std::max(most, point + same);
+      }
+    }
+    kept += static_cast<double>(most), all += static_cast<double>(child.decisions.size());
+  }
+  return kept / all;
+}
+
+TEST(Genetic, ChildrenHaveTheDecisionsOfParents) {
+  auto next = [](const std::string& strategy, const std::map<std::string, double>& settings, auto look) {
+    Rounds rounds(small_space("dense"), {.strategy = strategy, .settings = settings});
+    rounds.measure(rounds.next(40));
+    std::vector<Candidate> parents = rounds.fastest();
+    return look(rounds.next(40), parents);
+  };
+  std::map<std::string, double> few{{"population", 40}, {"elites", 0}, {"mutate_probability", 0.05}};
+  double children = next("genetic", few, inherited), draws = next("random", {}, inherited);
+  EXPECT_GT(children, draws + 0.15);
+  EXPECT_LT(children, 1) << "some mutate";
+  few["mutate_probability"] = 0.5;
+  EXPECT_LT(next("genetic", few, inherited), children - 0.1);
+}
+
+TEST(Genetic, TheFastestHaveMostChildren) {
+  Rounds rounds(small_space("dense"),
+                {.strategy = "genetic", .settings = {{"population", 60}, {"elites", 0}, {"mutate_probability", 0.02}}});
+  std::vector<Candidate> first = rounds.next(60);
+  rounds.measure(first);
+  for (Candidate& candidate : first)
+    rounds.times[candidate.program] = candidate.sketch == first[0].sketch ? 1e-6 : 1e-4;
+  auto of_sketch = [&](const std::vector<Candidate>& list) {
+    return static_cast<double>(std::ranges::count(list, first[0].sketch, &Candidate::sketch)) /
+           static_cast<double>(list.size());
+  };
+  double before = of_sketch(first), after = of_sketch(rounds.next(60));
+  ASSERT_LT(before, 0.6);
+  EXPECT_GT(after, 0.8);
+}
+
+// ---- reference
+
+TEST(Reference, ScoresAreRandomUntilEnoughIsMeasured) {
+  class Counting : public HashModel {
+   public:
+    std::vector<float> predict(const FeatureBatch& batch) const override { return ++calls, HashModel::predict(batch); }
+    mutable int calls = 0;
+  } model;
+  Rounds rounds(small_space("dense"), {.strategy = "reference"});
+  rounds.model = &model;
+  EXPECT_EQ(rounds.strategy->batch(), 64);
+  for (int round = 0; round < 2; ++round) rounds.measure(rounds.next(64));
+  EXPECT_EQ(model.calls, 0);
+  rounds.measure(rounds.next(64));
+  EXPECT_EQ(model.calls, 5) << "the first population and four generations";
+  EXPECT_EQ(rounds.tried.size(), 3 * 64u);
+}
+
+// ---- selection
+
+// Two decisions each; the score falls with the number.
+std::vector<Candidate> ranked(int count) {
+  std::vector<Candidate> out;
+  for (int i = 0; i < count; ++i) {
+    Candidate candidate{.decisions = {Decision::of(i / 8), Decision::of(i % 8)}, .score = static_cast<float>(-i)};
+    candidate.program.low = static_cast<u64>(i + 1);
+    out.push_back(candidate);
+  }
+  return out;
+}
+
+std::size_t different_values(const std::vector<Candidate>& candidates) {
+  std::set<std::pair<std::size_t, i64>> values;
+  for (const Candidate& candidate : candidates) {
+    for (std::size_t i = 0; i < candidate.decisions.size(); ++i) values.emplace(i, candidate.decisions[i].values[0]);
+  }
+  return values.size();
+}
+
+class Selecting : public testing::Test {
+ protected:
+  std::vector<Candidate> select(int count, const SelectionOptions& options) {
+    CandidateSpace none;
+    KnownCandidates known;
+    SearchStats stats;
+    RoundOptions how;
+    Rng rng(3);
+    Round round{none, {}, {}, {}, nullptr, {}, count, rng, known, stats, how};
+    return select_batch(ranked(64), round, options);
+  }
+};
+
+TEST_F(Selecting, ADiverseBatchHasMoreDifferentDecisions) {
+  SelectionOptions greedy{.epsilon = 0, .unproven_share = 1}, diverse = greedy;
+  diverse.is_diverse = true, diverse.lambda = 4, diverse.alpha = 4;
+  std::vector<Candidate> best = select(8, greedy), spread = select(8, diverse);
+  ASSERT_EQ(best.size(), 8u);
+  ASSERT_EQ(spread.size(), 8u);
+  EXPECT_EQ(different_values(best), 1u + 8u);
+  EXPECT_GE(different_values(spread), 11u) << "of 12 that 32 candidates have";
+  for (const Candidate& candidate : spread) EXPECT_GT(candidate.score, -32) << "not among the best lambda * b";
+}
+
+TEST_F(Selecting, AlphaWeighsCoverageAgainstScore) {
+  std::size_t before = 0;
+  for (double alpha : {0.0, 0.5, 2.0, 8.0}) {
+    std::vector<Candidate> batch =
+        select(8, {.is_diverse = true, .epsilon = 0, .unproven_share = 1, .lambda = 8, .alpha = alpha});
+    if (alpha == 0) {
+      for (int i = 0; i < 8; ++i) EXPECT_EQ(batch[i].score, -i);
+    }
+    EXPECT_GE(different_values(batch), before) << alpha;
+    before = different_values(batch);
+  }
+  EXPECT_EQ(before, 16u);
+}
+
+TEST_F(Selecting, SomeAreRandomWithEpsilon) {
+  std::vector<Candidate> batch = select(16, {.is_diverse = true, .epsilon = 0.5, .unproven_share = 1, .lambda = 1});
+  ASSERT_EQ(batch.size(), 16u);
+  HashSet different;
+  int beyond = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    EXPECT_TRUE(different.insert(batch[i].program).second);
+    EXPECT_TRUE(i >= 8 || batch[i].score > -8);
+    beyond += batch[i].score <= -8;
+  }
+  EXPECT_EQ(beyond, 8);
+}
+
+// ---- acquisition
+
+TEST(Acquisition, Values) {
+  Acquisition mean, ei{Acquisition::Kind::ExpectedImprovement}, ucb{Acquisition::Kind::UpperConfidenceBound, 2};
+  EXPECT_EQ(acquisition_of(mean, {0.5f, 3}, 1.0f), 0.5f);
+  EXPECT_EQ(acquisition_of(ucb, {0.5f, 3}, 1.0f), 6.5f);
+  EXPECT_NEAR(acquisition_of(ei, {1, 1}, 1.0f), 0.39894, 1e-4);  // of a standard normal above 0
+  EXPECT_NEAR(acquisition_of(ei, {0, 1}, 1.0f), 0.08332, 1e-4);
+  EXPECT_NEAR(acquisition_of(ei, {5, 1}, 1.0f), 4, 1e-3);
+  EXPECT_EQ(acquisition_of(ei, {0.5f, 0}, 1.0f), -0.5f);
+  EXPECT_EQ(acquisition_of(ei, {0.5f, 3}, std::nullopt), 0.5f) << "nothing is measured";
+}
+
+// Of candidates with equal means those that the models differ about come first.
+TEST(Acquisition, UncertainOnesComeFirst) {
+  HashModel model;
+  model.is_flat = true;
+  auto mean_deviation = [&](const std::string& acquisition) {
+    Rounds rounds(small_space("dense"),
+                  {.acquisition = acquisition, .settings = {{"epsilon", 0}, {"unproven_share", 1}}});
+    rounds.model = &model;
+    rounds.measure(rounds.next(4));
+    CandidateBuilder builder(rounds.space);
+    FeatureBatch batch{.columns = feature_columns()};
+    for (Candidate candidate : rounds.next(24)) {
+      std::vector<float> rows;
+      EXPECT_TRUE(builder.build(candidate, nullptr, &rows));
+      batch.add(rows);
+    }
+    double sum = 0;
+    for (const Prediction& prediction : model.predict_with_deviation(batch)) sum += prediction.deviation;
+    return sum / batch.size();
+  };
+  EXPECT_LT(mean_deviation("mean"), 0.7);
+  EXPECT_GT(mean_deviation("ei"), 0.9);
+  EXPECT_GT(mean_deviation("ucb"), 0.9);
+}
+
+}  // namespace
+}  // namespace tw
