@@ -2,7 +2,8 @@
 // learned, the second half is ranked; or every other one is (--interleaved), so that slow ones are ranked too, which a
 // search meets in its beginning only. Printed: share of pairs in the right order, the time of the fastest over that of
 // the best-scored one (1 = found), and what learning and scoring take.
-//   model_bench LIST.yaml DATABASE [--models tree,mlp,random] [--share 0.5] [--interleaved] [--seeds 3]
+//   model_bench LIST.yaml DATABASE [--models tree,mlp:regression,random] [--share 0.5] [--interleaved] [--seeds 3]
+//   [--together]
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -54,8 +55,11 @@ void measure(const std::string& name, const Halves& data, int seeds) {
   Accuracy mean;
   double learning[2] = {0, 0}, scoring = 0;
   for (int seed = 0; seed < seeds; ++seed) {
-    MadeModel made = make_model(name, feature_columns(), static_cast<u64>(seed));
-    if (!made.model) return void(std::printf("%-8s %s\n", name.c_str(), made.note.c_str()));
+    const std::size_t colon = name.find(':');
+    const ModelOptions options{.objective = colon == name.npos ? Objective::Usual
+                                                               : parse_objective(name.substr(colon + 1)).value()};
+    MadeModel made = make_model(name.substr(0, colon), feature_columns(), static_cast<u64>(seed), options);
+    if (!made.model) return void(std::printf("%-20s %s\n", name.c_str(), made.note.c_str()));
     for (int pass = 0; pass < 2; ++pass) {  // the first one may include opening libraries
       double begin = seconds_now();
       TrainReport report = made.model->update(data.learned, Effort::Round);
@@ -70,7 +74,7 @@ void measure(const std::string& name, const Halves& data, int seeds) {
     mean.pairwise += found.pairwise / seeds, mean.recall += found.recall / seeds;
     mean.k = found.k, mean.groups = found.groups;
   }
-  std::printf("%-8s %s  learning %.0f ms, then %.0f ms  scoring %.2f us/candidate\n", name.c_str(),
+  std::printf("%-20s %s  learning %.0f ms, then %.0f ms  scoring %.2f us/candidate\n", name.c_str(),
               to_string(mean).c_str(), learning[0] * 1e3, learning[1] * 1e3,
               scoring * 1e6 / std::max(1, data.ranked.size()));
 }
@@ -97,14 +101,15 @@ int main(int count, char** words) {
   std::vector<std::string> models = {"tree", "mlp", "random"};
   double share = 0.5;
   int seeds = 3;
-  bool interleaved = false;
+  bool interleaved = false, together = false;
   CLI::App app("Cost models compared on measured candidates.");
   app.add_option("LIST", path, "the task list, YAML")->required();
   app.add_option("DATABASE", database_path, "with records of its tasks")->required();
-  app.add_option("--models", models, "to compare")->delimiter(',');
+  app.add_option("--models", models, "to compare; NAME or NAME:OBJECTIVE")->delimiter(',');
   app.add_option("--share", share, "of each task's records that is learned");
   app.add_flag("--interleaved", interleaved, "every other record is learned");
   app.add_option("--seeds", seeds, "of every model");
+  app.add_flag("--together", together, "one model for all tasks only, none for each task alone");
   CLI11_PARSE(app, count, words);
   std::optional<LoadedList> list = bench::list_of(path);
   if (!list) return 2;
@@ -113,7 +118,7 @@ int main(int count, char** words) {
   bench::Halves data = bench::read(*list, *database, share, interleaved);
   std::printf("\nall tasks, one model: %d records learned, %d ranked\n", data.learned.size(), data.ranked.size());
   for (const std::string& model : models) bench::measure(model, data, seeds);
-  for (std::size_t i = 0; i < list->tasks.size(); ++i) {
+  for (std::size_t i = 0; i < list->tasks.size() && !together; ++i) {
     int group = static_cast<int>(i);
     std::printf("\n%s alone\n", list->tasks[i].name.c_str());
     for (const std::string& model : models) {

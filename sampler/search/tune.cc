@@ -159,7 +159,8 @@ class Tuner {
   }
 
   void make_cost_model() {
-    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed);
+    MadeModel made =
+        make_model(options_.cost_model, feature_columns(), options_.seed, {.objective = options_.objective});
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
     if (model_ && !options_.model_bytes.empty()) {

@@ -10,6 +10,7 @@
 #include "backends/target.h"
 #include "costmodel/cost_model.h"
 #include "costmodel/machine_rates.h"
+#include "costmodel/objective.h"
 #include "dsl/ir/program.h"
 #include "rules/lang/library.h"
 #include "runtime/measure/measurer.h"
@@ -56,6 +57,7 @@ struct TuneOptions {
   int threads = 0;            // of the search itself; 0 = all this process may use
   std::string rules = "cpu";  // name of a set in the library
   std::string cost_model = "auto";
+  Objective objective = Objective::Usual;  // of the cost model
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =
