@@ -69,6 +69,11 @@ Owned new_booster(const Api& api, const XgboostForm& form, u64 seed, const Handl
   return booster;
 }
 
+std::string hash_as_bytes(std::string_view bytes) {
+  const Hash128 hash = hash_bytes(bytes);
+  return {reinterpret_cast<const char*>(&hash), sizeof hash};
+}
+
 // Candidates of a dataset, as they are learned.
 struct Chosen {
   FeatureBatch features;
@@ -240,8 +245,8 @@ class XgboostModel : public CostModel {
       bytes = {begin, static_cast<std::size_t>(size)};
     }
     out.put_text(bytes);
-    out.put(hash_bytes(bytes));
-    return out.take();
+    const std::string all = out.take();
+    return all + hash_as_bytes(all);
   }
 
   Status load(std::string_view bytes) override {
@@ -253,7 +258,7 @@ class XgboostModel : public CostModel {
     Hash128 hash;
     if (!in.get(seed) || !in.get(trees) || !in.get_text(saved) || !in.get(hash) || !in.at_end()) return damaged_model();
     // XGBoost reads whatever it is given: a tree whose nodes point nowhere would be walked.
-    if (hash != hash_bytes(saved)) return damaged_model();
+    if (hash != hash_bytes(bytes.substr(0, bytes.size() - sizeof hash))) return damaged_model();
     Owned booster(nullptr, api_.free_booster);
     if (!saved.empty()) {
       std::string problem;

@@ -20,8 +20,8 @@ Accuracy accuracy_on(const CostModel& model, const Dataset& data);
 // chance.
 void check_learns(const ModelMaker& make, Effort effort, double pairwise);
 // For models of the objective regression: the mean squared error of the scores of held-out candidates of known tasks,
-// as relative speeds, is below `error`. (All scored by the mean speed of all: above 0.05.)
-void check_learns_speed(const ModelMaker& make, Effort effort, double error);
+// as relative speeds, is below `share` of what scoring all by their mean gives.
+void check_learns_speed(const ModelMaker& make, Effort effort, double share);
 // Of the held-out pairs of one that fails and one that runs, at least `share` give the one that
 // fails the lower score.
 void check_ranks_failed_last(const ModelMaker& make, Effort effort, double share);

@@ -43,9 +43,19 @@ class Xgboost : public testing::Test {
 TEST_F(Xgboost, LearnsTheOrder) { check_learns(make_rank, Effort::Round, 0.9); }
 TEST_F(Xgboost, LearnsTheOrderWithFullEffort) { check_learns(make_rank, Effort::Full, 0.9); }
 TEST_F(Xgboost, LearnsSpeeds) { check_learns(make_regression, Effort::Round, 0.88); }
-TEST_F(Xgboost, LearnsSpeedsAsTheyAre) { check_learns_speed(make_regression, Effort::Full, 0.02); }
-TEST_F(Xgboost, ReferenceLearns) { check_learns(make_reference, Effort::Round, 0.85); }
-TEST_F(Xgboost, RanksFailedLast) { check_ranks_failed_last(make_rank, Effort::Round, 0.95); }
+TEST_F(Xgboost, LearnsSpeedsAsTheyAre) { check_learns_speed(make_regression, Effort::Full, 0.15); }
+
+// Its failed candidates weigh nothing, so it does not learn to keep away from them.
+TEST_F(Xgboost, ReferenceLearns) {
+  const Split split = hold_out(synthetic_costs({.groups = 4, .per_group = 400}, 3), 4);
+  const auto model = make_reference(split.learn.features.columns, 1);
+  EXPECT_GT(model->update(split.learn, Effort::Round).passes, 10);
+  const Accuracy known = accuracy_on(*model, split.held_out);
+  EXPECT_GE(known.pairwise, 0.77) << to_string(known);
+  EXPECT_GE(known.top5, 0.9) << to_string(known);
+}
+
+TEST_F(Xgboost, RanksFailedLast) { check_ranks_failed_last(make_rank, Effort::Round, 0.9); }
 TEST_F(Xgboost, RepeatsItself) { check_repeats_itself(make_rank); }
 TEST_F(Xgboost, SavesAndLoads) {
   for (const ModelMaker& make : {make_rank, make_regression, make_reference}) check_saves_and_loads(make);
@@ -123,8 +133,7 @@ TEST_F(Xgboost, AnyChangedByteIsFound) {
   for (std::size_t at = 0; at < bytes.size(); at += at < 100 ? 1 : bytes.size() / 50) {
     std::string changed = bytes;
     changed[at] ^= 0x15;
-    if (Status loaded = model->load(changed)) EXPECT_LT(at, 100u) << "only the seed is not checked";
-    EXPECT_EQ(model->predict({.columns = 64}).size(), 0u);
+    EXPECT_FALSE(model->load(changed)) << "byte " << at;
   }
 }
 
