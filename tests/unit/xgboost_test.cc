@@ -8,10 +8,12 @@
 #include <limits>
 #include <thread>
 
+#include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "costmodel/xgboost_api.h"
 #include "costmodel/xgboost_model.h"
 #include "dsl/base/text.h"
+#include "support/run_program.h"
 #include "support/support.h"
 #include "tests/support/cost_model_checks.h"
 #if __has_include(<xgboost/c_api.h>)
@@ -147,6 +149,29 @@ TEST_F(Xgboost, FeaturesThatAreNoNumbersAreAProblemAndChangeNothing) {
   EXPECT_NE(report.problem.find("XGBoost: "), std::string::npos) << report.problem;
   EXPECT_NE(report.problem.find("inf"), std::string::npos) << report.problem;
   EXPECT_EQ(model->save(), before);
+}
+
+TEST_F(Xgboost, TunesAndIsKept) {
+  test::TemporaryDirectory folder;
+  test::write_file(folder.path() + "/small.yaml", R"yaml(version: 1
+target: {kind: cpu, threads: 1}
+budget: {trials: 40, min_gain: 0}
+database: small.db
+tasks:
+  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}
+)yaml");
+  const auto tune = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {TW_BINARY_DIR "/tracewright", "tune", "small.yaml", "--model", "xgboost"});
+    return test::run_program(words, {.folder = folder.path()});
+  };
+  test::Finished learned = tune({"--objective", "regression", "--model-file", "kept.model"});
+  EXPECT_EQ(learned.code, 0) << learned.err;
+  const auto model = make_rank(feature_columns(), 1);
+  EXPECT_TRUE(model->load(test::read_file(folder.path() + "/kept.model")));
+  test::Finished wrong = tune({"--objective", "order"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("--objective: expected usual, rank, regression, found `order`"), std::string::npos)
+      << wrong.err;
 }
 
 #if __has_include(<xgboost/c_api.h>)
